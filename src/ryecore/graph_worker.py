@@ -19,15 +19,13 @@ from typing import Final, cast
 import anyio
 from attrs import evolve
 
-from ryecore.actions.graph_process import ended_badly
 from ryecore.actions.payload import Payload
 from ryecore.errors import RyeError, StateError, ThreadConflict
 from ryecore.graph.live import ProgressLines
+from ryecore.graph.result import failure_result
 from ryecore.graph.run import GraphRun
-from ryecore.graph.wish import GraphWish
-from ryecore.items.refs import ItemRef
 from ryecore.policy import CallContext, CancelToken
-from ryecore.runs.naming import Registered
+from ryecore.runs.request import Registered
 from ryecore.rye import Rye
 from ryecore.state.store import ThreadStore
 from ryecore.worker import cancel_on_signal, catch_stop_signals, environ_without, open_rye
@@ -61,8 +59,7 @@ def _walk(payload: Payload, received: Sequence[int]) -> Mapping[str, object]:
     roots = (Path(settings.project_path) / ".ai", Path(settings.user_space) / ".ai")
     try:
         threads = ThreadStore.open(*roots, settings.durability)
-        token = None if payload.walk is None else payload.walk.token
-        fence = threads.registry.claim(payload.thread_id, owns_process=True, token=token)
+        fence = threads.registry.claim(payload.run_id, owns_process=True, token=payload.token)
     except ThreadConflict as error:  # it was stopped before it began
         return _failed(payload, error, "cancelled")
     except RyeError as error:
@@ -85,12 +82,12 @@ def walk_claimed(
         The result document.
     """
     settings = payload.settings
-    threads.announce(payload.thread_id, "running")
+    threads.announce(payload.run_id, "running")
     try:
         try:
             opened = open_rye(settings, environ_without([_INTERPRETER]))
         except RyeError:
-            threads.free_start_key(payload.thread_id)
+            threads.free_start_key(payload.run_id)
             raise
         return anyio.run(partial(_run, opened, payload, fence, received))
     except RyeError as error:
@@ -99,7 +96,7 @@ def walk_claimed(
         traceback.print_exc()
         document = _failed(payload, f"ryecore itself failed: {type(error).__name__}: {error}")
     with contextlib.suppress(StateError):  # its row says so already
-        threads.settle(payload.thread_id, "error", ended_badly(payload.item_id, document), fence)
+        threads.settle(payload.run_id, "error", failure_result(payload.item_id, document), fence)
     return document
 
 
@@ -111,7 +108,7 @@ async def _run(
     async with opened as rye, anyio.create_task_group() as helpers:
         await helpers.start(cancel_on_signal, stop, received)
         try:
-            return await _run_graph(rye, payload, fence, evolve(payload.context, cancellation=stop))
+            return await _run_graph(rye, payload, fence, evolve(payload.ctx, cancellation=stop))
         except Exception as error:  # which the group would wrap
             failed = error
         finally:
@@ -122,15 +119,10 @@ async def _run(
 async def _run_graph(
     rye: Rye, payload: Payload, fence: int, ctx: CallContext
 ) -> Mapping[str, object]:
-    wish = GraphWish(
-        ItemRef.parse(payload.item_id, "tool"),
-        payload.parameters,
-        registered=Registered(payload.thread_id, fence),
-        digest=None if payload.walk is None else payload.walk.digest,
-    )
-    run = await rye.graphs.carry_out(wish, ctx)
+    request = evolve(payload.request, registered=Registered(payload.run_id, fence))
+    run = await rye.graphs.carry_out(request, ctx)
     if os.environ.get(_QUIET) != "1":
-        graph = await rye.graphs.load(wish.ref, ctx=ctx)
+        graph = await rye.graphs.load(request.ref, ctx=ctx)
         await _write_progress(run, ProgressLines(len(graph.nodes)))
     result = await run.result()
     return cast("Mapping[str, object]", result.data)
@@ -147,4 +139,4 @@ async def _write_progress(run: GraphRun, lines: ProgressLines) -> None:
 
 def _failed(payload: Payload, error: RyeError | str, status: str = "error") -> Mapping[str, object]:
     facts = {"error": error} if isinstance(error, str) else error.during(payload.item_id).to_dict()
-    return {**facts, "success": False, "status": status, "graph_run_id": payload.thread_id}
+    return {**facts, "success": False, "status": status, "graph_run_id": payload.run_id}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import anyio
 
 from ryecore.actions.graphs import Graphs
-from ryecore.actions.options import ExecuteOptions
+from ryecore.actions.matrix import ExecuteRequest
 from ryecore.actions.recovering import Recovered
 from ryecore.actions.recovering import recover as recover_all
 from ryecore.actions.running import Running
@@ -204,11 +204,11 @@ class Rye:
             RyeError: Nothing ran. The error says why and what to do, with the partial chain.
         """
         log = None if output_log is None else os.fspath(output_log)
-        options = ExecuteOptions(
-            dry_run, target, thread, async_, model, limits, timeout_s, trace, log,
-            idempotency_key=idempotency_key,
+        request = ExecuteRequest(
+            ref, parameters, dry_run, target, thread, async_, model, limits, timeout_s,
+            trace, log, idempotency_key,
         )  # fmt: skip
-        call = partial(self._parts.execute, ref, parameters, options, ctx or CallContext())
+        call = partial(self._parts.execute, request, ctx or CallContext())
         return await self._running.run(ref, call)
 
     async def start(
@@ -238,9 +238,10 @@ class Rye:
             RyeError: Nothing runs: the Rye has no models or was not entered, or the directive can't
                 be found, verified or afforded.
         """
-        ctx = ctx or CallContext()
-        key, start = idempotency_key, self._parts.execute.start
-        call = partial(start, ref, inputs, model, limits, ctx, key)
+        request = ExecuteRequest(
+            ref, inputs, thread="fork", model=model, limits=limits, idempotency_key=idempotency_key
+        )
+        call = partial(self._parts.execute.start, request, ctx or CallContext())
         return await self._running.run(ref, call)
 
     async def recover(
@@ -268,7 +269,7 @@ class Rye:
         """
         parts, ctx = self._parts, ctx or CallContext()
         store, runs = parts.store.open_existing(), (self.threads, self.graphs)
-        call = partial(recover_all, store, lambda: parts.threads, *runs, limits, ctx)
+        call = partial(recover_all, store, *runs, limits, ctx)
         return await self._running.run("threads", partial(call, dry_run=dry_run))
 
     async def trace(self, ref: str | ItemRef, *, ctx: CallContext | None = None) -> ChainTrace:

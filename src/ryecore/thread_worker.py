@@ -16,7 +16,7 @@ from typing import Final
 import anyio
 from attrs import evolve
 
-from ryecore.actions.payload import Fork, Payload
+from ryecore.actions.payload import Payload
 from ryecore.display.sanitize import escape_controls
 from ryecore.errors import (
     CallCancelled,
@@ -30,10 +30,8 @@ from ryecore.errors import (
     StateError,
     ThreadConflict,
 )
-from ryecore.items.refs import ItemRef
 from ryecore.policy import CancelToken
-from ryecore.policy.limits import read_limits
-from ryecore.runs.naming import Registered
+from ryecore.runs.request import Registered
 from ryecore.rye import Rye
 from ryecore.state.change_watcher import ChangeWatcher
 from ryecore.state.model import Status
@@ -59,18 +57,17 @@ def main() -> None:
         Path(settings.project_path) / ".ai", Path(settings.user_space) / ".ai", settings.durability
     )
     try:
-        token = next((one.token for one in (payload.fork, payload.walk) if one is not None), None)
-        fence = threads.registry.claim(payload.thread_id, owns_process=True, token=token)
+        fence = threads.registry.claim(payload.run_id, owns_process=True, token=payload.token)
     except ThreadConflict:
         return  # it was stopped before it began
-    if payload.walk is not None:
+    if payload.is_graph:
         from ryecore.graph_worker import walk_claimed  # noqa: PLC0415 - for graphs alone
 
         walk_claimed(payload, threads, fence, received)
         return
-    threads.announce(payload.thread_id, "running")
-    if payload.fork is not None:
-        anyio.run(partial(_run_thread, payload, payload.fork, threads, fence, received))
+    threads.announce(payload.run_id, "running")
+    if payload.request.ref.kind == "directive":
+        anyio.run(partial(_run_thread, payload, threads, fence, received))
         return
     try:
         status, result = anyio.run(partial(_carry_out, payload, threads, fence, received))
@@ -78,7 +75,7 @@ def main() -> None:
         traceback.print_exc()  # into the thread's log
         text = f"ryecore itself failed: {type(error).__name__}: {error}"
         status, result = "error", {"status": "error", "error": text, "item_id": payload.item_id}
-    threads.settle(payload.thread_id, status, result, fence)
+    threads.settle(payload.run_id, status, result, fence)
     with contextlib.suppress(RyeError):  # the thread has ended, whether pruning succeeds or not
         anyio.run(_prune, payload)
 
@@ -94,15 +91,15 @@ async def _carry_out(
     stop = CancelToken()
     async with anyio.create_task_group() as helpers:
         await helpers.start(cancel_on_signal, stop, received)
-        helpers.start_soon(_watch_stop_requests, payload.thread_id, threads, stop)
-        helpers.start_soon(_keep_lease, payload.thread_id, threads, fence, stop)
+        helpers.start_soon(_watch_stop_requests, payload.run_id, threads, stop)
+        helpers.start_soon(_keep_lease, payload.run_id, threads, fence, stop)
         try:
             return await _execute(payload, threads, stop)
         except CallCancelled as error:
-            wished = await run_in_thread(threads.look, payload.thread_id)
+            wished = await run_in_thread(threads.look, payload.run_id)
             return "killed" if wished.kill_requested else "cancelled", error.to_dict()
         except _NOTHING_RAN as error:
-            threads.free_start_key(payload.thread_id)
+            threads.free_start_key(payload.run_id)
             return "error", error.during(payload.item_id).to_dict()
         except RyeError as error:
             return "error", error.during(payload.item_id).to_dict()
@@ -112,31 +109,22 @@ async def _carry_out(
 
 
 async def _run_thread(
-    payload: Payload, fork: Fork, threads: ThreadStore, fence: int, received: Sequence[int]
+    payload: Payload, threads: ThreadStore, fence: int, received: Sequence[int]
 ) -> None:
     """Run a directive's thread, which ends its own row."""
-    from ryecore.threads.wish import ThreadWish  # noqa: PLC0415 - not for tools
-
     stop = CancelToken()
-    wish = ThreadWish(
-        ItemRef.parse(payload.item_id, "directive"),
-        payload.parameters,
-        fork.model,
-        read_limits(fork.limits),
-        fork.muted_hooks,
-        Registered(payload.thread_id, fence),
-    )
+    request = evolve(payload.request, registered=Registered(payload.run_id, fence))
     try:
         opened = open_rye(payload.settings, environ_without())
     except RyeError as error:  # nothing has begun that could end it
-        threads.free_start_key(payload.thread_id)
+        threads.free_start_key(payload.run_id)
         result = error.during(payload.item_id).to_dict()
-        threads.settle(payload.thread_id, "error", result, fence)
+        threads.settle(payload.run_id, "error", result, fence)
         return
     async with anyio.create_task_group() as helpers, opened as rye:
         await helpers.start(cancel_on_signal, stop, received)
         try:
-            await rye.threads.run(wish, evolve(payload.context, cancellation=stop))
+            await rye.threads.run(request, evolve(payload.ctx, cancellation=stop))
         except RyeError as error:  # its row says so
             sys.stderr.write(f"ryecore: {escape_controls(str(error))}\n")
         finally:
@@ -149,10 +137,10 @@ async def _execute(
     async with open_rye(payload.settings) as rye:
         done = await rye.execute(
             payload.item_id,
-            payload.parameters,
-            timeout_s=payload.timeout_s,
-            output_log=threads.log_of(payload.thread_id),
-            ctx=evolve(payload.context, cancellation=stop),
+            payload.request.inputs,
+            timeout_s=payload.request.timeout_s,
+            output_log=threads.log_of(payload.run_id),
+            ctx=evolve(payload.ctx, cancellation=stop),
         )
     return "completed" if done.success else "error", done.to_dict()
 

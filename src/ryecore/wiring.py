@@ -50,10 +50,10 @@ if TYPE_CHECKING:
     from ryecore.graph.result_cache import Entries
     from ryecore.graph.service import GraphService
     from ryecore.policy.permissions import Approve
-    from ryecore.runs.supervisor import Supervisor
+    from ryecore.runs.host import RunHost
     from ryecore.state.exports import ExportVerifier
-    from ryecore.threads.lifecycle.retaining import AutomaticPruning
     from ryecore.threads.planner.planning import DirectivePlanner
+    from ryecore.threads.pruning import AutomaticPruning
     from ryecore.threads.service import ThreadService
 
 __all__ = ["Parts"]
@@ -204,7 +204,7 @@ class Parts:
 
     @cached_property
     def _pruning(self) -> "AutomaticPruning":
-        from ryecore.threads.lifecycle.retaining import AutomaticPruning  # noqa: PLC0415
+        from ryecore.threads.pruning import AutomaticPruning  # noqa: PLC0415
 
         return AutomaticPruning(self.store.open, self.planner)
 
@@ -215,22 +215,9 @@ class Parts:
     @cached_property
     def threads(self) -> "ThreadService":
         """The service that runs directives in managed threads."""
-        from ryecore.threads.host import ThreadHost  # noqa: PLC0415
         from ryecore.threads.service import ThreadService  # noqa: PLC0415
 
-        host = ThreadHost(
-            self.store.open,
-            self.planner,
-            self._dispatcher,
-            self._agent,
-            self._supervisor,
-            self.prune,
-            project_root=self.spaces.project.root,
-            user_root=self.spaces.user.root,
-            durability=self._settings.durability,
-            environ=self._environ,
-        )
-        return ThreadService(host, self.tasks)
+        return ThreadService(self._host, self.planner)
 
     @cached_property
     def graph_results(self) -> "Entries":
@@ -242,29 +229,18 @@ class Parts:
     @cached_property
     def graphs(self) -> "GraphService":
         """The service that runs graphs."""
-        from ryecore.graph.host import Declares, GraphHost  # noqa: PLC0415
+        from ryecore.graph.lifecycle import GraphDeps  # noqa: PLC0415
+        from ryecore.graph.loading import GraphLoader  # noqa: PLC0415
         from ryecore.graph.result_cache import ResultsCache  # noqa: PLC0415
         from ryecore.graph.service import GraphService  # noqa: PLC0415
 
-        def lay_limits(asked: Limits) -> tuple[Limits, Declares]:
-            layered = self.planner.limits(Limits(), asked, Trace(None))
-            return layered.limits, Declares(layered.declares_spend, layered.declares_tokens)
-
-        host = GraphHost(
-            self.store.open,
-            self._dispatcher,
-            self._agent,
-            self._supervisor,
-            self.prune,
-            lay_limits,
+        deps = GraphDeps(
+            GraphLoader(self._dispatcher),
+            lambda asked: self.planner.limits(Limits(), asked, Trace(None)),
             ResultsCache(self._dispatcher, self.graph_results),
-            project_root=self.spaces.project.root,
-            user_root=self.spaces.user.root,
-            durability=self._settings.durability,
-            environ=self._environ,
-            variables=self._variables.names,
+            self._variables.names,
         )
-        return GraphService(host, self.tasks)
+        return GraphService(self._host, deps)
 
     @cached_property
     def _dispatcher(self) -> "ActionDispatcher":
@@ -280,10 +256,21 @@ class Parts:
         )
 
     @cached_property
-    def _supervisor(self) -> "Supervisor":
-        from ryecore.runs.supervisor import Supervisor  # noqa: PLC0415
+    def _host(self) -> "RunHost":
+        """The host of threads and graph runs."""
+        from ryecore.runs.host import RunHost  # noqa: PLC0415
 
-        return Supervisor(self.store.open)
+        return RunHost(
+            self.store.open,
+            self._dispatcher,
+            self._agent,
+            self.tasks,
+            self.prune,
+            project_root=self.spaces.project.root,
+            user_root=self.spaces.user.root,
+            durability=self._settings.durability,
+            environ=self._environ,
+        )
 
     @cached_property
     def _graph_processes(self) -> "GraphProcesses":

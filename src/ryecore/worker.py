@@ -18,7 +18,7 @@ from ryecore.actions.settings import Settings
 from ryecore.host_factory import call_factory
 from ryecore.policy import CancelToken
 from ryecore.policy.context import THREAD_ID, THREAD_MARK
-from ryecore.runs.naming import PARENT_ID
+from ryecore.runs.bounds import PARENT_ID
 from ryecore.rye import Rye
 
 __all__ = ["cancel_on_signal", "catch_stop_signals", "environ_without", "open_rye"]

@@ -6,13 +6,14 @@ import sys
 import anyio
 import pytest
 
-from ryecore.actions.payload import Payload, Walk
+from ryecore.actions.payload import Payload
 from ryecore.actions.settings import Settings
 from ryecore.items.refs import ItemRef
 from ryecore.items.spaces import built_in_space
 from ryecore.lillux import ProcessSpec, run_process
 from ryecore.policy import CallContext
-from ryecore.runs.naming import register_thread
+from ryecore.runs.lifecycle import register_run
+from ryecore.runs.request import GraphOptions, RunRequest
 from tests.detached import PATIENCE_S, until_printed
 from tests.graphs import graph
 from tests.loops import ON_BOTH_LOOPS
@@ -109,15 +110,15 @@ async def test_a_run_is_claimed_once_and_with_its_own_token(
         plan = (await rye.execute(ref, dry_run=True)).plan
     assert plan is not None
     store = planned.store()
-    run_id = register_thread(store.registry, ItemRef.parse(ref), None)
+    run_id = register_run(store.registry, ItemRef.parse(ref), None)
     token = store.registry.mint_token(run_id)
-    payload = Payload.within(
+    digest = json.loads(plan.stdin)["digest"]
+    payload = Payload(
+        _settings(planned),
+        run_id,
+        RunRequest(ItemRef.parse(ref), graph=GraphOptions(digest)),
         CallContext(),
-        settings=_settings(planned),
-        thread_id=run_id,
-        item_id=ref,
-        parameters={},
-        walk=Walk(json.loads(plan.stdin)["digest"], token if is_right else "another"),
+        token if is_right else "another",
     )
     assert token not in repr(payload)
     spec = ProcessSpec(sys.executable, plan.args, cwd=plan.cwd, env=plan.env,

@@ -11,9 +11,12 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from ryecore.actions.payload import Fork, Payload
+from ryecore.actions.payload import Payload
 from ryecore.actions.settings import Settings
+from ryecore.items.refs import ItemRef
 from ryecore.items.spaces import built_in_space
+from ryecore.policy import CallContext
+from ryecore.runs.request import RunRequest
 from ryecore.threads.result import StartedThread
 from tests.integration.test_thread_stopping import (
     PATIENCE_S,
@@ -132,20 +135,8 @@ def payload(
         durability="process",
         deps_factory=FACTORY,
     )
-    return Payload(
-        settings=settings,
-        thread_id=thread_id,
-        item_id=ref,
-        parameters={},
-        timeout_s=None,
-        fork=Fork(None, {}, frozenset(), token),
-        capabilities=None,
-        budget_account=parent,
-        depth=0,
-        deadline=None,
-        call_id="call",
-        parent=None,
-    ).to_bytes()
+    ctx = CallContext(budget_account=parent, call_id="call")
+    return Payload(settings, thread_id, RunRequest(ItemRef.parse(ref)), ctx, token).to_bytes()
 
 
 def detached(planned: PlannedWorkspace, document: bytes, **environ: str) -> None:

@@ -4,11 +4,10 @@ No model is needed. A dry run shows what its thread would run under.
 """
 
 import time
-from collections.abc import Mapping
 
 import anyio.to_thread
 
-from ryecore.actions.options import ExecuteOptions
+from ryecore.actions.matrix import ExecuteRequest
 from ryecore.actions.results import DirectiveResult
 from ryecore.chain.model import ValidChain
 from ryecore.chain.trace import Trace
@@ -19,8 +18,9 @@ from ryecore.errors import CallCancelled, InputError, RyeError
 from ryecore.items.refs import ItemRef
 from ryecore.policy import CallContext
 from ryecore.runs.programs import ChainLookup, check_actions, check_hook
+from ryecore.runs.request import RunRequest
 from ryecore.threads.planner.plan import DirectivePlan
-from ryecore.threads.planner.planning import DirectivePlanner, check_body, read_overrides
+from ryecore.threads.planner.planning import DirectivePlanner, check_body
 
 __all__ = ["DirectiveAction"]
 
@@ -39,17 +39,15 @@ class DirectiveAction:
 
     async def execute(
         self,
-        ref: ItemRef,
-        parameters: Mapping[str, object],
-        options: ExecuteOptions,
+        run: RunRequest,
+        request: ExecuteRequest,
         ctx: CallContext,
     ) -> DirectiveResult:
         """Execute a directive, or show what its thread would run under.
 
         Args:
-            ref: The directive.
-            parameters: Its inputs.
-            options: How to execute.
+            run: The directive, its inputs, its model and its limits.
+            request: How to execute.
             ctx: On whose behalf, within what.
 
         Returns:
@@ -58,18 +56,18 @@ class DirectiveAction:
         Raises:
             RyeError: It can't be found, verified or read, or the inputs don't fit.
         """
-        started = time.perf_counter()
+        started, ref = time.perf_counter(), run.ref
         log = Trace(ctx.event_sink)
         try:
             _check_wanted(ref, ctx)
             done, directive = await anyio.to_thread.run_sync(
-                self._execute, ref, parameters, options, ctx, log, started
+                self._execute, run, request, ctx, log, started
             )
             await self._check_programs(ref, directive, done.directive_plan)
         except RyeError as error:
             error.item_id = str(ref)  # not the ancestor that failed: what was asked for
             error.during(
-                str(ref), trace=log.events if options.trace else (), duration_ms=_since(started)
+                str(ref), trace=log.events if request.trace else (), duration_ms=_since(started)
             )
             raise
         return done
@@ -97,39 +95,37 @@ class DirectiveAction:
 
     def _execute(
         self,
-        ref: ItemRef,
-        parameters: Mapping[str, object],
-        options: ExecuteOptions,
+        run: RunRequest,
+        request: ExecuteRequest,
         ctx: CallContext,
         log: Trace,
         started: float,
     ) -> tuple[DirectiveResult, Directive]:
-        planner = self._planner
+        planner, ref = self._planner, run.ref
         loaded = planner.load(ref, log)
-        inputs = planner.inputs(loaded, parameters, log)
-        overrides = read_overrides(options.limits)
-        model = None if options.model is None else planner.model(options.model, log)
+        inputs = planner.inputs(loaded, run.inputs, log)
+        model = None if run.model is None else planner.model(run.model, log)
         metadata: dict[str, object] = {}
         if not loaded.item.is_verified:
             metadata["integrity"] = loaded.item.integrity
         plan = None
-        if options.dry_run:
+        if request.dry_run:
             plan = planner.plan(
-                loaded, inputs, model=model, overrides=overrides, held=ctx.capabilities, log=log
+                loaded, inputs, model=model, overrides=run.limits, held=ctx.capabilities, log=log
             )
         else:
             check_body(loaded)
             metadata |= {"model": model} if model else {}
-            metadata |= {"limits": overrides.to_dict()} if options.limits else {}
+            metadata |= {"limits": run.limits.to_dict()} if request.limits else {}
         result = DirectiveResult(
-            status="validation_passed" if options.dry_run else "success",
+            status="validation_passed" if request.dry_run else "success",
             item_id=str(ref),
-            data=None if options.dry_run else fill(loaded.directive.body, inputs),
+            data=None if request.dry_run else fill(loaded.directive.body, inputs),
             error=None,
             chain=ValidChain(()),
             duration_ms=_since(started),
             metadata=metadata,
-            trace=log.events if options.trace else None,
+            trace=log.events if request.trace else None,
             inputs=inputs,
             directive_plan=plan,
         )

@@ -4,11 +4,11 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ryecore.actions.execute import ExecuteAction
-from ryecore.actions.options import ExecuteOptions
+from ryecore.actions.matrix import ExecuteRequest
 from ryecore.chain.model import ChainTrace, ExecutionResult, ValidChain
 from ryecore.items.refs import ItemRef
 from ryecore.policy import CallContext
-from ryecore.runs.ports import Fetched, ForkOptions, Planned, Shown
+from ryecore.runs.ports import Fetched, Planned, Shown
 from ryecore.search.model import SearchResults
 from ryecore.search.walk import ToolListing
 
@@ -54,32 +54,37 @@ class ActionDispatcher:
         ctx: CallContext | None = None,
     ) -> ExecutionResult:
         """Execute a tool, or get a directive's directions."""
-        options = ExecuteOptions(dry_run=dry_run)
-        return await self._execute(ref, parameters, options, ctx or CallContext())
+        request = ExecuteRequest(ref, parameters, dry_run=dry_run)
+        return await self._execute(request, ctx or CallContext())
 
     async def launch(
         self, ref: str | ItemRef, parameters: Mapping[str, Any], *, ctx: CallContext
     ) -> Shown:
         """Launch a tool in a process of its own."""
-        return await self._execute(ref, parameters, ExecuteOptions(async_=True), ctx)
+        return await self._execute(ExecuteRequest(ref, parameters, async_=True), ctx)
 
     async def fork(
         self,
         ref: str | ItemRef,
         inputs: Mapping[str, Any],
-        options: ForkOptions,
         *,
+        async_: bool = False,
+        model: str | None = None,
+        limits: Mapping[str, Any] | None = None,
+        muted_hooks: frozenset[str] = frozenset(),
         ctx: CallContext,
     ) -> Shown:
         """Run a directive in a managed thread."""
-        how = ExecuteOptions(
+        request = ExecuteRequest(
+            ref,
+            inputs,
             thread="fork",
-            async_=options.async_,
-            model=options.model,
-            limits=options.limits,
-            muted_hooks=options.muted_hooks,
+            async_=async_,
+            model=model,
+            limits=limits,
+            muted_hooks=muted_hooks,
         )
-        return await self._execute(ref, inputs, how, ctx)
+        return await self._execute(request, ctx)
 
     async def trace(self, ref: str | ItemRef, *, ctx: CallContext | None = None) -> ChainTrace:
         """A tool's verified chain and the decisions that lead to it."""

@@ -8,31 +8,25 @@ from typing import TYPE_CHECKING, Any, Final
 from attrs import evolve
 
 from ryecore.actions.allowed import check_capability
-from ryecore.actions.given import checked_mapping
-from ryecore.actions.matrix import check_cell, check_modes
-from ryecore.actions.options import ExecuteOptions
-from ryecore.actions.start_keys import start_key_of
+from ryecore.actions.matrix import ExecuteRequest, check_cell, check_modes
 from ryecore.chain.executor import PrimitiveExecutor
 from ryecore.chain.model import ExecutionResult, ValidChain
 from ryecore.chain.prepared import PreparedChain
-from ryecore.errors import AlreadyStarted, InputError, InvalidItemId, RyeError
+from ryecore.errors import InputError, InvalidItemId, RyeError
 from ryecore.items.refs import ItemRef
 from ryecore.items.spaces import Spaces, named
 from ryecore.policy import CallContext
-from ryecore.policy.limits import Limits
-from ryecore.runs.earlier import wait_for_earlier
 from ryecore.runs.ports import Planned
+from ryecore.runs.request import RunRequest, ThreadOptions, check_mapping, parse_limits
 from ryecore.threads.served import ORCHESTRATOR
 
 if TYPE_CHECKING:
     from ryecore.actions.directive import DirectiveAction
     from ryecore.actions.launch import LaunchAction
-    from ryecore.state.start_keys import IdempotencyKey
     from ryecore.threads.service import ThreadService
     from ryecore.threads.thread import Thread
-    from ryecore.threads.wish import ThreadWish
 
-__all__ = ["ExecuteAction", "thread_wish"]
+__all__ = ["ExecuteAction"]
 
 _FOREIGN_OPTIONS: Final = {
     "tool": (("model", "limits"), "for directives; a tool has no model thread"),
@@ -65,85 +59,67 @@ class ExecuteAction:
         self._directives = directives
         self._threads = threads
 
-    async def __call__(
-        self,
-        item: str | ItemRef,
-        parameters: Mapping[str, Any] | None,
-        options: ExecuteOptions,
-        ctx: CallContext,
-    ) -> ExecutionResult:
+    async def __call__(self, request: ExecuteRequest, ctx: CallContext) -> ExecutionResult:
         """Execute an item.
 
         Args:
-            item: A canonical ref, or a bare id.
-            parameters: What the item is given; nothing by default.
-            options: How to execute.
+            request: What to execute, and how.
             ctx: On whose behalf, within what.
 
         Returns:
-            What came of it.
+            The result.
 
         Raises:
             RyeError: Nothing ran.
         """
         try:
-            check_modes(
-                options.target, options.thread, async_=options.async_, dry_run=options.dry_run
-            )
-            ref = item if isinstance(item, ItemRef) else self._ref(item)
-            check_cell(ref.kind, options.target, options.thread, async_=options.async_)
-            _check_options(ref.kind, options)
+            check_modes(request)
+            ref = self._find_ref(request.item)
+            check_cell(ref.kind, request.target, request.thread, async_=request.async_)
+            _check_options(ref.kind, request)
             check_capability("execute", ref, ctx)
-            given = checked_mapping(parameters)
-            start_key = _start_key(ref, given, options, ctx)
+            run = _run_request(ref, request, ctx)
         except RyeError as error:
-            error.during(str(item))
+            error.during(str(request.item))
             raise
         if ref.kind == "directive":
-            if options.thread == "fork" and not options.dry_run:
-                return await self._fork(ref, given, options, ctx)
-            return await self._directives().execute(ref, given, options, ctx)
-        if ref.id == ORCHESTRATOR and not options.async_ and not options.dry_run:
-            return await self._orchestrate(ref, given, ctx)
-        if options.async_:
-            return await self._launch()(ref, given, options.timeout_s, ctx, start_key)
+            if request.thread == "fork" and not request.dry_run:
+                return await self._fork(run, ctx, is_async=request.async_)
+            return await self._directives().execute(run, request, ctx)
+        if ref.id == ORCHESTRATOR and not request.async_ and not request.dry_run:
+            return await self._orchestrate(ref, run.inputs, ctx)
+        if request.async_:
+            return await self._launch()(run, ctx)
         done = await self._executor.execute(
             ref,
-            given,
+            run.inputs,
             ctx,
-            timeout_s=options.timeout_s,
-            dry_run=options.dry_run,
-            trace=options.trace,
-            output_log=options.output_log,
+            timeout_s=request.timeout_s,
+            dry_run=request.dry_run,
+            trace=request.trace,
+            output_log=request.output_log,
         )
-        if options.dry_run and done.chain.is_own_process:
-            from ryecore.actions.graph_plan import graph_plan  # noqa: PLC0415 - for graphs alone
+        if request.dry_run and done.chain.is_own_process:
+            from ryecore.graph.preflight import plan_graph  # noqa: PLC0415 - for graphs alone
 
             called = partial(self.chain, ctx=CallContext())
             try:
-                return evolve(done, data=await graph_plan(done.chain, called))
+                return evolve(done, data=await plan_graph(done.chain, called))
             except RyeError as error:
                 error.during(str(ref), chain=done.chain.ids, trace=done.trace or ())
                 raise
         return done
 
-    async def _fork(
-        self, ref: ItemRef, inputs: Mapping[str, Any], options: ExecuteOptions, ctx: CallContext
-    ) -> ExecutionResult:
+    async def _fork(self, run: RunRequest, ctx: CallContext, *, is_async: bool) -> ExecutionResult:
         """Run a directive in a managed thread, here or in a process of its own."""
         try:
-            wish = thread_wish(ref, inputs, options, ctx)
-            if not options.async_:
-                try:
-                    return await self._threads().run(wish, ctx)
-                except AlreadyStarted as found:
-                    thread = await self._threads().thread(found.thread_id)
-                    return await wait_for_earlier(thread, ctx)
+            if not is_async:
+                return await self._threads().run(run, ctx)
             if self._launch().can_rebuild_models:
-                return await self._launch().fork(wish, ctx)
-            return await self._threads().launch(wish, ctx)
+                return await self._launch().fork(run, ctx)
+            return await self._threads().launch(run, ctx)
         except RyeError as error:
-            error.during(str(ref))
+            error.during(str(run.ref))
             raise
 
     async def _orchestrate(
@@ -173,35 +149,18 @@ class ExecuteAction:
             duration_ms=(time.perf_counter() - began) * 1000,
         )
 
-    async def start(
-        self,
-        item: str | ItemRef,
-        inputs: Mapping[str, Any] | None,
-        model: str | None,
-        limits: "Limits | Mapping[str, float] | None",
-        ctx: CallContext,
-        idempotency_key: str | None = None,
-    ) -> "Thread":
+    async def start(self, request: ExecuteRequest, ctx: CallContext) -> "Thread":
         """Start a directive's thread; see `Rye.start`.
 
         Raises:
             RyeError: Nothing runs.
         """
+        item = request.item
         try:
             ref = item if isinstance(item, ItemRef) else self._directive_ref(item)
-            check_cell(ref.kind, "local", "fork", async_=False)
+            check_cell(ref.kind, "local", request.thread, async_=False)
             check_capability("execute", ref, ctx)
-            options = ExecuteOptions(
-                thread="fork",
-                model=model,
-                limits=limits,
-                idempotency_key=idempotency_key,
-            )
-            wish = thread_wish(ref, checked_mapping(inputs), options, ctx)
-            try:
-                return await self._threads().start(wish, ctx)
-            except AlreadyStarted as found:
-                return await self._threads().thread(found.thread_id)
+            return await self._threads().start(_run_request(ref, request, ctx), ctx)
         except RyeError as error:
             error.during(str(item))
             raise
@@ -242,7 +201,7 @@ class ExecuteAction:
         ref = self._allowed(item, ctx)
         if ref.kind == "directive":
             raise InputError("A directive has no plan.", next_step="Name a tool.").during(str(ref))
-        chain, plan = await self._executor.plan(ref, checked_mapping(parameters), ctx)
+        chain, plan = await self._executor.plan(ref, check_mapping(parameters), ctx)
         return Planned(chain, plan, is_served_here=ref.id == ORCHESTRATOR)
 
     async def schema(self, item: str | ItemRef, ctx: CallContext) -> Mapping[str, Any] | None:
@@ -259,7 +218,7 @@ class ExecuteAction:
     def _allowed(self, item: str | ItemRef, ctx: CallContext) -> ItemRef:
         """The ref of what is looked at, by a caller that could execute it."""
         try:
-            ref = item if isinstance(item, ItemRef) else self._ref(item)
+            ref = self._find_ref(item)
             check_cell(ref.kind, "local", "inline", async_=False)
             check_capability("execute", ref, ctx)
         except RyeError as error:
@@ -271,59 +230,42 @@ class ExecuteAction:
         is_bare = isinstance(text, str) and ":" not in text
         return ItemRef.parse(text, "directive") if is_bare else self._ref(text)
 
+    def _find_ref(self, item: str | ItemRef) -> ItemRef:
+        return item if isinstance(item, ItemRef) else self._ref(item)
+
     def _ref(self, text: str) -> ItemRef:
         if not isinstance(text, str) or not text:
             raise InvalidItemId("item_id is required.", next_step="Pass tool:ID or directive:ID.")
         return named(text, self._spaces)
 
 
-def thread_wish(
-    ref: ItemRef, inputs: Mapping[str, Any], options: ExecuteOptions, ctx: CallContext
-) -> "ThreadWish":
-    """What a directive's thread is wanted for.
+def _run_request(ref: ItemRef, request: ExecuteRequest, ctx: CallContext) -> RunRequest:
+    """Return the request for a run of an item.
 
     Raises:
-        InputError: A limit is unknown, or has a value that can't be.
+        InputError: The parameters, a limit or the key can't be used, or the key is passed for a
+            call that starts nothing that is kept.
     """
-    from ryecore.threads.planner.planning import read_overrides  # noqa: PLC0415 - for threads alone
-    from ryecore.threads.wish import ThreadWish  # noqa: PLC0415
-
-    return ThreadWish(
+    run = RunRequest(
         ref,
-        inputs,
-        options.model,
-        read_overrides(options.limits),
-        options.muted_hooks,
-        start_key=_start_key(ref, inputs, options, ctx),
+        check_mapping(request.parameters),
+        parse_limits(request.limits),
+        request.model,
+        request.timeout_s,
     )
-
-
-def _start_key(
-    ref: ItemRef, given: Mapping[str, Any], options: ExecuteOptions, ctx: CallContext
-) -> "IdempotencyKey | None":
-    """Return the idempotency key of a call, with the request that it identifies.
-
-    Raises:
-        InputError: It can't be a key, or the call starts nothing that is kept.
-    """
-    key = options.idempotency_key
-    if key is None:
-        return None
-    if options.dry_run or not (options.async_ or options.thread == "fork"):
+    if request.muted_hooks:
+        run = evolve(run, thread=ThreadOptions(request.muted_hooks))
+    key = request.idempotency_key
+    if key is not None and (request.dry_run or not (request.async_ or request.thread == "fork")):
         raise InputError(
             "idempotency_key can be passed only for a tool with async and for a directive.",
             next_step="Pass async as well (--async), or leave it out.",
         )
-    limits = Limits()
-    if options.limits is not None:
-        from ryecore.threads.planner.planning import read_overrides  # noqa: PLC0415 - threads alone
-
-        limits = read_overrides(options.limits)
-    return start_key_of(key, ref, given, limits, ctx.capabilities, options.model)
+    return run.with_key(key, ctx.capabilities)
 
 
-def _check_options(kind: str, options: ExecuteOptions) -> None:
+def _check_options(kind: str, request: ExecuteRequest) -> None:
     foreign, why = _FOREIGN_OPTIONS[kind]
     for name in foreign:
-        if getattr(options, name) is not None:
+        if getattr(request, name) is not None:
             raise InputError(f"{name} is {why}.", next_step="Leave it out.")

@@ -15,25 +15,23 @@ from typing import TYPE_CHECKING, Final
 
 from attrs import evolve
 
-from ryecore.actions.payload import Payload, Walk
+from ryecore.actions.launch import graph_request, parent_variable, register_for_process
 from ryecore.actions.settings import Settings
 from ryecore.chain.model import ExecutionPlan
 from ryecore.errors import StateError
+from ryecore.graph.result import failure_document, failure_result
 from ryecore.items.refs import ItemRef
 from ryecore.lillux.processes import ProcessResult, ProcessSpec, run_process
 from ryecore.policy import CallContext
 from ryecore.policy.cancelling import run_to_end
 from ryecore.policy.context import thread_variables
-from ryecore.runs.bounds import refuse_unproved_parent, spawn_limit
-from ryecore.runs.naming import PARENT_ID, register_thread
-from ryecore.state.attestation import check_graph_folders
-from ryecore.state.start_keys import IdempotencyKey
+from ryecore.runs.request import RunRequest
 from ryecore.state.waiting import run_in_thread
 
 if TYPE_CHECKING:
     from ryecore.state.store import ThreadStore
 
-__all__ = ["GraphProcesses", "ended_badly", "parent_of", "run_payload"]
+__all__ = ["GraphProcesses"]
 
 _END_S: Final = 2.0
 """How long past its deadline a run may take to write its end."""
@@ -79,8 +77,10 @@ class GraphProcesses:
         await store.ledger.until_free()
         # Not on another thread: from here to the `try` nothing may be cancelled. The process syncs
         # what is written here with its claim.
-        payload = run_payload(store, self._settings, self._environ, plan, ref, ctx)
-        run_id = payload.thread_id
+        request = graph_request(plan, RunRequest(ref))
+        deadline = time.monotonic() + plan.timeout_s
+        payload = register_for_process(store, self._settings, self._environ, request, ctx, deadline)
+        run_id = payload.run_id
         why = "It was stopped before it began."
         document: Mapping[str, object] = {}
         try:
@@ -89,7 +89,7 @@ class GraphProcesses:
                     plan.command,
                     plan.args,
                     cwd=plan.cwd,
-                    env={**plan.env, **parent_of(ctx)},
+                    env={**plan.env, **parent_variable(ctx)},
                     call_env=thread_variables(store.project, run_id),
                     stdin=payload.to_bytes(),
                     timeout_s=plan.timeout_s + _END_S,
@@ -114,86 +114,18 @@ class GraphProcesses:
     def _ended(self, run_id: str, item_id: str, why: str) -> Mapping[str, object]:
         """See that a run has ended whose process has; its document."""
         store = self._threads()
-        document: dict[str, object] = {
-            "success": False,
-            "status": "error",
-            "error": why,
-            "graph_run_id": run_id,
-        }
+        document = failure_document(run_id, why)
         with suppress(StateError):
             record = store.look(run_id)  # ends one that a process had claimed
             if record.status == "created":
                 with suppress(StateError):  # somebody was quicker
-                    store.settle(run_id, "error", ended_badly(item_id, document), record.fence)
+                    result = failure_result(item_id, document)
+                    store.settle(run_id, "error", result, record.fence)
                 record = store.registry.get_thread(run_id)
             kept = store.registry.get_result(run_id)
             told = kept.get("data") if isinstance(kept, Mapping) else None
             return told if isinstance(told, Mapping) else {**document, "status": record.status}
         return document
-
-
-def run_payload(
-    store: "ThreadStore",
-    settings: Settings,
-    environ: Mapping[str, str],
-    plan: ExecutionPlan,
-    ref: ItemRef,
-    ctx: CallContext,
-    start_key: IdempotencyKey | None = None,
-) -> Payload:
-    """Register the run of a graph, for a process that is about to start, and write what it is told.
-
-    Args:
-        store: The project's threads.
-        settings: How the process opens the same Rye.
-        environ: The environment of this Rye. A parent that it names alone is not proved.
-        plan: What to run; see `GraphProcesses.run`.
-        ref: The graph.
-        ctx: On whose behalf, within what.
-        start_key: The idempotency key that it is started with.
-
-    Returns:
-        What the process is told.
-
-    Raises:
-        AlreadyStarted: The same was started with this key.
-        LimitReached: The parent has started as many children as it may.
-        StateError: Nothing can be written, or the environment alone names a parent.
-    """
-    call = json.loads(plan.stdin)
-    refuse_unproved_parent(environ, ctx.budget_account)
-    check_graph_folders(store.folder.parent)
-    spawns = spawn_limit(store, settings.user_root, ctx.budget_account)
-    run_id = register_thread(
-        store.registry, ref, ctx.budget_account, start=start_key, spawns=spawns
-    )
-    try:
-        store.make_folder(run_id)
-        return Payload.within(
-            ctx,
-            settings=settings,
-            thread_id=run_id,
-            item_id=str(ref),
-            parameters=call["parameters"],
-            deadline=time.monotonic() + plan.timeout_s,
-            walk=Walk(call["digest"], store.registry.mint_token(run_id)),
-        )
-    except BaseException as problem:
-        document = {"success": False, "status": "error", "error": str(problem)}
-        with suppress(StateError):
-            store.settle(run_id, "error", ended_badly(str(ref), document), 0)
-        raise
-
-
-def ended_badly(item_id: str, document: Mapping[str, object]) -> dict[str, object]:
-    """What the registry keeps of a run that couldn't write its own end."""
-    error = document["error"]
-    return {"status": "error", "item_id": item_id, "error": error, "data": document}
-
-
-def parent_of(ctx: CallContext) -> dict[str, str]:
-    """What says in the environment of a child's process whose child it is."""
-    return {} if ctx.budget_account is None else {PARENT_ID: ctx.budget_account}
 
 
 def _how_it_ended(done: ProcessResult) -> str:

@@ -7,21 +7,19 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from attrs import evolve
 
 from ryecore.actions.allowed import check_capability
-from ryecore.actions.given import checked_mapping
-from ryecore.actions.graph_arguments import (
-    checked_limits,
-    checked_node,
-    checked_state,
-    resume_options,
-)
 from ryecore.actions.running import Running
-from ryecore.actions.start_keys import start_key_of
 from ryecore.errors import InputError, InvalidItemId, RyeError
-from ryecore.graph.wish import GoingOn, GraphWish
 from ryecore.items.refs import ItemRef
 from ryecore.items.spaces import Spaces, named
 from ryecore.policy import CallContext
 from ryecore.policy.limits import Limits
+from ryecore.runs.request import (
+    GraphOptions,
+    ResumeOptions,
+    RunRequest,
+    check_mapping,
+    parse_limits,
+)
 from ryecore.state.waiting import run_in_thread
 
 if TYPE_CHECKING:
@@ -169,25 +167,25 @@ class Graphs:
             RyeError: Nothing ran.
         """
         ctx = ctx or CallContext()
-        wish = self._fresh(ref, inputs, limits, idempotency_key, ctx)
-        return await self._running.run(ref, partial(self._service().run, wish, ctx))
+        request = self._request(ref, inputs, limits, idempotency_key, ctx)
+        return await self._running.run(ref, partial(self._service().run, request, ctx))
 
-    def _fresh(
+    def _request(
         self,
         ref: str | ItemRef,
         inputs: Mapping[str, Any] | None,
         limits: Limits | Mapping[str, float] | None,
         idempotency_key: str | None,
         ctx: CallContext,
-    ) -> GraphWish:
-        found, given = self._ref(ref, ctx), checked_mapping(inputs, "Inputs")
-        bounds = checked_limits(limits)
-        key = start_key_of(idempotency_key, found, given, bounds, ctx.capabilities)
-        return GraphWish(found, given, bounds, start_key=key)
+    ) -> RunRequest:
+        request = RunRequest(
+            self._ref(ref, ctx), check_mapping(inputs, "Inputs"), parse_limits(limits)
+        )
+        return request.with_key(idempotency_key, ctx.capabilities)
 
-    async def carry_out(self, wish: GraphWish, ctx: CallContext) -> "GraphRun":
-        """Start what a run is wanted for; for whoever has claimed its row."""
-        return await self._running.run(wish.ref, partial(self._service().start, wish, ctx))
+    async def carry_out(self, request: RunRequest, ctx: CallContext) -> "GraphRun":
+        """Start a run whose row this process has claimed."""
+        return await self._running.run(request.ref, partial(self._service().start, request, ctx))
 
     async def start(
         self,
@@ -209,8 +207,8 @@ class Graphs:
             RyeError: Nothing runs.
         """
         ctx = ctx or CallContext()
-        wish = self._fresh(ref, inputs, limits, idempotency_key, ctx)
-        return await self._running.run(ref, partial(self._service().start, wish, ctx))
+        request = self._request(ref, inputs, limits, idempotency_key, ctx)
+        return await self._running.run(ref, partial(self._service().start, request, ctx))
 
     async def step(
         self,
@@ -239,14 +237,8 @@ class Graphs:
             RyeError: Nothing ran.
         """
         ctx = ctx or CallContext()
-        wish = GraphWish(
-            self._ref(ref, ctx),
-            checked_mapping(inputs, "Inputs"),
-            checked_limits(limits),
-            only=checked_node(node),
-            state=checked_state(state),
-        )
-        return await self._running.run(ref, partial(self._service().run, wish, ctx))
+        request = self._step_request(ref, node, inputs, state, limits, ctx)
+        return await self._running.run(ref, partial(self._service().run, request, ctx))
 
     async def start_step(
         self,
@@ -260,14 +252,25 @@ class Graphs:
     ) -> "GraphRun":
         """Run a single node like `step`, and return as soon as it runs."""
         ctx = ctx or CallContext()
-        wish = GraphWish(
-            self._ref(ref, ctx),
-            checked_mapping(inputs, "Inputs"),
-            checked_limits(limits),
-            only=checked_node(node),
-            state=checked_state(state),
-        )
-        return await self._running.run(ref, partial(self._service().start, wish, ctx))
+        request = self._step_request(ref, node, inputs, state, limits, ctx)
+        return await self._running.run(ref, partial(self._service().start, request, ctx))
+
+    def _step_request(
+        self,
+        ref: str | ItemRef,
+        node: str,
+        inputs: Mapping[str, Any] | None,
+        state: Mapping[str, Any] | None,
+        limits: Limits | Mapping[str, float] | None,
+        ctx: CallContext,
+    ) -> RunRequest:
+        if not isinstance(node, str):
+            raise InputError(
+                f"A node is named by its id, and {node!r} is not text.",
+                next_step="Pass the id of a node of the graph.",
+            )
+        options = GraphOptions(only=node, state=_check_state(state))
+        return evolve(self._request(ref, inputs, limits, None, ctx), graph=options)
 
     async def resume(
         self,
@@ -311,11 +314,11 @@ class Graphs:
 
         Source: decision 47.
         """
-        how = resume_options(at, again, rerun, result, members, changed, state)
+        options = _resume_options(at, again, rerun, result, members, changed, state)
 
         async def resume() -> "GraphResult":
-            wish = await self._going_on(run_id, how, limits, ctx)
-            return await self._service().run(wish, ctx or CallContext())
+            request = await self._resume_request(run_id, options, limits, ctx)
+            return await self._service().run(request, ctx or CallContext())
 
         return await self._running.run(run_id, resume)
 
@@ -334,11 +337,11 @@ class Graphs:
         ctx: CallContext | None = None,
     ) -> "GraphRun":
         """Go on with a run like `resume`, and return as soon as the new one runs."""
-        how = resume_options(at, again, rerun, result, members, changed, state)
+        options = _resume_options(at, again, rerun, result, members, changed, state)
 
         async def start() -> "GraphRun":
-            wish = await self._going_on(run_id, how, limits, ctx)
-            return await self._service().start(wish, ctx or CallContext())
+            request = await self._resume_request(run_id, options, limits, ctx)
+            return await self._service().start(request, ctx or CallContext())
 
         return await self._running.run(run_id, start)
 
@@ -359,19 +362,21 @@ class Graphs:
         Raises:
             RyeError: It can't be resumed; see `resume`.
         """
-        wish = await self._going_on(run_id, GoingOn(run_id), limits, ctx)
-        await self._running.run(run_id, partial(self._service().check, wish, ctx or CallContext()))
+        request = await self._resume_request(run_id, ResumeOptions(run_id), limits, ctx)
+        check = partial(self._service().check, request, ctx or CallContext())
+        await self._running.run(run_id, check)
 
-    async def _going_on(
+    async def _resume_request(
         self,
         run_id: str,
-        how: GoingOn,
+        options: ResumeOptions,
         limits: Limits | Mapping[str, float] | None,
         ctx: CallContext | None,
-    ) -> GraphWish:
+    ) -> RunRequest:
         ref, found = await run_in_thread(self._find, run_id)
         check_capability("execute", ref, ctx or CallContext())
-        return GraphWish(ref, limits=checked_limits(limits), goes_on=evolve(how, run_id=found))
+        resumes = evolve(options, run_id=found)
+        return RunRequest(ref, limits=parse_limits(limits), graph=GraphOptions(resumes=resumes))
 
     async def show(self, run_id: str) -> "RunView":
         """Show a run: what happened at each node, where it stands, and how it can be gone on with.
@@ -496,3 +501,31 @@ class Graphs:
         if not isinstance(text, str) or not text:
             raise InvalidItemId("A graph is required.", next_step="Pass its id, or tool:ID.")
         return ItemRef.parse(text, "tool") if ":" not in text else named(text, self._spaces)
+
+
+def _resume_options(
+    at: int | None,
+    again: bool,
+    rerun: bool,
+    result: Any,
+    members: Mapping[int, Any] | None,
+    changed: bool,
+    state: Mapping[str, Any] | None,
+) -> ResumeOptions:
+    """Return the options of a resume. The run's id is filled in once it is found."""
+    has_result = result is not ...
+    return ResumeOptions(
+        "",
+        at,
+        again,
+        rerun,
+        has_result,
+        result if has_result else None,
+        dict(members or {}),
+        changed,
+        _check_state(state),
+    )
+
+
+def _check_state(state: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    return check_mapping(state, "Values of the state", '{"total": 0}')

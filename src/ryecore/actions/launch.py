@@ -6,17 +6,17 @@ registry: the process ends the thread itself, or is found dead.
 Source: docs/design/execute.md#async; decisions 33 and 35 to 37.
 """
 
+import json
 import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from attrs import frozen
+from attrs import evolve, frozen
 
-from ryecore.actions.payload import Fork, Payload
+from ryecore.actions.payload import Payload
 from ryecore.actions.settings import Settings
 from ryecore.chain.executor import PrimitiveExecutor
 from ryecore.chain.model import ExecutionPlan, ExecutionResult, ValidChain
@@ -28,19 +28,24 @@ from ryecore.lillux.processes import ProcessId, ProcessSpec, kill_process, spawn
 from ryecore.policy import CallContext
 from ryecore.policy.context import thread_variables
 from ryecore.policy.environment import for_own_process
-from ryecore.state.start_keys import EarlierStart, IdempotencyKey, describe_start
+from ryecore.runs.request import RunRequest
+from ryecore.state.start_keys import EarlierStart, describe_start
 from ryecore.state.waiting import run_in_thread
 
 if TYPE_CHECKING:
     from ryecore.state.store import ThreadStore
     from ryecore.threads.planner.planning import DirectivePlanner
     from ryecore.threads.result import StartedThread
-    from ryecore.threads.wish import ThreadWish
 
-__all__ = ["LaunchAction", "LaunchedThread"]
+__all__ = [
+    "LaunchAction",
+    "LaunchedThread",
+    "graph_request",
+    "parent_variable",
+    "register_for_process",
+]
 
 _RUNNER: Final = "ryecore.thread_worker"
-_NOTHING: Final[Mapping[str, str]] = {}
 
 
 @frozen(kw_only=True)
@@ -119,22 +124,12 @@ class LaunchAction:
         self._environ = environ
         self._planner = planner
 
-    async def __call__(
-        self,
-        ref: ItemRef,
-        parameters: Mapping[str, Any],
-        timeout_s: float | None,
-        ctx: CallContext,
-        start_key: IdempotencyKey | None = None,
-    ) -> LaunchedThread:
-        """Launch a tool.
+    async def __call__(self, request: RunRequest, ctx: CallContext) -> LaunchedThread:
+        """Launch a tool, or a graph.
 
         Args:
-            ref: The tool.
-            parameters: What it is given.
-            timeout_s: The caller's timeout in seconds.
+            request: The request.
             ctx: On whose behalf. Its cancellation and its event sink end with this call.
-            start_key: The idempotency key that it is started with.
 
         Returns:
             The thread that the tool runs in.
@@ -143,33 +138,33 @@ class LaunchAction:
             RyeError: Nothing was started: the tool can't be verified, the parameters don't fit it,
                 or its thread can't be registered.
         """
-        started = time.perf_counter()
-        if start_key is not None:  # first: its run is found whatever has become of the tool's file
+        started, ref = time.perf_counter(), request.ref
+        if request.start_key is not None:  # its run is found whatever became of the tool's file
             try:
                 check = self._threads().registry.check_start
-                await run_in_thread(check, start_key, ctx.budget_account)
+                await run_in_thread(check, request.start_key, ctx.budget_account)
             except AlreadyStarted as found:
                 chain = await self._chain_now(ref, ctx)
                 return await self._found(found.thread_id, ref, chain, started)
             except RyeError as error:
                 error.during(str(ref))
                 raise
-        # What is wrong with the call is said here and now, not in a thread's result.
+        # What is wrong with the call is reported here and now, not in a thread's result.
         checked = await self._executor.execute(
-            ref, parameters, ctx, timeout_s=timeout_s, dry_run=True
+            ref, request.inputs, ctx, timeout_s=request.timeout_s, dry_run=True
         )
+        deadline = None
+        if checked.plan is not None and checked.chain.is_own_process:
+            request = graph_request(checked.plan, request)
+            deadline = time.monotonic() + checked.plan.timeout_s
         try:
-            if checked.plan is not None and checked.chain.is_own_process:
-                launch = partial(self._launch_graph, checked.plan, ref, ctx, start_key)
-            else:
-                launch = partial(self._launch_tool, ref, parameters, timeout_s, ctx, start_key)
-            thread_id, process = await run_in_thread(launch)
+            run_id, process = await run_in_thread(self._launch, request, ctx, deadline)
         except AlreadyStarted as found:
             return await self._found(found.thread_id, ref, checked.chain, started)
         except RyeError as error:
             error.during(str(ref), chain=checked.chain.ids)
             raise
-        return _launched(ref, thread_id, process.pid, checked.chain, started)
+        return _launched(ref, run_id, process.pid, checked.chain, started)
 
     async def _chain_now(self, ref: ItemRef, ctx: CallContext) -> ValidChain:
         """The tool's chain; an empty one where it doesn't hold any more."""
@@ -189,11 +184,11 @@ class LaunchAction:
         """Whether another process can be given the models that threads ask."""
         return self._settings.deps_factory is not None
 
-    async def fork(self, wish: "ThreadWish", ctx: CallContext) -> "StartedThread":
+    async def fork(self, request: RunRequest, ctx: CallContext) -> "StartedThread":
         """Launch a directive's thread.
 
         Args:
-            wish: What it is wanted for.
+            request: The request.
             ctx: On whose behalf. Its cancellation and its event sink end with this call.
 
         Returns:
@@ -208,114 +203,53 @@ class LaunchAction:
         started = time.perf_counter()
         earlier: EarlierStart | None = None
         try:
-            thread_id, process = await run_in_thread(self._fork, wish, ctx)
+            run_id, process = await run_in_thread(self._fork, request, ctx)
             pid = process.pid
         except AlreadyStarted as found:
-            thread_id = found.thread_id
-            earlier = await run_in_thread(EarlierStart.find, self._threads(), thread_id)
+            run_id = found.thread_id
+            earlier = await run_in_thread(EarlierStart.find, self._threads(), run_id)
             pid = earlier.pid
         return StartedThread(
             status="success",
-            item_id=str(wish.ref),
-            data={"thread_id": thread_id},
+            item_id=str(request.ref),
+            data={"thread_id": run_id},
             error=None,
             duration_ms=(time.perf_counter() - started) * 1000,
-            thread_id=thread_id,
+            thread_id=run_id,
             pid=pid,
             earlier=earlier,
         )
 
-    def _fork(self, wish: "ThreadWish", ctx: CallContext) -> tuple[str, ProcessId]:
-        from ryecore.runs.bounds import (  # noqa: PLC0415 - threads alone
-            refuse_unproved_parent,
-            spawn_limit,
-        )
-        from ryecore.runs.naming import PARENT_ID, register_thread  # noqa: PLC0415
-
-        threads, parent_id, key = self._threads(), ctx.budget_account, wish.start_key
-        registry = threads.registry
-        refuse_unproved_parent(self._environ, parent_id)
-        registry.check_start(key, parent_id)
-        planner, log = self._planner(), Trace(ctx.event_sink)
-        planner.inputs(planner.load(wish.ref, log), wish.inputs, log)
-        spawns = spawn_limit(threads, self._settings.user_root, parent_id)
-        thread_id = register_thread(registry, wish.ref, parent_id, start=key, spawns=spawns)
-        with self._ended_by_failure(thread_id, str(wish.ref)):
-            token = registry.mint_token(thread_id)
-        payload = Payload.within(
-            ctx,
-            settings=self._settings,
-            thread_id=thread_id,
-            item_id=str(wish.ref),
-            parameters=wish.inputs,
-            fork=Fork(wish.model, wish.overrides.to_dict(), wish.muted_hooks, token),
-        )
-        parent = {} if parent_id is None else {PARENT_ID: parent_id}
-        return thread_id, self._start(payload, parent)
-
-    def _launch_tool(
-        self,
-        ref: ItemRef,
-        parameters: Mapping[str, Any],
-        timeout_s: float | None,
-        ctx: CallContext,
-        start_key: IdempotencyKey | None,
-    ) -> tuple[str, ProcessId]:
-        from ryecore.runs.bounds import (  # noqa: PLC0415 - threads alone
-            refuse_unproved_parent,
-            spawn_limit,
-        )
+    def _fork(self, request: RunRequest, ctx: CallContext) -> tuple[str, ProcessId]:
+        from ryecore.runs.bounds import refuse_unproved_parent  # noqa: PLC0415 - threads alone
 
         refuse_unproved_parent(self._environ, ctx.budget_account)
-        threads, thread_id = self._threads(), str(uuid.uuid4())
-        payload = Payload.within(
-            ctx,
-            settings=self._settings,
-            thread_id=thread_id,
-            item_id=str(ref),
-            parameters=parameters,
-            timeout_s=timeout_s,
-        )
-        spawns = spawn_limit(threads, self._settings.user_root, ctx.budget_account)
-        threads.registry.register(
-            thread_id, str(ref), ctx.budget_account, start=start_key, spawns=spawns
-        )
-        with self._ended_by_failure(thread_id, str(ref)):
-            threads.make_folder(thread_id)
-        return thread_id, self._start(payload)
+        self._threads().registry.check_start(request.start_key, ctx.budget_account)
+        planner, log = self._planner(), Trace(ctx.event_sink)
+        planner.inputs(planner.load(request.ref, log), request.inputs, log)
+        return self._launch(request, ctx)
 
-    def _launch_graph(
-        self, plan: ExecutionPlan, ref: ItemRef, ctx: CallContext, start_key: IdempotencyKey | None
+    def _launch(
+        self, request: RunRequest, ctx: CallContext, deadline: float | None = None
     ) -> tuple[str, ProcessId]:
-        """Start the run itself, which is a thread already: there is none around it."""
-        from ryecore.actions.graph_process import parent_of, run_payload  # noqa: PLC0415
-
-        payload = run_payload(
-            self._threads(), self._settings, self._environ, plan, ref, ctx, start_key
+        """Register a run, and start its process."""
+        payload = register_for_process(
+            self._threads(), self._settings, self._environ, request, ctx, deadline
         )
-        return payload.thread_id, self._start(payload, parent_of(ctx))
+        return payload.run_id, self._start(payload)
 
-    @contextmanager
-    def _ended_by_failure(self, thread_id: str, item_id: str) -> Iterator[None]:
-        """End a thread that nobody has claimed yet, where it can't be started."""
-        try:
-            yield
-        except BaseException as problem:
-            result = {"status": "error", "error": str(problem), "item_id": item_id}
-            with suppress(StateError):  # it can't be written, or the process has ended the thread
-                self._threads().settle(thread_id, "error", result, 0)
-            raise
-
-    def _start(self, payload: Payload, environ: Mapping[str, str] = _NOTHING) -> ProcessId:
-        threads, thread_id, process = self._threads(), payload.thread_id, None
-        with self._ended_by_failure(thread_id, payload.item_id):
+    def _start(self, payload: Payload) -> ProcessId:
+        threads, run_id, process = self._threads(), payload.run_id, None
+        # A tool takes its parent from the context alone.
+        environ = {} if payload.token is None else parent_variable(payload.ctx)
+        with _ended_by_failure(threads, payload.run_id, payload.request):
             if not sys.executable:
                 raise InputError(
                     "This Python doesn't know its own program, so no other process can be started.",
                     next_step="Set sys.executable, or leave async out.",
                 )
             try:
-                folder = threads.make_folder(thread_id)
+                folder = threads.make_folder(run_id)
                 process = spawn_detached(
                     # -P: what lies in the working folder can't stand in for a module.
                     ProcessSpec(
@@ -325,14 +259,14 @@ class LaunchAction:
                         env={
                             **for_own_process(self._environ),
                             **environ,
-                            **thread_variables(threads.project, thread_id),
+                            **thread_variables(threads.project, run_id),
                         },
                         stdin=payload.to_bytes(),
                     ),
-                    threads.log_of(thread_id),
+                    threads.log_of(run_id),
                 )
                 # From now on whoever looks notices that it has died before it claimed the thread.
-                threads.registry.update_pid(thread_id, process)
+                threads.registry.update_pid(run_id, process)
             except BaseException:
                 if process is not None:
                     with suppress(ProcessError):
@@ -340,6 +274,105 @@ class LaunchAction:
                 raise
             return process
         raise AssertionError("what is raised above is raised on")
+
+
+def graph_request(plan: ExecutionPlan, request: RunRequest) -> RunRequest:
+    """Return the request for the run of a graph, as its plan was verified for the call.
+
+    Args:
+        plan: The plan. Its standard input holds the graph's digest and its parameters.
+        request: The caller's request.
+    """
+    from ryecore.runs.request import GraphOptions  # noqa: PLC0415 - for graphs alone
+
+    call = json.loads(plan.stdin)
+    return evolve(request, inputs=call["parameters"], graph=GraphOptions(call["digest"]))
+
+
+def register_for_process(
+    store: "ThreadStore",
+    settings: Settings,
+    environ: Mapping[str, str],
+    request: RunRequest,
+    ctx: CallContext,
+    deadline: float | None = None,
+) -> Payload:
+    """Register a run for a process that is about to start.
+
+    Args:
+        store: The project's threads.
+        settings: How the process opens the same Rye.
+        environ: The environment of this Rye. A parent that it names alone is not proved.
+        request: The request.
+        ctx: On whose behalf, within what.
+        deadline: The monotonic time in seconds when the run must have ended; by default the
+            caller's.
+
+    Returns:
+        What the process reads on its standard input.
+
+    Raises:
+        AlreadyStarted: A run was started with the idempotency key.
+        LimitReached: The parent has started as many children as it may.
+        StateError: Nothing can be written, or the environment alone names a parent.
+    """
+    from ryecore.runs.bounds import (  # noqa: PLC0415 - threads alone
+        refuse_unproved_parent,
+        spawn_limit,
+    )
+    from ryecore.runs.lifecycle import register_run  # noqa: PLC0415
+
+    refuse_unproved_parent(environ, ctx.budget_account)
+    is_graph = request.graph.digest is not None
+    if is_graph:
+        from ryecore.state.attestation import check_graph_folders  # noqa: PLC0415 - graphs alone
+
+        check_graph_folders(store.folder.parent)
+    spawns = spawn_limit(store, settings.user_root, ctx.budget_account)
+    start = request.start_key
+    is_tool = request.ref.kind == "tool" and not is_graph
+    if is_tool:
+        run_id = str(uuid.uuid4())
+        store.registry.register(
+            run_id, str(request.ref), ctx.budget_account, start=start, spawns=spawns
+        )
+    else:
+        run_id = register_run(
+            store.registry, request.ref, ctx.budget_account, start=start, spawns=spawns
+        )
+    with _ended_by_failure(store, run_id, request):
+        store.make_folder(run_id)
+        token = None if is_tool else store.registry.mint_token(run_id)
+        within = ctx if deadline is None else evolve(ctx, deadline=deadline)
+        return Payload(settings, run_id, request, within, token)
+    raise AssertionError("what is raised above is raised on")
+
+
+@contextmanager
+def _ended_by_failure(store: "ThreadStore", run_id: str, request: RunRequest) -> Iterator[None]:
+    """End a run that nobody has claimed yet, where it can't be started."""
+    try:
+        yield
+    except BaseException as problem:
+        item_id, said = str(request.ref), str(problem)
+        result: dict[str, object] = {"status": "error", "error": said, "item_id": item_id}
+        if request.graph.digest is not None:
+            from ryecore.graph.result import (  # noqa: PLC0415 - for graphs alone
+                failure_document,
+                failure_result,
+            )
+
+            result = failure_result(item_id, failure_document(run_id, said))
+        with suppress(StateError):  # it can't be written, or the process has ended the run
+            store.settle(run_id, "error", result, 0)
+        raise
+
+
+def parent_variable(ctx: CallContext) -> dict[str, str]:
+    """Return the environment variable that names the parent of a child's process."""
+    from ryecore.runs.bounds import PARENT_ID  # noqa: PLC0415 - threads alone
+
+    return {} if ctx.budget_account is None else {PARENT_ID: ctx.budget_account}
 
 
 def _launched(

@@ -1,30 +1,66 @@
-"""The execution matrix: what can be executed where and how. Pure.
+"""The request to execute an item, and the matrix of what can be executed where and how. Pure.
 
 Source: docs/design/execute.md#matrix; decision 31.
 """
 
 import re
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
+
+from attrs import field, frozen
 
 from ryecore.errors import NotAvailableYet, UnsupportedExecution
+from ryecore.items.refs import ItemRef
+from ryecore.policy.limits import Limits
 
-__all__ = ["check_cell", "check_modes"]
+__all__ = ["ExecuteRequest", "check_cell", "check_modes"]
 
 _TARGET: Final = re.compile(r"local|remote|remote:[A-Za-z0-9_][A-Za-z0-9_-]*")
 
 
-def check_modes(target: str, thread: str, *, async_: bool, dry_run: bool) -> None:
-    """Check what needs no knowledge of the item.
+@frozen
+class ExecuteRequest:
+    """The request to execute an item, as its caller passes it.
 
-    Args:
+    Attributes:
+        item: A canonical ref, or a bare id.
+        parameters: The parameters of a tool, or the inputs of a directive.
+        dry_run: Whether to validate only.
         target: `local`, `remote` or `remote:NAME`.
         thread: `inline` or `fork`.
         async_: Whether to return at once.
-        dry_run: Whether to validate only.
+        model: The model of a directive's thread.
+        limits: The limits of a directive's thread.
+        timeout_s: The timeout of a tool in seconds; beats every other timeout.
+        trace: Whether the result carries the events.
+        output_log: A file that a tool's output is also written to as it comes.
+        idempotency_key: A repeated start with this key finds the run of the first.
+        muted_hooks: The ids of hooks that don't act in a directive's thread.
+    """
+
+    item: str | ItemRef
+    parameters: Mapping[str, Any] | None = field(default=None, repr=False)
+    dry_run: bool = False
+    target: str = "local"
+    thread: str = "inline"
+    async_: bool = False
+    model: str | None = None
+    limits: Mapping[str, Any] | Limits | None = None
+    timeout_s: float | None = None
+    trace: bool = False
+    output_log: str | None = None
+    idempotency_key: str | None = None
+    muted_hooks: frozenset[str] = frozenset()
+
+
+def check_modes(request: ExecuteRequest) -> None:
+    """Check what needs no knowledge of the item.
 
     Raises:
         UnsupportedExecution: A mode is unknown, or two exclude each other.
     """
+    target, thread = request.target, request.thread
+    async_, dry_run = request.async_, request.dry_run
     for name, flag in (("async", async_), ("dry_run", dry_run)):
         if not isinstance(flag, bool):
             raise UnsupportedExecution(

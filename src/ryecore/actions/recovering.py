@@ -5,7 +5,7 @@ Of several processes that recover at once, exactly one resumes each.
 Source: decisions 35, 47 and 76.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from attrs import frozen
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from ryecore.graph.run import GraphRun
     from ryecore.policy.limits import Limits
     from ryecore.state.store import ThreadStore
-    from ryecore.threads.service import ThreadService
     from ryecore.threads.thread import Thread
 
 __all__ = ["Recovered", "recover"]
@@ -88,7 +87,6 @@ def _id_of(run: "Thread | GraphRun") -> str:
 
 async def recover(
     store: "ThreadStore | None",
-    service: "Callable[[], ThreadService]",
     threads: "Threads",
     graphs: "Graphs",
     limits: "Limits | Mapping[str, float] | None",
@@ -100,7 +98,6 @@ async def recover(
 
     Args:
         store: The project's threads; None where there are none yet.
-        service: Runs the threads of directives.
         threads: Starts those that resume others.
         graphs: Starts the runs that resume others.
         limits: The limits of each, as for a resume.
@@ -120,14 +117,11 @@ async def recover(
     recovered: list[Recovered] = []
     for record in died:
         run: Thread | GraphRun | None = None
-        thread_id, is_thread = record.thread_id, record.item_id.startswith("directive:")
-        starts = threads if is_thread else graphs
+        thread_id = record.thread_id
+        starts = threads if record.item_id.startswith("directive:") else graphs
         try:
             # Checked first, so that a failed attempt leaves no row.
-            if is_thread:
-                await service().check_resume(thread_id, limits, ctx)
-            else:
-                await graphs.check_resume(thread_id, limits=limits, ctx=ctx)
+            await starts.check_resume(thread_id, limits=limits, ctx=ctx)
             if not dry_run:
                 run = await starts.start_resume(thread_id, limits=limits, ctx=ctx)
         except ThreadConflict:

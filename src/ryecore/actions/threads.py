@@ -9,6 +9,7 @@ from ryecore.actions.reports import ThreadReport, read_log
 from ryecore.actions.running import Running
 from ryecore.errors import InputError, StateError
 from ryecore.policy import CallContext
+from ryecore.runs.request import RunRequest, parse_limits
 from ryecore.state.model import ThreadRecord, ThreadRecords, thread_not_found
 from ryecore.state.waiting import run_in_thread
 
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from ryecore.threads.service import ThreadService
     from ryecore.threads.thread import Thread
     from ryecore.threads.tree import TreeNode
-    from ryecore.threads.wish import ThreadWish
 
 __all__ = ["ThreadReport", "Threads"]
 
@@ -110,9 +110,9 @@ class Threads:
         active = store.look_at_all(lambda found: found.list_active())
         return ThreadRecords(active[offset : offset + limit], len(active))
 
-    async def run(self, wish: "ThreadWish", ctx: CallContext) -> "ThreadResult":
-        """Run a directive's thread to its end; for whoever has claimed its row."""
-        return await self._running.run(wish.ref, partial(self._service().run, wish, ctx))
+    async def run(self, request: RunRequest, ctx: CallContext) -> "ThreadResult":
+        """Run a directive's thread, whose row this process has claimed, to its end."""
+        return await self._running.run(request.ref, partial(self._service().run, request, ctx))
 
     async def prune_automatically(self) -> None:
         """Prune what signed configuration doesn't keep; for whoever has ended a row."""
@@ -158,9 +158,8 @@ class Threads:
         """
 
         async def resume() -> "ThreadResult":
-            _, found = await run_in_thread(self._find, thread_id)
-            service = self._service()
-            return await service.resume(found, message, ctx or CallContext(), limits, again=again)
+            request = await self._resume_request(thread_id, message, limits, again=again)
+            return await self._service().run(request, ctx or CallContext())
 
         return await self._running.run(thread_id, resume)
 
@@ -193,9 +192,8 @@ class Threads:
         """
 
         async def fork() -> "ThreadResult":
-            _, found = await run_in_thread(self._find, thread_id)
-            service = self._service()
-            return await service.fork_at(found, at, message, ctx or CallContext(), limits)
+            request = await self._fork_request(thread_id, at, message, limits)
+            return await self._service().run(request, ctx or CallContext())
 
         return await self._running.run(thread_id, fork)
 
@@ -211,12 +209,8 @@ class Threads:
         """Go on with a thread like `resume`, and return as soon as the new one runs."""
 
         async def start() -> "Thread":
-            _, found = await run_in_thread(self._find, thread_id)
-            service = self._service()
-            return await service.start(
-                await service.resumed(found, message, limits, again=again),
-                ctx or CallContext(),
-            )
+            request = await self._resume_request(thread_id, message, limits, again=again)
+            return await self._service().start(request, ctx or CallContext())
 
         return await self._running.run(thread_id, start)
 
@@ -232,13 +226,52 @@ class Threads:
         """Begin where a thread stood after a turn like `fork`, and return as soon as that runs."""
 
         async def start() -> "Thread":
-            _, found = await run_in_thread(self._find, thread_id)
-            service = self._service()
-            return await service.start(
-                await service.forked(found, at, message, limits), ctx or CallContext()
-            )
+            request = await self._fork_request(thread_id, at, message, limits)
+            return await self._service().start(request, ctx or CallContext())
 
         return await self._running.run(thread_id, start)
+
+    async def check_resume(
+        self,
+        thread_id: str,
+        *,
+        limits: "Limits | Mapping[str, float] | None" = None,
+        ctx: CallContext | None = None,
+    ) -> None:
+        """Check whether a thread can be resumed. Nothing is changed.
+
+        Args:
+            thread_id: The thread.
+            limits: The limits of the new thread.
+            ctx: On whose behalf; the host's own by default.
+
+        Raises:
+            RyeError: It can't be resumed; see `resume`.
+        """
+
+        async def check() -> None:
+            request = await self._resume_request(thread_id, "", limits)
+            await self._service().check(request, ctx or CallContext())
+
+        await self._running.run(thread_id, check)
+
+    async def _resume_request(
+        self,
+        thread_id: str,
+        message: str,
+        limits: "Limits | Mapping[str, float] | None",
+        *,
+        again: bool = False,
+    ) -> RunRequest:
+        _, found = await run_in_thread(self._find, thread_id)
+        bounds = parse_limits(limits)
+        return await self._service().resume_request(found, message, bounds, again=again)
+
+    async def _fork_request(
+        self, thread_id: str, at: int, message: str, limits: "Limits | Mapping[str, float] | None"
+    ) -> RunRequest:
+        _, found = await run_in_thread(self._find, thread_id)
+        return await self._service().fork_request(found, at, message, parse_limits(limits))
 
     async def tree(self, thread_id: str) -> "TreeNode":
         """How a thread stands, and all that it has started.

@@ -8,13 +8,21 @@ from attrs import field, frozen
 from ryecore.chain.model import ExecutionResult
 from ryecore.display.sanitize import to_one_line
 from ryecore.display.text import StyledText, brief
+from ryecore.graph.loading import LoadedGraph
 from ryecore.graph.model import Graph
-from ryecore.graph.projection import RunSeen
+from ryecore.graph.projection import RunSeen, RunSight
 from ryecore.graph.schedule import Ending, EndStatus, NodeError, Position
 from ryecore.policy.budget import NOTHING, Amount
 from ryecore.state.model import MICROCENTS_PER_USD, Cost, Status
 
-__all__ = ["GraphResult", "document_of", "status_of"]
+__all__ = [
+    "GraphResult",
+    "document_of",
+    "failure_document",
+    "failure_result",
+    "make_result",
+    "status_of",
+]
 
 _MARKS: Final = {
     "completed": ("✓ ", "good"),
@@ -121,6 +129,59 @@ def document_of(run_id: str, position: Position, total: Amount) -> dict[str, obj
         spend = total.spend_microcents / MICROCENTS_PER_USD
         document["cost"] = {"tokens": total.tokens, "spend": spend}
     return document
+
+
+def make_result(
+    loaded: LoadedGraph,
+    run_id: str,
+    position: Position,
+    cost: Cost,
+    total: Amount,
+    duration_s: float,
+    sight: RunSight,
+) -> GraphResult:
+    """Make the result of a run that has ended."""
+    ending = position.ending or Ending("cancelled")
+    document = document_of(run_id, position, total)
+    is_well = document["success"]
+    return GraphResult(
+        status="success" if is_well else "error",
+        item_id=str(loaded.graph.ref),
+        data=document,
+        error=None if is_well else str(document.get("error") or ending.status),
+        chain=loaded.chain,
+        duration_ms=duration_s * 1000,
+        effect_unknown=document.get("effect_unknown") is True,
+        run_id=run_id,
+        ended=ending.status,
+        output=ending.output,
+        steps=position.step,
+        state=position.state,
+        failed=ending.error,
+        errors=position.errors,
+        suppressed=position.suppressed,
+        cost=cost,
+        total=total,
+        graph=loaded.graph,
+        seen=sight.seen(status_of(ending)),
+    )
+
+
+def failure_document(run_id: str, error: str, status: str = "error") -> dict[str, object]:
+    """Return the document of a run that ended without one of its own.
+
+    Args:
+        run_id: The run.
+        error: What went wrong.
+        status: `error` or `cancelled`.
+    """
+    return {"success": False, "status": status, "error": error, "graph_run_id": run_id}
+
+
+def failure_result(item_id: str, document: Mapping[str, object]) -> dict[str, object]:
+    """Return the stored result of such a run, from its document."""
+    error = document["error"]
+    return {"status": "error", "item_id": item_id, "error": error, "data": document}
 
 
 def _said(error: NodeError) -> str:

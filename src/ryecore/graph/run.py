@@ -1,43 +1,63 @@
-"""GraphRun: the handle of a run that was started."""
+"""GraphRun: the handle of a graph's run that was started."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
+from typing import Any, Final
 
-import anyio
-
-from ryecore.errors import RyeClosed
-from ryecore.graph.earlier import EarlierRun
-from ryecore.graph.host import GraphHost
-from ryecore.graph.journal.events import GraphEvent
-from ryecore.graph.lifecycle.life import GraphLife
+from ryecore.chain.model import ValidChain
+from ryecore.errors import RyeError
+from ryecore.graph.journal.events import GraphEvent, event_of
+from ryecore.graph.lifecycle import GraphLifecycle
+from ryecore.graph.loading import LoadedGraph
 from ryecore.graph.model import Graph
 from ryecore.graph.result import GraphResult
+from ryecore.graph.run_view import RunView, look_at_run, with_graph
+from ryecore.graph.schedule import EndStatus, NodeError
 from ryecore.policy.budget import Amount
+from ryecore.runs.handle import RunHandle
+from ryecore.runs.host import RunHost
 from ryecore.state.model import ThreadRecord
+from ryecore.state.record_stream import follow_records
 from ryecore.state.thread_file import TRANSCRIPT
 
 __all__ = ["GraphRun"]
 
+_NO_CHAIN: Final = ValidChain(())
+_ENDED: Final[Mapping[object, EndStatus]] = {
+    "completed": "completed",
+    "completed_with_errors": "completed_with_errors",
+    "error": "error",
+    "cancelled": "cancelled",
+    "killed": "cancelled",
+}
 
-class GraphRun:
-    """A graph's run: what happens in it, what comes of it, and what it costs.
 
-    `rye.graphs.start` makes it. It goes on whether somebody listens or not, until it ends, is
+class GraphRun(RunHandle[GraphResult]):
+    """The handle of a graph's run: its events, its result, its cost, a way to stop it.
+
+    `rye.graphs.start` makes it. The run goes on whether somebody listens or not, until it ends, is
     cancelled, or the Rye that started it is closed.
 
     Attributes:
-        run_id: What `rye.graphs`, `rye.threads` and the command line know it by.
         item_id: The graph, as a canonical ref.
     """
 
-    def __init__(self, host: GraphHost, life: GraphLife | EarlierRun) -> None:
-        self._host = host
-        self._life = life
-        self._result: GraphResult | None = None
-        self._failed: Exception | None = None
-        self._ended = anyio.Event()
-        self.run_id = life.run_id
-        self.item_id = life.item_id
+    def __init__(
+        self,
+        host: RunHost,
+        run_id: str,
+        item_id: str,
+        loaded: LoadedGraph | RyeError,
+        life: GraphLifecycle | None = None,
+    ) -> None:
+        super().__init__(host, run_id, item_id, life)
+        self._loaded = loaded
+        self._journal = None if life is None else life.journal
+
+    @property
+    def run_id(self) -> str:
+        """Its id, for `rye.graphs`, `rye.threads` and the command line."""
+        return self._run_id
 
     @property
     def graph(self) -> Graph:
@@ -46,75 +66,45 @@ class GraphRun:
         Raises:
             RyeError: It is such a run, and the graph can't be loaded any more.
         """
-        return self._life.graph
-
-    @property
-    def record(self) -> ThreadRecord:
-        """Its row in the registry, as it is now."""
-        return self._host.store.look(self.run_id)
-
-    @property
-    def status(self) -> str:
-        """Where it stands: running, completed, error, cancelled or killed."""
-        return self.record.status
+        if isinstance(self._loaded, RyeError):
+            raise self._loaded
+        return self._loaded.graph
 
     @property
     def is_earlier(self) -> bool:
         """Whether an earlier start with the same idempotency key began it."""
-        return isinstance(self._life, EarlierRun)
-
-    @property
-    def cost(self) -> Amount:
-        """The money and the tokens that it and all below it have used."""
-        return self._life.total
+        return self._journal is None
 
     async def events(self) -> AsyncGenerator[GraphEvent, None]:
-        """What happens in it, from its beginning until its end.
+        """Stream what happens in it, from its beginning until its end.
 
         Yields:
             The records of its journal, as they come.
         """
-        async with aclosing(self._life.events()) as events:
-            async for event in events:
-                yield event
-
-    async def result(self) -> GraphResult:
-        """Wait until it has ended.
-
-        Raises:
-            RyeClosed: The Rye was closed before that.
-            RyeError: It ended, but that could not be written.
-        """
-        if isinstance(self._life, EarlierRun):
-            return await self._life.result()
-        await self._ended.wait()
-        if self._result is None:
-            raise self._failed or RuntimeError("It ended without a result.")
-        return self._result
-
-    def cancel(self) -> None:
-        """Ask it, and all below, to stop. It doesn't wait for that."""
-        self._life.cancel()
-
-    async def settle(self) -> None:
-        """Carry it to its end; the service calls this for a run that it has begun."""
-        if isinstance(self._life, EarlierRun):
+        if self._journal is not None:
+            async with aclosing(self._journal.events()) as events:
+                async for event in events:
+                    yield event
             return
-        try:
-            self._result = await self._life.finish()
-        except Exception as error:
-            self._failed = error
-        except BaseException:  # who waits elsewhere isn't cancelled with it
-            self._failed = RyeClosed(
-                f"The Rye was closed while {self.run_id} ran.",
-                next_step=f"Go on with it: rye graph resume {self.run_id}",
-            )
-            raise
-        finally:
-            self._ended.set()
+        folder = self._host.store.folder_of(self._run_id)
+        followed = follow_records(folder, lambda: self.record.ended)
+        async with aclosing(followed) as records:
+            async for record in records:
+                yield event_of(record)
 
-    def __repr__(self) -> str:
-        return f"GraphRun({self.run_id!r})"
+    @property
+    def _resume_command(self) -> str:
+        return f"rye graph resume {self._run_id}"
+
+    def _read_result(self, record: ThreadRecord, total: Amount) -> GraphResult:
+        view, found = look_at_run(self._host.store, self._run_id)
+        stored = self._host.registry.get_result(self._run_id)
+        stored = stored if isinstance(stored, Mapping) else {}
+        if isinstance(self._loaded, LoadedGraph):
+            view = with_graph(view, found, self._loaded.graph)
+            if found is not None and not view.is_changed:
+                return _stored_result(view, stored, self._loaded.chain, self._loaded.graph)
+        return _stored_result(view, stored, _NO_CHAIN, None)
 
     def _repr_html_(self) -> str:
         if self._result is not None:
@@ -122,5 +112,57 @@ class GraphRun:
         from ryecore.graph.live import run_html  # noqa: PLC0415 - for notebooks alone
 
         # It is shown between two cells: nothing is settled, and nobody is waited for.
-        path = self._host.store.folder_of(self.run_id) / TRANSCRIPT
-        return run_html(self.graph, self.run_id, path)
+        path = self._host.store.folder_of(self._run_id) / TRANSCRIPT
+        return run_html(self.graph, self._run_id, path)
+
+
+def _stored_result(
+    view: RunView, stored: Mapping[str, Any], chain: ValidChain, graph: Graph | None
+) -> GraphResult:
+    """Make a run's result from its row, journal and stored result, which a death leaves short."""
+    document, metadata = stored.get("data"), stored.get("metadata")
+    if not isinstance(document, Mapping):
+        error = stored.get("error") or f"The run ended as {view.record.status}."
+        document = {"success": False, "status": view.record.status, "error": error}
+        document["graph_run_id"] = view.run_id
+    is_well = view.record.status == "completed"
+    ended = _ENDED.get(document.get("status")) or _ENDED.get(view.record.status, "error")
+    error = document.get("error")
+    took = metadata.get("duration_ms") if isinstance(metadata, Mapping) else None
+    errors = document.get("errors")
+    return GraphResult(
+        status="success" if is_well else "error",
+        item_id=view.item_id,
+        data=document,
+        error=None if is_well else str(error or ended),
+        chain=chain,
+        duration_ms=float(took) if isinstance(took, int | float) else view.lasted_s * 1000,
+        # Of one whose process died, its journal says whether something had begun.
+        effect_unknown=document.get("effect_unknown", stored.get("died") and view.is_unknown)
+        is True,
+        run_id=view.run_id,
+        ended=ended,
+        output=document.get("output"),
+        steps=view.steps,
+        state=view.state or {},
+        failed=None if is_well else _failed(document),
+        errors=tuple(map(_error, errors)) if isinstance(errors, list) else (),
+        suppressed=int(document.get("errors_suppressed", 0)),
+        cost=view.record.cost,
+        total=view.cost,
+        graph=graph,
+        seen=view.seen,
+    )
+
+
+def _failed(document: Mapping[str, Any]) -> NodeError:
+    node, message = str(document.get("node") or ""), str(document.get("error") or "")
+    code = str(document.get("error_code") or "internal")
+    is_unknown = document.get("effect_unknown") is True
+    message = message.removeprefix(f"{node}: ") if node else message
+    return NodeError(node, message, code, is_unknown)
+
+
+def _error(document: Mapping[str, Any]) -> NodeError:
+    is_unknown = document.get("effect_unknown") is True
+    return NodeError(document["node"], document["error"], document["code"], is_unknown)

@@ -3,34 +3,32 @@
 Source: docs/design/runtimes.md#state-graphs; decision 30.
 """
 
-from ryecore.errors import AlreadyStarted, ConfigError, RyeError
-from ryecore.graph.earlier import EarlierRun
-from ryecore.graph.host import GraphHost
-from ryecore.graph.lifecycle.life import GraphLife
+from ryecore.errors import AlreadyStarted, RyeError
+from ryecore.graph.lifecycle import GraphDeps, GraphLifecycle
 from ryecore.graph.loading import LoadedGraph
 from ryecore.graph.reading import GraphReport
 from ryecore.graph.result import GraphResult
 from ryecore.graph.run import GraphRun
-from ryecore.graph.wish import GraphWish
 from ryecore.items.refs import ItemRef
 from ryecore.policy import CallContext
-from ryecore.runs.earlier import wait_for_earlier
-from ryecore.runs.tasks import Tasks
+from ryecore.runs.handle import run_to_result, start_run, wait_for_earlier
+from ryecore.runs.host import RunHost
+from ryecore.runs.request import RunRequest
 
 __all__ = ["GraphService"]
 
 
 class GraphService:
-    """The runs of one open Rye.
+    """The graph runs of one open Rye.
 
     Args:
-        host: What they have in common.
-        tasks: Where runs go on that nobody waits for.
+        host: The host of all runs.
+        deps: What graphs need besides.
     """
 
-    def __init__(self, host: GraphHost, tasks: Tasks) -> None:
+    def __init__(self, host: RunHost, deps: GraphDeps) -> None:
         self._host = host
-        self._tasks = tasks
+        self._deps = deps
 
     async def load(self, ref: ItemRef, ctx: CallContext) -> LoadedGraph:
         """Load a graph, and run nothing of it.
@@ -38,85 +36,71 @@ class GraphService:
         Raises:
             RyeError: It can't be found, verified or read.
         """
-        return await self._host.load(ref, ctx)
+        return await self._deps.load(ref, ctx)
 
     async def examine(self, ref: ItemRef, ctx: CallContext) -> tuple[GraphReport, str]:
-        """Tell all that is wrong with a graph's file, or looks so; and give its text.
+        """Examine a graph's file: its errors and warnings, and its text.
 
         Raises:
-            RyeError: It can't be found, verified or parsed, or is no graph.
+            RyeError: It can't be found, verified or parsed, or is not a graph.
         """
-        return await self._host.examine(ref, ctx)
+        return await self._deps.load.examine(ref, ctx)
 
     async def forget_results(self) -> int:
-        """Forget the results that nodes remember; how many there were.
+        """Forget the results that nodes remember, and return their number.
 
         Raises:
             StateError: They can't be removed.
         """
-        cache = self._host.cache
+        cache = self._deps.cache
         return 0 if cache is None else await cache.clear()
 
-    async def check(self, wish: GraphWish, ctx: CallContext) -> None:
+    async def check(self, request: RunRequest, ctx: CallContext) -> None:
         """Check whether a run can begin. Nothing is changed.
 
         Raises:
             RyeError: It can't.
         """
-        await GraphLife(self._host, wish, ctx).check()
+        await self._life(request, ctx).check()
 
-    async def run(self, wish: GraphWish, ctx: CallContext) -> GraphResult:
+    async def run(self, request: RunRequest, ctx: CallContext) -> GraphResult:
         """Run a graph to its end.
 
         Returns:
-            What came of it; a run that failed is a result too. Of one that was started before with
-            the same idempotency key, what came of that one.
+            The result; a run that failed has one too. Of a run that was started before with the
+            same idempotency key, the result of that one.
 
         Raises:
             CallCancelled: It waited for an earlier run, and was cancelled or out of time.
             RyeError: Nothing ran.
         """
+        try:
+            return await run_to_result(self._host, self._life(request, ctx))
+        except AlreadyStarted as found:
+            return await wait_for_earlier(await self._earlier(found.thread_id, request, ctx), ctx)
 
-        async def run() -> GraphResult:
-            life = GraphLife(self._host, wish, ctx)
-            try:
-                await life.begin()
-            except AlreadyStarted as found:
-                return await wait_for_earlier(await self._earlier(found.thread_id, wish, ctx), ctx)
-            result = await life.finish()
-            await self._host.prune()
-            return result
-
-        return await self._host.supervisor.during(self._tasks, run)
-
-    async def start(self, wish: GraphWish, ctx: CallContext) -> GraphRun:
-        """Start a run, and return as soon as it goes on; or find the one that its key started.
+    async def start(self, request: RunRequest, ctx: CallContext) -> GraphRun:
+        """Start a run, and return as soon as it runs; or find the one that its key started.
 
         Raises:
             RyeError: Nothing runs.
         """
-        if not self._tasks.are_possible:
-            raise ConfigError(
-                "A run that goes on by itself needs a Rye that is entered.",
-                next_step="Write `async with Rye.open(...) as rye:`.",
+        life, item_id = self._life(request, ctx), str(request.ref)
+        try:
+            return await start_run(
+                self._host,
+                life,
+                lambda begun: GraphRun(self._host, begun.run_id, item_id, life.loaded, life),
             )
-        self._host.supervisor.start(self._tasks)
-        life = GraphLife(self._host, wish, ctx)
-        try:
-            await life.begin()
         except AlreadyStarted as found:
-            return GraphRun(self._host, await self._earlier(found.thread_id, wish, ctx))
-        run = GraphRun(self._host, life)
-        self._tasks.start_soon(self._settled, run)
-        return run
+            return await self._earlier(found.thread_id, request, ctx)
 
-    async def _earlier(self, run_id: str, wish: GraphWish, ctx: CallContext) -> EarlierRun:
+    def _life(self, request: RunRequest, ctx: CallContext) -> GraphLifecycle:
+        return GraphLifecycle(self._host, self._deps, request, ctx)
+
+    async def _earlier(self, run_id: str, request: RunRequest, ctx: CallContext) -> GraphRun:
         try:
-            loaded: LoadedGraph | RyeError = await self._host.load(wish.ref, ctx)
-        except RyeError as error:  # what became of its file doesn't matter to a run that there is
+            loaded: LoadedGraph | RyeError = await self._deps.load(request.ref, ctx)
+        except RyeError as error:  # what became of its file doesn't matter to an earlier run
             loaded = error
-        return EarlierRun(self._host, run_id, str(wish.ref), loaded)
-
-    async def _settled(self, run: GraphRun) -> None:
-        await run.settle()
-        await self._host.prune()
+        return GraphRun(self._host, run_id, str(request.ref), loaded)

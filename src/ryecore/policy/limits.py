@@ -19,6 +19,7 @@ __all__ = [
     "LIMIT_NAMES",
     "LIMIT_SPELLINGS",
     "Amount",
+    "LayeredLimits",
     "Limits",
     "read_limits",
 ]
@@ -188,6 +189,23 @@ DEFAULT_LIMITS: Final = Limits(
     duration_s=Decimal(1800),
 )
 """The limits where neither configuration nor a directive sets any."""
+
+
+@frozen
+class LayeredLimits:
+    """The limits of all layers, and which of them were declared for the run.
+
+    Attributes:
+        limits: Defaults, under configuration, under the item, under the caller's. None is left
+            open; the parent's don't cap them yet.
+        declares_spend: Whether the item or the caller names a spend: a child then reserves it of
+            its parent's; else it shares what its parent has.
+        declares_tokens: Whether one of them names a number of tokens, which does the same.
+    """
+
+    limits: Limits
+    declares_spend: bool
+    declares_tokens: bool
 
 
 def read_limits(given: Mapping[str, object]) -> Limits:

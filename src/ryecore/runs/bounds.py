@@ -1,11 +1,11 @@
-"""The bounds of a thread or a run: those of its parent, and of the one that it continues.
+"""The bounds of a run: those of its parent, and of the run that it continues.
 
 Source: docs/design/threads.md#parent; decisions 41 and 80.
 """
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from attrs import frozen
 
@@ -15,7 +15,7 @@ from ryecore.policy import CallContext
 from ryecore.policy.limits import Limits, read_limits
 from ryecore.policy.permissions import attenuate
 from ryecore.runs.host import RunHost
-from ryecore.runs.naming import PARENT_ID, Registered
+from ryecore.runs.request import Registered
 from ryecore.state.chain_limits import ContinuationLimits
 from ryecore.state.records import load_run_key
 from ryecore.state.store import ThreadStore
@@ -23,18 +23,14 @@ from ryecore.state.thread_file import THREAD_FILE, read_thread_file
 from ryecore.state.thread_rows import SpawnLimit
 
 __all__ = [
-    "RunBounds",
-    "bounds_of",
-    "carried_limits",
-    "count_child",
-    "depth_used_up",
-    "find_parent",
-    "is_host",
-    "read_asked",
-    "refuse_unproved_parent",
-    "spawn_limit",
+    "PARENT_ID", "RunBounds", "bounds_of", "carried_limits", "check_depth",
+    "count_child", "find_parent", "is_host", "read_asked", "refuse_unproved_parent", "spawn_limit",
     "within_bounds",
 ]  # fmt: skip
+
+
+PARENT_ID: Final = "RYE_PARENT_THREAD_ID"
+"""The variable that names the parent to a child's process. By itself it proves nothing."""
 
 
 @frozen
@@ -42,12 +38,12 @@ class RunBounds:
     """The bounds of a run, read from its signed file.
 
     Attributes:
-        thread_id: The run.
+        run_id: The run.
         limits: What it may use.
         capabilities: What it may do.
     """
 
-    thread_id: str
+    run_id: str
     limits: Limits
     capabilities: frozenset[str]
 
@@ -118,7 +114,7 @@ def find_parent(
     Source: decision 41.
     """
     if registered is not None:
-        row = host.registry.get_thread(registered.thread_id)
+        row = host.registry.get_thread(registered.run_id)
         if row.parent_id != parent_id:
             raise StateError(
                 f"The thread {row.thread_id} was not registered as a child of {parent_id}.",
@@ -160,7 +156,7 @@ def count_child(store: ThreadStore, parent: RunBounds | None) -> None:
     Source: docs/design/threads.md#spawns; decisions 40 and 80.
     """
     if parent is not None:
-        store.registry.count_spawn(parent.thread_id, parent.limits.spawns)
+        store.registry.count_spawn(parent.run_id, parent.limits.spawns)
 
 
 def spawn_limit(store: ThreadStore, user_root: Path, parent_id: str | None) -> SpawnLimit | None:
@@ -229,7 +225,7 @@ def _used_up(previous_id: str, what: str, example: str, most: float) -> LimitRea
 def within_bounds(
     held: frozenset[str] | None, *bounds: Iterable[str] | None
 ) -> frozenset[str] | None:
-    """What may be done at most: no more than the caller, the parent, and the past might do.
+    """Return what may be done: no more than the caller, the parent and the earlier run may do.
 
     Args:
         held: What the caller may do; None for the host, which may do everything.
@@ -243,13 +239,18 @@ def within_bounds(
     return held
 
 
-def depth_used_up(parent_id: str | None) -> LimitReached:
-    """The error where a parent may start no thread at all.
+def check_depth(parent: RunBounds | None) -> None:
+    """Check that a parent may start a child at all.
+
+    Raises:
+        LimitReached: Its depth is used up.
 
     Source: docs/design/threads.md#depth.
     """
-    return LimitReached(
-        f"The thread {parent_id} may start no thread: its depth is used up.",
+    if parent is None or parent.limits.depth is None or parent.limits.depth > 0:
+        return
+    raise LimitReached(
+        f"The thread {parent.run_id} may start no thread: its depth is used up.",
         next_step="Give the directives above it a larger depth, or do the work in place.",
         limit_code="depth_exceeded",
         current_value=0,

@@ -26,7 +26,7 @@ from ryecore.policy.hooks import (
     fill_parameters,
     in_order,
 )
-from ryecore.runs.ports import Dispatcher, Fetched, ForkOptions, Tell
+from ryecore.runs.ports import Dispatcher, Fetched, Tell
 from ryecore.runs.programs import check_hook
 from ryecore.state.exports import without_record_line
 
@@ -246,8 +246,8 @@ class HookRunner:
             await check_hook(hook, self._dispatcher.chain)  # the tool may be another one by now
             given = fill_parameters(action.parameters, context)
             if action.item.kind == "directive":
-                options = ForkOptions(muted_hooks=self._muted | {hook.key})
-                forked = await self._dispatcher.fork(action.item, given, options, ctx=ctx)
+                muted = self._muted | {hook.key}
+                forked = await self._dispatcher.fork(action.item, given, muted_hooks=muted, ctx=ctx)
                 _check_ended_well(forked.to_dict())
             else:
                 done = await self._dispatcher.execute(action.item, given, ctx=ctx)

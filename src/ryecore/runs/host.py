@@ -1,4 +1,4 @@
-"""What the threads and graph runs of one open Rye have in common."""
+"""The host of the threads and graph runs of one open Rye."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from functools import cached_property
@@ -9,7 +9,8 @@ from ryecore.agent.deps import AgentRunnerDeps
 from ryecore.errors import ConfigError
 from ryecore.lillux.keys import SigningKey
 from ryecore.runs.ports import Dispatcher
-from ryecore.runs.supervisor import Supervisor
+from ryecore.runs.supervisor import Supervised, Supervisor
+from ryecore.runs.tasks import Tasks
 from ryecore.state.ledger import BudgetLedger
 from ryecore.state.model import Durability
 from ryecore.state.records import load_run_key
@@ -26,18 +27,22 @@ Values = TypeVarTuple("Values")
 
 
 class RunHost:
-    """What the threads and graph runs of one open Rye have in common.
+    """The host of the threads and graph runs of one open Rye.
 
     Args:
         store: Opens the project's threads.
         dispatcher: The actions of the Rye.
         deps: Models, keys and tools; None where the host injects none.
-        supervisor: Supervises what runs here.
-        prune: Called behind each run's end: prunes what configuration doesn't keep.
+        tasks: The tasks of the Rye.
+        prune: Prunes what configuration doesn't keep; called after each run's end.
         project_root: The project's `.ai` folder.
         user_root: The user's `.ai` folder.
         durability: What a change survives.
         environ: The environment of this process.
+
+    Attributes:
+        supervisor: Supervises the runs of this process.
+        running: The threads and runs of this process, by their ids.
     """
 
     def __init__(
@@ -45,7 +50,7 @@ class RunHost:
         store: "Callable[[], ThreadStore]",
         dispatcher: Dispatcher,
         deps: AgentRunnerDeps | None,
-        supervisor: Supervisor,
+        tasks: Tasks,
         prune: Callable[[], Awaitable[None]],
         *,
         project_root: Path,
@@ -58,11 +63,13 @@ class RunHost:
         self._deps = deps
         self._user_root = user_root
         self.dispatcher = dispatcher
+        self.tasks = tasks
+        self.prune = prune
         self.project_root = project_root
         self.durability: Durability = durability
-        self.supervisor = supervisor
-        self.prune = prune
         self.environ = environ
+        self.supervisor = Supervisor(store)
+        self.running: dict[str, Supervised] = {}
 
     @property
     def store(self) -> "ThreadStore":
@@ -97,7 +104,7 @@ class RunHost:
 
     @cached_property
     def key(self) -> SigningKey:
-        """The run key, which signs what threads leave behind."""
+        """The run key, which signs what runs leave behind."""
         return load_run_key(self._user_root)
 
     @property

@@ -10,7 +10,7 @@ from ryecore.items.refs import ItemRef
 from ryecore.policy import CallContext
 from ryecore.search.model import SearchResults
 
-__all__ = ["Dispatcher", "Fetched", "ForkOptions", "Planned", "Shown", "Tell"]
+__all__ = ["Dispatcher", "Fetched", "Planned", "Shown", "Tell"]
 
 Tell: TypeAlias = Callable[[str, Mapping[str, Any]], None]
 """Records that something happened: its type and its payload."""
@@ -31,23 +31,6 @@ class Fetched(Shown, Protocol):
     def content(self) -> str:
         """The file's text, its signature line included."""
         ...
-
-
-@frozen
-class ForkOptions:
-    """How a directive's thread is started.
-
-    Attributes:
-        async_: Whether to return as soon as it is registered.
-        model: `provider/model`, or a tier or name of `agent/agent.yaml`.
-        limits: Limits by name, such as `{"turns": 8}`.
-        muted_hooks: The keys of hooks that don't act in it, because one of them started it.
-    """
-
-    async_: bool = False
-    model: str | None = None
-    limits: Mapping[str, float] | None = None
-    muted_hooks: frozenset[str] = frozenset()
 
 
 @frozen
@@ -95,11 +78,24 @@ class Dispatcher(Protocol):
         self,
         ref: str | ItemRef,
         inputs: Mapping[str, Any],
-        options: ForkOptions,
         *,
+        async_: bool = False,
+        model: str | None = None,
+        limits: Mapping[str, Any] | None = None,
+        muted_hooks: frozenset[str] = frozenset(),
         ctx: CallContext,
     ) -> Shown:
-        """Run a directive in a managed thread, a child of `ctx.budget_account`."""
+        """Run a directive in a managed thread, a child of `ctx.budget_account`.
+
+        Args:
+            ref: The directive.
+            inputs: Its inputs.
+            async_: Whether to return as soon as it is registered.
+            model: `provider/model`, or a tier or name of `agent/agent.yaml`.
+            limits: Limits by name, such as `{"turns": 8}`.
+            muted_hooks: The keys of hooks that don't act in it, because one of them started it.
+            ctx: On whose behalf.
+        """
         ...
 
     async def trace(self, ref: str | ItemRef, *, ctx: CallContext | None = None) -> ChainTrace:

@@ -1,18 +1,69 @@
-"""Ensure that only one run continues an earlier one from its end.
+"""How a run is resumed: what the new one takes over, and that only one continues from an end.
 
 Two would both take the next step. A fork of a thread begins a chain of its own, and isn't counted.
 
 Source: decision 47.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from typing import Literal, TypeAlias
+
+from attrs import field, frozen
 
 from ryecore.errors import ThreadConflict
-from ryecore.state.model import ThreadRecord
+from ryecore.llm.parts import Message
+from ryecore.policy.limits import Limits
+from ryecore.state.model import Predecessor, ThreadRecord
 from ryecore.state.refusals import already_continued
 from ryecore.state.store import ThreadStore
 
-__all__ = ["idle_followers", "refuse_running"]
+__all__ = ["Continuation", "ContinuationKind", "idle_followers", "refuse_running"]
+
+ContinuationKind: TypeAlias = Literal["handoff", "resume", "fork"]
+
+
+@frozen
+class Continuation:
+    """The thread, and the turn of it, that a new thread continues.
+
+    Attributes:
+        kind: `handoff` from one that ends with it, `resume` of one that has ended, or a `fork` of
+            one at an earlier turn.
+        previous_id: The thread that is continued.
+        chain_root_id: The first thread of the chain; None for a fork, which begins its own.
+        messages: The conversation so far.
+        message: The next message to the model; empty for the one of the directive or of ryecore.
+        capabilities: Those of the earlier thread, which bound those of the new one.
+        turn: The turn that a fork was cut after; 0 for none.
+        digest: The digest of its transcript at that turn.
+        inputs: The inputs of the earlier thread, from its proved transcript.
+        model: The model of the earlier thread, likewise; None where the request names one.
+        beside: See `Predecessor.beside`.
+        limits: The limits of the earlier thread, from its signed file.
+        ran_s: How long it ran, in seconds; 0 for a handoff, which keeps the deadline.
+        owns_process: Whether its process runs nothing but this chain of threads.
+    """
+
+    kind: ContinuationKind
+    previous_id: str
+    chain_root_id: str | None
+    messages: tuple[Message, ...] = field(repr=False)
+    message: str = ""
+    capabilities: frozenset[str] = frozenset()
+    turn: int = 0
+    digest: str = ""
+    inputs: Mapping[str, object] = field(factory=dict, repr=False)
+    model: str | None = None
+    beside: frozenset[str] | None = None
+    limits: Limits = field(factory=Limits)
+    ran_s: Decimal = Decimal(0)
+    owns_process: bool = False
+
+    @property
+    def follows(self) -> Predecessor:
+        """The link to it in the new thread's row."""
+        return Predecessor(self.previous_id, self.chain_root_id, self.beside)
 
 
 def refuse_running(record: ThreadRecord) -> None:

@@ -28,7 +28,7 @@ from ryecore.state.ledger import BudgetLedger
 from ryecore.state.model import MICROCENTS_PER_USD, Cost
 from ryecore.state.transcript_format import Head
 
-__all__ = ["MAX_OUTPUT_TOKENS", "Book", "Spending"]
+__all__ = ["MAX_OUTPUT_TOKENS", "RunLog", "Spending"]
 
 MAX_OUTPUT_TOKENS: Final = 16_384
 """How long an answer may be where neither host nor provider says it, so that a hold is bounded."""
@@ -43,8 +43,8 @@ _HOW_TO_PRICE: Final = {
 _NO_ANSWER: Final = frozenset({"unavailable", "unknown"})
 
 
-class Book(Protocol):
-    """Where tries are recorded: a thread's transcript, or a run's journal."""
+class RunLog(Protocol):
+    """The log of a run: a thread's transcript, or a graph's journal."""
 
     head: Head | None
     """Where the chain of checkpoints stands; None before the first."""
@@ -59,6 +59,10 @@ class Book(Protocol):
 
     async def synced(self) -> None:
         """Wait until all records so far survive what the durability names."""
+        ...
+
+    def close(self) -> None:
+        """Close it, and end the streams of its listeners."""
         ...
 
 
@@ -83,7 +87,7 @@ class Spending:
         ledger: The ledger.
         limits: What it may use.
         deps: What models cost, and which may be asked without a price.
-        book: Where each try is recorded, before it is made and after.
+        log: Where each try is recorded, before it is made and after.
         cancellation: Cancelled where a settlement finds that somebody wishes it.
 
     Attributes:
@@ -104,14 +108,14 @@ class Spending:
         ledger: BudgetLedger,
         limits: Limits,
         deps: AgentRunnerDeps,
-        book: Book,
+        log: RunLog,
         cancellation: CancelToken,
     ) -> None:
         self._thread_id = thread_id
         self._ledger = ledger
         self._limits = limits
         self._unpriced = deps.unpriced_models
-        self._book = book
+        self._log = log
         self._cancellation = cancellation
         self._attempt = 0
         self._is_counted = False
@@ -158,7 +162,7 @@ class Spending:
             input_tokens + wanted,
         )
         limits, cost = self._limits, self.cost
-        used = Amount(cost.spend_microcents, cost.input_tokens + cost.output_tokens)
+        used = cost.amount
         if (
             not self.is_tight  # children may have used what isn't known here
             and _is_ample(limits.spend_microcents, used.spend_microcents, most.spend_microcents)
@@ -211,9 +215,9 @@ class Spending:
             )
         amount = Amount(spend or 0, self.input_estimate + output)
         self._attempt += 1
-        turn, head = self.turn, self._book.head
+        turn, head = self.turn, self._log.head
         at = None if head is None else (head.offset, head.digest)
-        self._book.tell(
+        self._log.tell(
             "model_call",
             {
                 "turn": turn,
@@ -225,7 +229,7 @@ class Spending:
                 "messages": messages,
             },
         )
-        await self._book.synced()  # the hold's row names a checkpoint
+        await self._log.synced()  # the hold's row names a checkpoint
         try:
             self._ledger.hold(self._thread_id, turn, self._attempt, amount, head=at)
         except InsufficientBudget as error:
@@ -327,7 +331,7 @@ class Spending:
         if settled.overspent:
             in_money = actual.spend_microcents > held.spend_microcents
             self.overspent = "spend" if in_money else "tokens"
-            self._book.tell(
+            self._log.tell(
                 OVERSPENT,
                 settlement.to_dict(),
             )
@@ -371,7 +375,7 @@ class Spending:
         cost, limits = self.cost, self._limits
         said = "A try cost more than was held for it, so this thread and all below it are stopped."
         if self.overspent == "tokens":
-            used = cost.input_tokens + cost.output_tokens
+            used = cost.tokens
             return LimitHit("tokens_exceeded", used, limits.tokens or 0, said, _LOOK)
         return LimitHit.of_spend(cost.spend_microcents, limits.spend_microcents or 0, said, _LOOK)
 
@@ -384,7 +388,7 @@ class Spending:
         output_tokens: int,
         mark: Mark | Literal["freed"],
     ) -> None:
-        self._book.append(
+        self._log.append(
             "model_call_end",
             {
                 "turn": self.turn,
@@ -409,7 +413,7 @@ class Spending:
         left, wanted = error.remaining, error.requested
         is_own = error.account == self._thread_id and error.reason == "exhausted"
         if error.dimension == "tokens":
-            used, most = cost.input_tokens + cost.output_tokens, limits.tokens or 0
+            used, most = cost.tokens, limits.tokens or 0
             if is_own:
                 advice = _advice(f"tokens={most + wanted.tokens - left.tokens}")
             return LimitHit("tokens_exceeded", used, most, said, advice)

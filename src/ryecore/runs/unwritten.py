@@ -80,8 +80,7 @@ class Unwritten:
             StateError: Nothing can be written.
         """
         cost = self.cost
-        total = Amount(cost.spend_microcents, cost.input_tokens + cost.output_tokens)
         with suppress(BudgetError):  # without an account there is nothing to charge
             for one in self.settlements:
                 ledger.settle(self.thread_id, one.turn, one.attempt, one.actual, mark=one.mark)
-            ledger.report_actual(self.thread_id, total)
+            ledger.report_actual(self.thread_id, cost.amount)

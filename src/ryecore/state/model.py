@@ -12,6 +12,7 @@ from attrs import frozen
 from ryecore.convert.money import to_usd
 from ryecore.errors import ThreadNotFound
 from ryecore.lillux.processes import ProcessId
+from ryecore.policy.budget import Amount
 
 __all__ = [
     "TERMINAL",
@@ -88,6 +89,16 @@ class Cost:
     def spend_usd(self) -> Decimal:
         """The money in US dollars."""
         return to_usd(self.spend_microcents)
+
+    @property
+    def tokens(self) -> int:
+        """All tokens, read and written."""
+        return self.input_tokens + self.output_tokens
+
+    @property
+    def amount(self) -> Amount:
+        """The money and the tokens."""
+        return Amount(self.spend_microcents, self.tokens)
 
 
 @frozen

@@ -75,7 +75,7 @@ class SafetyHarness:
         limits = self.limits
         if limits.turns is not None and cost.turns >= limits.turns:
             return LimitHit("turns_exceeded", cost.turns, limits.turns)
-        tokens = cost.input_tokens + cost.output_tokens
+        tokens = cost.tokens
         if limits.tokens is not None and tokens >= limits.tokens:
             return LimitHit("tokens_exceeded", tokens, limits.tokens)
         most = limits.spend_microcents

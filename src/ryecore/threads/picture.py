@@ -94,7 +94,7 @@ def result_picture(result: "ThreadResult") -> Picture:
         result: What came of it. Which threads it started, the registry alone knows.
     """
     cost, total = result.cost, result.total
-    own = Amount(cost.spend_microcents, cost.input_tokens + cost.output_tokens)
+    own = cost.amount
     turns = f"{cost.turns} turn{'' if cost.turns == 1 else 's'}"
     lasted = duration(result.duration_ms / 1000)
     status = _STATUSES[result.state]

@@ -63,7 +63,7 @@ class ThreadResult(ExecutionResult):
     @property
     def _has_children(self) -> bool:
         cost = self.cost
-        own = Amount(cost.spend_microcents, cost.input_tokens + cost.output_tokens)
+        own = cost.amount
         return self.total not in (own, Amount())
 
     def to_dict(self) -> dict[str, object]:
@@ -212,7 +212,7 @@ def kept_result(record: ThreadRecord, kept: object, total: Amount) -> ThreadResu
 
 def _used(cost: Cost) -> str:
     turns = f"{cost.turns} turn{'s' if cost.turns != 1 else ''}"
-    tokens = cost.input_tokens + cost.output_tokens
+    tokens = cost.tokens
     about = "about " * cost.estimated
     return f"{turns}, {about}{_money_and_tokens(Amount(cost.spend_microcents, tokens))}"
 

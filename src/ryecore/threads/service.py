@@ -1,4 +1,4 @@
-"""Start threads, take them up again, and let others look after them.
+"""Start threads, resume them, and look after them on behalf of others.
 
 Source: docs/design/execute.md#fork; docs/design/threads.md#steps; decisions 45 to 48.
 """
@@ -8,14 +8,17 @@ from collections.abc import Mapping
 
 from attrs import evolve, frozen
 
-from ryecore.errors import AlreadyStarted, ConfigError, RyeClosed, ThreadConflict
+from ryecore.errors import AlreadyStarted, ThreadConflict
 from ryecore.items.refs import ItemRef
 from ryecore.lillux.locks import find_lock_holders
 from ryecore.lillux.processes import current_process
 from ryecore.policy import CallContext
 from ryecore.policy.limits import Limits
+from ryecore.runs.handle import run_to_result, start_run, wait_for_earlier
+from ryecore.runs.host import RunHost
 from ryecore.runs.ports import Shown
-from ryecore.runs.tasks import Tasks
+from ryecore.runs.request import RunRequest, ThreadOptions
+from ryecore.runs.resume import Continuation
 from ryecore.state.model import ThreadRecord
 from ryecore.state.pruning import Retention
 from ryecore.state.start_keys import EarlierStart
@@ -23,15 +26,14 @@ from ryecore.state.thread_file import TRANSCRIPT
 from ryecore.state.transcript_check import verify_transcript
 from ryecore.state.transcript_report import TranscriptReport
 from ryecore.state.waiting import run_in_thread
-from ryecore.threads.host import ThreadHost
-from ryecore.threads.lifecycle.continuing import fork_of, resume_of
-from ryecore.threads.lifecycle.steps import ThreadLifecycle
+from ryecore.threads.calls.palette import PaletteBuilder
+from ryecore.threads.lifecycle import ThreadDeps, ThreadLifecycle
 from ryecore.threads.orchestrator.tool import Orchestrator, orchestrator_tool
-from ryecore.threads.planner.planning import read_overrides
+from ryecore.threads.planner.planning import DirectivePlanner
 from ryecore.threads.records.replay import ReplayReport, replay
 from ryecore.threads.result import StartedThread, ThreadResult
+from ryecore.threads.resume import fork_of, resume_of
 from ryecore.threads.thread import Thread
-from ryecore.threads.wish import Continuation, ThreadWish
 
 __all__ = ["ThreadService"]
 
@@ -40,62 +42,63 @@ class ThreadService:
     """The threads that one open Rye runs.
 
     Args:
-        host: What they have in common.
-        tasks: Where threads run that nobody waits for.
+        host: The host of all runs.
+        planner: Reads directives.
 
     Attributes:
         orchestrator: Looks after threads on behalf of a thread, or of the host.
     """
 
-    def __init__(self, host: ThreadHost, tasks: Tasks) -> None:
+    def __init__(self, host: RunHost, planner: DirectivePlanner) -> None:
         self._host = host
-        self._tasks = tasks
+        self._planner = planner
         self.orchestrator = Orchestrator(lambda: host.store, self)
-        host.own_tool = orchestrator_tool(lambda: host.store, self)
+        own_tool = orchestrator_tool(lambda: host.store, self)
+        self._deps = ThreadDeps(planner, PaletteBuilder(host.dispatcher), own_tool)
 
-    async def run(self, wish: ThreadWish, ctx: CallContext) -> ThreadResult:
+    def _life(self, request: RunRequest, ctx: CallContext) -> ThreadLifecycle:
+        return ThreadLifecycle(self._host, self._deps, request, ctx)
+
+    async def run(self, request: RunRequest, ctx: CallContext) -> ThreadResult:
         """Run a thread to its end, and every thread that it is handed off to.
 
         Returns:
-            What came of the last one.
+            The result of the last one. Of a thread that was started before with the same
+            idempotency key, the result of that one.
 
         Raises:
+            CallCancelled: It waited for an earlier thread, and was cancelled or out of time.
             RyeError: Nothing ran.
         """
-        return await self._host.supervisor.during(self._tasks, lambda: self._run(wish, ctx))
+        try:
+            return await run_to_result(self._host, self._life(request, ctx))
+        except AlreadyStarted as found:
+            return await wait_for_earlier(await self.thread(found.thread_id), ctx)
 
-    async def _run(self, wish: ThreadWish, ctx: CallContext) -> ThreadResult:
-        life = ThreadLifecycle(self._host, wish, ctx)
-        await life.begin()
-        result = await _to_the_end(life)
-        await self._host.prune()
-        return result
-
-    async def start(self, wish: ThreadWish, ctx: CallContext) -> Thread:
-        """Start a thread, and return as soon as it runs.
+    async def start(self, request: RunRequest, ctx: CallContext) -> Thread:
+        """Start a thread, and return as soon as it runs; or find the one that its key started.
 
         Raises:
             RyeError: Nothing runs.
         """
-        if not self._tasks.are_possible:
-            raise ConfigError(
-                "A thread that goes on by itself needs a Rye that is entered.",
-                next_step="Write `async with Rye.open(...) as rye:`.",
-            )
-        self._host.supervisor.start(self._tasks)
-        life = ThreadLifecycle(self._host, wish, ctx)
-        await life.begin()
-        thread = Thread(self._host, life.thread_id, str(wish.ref), is_settled=True)
-        self._tasks.start_soon(self._settled, life, thread)
-        return thread
+        try:
+            return await self._start(request, ctx)
+        except AlreadyStarted as found:
+            return await self.thread(found.thread_id)
 
-    async def launch(self, wish: ThreadWish, ctx: CallContext) -> StartedThread:
+    async def _start(self, request: RunRequest, ctx: CallContext) -> Thread:
+        life, item_id = self._life(request, ctx), str(request.ref)
+        return await start_run(
+            self._host, life, lambda begun: Thread(self._host, begun.run_id, item_id, begun)
+        )
+
+    async def launch(self, request: RunRequest, ctx: CallContext) -> StartedThread:
         """Start a thread as a task of this Rye; see `start`."""
         began = time.perf_counter()
         # Whoever listens does so for the length of this call.
         earlier: EarlierStart | None = None
         try:
-            thread = await self.start(wish, evolve(ctx, event_sink=None))
+            thread = await self._start(request, evolve(ctx, event_sink=None))
         except AlreadyStarted as found:
             thread = await self.thread(found.thread_id)
             earlier = await run_in_thread(EarlierStart.find, self._host.store, thread.thread_id)
@@ -120,73 +123,37 @@ class ThreadService:
         record = await run_in_thread(self._directives, thread_id)
         return Thread(self._host, record.thread_id, record.item_id)
 
-    # Going on
+    # Resume
 
-    async def resume(
-        self,
-        thread_id: str,
-        message: str,
-        ctx: CallContext,
-        limits: Limits | Mapping[str, float] | None = None,
-        *,
-        again: bool = False,
-    ) -> ThreadResult:
-        """Go on with a thread that has ended, in a new one that begins with a message."""
-        return await self.run(await self.resumed(thread_id, message, limits, again=again), ctx)
+    async def resume(self, thread_id: str, message: str, ctx: CallContext) -> ThreadResult:
+        """Resume a thread that has ended, with a message, and wait for its end."""
+        return await self.run(await self.resume_request(thread_id, message, Limits()), ctx)
 
-    async def fork_at(
-        self,
-        thread_id: str,
-        turn: int,
-        message: str,
-        ctx: CallContext,
-        limits: Limits | Mapping[str, float] | None = None,
-    ) -> ThreadResult:
-        """Run a thread that begins where another one stood after a turn."""
-        return await self.run(await self.forked(thread_id, turn, message, limits), ctx)
-
-    async def resumed(
-        self,
-        thread_id: str,
-        message: str,
-        limits: Limits | Mapping[str, float] | None,
-        *,
-        again: bool = False,
-    ) -> ThreadWish:
-        """What a thread is wanted for that goes on with one that has ended.
+    async def resume_request(
+        self, thread_id: str, message: str, limits: Limits, *, again: bool = False
+    ) -> RunRequest:
+        """Return the request that resumes a thread that has ended.
 
         Raises:
-            ThreadConflict: It still runs, or another thread goes on with it already.
+            ThreadConflict: It still runs, or another thread continues it already.
             RyeError: What it left can't be read, or was altered.
         """
 
-        def wish() -> ThreadWish:
+        def make() -> RunRequest:
             host = self._host
             record = self._directives(thread_id)
-            ceiling = host.planner.loop_config().resume_ceiling_tokens
+            ceiling = self._planner.loop_config().resume_ceiling_tokens
             continues = resume_of(
                 host.store, record, host.key.public, message, ceiling, again=again
             )
-            return self._continuing(record, continues, read_overrides(limits))
+            return _continuing(record, continues, limits)
 
-        return await run_in_thread(wish)
+        return await run_in_thread(make)
 
-    async def check_resume(
-        self, thread_id: str, limits: Limits | Mapping[str, float] | None, ctx: CallContext
-    ) -> None:
-        """Find out whether a thread can be resumed, and change nothing.
-
-        Raises:
-            RyeError: It can't; see `resumed`.
-        """
-        wish = await self.resumed(thread_id, "", limits)
-        _ = self._host.deps  # it raises where there are no models
-        await run_in_thread(ThreadLifecycle(self._host, wish, ctx).check)
-
-    async def forked(
-        self, thread_id: str, turn: int, message: str, limits: Limits | Mapping[str, float] | None
-    ) -> ThreadWish:
-        """What a thread is wanted for that begins where another one stood after a turn.
+    async def fork_request(
+        self, thread_id: str, turn: int, message: str, limits: Limits
+    ) -> RunRequest:
+        """Return the request for a thread that begins where another one stood after a turn.
 
         Raises:
             RyeError: The turn isn't there, or what the thread left can't be read or was altered.
@@ -194,12 +161,21 @@ class ThreadService:
         Source: decision 47.
         """
 
-        def wish() -> ThreadWish:
+        def make() -> RunRequest:
             record = self._directives(thread_id)
             continues = fork_of(self._host.store, record, self._host.key.public, turn, message)
-            return self._continuing(record, continues, read_overrides(limits))
+            return _continuing(record, continues, limits)
 
-        return await run_in_thread(wish)
+        return await run_in_thread(make)
+
+    async def check(self, request: RunRequest, ctx: CallContext) -> None:
+        """Check whether a thread can begin. Nothing is changed.
+
+        Raises:
+            RyeError: It can't.
+        """
+        _ = self._host.deps  # it raises where there are no models
+        await run_in_thread(self._life(request, ctx).check)
 
     def _directives(self, thread_id: str) -> ThreadRecord:
         """The row of a directive's thread.
@@ -236,29 +212,13 @@ class ThreadService:
             )
         return record
 
-    def _continuing(
-        self, record: ThreadRecord, continues: Continuation, overrides: Limits
-    ) -> ThreadWish:
-        """The same directive with the same inputs, going on from where the other thread stood."""
-        return ThreadWish(
-            ItemRef.parse(record.item_id, "directive"),
-            continues.inputs,
-            continues.model,
-            overrides,
-            continues=continues,
-        )
-
     def retention(self) -> Retention | None:
         """How long ended threads are kept; None where no signed configuration says so.
 
         Raises:
             RyeError: The file can't be verified, read or used.
         """
-        return self._host.planner.retention()
-
-    async def _settled(self, life: ThreadLifecycle, thread: Thread) -> None:
-        await _settled(life, thread)
-        await self._host.prune()
+        return self._planner.retention()
 
     # Proof
 
@@ -289,13 +249,13 @@ class ThreadService:
             StateError: Its transcript can't be read, or was altered.
         """
         self._directives(thread_id)
-        return replay(self._host.store, self._host.planner, self._host.key.public, thread_id)
+        return replay(self._host.store, self._planner, self._host.key.public, thread_id)
 
     async def hand_off(self, thread_id: str, ctx: CallContext) -> Shown:
         """Have another thread go on with one, in whichever process it runs, at its next turn."""
-        life = self._host.running.get(thread_id)
-        if life is not None:
-            life.want_handoff()
+        running = self._host.running.get(thread_id)
+        if isinstance(running, ThreadLifecycle):
+            running.want_handoff()
             return _HandedOff(thread_id)
         record = await run_in_thread(self._asked_to_hand_off, thread_id)
         if record.ended:
@@ -312,6 +272,17 @@ class ThreadService:
         return self._host.store.hand_off(thread_id)
 
 
+def _continuing(record: ThreadRecord, continues: Continuation, limits: Limits) -> RunRequest:
+    """Return the request for the same directive with the same inputs, which continues a thread."""
+    return RunRequest(
+        ItemRef.parse(record.item_id, "directive"),
+        continues.inputs,
+        limits,
+        continues.model,
+        thread=ThreadOptions(continues=continues),
+    )
+
+
 def _is_directives(record: ThreadRecord) -> bool:
     return record.item_id.startswith("directive:")
 
@@ -322,25 +293,3 @@ class _HandedOff:
 
     def to_dict(self) -> Mapping[str, object]:
         return {"status": "success", "thread_id": self.thread_id, "state": "handing off"}
-
-
-async def _to_the_end(life: ThreadLifecycle) -> ThreadResult:
-    result = await life.finish()
-    while life.continuation is not None:
-        life = life.continuation
-        result = await life.finish()
-    return result
-
-
-async def _settled(life: ThreadLifecycle, thread: Thread) -> None:
-    """Run a started thread to its end. Whatever happens, who waits for it is told."""
-    try:
-        result = await _to_the_end(life)
-    except Exception as error:
-        thread.settle(None, error)
-    except BaseException:
-        closed = RyeClosed("The Rye was closed while the thread ran.", next_step="Resume it.")
-        thread.settle(None, closed)
-        raise
-    else:
-        thread.settle(result, None)

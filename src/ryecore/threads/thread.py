@@ -5,20 +5,18 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Final
 
-import anyio
 from attrs import evolve
 
 from ryecore.display.text import StyledText
-from ryecore.errors import BudgetNotRegistered
-from ryecore.policy.budget import NOTHING, Amount
+from ryecore.policy.budget import Amount
+from ryecore.runs.handle import RunHandle
 from ryecore.state.events import EventsMissed
 from ryecore.state.model import ThreadRecord
 from ryecore.state.record_stream import follow_records, stream_records
 from ryecore.state.thread_file import TRANSCRIPT
 from ryecore.state.transcript_check import Record
-from ryecore.state.waiting import run_in_thread
 from ryecore.threads.events import ThreadEvent
-from ryecore.threads.host import ThreadHost
+from ryecore.threads.lifecycle import ThreadLifecycle
 from ryecore.threads.loop.recorder import Recorder
 from ryecore.threads.rendering import render_tree
 from ryecore.threads.result import ThreadResult, kept_result
@@ -30,80 +28,20 @@ _COLUMNS: Final = 80
 _MOST_WAIT_S: Final = 0.2
 
 
-class Thread:
-    """A directive's thread: what happens in it, what comes of it, and what it costs.
+class Thread(RunHandle[ThreadResult]):
+    """The handle of a directive's thread: its events, its result, its cost, a way to stop it.
 
-    `Rye.start` makes it. It goes on whether somebody listens or not, until it ends, is cancelled,
-    or the Rye is closed.
+    `Rye.start` makes it. The thread goes on whether somebody listens or not, until it ends, is
+    cancelled, or the Rye that started it is closed.
 
     Attributes:
-        thread_id: What `rye.threads` and `rye threads` know it by.
         item_id: The directive, as a canonical ref.
     """
 
-    def __init__(
-        self, host: ThreadHost, thread_id: str, item_id: str, *, is_settled: bool = False
-    ) -> None:
-        self._host = host
-        self._result: ThreadResult | None = None
-        self._failed: Exception | None = None
-        self._ended = anyio.Event() if is_settled else None  # else the registry knows
-        self.thread_id = thread_id
-        self.item_id = item_id
-
     @property
-    def record(self) -> ThreadRecord:
-        """Its row in the registry, as it is now."""
-        return self._host.store.look(self.thread_id)
-
-    @property
-    def status(self) -> str:
-        """Where it stands: created, running, completed, error, cancelled, continued or killed."""
-        return self.record.status
-
-    @property
-    def cost(self) -> Amount:
-        """The money and the tokens that it, what it was handed off to, and all below have used."""
-        cost, thread_id = NOTHING, self.thread_id
-        while thread_id:
-            cost += self._spent(thread_id)
-            following = self._host.registry.get_thread(thread_id).continuation_thread_id
-            thread_id = following or ""
-        return cost
-
-    @property
-    def children(self) -> tuple[ThreadRecord, ...]:
-        """The threads that it has started, oldest first."""
-        return self._host.registry.list_children(self.thread_id)
-
-    async def result(self) -> ThreadResult:
-        """Wait until it has ended, and all that goes on with it.
-
-        Returns:
-            What came of it; of the last thread, where it was handed off.
-
-        Raises:
-            RyeError: It ended, but that could not be written.
-        """
-        if self._ended is None:
-            return await self._looked_up()
-        await self._ended.wait()
-        if self._result is None:
-            raise self._failed or RuntimeError("It ended without a result.")
-        return self._result
-
-    def cancel(self) -> None:
-        """Ask it, what goes on with it, and all below, to stop. It doesn't wait for that.
-
-        Raises:
-            StateError: The wish can't be written, so that other processes don't know of it.
-        """
-        thread_id: str | None = self.thread_id
-        while thread_id is not None:
-            running = self._host.running.get(thread_id)
-            if running is not None:
-                running.cancellation.cancel()
-            thread_id = self._host.store.cancel(thread_id).continuation_thread_id
+    def thread_id(self) -> str:
+        """Its id, for `rye.threads` and `rye threads`."""
+        return self._run_id
 
     async def events(
         self, *, from_start: bool = True, follow: bool = True
@@ -119,10 +57,10 @@ class Thread:
             larger pieces.
         """
         running = self._host.running.get(self.thread_id)
-        if running is None or running.recorder is None:
-            events = self._followed(from_start=from_start, follow=follow)
-        else:
+        if isinstance(running, ThreadLifecycle) and running.recorder is not None:
             events = self._live(running.recorder, from_start=from_start, follow=follow)
+        else:
+            events = self._followed(from_start=from_start, follow=follow)
         try:
             async for event in events:
                 yield event
@@ -176,31 +114,12 @@ class Thread:
             async for record in records:
                 yield _event(record)
 
-    async def _looked_up(self) -> ThreadResult:
-        """What came of a thread that this handle has not started, as the registry keeps it."""
-        host, thread_id = self._host, self.thread_id
-        while True:
-            record = await host.store.wait(thread_id)
-            if record.status != "continued" or record.continuation_thread_id is None:
-                return await run_in_thread(self._kept, record)
-            thread_id = record.continuation_thread_id
+    @property
+    def _resume_command(self) -> str:
+        return f"rye threads resume {self._run_id}"
 
-    def _kept(self, record: ThreadRecord) -> ThreadResult:
-        host = self._host
-        said = host.registry.get_result(record.thread_id)
-        return kept_result(record, said, self._spent(record.thread_id))
-
-    def _spent(self, thread_id: str) -> Amount:
-        try:
-            return self._host.ledger.tree(thread_id).spent
-        except BudgetNotRegistered:  # it ended before it had an account
-            return NOTHING
-
-    def settle(self, result: ThreadResult | None, failed: Exception | None) -> None:
-        """Say how it ended. The service calls this."""
-        self._result, self._failed = result, failed
-        if self._ended is not None:
-            self._ended.set()
+    def _read_result(self, record: ThreadRecord, total: Amount) -> ThreadResult:
+        return kept_result(record, self._host.registry.get_result(record.thread_id), total)
 
     def render(self, *, width: int = _COLUMNS) -> StyledText:
         """It and all below it, with what they have used of their limits.
@@ -210,9 +129,6 @@ class Thread:
         """
         tree = load_tree(self._host.store, self.thread_id)
         return render_tree([tree], width=width, now=time.time())
-
-    def __repr__(self) -> str:
-        return f"Thread({self.thread_id!r})"
 
     def __str__(self) -> str:
         return self.render().plain()

@@ -62,6 +62,6 @@ async def test_who_waits_for_a_run_whose_rye_is_closed_is_told(workspace: Worksp
         pytest.raises(RyeClosed, match="closed while acme/flow/flow-") as told,
     ):
         await run.result()
-    assert told.value.next_step == f"Go on with it: rye graph resume {run.run_id}"
+    assert told.value.next_step == f"Resume it: rye graph resume {run.run_id}"
     async with workspace.open() as rye:
         assert (await rye.graphs.show(run.run_id)).status == "cancelled"

@@ -11,7 +11,7 @@ import pytest
 
 from ryecore import CallContext
 from ryecore.errors import RyeError, StateError
-from ryecore.runs.naming import PARENT_ID
+from ryecore.runs.bounds import PARENT_ID
 from tests.unit.graph.asking import Asking, gives
 
 pytestmark = pytest.mark.anyio

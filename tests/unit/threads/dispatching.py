@@ -5,7 +5,6 @@ from typing import Any
 from attrs import define, field, frozen
 
 from ryecore import CallContext, Rye
-from ryecore.runs.ports import ForkOptions
 
 
 @frozen
@@ -29,7 +28,7 @@ class Actions:
     """
 
     rye: Rye
-    forked: list[tuple[str, dict[str, Any], ForkOptions, Any]] = field(factory=list)
+    forked: list[tuple[str, dict[str, Any], dict[str, Any], Any]] = field(factory=list)
     response: dict[str, Any] = field(factory=lambda: {"status": "success"})
 
     async def execute(self, ref: Any, parameters: Any = None, *, ctx: Any = None) -> Any:
@@ -41,6 +40,6 @@ class Actions:
     async def fetch(self, ref: Any, *, ctx: Any) -> Any:
         return await self.rye.fetch(ref, ctx=ctx)
 
-    async def fork(self, ref: Any, inputs: Any, options: ForkOptions, *, ctx: Any) -> Forked:
+    async def fork(self, ref: Any, inputs: Any, *, ctx: Any, **options: Any) -> Forked:
         self.forked.append((ref.id, dict(inputs), options, ctx))
         return Forked(self.response)

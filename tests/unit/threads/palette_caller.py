@@ -14,7 +14,7 @@ from ryecore.items.refs import ItemRef
 from ryecore.items.spaces import named
 from ryecore.llm.parts import ToolCallPart
 from ryecore.policy import CallContext
-from ryecore.runs.ports import Dispatcher, Fetched, ForkOptions, Shown
+from ryecore.runs.ports import Dispatcher, Fetched, Shown
 from ryecore.search.model import SearchResults
 from ryecore.search.walk import ToolListing
 from ryecore.threads.calls.palette import Palette, build_palette
@@ -36,7 +36,7 @@ class RecordingDispatcher(Dispatcher):
 
     def __init__(self, rye: Rye) -> None:
         self.rye = rye
-        self.forks: list[tuple[ItemRef, Mapping[str, Any], ForkOptions, CallContext]] = []
+        self.forks: list[tuple[ItemRef, Mapping[str, Any], Mapping[str, Any], CallContext]] = []
         self.child: Mapping[str, object] | RyeError = {"status": "success", "thread_id": "x-1"}
         self._listing = ToolListing(rye.spaces, dict)
 
@@ -59,12 +59,16 @@ class RecordingDispatcher(Dispatcher):
         self,
         ref: str | ItemRef,
         inputs: Mapping[str, Any],
-        options: ForkOptions,
         *,
+        async_: bool = False,
+        model: str | None = None,
+        limits: Mapping[str, Any] | None = None,
+        muted_hooks: frozenset[str] = frozenset(),
         ctx: CallContext,
     ) -> Shown:
         found = ref if isinstance(ref, ItemRef) else named(ref, self.rye.spaces)
         check_capability("execute", found, ctx)
+        options = {"async_": async_, "model": model, "limits": limits, "muted_hooks": muted_hooks}
         self.forks.append((found, inputs, options, ctx))
         if isinstance(self.child, RyeError):
             raise self.child

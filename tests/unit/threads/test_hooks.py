@@ -14,7 +14,6 @@ from ryecore.directives.model import ContextSpec
 from ryecore.errors import ContentChanged, ItemNotFound
 from ryecore.policy.hooks import EVENTS, HookLayer, fill_parameters
 from ryecore.runs.hooks import HookRunner
-from ryecore.runs.ports import ForkOptions
 from ryecore.threads.planner.prompt import directive_context
 from tests.unit.threads.dispatching import Actions
 from tests.workspace import Workspace
@@ -285,7 +284,7 @@ async def test_a_hook_never_sets_itself_off(workspace):
         await on.runner(*found, muted=muted).run("after_complete", {"thread_id": "t-1"})
     ((item_id, inputs, options, ctx),) = on.actions.forked
     assert (item_id, inputs) == ("acme/learn", {"thread": "t-1"})
-    assert options == ForkOptions(muted_hooks=frozenset({"3:learn", "3:other"}))
+    assert options == {"muted_hooks": frozenset({"3:learn", "3:other"})}
     assert ctx.capabilities is None
 
 
@@ -294,7 +293,7 @@ async def test_no_directive_mutes_a_hook_of_configuration_by_its_name(workspace)
     of_directive = evolve(of_project, owner="tides")
     async with hooked_rye(workspace) as on:
         await on.runner(of_directive).run("after_complete", {})
-        muted = on.actions.forked[0][2].muted_hooks
+        muted = on.actions.forked[0][2]["muted_hooks"]
         await on.runner(of_project, of_directive, muted=muted).run("after_complete", {})
     assert [one["layer"] for one in on.told] == [3, 3]
     assert on.actions.forked[1][3].capabilities is None  # the project's, for the host

@@ -17,7 +17,6 @@ from ryecore.errors import (
 )
 from ryecore.items.refs import ItemRef
 from ryecore.policy.permissions import ApprovalRequest
-from ryecore.runs.ports import ForkOptions
 from ryecore.state.model import ThreadRecord
 from ryecore.state.records import load_run_key
 from ryecore.state.thread_file import THREAD_FILE, ThreadFile, write_thread_file
@@ -162,7 +161,9 @@ async def test_a_fork_starts_a_child_in_the_threads_own_context(workspace: Works
         assert said == {"status": "success", "thread_id": "hello-1"}
         ((found, inputs, options, ctx),) = dispatcher.forks
         assert (found, inputs) == (ItemRef("directive", "acme/hello"), {"a": 1})
-        assert options == ForkOptions(True, "fast", {"turns": 2})
+        assert options == {
+            "async_": True, "model": "fast", "limits": {"turns": 2}, "muted_hooks": frozenset(),
+        }  # fmt: skip
         assert ctx.budget_account == "t-1"
         assert ctx.capabilities == frozenset({"rye.execute.directive.*"})
 

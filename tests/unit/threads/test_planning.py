@@ -6,13 +6,13 @@ import pytest
 
 from ryecore import Limits
 from ryecore.chain.trace import Trace
-from ryecore.errors import ConfigError, ContentChanged, InputError, MetadataError, UntrustedKey
+from ryecore.errors import ConfigError, ContentChanged, MetadataError, UntrustedKey
 from ryecore.items.refs import ItemRef
 from ryecore.lillux.keys import SigningKey
 from ryecore.policy.hooks import HookLayer
 from ryecore.policy.limits import DEFAULT_LIMITS
 from ryecore.threads.planner.classification import DEFAULT_CLASSIFICATION
-from ryecore.threads.planner.planning import DirectivePlanner, check_body, read_overrides
+from ryecore.threads.planner.planning import DirectivePlanner, check_body
 from ryecore.threads.planner.risk import DEFAULT_RISKS
 from ryecore.threads.planner.settings import LoopConfig
 from ryecore.wiring import Parts
@@ -137,13 +137,6 @@ def test_limits_say_whether_spend_and_tokens_were_asked_for(workspace, planner):
     assert (limits.spend_usd, limits.turns, limits.tokens) == (Decimal("0.5"), 8, 7)
     assert (spend, tokens) == (True, True)
     assert layered(Limits(spend_usd=0), Limits())[1] is True
-
-
-@pytest.mark.parametrize("given", [None, {}, {"turns": 3}, Limits(turns=3)])
-def test_overrides_are_a_mapping_or_limits(given):
-    assert read_overrides(given) == (Limits(turns=3) if given else Limits())
-    with pytest.raises(InputError, match="limits: "):
-        read_overrides({"laps": 1})
 
 
 # Configuration

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from ryecore.directives.inputs import render_returns
 from ryecore.llm.parts import Message
+from ryecore.runs.resume import Continuation
 from ryecore.threads.planner.prompt import (
     ContextBlock,
     continued_message,
@@ -14,7 +15,6 @@ from ryecore.threads.planner.prompt import (
     first_message,
     system_text,
 )
-from ryecore.threads.wish import Continuation
 from tests.unit.directives.files import file, parse
 
 OUTPUTS = '<outputs><output name="sum" type="integer" required="true">The sum.</output></outputs>'

@@ -11,17 +11,19 @@ from attrs import evolve
 
 from ryecore.agent.events import AgentEvent, AgentToken, AgentToolCall, AgentToolResult, CostUpdated
 from ryecore.agent.node import NodeExecContext
-from ryecore.agent.outcome import NodeOutcome
+from ryecore.agent.outcome import NodeOutcome, turn_error
 from ryecore.agent.runner import AgentNodeExecutor
 from ryecore.graph.journal.journal import Journal
 from ryecore.graph.model import AgentVertex
-from ryecore.graph.walk.budget import NodeBudget
-from ryecore.graph.walk.offers import Offers
+from ryecore.graph.walk.agent_tools import AgentTools
+from ryecore.llm.cost import AttemptCost
+from ryecore.llm.options import AttemptVerdict
+from ryecore.llm.plan import AttemptRecord, FallbackPlanEntry
+from ryecore.llm.request import LlmRequest
 from ryecore.policy import CallContext
 from ryecore.policy.cancelling import is_cancelled
-from ryecore.runs.spending import Spending
-from ryecore.runs.unwritten import Unwritten
-from ryecore.state.model import Cost
+from ryecore.runs.limit_hit import LimitHit
+from ryecore.runs.spending import MAX_OUTPUT_TOKENS, Spending
 
 __all__ = ["AgentWork"]
 
@@ -29,12 +31,73 @@ _POLL_S: Final = (1.0, 2.0, 5.0, 10.0)
 """How long to wait before each look after a provider's job; the last one stays."""
 
 
+class NodeBudget:
+    """What one run of an agent's node may spend: the `TurnBudget` of a graph's run.
+
+    The ledger knows each try by its turn, so the turns are counted over all nodes of the run.
+
+    Args:
+        spending: Holds and settles in the run's account.
+        most_turns: How often models may be asked in the whole run; None for no bound.
+    """
+
+    def __init__(self, spending: Spending, most_turns: int | None) -> None:
+        self._spending = spending
+        self._most_turns = most_turns
+        self._before = spending.turn
+
+    def begin_turn(self, turn: int, entry: FallbackPlanEntry, wanted: int | None) -> int:
+        """Count a turn, and bound its answer by what is left.
+
+        Raises:
+            AgentTurnError: `budget_exceeded`: the run may ask nothing more.
+        """
+        spending = self._spending
+        number = self._before + turn
+        if spending.stopped:
+            raise turn_error("budget_exceeded", spending.overspent_hit().message)
+        most, used = self._most_turns, spending.cost.turns
+        if most is not None and used >= most and number != spending.turn:
+            raise turn_error("budget_exceeded", LimitHit("turns_exceeded", used, most).message)
+        spending.begin_turn(number)
+        most_tokens = _longest(entry) if wanted is None else wanted
+        provider_id = entry.provider.provider_id
+        return spending.output_bound(most_tokens, 0, provider_id, entry.model)
+
+    async def before_attempt(
+        self, entry: FallbackPlanEntry, request: LlmRequest, number: int
+    ) -> AttemptVerdict:
+        """Hold what a try may cost at most."""
+        return await self._spending.before_attempt(entry, request, number)
+
+    async def before_media(self, provider: str, model: str, input_tokens: int) -> AttemptVerdict:
+        """Hold what a medium may cost at most."""
+        return await self._spending.before_media(provider, model, input_tokens)
+
+    def asks_again(self) -> bool:
+        """Whether what was refused is to be asked once more, for as short an answer as is left."""
+        return self._spending.asks_again()
+
+    def on_cost(self, record: AttemptRecord, cost: AttemptCost) -> None:
+        """Settle what a try has cost."""
+        self._spending.on_cost(record, cost)
+
+
+def _longest(entry: FallbackPlanEntry) -> int:
+    """How long an answer may be where nobody says."""
+    try:
+        most = entry.provider.capabilities(entry.model).max_output_tokens
+    except Exception:  # what isn't known is taken to be possible; the try will tell
+        most = None
+    return min(most or MAX_OUTPUT_TOKENS, MAX_OUTPUT_TOKENS)
+
+
 class AgentWork:
     """Runs the agents' nodes of one run.
 
     Args:
         executor: The one executor.
-        offers: What the agents may call.
+        tools: What the agents may call.
         journal: Told what the agents do.
         call: On whose behalf.
         spending: Holds and settles in the run's account.
@@ -44,31 +107,18 @@ class AgentWork:
     def __init__(
         self,
         executor: AgentNodeExecutor,
-        offers: Offers,
+        tools: AgentTools,
         journal: Journal,
         call: CallContext,
         spending: Spending,
         most_turns: int | None = None,
     ) -> None:
         self._executor = executor
-        self._offers = offers
+        self._tools = tools
         self._journal = journal
         self._call = call
         self._spending = spending
         self._most_turns = most_turns
-
-    @property
-    def cost(self) -> Cost:
-        """What the run's own agents have used."""
-        return self._spending.cost
-
-    def settle_unwritten(self) -> None:
-        """Write the costs that the ledger doesn't have yet; see `Spending.settle_unwritten`."""
-        self._spending.settle_unwritten()
-
-    def unwritten(self) -> Unwritten:
-        """The costs to write before the account is closed; see `Spending.unwritten`."""
-        return self._spending.unwritten()
 
     async def run(
         self,
@@ -91,7 +141,7 @@ class AgentWork:
             if call.deadline is None or until < call.deadline:
                 call = evolve(call, deadline=until)
         state = context["state"]
-        agent, node = self._offers.shown(vertex)
+        agent, node = self._tools.with_tools(vertex)
         ctx = NodeExecContext(
             vertex=node,
             resolved_agent=agent,
@@ -132,7 +182,7 @@ class AgentWork:
             if ctx.call.deadline is not None:
                 wait_s = min(wait_s, max(ctx.call.deadline - time.monotonic(), 0))
             await self._journal.synced()
-            await self._offers.deps.sleep(wait_s)
+            await self._tools.deps.sleep(wait_s)
             looked += 1
             outcome = await self._executor.poll(outcome.job_id, ctx)
         return outcome

@@ -19,7 +19,7 @@ from ryecore.errors import (
 from ryecore.errors.state import InsufficientBudget, LimitReached
 from ryecore.graph.model import Action, ActionVertex, ForeachVertex
 from ryecore.policy import CallContext
-from ryecore.runs.ports import Dispatcher, ForkOptions
+from ryecore.runs.ports import Dispatcher
 
 if TYPE_CHECKING:
     from ryecore.graph.result_cache import ResultsCache
@@ -153,8 +153,9 @@ class ItemCaller:
     async def _dispatched(self, call: Call) -> Called:
         action, given = call.action, call.params
         if action.thread == "fork":
-            options = ForkOptions(model=action.model, limits=action.limits or None)
-            forked = await self._dispatcher.fork(action.ref, given, options, ctx=call.ctx)
+            forked = await self._dispatcher.fork(
+                action.ref, given, model=action.model, limits=action.limits or None, ctx=call.ctx
+            )
             said = dict(forked.to_dict())
             thread_id = str(said.get("thread_id") or "") or None
             if said.get("status") == "error" or said.get("state") in _ENDED_BADLY:

@@ -6,27 +6,27 @@ Source: docs/design/agent-node.md#layers. Agents are the executor's own; these a
 import random
 import time
 from collections.abc import Collection, Mapping
-from typing import Final, cast
+from typing import Final, cast, get_args
 
 import anyio
 from attrs import evolve
 
 from ryecore.agent.node import NodeExecContext, NodeExecutor
-from ryecore.agent.outcome import NodeOutcome
+from ryecore.agent.outcome import ErrorCode, NodeOutcome
 from ryecore.chain.primitives import EFFECT_UNKNOWN
 from ryecore.graph.journal.journal import Journal
 from ryecore.graph.model import ActionVertex, ForeachVertex, Graph, ReturnVertex, Tries
-from ryecore.graph.schedule import NodeResult
+from ryecore.graph.schedule import NodeError, NodeResult
 from ryecore.graph.walk.calls import Call, Called, ItemCaller
 from ryecore.graph.walk.foreach import for_each
-from ryecore.graph.walk.outcomes import outcome_of, result_of
 from ryecore.policy import CallContext
 from ryecore.policy.backoff import backoff_s
 from ryecore.policy.context import place_id
 
-__all__ = ["Vertices"]
+__all__ = ["Vertices", "result_of"]
 
 _MAX_NAMED: Final = 5
+_CODES: Final = frozenset(get_args(ErrorCode))
 
 
 class Vertices:
@@ -203,3 +203,40 @@ def _broken_off(members: Collection[int]) -> str:
     more = f" and {len(members) - _MAX_NAMED} more" if len(members) > _MAX_NAMED else ""
     are = "Member {} was" if len(members) == 1 else "Members {} were"
     return f"\n{are.format(shown + more)} broken off. {EFFECT_UNKNOWN}"
+
+
+def result_of(node_id: str, outcome: NodeOutcome, *, has_members: bool = False) -> NodeResult:
+    """What an outcome means to the schedule.
+
+    Args:
+        node_id: The node.
+        outcome: What came of it.
+        has_members: Whether it is a foreach, whose members' errors count.
+    """
+    failure, value = outcome.failure, outcome.output
+    if failure is not None:
+        error = NodeError(node_id, failure.message, failure.code, failure.effect_unknown)
+        return NodeResult(error=error, retryable=failure.retryable)
+    if has_members and isinstance(value, Mapping):
+        passed_over = tuple(
+            NodeError(
+                f"{node_id}[{one['index']}]",
+                str(one["error"]),
+                str(one["code"]),
+                one.get("effect_unknown") is True,
+            )
+            for one in value["errors"]
+        )
+        return NodeResult(value, passed_over=passed_over, suppressed=value["failed"])
+    return NodeResult(value)
+
+
+def outcome_of(result: NodeResult) -> NodeOutcome:
+    """The outcome that a kept result was of."""
+    error = result.error
+    if error is None:
+        return NodeOutcome("completed", result.value)
+    code = cast("ErrorCode", error.code if error.code in _CODES else "internal")
+    return NodeOutcome.failed(
+        code, error.error, retryable=result.retryable, effect_unknown=error.effect_unknown
+    )

@@ -23,8 +23,7 @@ from ryecore.graph.projection import RunSight
 from ryecore.graph.schedule import NodeError, NodeResult, Position, after, context_of, stopped
 from ryecore.graph.walk.agents import AgentWork
 from ryecore.graph.walk.calls import FatalProblem
-from ryecore.graph.walk.outcomes import result_of
-from ryecore.graph.walk.vertices import Vertices
+from ryecore.graph.walk.vertices import Vertices, result_of
 from ryecore.policy import CallContext
 from ryecore.policy.cancelling import bounded_by, is_cancelled
 from ryecore.policy.context import place_id

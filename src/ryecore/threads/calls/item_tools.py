@@ -13,7 +13,7 @@ from typing import Any, Final
 from ryecore.errors import InvalidInputs, RyeError, ToolCallError
 from ryecore.policy.limits import LIMIT_NAMES
 from ryecore.policy.permissions import Action
-from ryecore.runs.ports import Dispatcher, ForkOptions
+from ryecore.runs.ports import Dispatcher
 from ryecore.threads.calls.guard import strip_envelope
 from ryecore.tools.context import ToolContext
 from ryecore.tools.definition import ToolDef, ToolFunction
@@ -200,8 +200,15 @@ class _Execute(_Bound):
             done = await dispatcher.execute(item_id, parameters, dry_run=True, ctx=call)
             return done.to_dict()
         if is_fork:
-            options = ForkOptions(is_async, given.get("model"), given.get("limit_overrides"))
-            return (await dispatcher.fork(item_id, parameters, options, ctx=call)).to_dict()
+            forked = await dispatcher.fork(
+                item_id,
+                parameters,
+                async_=is_async,
+                model=given.get("model"),
+                limits=given.get("limit_overrides"),
+                ctx=call,
+            )
+            return forked.to_dict()
         if is_async:
             return (await dispatcher.launch(item_id, parameters, ctx=call)).to_dict()
         return (await dispatcher.execute(item_id, parameters, ctx=call)).to_dict()

@@ -15,7 +15,7 @@ from ryecore.runs.limit_hit import LimitHit
 from ryecore.state.model import Status
 from ryecore.threads.calls.returning import Returned
 
-__all__ = ["Ending", "ending_of_error", "ending_of_turns", "ending_of_wish"]
+__all__ = ["Ending", "ending_of_error", "ending_of_stop", "ending_of_turns"]
 
 _CANCELLED: Final = "It was asked to stop."
 
@@ -77,7 +77,7 @@ def ending_of_error(error: Exception) -> Ending:
     return Ending("error", error=str(error), code=code)
 
 
-def ending_of_wish(*, killed: bool) -> Ending:
+def ending_of_stop(*, killed: bool) -> Ending:
     """The ending of a thread that was asked to stop."""
     if killed:
         return Ending("killed", error="It was killed.", code="killed")

@@ -23,18 +23,20 @@ from ryecore.llm.request import Capabilities
 from ryecore.policy import CallContext
 from ryecore.policy.hooks import HookEvent
 from ryecore.runs.hooks import HookRunner
+from ryecore.runs.host import RunHost
 from ryecore.runs.limit_hit import LimitHit
+from ryecore.runs.resume import Continuation
 from ryecore.runs.spending import MAX_OUTPUT_TOKENS, Spending
 from ryecore.threads.calls.guard import ResultGuard
 from ryecore.threads.calls.palette import Palette
 from ryecore.threads.calls.returning import RETURN_TOOL
 from ryecore.threads.calls.text_calls import render_tools
 from ryecore.threads.harness import SafetyHarness
-from ryecore.threads.host import ThreadHost
 from ryecore.threads.loop.ending import Ending, ending_of_turns
 from ryecore.threads.loop.policy import LoopSettings, ThreadPolicy, as_text
 from ryecore.threads.loop.recorder import Recorder
 from ryecore.threads.planner.plan import Composed, LoadedDirective
+from ryecore.threads.planner.planning import DirectivePlanner
 from ryecore.threads.planner.prompt import (
     continued_message,
     directive_context,
@@ -44,51 +46,60 @@ from ryecore.threads.planner.prompt import (
 )
 from ryecore.threads.planner.settings import LoopConfig
 from ryecore.threads.records.messages import message_payload
-from ryecore.threads.wish import Continuation
 
-__all__ = ["LoopInputs", "ThreadLoop"]
+__all__ = ["ResolvedDirective", "ThreadLoop", "ThreadPlan"]
 
 _CONTEXT_TOKENS: Final = 200_000
 _NO_TURNS: Final = 1_000_000
 
 
 @frozen
-class LoopInputs:
-    """What the loop of one thread is made of.
+class ResolvedDirective:
+    """A directive with its checked inputs, its models and its configuration.
 
     Attributes:
-        thread_id: The thread.
-        loaded: The directive.
-        composed: It and those that it extends.
-        inputs: Its inputs.
-        model: The model, as `provider/model`.
+        loaded: The verified directive.
+        inputs: Its inputs, checked.
+        model: The model that its turns use, as `provider/model`.
         fallback: The model to ask where that one can't answer.
-        palette: What the model may call.
-        guard: Bounds what it sees of results.
-        config: How the loop behaves.
-        continues: What it goes on from.
-        messages: What was said there.
+        config: How the loop of turns behaves.
     """
 
-    thread_id: str
     loaded: LoadedDirective
-    composed: Composed
     inputs: Mapping[str, object] = field(repr=False)
     model: str
     fallback: str | None
+    config: LoopConfig
+
+
+@frozen
+class ThreadPlan:
+    """What a thread's loop runs.
+
+    Attributes:
+        thread_id: The thread.
+        directive: Its directive.
+        composed: The directive and those that it extends.
+        palette: What the model may call.
+        guard: Bounds what the model sees of results.
+        continues: The thread that it continues, and the conversation so far.
+    """
+
+    thread_id: str
+    directive: ResolvedDirective
+    composed: Composed
     palette: Palette
     guard: ResultGuard
-    config: LoopConfig
     continues: Continuation | None
-    messages: tuple[Message, ...]
 
 
 class ThreadLoop:
     """The turns of one thread.
 
     Args:
-        host: What all threads of the Rye have in common.
-        inputs: What it is made of.
+        host: The host.
+        planner: Reads configuration.
+        thread: What it runs.
         harness: Limits, permissions, cancellation.
         hooks: Runs its hooks.
         recorder: Where everything is recorded.
@@ -101,22 +112,25 @@ class ThreadLoop:
 
     def __init__(
         self,
-        host: ThreadHost,
-        inputs: LoopInputs,
+        host: RunHost,
+        planner: DirectivePlanner,
+        thread: ThreadPlan,
         harness: SafetyHarness,
         hooks: HookRunner,
         recorder: Recorder,
         call: CallContext,
     ) -> None:
         self._host = host
-        self._inputs = inputs
+        self._planner = planner
+        self._thread = thread
+        self._directive = thread.directive
         self._harness = harness
         self._hooks = hooks
         self._recorder = recorder
         self._call = call
-        self._deps = _own(host.deps, inputs.palette, harness)
+        self._deps = _own(host.deps, thread.palette, harness)
         self.spending = Spending(
-            inputs.thread_id,
+            thread.thread_id,
             host.ledger,
             harness.limits,
             self._deps,
@@ -130,7 +144,7 @@ class ThreadLoop:
     @property
     def most_handed_on(self) -> int:
         """How many tokens of its conversation leave the next thread room to go on."""
-        most = self._inputs.config.resume_ceiling_tokens
+        most = self._directive.config.resume_ceiling_tokens
         return (
             most if self._policy is None else min(most, self._policy.settings.context_tokens // 2)
         )
@@ -149,13 +163,13 @@ class ThreadLoop:
         """
         plan = self._plan()
         native, context_tokens, output_tokens = _what_it_can(plan[0])
-        outputs = self._inputs.loaded.directive.outputs
-        tools = self._inputs.palette.tools
-        config = self._inputs.config
+        outputs = self._directive.loaded.directive.outputs
+        tools = self._thread.palette.tools
+        config = self._directive.config
         policy = ThreadPolicy(
             LoopSettings(
-                thread_id=self._inputs.thread_id,
-                directive=self._inputs.loaded.id,
+                thread_id=self._thread.thread_id,
+                directive=self._directive.loaded.id,
                 outputs=outputs,
                 wanted_output_tokens=output_tokens,
                 context_tokens=context_tokens,
@@ -165,15 +179,15 @@ class ThreadLoop:
                 tools=tuple(tool.spec for tool in tools),
                 is_native=native,
                 has_tools=any(tool.name != RETURN_TOOL for tool in tools),
-                continues=self._inputs.continues.kind if self._inputs.continues else None,
+                continues=self._thread.continues.kind if self._thread.continues else None,
             ),
             self._harness,
             self.spending,
             self._hooks,
-            self._inputs.guard,
+            self._thread.guard,
             self._recorder,
             (plan[0].provider.provider_id, plan[0].model),
-            self._host.planner.classification(Trace()),
+            self._planner.classification(Trace()),
             self._deps.pre_egress,
         )
         policy.handoff_wanted = self._wants_handoff
@@ -182,7 +196,7 @@ class ThreadLoop:
         agent = self._agent(plan, policy, system)
         setup = self._setup(agent, plan, policy, native=native)
         watching = self._deps.observer
-        with nullcontext() if watching is None else watching.run(self._inputs.thread_id, agent):
+        with nullcontext() if watching is None else watching.run(self._thread.thread_id, agent):
             result = await run_turns(setup, self.messages)
         return ending_of_turns(result, policy.returned, policy.limit)
 
@@ -195,7 +209,7 @@ class ThreadLoop:
 
     def _plan(self) -> tuple[FallbackPlanEntry, ...]:
         entries = []
-        for named in dict.fromkeys((self._inputs.model, self._inputs.fallback)):
+        for named in dict.fromkeys((self._directive.model, self._directive.fallback)):
             if named is not None:
                 provider, _, model = named.partition("/")
                 entries.append(plan_entry(self._deps, provider, model))
@@ -209,35 +223,36 @@ class ThreadLoop:
 
         Source: docs/design/threads.md#first-message.
         """
-        inputs, continues = self._inputs, self._inputs.continues
+        thread, continues = self._thread, self._thread.continues
+        resolved, directive = self._directive, self._directive.loaded.directive
         event: HookEvent = "thread_continued" if continues else "thread_started"
         context = {
-            "directive": inputs.loaded.id,
-            "directive_body": inputs.loaded.directive.body,
-            "model": inputs.model,
+            "directive": resolved.loaded.id,
+            "directive_body": directive.body,
+            "model": resolved.model,
             "limits": self._harness.limits.to_dict(),
-            "inputs": dict(inputs.inputs),
-            "thread_id": inputs.thread_id,
+            "inputs": dict(resolved.inputs),
+            "thread_id": thread.thread_id,
         }
         if continues is not None:
             context["previous_thread_id"] = continues.previous_id
         outcome = await self._hooks.run(event, context)
         if outcome.control != "handoff":  # before anything is done there is nothing to hand off
             policy.steer(outcome)
-        own = await directive_context(inputs.composed.context, self._host.dispatcher, self._call)
+        own = await directive_context(thread.composed.context, self._host.dispatcher, self._call)
         blocks = (*own, *outcome.blocks)
         if blocks:
             self._recorder.append(
                 "context_injected", {"event": event, "blocks": [one.to_dict() for one in blocks]}
             )
-        directive = inputs.loaded.directive.with_inputs(inputs_told(inputs.inputs))
+        directive = directive.with_inputs(inputs_told(resolved.inputs))
         if continues is None:
             text = first_message(blocks, directive, render_returns(directive.outputs))
         else:
-            self.messages.extend(inputs.messages if native else as_text(inputs.messages))
+            self.messages.extend(continues.messages if native else as_text(continues.messages))
             text = continued_message(blocks, directive, continues)
         if not native:
-            text = f"{text}\n\n{render_tools(tool.spec for tool in inputs.palette.tools)}"
+            text = f"{text}\n\n{render_tools(tool.spec for tool in thread.palette.tools)}"
         self.messages.append(Message.user(text))
         self._recorder.append("cognition_in", message_payload(0, self.messages[-1]))
         self._recorder.checkpoint(0)
@@ -247,11 +262,11 @@ class ThreadLoop:
         self, plan: tuple[FallbackPlanEntry, ...], policy: ThreadPolicy, system: str
     ) -> Agent:
         return Agent(
-            name=self._inputs.loaded.id,
+            name=self._directive.loaded.id,
             provider=plan[0].provider.provider_id,
             model=plan[0].model,
             system_prompt=system,
-            tools=tuple(tool.name for tool in self._inputs.palette.tools),
+            tools=tuple(tool.name for tool in self._thread.palette.tools),
             max_output_tokens=policy.settings.wanted_output_tokens,
         )
 
@@ -263,23 +278,23 @@ class ThreadLoop:
         *,
         native: bool,
     ) -> TurnSetup:
-        inputs = self._inputs
+        thread = self._thread
         setup = build_setup(
             self._deps,
             agent,
             plan,
             output=None,
-            node_id=inputs.thread_id,
+            node_id=thread.thread_id,
             emit=self._recorder.emit,
             call=self._call,
             policy=policy,
             meter=cost_meter(
-                self._deps, self._recorder.emit, inputs.thread_id, self.spending.on_cost
+                self._deps, self._recorder.emit, thread.thread_id, self.spending.on_cost
             ),
         )
         request = setup.request if native else evolve(setup.request, tools=())
         recorded = self._recorder.synced if self._host.durability == "machine" else None
-        context = evolve(setup.tool_context, present=inputs.guard, grant=None, recorded=recorded)
+        context = evolve(setup.tool_context, present=thread.guard, grant=None, recorded=recorded)
         return evolve(setup, request=request, tool_context=context)
 
 

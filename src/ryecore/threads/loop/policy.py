@@ -47,6 +47,7 @@ from ryecore.llm.request import LlmRequest, ToolSpec
 from ryecore.llm.result import LlmResult
 from ryecore.runs.hooks import HookOutcome, HookRunner
 from ryecore.runs.limit_hit import LimitHit
+from ryecore.runs.resume import ContinuationKind
 from ryecore.runs.spending import Spending
 from ryecore.threads.calls.guard import ResultGuard
 from ryecore.threads.calls.returning import RETURN_NAMES, Rejected, Returned, check_outputs
@@ -66,7 +67,6 @@ from ryecore.threads.planner.classification import (
 )
 from ryecore.threads.records.messages import answer_payload, message_payload, result_payload
 from ryecore.threads.result import cost_to_dict
-from ryecore.threads.wish import ContinuationKind
 from ryecore.tools.definition import ToolDef
 from ryecore.tools.outcome import ToolOutcome
 

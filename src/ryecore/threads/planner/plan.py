@@ -8,7 +8,7 @@ from ryecore.items.verification import VerifiedItem
 from ryecore.policy.hooks import Hook
 from ryecore.policy.limits import Limits
 
-__all__ = ["Composed", "DirectivePlan", "LayeredLimits", "LoadedDirective"]
+__all__ = ["Composed", "DirectivePlan", "LoadedDirective"]
 
 
 @frozen
@@ -49,23 +49,6 @@ class Composed:
     def extends(self) -> tuple[str, ...]:
         """The ids of the directives that it extends, the nearest first."""
         return tuple(one.id for one in self.ancestors)
-
-
-@frozen
-class LayeredLimits:
-    """Limits, and what of them was asked for.
-
-    Attributes:
-        limits: Defaults, under configuration, under the directive, under the caller's. None is
-            left open; the parent's don't cap them yet.
-        declares_spend: Whether the directive or the caller says a spend: a child then reserves it
-            of its parent's; else it shares what its parent has.
-        declares_tokens: Whether one of them says a number of tokens, which does the same.
-    """
-
-    limits: Limits
-    declares_spend: bool
-    declares_tokens: bool
 
 
 @frozen

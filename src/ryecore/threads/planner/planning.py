@@ -29,11 +29,11 @@ from ryecore.items.spaces import SpaceName, Spaces, locate
 from ryecore.items.verification import VerifiedItem, Verifier
 from ryecore.lillux.witness import Evidence
 from ryecore.policy.hooks import Hook, HookLayer, in_order
-from ryecore.policy.limits import DEFAULT_LIMITS, Limits, read_limits
+from ryecore.policy.limits import DEFAULT_LIMITS, LayeredLimits, Limits
 from ryecore.policy.permissions import attenuate
 from ryecore.state.pruning import Retention
 from ryecore.threads.planner.classification import ERROR_CONFIG, Classification, read_classification
-from ryecore.threads.planner.plan import Composed, DirectivePlan, LayeredLimits, LoadedDirective
+from ryecore.threads.planner.plan import Composed, DirectivePlan, LoadedDirective
 from ryecore.threads.planner.risk import RISK_CONFIG, Risks, read_risks
 from ryecore.threads.planner.settings import (
     RESILIENCE_CONFIG,
@@ -44,7 +44,7 @@ from ryecore.threads.planner.settings import (
     read_retention,
 )
 
-__all__ = ["MAX_EXTENDS", "DirectivePlanner", "check_body", "read_overrides"]
+__all__ = ["MAX_EXTENDS", "DirectivePlanner", "check_body"]
 
 T = TypeVar("T")
 
@@ -372,29 +372,6 @@ class DirectivePlanner:
             hooks=in_order((*composed.hooks, *configured)),
             context=composed.context,
         )
-
-
-def read_overrides(given: object) -> Limits:
-    """Read the limits that a caller passed.
-
-    Args:
-        given: A mapping of names to numbers, or `Limits`; None for none.
-
-    Raises:
-        InputError: One is unknown, or has a value that can't be.
-    """
-    if given is None or isinstance(given, Limits):
-        return given or Limits()
-    try:
-        if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
-            raise ValueError("it is a mapping of names to numbers")
-        return read_limits(given)
-    except ValueError as problem:
-        raise InputError(
-            f"limits: {problem}.",
-            next_step='Pass such as {"turns": 8, "spend": 0.5}; on the command line '
-            "--limit turns=8 --limit spend=0.5.",
-        ) from None
 
 
 def check_body(loaded: LoadedDirective) -> None:

@@ -17,7 +17,7 @@ from ryecore.runs.hooks import ContextBlock, context_block
 from ryecore.runs.ports import Dispatcher
 
 if TYPE_CHECKING:
-    from ryecore.threads.wish import Continuation, ContinuationKind
+    from ryecore.runs.resume import Continuation, ContinuationKind
 
 __all__ = [
     "continued_message",

@@ -223,7 +223,7 @@ class _Judge:
     def _above(self, spend: int, tokens: int) -> str:
         """Why so much can't be held, by the thread's own account; empty where it can."""
         limits, cost = self._harness.limits, self._cost
-        used = cost.input_tokens + cost.output_tokens
+        used = cost.tokens
         if limits.tokens is not None and used + tokens > limits.tokens:
             return f"{limits.tokens - used:,} tokens were left of {limits.tokens:,}"
         most = limits.spend_microcents
@@ -271,7 +271,7 @@ class _Judge:
             used, allowed = cost.turns, limits.turns
             met = allowed is None or used >= allowed
         elif code == "tokens_exceeded":
-            used, allowed = cost.input_tokens + cost.output_tokens, limits.tokens
+            used, allowed = cost.tokens, limits.tokens
             met = self._was_refused or self._is_stopped or allowed is None or used >= allowed
         elif code == "spend_exceeded":
             used = _usd(cost.spend_microcents)

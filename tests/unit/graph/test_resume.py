@@ -10,17 +10,17 @@ from ryecore import SigningKey
 from ryecore.errors import InputError, StateError
 from ryecore.graph.journal.journal import Journal
 from ryecore.graph.journal.recovery import Found, read_run
-from ryecore.graph.lifecycle.going_on import begun_at
 from ryecore.graph.model import Graph
+from ryecore.graph.resume import start_position
 from ryecore.graph.schedule import Ending, NodeError, NodeResult, Position
-from ryecore.graph.wish import GoingOn
+from ryecore.runs.request import ResumeOptions
 from ryecore.state.transcript import Transcript
 from tests.graphs import graph
 from tests.workspace import Workspace
 
 KEY = SigningKey.generate()
 RUN = "acme/flow/flow-1"
-WISH = GoingOn(RUN)
+RESUME = ResumeOptions(RUN)
 
 NODES = {
     "load": {"action": {"item_id": "tool:acme/one"}, "assign": {"at": "${state._timestamp}"},
@@ -63,15 +63,18 @@ pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
 
 async def test_a_node_that_ended_as_its_process_died_ended_now(flow: Graph) -> None:
     left = found(flow, "load", completed=NodeResult(1))
-    begun = begun_at(flow, left, WISH, {}, now_ms=1_795_000_000_000)
+    begun = start_position(flow, left, RESUME, {}, now_ms=1_795_000_000_000)
     assert (begun.position.node, begun.position.state["at"]) == ("each", 1_795_000_000_000)
 
 
 async def test_what_hooks_wanted_of_an_error_still_counts(flow: Graph) -> None:
     failed = NodeResult(error=NodeError("load", "no such tide"))
-    passed = begun_at(flow, found(flow, "load", completed=failed, control="continue"), WISH, {})
+    passed = start_position(
+        flow, found(flow, "load", completed=failed, control="continue"), RESUME, {}
+    )
     assert (passed.position.node, passed.position.suppressed) == ("each", 1)
-    again = begun_at(flow, found(flow, "load", completed=failed, control="retry"), WISH, {})
+    left = found(flow, "load", completed=failed, control="retry")
+    again = start_position(flow, left, RESUME, {})
     assert (again.position.node, again.position.hook_retries) == ("load", {"load": 1})
 
 
@@ -79,7 +82,7 @@ async def test_a_node_that_failed_for_good_as_its_process_died_is_run_again(flow
     """As it is where the run's end was written, too."""
     failed = NodeResult(error=NodeError("each", "Member 1 of 'each': no"))
     known = {0: NodeResult("a"), 1: NodeResult(error=NodeError("each", "no"))}
-    begun = begun_at(flow, found(flow, "each", completed=failed, items=known), WISH, {})
+    begun = start_position(flow, found(flow, "each", completed=failed, items=known), RESUME, {})
     assert (begun.position.node, begun.position.ending) == ("each", None)
     assert begun.known == {0: NodeResult("a")}
 
@@ -88,15 +91,15 @@ async def test_a_run_whose_end_nobody_was_told_of_ends_so(flow: Graph) -> None:
     left = found(flow, None)
     assert left.position is not None
     left = evolve(left, position=evolve(left.position, ending=Ending("completed", 7)))
-    assert begun_at(flow, left, WISH, {}).position == left.position
+    assert start_position(flow, left, RESUME, {}).position == left.position
     with pytest.raises(InputError, match="come to its end"):
-        begun_at(flow, left, evolve(WISH, at=1), {})
+        start_position(flow, left, evolve(RESUME, at=1), {})
 
 
 async def test_a_run_of_a_single_node_is_not_gone_on_with(flow: Graph) -> None:
     left = evolve(found(flow, "load"), started={"item_hash": flow.digest, "only": "load"})
     with pytest.raises(InputError, match="single node 'load'") as refused:
-        begun_at(flow, left, WISH, {})
+        start_position(flow, left, RESUME, {})
     assert refused.value.next_step == "Run the node again: rye graph step acme/flow load"
 
 

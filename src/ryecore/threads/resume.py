@@ -13,13 +13,12 @@ from ryecore.lillux.keys import PublicKey
 from ryecore.llm.parts import Message
 from ryecore.policy.limits import Limits
 from ryecore.runs.bounds import bounds_of
-from ryecore.runs.resume import idle_followers, refuse_running
+from ryecore.runs.resume import Continuation, idle_followers, refuse_running
 from ryecore.state.model import ThreadRecord
 from ryecore.state.store import ThreadStore
 from ryecore.state.thread_file import THREAD_FILE, TRANSCRIPT, read_thread_file
 from ryecore.state.transcript_check import Record, verified_records
 from ryecore.threads.records.messages import cut_after, keep_tail, message_to_json, rebuild
-from ryecore.threads.wish import Continuation
 
 __all__ = [
     "continued_record", "fork_of", "handoff_of", "has_begun", "resume_of",

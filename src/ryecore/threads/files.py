@@ -1,4 +1,4 @@
-"""What a thread leaves in the project's folders for people and for other threads.
+"""The files of a thread, for people and for other threads.
 
 Source: docs/design/threads.md#storage; decisions 36 and 47.
 """
@@ -7,13 +7,11 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
-from ryecore.state.model import ThreadRecord
+from ryecore.runs.host import RunHost
 from ryecore.state.thread_file import THREAD_FILE, TRANSCRIPT, ThreadFile, write_thread_file
 from ryecore.state.transcript import Transcript
 from ryecore.state.transcript_check import read_records
 from ryecore.threads.calls.palette import Palette
-from ryecore.threads.host import ThreadHost
-from ryecore.threads.planner.plan import LoadedDirective
 from ryecore.threads.records.export import (
     CAPABILITIES_FILE,
     Exported,
@@ -23,37 +21,8 @@ from ryecore.threads.records.export import (
     write_capabilities,
     write_export,
 )
-from ryecore.threads.wish import Continuation
 
-__all__ = ["leave_knowledge", "make_files", "started_payload", "thread_file"]
-
-
-def thread_file(
-    row: ThreadRecord,
-    loaded: LoadedDirective,
-    *,
-    model: str,
-    limits: dict[str, object],
-    capabilities: frozenset[str],
-    continues: Continuation | None,
-) -> ThreadFile:
-    """What a thread's file says as it begins."""
-    return ThreadFile(
-        thread_id=row.thread_id,
-        item_id=row.item_id,
-        directive=loaded.id,
-        item_hash=loaded.item.integrity,
-        status="running",
-        created_at=row.created_at,
-        updated_at=row.created_at,
-        model=model,
-        limits=limits,
-        capabilities=tuple(sorted(capabilities)),
-        parent_id=row.parent_id,
-        root_id=row.root_id,
-        chain_root_id=row.chain_root_id or row.thread_id,
-        continuation_of=continues.previous_id if continues else None,
-    )
+__all__ = ["leave_knowledge", "make_files", "started_payload"]
 
 
 def started_payload(
@@ -68,11 +37,11 @@ def started_payload(
     }
 
 
-def make_files(host: ThreadHost, folder: Path, file: ThreadFile, palette: Palette) -> Transcript:
+def make_files(host: RunHost, folder: Path, file: ThreadFile, palette: Palette) -> Transcript:
     """Write a thread's own file and what it may do, and begin its transcript.
 
     Args:
-        host: What all threads of the Rye have in common.
+        host: The host.
         folder: The thread's folder.
         file: What its file says.
         palette: Which tools it is offered.
@@ -88,7 +57,7 @@ def make_files(host: ThreadHost, folder: Path, file: ThreadFile, palette: Palett
     return Transcript.create(folder / TRANSCRIPT, file.thread_id, host.key, host.durability)
 
 
-def _leave_capabilities(host: ThreadHost, folder: Path, file: ThreadFile, palette: Palette) -> None:
+def _leave_capabilities(host: RunHost, folder: Path, file: ThreadFile, palette: Palette) -> None:
     """Write what the thread may do and which tools it is offered."""
     tools = [OfferedTool(tool.spec, tool.source or tool.origin) for tool in palette.tools]
     text = render_capabilities(file.thread_id, file.item_id, file.capabilities, tools)
@@ -96,8 +65,9 @@ def _leave_capabilities(host: ThreadHost, folder: Path, file: ThreadFile, palett
     write_capabilities(path, file.thread_id, text, host.key, host.durability)
 
 
-def leave_knowledge(host: ThreadHost, folder: Path, file: ThreadFile) -> None:
+def leave_knowledge(host: RunHost, file: ThreadFile) -> None:
     """Write the thread's conversation as knowledge, found by search and vouched for by nobody."""
+    folder = host.store.folder_of(file.thread_id)
     began = datetime.fromisoformat(file.created_at)
     place = (folder / CAPABILITIES_FILE).relative_to(host.project_root.parent)
     exported = Exported(

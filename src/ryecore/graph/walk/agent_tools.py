@@ -1,4 +1,4 @@
-"""What the agents of a graph may call: the host's functions, and signed tools.
+"""The tools of a graph's agents: the host's functions, and signed tools.
 
 Source: decisions 30, 41 and 43.
 """
@@ -19,14 +19,14 @@ from ryecore.tools.definition import ToolDef
 from ryecore.tools.items import ItemRunner, shape_of
 from ryecore.tools.registry import ToolRegistry
 
-__all__ = ["Offers", "offers_of"]
+__all__ = ["AgentTools", "find_agent_tools"]
 
 _ITEM: Final = "tool:"
 
 
 @frozen
-class Offers:
-    """What the agents of one run work with.
+class AgentTools:
+    """The tools of the agents of one run.
 
     Attributes:
         deps: What the host injects, with the tools of the run.
@@ -36,7 +36,7 @@ class Offers:
     deps: AgentRunnerDeps
     names: Mapping[str, str]
 
-    def shown(self, vertex: AgentVertex) -> tuple[Agent, AgentNode]:
+    def with_tools(self, vertex: AgentVertex) -> tuple[Agent, AgentNode]:
         """An agent and its vertex, with their tools by the names that models call them."""
         agent, node = vertex.agent, vertex.node
         if not self.names:
@@ -48,8 +48,10 @@ class Offers:
         return tuple(self.names.get(one, one) for one in tools)
 
 
-async def offers_of(graph: Graph, deps: AgentRunnerDeps, dispatcher: Dispatcher) -> Offers:
-    """Make ready what a graph's agents may call.
+async def find_agent_tools(
+    graph: Graph, deps: AgentRunnerDeps, dispatcher: Dispatcher
+) -> AgentTools:
+    """Find the tools of a graph's agents, verified.
 
     What is offered is what the graph's signed file names. Whether it may be called is asked at each
     call, by the capabilities of the run: a function of the host's needs one too.
@@ -64,7 +66,7 @@ async def offers_of(graph: Graph, deps: AgentRunnerDeps, dispatcher: Dispatcher)
     """
     vertices = [one for one in graph.nodes.values() if isinstance(one, AgentVertex)]
     if not vertices:
-        return Offers(deps, {})
+        return AgentTools(deps, {})
     wanted = dict.fromkeys(
         name
         for vertex in vertices
@@ -82,7 +84,7 @@ async def offers_of(graph: Graph, deps: AgentRunnerDeps, dispatcher: Dispatcher)
         ) from None
     told = None if deps.tools is None else (*deps.tools, *items.values())
     names = {name: tool.name for name, tool in items.items()}
-    return Offers(evolve(deps, registry=registry, tools=told), names)
+    return AgentTools(evolve(deps, registry=registry, tools=told), names)
 
 
 async def _item_tool(ref: ItemRef, dispatcher: Dispatcher) -> ToolDef:

@@ -1,1 +1,0 @@
-"""One run from its registration to its end: what comes before its nodes, and what after."""

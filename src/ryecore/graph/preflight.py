@@ -1,0 +1,106 @@
+"""Check what a run needs before it is registered, and plan it for a dry run."""
+
+import json
+from collections.abc import Callable, Collection
+
+from ryecore.chain.model import ValidChain
+from ryecore.chain.plan import checked_parameters
+from ryecore.errors import ConfigError, ContentChanged, InputError
+from ryecore.graph.journal.recovery import Found
+from ryecore.graph.loading import refuse_spliced
+from ryecore.graph.model import GRAPH_RUNTIME, AgentVertex, Graph
+from ryecore.graph.reading import read_graph
+from ryecore.graph.rendering import does_text
+from ryecore.lillux.schema import SchemaValidator
+from ryecore.runs.host import RunHost
+from ryecore.runs.programs import ChainLookup
+from ryecore.runs.request import RunRequest
+
+__all__ = ["check_inputs", "check_preflight", "plan_graph"]
+
+
+async def check_inputs(graph: Graph, request: RunRequest, found: Found | None) -> dict[str, object]:
+    """Return a run's inputs with their defaults; those of the run that it resumes.
+
+    Raises:
+        ContentChanged: The graph isn't the one that the run was planned with.
+        InvalidParameters: They don't fit.
+    """
+    given = request.inputs if found is None else found.started.get("inputs", {})
+    if request.graph.digest not in (None, graph.digest):
+        raise ContentChanged(
+            f"{graph.ref} has changed since its run was planned.",
+            next_step="Run it again: what is planned is what runs.",
+        )
+    schema = graph.input_schema
+    validator = SchemaValidator(json.dumps(schema)) if schema is not None else None
+    return dict(await checked_parameters(graph.ref.id, schema, validator, given))
+
+
+def check_preflight(
+    graph: Graph, host: RunHost, variables: Callable[[], Collection[str]], only: str | None
+) -> None:
+    """Check that a graph has what it needs here.
+
+    Args:
+        graph: The graph.
+        host: The host.
+        variables: Lists the environment variables that tools can ask for.
+        only: The single node to run; None for all of them.
+
+    Raises:
+        ConfigError: A variable or the models are missing, or the project's `.env` can't be read.
+        InputError: There is no such node.
+    """
+    missing = _missing_variables(graph, variables)
+    if missing:
+        raise ConfigError(
+            f"{graph.ref} can't run here: {'; '.join(missing)}.",
+            next_step="Set what is missing in the environment, or in the project's .env.",
+        )
+    if only is not None and only not in graph.nodes:
+        raise InputError(
+            f"{graph.ref} has no node '{only}'.",
+            next_step=f"Its nodes: {', '.join(graph.nodes)}.",
+        )
+    agents = [node.id for node in graph.nodes.values() if isinstance(node, AgentVertex)]
+    if agents and not host.has_models:
+        raise ConfigError(
+            f"{graph.ref} asks models at {', '.join(agents)}, and here are none.",
+            next_step="Open the Rye with agent=AgentRunnerDeps(...); for a child process name "
+            "what makes them again there: deps_factory, on the command line --deps.",
+        )
+
+
+async def plan_graph(chain: ValidChain, called: ChainLookup) -> dict[str, object] | None:
+    """Return what a graph would do, for a dry run; None for a tool that ryecore doesn't walk.
+
+    Args:
+        chain: The tool's verified chain.
+        called: Verifies the tools that it calls.
+
+    Raises:
+        GraphInvalid: It has problems; all are listed, each with its line.
+    """
+    head = chain.head
+    is_graph = head.spec.executor_id == GRAPH_RUNTIME and chain.is_own_process
+    if head.item is None or not is_graph:
+        return None
+    graph = read_graph(head.item, head.spec)
+    await refuse_spliced(graph, head.item, called)
+    return {
+        "start": graph.start,
+        "max_steps": graph.max_steps,
+        "permissions": list(graph.permissions),
+        "nodes": {
+            node.id: f"{node.type} {does_text(node)}".rstrip() for node in graph.nodes.values()
+        },
+    }
+
+
+def _missing_variables(graph: Graph, variables: Callable[[], Collection[str]]) -> list[str]:
+    """What a graph and its nodes require of the environment, and it lacks; as said to a person."""
+    required = [(name, "it") for name in graph.env_requires]
+    required += [(n, f"node '{one.id}'") for one in graph.nodes.values() for n in one.env_requires]
+    known = variables() if required else ()
+    return [f"{who} requires {name}" for name, who in required if name not in known]

@@ -1,0 +1,239 @@
+"""Resume the run of a graph: read what the earlier run left, and find where the new one starts.
+
+What began and has no known end is not run again by itself.
+
+Source: decision 47.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from attrs import evolve, frozen
+
+from ryecore.errors import InputError, StateError
+from ryecore.graph.journal.recovery import Found, is_unknown, never_began, read_run
+from ryecore.graph.model import ForeachVertex, Graph, VertexOfGraph
+from ryecore.graph.schedule import NodeResult, Position, after, first
+from ryecore.runs.host import RunHost
+from ryecore.runs.request import ResumeOptions
+from ryecore.runs.resume import idle_followers, refuse_running
+from ryecore.state.attestation import OBJECTS_FOLDER
+from ryecore.state.model import Predecessor, ThreadRecord
+
+__all__ = ["OBJECTS", "Resumed", "StartPosition", "find_resumed", "start_position"]
+
+
+OBJECTS: Final = ("state", OBJECTS_FOLDER)
+
+
+@frozen
+class Resumed:
+    """A run that another one resumes.
+
+    Attributes:
+        found: The state that was recovered from its journal.
+        follows: The link to it in the new run's row.
+        call_root: The run whose id stands in the call ids of both, so that a repeated call keeps
+            its id; None where the calls are meant to be new ones.
+    """
+
+    found: Found
+    follows: Predecessor
+    call_root: str | None
+
+
+def find_resumed(host: RunHost, options: ResumeOptions) -> Resumed:
+    """Read the run that another one is to resume.
+
+    Only one run continues from the end of another: two would both take the next step. Who names a
+    step means to repeat it.
+
+    Raises:
+        ThreadConflict: It still runs, or another run continues it.
+        InputError: It is completed.
+        StateError: What it left can't be read, or was altered; or it never began.
+    """
+    record = host.store.look_closed(options.run_id)
+    refuse_running(record)
+    if record.status == "completed" and options.at is None:
+        raise _completed(options.run_id)
+    beside = None
+    if options.at is None and not options.again:
+        beside = _never_began(host, options.run_id)
+    found = _read(host, record, options.at, ended=True)
+    if found.position is None:
+        raise never_began(options.run_id, record.continuation_of)
+    root = record.chain_root_id or record.thread_id
+    call_root = None
+    if options.at is None and not options.again:
+        call_root = str(found.started.get("call_root") or record.thread_id)
+    return Resumed(found, Predecessor(record.thread_id, root, beside), call_root)
+
+
+def _never_began(host: RunHost, run_id: str) -> frozenset[str]:
+    def has_begun(record: ThreadRecord) -> bool:
+        return _read(host, record).position is not None
+
+    def next_step(other: str) -> str:
+        return (
+            f"See it, and how to continue it: rye graph show {other}. To do again what it "
+            "does, say --again, or name a step with --at."
+        )
+
+    return idle_followers(host.store, run_id, has_begun, next_step)
+
+
+def _read(
+    host: RunHost, record: ThreadRecord, at: int | None = None, *, ended: bool = False
+) -> Found:
+    return read_run(
+        host.store.folder_of(record.thread_id),
+        host.project_root.joinpath(*OBJECTS),
+        record.thread_id,
+        host.key.public,
+        record.transcript_head,
+        at=at,
+        ended=ended,
+    )
+
+
+@frozen
+class StartPosition:
+    """The start position of a run.
+
+    Attributes:
+        position: The position.
+        known: The results of members of its first foreach that are known, by their indexes.
+    """
+
+    position: Position
+    known: Mapping[int, NodeResult]
+
+
+def start_position(
+    graph: Graph,
+    found: Found,
+    options: ResumeOptions,
+    inputs: Mapping[str, object],
+    *,
+    now_ms: int = 0,
+) -> StartPosition:
+    """Return the start position of a run that resumes another one. Pure.
+
+    Args:
+        graph: The graph as it is now.
+        found: The recovered state of the other run, which has begun.
+        options: How it is resumed.
+        inputs: The run's inputs.
+        now_ms: The time, in milliseconds since 1970.
+
+    Raises:
+        InputError: The graph has changed, or the run is completed.
+        StateError: A node had begun, and its result is not known.
+    """
+    if found.started.get("item_hash") != graph.digest and not options.changed:
+        raise InputError(
+            f"{graph.ref} has changed since the run {options.run_id} began.",
+            next_step="See that its nodes still mean the same, and resume with --changed.",
+        )
+    only = found.started.get("only")
+    if only is not None:
+        raise InputError(
+            f"The run {options.run_id} ran the single node '{only}', so nothing follows it.",
+            next_step=f"Run the node again: rye graph step {graph.ref.id} {only}",
+        )
+    stood = found.position or first(graph)
+    if stood.node is None:
+        if options.at is not None:
+            raise _completed(options.run_id)
+        return StartPosition(stood, {})  # its process died before anybody was told
+    position = evolve(stood, ending=None, state={**stood.state, **options.state})
+    if position.node not in graph.nodes:
+        raise InputError(
+            f"{graph.ref} no longer has the node '{position.node}', where the run stands.",
+            next_step=f"Its nodes: {', '.join(graph.nodes)}.",
+        )
+    if options.at is not None:
+        return StartPosition(position, {})
+    if found.completed is not None:
+        moved = after(graph, position, inputs, found.completed, found.control, now_ms=now_ms)
+        if moved.ending is None or moved.node is None:
+            return StartPosition(moved, {})
+        found = found.left_by_failure()  # whoever resumes such a run has its last node run again
+    vertex = graph.nodes[position.node or ""]
+    if isinstance(vertex, ForeachVertex):
+        return StartPosition(position, {**found.items, **_answered(vertex, found, options)})
+    if options.members:
+        raise _no_such_members(vertex, options, options.members)
+    if is_unknown(vertex, found) and not options.rerun:
+        if not options.has_result:
+            raise _unknown(f"'{vertex.id}'", options.run_id)
+        answer = NodeResult(options.result)
+        return StartPosition(after(graph, position, inputs, answer, now_ms=now_ms), {})
+    return StartPosition(position, found.items)
+
+
+def _answered(vertex: ForeachVertex, found: Found, options: ResumeOptions) -> dict[int, NodeResult]:
+    """Return the caller's results of the members that have no known end.
+
+    Raises:
+        InputError: The caller names other members.
+        StateError: The result of some is missing.
+    """
+    strangers = options.members.keys() - found.items_in_flight
+    if strangers:
+        raise _no_such_members(vertex, options, strangers)
+    told = {index: NodeResult(result) for index, result in options.members.items()}
+    left = found.items_in_flight - told.keys()
+    if not left or not is_unknown(vertex, found) or options.rerun:
+        return told
+    if not options.has_result:
+        raise _unknown(f"member {_listed(left)} of '{vertex.id}'", options.run_id, left)
+    return told | {index: NodeResult(options.result) for index in left}
+
+
+def _completed(run_id: str) -> InputError:
+    """Return the error for a run that is completed."""
+    return InputError(
+        f"The run {run_id} has come to its end: there is nothing to go on with.",
+        next_step="Name an earlier step with --at, or run the graph anew.",
+    )
+
+
+def _unknown(what: str, run_id: str, members: Iterable[int] = ()) -> StateError:
+    next_step = (
+        "Find out. Then resume it with --rerun to do it again, or with --result JSON "
+        "where it was done."
+    )
+    if members:
+        next_step = (
+            "Find out. Then resume it with --member INDEX=JSON for each that was done, and with "
+            "--rerun for the others."
+        )
+    return StateError(
+        f"The run {run_id} ended with {what} broken off: whether it has had its effect is not "
+        "known.",
+        next_step=next_step,
+        members=tuple(sorted(members)),
+    )
+
+
+def _no_such_members(
+    vertex: VertexOfGraph, options: ResumeOptions, members: Iterable[int]
+) -> InputError:
+    return InputError(
+        f"Nobody asks what came of member {_listed(members)} of '{vertex.id}': that is known, or "
+        "it had not begun.",
+        next_step=f"See what is not known: rye graph resume {options.run_id}",
+    )
+
+
+def _listed(members: Iterable[int]) -> str:
+    """Indexes, with those that follow one another as a range."""
+    ranges: list[list[int]] = []
+    for index in sorted(members):
+        if ranges and index == ranges[-1][1] + 1:
+            ranges[-1][1] = index
+        else:
+            ranges.append([index, index])
+    return ", ".join(f"{first}" if first == last else f"{first}-{last}" for first, last in ranges)

@@ -1,0 +1,220 @@
+"""The handle of a run: its state, its cost and its result, wherever it runs."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+import anyio
+
+from ryecore.chain.model import ExecutionResult
+from ryecore.errors import (
+    BudgetNotRegistered,
+    CallCancelled,
+    ConfigError,
+    RyeClosed,
+)
+from ryecore.policy import CallContext
+from ryecore.policy.budget import NOTHING, Amount
+from ryecore.policy.cancelling import bounded_by
+from ryecore.runs.host import RunHost
+from ryecore.runs.lifecycle import RunLifecycle
+from ryecore.state.model import ThreadRecord
+from ryecore.state.waiting import run_in_thread
+
+__all__ = ["RunHandle", "run_to_result", "start_run", "wait_for_earlier"]
+
+ResultT = TypeVar("ResultT", bound=ExecutionResult)
+HandleT = TypeVar("HandleT", bound="RunHandle[Any]")
+
+
+class RunHandle(ABC, Generic[ResultT]):
+    """The handle of a run. The run goes on whether somebody listens or not.
+
+    Args:
+        host: The host.
+        run_id: The run.
+        item_id: The directive or graph, as a canonical ref.
+        life: Its lifecycle, where this handle started it; else the registry is asked.
+    """
+
+    def __init__(
+        self,
+        host: RunHost,
+        run_id: str,
+        item_id: str,
+        life: RunLifecycle[Any, ResultT] | None = None,
+    ) -> None:
+        self._host = host
+        self._run_id = run_id
+        self._life = life
+        self._ended = anyio.Event()
+        self._result: ResultT | None = None
+        self._error: Exception | None = None
+        self.item_id = item_id
+
+    @property
+    def record(self) -> ThreadRecord:
+        """Its row in the registry, as it is now."""
+        return self._host.store.look(self._run_id)
+
+    @property
+    def status(self) -> str:
+        """Its status: created, running, completed, error, cancelled, continued or killed."""
+        return self.record.status
+
+    @property
+    def cost(self) -> Amount:
+        """The money and the tokens used by it, by what it was handed off to, and by all below."""
+        cost, run_id = NOTHING, self._run_id
+        while run_id:
+            cost += self._spent(run_id)
+            run_id = self._host.registry.get_thread(run_id).continuation_thread_id or ""
+        return cost
+
+    @property
+    def children(self) -> tuple[ThreadRecord, ...]:
+        """The runs that it has started, oldest first."""
+        return self._host.registry.list_children(self._run_id)
+
+    async def result(self) -> ResultT:
+        """Wait until it has ended, and every run that it was handed off to.
+
+        Returns:
+            The result; of the last run, where it was handed off.
+
+        Raises:
+            RyeClosed: The Rye was closed before that.
+            RyeError: It ended, but its end could not be written.
+        """
+        if self._life is None:
+            return await self._stored_result()
+        await self._ended.wait()
+        if self._result is None:
+            raise self._error or RuntimeError("The run ended without a result.")
+        return self._result
+
+    def cancel(self) -> None:
+        """Ask it, what it was handed off to, and all below, to stop. Returns at once.
+
+        Raises:
+            StateError: The request can't be written, so that other processes don't learn of it.
+        """
+        run_id: str | None = self._run_id
+        while run_id is not None:
+            running = self._host.running.get(run_id)
+            if running is not None:
+                running.cancellation.cancel()
+            run_id = self._host.store.cancel(run_id).continuation_thread_id
+
+    async def settle(self) -> None:
+        """Run it to its end, as a task. Whatever happens, whoever waits for it learns of it."""
+        if self._life is None:
+            return
+        try:
+            self._result = await self._life.run_chain()
+        except Exception as error:
+            self._error = error
+        except BaseException:  # who waits elsewhere isn't cancelled with it
+            self._error = RyeClosed(
+                f"The Rye was closed while {self._run_id} ran.",
+                next_step=f"Resume it: {self._resume_command}",
+            )
+            raise
+        finally:
+            self._ended.set()
+        await self._host.prune()
+
+    @property
+    @abstractmethod
+    def _resume_command(self) -> str:
+        """The command that resumes it."""
+
+    @abstractmethod
+    def _read_result(self, record: ThreadRecord, total: Amount) -> ResultT:
+        """Read the result of a run that has ended from what is stored of it."""
+
+    async def _stored_result(self) -> ResultT:
+        """Wait for a run that this handle has not started, and read its result."""
+        record = await self._host.store.wait(self._run_id)
+        while record.status == "continued" and record.continuation_thread_id is not None:
+            record = await self._host.store.wait(record.continuation_thread_id)
+
+        def read() -> ResultT:
+            return self._read_result(record, self._spent(record.thread_id))
+
+        return await run_in_thread(read)
+
+    def _spent(self, run_id: str) -> Amount:
+        try:
+            return self._host.ledger.tree(run_id).spent
+        except BudgetNotRegistered:  # it ended before it had an account
+            return NOTHING
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._run_id!r})"
+
+
+async def start_run(
+    host: RunHost,
+    life: RunLifecycle[Any, ResultT],
+    handle: Callable[[RunLifecycle[Any, ResultT]], HandleT],
+) -> HandleT:
+    """Start a run as a task of the Rye.
+
+    Args:
+        host: The host.
+        life: The lifecycle of the run.
+        handle: Makes its handle.
+
+    Raises:
+        AlreadyStarted: A run was started with its idempotency key.
+        RyeError: Nothing runs.
+    """
+    if not host.tasks.are_possible:
+        raise ConfigError(
+            "A run that goes on by itself needs a Rye that is entered.",
+            next_step="Write `async with Rye.open(...) as rye:`.",
+        )
+    host.supervisor.start(host.tasks)
+    await life.begin()
+    started = handle(life)
+    host.tasks.start_soon(started.settle)
+    return started
+
+
+async def run_to_result(host: RunHost, life: RunLifecycle[Any, ResultT]) -> ResultT:
+    """Run to the end, and every run that it is handed off to, in the caller's task.
+
+    Returns:
+        The result of the last one.
+
+    Raises:
+        AlreadyStarted: A run was started with its idempotency key.
+        RyeError: Nothing ran.
+    """
+
+    async def run() -> ResultT:
+        await life.begin()
+        result = await life.run_chain()
+        await host.prune()
+        return result
+
+    return await host.supervisor.during(host.tasks, run)
+
+
+async def wait_for_earlier(earlier: RunHandle[ResultT], ctx: CallContext) -> ResultT:
+    """Wait for the result of a run that was started before, as long as the caller does.
+
+    Args:
+        earlier: Its handle.
+        ctx: The caller's context, which may be cancelled or have a deadline.
+
+    Raises:
+        CallCancelled: The caller waits no longer; the run goes on.
+    """
+    with bounded_by(ctx.cancellation, deadline=ctx.deadline):
+        return await earlier.result()
+    raise CallCancelled(
+        "The wait for a run that was started before was cancelled, or out of time.",
+        next_step="Call it again with the same idempotency key: the run goes on meanwhile.",
+    )

@@ -1,0 +1,508 @@
+"""The lifecycle of a run, from its parent to its end: the same for threads and graphs.
+
+A run has a row in the registry, an account that its children draw on, a signed file and a log. A
+kind of run adds how it is planned, its log, its body and its result.
+
+Source: docs/design/threads.md#steps; docs/design/graphs.md#the-walk; decisions 35 to 48.
+"""
+
+import os
+import time
+from abc import ABC, abstractmethod
+from contextlib import suppress
+from decimal import Decimal
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, Generic, TypeVar
+
+import anyio
+from attrs import evolve
+
+from ryecore.chain.model import ExecutionResult
+from ryecore.errors import (
+    AlreadyStarted,
+    LinkLeavesSpace,
+    RyeError,
+    StateError,
+    ThreadConflict,
+    ThreadNotFound,
+)
+from ryecore.items.refs import ItemRef
+from ryecore.items.signature import utc_now
+from ryecore.policy import CallContext, CancelToken
+from ryecore.policy.budget import Amount
+from ryecore.policy.cancelling import bounded_by, is_cancelled, run_to_end
+from ryecore.policy.limits import LayeredLimits, Limits
+from ryecore.runs.bounds import RunBounds, find_parent
+from ryecore.runs.host import RunHost
+from ryecore.runs.request import RunRequest
+from ryecore.runs.spending import RunLog, Spending
+from ryecore.runs.supervisor import pass_on_requests
+from ryecore.runs.unwritten import OVERSPENT
+from ryecore.state.model import Cost, Predecessor, Status, ThreadRecord
+from ryecore.state.registry import ThreadRegistry
+from ryecore.state.start_keys import IdempotencyKey
+from ryecore.state.store import ThreadStore
+from ryecore.state.thread_file import THREAD_FILE, ThreadFile, write_thread_file
+from ryecore.state.thread_rows import SpawnLimit
+from ryecore.state.waiting import run_in_thread
+
+__all__ = ["RunLifecycle", "register_run"]
+
+EndingT = TypeVar("EndingT")
+ResultT = TypeVar("ResultT", bound=ExecutionResult)
+
+_CHILDREN_GRACE_S: Final = 30.0
+
+
+class RunLifecycle(ABC, Generic[EndingT, ResultT]):
+    """The lifecycle of one run: `begin` starts it, `finish` runs it to its end.
+
+    Args:
+        host: What all runs of the Rye have in common.
+        request: The request for the run.
+        ctx: On whose behalf, within what.
+
+    Attributes:
+        run_id: Its id, once it is registered.
+        item_id: The directive or graph, as a canonical ref.
+        cancellation: Stops it.
+        continuation: The run that it was handed off to; None where it wasn't.
+    """
+
+    _planned: LayeredLimits
+    _limits: Limits
+    _file: ThreadFile
+
+    def __init__(self, host: RunHost, request: RunRequest, ctx: CallContext) -> None:
+        self._host = host
+        self._request = request
+        self._ctx = ctx
+        self._started = time.monotonic()
+        self._parent: RunBounds | None = None
+        self._fence = request.registered.fence if request.registered else None
+        self._is_begun = False
+        self.run_id = request.registered.run_id if request.registered else ""
+        self.item_id = str(request.ref)
+        self.cancellation = CancelToken()
+        self.continuation: RunLifecycle[EndingT, ResultT] | None = None
+
+    # What a kind of run adds
+
+    async def _prepare(self) -> None:
+        """Check whether the run can begin. Nothing is changed."""
+
+    @property
+    def _follows(self) -> Predecessor | None:
+        """The link to the run that this one continues."""
+        return None
+
+    @property
+    def _spawns(self) -> SpawnLimit | None:
+        """The limit that the run is counted against as it is registered, if any."""
+        return None
+
+    @property
+    def _hands_over(self) -> str | None:
+        """The run whose account is handed over to this one, if any."""
+        return None
+
+    @abstractmethod
+    async def _plan(self) -> LayeredLimits:
+        """Plan the run, which has a row by now, and return its limits."""
+
+    @abstractmethod
+    async def _open_log(self, record: ThreadRecord, folder: Path) -> None:
+        """Write the run's file and the beginning of its log."""
+
+    @abstractmethod
+    async def _run(self) -> EndingT:
+        """Do the run's work."""
+
+    @property
+    @abstractmethod
+    def _log(self) -> RunLog | None:
+        """The run's log; None until it is opened."""
+
+    @property
+    @abstractmethod
+    def _spending(self) -> Spending | None:
+        """What the run spends; None until it may spend anything."""
+
+    @property
+    def _deadline(self) -> float | None:
+        """The monotonic time in seconds when the run must have ended."""
+        return self._ctx.deadline
+
+    @abstractmethod
+    def _status_of(self, ending: EndingT) -> Status:
+        """Return the status that the run's row ends with."""
+
+    @abstractmethod
+    def _stopped(self, *, killed: bool) -> EndingT:
+        """Return the ending of a run that was asked to stop."""
+
+    @abstractmethod
+    def _failed(self, error: Exception) -> EndingT:
+        """Return the ending of a run whose work raised an error."""
+
+    async def _conclude(self, ending: EndingT) -> EndingT:
+        """Do what follows the work, before the cost is reported."""
+        return ending
+
+    @abstractmethod
+    def _make_result(self, ending: EndingT, cost: Cost, total: Amount) -> ResultT:
+        """Make the result."""
+
+    @abstractmethod
+    def _log_end(self, ending: EndingT, cost: Cost, total: Amount) -> None:
+        """Write the end to the log, and sign it."""
+
+    @abstractmethod
+    def _log_failure(self, error: BaseException, cost: Cost) -> None:
+        """Write the end of a run that broke off to the log, and sign it."""
+
+    @abstractmethod
+    def _failure_result(self, error: BaseException) -> tuple[Status, dict[str, object]]:
+        """Return the status and the stored result of a run that broke off."""
+
+    @property
+    def _bytes_to_read(self) -> int:
+        """How much `_leave_files` reads, in bytes."""
+        return 0
+
+    def _leave_files(self, ending: EndingT, cost: Cost) -> None:
+        """Write the files that stay for people."""
+        file = evolve(self._file, status=self._status_of(ending), cost=cost, updated_at=utc_now())
+        self._write_file(file)
+
+    # Begin
+
+    async def begin(self) -> None:
+        """Register the run, and do all that comes before its work.
+
+        Raises:
+            AlreadyStarted: A run was started with this idempotency key.
+            RyeError: Nothing runs. A run that was registered by then has ended as an error.
+        """
+        host, request = self._host, self._request
+        await host.open_store()
+        try:
+            self._parent = find_parent(host, self._ctx.budget_account, request.registered)
+            if request.start_key is not None:  # found whatever became of the item's file
+                check, parent_id = host.registry.check_start, self._ctx.budget_account
+                await run_in_thread(check, request.start_key, parent_id)
+            await self._prepare()
+            await self._register()
+            self._planned = await self._plan()
+            await self._open_account()
+            await self._claim()
+            await host.store.synced()
+            host.running[self.run_id] = self
+        except BaseException as error:
+            if self.run_id:
+                host.store.free_start_key(self.run_id)
+                self.abandon(error)
+            raise
+
+    async def _register(self) -> None:
+        if self._request.registered is not None:
+            return
+        await self._host.ledger.until_free()
+        self.run_id = register_run(
+            self._host.registry,
+            self._request.ref,
+            self._ctx.budget_account,
+            self._follows,
+            self._request.start_key,
+            self._spawns,
+        )
+
+    async def _open_account(self) -> None:
+        """Open the account: a root's, a child's, or the one that is handed over.
+
+        Raises:
+            InsufficientBudget: Nothing is left for it.
+            StateError: Nothing can be written, or the run was stopped before it began.
+        """
+        planned, ledger = self._planned, self._host.ledger
+        limits = planned.limits
+        await ledger.until_free()
+        wanted = Amount(limits.spend_microcents or 0, limits.tokens or 0)
+        if self._hands_over is not None:
+            granted = ledger.transfer(self._hands_over, self.run_id)
+        elif self._parent is None:
+            ledger.register(self.run_id, wanted)
+            granted = wanted
+        else:
+            granted = ledger.reserve(
+                self.run_id,
+                self._parent.run_id,
+                wanted,
+                reserves_spend=planned.declares_spend,
+                reserves_tokens=planned.declares_tokens,
+            )
+        # Not a division, which rounds to the digits of the caller's context.
+        spend_usd = Decimal(f"{granted.spend_microcents}e-8")
+        self._limits = evolve(limits, spend_usd=spend_usd, tokens=granted.tokens)
+
+    async def _claim(self) -> None:
+        """Claim the row. From here on the run runs, and others see it."""
+        host, run_id = self._host, self.run_id
+        host.registry.set_limits(run_id, self._limits.to_dict(), model=self._model)
+        folder = host.store.make_folder(run_id)
+        if self._fence is None:
+            owns_process = self._request.thread.owns_process
+            self._fence = host.registry.claim(run_id, owns_process=owns_process)
+        host.supervisor.add(run_id, self._fence, self)
+        record = host.registry.get_thread(run_id)
+        pass_on_requests(record, self)  # those that came before the claim
+        await self._open_log(record, folder)
+
+    @property
+    def _model(self) -> str | None:
+        return None
+
+    def want_handoff(self) -> None:
+        """Hand the work to another run, where this kind of run can."""
+
+    def _thread_file(self, record: ThreadRecord, **fields: Any) -> ThreadFile:
+        """Return the run's signed file as it begins."""
+        return ThreadFile(
+            thread_id=record.thread_id,
+            item_id=record.item_id,
+            directive=self._request.ref.id,
+            status="running",
+            created_at=record.created_at,
+            updated_at=record.created_at,
+            model=self._model,
+            limits=self._limits.to_dict(),
+            parent_id=record.parent_id,
+            root_id=record.root_id,
+            chain_root_id=record.chain_root_id or record.thread_id,
+            **fields,
+        )
+
+    def _write_file(self, file: ThreadFile) -> None:
+        path = self._host.store.folder_of(self.run_id) / THREAD_FILE
+        write_thread_file(path, file, self._host.key, self._host.durability)
+
+    # Run and end
+
+    async def run_chain(self) -> ResultT:
+        """Finish the run, and every run that it is handed off to.
+
+        Returns:
+            The result of the last one.
+        """
+        result, following = await self.finish(), self.continuation
+        while following is not None:
+            result, following = await following.finish(), following.continuation
+        return result
+
+    async def finish(self) -> ResultT:
+        """Run to the end. Only a cancellation of its own task is raised, after the end.
+
+        Returns:
+            The result. A run that it was handed off to has begun, and is `continuation`.
+        """
+        try:
+            ending = await self._run()
+            if self._status_of(ending) == "completed":
+                ending = await self._wait_for_children(ending)
+        except anyio.get_cancelled_exc_class():
+            with suppress(Exception):  # no failure of the end takes the cancellation's place
+                await self._finalize(self._stopped_ending())
+            raise
+        except Exception as error:
+            ending = self._failed(error)
+        except BaseException as error:  # such as KeyboardInterrupt: nothing more may be awaited
+            self.abandon(error)
+            raise
+        return await self._finalize(ending)
+
+    async def _wait_for_children(self, ending: EndingT) -> EndingT:
+        """Wait for the children of a run that has done its own work, as long as it may."""
+        tokens = (self.cancellation, self._ctx.cancellation)
+        with bounded_by(*tokens, deadline=self._deadline):
+            await _wait_for_children(self._host.store, self.run_id)
+        return self._stopped_ending() if is_cancelled(*tokens) else ending
+
+    def _stopped_ending(self) -> EndingT:
+        """Return the ending of a run that was asked to stop: killed where its row says so."""
+        with suppress(StateError):
+            row = self._host.registry.get_thread(self.run_id)
+            return self._stopped(killed=row.kill_requested)
+        return self._stopped(killed=False)
+
+    async def _finalize(self, ending: EndingT) -> ResultT:
+        """Close the run. Whatever fails on the way, nothing of it stays open here."""
+        try:
+            return await run_to_end(partial(self._close, ending))
+        except BaseException as error:
+            self._end_badly(error)
+            if self.continuation is not None:  # nobody is left to run it
+                self.continuation.abandon(error)
+            raise
+        finally:
+            self._forget()
+
+    async def _close(self, ending: EndingT) -> ResultT:
+        host, run_id = self._host, self.run_id
+        await _stop_children(host.store, run_id)
+        if self._spending is not None:
+            self._spending.settle_unwritten()
+        ending = await self._conclude(ending)
+        cost, log = self._cost, self._log
+        await host.ledger.until_free()
+        host.ledger.report_actual(run_id, cost.amount)
+        host.ledger.cascade_spend(run_id)
+        account = host.ledger.account(run_id)
+        total = account.total + account.held  # what is held still will be charged
+        result = self._make_result(ending, cost, total)
+        self._log_end(ending, cost, total)
+        if log is None:
+            raise RuntimeError("A run that ends has a log.")
+        await log.synced()
+        await host.write(self._leave, ending, cost, reads_bytes=self._bytes_to_read)
+        # Releases the account, and sets status, result and head, in one transaction.
+        settle = partial(host.store.settle, head=_position(log), snapshot=cost)
+        status, document = self._status_of(ending), result.to_dict()
+        await host.write(settle, run_id, status, document, self._fence or 0)
+        return result
+
+    def _leave(self, ending: EndingT, cost: Cost) -> None:
+        with suppress(StateError, LinkLeavesSpace):  # a full disk takes no result from its caller
+            self._leave_files(ending, cost)
+
+    @property
+    def _cost(self) -> Cost:
+        return Cost() if self._spending is None else self._spending.cost
+
+    # End without a result
+
+    def abandon(self, error: BaseException) -> None:
+        """End a run that does no more work."""
+        self._end_badly(error)
+        self._forget()
+
+    def _end_badly(self, error: BaseException) -> None:
+        """End the log, row and account. The supervisor retries what can't be written now.
+
+        A log that can't be closed now is closed by its next reader.
+        """
+        host, run_id, log, spending = self._host, self.run_id, self._log, self._spending
+        if isinstance(error, RyeError):
+            error.facts = {**error.facts, "thread_id": run_id}
+        status, result = self._failure_result(error)
+        unwritten = None if spending is None else spending.unwritten()
+        cost = None if unwritten is None else unwritten.cost
+        head, is_closed = None, log is None
+        if log is not None:
+            with suppress(StateError):
+                for one in () if unwritten is None else unwritten.overspent:
+                    log.append(OVERSPENT, one)
+                self._log_failure(error, cost or Cost())
+                head, is_closed = _position(log), True
+        fence = self._fence or 0
+        try:
+            if unwritten is not None:
+                unwritten.write(host.ledger)
+            host.store.settle(run_id, status, result, fence, head=head, snapshot=cost)
+            if is_closed:
+                host.store.end_file(run_id)
+        except ThreadConflict:
+            pass  # it has ended otherwise
+        except StateError:
+            host.supervisor.defer(run_id, fence, status, result, unwritten, is_closed=is_closed)
+
+    def _forget(self) -> None:
+        self._host.supervisor.remove(self.run_id)
+        self._host.running.pop(self.run_id, None)
+        if self._log is not None:
+            with suppress(StateError):  # the end of the run reports it
+                self._log.close()
+
+
+def _position(log: RunLog) -> tuple[int, str] | None:
+    return None if log.head is None else (log.head.offset, log.head.digest)
+
+
+def register_run(
+    registry: ThreadRegistry,
+    ref: ItemRef,
+    parent_id: str | None,
+    follows: Predecessor | None = None,
+    start: IdempotencyKey | None = None,
+    spawns: SpawnLimit | None = None,
+) -> str:
+    """Register a thread, or the run of a graph.
+
+    Args:
+        registry: The project's registry.
+        ref: The directive, or the graph.
+        parent_id: The run that starts it; None for the host.
+        follows: The link to the run that it continues.
+        start: The idempotency key.
+        spawns: The parent's limit, which it is counted against; None where it was counted before.
+
+    Returns:
+        Its id: `ITEM/LEAF-EPOCH`, with a suffix where that is taken.
+
+    Raises:
+        AlreadyStarted: A run was started with this key.
+        LimitReached: The parent has started as many children as it may.
+        ThreadConflict: Another run continues the same one already.
+        StateError: Nothing can be written.
+
+    Source: docs/design/threads.md#thread-ids; decision 36.
+    """
+    register = partial(
+        registry.register,
+        item_id=str(ref),
+        parent_id=parent_id,
+        follows=follows,
+        start=start,
+        spawns=spawns,
+    )
+    leaf = ref.id.rpartition("/")[2]
+    run_id = f"{ref.id}/{leaf}-{int(time.time())}"
+    try:
+        registry.get_thread(run_id)
+    except ThreadNotFound:
+        try:
+            register(run_id)
+        except AlreadyStarted:
+            raise
+        except ThreadConflict:
+            pass  # another process was quicker
+        else:
+            return run_id
+    run_id = f"{run_id}-{os.urandom(4).hex()}"
+    register(run_id)
+    return run_id
+
+
+# No child outlives its parent: its budget is a part of the parent's, whose account closes after it.
+
+
+async def _wait_for_children(store: ThreadStore, run_id: str) -> None:
+    """Wait until the children of a run, and those that continue them, have ended."""
+    while running := _running_children(store, run_id):
+        for child in running:
+            await store.wait(child)
+
+
+async def _stop_children(store: ThreadStore, run_id: str) -> None:
+    """Ask the children of a run to stop, and wait for that, up to a bound."""
+    running = _running_children(store, run_id)
+    for child in running:
+        await run_in_thread(store.cancel, child)
+    if running:
+        with anyio.move_on_after(_CHILDREN_GRACE_S):
+            await _wait_for_children(store, run_id)
+
+
+def _running_children(store: ThreadStore, run_id: str) -> list[str]:
+    children = store.registry.list_children(run_id)
+    return [child.thread_id for child in children if not child.ended]

@@ -1,0 +1,195 @@
+"""The request for a run: a directive's thread, the run of a graph, or a tool in its own process.
+
+It is made once, from the arguments of a caller, and evolves on its way to the process that runs it.
+"""
+
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from attrs import evolve, field, frozen
+
+from ryecore.errors import InputError
+from ryecore.items.refs import ItemRef
+from ryecore.policy.limits import Limits, read_limits
+
+if TYPE_CHECKING:
+    from ryecore.runs.resume import Continuation
+    from ryecore.state.start_keys import IdempotencyKey
+
+__all__ = [
+    "GraphOptions", "Registered", "ResumeOptions", "RunRequest", "ThreadOptions", "check_mapping",
+    "parse_limits",
+]  # fmt: skip
+
+_NO_LIMITS: Final = Limits()
+
+
+@frozen
+class Registered:
+    """A run that another process has registered, and this one has claimed.
+
+    Attributes:
+        run_id: Its id.
+        fence: The number of the claim, as `ThreadRegistry.claim` returned it.
+    """
+
+    run_id: str
+    fence: int
+
+
+@frozen
+class ThreadOptions:
+    """The part of a request that only threads have.
+
+    Attributes:
+        muted_hooks: The ids of hooks that don't act in the thread.
+        continues: The thread that it continues; None for a fresh thread.
+    """
+
+    muted_hooks: frozenset[str] = frozenset()
+    continues: "Continuation | None" = None
+
+    @property
+    def owns_process(self) -> bool:
+        """Whether its process runs nothing but this chain of threads."""
+        return self.continues is not None and self.continues.owns_process
+
+
+@frozen
+class ResumeOptions:
+    """How the run of a graph is resumed.
+
+    Attributes:
+        run_id: The run that is resumed.
+        at: The step after which to continue; where the run stopped by default.
+        again: Whether to resume from its end though another run has done so.
+        rerun: Whether to repeat what had begun and has no known end.
+        has_result: Whether `result` is the result of that.
+        result: Its result, as the caller found out.
+        members: The results of single members of a foreach, by their indexes.
+        changed: Whether the graph may have changed since.
+        state: Values that are set in the state first, by key.
+    """
+
+    run_id: str
+    at: int | None = None
+    again: bool = False
+    rerun: bool = False
+    has_result: bool = False
+    result: object = field(default=None, repr=False)
+    members: Mapping[int, object] = field(factory=dict, repr=False)
+    changed: bool = False
+    state: Mapping[str, object] = field(factory=dict, repr=False)
+
+
+@frozen
+class GraphOptions:
+    """The part of a request that only graphs have.
+
+    Attributes:
+        digest: The SHA-256 (hex) that the graph's file must have; None for any.
+        resumes: How an earlier run is resumed; None for a fresh run.
+        only: The single node to run; None for all nodes.
+        state: Values set above the initial state of the file, for `only`.
+    """
+
+    digest: str | None = None
+    resumes: ResumeOptions | None = None
+    only: str | None = None
+    state: Mapping[str, object] = field(factory=dict, repr=False)
+
+
+@frozen
+class RunRequest:
+    """The request for a run.
+
+    Attributes:
+        ref: The directive, graph or tool.
+        inputs: Its inputs, or the parameters of a tool.
+        limits: The caller's limits.
+        model: The caller's choice of a model; None for the directive's own.
+        timeout_s: The caller's timeout for a tool, in seconds.
+        start_key: The idempotency key.
+        registered: The row to run in, where another process has registered the run.
+        thread: What only threads have.
+        graph: What only graphs have.
+    """
+
+    ref: ItemRef
+    inputs: Mapping[str, object] = field(factory=dict, repr=False)
+    limits: Limits = _NO_LIMITS
+    model: str | None = None
+    timeout_s: float | None = None
+    start_key: "IdempotencyKey | None" = None
+    registered: Registered | None = None
+    thread: ThreadOptions = ThreadOptions()
+    graph: GraphOptions = GraphOptions()
+
+    def with_key(self, key: str | None, capabilities: Collection[str] | None) -> Self:
+        """Add the idempotency key of a caller, which identifies this request.
+
+        Args:
+            key: The key; None for none.
+            capabilities: What the caller may do; None for the host.
+
+        Raises:
+            InputError: It can't be a key, or the inputs can't be written as JSON.
+        """
+        if key is None:
+            return self
+        from ryecore.state.start_keys import IdempotencyKey  # noqa: PLC0415 - with a key alone
+
+        identity = {
+            "parameters": self.inputs,
+            "model": self.model,
+            "limits": self.limits.to_dict(),
+        }
+        return evolve(self, start_key=IdempotencyKey.of(key, str(self.ref), identity, capabilities))
+
+
+def check_mapping(
+    value: Mapping[str, Any] | None,
+    what: str = "Parameters",
+    example: str = '{"path": "sales.csv"}',
+) -> Mapping[str, Any]:
+    """Return a mapping with text keys; an empty one for None.
+
+    Args:
+        value: The value, as the caller passed it.
+        what: The name of the value, for the error's text.
+        example: An example, for the next step.
+
+    Raises:
+        InputError: It is not such a mapping.
+    """
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
+        raise InputError(
+            f"{what} are a mapping with text keys, not {type(value).__name__}.",
+            next_step=f"Pass one, such as {example}.",
+        )
+    return value
+
+
+def parse_limits(limits: Limits | Mapping[str, Any] | None) -> Limits:
+    """Return the limits of a caller; none by default.
+
+    Args:
+        limits: The limits, or numbers by the names of limits.
+
+    Raises:
+        InputError: A name is unknown, or a value can't be a limit.
+    """
+    if limits is None:
+        return _NO_LIMITS
+    if isinstance(limits, Limits):
+        return limits
+    try:
+        return read_limits(check_mapping(limits, "Limits", '{"turns": 8}'))
+    except ValueError as problem:
+        raise InputError(
+            f"limits: {problem}.",
+            next_step='Pass such as {"turns": 8, "spend": 0.5}; on the command line '
+            "--limit turns=8 --limit spend=0.5.",
+        ) from None

@@ -1,0 +1,447 @@
+"""The lifecycle of a directive's thread: what it adds to that of every run.
+
+The fifteen steps of a thread are those of `RunLifecycle`, with steps 3 to 10 here.
+
+Source: docs/design/threads.md#steps; decisions 35 to 48.
+"""
+
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+import anyio
+from attrs import evolve, frozen
+
+from ryecore.chain.trace import Trace
+from ryecore.errors import LinkLeavesSpace, RyeError, StateError
+from ryecore.items.signature import utc_now
+from ryecore.policy import CallContext
+from ryecore.policy.budget import NOTHING, Amount
+from ryecore.policy.cancelling import bounded_by, is_cancelled
+from ryecore.policy.limits import LayeredLimits, Limits
+from ryecore.policy.permissions import attenuate
+from ryecore.runs.bounds import carried_limits, check_depth, count_child, is_host, within_bounds
+from ryecore.runs.hooks import HookRunner
+from ryecore.runs.host import RunHost
+from ryecore.runs.lifecycle import RunLifecycle
+from ryecore.runs.programs import check_actions
+from ryecore.runs.request import RunRequest
+from ryecore.runs.spending import Spending
+from ryecore.state.chain_limits import ContinuationLimits
+from ryecore.state.model import Cost, Predecessor, Status, ThreadRecord
+from ryecore.threads.calls.guard import ArtifactStore, ResultGuard
+from ryecore.threads.calls.palette import PaletteBuilder
+from ryecore.threads.calls.returning import return_tool
+from ryecore.threads.files import leave_knowledge, make_files, started_payload
+from ryecore.threads.harness import SafetyHarness, limits_until
+from ryecore.threads.loop.ending import Ending, ending_of_error, ending_of_stop
+from ryecore.threads.loop.loop import ResolvedDirective, ThreadLoop, ThreadPlan
+from ryecore.threads.loop.recorder import Recorder
+from ryecore.threads.planner.planning import DirectivePlanner, check_body
+from ryecore.threads.planner.risk import check_risks
+from ryecore.threads.result import ThreadResult, cost_to_dict
+from ryecore.threads.resume import continued_record, handoff_of
+from ryecore.tools.definition import ToolDef
+
+__all__ = ["ThreadDeps", "ThreadLifecycle"]
+
+_DEFAULT_MODEL: Final = "default"
+_ARTIFACTS: Final = "artifacts"
+
+
+@frozen
+class ThreadDeps:
+    """What the threads of one open Rye need besides their host.
+
+    Attributes:
+        planner: Reads directives.
+        palettes: Builds what models may call.
+        orchestrator: The tool by which a thread looks after those below it.
+    """
+
+    planner: DirectivePlanner
+    palettes: PaletteBuilder
+    orchestrator: ToolDef
+
+
+class ThreadLifecycle(RunLifecycle[Ending, ThreadResult]):
+    """The lifecycle of one thread.
+
+    Args:
+        host: The host.
+        deps: What its threads need besides.
+        request: The request for the thread.
+        ctx: On whose behalf, within what.
+
+    Attributes:
+        recorder: The thread's log, once it is opened.
+    """
+
+    _directive: ResolvedDirective
+    _thread: ThreadPlan
+    _harness: SafetyHarness
+    _hooks: HookRunner
+    _warnings: tuple[str, ...]
+    _call: CallContext
+
+    def __init__(
+        self, host: RunHost, deps: ThreadDeps, request: RunRequest, ctx: CallContext
+    ) -> None:
+        super().__init__(host, request, ctx)
+        self._deps = deps
+        self._trace = Trace(ctx.event_sink)
+        self._continues = request.thread.continues
+        self._loop: ThreadLoop | None = None
+        self._wants_handoff = False
+        self.recorder: Recorder | None = None
+
+    def check(self) -> None:
+        """Check whether its directive verifies and its model is known. Nothing is changed.
+
+        Raises:
+            RyeError: The thread can't begin.
+        """
+        self._directive = self._resolve_directive()
+
+    # Begin
+
+    @property
+    def _follows(self) -> Predecessor | None:
+        return self._continues.follows if self._continues else None
+
+    @property
+    def _hands_over(self) -> str | None:
+        continues = self._continues
+        return continues.previous_id if continues and continues.kind == "handoff" else None
+
+    @property
+    def _model(self) -> str | None:
+        return self._directive.model
+
+    @property
+    def _log(self) -> Recorder | None:
+        return self.recorder
+
+    @property
+    def _spending(self) -> Spending | None:
+        return self._loop.spending if self._loop else None
+
+    @property
+    def _deadline(self) -> float | None:
+        return self._harness.deadline
+
+    async def _plan(self) -> LayeredLimits:
+        """Take steps 3 to 10."""
+        directive = self._directive = self._resolve_directive()  # 3
+        planner, trace, request = self._deps.planner, self._trace, self._request
+        configured = planner.hooks(trace)
+        extends = planner.extends(
+            directive.loaded, directive.inputs, directive.model, configured
+        )  # 4
+        composed = planner.compose(directive.loaded, extends, trace)  # 5; 6: `_continues.messages`
+        layered = planner.limits(directive.loaded.directive.limits, request.limits, trace)  # 7
+        limits = self._along_chain(layered.limits)
+        if self._parent is not None:
+            limits = limits.capped_by(self._parent.limits)
+        check_depth(self._parent)  # 8
+        if request.registered is None and self._hands_over is None:
+            count_child(self._host.store, self._parent)  # 9; another process counted its own
+        bounds = (one.capabilities for one in (self._parent, self._continues) if one)
+        permissions = composed.permissions  # 10
+        capabilities = attenuate(
+            permissions.capabilities, within_bounds(self._ctx.capabilities, *bounds)
+        )
+        risks = check_risks(capabilities, permissions.risks, planner.risks(trace), trace)
+        self._warnings = risks.warnings
+        limits = limits_until(limits, self._ctx.deadline)
+        self._harness = SafetyHarness(
+            limits, capabilities, cancellation=self.cancellation, started=self._started
+        )
+        self._call = self._harness.acting_as(self.run_id, self._ctx)
+        self._hooks = HookRunner(
+            (*composed.hooks, *configured),
+            self._host.dispatcher,
+            self._tell,
+            directive_ctx=self._call,
+            host_ctx=evolve(self._call, capabilities=None),
+            muted=request.thread.muted_hooks,
+            suppress=frozenset(composed.context.suppress),
+        )
+        await self._hooks.check()
+        await check_actions(request.ref, directive.loaded.directive, self._host.dispatcher.chain)
+        guard = ResultGuard(self._artifacts())
+        injected = self._host.deps
+        palette = await self._deps.palettes.build(
+            tuple(sorted(self._harness.capabilities)),
+            injected.registry if injected.tools is None else injected.tools,
+            self._own_tools(guard),
+        )
+        self._thread = ThreadPlan(self.run_id, directive, composed, palette, guard, self._continues)
+        return evolve(layered, limits=limits)
+
+    def _resolve_directive(self) -> ResolvedDirective:
+        """Read the directive, its inputs and its models. Nothing is changed.
+
+        The inputs of a thread that continues another one were checked when that one began.
+
+        Raises:
+            RyeError: The directive doesn't verify, an input doesn't fit, or a model is unknown.
+        """
+        planner, trace, request = self._deps.planner, self._trace, self._request
+        loaded = planner.load(request.ref, trace)
+        check_body(loaded)
+        inputs: Mapping[str, object] = dict(request.inputs)
+        if self._continues is None:
+            inputs = planner.inputs(loaded, request.inputs, trace)
+        declared = loaded.directive.model
+        wanted = request.model or (declared.wanted if declared else None) or _DEFAULT_MODEL
+        fallback = declared.fallback if declared else None
+        return ResolvedDirective(
+            loaded,
+            inputs,
+            planner.model(wanted, trace),
+            planner.model(fallback, trace) if fallback else None,
+            planner.loop_config(trace),
+        )
+
+    def _along_chain(self, limits: Limits) -> Limits:
+        """Bound a thread that continues another one by what that one has left.
+
+        Limits that a person or the host resumes with are new: they count from zero.
+
+        Raises:
+            LimitReached: No turn or no time is left.
+
+        Source: decision 80.
+        """
+        continues = self._continues
+        if continues is None or continues.kind == "fork":
+            return limits
+        is_renewed = continues.kind == "resume" and is_host(self._ctx)
+        carried = ContinuationLimits(
+            continues.previous_id,
+            continues.limits,
+            continues.ran_s,
+            limits,
+            self._request.limits if is_renewed else Limits(),
+        )
+        return carried_limits(self._host.store, self.run_id, carried, needs_turns=True)
+
+    def _artifacts(self) -> ArtifactStore:
+        """Return the store of the thread's large results; it reads those of the earlier thread."""
+        folder, continues = self._host.store.folder_of, self._continues
+        also = (folder(continues.previous_id) / _ARTIFACTS,) if continues else ()
+        return ArtifactStore(folder(self.run_id) / _ARTIFACTS, also)
+
+    def _own_tools(self, guard: ResultGuard) -> list[ToolDef]:
+        """Return the thread's own tools: to return, to read on, to look after its children."""
+        returns = return_tool(self._directive.loaded.directive.outputs)
+        tools = [] if returns is None else [returns]
+        if self._harness.capabilities:
+            tools.append(guard.reader())
+        own = self._deps.orchestrator
+        if own.capability and self._harness.check_permission(own.capability):
+            tools.append(own)
+        return tools
+
+    async def _open_account(self) -> None:
+        await super()._open_account()
+        self._harness = evolve(self._harness, limits=self._limits)
+
+    async def _open_log(self, record: ThreadRecord, folder: Path) -> None:
+        """Write the files, and tell what decisions go by."""
+        host, thread = self._host, self._thread
+        continues = self._continues
+        self._file = self._thread_file(
+            record,
+            item_hash=self._directive.loaded.item.integrity,
+            capabilities=tuple(sorted(self._harness.capabilities)),
+            continuation_of=continues.previous_id if continues else None,
+        )
+        transcript = await host.write(make_files, host, folder, self._file, thread.palette)
+        self.recorder = Recorder(self.run_id, transcript, self._ctx.event_sink)
+        began = started_payload(
+            self._file, self._directive.inputs, thread.palette, self._request.thread.muted_hooks
+        )
+        self.recorder.append("thread_started", began)
+        if continues is not None:
+            # In one write: from its first line on, the thread can be resumed with its history.
+            self.recorder.append(*continued_record(continues))
+        transcript.commit()
+        await self.recorder.synced()
+
+    def _tell(self, kind: str, payload: Mapping[str, Any]) -> None:
+        if self.recorder is not None:  # a hook of an earlier step has no log yet
+            self.recorder.tell(kind, payload)
+
+    # Run
+
+    async def _run(self) -> Ending:
+        """Step 14."""
+        loop = ThreadLoop(
+            self._host,
+            self._deps.planner,
+            self._thread,
+            self._harness,
+            self._hooks,
+            self._opened,
+            self._call,
+        )
+        self._loop = loop
+        if self._wants_handoff:
+            loop.want_handoff()
+        tokens, deadline = (self.cancellation, self._ctx.cancellation), self._deadline
+        ending: Ending | None = None
+        try:
+            with bounded_by(*tokens, deadline=deadline):
+                if not is_cancelled(*tokens):
+                    ending = await loop.run()
+        except Exception as error:
+            if not is_cancelled(*tokens, deadline=deadline):
+                return ending_of_error(error)
+        if is_cancelled(*tokens):
+            return self._stopped_ending()
+        if ending is not None:
+            return ending
+        hit = self._harness.time_is_up()
+        with anyio.CancelScope(shield=True):
+            await loop.tell_time_is_up(hit)
+        return Ending("error", error=hit.message, code=hit.code)
+
+    @property
+    def _opened(self) -> Recorder:
+        if self.recorder is None:
+            raise RuntimeError("The log is opened before the thread runs.")
+        return self.recorder
+
+    def want_handoff(self) -> None:
+        """Hand the work to another thread, at the next turn."""
+        self._wants_handoff = True
+        if self._loop is not None:
+            self._loop.want_handoff()
+
+    # End: step 15
+
+    def _status_of(self, ending: Ending) -> Status:
+        return ending.status
+
+    def _stopped(self, *, killed: bool) -> Ending:
+        return ending_of_stop(killed=killed)
+
+    def _failed(self, error: Exception) -> Ending:
+        return ending_of_error(error)
+
+    async def _conclude(self, ending: Ending) -> Ending:
+        """Run the hooks that follow the loop, and hand the thread off where that is due.
+
+        Nothing that the hooks do changes how the thread ended.
+
+        Source: docs/design/threads.md#after-completion.
+        """
+        is_completed = ending.status == "completed"
+        hooks = self._hooks.past_the_end(self._deadline if is_completed else None)
+        if hooks.listens("after_complete"):
+            with suppress(StateError, LinkLeavesSpace):  # so that they find the conversation
+                said = evolve(self._file, status=ending.status, cost=self._cost)
+                size = self._bytes_to_read
+                await self._host.write(leave_knowledge, self._host, said, reads_bytes=size)
+            context = {
+                "thread_id": self.run_id,
+                "directive": self._file.directive,
+                "status": ending.status,
+                "cost": cost_to_dict(self._cost),
+                "project_path": str(self._host.project_root.parent),
+            }
+            with suppress(RyeError):
+                await hooks.run("after_complete", context)
+        return await self._hand_off(ending) if ending.hands_off else ending
+
+    async def _hand_off(self, ending: Ending) -> Ending:
+        """Begin the thread that continues this one. Where that fails, this one fails."""
+        host, loop = self._host, self._loop
+        host.registry.update_cost_snapshot(self.run_id, self._cost, fence=self._fence)
+        continues = handoff_of(
+            host.registry.get_thread(self.run_id),
+            loop.messages if loop else [],
+            self._harness.capabilities,
+            loop.most_handed_on if loop else 0,
+            self._limits,
+        )
+        # The key stays with this one: a repeated start follows the chain from it.
+        request = evolve(
+            self._request,
+            inputs=self._directive.inputs,
+            registered=None,
+            start_key=None,
+            thread=evolve(self._request.thread, continues=continues),
+        )
+        ctx = evolve(self._ctx, deadline=self._deadline)
+        following = type(self)(host, self._deps, request, ctx)
+        try:
+            await following.begin()
+        except RyeError as error:
+            message = f"It could not be handed off: {error}"
+            code = ending.code or str(error.facts.get("code") or "handoff")
+            return evolve(ending, status="error", error=message, code=code, hands_off=False)
+        self.continuation = following
+        if self.cancellation.cancelled:  # asked to stop while it was handed on
+            following.cancellation.cancel()
+        self._opened.append("thread_handoff", {"to": following.run_id})
+        host.registry.link_continuation(self.run_id, following.run_id)
+        return evolve(ending, status="continued", code="")
+
+    def _make_result(self, ending: Ending, cost: Cost, total: Amount) -> ThreadResult:
+        return ThreadResult(
+            status="success" if ending.error is None else "error",
+            item_id=self.item_id,
+            data=dict(ending.outputs) or ending.text,
+            error=ending.error,
+            duration_ms=(time.monotonic() - self._started) * 1000,
+            thread_id=self.run_id,
+            state=ending.status,
+            text=ending.text,
+            outputs=ending.outputs,
+            cost=cost,
+            total=total,
+            code=ending.code,
+            continuation_thread_id=self.continuation.run_id if self.continuation else None,
+            metadata={"warnings": list(self._warnings)} if self._warnings else {},
+        )
+
+    def _log_end(self, ending: Ending, cost: Cost, total: Amount) -> None:
+        recorder = self._opened
+        payload: dict[str, object] = {"cost": cost_to_dict(cost)}
+        if ending.error:
+            payload["error"] = ending.error
+        recorder.append(f"thread_{ending.status}", payload)
+        recorder.checkpoint(recorder.turn)
+
+    @property
+    def _bytes_to_read(self) -> int:
+        return self._opened.transcript.offset
+
+    def _leave_files(self, ending: Ending, cost: Cost) -> None:
+        super()._leave_files(ending, cost)
+        leave_knowledge(
+            self._host, evolve(self._file, status=ending.status, cost=cost, updated_at=utc_now())
+        )
+
+    def _log_failure(self, error: BaseException, cost: Cost) -> None:
+        self._log_end(self._ending_of(error), cost, NOTHING)
+
+    def _failure_result(self, error: BaseException) -> tuple[Status, dict[str, object]]:
+        ending = self._ending_of(error)
+        return ending.status, {
+            "status": "error",
+            "item_id": self.item_id,
+            "thread_id": self.run_id,
+            "error": ending.error,
+            "error_code": ending.code,
+        }
+
+    def _ending_of(self, error: BaseException) -> Ending:
+        if isinstance(error, Exception):
+            return ending_of_error(error)
+        return ending_of_stop(killed=False)

@@ -1,1 +1,0 @@
-"""The life of one thread, step by step."""
