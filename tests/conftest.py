@@ -72,9 +72,16 @@ def workspace(tmp_path: Path) -> Workspace:
 
 @pytest.fixture
 def forked_walkers(
-    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Fork the processes that walk graphs or are launched, with their modules imported."""
+    """Fork the processes that walk graphs or are launched, with their modules imported.
+
+    Tests of the processes themselves have fresh ones: they are marked `fresh_processes`.
+    """
+    if request.node.get_closest_marker("fresh_processes"):
+        return
     program = forking_python(tmp_path_factory.mktemp("forking"))
     monkeypatch.setattr(sys, "executable", program)
 

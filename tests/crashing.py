@@ -1,6 +1,6 @@
 """A thread's life that is killed between any two of its writes, and what is found afterwards.
 
-`python -m tests.crashing TEMPLATE WORK BEGIN STEP HOW` serves it; see `tests.killing`.
+`python -m tests.crashing TEMPLATE WORK HOW=STEP ...` serves it; see `tests.killing`.
 """
 
 import json

@@ -1,6 +1,6 @@
 """A graph's run that is killed between any two of its writes, and what is found afterwards.
 
-`python -m tests.graph_crashing TEMPLATE WORK BEGIN STEP HOW` serves it; see `tests.killing`.
+`python -m tests.graph_crashing TEMPLATE WORK HOW=STEP ...` serves it; see `tests.killing`.
 
 Each tool leaves a line that can't be taken back. Whoever finds the dead run reads in the journal
 what had begun, looks whether it was done, and says so: then each thing is done exactly once.

@@ -15,7 +15,7 @@ import sys
 import tempfile
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -193,8 +193,11 @@ def lines_of(path: Path) -> list[str]:
 
 def main(life: Life) -> None:
     """Serve with the arguments of the command line; see `kill_at_points`."""
-    template, work, begin, step, how = sys.argv[1:]
-    serve(life, Path(template), Path(work), int(begin), int(step), how)
+    template, work, *ways = sys.argv[1:]
+    for way in ways:
+        how, _, step = way.partition("=")
+        begin = 1 + sum(map(ord, how)) % int(step)
+        serve(life, Path(template), Path(work, how), begin, int(step), how)
 
 
 def serve(life: Life, template: Path, work: Path, begin: int, step: int, how: str) -> None:
@@ -209,6 +212,7 @@ def serve(life: Life, template: Path, work: Path, begin: int, step: int, how: st
         how: `between` writes; `torn`, in the middle of one; what else there is, and which life
             goes on with one that was killed already, its own module says.
     """
+    work.mkdir()
     warm = work / "warm"
     shutil.copytree(template, warm, symlinks=True)
     life.live(warm, how)  # what it imports need not be imported again for each point
@@ -226,7 +230,7 @@ def serve(life: Life, template: Path, work: Path, begin: int, step: int, how: st
         if ok:
             code, said = forked(partial(life.recover, root, how))
             ok = code == 0
-        print(json.dumps(told | {"ok": ok, "said": said}))
+        print(json.dumps(told | {"how": how, "ok": ok, "said": said}))
         sys.stdout.flush()
         if ok:
             shutil.rmtree(root)
@@ -279,29 +283,27 @@ def kill_at_points(
     module: str,
     furnish: Callable[[Path], None],
     tmp_path: Path,
-    how: str,
-    every: int,
-    least: int,
+    every: Mapping[str, int],
+    least: Mapping[str, int],
 ) -> None:
     """Have a module's life killed at its points, and see that each of them was survived.
 
     Args:
-        module: `python -m MODULE TEMPLATE WORK BEGIN STEP HOW` serves; see `main`.
+        module: `python -m MODULE TEMPLATE WORK HOW=STEP ...` serves; see `main`.
         furnish: Makes the workspace that each life runs in a copy of.
         tmp_path: A folder.
-        how: See `serve`.
-        every: How many points lie between two that are tried.
-        least: How many points there are at least: that none is counted any more would else not
-            be seen.
+        every: For each way to kill (see `serve`), how many points lie between two that are tried.
+        least: How many points there are at least for each way: that none is counted any more would
+            else not be seen.
     """
     with fast_folder(tmp_path) as folder:
         template, work = folder / "template", folder / "work"
         template.mkdir()
         work.mkdir()
         furnish(template)
-        first = 1 + sum(map(ord, how)) % every
         done = subprocess.run(
-            [sys.executable, "-m", module, template, work, str(first), str(every), how],
+            [sys.executable, "-m", module, template, work]
+            + [f"{how}={step}" for how, step in every.items()],
             capture_output=True,
             text=True,
             check=False,
@@ -309,9 +311,15 @@ def kill_at_points(
         )
     assert done.returncode == 0, done.stderr
     points: list[dict[str, Any]] = [json.loads(line) for line in done.stdout.splitlines()]
-    failed = [f"point {one['at']}: {one['life']}\n{one['said']}" for one in points if not one["ok"]]
+    failed = [
+        f"{one['how']}, point {one['at']}: {one['life']}\n{one['said']}"
+        for one in points
+        if not one["ok"]
+    ]
     if failed:
         pytest.fail(f"{len(failed)} of {len(points)} points:\n" + "\n".join(failed[:3]))
-    assert points[-1]["ended"]
-    print(f"{how}: killed at {len(points) - 1} of {points[-1]['life']} points")
-    assert int(points[-1]["life"]) >= least
+    for how in every:
+        own = [one for one in points if one["how"] == how]
+        assert own[-1]["ended"]
+        print(f"{how}: killed at {len(own) - 1} of {own[-1]['life']} points")
+        assert int(own[-1]["life"]) >= least[how]

@@ -44,15 +44,20 @@ def environ(workspace: Workspace, **more: str) -> dict[str, str]:
     return {**workspace.environ, "USER_SPACE": str(workspace.user), **more}
 
 
+def stdio_command() -> list[str]:
+    """A command that forks the server where its modules are imported."""
+    return [sys.executable, "-S", str(ROOT / "tests/forked.py"), address_of(SERVERS), *COMMAND[1:]]
+
+
 @asynccontextmanager
 async def stdio(
     workspace: Workspace, *args: str, mode: str = "auto", fresh: bool = False, **options: Any
 ) -> AsyncIterator[Client]:
     """A client that has started the server; a fresh one imports all that it needs by itself."""
-    forked = ["-S", str(ROOT / "tests/forked.py"), address_of(SERVERS), *COMMAND[1:]]
+    command, *fixed = [sys.executable, *COMMAND] if fresh else stdio_command()
     server = StdioServerParameters(
-        command=sys.executable,
-        args=[*(COMMAND if fresh else forked), "--project", str(workspace.project), *args],
+        command=command,
+        args=[*fixed, "--project", str(workspace.project), *args],
         env=environ(workspace),
         cwd=str(workspace.project),
     )

@@ -30,8 +30,8 @@ def forked_connectors(
     """Fork the connectors of a test: what they answer is the same.
 
     Tests of how their processes start and end have fresh ones: they are marked
-    `fresh_connectors`, where their module uses this fixture.
+    `fresh_processes`, where their module uses this fixture.
     """
-    if request.node.get_closest_marker("fresh_connectors"):
+    if request.node.get_closest_marker("fresh_processes"):
         return
     monkeypatch.setattr(sys, "executable", forking_interpreter)

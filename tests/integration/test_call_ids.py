@@ -6,7 +6,7 @@ from ryecore import CallContext
 from tests.graphs import graph
 from tests.workspace import Workspace
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("forked_walkers")]
 PATIENCE_S = 60.0
 
 SAID = "import os\ndef execute(params, project):\n  return os.environ['RYE_CALL_ID']"

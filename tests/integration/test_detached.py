@@ -37,7 +37,7 @@ from tests.detached import (
 from tests.unit.lillux.system import is_alive, wait_until_dead
 from tests.workspace import Workspace
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("forked_walkers")]
 
 
 async def test_a_tool_goes_on_by_itself_and_its_result_is_kept(workspace: Workspace) -> None:
@@ -204,6 +204,7 @@ async def test_kill_ends_a_process_that_no_longer_listens(workspace: Workspace) 
         wait_until_dead(tool)
 
 
+@pytest.mark.fresh_processes
 async def test_a_process_that_is_killed_leaves_no_row_running(workspace: Workspace) -> None:
     ref = hanging(workspace)
     async with workspace.open() as rye:

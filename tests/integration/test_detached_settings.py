@@ -15,7 +15,7 @@ from tests.detached import (
 )
 from tests.workspace import Workspace
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("forked_walkers")]
 
 
 FACTORY = """

@@ -9,7 +9,7 @@ from tests.integration.test_graph_child import FORKED, document
 from tests.thread_deps import DEPS, ROOT
 from tests.workspace import Workspace
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("forked_walkers")]
 
 
 @pytest.fixture

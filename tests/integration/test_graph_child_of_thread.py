@@ -21,7 +21,7 @@ from tests.thread_host import COST, FACTORY, PlannedWorkspace
 from tests.unit.lillux.system import is_alive
 from tests.workspace import Workspace
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("forked_walkers")]
 
 
 @pytest.fixture

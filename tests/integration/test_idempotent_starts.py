@@ -21,7 +21,7 @@ from tests.graphs import graph
 from tests.thread_host import PlannedWorkspace
 from tests.workspace import Workspace
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("forked_walkers")]
 PATIENCE_S = 60.0
 
 STARTS = """
@@ -374,6 +374,7 @@ async def test_a_repeated_run_waits_for_the_one_that_runs_elsewhere(tmp_path: Pa
             assert await found.result() == result
 
 
+@pytest.mark.fresh_processes
 async def test_a_repeated_run_says_how_the_one_stands_that_died(tmp_path: Path) -> None:
     planned = PlannedWorkspace(Workspace(tmp_path))
     planned.workspace.shell("acme/wait", "exec sleep 300")

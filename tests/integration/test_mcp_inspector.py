@@ -2,10 +2,9 @@
 
 import json
 import subprocess
-import sys
 from typing import Any
 
-from tests.mcp_clients import COMMAND, TOKEN, environ, http
+from tests.mcp_clients import TOKEN, environ, http, stdio_command
 from tests.npm import npm_program
 from tests.workspace import Workspace
 
@@ -27,7 +26,7 @@ def inspect(workspace: Workspace, *args: str) -> dict[str, Any]:
 
 def test_the_inspector_lists_the_tools_and_calls_one_over_stdio(workspace: Workspace) -> None:
     ref = workspace.shell("a/t", "cat")
-    server = [sys.executable, *COMMAND]
+    server = stdio_command()
     listed = inspect(workspace, *server, "--method", "tools/list")
     called = inspect(
         workspace, *server, "--method", "tools/call", "--tool-name", "rye_execute",

@@ -43,7 +43,7 @@ async def test_a_tool_is_executed_and_an_item_is_found_and_read(
     workspace: Workspace, mode: str
 ) -> None:
     ref = workspace.shell("a/t", "cat", description="Says it back.")
-    async with stdio(workspace, mode=mode, fresh=True) as client:
+    async with stdio(workspace, mode=mode, fresh=mode == "auto") as client:
         names = [tool.name for tool in (await client.list_tools()).tools]
         done = said(
             await client.call_tool(

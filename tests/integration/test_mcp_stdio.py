@@ -32,7 +32,7 @@ MODEL = CallContext(capabilities=frozenset({"rye.execute.*"}))
 
 
 # How a connector's process ends is tried on fresh ones.
-FRESH = pytest.mark.fresh_connectors
+FRESH = pytest.mark.fresh_processes
 
 # Kept servers are the usual way. One for each call is tried where its path is another one.
 BOTH_WAYS = pytest.mark.parametrize("warm", [True, False], ids=["warm", "cold"])

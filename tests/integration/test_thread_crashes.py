@@ -9,12 +9,16 @@ import pytest
 from tests.crashing import furnish
 from tests.killing import kill_at_points
 
-EVERY: Final = 1 if os.environ.get("RYE_SOAK") else 10
+IS_SOAK: Final = bool(os.environ.get("RYE_SOAK"))
+EVERY: Final = 1 if IS_SOAK else 15
 """How many points lie between two that are tried; `make soak` tries them all."""
 
 LEAST: Final = {"between": 60, "torn": 12, "again": 36}
 
 
-@pytest.mark.parametrize("how", LEAST)
-def test_whenever_it_is_killed_nothing_is_lost_or_done_twice(tmp_path: Path, how: str) -> None:
-    kill_at_points("tests.crashing", furnish, tmp_path, how, EVERY, LEAST[how])
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("ways", [[how] for how in LEAST] if IS_SOAK else [list(LEAST)])
+def test_whenever_it_is_killed_nothing_is_lost_or_done_twice(
+    tmp_path: Path, ways: list[str]
+) -> None:
+    kill_at_points("tests.crashing", furnish, tmp_path, dict.fromkeys(ways, EVERY), LEAST)

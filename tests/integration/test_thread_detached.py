@@ -29,7 +29,7 @@ from tests.thread_host import COST, FACTORY, PlannedWorkspace
 from tests.unit.lillux.system import is_alive, wait_until_dead
 from tests.workspace import Workspace
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("forked_walkers")]
 
 PARENT = "RYE_PARENT_THREAD_ID"
 
@@ -58,6 +58,7 @@ async def test_a_host_starts_a_thread_that_outlives_it(planned: PlannedWorkspace
     assert settled(planned) == {"late": "completed"}
 
 
+@pytest.mark.fresh_processes
 async def test_a_child_knows_its_parent_and_its_tools_do_not(planned: PlannedWorkspace) -> None:
     planned.workspace.shell("acme/env", f'echo "parent: ${{{PARENT}-none}}" > ../seen')
     env = ["rye_execute", {"item_id": "tool:acme/env"}]
