@@ -11,6 +11,13 @@ from typing import Final, Self, TypeAlias
 from attrs import field, frozen
 
 from ryecore.errors import ConfigError
+from ryecore.policy.expressions import (
+    BrokenExpression,
+    ParsedExpression,
+    Syntax,
+    parse_expression,
+)
+from ryecore.policy.paths import ABSENT, Place, ValuePath, parse_path
 
 __all__ = ["PromptTemplate", "ReadFile", "ReadFileMissing", "TemplateMiss", "mentions_secrets"]
 
@@ -18,18 +25,8 @@ ReadFile: TypeAlias = Callable[[str], Awaitable[str]]
 
 ROOTS: Final = ("inputs", "ctx", "run")
 _OPEN, _CLOSE = "{{", "}}"
-_PATH: Final = re.compile(r"[A-Za-z_][\w-]*(?:\.[\w-]+|\[\d+\])*")
-_STEP: Final = re.compile(r"[\w-]+")
-_FILTER: Final = re.compile(r"([a-z_]+)\s*(?:\((.*)\))?", re.DOTALL)
-# A quoted text may hold braces and bars. A quote that nothing closes ends the match, so that each
-# character is looked at once.
-_INSIDE: Final = re.compile(r'(?:"(?:[^"\\]|\\.)*"|(?!\}\})[^"])*', re.DOTALL)
-_PIECE: Final = re.compile(r'(?:"(?:[^"\\]|\\.)*"|[^|"])+', re.DOTALL)
 _SECRETS: Final = re.compile(r"\bsecrets\b")
-_MAX_STEP_CHARS: Final = 9
 _SHOWN_CHARS: Final = 80
-
-_ABSENT: Final = object()
 
 
 class TemplateMiss(Exception):
@@ -50,15 +47,6 @@ def mentions_secrets(text: str) -> bool:
 
 
 @frozen
-class _Slot:
-    """One `{{ … }}`: where its value comes from, and what is done with it."""
-
-    path: str
-    literal: object = field(default=_ABSENT, repr=False)
-    filters: tuple[tuple[str, tuple[object, ...]], ...] = ()
-
-
-@frozen
 class PromptTemplate:
     """A text with places for values.
 
@@ -67,7 +55,7 @@ class PromptTemplate:
     """
 
     source: str
-    _pieces: tuple[str | _Slot, ...] = field(repr=False, eq=False)
+    _pieces: tuple[str | ParsedExpression, ...] = field(repr=False, eq=False)
 
     @classmethod
     def parse(cls, source: str) -> Self:
@@ -84,12 +72,17 @@ class PromptTemplate:
         return cls(source, tuple(_parse(source)))
 
     @property
-    def paths(self) -> tuple[tuple[tuple[str, ...], bool], ...]:
-        """The paths that it puts in, step by step, and whether each has a default."""
+    def paths(self) -> tuple[tuple[Place, bool], ...]:
+        """The paths that it reads, and whether it is filled without the path's value too."""
         return tuple(
-            (tuple(_STEP.findall(one.path)), any(name == "default" for name, _ in one.filters))
+            (
+                choice.parts,
+                len(one.choices) > 1 or any(name == "default" for name, _ in one.filters),
+            )
             for one in self._pieces
-            if isinstance(one, _Slot) and one.literal is _ABSENT
+            if not isinstance(one, str)
+            for choice in one.choices
+            if isinstance(choice, ValuePath)
         )
 
     async def render(self, scope: Mapping[str, object], read_file: ReadFile | None) -> str:
@@ -112,8 +105,8 @@ class PromptTemplate:
         return "".join(texts)
 
 
-def _parse(source: str) -> list[str | _Slot]:
-    pieces: list[str | _Slot] = []
+def _parse(source: str) -> list[str | ParsedExpression]:
+    pieces: list[str | ParsedExpression] = []
     at = 0
     while True:
         begin = source.find(_OPEN, at)
@@ -121,45 +114,17 @@ def _parse(source: str) -> list[str | _Slot]:
             pieces.append(source[at:])
             return [piece for piece in pieces if piece != ""]
         pieces.append(source[at:begin])
-        inside = _INSIDE.match(source, begin + len(_OPEN))
-        end = inside.end() if inside else begin
-        if inside is None or not source.startswith(_CLOSE, end):
-            raise _broken(source, begin, "is not closed")
-        pieces.append(_slot(source, begin, inside[0]))
-        at = end + len(_CLOSE)
-
-
-def _slot(source: str, begin: int, inside: str) -> _Slot:
-    head, *rest = [piece.strip() for piece in _PIECE.findall(inside)] or [""]
-    filters = tuple(_filter(source, begin, text) for text in rest)
-    if head.startswith('"'):
-        return _Slot(head, _json(source, begin, head), filters)
-    if not _PATH.fullmatch(head):
-        raise _broken(source, begin, f"holds no path: {_short(head)}")
-    root = _STEP.match(head)
-    if root is None or root[0] not in ROOTS:
-        raise _broken(source, begin, f"begins with none of {', '.join(ROOTS)}: {_short(head)}")
-    return _Slot(head, _ABSENT, filters)
-
-
-def _filter(source: str, begin: int, text: str) -> tuple[str, tuple[object, ...]]:
-    found = _FILTER.fullmatch(text)
-    if found is None or (found[1] not in _FILTERS and found[1] != "read_file"):
-        known = ", ".join(sorted([*_FILTERS, "read_file"]))
-        raise _broken(source, begin, f"has an unknown filter {_short(text)}; there are {known}")
-    arguments = _json(source, begin, f"[{found[2]}]") if found[2] else []
-    counts = _COUNTS.get(found[1], 0)
-    if not isinstance(arguments, list) or len(arguments) != counts:
-        raise _broken(source, begin, f"gives {found[1]} not the {counts} arguments that it takes")
-    return found[1], tuple(arguments)
-
-
-def _json(source: str, begin: int, text: str) -> object:
-    try:
-        value: object = json.loads(text)
-    except (ValueError, RecursionError):
-        raise _broken(source, begin, f"holds what is no JSON: {_short(text)}") from None
-    return value
+        try:
+            parsed = parse_expression(source, begin + len(_OPEN), _SYNTAX)
+        except BrokenExpression as problem:
+            why = problem.why.partition("; write")[0]  # which is the error's next step
+            raise _broken(source, begin, f"begins no expression: {why}") from None
+        for choice in parsed.choices:
+            if isinstance(choice, ValuePath) and choice.parts[0] not in ROOTS:
+                why = f"begins with none of {', '.join(ROOTS)}: {_short(str(choice))}"
+                raise _broken(source, begin, why)
+        pieces.append(parsed)
+        at = parsed.end
 
 
 def _short(text: str) -> str:
@@ -177,52 +142,49 @@ def _broken(source: str, at: int, why: str) -> ConfigError:
     )
 
 
-async def _value(slot: _Slot, scope: Mapping[str, object], read_file: ReadFile | None) -> object:
-    value = slot.literal if slot.literal is not _ABSENT else _lookup(slot.path, scope)
-    for name, arguments in slot.filters:
+async def _value(
+    expression: ParsedExpression, scope: Mapping[str, object], read_file: ReadFile | None
+) -> object:
+    value, named = _first_choice(expression.choices, scope)
+    for name, arguments in expression.filters:
         if name == "default":
-            value = arguments[0] if value is _ABSENT or value is None else value
+            value = arguments[0] if value is ABSENT or value is None else value
             continue
-        if value is _ABSENT:
+        if value is ABSENT:
             break
         if name == "read_file":
             if read_file is None:
                 raise ReadFileMissing
             if not isinstance(value, str):
-                raise TemplateMiss(f"{slot.path} is no path of a file.")
+                raise TemplateMiss(f"{named} is no path of a file.")
             value = await read_file(value)
             continue
         try:
             value = _FILTERS[name](value, *arguments)
         except (TypeError, IndexError, ValueError, AttributeError):
             raise TemplateMiss(
-                f"{slot.path} is {type(value).__name__}, which {name} can't be used on."
+                f"{named} is {type(value).__name__}, which {name} can't be used on."
             ) from None
-    if value is _ABSENT:
-        raise TemplateMiss(f"{slot.path} leads nowhere.{_there_is(slot.path, scope)}")
+    if value is ABSENT:
+        raise TemplateMiss(f"{named} leads nowhere.{_there_is(named, scope)}")
     return value
 
 
-def _lookup(path: str, scope: Mapping[str, object]) -> object:
-    value: object = scope
-    for step in _STEP.findall(path):
-        if isinstance(value, Mapping):
-            value = value.get(step, _ABSENT)
-        elif isinstance(value, Sequence) and not isinstance(value, str) and _is_index(step):
-            value = value[int(step)] if int(step) < len(value) else _ABSENT
-        else:
-            return _ABSENT
-        if value is _ABSENT:
-            return _ABSENT
-    return value
-
-
-def _is_index(step: str) -> bool:
-    return step.isdecimal() and len(step) <= _MAX_STEP_CHARS
+def _first_choice(choices: Sequence[object], scope: Mapping[str, object]) -> tuple[object, str]:
+    """Return the first choice that has a value, else the last one; and how it is written."""
+    value: object = ABSENT
+    named = ""
+    for choice in choices:
+        is_path = isinstance(choice, ValuePath)
+        value = choice.find(scope, ABSENT) if isinstance(choice, ValuePath) else choice
+        named = str(choice) if is_path else _short(json.dumps(choice, ensure_ascii=False))
+        if value is not ABSENT and value is not None:
+            break
+    return value, named
 
 
 def _there_is(path: str, scope: Mapping[str, object]) -> str:
-    root = _STEP.findall(path)[0]
+    root = str(parse_path(path).parts[0])
     found = scope.get(root)
     names = sorted(str(name)[:_SHOWN_CHARS] for name in found) if isinstance(found, Mapping) else []
     return f" {root} has: {', '.join(names[:20]) or 'nothing'}."
@@ -262,4 +224,9 @@ _FILTERS: Final[dict[str, Callable[..., object]]] = {
     "trim": lambda value: _as_text(value).strip(),
     "upper": lambda value: _as_text(value).upper(),
 }
-_COUNTS: Final = {"default": 1, "join": 1}
+_SYNTAX: Final = Syntax(
+    _OPEN,
+    _CLOSE,
+    {name: 1 if name in ("default", "join") else 0 for name in (*_FILTERS, "read_file")},
+    '{{ "{{" }}',
+)

@@ -13,6 +13,8 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
+from ryecore.policy.paths import fill_placeholders
+
 __all__ = ["PLACEHOLDER", "fill", "fill_tree"]
 
 PLACEHOLDER: Final = re.compile(
@@ -22,33 +24,25 @@ PLACEHOLDER: Final = re.compile(
 
 
 def fill(text: str, inputs: Mapping[str, object]) -> str:
-    """Put inputs in; what is no text is written as JSON.
+    """Put inputs into a text; one that is not text is written as JSON.
 
     Args:
         text: The text with placeholders.
         inputs: The inputs that have a value.
 
     Returns:
-        The text. Whatever looks like a placeholder in a value stays as it is.
+        The text. What looks like a placeholder in a value stays as it is.
     """
-
-    def value_of(found: re.Match[str]) -> str:
-        value = _value(found, inputs)
-        return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-    return PLACEHOLDER.sub(value_of, text)
+    return PLACEHOLDER.sub(lambda found: _as_text(_value(found, inputs)), text)
 
 
 def fill_tree(tree: object, inputs: Mapping[str, object]) -> object:
     """Put inputs into every text of a tree; one that is a single placeholder keeps its type."""
-    if isinstance(tree, str):
-        whole = PLACEHOLDER.fullmatch(tree)
-        return fill(tree, inputs) if whole is None else _value(whole, inputs)
-    if isinstance(tree, Mapping):
-        return {key: fill_tree(value, inputs) for key, value in tree.items()}
-    if isinstance(tree, list | tuple):
-        return [fill_tree(value, inputs) for value in tree]
-    return tree
+    return fill_placeholders(tree, PLACEHOLDER, lambda found: _value(found, inputs))
+
+
+def _as_text(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def _value(found: re.Match[str], inputs: Mapping[str, object]) -> object:

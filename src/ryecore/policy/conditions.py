@@ -4,13 +4,13 @@ Source: docs/design/threads.md#conditions.
 """
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
 from attrs import field, frozen
 
 from ryecore.lillux.patterns import TextPattern, compile_pattern
+from ryecore.policy.paths import ABSENT, parse_path
 
 __all__ = [
     "OPERATORS",
@@ -20,7 +20,6 @@ __all__ = [
     "Condition",
     "Negation",
     "describe_condition",
-    "look_up",
     "read_condition",
 ]
 
@@ -32,16 +31,8 @@ _OPERATOR_WORDS: Final[Mapping[str, str]] = {
     "contains": "contains", "regex": "matches",
 }  # fmt: skip
 _MAX_DEPTH: Final = 32
-_PATH: Final = re.compile(r"[^.\[\]]+|\[\d+\]")
 
 Context = Mapping[str, object]
-
-
-class _Absent:
-    """What a path that leads nowhere finds: equal to nothing, not even to null."""
-
-
-_ABSENT: Final = _Absent()
 
 
 @frozen
@@ -79,10 +70,10 @@ class Comparison:
         Raises:
             TextTooLong: A text is too long to be searched for its regular expression.
         """
-        found = _lookup(self.path, context)
+        found = parse_path(self.path).find(context, ABSENT)
         match self.op:
             case "exists":
-                is_there = not isinstance(found, _Absent) and found is not None
+                is_there = found is not ABSENT and found is not None
                 return is_there is not (self.value is False)
             case "eq":
                 return _equal(found, self.value)
@@ -200,37 +191,6 @@ def _compiled(pattern: object) -> TextPattern:
     if not isinstance(pattern, str):
         raise ValueError(f"a regular expression is text, not {type(pattern).__name__}")
     return compile_pattern(pattern)
-
-
-def look_up(path: str, context: Context, default: object = None) -> object:
-    """What a dotted path finds in a context.
-
-    Args:
-        path: Dotted; `.0` and `[0]` stand for an item of a list.
-        context: What is looked through.
-        default: What a path gives that leads nowhere.
-    """
-    found = _lookup(path, context)
-    return default if isinstance(found, _Absent) else found
-
-
-def _lookup(path: str, context: Context) -> object:
-    """What a dotted path finds; a key that holds dots itself is not looked for."""
-    found: object = context
-    for part in _PATH.findall(path):
-        if isinstance(found, Mapping) and part in found:
-            found = found[part]
-        elif isinstance(found, list | tuple):
-            digits = part.strip("[]")
-            if not (digits.isascii() and digits.isdigit() and len(digits) < 10):
-                return _ABSENT
-            index = int(digits)
-            if index >= len(found):
-                return _ABSENT
-            found = found[index]
-        else:
-            return _ABSENT
-    return found
 
 
 def _equal(one: object, other: object) -> bool:

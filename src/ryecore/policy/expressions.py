@@ -11,33 +11,33 @@ from typing import Final, NoReturn, TypeAlias, cast
 
 from attrs import field, frozen
 
+from ryecore.policy.paths import ABSENT, Place, ValuePath, step
 from ryecore.strict_json import FINITE_DECODER
 
 __all__ = [
     "FILTERS",
     "BrokenExpression",
     "Expression",
-    "Path",
-    "Place",
     "Template",
     "read_template",
 ]
 
 Context: TypeAlias = Mapping[str, object]
-Place: TypeAlias = tuple[str | int, ...]
 _Find: TypeAlias = Callable[[Context], object]
 
 
 class BrokenExpression(ValueError):
-    """Text behind `${` that is no expression; the message names it and says what is wrong.
+    """Text that is not an expression; the message names it and says what is wrong.
 
     Attributes:
         place: Where in the value it stands: keys, and indexes of lists.
+        why: What is wrong, without the text.
     """
 
-    def __init__(self, message: str, place: Place = ()) -> None:
+    def __init__(self, message: str, place: Place = (), why: str = "") -> None:
         super().__init__(message)
         self.place = place
+        self.why = why
 
 
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, default=str)
@@ -74,48 +74,6 @@ _CONSTANTS: Final[Mapping[str, object]] = {"true": True, "false": False, "null":
 
 
 @frozen
-class Path:
-    """Where a value stands.
-
-    Attributes:
-        parts: Keys, and indexes of lists; the first is the root, such as `state`.
-    """
-
-    parts: Place
-
-    def find(self, context: Context) -> object:
-        """The value; None where it leads nowhere."""
-        found: object = context
-        for part in self.parts:
-            found = found.get(part) if type(found) is dict else _step(found, part)
-        return found
-
-    def __str__(self) -> str:
-        text = ""
-        for part in self.parts:
-            if isinstance(part, int):
-                text += f"[{part}]"
-            elif _SEGMENT.fullmatch(part):
-                text += f".{part}" if text else part
-            else:
-                text += f"[{json.dumps(part, ensure_ascii=False)}]"
-        return text
-
-
-def _step(found: object, part: str | int) -> object:
-    """One step of a path, through whatever there is."""
-    if isinstance(found, Mapping):
-        return found.get(part)
-    if isinstance(found, list | tuple):
-        if isinstance(part, str):
-            if not (part.isascii() and part.isdigit() and len(part) < 10):
-                return None
-            part = int(part)
-        return found[part] if -len(found) <= part < len(found) else None
-    return None
-
-
-@frozen
 class Expression:
     """One expression.
 
@@ -126,15 +84,15 @@ class Expression:
         place: Where in the template's value it stands: keys, and indexes of lists.
     """
 
-    choices: tuple[Path | object, ...]
+    choices: tuple[ValuePath | object, ...]
     filters: tuple[str, ...] = ()
     text: str = ""
     place: Place = field(default=(), eq=False)
 
     @property
-    def paths(self) -> tuple[Path, ...]:
+    def paths(self) -> tuple[ValuePath, ...]:
         """The paths that it may take its value from."""
-        return tuple(choice for choice in self.choices if isinstance(choice, Path))
+        return tuple(choice for choice in self.choices if isinstance(choice, ValuePath))
 
     def value(self, context: Context) -> object:
         """What it stands for; None where it leads nowhere."""
@@ -220,7 +178,11 @@ def _text_filler(source: str, place: Place, found: list[Expression]) -> _Find:
             pieces.append(_OPEN)
             end = opening.end()
             continue
-        expression, end = _Reader(source, opening.end(), place).expression()
+        parsed = parse_expression(source, opening.end(), _SYNTAX, place)
+        end = parsed.end
+        text = source[opening.end() : end - len(_SYNTAX.close)]
+        filters = tuple(name for name, _ in parsed.filters)
+        expression = Expression(parsed.choices, filters, text, place)
         pieces.append(expression)
         found.append(expression)
     pieces.append(source[end:])
@@ -249,7 +211,7 @@ def _as_text(expression: Expression) -> _Find:
 def _compiled(expression: Expression) -> _Find:
     """What finds the value of an expression."""
     finds = [
-        _path_finder(choice) if isinstance(choice, Path) else _constant(choice)
+        _path_finder(choice) if isinstance(choice, ValuePath) else _constant(choice)
         for choice in expression.choices
     ]
     find = finds[0] if len(finds) == 1 else _first_of(finds)
@@ -258,14 +220,17 @@ def _compiled(expression: Expression) -> _Find:
     return find
 
 
-def _path_finder(path: Path) -> _Find:
+def _path_finder(path: ValuePath) -> _Find:
     if len(path.parts) != 2 or isinstance(path.parts[1], int):
         return path.find
     root, key = path.parts  # as most paths are: `state.x`
 
     def find(context: Context) -> object:
         found = context.get(cast("str", root))
-        return found.get(key) if type(found) is dict else _step(found, key)
+        if type(found) is dict:
+            return found.get(key)
+        value = step(found, key)
+        return None if value is ABSENT else value
 
     return find
 
@@ -291,25 +256,77 @@ def _filtered(find: _Find, through: Callable[[object], object]) -> _Find:
     return filtered
 
 
+@frozen
+class Syntax:
+    """What differs between the places where expressions stand.
+
+    Attributes:
+        open: What stands before an expression.
+        close: What stands behind it.
+        filters: How many arguments each filter takes.
+        escape: How the opening is written as text.
+    """
+
+    open: str
+    close: str
+    filters: Mapping[str, int]
+    escape: str
+
+
+@frozen
+class ParsedExpression:
+    """An expression as it was read.
+
+    Attributes:
+        choices: Paths, and literals as JSON has them.
+        filters: The filters in order, each with its arguments.
+        end: Where the text continues behind the expression.
+    """
+
+    choices: tuple[ValuePath | object, ...]
+    filters: tuple[tuple[str, tuple[object, ...]], ...]
+    end: int
+
+
+def parse_expression(
+    source: str, begin: int, syntax: Syntax, place: Place = ()
+) -> ParsedExpression:
+    """Read `choice || choice | filter(argument)`, up to what closes it.
+
+    Args:
+        source: The text.
+        begin: Where the expression begins, behind what opens it.
+        syntax: What opens and closes it, and the filters.
+        place: Where the text stands, for errors.
+
+    Raises:
+        BrokenExpression: It can't be read.
+    """
+    return _Reader(source, begin, syntax, place).expression()
+
+
+_SYNTAX: Final = Syntax(_OPEN, "}", dict.fromkeys(FILTERS, 0), "$${")
+
+
 class _Reader:
-    """Reads one expression, from behind its `${`; each character once."""
+    """Reads one expression, from behind what opens it; each character once."""
 
-    def __init__(self, source: str, begin: int, place: Place) -> None:
+    def __init__(self, source: str, begin: int, syntax: Syntax, place: Place) -> None:
         self._source, self._begin, self._at, self._place = source, begin, begin, place
+        self._syntax = syntax
 
-    def expression(self) -> tuple[Expression, int]:
-        """The expression, and where the text goes on behind its `}`."""
+    def expression(self) -> ParsedExpression:
+        """Read the expression."""
         choices, filters = [self._choice()], []
         while self._took("||"):
             choices.append(self._choice())
         while not self._source.startswith("||", self._at) and self._took("|"):
             filters.append(self._filter())
-        if not self._took("}"):
+        if not self._took(self._syntax.close):
             self._end_is_wrong(bool(filters))
-        text = self._source[self._begin : self._at - 1]
-        return Expression(tuple(choices), tuple(filters), text, self._place), self._at
+        return ParsedExpression(tuple(choices), tuple(filters), self._at)
 
-    def _choice(self) -> Path | object:
+    def _choice(self) -> ValuePath | object:
         self._match(_BLANK)
         first = self._source[self._at : self._at + 1]
         if first and first in '"[{-0123456789':
@@ -331,7 +348,7 @@ class _Reader:
             if len(parts) > 1:
                 self._broken(f"{name} is a literal, and holds nothing")
             return _CONSTANTS[name]
-        return Path(tuple(parts))
+        return ValuePath(tuple(parts))
 
     def _steps(self, root: str) -> list[str | int]:
         parts: list[str | int] = [root]
@@ -362,25 +379,42 @@ class _Reader:
         try:
             literal, self._at = FINITE_DECODER.raw_decode(self._source, begin)
         except (ValueError, RecursionError):
-            self._broken(f"what begins with {self._source[begin]!r} is no JSON")
+            self._broken(f"what begins with {self._source[begin : begin + 1]!r} is no JSON")
         if sum(map(self._source[begin : self._at].count, "[{")) > _MAX_BRACKETS:
             self._broken("its literal holds too many brackets")
         return cast("object", literal)
 
-    def _filter(self) -> str:
+    def _filter(self) -> tuple[str, tuple[object, ...]]:
         self._match(_BLANK)
-        name = self._match(_FILTER)
+        name, known = self._match(_FILTER), self._syntax.filters
         self._match(_BLANK)
-        if name not in FILTERS:
-            near = get_close_matches(name, FILTERS, n=1)
-            guess = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(FILTERS)}"
+        if name not in known:
+            near = get_close_matches(name, known, n=1)
+            guess = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
             self._broken(f"{name!r} is no filter; {guess}" if name else "a filter is missing")
-        return name
+        arguments = self._arguments() if self._took("(") else ()
+        if len(arguments) != known[name]:
+            self._broken(f"{name} takes {known[name]} arguments, not {len(arguments)}")
+        return name, arguments
+
+    def _arguments(self) -> tuple[object, ...]:
+        arguments: list[object] = []
+        while True:
+            self._match(_BLANK)
+            arguments.append(self._literal())
+            self._match(_BLANK)
+            if not self._took(","):
+                break
+        if not self._took(")"):
+            self._broken("a '(' is not closed")
+        self._match(_BLANK)
+        return tuple(arguments)
 
     def _end_is_wrong(self, has_filters: bool) -> NoReturn:
         rest = self._source[self._at : self._at + 1]
         if not rest:
-            self._broken("it is not closed; write $${ where ${ is meant as text")
+            open_, escape = self._syntax.open, self._syntax.escape
+            self._broken(f"it is not closed; write {escape} where {open_} is meant as text")
         if has_filters and rest == "|":
             self._broken("choices stand before filters")
         self._broken(f'{rest!r} is not expected; a key of other characters is written as ["…"]')
@@ -400,7 +434,9 @@ class _Reader:
         return True
 
     def _broken(self, why: str) -> NoReturn:
+        close = self._syntax.close
         furthest = self._begin + _MAX_SHOWN
-        end = self._source.find("}", self._at, furthest) + 1 or furthest
-        shown = self._source[self._begin - len(_OPEN) : end]
-        raise BrokenExpression(f"{shown!r} is no expression: {why}", self._place)
+        found = self._source.find(close, self._at, furthest)
+        end = furthest if found < 0 else found + len(close)
+        shown = self._source[self._begin - len(self._syntax.open) : end]
+        raise BrokenExpression(f"{shown!r} is no expression: {why}", self._place, why)

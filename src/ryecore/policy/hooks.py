@@ -3,7 +3,6 @@
 Source: docs/design/threads.md#hooks; decision 42.
 """
 
-import json
 import re
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
@@ -12,7 +11,8 @@ from typing import Final, Literal, get_args
 from attrs import field, frozen
 
 from ryecore.items.refs import ItemRef
-from ryecore.policy.conditions import Condition, look_up
+from ryecore.policy.conditions import Condition
+from ryecore.policy.paths import fill_placeholders, parse_path
 
 __all__ = [
     "CONTROLS",
@@ -39,8 +39,6 @@ CONTROLS: Final[tuple[Control, ...]] = get_args(Control)
 
 HOOK_PLACEHOLDER: Final = re.compile(r"\$\{([A-Za-z_][^{}$\s]*)\}")
 """What stands in a hook's parameters for a value of the event's context."""
-
-_ABSENT: Final = object()
 
 
 class HookLayer(IntEnum):
@@ -156,24 +154,11 @@ def fill_parameters(
             stays as it is.
         context: The event's.
     """
-    return {name: _filled(value, context) for name, value in parameters.items()}
 
+    def value_of(found: re.Match[str]) -> object:
+        return parse_path(found[1]).find(context, found[0])
 
-def _filled(value: object, context: Mapping[str, object]) -> object:
-    if isinstance(value, str):
-        whole = HOOK_PLACEHOLDER.fullmatch(value)
-        if whole is not None:
-            return look_up(whole[1], context, value)
-        return HOOK_PLACEHOLDER.sub(lambda found: _as_text(found, context), value)
-    if isinstance(value, Mapping):
-        return {key: _filled(one, context) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_filled(one, context) for one in value]
-    return value
-
-
-def _as_text(found: re.Match[str], context: Mapping[str, object]) -> str:
-    value = look_up(found[1], context, _ABSENT)
-    if value is _ABSENT:
-        return found[0]
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    return {
+        name: fill_placeholders(value, HOOK_PLACEHOLDER, value_of)
+        for name, value in parameters.items()
+    }

@@ -50,6 +50,8 @@ SCOPE = {
         ('{{ "{{" }} stays', "{{ stays"),
         ('{{ "  x " | trim | upper }}', "X"),
         ("{ {x} }", "{ {x} }"),
+        ('{{ inputs.gone || inputs.none || "-" | upper }}', "-"),
+        ("{{ inputs.gone || inputs.topic }} {{ inputs.list[-1] }}", "tides b"),
     ],
 )
 def test_values_are_put_in(template, text):
@@ -62,7 +64,7 @@ def test_values_are_put_in(template, text):
         "{{", "{{ }}", "{{ inputs.x", "{{ x }}", "{{ secrets.key }}", "{{ inputs..x }}",
         "{{ inputs.x | nope }}", "{{ inputs.x | default }}", "{{ inputs.x | join(1, 2) }}",
         "{{ inputs.x | trim(1) }}", '{{ inputs.x | default("a }}', "{{ inputs.x y }}",
-        "{{ __class__ }}", "{{ inputs | }}",
+        "{{ __class__ }}", "{{ inputs | }}", "{{ inputs.list[" + "9" * 5000 + "] }}",
     ],
 )  # fmt: skip
 def test_a_broken_template_is_refused_with_its_place(template):
@@ -76,7 +78,7 @@ def test_a_broken_template_is_refused_with_its_place(template):
         "{{ inputs.gone }}", "{{ inputs.topic.x }}", "{{ inputs.list[9] }}",
         "{{ ctx.gone | upper }}",
         "{{ inputs.n | first }}", "{{ inputs.topic | join(1) }}", "{{ inputs.n | length }}",
-        "{{ inputs.list.² }}", "{{ inputs.list[" + "9" * 5000 + "] }}",
+        "{{ inputs.list.² }}", "{{ inputs.list[999999999] }}", "{{ inputs.gone || ctx.gone }}",
     ],
 )  # fmt: skip
 def test_what_leads_nowhere_or_doesnt_fit_is_a_miss(template):

@@ -13,9 +13,9 @@ from ryecore.policy.expressions import (
     FILTERS,
     BrokenExpression,
     Expression,
-    Path,
     read_template,
 )
+from ryecore.policy.paths import ValuePath
 
 CONTEXT: dict[str, Any] = {
     "state": {
@@ -57,7 +57,7 @@ NAMES = st.from_regex(r"[a-z_][a-z0-9_-]{0,5}", fullmatch=True).filter(
     lambda name: name not in ("true", "false", "null")
 )
 PATHS = st.builds(
-    lambda root, rest: Path((root, *rest)),
+    lambda root, rest: ValuePath((root, *rest)),
     NAMES,
     st.lists(NAMES | st.integers(-(10**9) + 1, 10**9 - 1) | st.text(max_size=5), max_size=4),
 )
@@ -193,7 +193,7 @@ def test_what_a_template_stands_for(source: object, expected: object) -> None:
         ("${state.x | uper}", "'uper' is no filter; did you mean 'upper'?"),
         ("${state.x | sort}", "'sort' is no filter; there are json, length, keys, upper, lower"),
         ("${state.x | length || 0}", "choices stand before filters"),
-        ("${state.x | upper(1)}", "'(' is not expected"),
+        ("${state.x | upper(1)}", "upper takes 0 arguments, not 1"),
         ('${"open}', "what begins with '\"' is no JSON"),
         ("${[1, }", "what begins with '[' is no JSON"),
         ("${-}", "what begins with '-' is no JSON"),
@@ -237,9 +237,9 @@ def test_a_template_tells_its_expressions_and_where_they_stand() -> None:
     template = read_template({"a": ["x ${state.n || 1 | json}"], "b": "${inputs.p}"})
 
     first, second = template.expressions
-    assert (first.choices, first.filters) == ((Path(("state", "n")), 1), ("json",))
+    assert (first.choices, first.filters) == ((ValuePath(("state", "n")), 1), ("json",))
     assert (first.place, second.place) == (("a", 0), ("b",))
-    assert first.paths == (Path(("state", "n")),)
+    assert first.paths == (ValuePath(("state", "n")),)
     assert (str(first), template.whole) == ("${state.n || 1 | json}", None)
     assert read_template("${inputs.p}").whole == second
     assert read_template("${inputs.p} ").whole is None
@@ -262,7 +262,7 @@ def test_what_json_can_not_say_is_nothing_within_a_text() -> None:
 
 @settings(deadline=None)
 @given(PATHS)
-def test_a_path_that_is_written_out_reads_as_itself(path: Path) -> None:
+def test_a_path_that_is_written_out_reads_as_itself(path: ValuePath) -> None:
     (expression,) = read_template(f"${{{path}}}").expressions
 
     assert expression.choices == (path,)
@@ -277,7 +277,7 @@ def test_a_path_that_is_written_out_reads_as_itself(path: Path) -> None:
 def test_an_expression_that_is_written_out_reads_as_itself(
     choices: list[Any], filters: list[str], blank: str
 ) -> None:
-    written = [str(one) if isinstance(one, Path) else json.dumps(one) for one in choices]
+    written = [str(one) if isinstance(one, ValuePath) else json.dumps(one) for one in choices]
     text = f"{blank}||{blank}".join(written)
     text = blank + f"{blank}|{blank}".join([text, *filters]) + blank
 
@@ -302,7 +302,7 @@ def test_any_text_can_be_written_as_text(text: str) -> None:
 def test_no_context_makes_a_template_raise(
     choices: list[Any], filters: list[str], context: dict[str, Any], mixed: bool
 ) -> None:
-    written = [str(one) if isinstance(one, Path) else json.dumps(one) for one in choices]
+    written = [str(one) if isinstance(one, ValuePath) else json.dumps(one) for one in choices]
     text = " | ".join([" || ".join(written), *filters])
 
     found = value(f"<${{{text}}}>" if mixed else f"${{{text}}}", context)

@@ -1,6 +1,5 @@
 """What expressions, conditions and prompts refer to: whether it is there, and of the right type."""
 
-import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -23,10 +22,10 @@ from ryecore.graph.validation.scopes import (
 )
 from ryecore.policy.conditions import Comparison, Condition, Negation
 from ryecore.policy.expressions import Expression, Template
+from ryecore.policy.paths import ValuePath, parse_path
 
 __all__ = ["References"]
 
-_PART: Final = re.compile(r"[^.\[\]]+|\[([0-9]{1,9})\]")
 _ORDER: Final = ("gt", "gte", "lt", "lte")
 
 
@@ -80,7 +79,7 @@ class References:
     def note(self, condition: Condition | None) -> None:
         """Note what a hook's condition reads; what else it sees is the event's."""
         for one in _comparisons(condition):
-            self._note(_parts(one.path))
+            self._note(parse_path(one.path).parts)
 
     def _check_template(self, template: Template, place: Place, scope: Scope) -> None:
         for one in template.expressions:
@@ -169,7 +168,7 @@ class References:
 
     def _check_condition(self, condition: Condition, place: Place, scope: Scope) -> None:
         for one in _comparisons(condition):
-            path = _parts(one.path)
+            path = parse_path(one.path).parts
             if not path or "${" in one.path:
                 self._problems.error(
                     place,
@@ -192,7 +191,7 @@ class References:
         """Check the paths of a prompt, which knows the state as `run.outputs`."""
         scope = self._known.before()
         for steps, has_default in prompt.paths:
-            text = f"{{{{ {'.'.join(steps)} }}}}"
+            text = f"{{{{ {ValuePath(steps)} }}}}"
             path: Place = steps
             if steps[0] == "run":
                 if steps[1:2] != ("outputs",):
@@ -210,11 +209,6 @@ class References:
                 place,
                 "A prompt puts in {{ inputs.x }} and {{ run.outputs.x }}; ${…} stays as it is.",
             )
-
-
-def _parts(path: str) -> Place:
-    """A condition's path, part by part."""
-    return tuple(int(found[1]) if found[1] else found[0] for found in _PART.finditer(path))
 
 
 def _stop(text: str) -> str:

@@ -1,7 +1,6 @@
 """The values that an expression knows, and whether what it makes fits a JSON Schema. Pure."""
 
 import json
-import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, TypeAlias
 
@@ -17,7 +16,8 @@ from ryecore.graph.validation.kinds import (
     union,
 )
 from ryecore.lillux.schema import SchemaValidator
-from ryecore.policy.expressions import Expression, Path, Template
+from ryecore.policy.expressions import Expression, Template
+from ryecore.policy.paths import ValuePath, parse_path
 
 __all__ = ["BUILT_IN", "Known", "Misfit", "Scope", "Writer", "filtered", "kind_of_text", "misfits"]
 
@@ -108,14 +108,14 @@ class Scope:
             try:
                 kind = kind.part(part)
             except NoSuchPart as problem:
-                raise NoSuchPart(f"{Path(path[:at])} {problem}") from None
+                raise NoSuchPart(f"{ValuePath(path[:at])} {problem}") from None
         return kind
 
     def kind_of(self, expression: Expression) -> Kind:
         """The kind of an expression's value; anything where it can't have one."""
         kinds = []
         for choice in expression.choices:
-            if not isinstance(choice, Path):
+            if not isinstance(choice, ValuePath):
                 kinds.append(kind_of_value(choice))
                 continue
             try:
@@ -249,8 +249,6 @@ def _widened(name: str, value: object, writers: Iterable[Writer], known: Known) 
     return union(kinds) if kinds else ANY
 
 
-_PART: Final = re.compile(r"[^.\[\]]+|\[([0-9]+)\]")
-
 Misfit: TypeAlias = tuple[Place, str]
 _Expressions: TypeAlias = Mapping[Place, list[Expression]]
 
@@ -336,11 +334,6 @@ def _holds_expressions(place: Place, expressions: _Expressions) -> bool:
     return any(one[: len(place)] == place for one in expressions)
 
 
-def _parts(path: str) -> Place:
-    """The place that a failure names, as in `items[2].name`."""
-    return tuple(int(found[1]) if found[1] else found[0] for found in _PART.finditer(path))
-
-
 def _literal(
     value: object,
     place: Place,
@@ -363,4 +356,7 @@ def _literal(
         failures = SchemaValidator(json.dumps({**beside, **schema})).failures(json.dumps(value))
     except (ValueError, TypeError):
         return []  # a schema that is broken by itself is said elsewhere
-    return [((*place, *_parts(failure.path)), failure.message.rstrip(".")) for failure in failures]
+    return [
+        ((*place, *parse_path(failure.path).parts), failure.message.rstrip("."))
+        for failure in failures
+    ]
