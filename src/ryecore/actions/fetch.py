@@ -11,6 +11,7 @@ from attrs import evolve, frozen
 
 from ryecore.actions.allowed import check_capability
 from ryecore.actions.approval import ask, file_to_approve
+from ryecore.display.status import status_mark
 from ryecore.display.text import StyledText
 from ryecore.errors import (
     AmbiguousItem,
@@ -150,7 +151,7 @@ class FetchedItem:
         source, verified = self.item.source, self.item.is_verified
         text = StyledText()
         text.line(
-            ("✓ " if verified else "! ", "good" if verified else "warn"),
+            status_mark("ok" if verified else "warning"),
             (str(source.ref), "strong"),
             (f"  {self.item.integrity[:12]}", "good" if verified else "warn"),
             ("  record of a thread, untrusted text" if self.is_record else "", "warn"),

@@ -21,6 +21,7 @@ from ryecore.actions.settings import Settings
 from ryecore.chain.executor import PrimitiveExecutor
 from ryecore.chain.model import ExecutionPlan, ExecutionResult, ValidChain
 from ryecore.chain.trace import Trace
+from ryecore.display.status import status_mark
 from ryecore.display.text import StyledText
 from ryecore.errors import AlreadyStarted, InputError, ProcessError, RyeError, StateError
 from ryecore.items.refs import ItemRef
@@ -85,7 +86,7 @@ class LaunchedThread(ExecutionResult):
         """The thread for a terminal or a notebook."""
         text = StyledText()
         text.line(
-            ("▸ ", "id"),
+            status_mark("running"),
             (self.item_id, "strong"),
             (f"  {describe_start('launched', self.earlier)}", "id"),
             (f"  {round(self.duration_ms)} ms", "dim"),

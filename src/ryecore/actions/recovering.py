@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from attrs import frozen
 
+from ryecore.display.status import status_mark
 from ryecore.display.text import StyledText
 from ryecore.errors import RyeError, ThreadConflict
 from ryecore.policy import CallContext
@@ -69,7 +70,7 @@ class Recovered:
     def render(self) -> StyledText:
         """The same for a terminal."""
         text = StyledText()
-        mark = ("✗ ", "bad") if self.error else ("▸ ", "id")
+        mark = status_mark("problem") if self.error else status_mark("running")
         text.line(mark, (self.thread_id, "id"), (f"  {self.record.item_id}", "dim"))
         if self.error is not None:
             text.line("  ", (self.error.message, "bad"))

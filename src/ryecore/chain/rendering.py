@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from ryecore.display.status import status_mark
 from ryecore.display.text import Span, StyledText, brief
 
 __all__ = ["render_chain", "render_directive", "render_error", "render_result", "render_trace"]
@@ -19,13 +20,11 @@ def render_result(document: Mapping[str, Any]) -> StyledText:
     """Show the response object of an execution."""
     text = StyledText()
     status = str(document.get("status"))
-    mark, style = {
-        "success": ("✓", "good"), "validation_passed": ("✓", "good"),
-    }.get(status, ("✗", "bad"))  # fmt: skip
+    mark, style = status_mark(status)
     metadata = document.get("metadata", {})
     duration_ms = metadata.get("duration_ms")
     text.line(
-        (f"{mark} ", style),
+        (mark, style),
         (str(document.get("item_id", "")), "strong"),
         (f"  {status}", style),
         ("" if duration_ms is None else f"  {duration_ms} ms", "dim"),
@@ -156,7 +155,7 @@ def render_trace(events: Iterable[Mapping[str, Any]], *, said: str = "") -> Styl
     for event in events:
         failed = bool(event.get("failed")) or event.get("verified") is False
         text.line(
-            ("✗ " if failed else "· ", "bad" if failed else "dim"),
+            status_mark("problem" if failed else "note"),
             (str(event["step"]).ljust(17), "bad" if failed else "strong"),
             (_describe(event, said), "bad" if failed else ""),
         )
@@ -246,7 +245,9 @@ def render_error(document: Mapping[str, Any], message: str, next_step: str) -> S
     """Show the error object of an execution that did not happen."""
     text = StyledText()
     item_id = str(document.get("item_id", ""))
-    text.line(("✗ ", "bad"), (f"{item_id}  " if item_id else "", "strong"), ("refused", "bad"))
+    text.line(
+        status_mark("problem"), (f"{item_id}  " if item_id else "", "strong"), ("refused", "bad")
+    )
     for line in message.splitlines():
         text.line("  ", (line, "bad"))
     if next_step:
@@ -262,7 +263,7 @@ def render_directive(document: Mapping[str, Any]) -> StyledText:
     text = StyledText()
     metadata = document["metadata"]
     text.line(
-        ("✓ ", "good"),
+        status_mark("ok"),
         (str(document["item_id"]), "strong"),
         (f"  {document['status']}", "good"),
         (f"  {metadata['duration_ms']} ms", "dim"),

@@ -1,18 +1,16 @@
 """`rye doctor`: what is in order, what is not, and what to do about it."""
 
 import sys
-from typing import Final
 
 import click
 
 from ryecore.cli.options import json_option, project_option
 from ryecore.cli.output import EXIT_FAILED, errors_shown, show, show_json
+from ryecore.display.status import status_mark
 from ryecore.display.text import StyledText
 from ryecore.rye import Rye
 
 __all__ = ["doctor"]
-
-_MARKS: Final = {"ok": ("✓ ", "good"), "warning": ("! ", "warn"), "problem": ("✗ ", "bad")}
 
 
 @click.command(short_help="Examine a project's state, keys, locks and disk.")
@@ -35,7 +33,7 @@ def doctor(project_path: str, as_json: bool) -> None:
         else:
             text = StyledText()
             for one in checks:
-                text.line(_MARKS[one.verdict], (f"{one.name:<12}", "dim"), one.message)
+                text.line(status_mark(one.verdict), (f"{one.name:<12}", "dim"), one.message)
                 if one.verdict != "ok" and one.next_step:
                     text.line(" " * 14, ("next: ", "dim"), one.next_step)
             show(text)

@@ -8,6 +8,7 @@ import click
 
 from ryecore.cli.options import json_option, project_option
 from ryecore.cli.output import errors_shown, show, show_json
+from ryecore.display.status import status_mark
 from ryecore.display.text import StyledText
 from ryecore.rye import Rye
 
@@ -17,12 +18,12 @@ if TYPE_CHECKING:
 __all__ = ["env"]
 
 _MEANINGS: Final = {
-    "allowed": ("✓ ", "good", "set for every tool"),
-    "asked": ("· ", "dim", "set for tools whose signed elements ask for it"),
-    "never": ("✗ ", "bad", "never set: it steers programs"),
-    "set": ("· ", "dim", "the environment has it already, and wins"),
-    "no_value": ("! ", "warn", "has no value, so it is not set: write NAME=value"),
-    "missing": ("! ", "warn", "allowed, but not in this project's .env"),
+    "allowed": ("ok", "set for every tool"),
+    "asked": ("note", "set for tools whose signed elements ask for it"),
+    "never": ("problem", "never set: it steers programs"),
+    "set": ("note", "the environment has it already, and wins"),
+    "no_value": ("warning", "has no value, so it is not set: write NAME=value"),
+    "missing": ("warning", "allowed, but not in this project's .env"),
 }
 
 
@@ -51,10 +52,10 @@ def list_names(project_path: str, as_json: bool) -> None:
             return
         text = StyledText()
         for one in names:
-            mark, style, meaning = _MEANINGS[one.state]
+            status, meaning = _MEANINGS[one.state]
             if one.state == "allowed" and one.needs_naming:
                 meaning = "allowed, but a credential: set for tools that ask for it"
-            text.line((mark, style), (one.name, "strong"), (f"  {meaning}", "dim"))
+            text.line(status_mark(status), (one.name, "strong"), (f"  {meaning}", "dim"))
         if opened.leads_out:
             text.line("this project's .env is a link that leaves the project, and is not read")
         elif not names:
@@ -121,5 +122,5 @@ def _done(sentence: str, path: str, *, as_json: bool) -> None:
         show_json({"status": "success", "path": path})
         return
     text = StyledText()
-    text.line(("✓ ", "good"), sentence)
+    text.line(status_mark("ok"), sentence)
     show(text)

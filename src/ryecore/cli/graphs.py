@@ -16,6 +16,7 @@ from ryecore.cli.options import json_option, project_option, read_object, read_o
 from ryecore.cli.output import EXIT_FAILED, errors_shown, show, show_json
 from ryecore.cli.pictures import Drawing, drawing_options
 from ryecore.cli.projects import deps_option, models_of, stopped_by_signals
+from ryecore.display.status import status_mark
 from ryecore.display.text import StyledText
 from ryecore.errors import InputError, InvalidItemId, ItemNotFound, ThreadNotFound
 from ryecore.rye import Rye
@@ -64,7 +65,7 @@ def validate(ref: str, project_path: str, as_json: bool) -> None:
             text = report.render()
             errors, warnings = len(report.errors), len(report.warnings)
             text.line(
-                ("✓ ", "good") if report.is_valid else ("✗ ", "bad"),
+                status_mark("ok") if report.is_valid else status_mark("problem"),
                 (ref, "strong"),
                 f"  {errors} error{'' if errors == 1 else 's'}",
                 (f", {warnings} warning{'' if warnings == 1 else 's'}" if warnings else "", "warn"),

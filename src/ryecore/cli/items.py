@@ -25,6 +25,7 @@ from ryecore.cli.output import (
 )
 from ryecore.cli.projects import stopped_by_signals
 from ryecore.directives.parser import parse_directive
+from ryecore.display.status import status_mark
 from ryecore.display.text import StyledText
 from ryecore.errors import RyeError
 from ryecore.items.documents import DOCUMENT_EXTENSIONS, parse_document
@@ -75,7 +76,9 @@ def fetch(
             for line in found.content.removesuffix("\n").split("\n"):
                 text.line(line.removesuffix("\r"))
         else:
-            text.line(("✓ ", "good"), str(found.item.source.ref), (f"  {found.copied.path}", "dim"))
+            text.line(
+                status_mark("ok"), str(found.item.source.ref), (f"  {found.copied.path}", "dim")
+            )
             if found.copied.problem is not None:
                 text.line((f"! {found.copied.problem}", "warn"))
         show(text)
@@ -179,11 +182,11 @@ def sign(pattern: str, project_path: str, user: bool, packages: bool, as_json: b
         else:
             text = StyledText()
             for one in report.signed:
-                text.line(("✓ ", "good"), f"{one.kind}:{one.relative}", (f"  {one.path}", "dim"))
+                text.line(status_mark("ok"), f"{one.kind}:{one.relative}", (f"  {one.path}", "dim"))
                 if problem := _unreadable(one.kind, one.path):
                     text.line((f"  ! signed, but won't run: {problem}", "warn"))
             for path, error in report.failed:
-                text.line(("✗ ", "bad"), str(path), (f"  {error}", "bad"))
+                text.line(status_mark("problem"), str(path), (f"  {error}", "bad"))
             text.line(
                 f"{len(report.signed)} of {len(report.signed) + len(report.failed)} signed"
                 + (
@@ -255,12 +258,12 @@ def _show_report(report: VerifyReport, *, as_json: bool) -> None:
         for item in report.verified:
             text.line(*_seal(item), (f"  {item.source.path}", "dim"))
         for path, error in report.failed:
-            text.line(("✗ ", "bad"), (str(path), "strong"))
+            text.line(status_mark("problem"), (str(path), "strong"))
             text.line("  ", (error.message, "bad"))
             text.line(("  next: ", "dim"), error.next_step)
         text.line(f"{len(report.verified)} of {len(report.verified) + len(report.failed)} verified")
         for path, error in report.failed_records:
-            text.line(("! ", "warn"), (str(path), "strong"), ("  record", "warn"))
+            text.line(status_mark("warning"), (str(path), "strong"), ("  record", "warn"))
             text.line("  ", (error.message, "warn"))
             text.line(("  next: ", "dim"), error.next_step)
         if report.records or report.failed_records:
@@ -276,7 +279,7 @@ def _show_report(report: VerifyReport, *, as_json: bool) -> None:
 def _seal(item: VerifiedItem) -> tuple[tuple[str, str], ...]:
     verified = item.is_verified
     return (
-        ("✓ ", "good") if verified else ("! ", "warn"),
+        status_mark("ok") if verified else status_mark("warning"),
         (str(item.source.ref), "strong"),
         ("  verified", "good") if verified else ("  unverified (dev mode)", "warn"),
     )

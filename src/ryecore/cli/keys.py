@@ -15,6 +15,7 @@ from ryecore.cli.output import (
     show,
     show_json,
 )
+from ryecore.display.status import status_mark
 from ryecore.display.text import StyledText
 from ryecore.errors import SigningError
 from ryecore.items.documents import parse_document
@@ -148,7 +149,7 @@ def _done(document: dict[str, object], sentence: str, *, as_json: bool) -> None:
         show_json(document)
     else:
         text = StyledText()
-        text.line(("✓ ", "good"), sentence)
+        text.line(status_mark("ok"), sentence)
         show(text)
 
 

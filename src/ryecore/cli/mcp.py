@@ -20,6 +20,7 @@ from ryecore.chain.rendering import render_result
 from ryecore.cli.options import find_project, json_option, project_option
 from ryecore.cli.output import EXIT_FAILED, errors_shown, show, show_json
 from ryecore.cli.projects import deps_option, models_of, stopped_by_signals
+from ryecore.display.status import status_mark
 from ryecore.display.text import StyledText
 from ryecore.errors import ConfigError, InputError, RyeError
 from ryecore.items.documents import DOCUMENT_EXTENSIONS, parse_document
@@ -406,9 +407,9 @@ def _show_pinned(
     text = StyledText()
     for one in pinned:
         state = "" if one.state == "written" else f"  {one.state}"
-        text.line(("✓ ", "good"), (f"tool:{one.item_id}", "id"), (f"  {one.path}{state}", "dim"))
+        text.line(status_mark("ok"), (f"tool:{one.item_id}", "id"), (f"  {one.path}{state}", "dim"))
     for name, error in failed:
-        text.line(("✗ ", "bad"), (name, "strong"))
+        text.line(status_mark("problem"), (name, "strong"))
         for line in error.message.splitlines():
             text.line("  ", (line, "bad"))
         text.line(("  next: ", "dim"), error.next_step)

@@ -12,6 +12,7 @@ from ryecore.chain.model import ExecutionResult
 from ryecore.cli.options import json_option, project_option
 from ryecore.cli.output import errors_shown, show, show_json
 from ryecore.cli.projects import stopped_by_signals
+from ryecore.display.status import status_mark
 from ryecore.display.text import StyledText
 from ryecore.errors import ConfigError, SigningError
 from ryecore.items.files import writable_folder
@@ -125,7 +126,7 @@ def _report(
         show_json({"status": "success", **fields, "next_steps": list(steps)})
         return
     text = StyledText()
-    text.line(("✓ ", "good"), sentence)
+    text.line(status_mark("ok"), sentence)
     for at, step in enumerate(steps):
         text.line(("  next: " if at == 0 else "        ", "dim"), step)
     show(text)

@@ -14,6 +14,7 @@ from typing import Final, TextIO
 from ryecore.chain.rendering import render_error
 from ryecore.display.notices import RyeWarning
 from ryecore.display.sanitize import escape_json, replace_controls
+from ryecore.display.status import status_mark
 from ryecore.display.text import StyledText
 from ryecore.errors import RyeError
 from ryecore.lillux.os_errors import exhaustion_of
@@ -73,7 +74,7 @@ def show_warning(
     place = (
         "" if issubclass(category, RyeWarning) else f"{filename}:{lineno}: {category.__name__}: "
     )
-    text.line(("! ", "warn"), (place, "dim"), str(message))
+    text.line(status_mark("warning"), (place, "dim"), str(message))
     tell(text)
 
 

@@ -20,6 +20,7 @@ from ryecore.cli.projects import (
     stopped_by_signals,
     with_threads,
 )
+from ryecore.display.status import status_mark
 from ryecore.display.text import StyledText
 from ryecore.errors import RyeError
 from ryecore.policy import CallContext
@@ -122,7 +123,7 @@ def handoff(thread_id: str, project_path: str, as_json: bool) -> None:
             show_json(report.to_dict())
             return
         text = StyledText()
-        text.line(("▸ ", "id"), (report.thread_id, "id"), ("  asked to hand off", "dim"))
+        text.line(status_mark("running"), (report.thread_id, "id"), ("  asked to hand off", "dim"))
         text.line(("  next    ", "dim"), f"rye threads watch {report.thread_id}")
         show(text)
 

@@ -11,6 +11,7 @@ from ryecore.actions.threads import Threads
 from ryecore.cli.options import project_option
 from ryecore.cli.output import errors_shown, show, show_piece
 from ryecore.cli.projects import with_threads
+from ryecore.display.status import status_mark
 from ryecore.display.text import Span, StyledText
 from ryecore.errors import InputError
 from ryecore.threads.events import RECORD_TYPES, ThreadEvent
@@ -147,7 +148,7 @@ def _call(said: Mapping[str, Any], _: str) -> _Shown:
 
 def _result(said: Mapping[str, Any], _: str) -> _Shown:
     failed = said.get("is_error") is True
-    mark: Span = ("✗ ", "bad") if failed else ("← ", "good")
+    mark: Span = status_mark("problem") if failed else ("← ", "good")
     return [mark, (_text(said.get("tool")), "strong")], _words(said.get("content"))
 
 

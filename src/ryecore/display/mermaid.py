@@ -3,9 +3,9 @@
 import json
 from typing import Final
 
-from ryecore.display.picture import Box, BoxStatus, Line, Picture, Shape
+from ryecore.display.picture import SIGNS, Box, BoxStatus, Line, Picture, Shape
 from ryecore.display.sanitize import escape_mermaid, to_one_line
-from ryecore.display.status import SIGNS
+from ryecore.display.status import status_icon
 
 __all__ = ["to_mermaid"]
 
@@ -54,7 +54,7 @@ def to_mermaid(picture: Picture) -> str:
 
 
 def _box(box: Box) -> str:
-    sign = f"{SIGNS[box.status].char} " if box.status else ""
+    sign = f"{status_icon(box.status)} " if box.status else ""
     before, behind = _SHAPES[box.shape]
     text = _quoted(
         "<br/>".join([sign + escape_mermaid(box.label), *map(escape_mermaid, box.details)])

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final, Literal
 
 from ryecore.display.layout import PlacedBox, Point, Route, lay_out
-from ryecore.display.picture import BoxStatus, Picture
+from ryecore.display.picture import SIGNS, BoxStatus, Picture
 from ryecore.display.sanitize import escape_html, to_one_line
 from ryecore.display.shapes import (
     BADGE,
@@ -24,7 +24,6 @@ from ryecore.display.shapes import (
     size_line_label,
     width_em,
 )
-from ryecore.display.status import SIGNS
 
 __all__ = ["to_html", "to_svg"]
 

@@ -7,12 +7,13 @@ from typing import Any, Final
 
 from ryecore.display.figures import compact, dollars, duration
 from ryecore.display.sanitize import to_one_line
+from ryecore.display.status import status_icon, status_mark
 from ryecore.display.text import Span, StyledText, count_columns, cut, main_line
 from ryecore.errors import StateError
 from ryecore.graph.journal.events import GraphEvent, event_of
 from ryecore.graph.model import Graph
 from ryecore.graph.projection import NodeSeen, RunSeen, RunSight
-from ryecore.graph.rendering import MARKS, bar, happened
+from ryecore.graph.rendering import bar, happened
 from ryecore.policy.budget import NOTHING, Amount
 
 __all__ = ["ProgressLines", "render_live", "run_html"]
@@ -62,7 +63,7 @@ def _head(graph: Graph, seen: RunSeen, width: int, now: float, cost: Amount) -> 
     facts += [f"{compact(cost.tokens)} tokens"] if cost.tokens else []
     facts += [dollars(cost.spend_microcents)] if cost.spend_microcents else []
     said = "  ".join(facts)
-    mark, style = MARKS[seen.status or "running"]
+    mark, style = status_mark(seen.status or "running")
     name = cut(to_one_line(graph.ref.id), max(width - count_columns(said) - 4, 8))
     spans: list[Span] = [(mark, style), (name, "strong")]
     left = width - count_columns(name) - count_columns(said) - 6
@@ -93,7 +94,7 @@ def _row(
     kept = cut(to_one_line(name), names)
     is_live = status in ("running", "retrying")
     padded = kept + " " * (names - count_columns(kept))
-    spans: list[Span] = [("  ", ""), MARKS[status], (padded, "strong" if is_live else "dim")]
+    spans: list[Span] = [("  ", ""), status_mark(status), (padded, "strong" if is_live else "dim")]
     if known is None:
         return spans
     left = width - names - 4
@@ -117,12 +118,7 @@ def _row(
 # Progress, line by line
 
 
-_ENDS: Final = {
-    "run_completed": "✓",
-    "run_error": "✗",
-    "run_cancelled": "⏹",
-    "run_killed": "⏹",
-}
+_ENDS: Final = frozenset({"run_completed", "run_error", "run_cancelled", "run_killed"})
 _MAX_DETAIL: Final = 160
 _LONG_LIST: Final = 20
 
@@ -191,7 +187,8 @@ class ProgressLines:
     def _of_node(self, run_id: str, payload: Mapping[str, Any]) -> str:
         step = int(payload.get("step", 0))
         is_well = payload.get("status") == "completed"
-        mark = "✓" if is_well else "⏹" if payload.get("code") == "cancelled" else "✗"
+        is_cancelled = payload.get("code") == "cancelled"
+        mark = status_icon("completed" if is_well else "cancelled" if is_cancelled else "failed")
         took = _seconds(float(payload.get("elapsed_ms", 0.0)))
         members, self._members = self._members, ""
         tries = int(payload.get("try", 1))
@@ -217,7 +214,8 @@ class ProgressLines:
         count = f"{steps} {'step' if steps == 1 else 'steps'}"
         error = str(payload.get("error", ""))
         said = "" if error == self._failure else error  # the node's own line said it
-        return _line(event.run_id, f"{_ENDS[event.type]} {status}, {count} {took}", said)
+        mark = status_icon(event.type.removeprefix("run_"))
+        return _line(event.run_id, f"{mark} {status}, {count} {took}", said)
 
 
 def _seconds(elapsed_ms: float) -> str:

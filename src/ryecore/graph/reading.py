@@ -11,6 +11,7 @@ from attrs import evolve, frozen
 
 from ryecore.chain.spec import ElementSpec
 from ryecore.convert.lines import key_path, line_numbers, nearest
+from ryecore.display.status import status_mark
 from ryecore.display.text import StyledText
 from ryecore.errors.graphs import GraphInvalid, GraphProblem
 from ryecore.graph.model import Graph
@@ -56,11 +57,12 @@ class GraphReport:
     def render(self) -> StyledText:
         """The problems for a terminal or a notebook, each with its file and line."""
         text = StyledText()
-        for mark, style, problems in (("✗ ", "bad", self.errors), ("! ", "warn", self.warnings)):
+        for status, problems in (("problem", self.errors), ("warning", self.warnings)):
+            mark = status_mark(status)
             for one in problems:
                 line = f":{one.line}" if one.line else ""
-                text.line((mark, style), f"{one.path}{line}", (f"  {one.key}", "dim"))
-                text.line("  ", (one.message, style))
+                text.line(mark, f"{one.path}{line}", (f"  {one.key}", "dim"))
+                text.line("  ", (one.message, mark[1]))
         return text
 
     def __repr__(self) -> str:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 from ryecore.display.figures import compact, dollars, duration
 from ryecore.display.sanitize import to_one_line
+from ryecore.display.status import status_mark
 from ryecore.display.text import Span, StyledText, brief, count_columns, cut, main_line
 from ryecore.graph.model import (
     ActionVertex,
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from ryecore.graph.run_view import RunView
 
 __all__ = [
-    "MARKS",
     "Facts",
     "add_facts",
     "add_nodes",
@@ -32,23 +32,6 @@ __all__ = [
     "render_graph",
     "render_run",
 ]
-
-MARKS: Final[Mapping[str, Span]] = {
-    "": ("  ", ""),
-    "pending": ("· ", "dim"),
-    "skipped": ("· ", "dim"),
-    "running": ("▸ ", "id"),
-    "retrying": ("↻ ", "warn"),
-    "completed": ("✓ ", "good"),
-    "completed_with_errors": ("✓ ", "warn"),
-    "failed": ("✗ ", "bad"),
-    "error": ("✗ ", "bad"),
-    "cancelled": ("■ ", "warn"),
-    "killed": ("✗ ", "bad"),
-    "created": ("· ", "dim"),
-    "continued": ("» ", "good"),
-}
-"""What stands before a node or a run, by its status."""
 
 Facts = list[tuple[str, list[Span | str]]]
 """Rows of a name and what there is to say."""
@@ -189,7 +172,7 @@ def _add_node(
     dim = status in ("skipped", "pending")
     room = width - names - 13
     spans: list[Span] = [
-        MARKS[status],
+        status_mark(status),
         (name + " " * (names - count_columns(name)), "dim" if dim else "strong"),
         (f"  {node.type:<9}", "dim"),
     ]
@@ -297,7 +280,7 @@ def render_run(run: "RunView", *, width: int) -> StyledText:
         add_nodes(text, run.graph, run.seen, width=width)
     else:
         for name, one in run.nodes.items():
-            mark = MARKS[one.status]
+            mark = status_mark(one.status)
             text.line(mark, (to_one_line(name), "strong"), ("  " + "  ".join(happened(one)), "dim"))
     if run.state:
         text.line("")
@@ -316,7 +299,7 @@ def render_run(run: "RunView", *, width: int) -> StyledText:
 
 def _add_run_head(text: StyledText, run: "RunView", width: int) -> None:
     record = run.record
-    mark = MARKS[run.status]
+    mark = status_mark(run.status)
     text.line(
         mark,
         (run.run_id, "id"),

@@ -1,12 +1,12 @@
 """What comes of a run."""
 
 from collections.abc import Mapping
-from typing import Final
 
 from attrs import field, frozen
 
 from ryecore.chain.model import ExecutionResult
 from ryecore.display.sanitize import to_one_line
+from ryecore.display.status import status_mark
 from ryecore.display.text import StyledText, brief
 from ryecore.graph.loading import LoadedGraph
 from ryecore.graph.model import Graph
@@ -23,13 +23,6 @@ __all__ = [
     "make_result",
     "status_of",
 ]
-
-_MARKS: Final = {
-    "completed": ("✓ ", "good"),
-    "completed_with_errors": ("✓ ", "warn"),
-    "cancelled": ("■ ", "warn"),
-    "error": ("✗ ", "bad"),
-}
 
 
 @frozen(kw_only=True, repr=False)
@@ -67,7 +60,7 @@ class GraphResult(ExecutionResult):
     def render(self) -> StyledText:
         """The result for a terminal or a notebook."""
         text = StyledText()
-        mark = _MARKS[self.ended]
+        mark = status_mark(self.ended)
         text.line(
             mark,
             (self.item_id, "strong"),

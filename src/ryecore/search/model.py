@@ -6,6 +6,7 @@ from typing import Literal, TypeAlias
 
 from attrs import frozen
 
+from ryecore.display.status import status_mark
 from ryecore.display.text import StyledText
 from ryecore.items.refs import ItemRef
 from ryecore.items.spaces import Space
@@ -185,8 +186,8 @@ class SearchResults:
 
 def _mark(one: SearchResult) -> tuple[str, str]:
     if one.is_verified:
-        return "✓ ", "good"
-    return ("! ", "warn") if _is_doubtful(one) else ("· ", "dim")
+        return status_mark("ok")
+    return status_mark("warning") if _is_doubtful(one) else status_mark("note")
 
 
 def _is_doubtful(one: SearchResult) -> bool:

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from typing import Final, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from attrs import frozen
 
+from ryecore.display.status import STATUS_ICONS, status_mark
 from ryecore.display.text import StyledText
 
 __all__ = ["TranscriptReport", "TurnReport", "TurnState", "Unit"]
@@ -16,11 +17,6 @@ or no checkpoint speaks for it."""
 
 Unit: TypeAlias = Literal["turn", "step"]
 """What stands between two checkpoints: a turn of a thread, or a step of a graph's run."""
-
-_SHOWN: Final = {
-    "attested": ("✓", "good"), "altered": ("✗", "bad"), "cut": ("✗", "bad"),
-    "unattested": ("!", "warn"),
-}  # fmt: skip
 
 
 @frozen
@@ -89,13 +85,13 @@ class TranscriptReport:
         said = "nothing altered or cut" if self.ok else "not what was signed"
         style = "good" if self.ok else "bad"
         text.line(
-            ("✓ " if self.ok else "✗ ", style),
+            status_mark("ok" if self.ok else "problem"),
             (thread_id, "id"),
             (f"  {said}", style),
             (f"  {self.size_bytes:,} bytes", "dim"),
         )
         for one in _joined(self.turns):
-            mark, style = _SHOWN[one.state]
+            mark, style = STATUS_ICONS[one.state]
             text.line(
                 (f"  {mark} ", style),
                 f"{self.unit} {one.turn:<4}",

@@ -5,10 +5,10 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from ryecore.display.figures import compact, dollars, duration
-from ryecore.display.picture import Box, BoxStatus, Line, LineKind, Picture
+from ryecore.display.picture import Box, Line, LineKind, Picture
+from ryecore.display.status import BOX_STATUSES
 from ryecore.policy.budget import Amount
-from ryecore.state.model import Status
-from ryecore.threads.rows import TreeRow, rows_of
+from ryecore.threads.rows import STATUS_ORDER, TreeRow, rows_of
 
 if TYPE_CHECKING:
     from ryecore.threads.result import ThreadResult
@@ -16,10 +16,6 @@ if TYPE_CHECKING:
 
 __all__ = ["result_picture", "tree_picture"]
 
-_STATUSES: Final[dict[Status, BoxStatus]] = {
-    "created": "pending", "running": "running", "completed": "completed",
-    "continued": "completed", "error": "failed", "killed": "failed", "cancelled": "cancelled",
-}  # fmt: skip
 _MAX_BOXES: Final = 200
 
 
@@ -61,7 +57,7 @@ def _box(row: TreeRow, node: "TreeNode", now: float) -> Box:
     lasted = duration(until - node.started_at)
     word = "turn" if turns == "1" else "turns"
     details = [f"{turns} {word}, {tokens} tokens, {spend}", lasted]
-    if node.status != _STATUSES[node.status]:
+    if node.status != BOX_STATUSES[node.status]:
         details[-1] = f"{lasted}, {node.status}"
     if node.note:
         details.append(node.note)
@@ -70,14 +66,14 @@ def _box(row: TreeRow, node: "TreeNode", now: float) -> Box:
         node.thread_id,
         node.item_id.removeprefix("directive:"),
         tuple(details),
-        status=_STATUSES[node.status],
+        status=BOX_STATUSES[node.status],
         tooltip="\n".join([*facts, *details]),
     )
 
 
 def _left_out(name: str, row: TreeRow) -> Box:
     counts = Counter(row.left_out)
-    kinds = ", ".join(f"{counts[status]} {status}" for status in _STATUSES if counts[status])
+    kinds = ", ".join(f"{counts[status]} {status}" for status in STATUS_ORDER if counts[status])
     return Box(name, f"{len(row.left_out)} more", (kinds,), "stack")
 
 
@@ -97,7 +93,7 @@ def result_picture(result: "ThreadResult") -> Picture:
     own = cost.amount
     turns = f"{cost.turns} turn{'' if cost.turns == 1 else 's'}"
     lasted = duration(result.duration_ms / 1000)
-    status = _STATUSES[result.state]
+    status = BOX_STATUSES[result.state]
     boxes = [
         Box(
             "thread",

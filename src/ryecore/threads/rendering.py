@@ -15,21 +15,13 @@ from attrs import frozen
 from ryecore.chain.rendering import render_result
 from ryecore.display.figures import compact, dollars, duration
 from ryecore.display.sanitize import to_one_line
+from ryecore.display.status import STATUS_ICONS, status_mark
 from ryecore.display.text import Span, StyledText, brief, count_columns, cut, cut_start
-from ryecore.state.model import MICROCENTS_PER_USD, Status, ThreadRecord, ThreadRecords
-from ryecore.threads.rows import TreeRow, rows_of
+from ryecore.state.model import MICROCENTS_PER_USD, ThreadRecord, ThreadRecords
+from ryecore.threads.rows import STATUS_ORDER, TreeRow, rows_of
 from ryecore.threads.tree import TreeNode
 
 __all__ = ["add_more", "render_change", "render_thread", "render_tree", "thread_line"]
-
-_STYLES: Final[dict[Status, str]] = {
-    "created": "dim", "running": "id", "completed": "good", "continued": "good", "error": "bad",
-    "killed": "bad", "cancelled": "warn",
-}  # fmt: skip
-_MARKS: Final[dict[Status, str]] = {
-    "created": "·", "running": "▸", "completed": "✓", "continued": "»", "error": "✗",
-    "killed": "✗", "cancelled": "■",
-}  # fmt: skip
 
 _GAP: Final = "  "
 _LEAST_NAME: Final = 24
@@ -134,15 +126,15 @@ def render_tree(
 def render_change(node: TreeNode, *, now: float) -> tuple[Span, ...]:
     """How one thread stands, in one line by itself: for what no tree can be drawn on."""
     until = now if node.ended_at is None else node.ended_at
-    style = _STYLES[node.status]
+    mark = status_mark(node.status)
     said = [f"{node.turns} turn{'' if node.turns == 1 else 's'}"] if node.turns else []
     said += [f"{compact(node.tokens)} tokens"] if node.tokens else []
     said += [dollars(node.spend_microcents)] if node.spend_microcents else []
     note = to_one_line(node.note) if node.ended and node.note else ""
     return (
-        (f"{_MARKS[node.status]} ", style),
+        mark,
         (to_one_line(node.thread_id), "id"),
-        (f"  {node.status}", style),
+        (f"  {node.status}", mark[1]),
         (f"  {duration(until - node.started_at)}", "dim"),
         (f"  {', '.join(said)}" if said else "", ""),
         (f"  {note}" if note else "", "dim"),
@@ -156,7 +148,7 @@ def _line(row: TreeRow, now: float) -> _Line:
     node = row.node
     if node is None:
         counts = Counter(row.left_out)
-        kinds = ", ".join(f"{counts[status]} {status}" for status in _STYLES if counts[status])
+        kinds = ", ".join(f"{counts[status]} {status}" for status in STATUS_ORDER if counts[status])
         return _Line(row.guides, ("", ""), (f"… {len(row.left_out)} more: {kinds}", "dim"), {})
     limits = node.limits
     until = now if node.ended_at is None else node.ended_at
@@ -171,7 +163,7 @@ def _line(row: TreeRow, now: float) -> _Line:
     is_live = node.status == "running"
     name = to_one_line(node.item_id.removeprefix("directive:"))
     style = "strong" if is_live else "dim" if node.ended else ""
-    return _Line(row.guides, (_MARKS[node.status], _STYLES[node.status]), (name, style), cells)
+    return _Line(row.guides, STATUS_ICONS[node.status], (name, style), cells)
 
 
 def _total(roots: Sequence[TreeNode], everyone: Sequence[TreeNode], now: float) -> _Line:
@@ -190,7 +182,7 @@ def _add_counts(text: StyledText, everyone: Sequence[TreeNode], width: int) -> N
     counts = Counter(one.status for one in everyone)
     spans: list[Span] = []
     room = width
-    for status, style in _STYLES.items():
+    for status in STATUS_ORDER:
         if not counts[status]:
             continue
         said = f"{counts[status]:,} {status}"
@@ -200,7 +192,7 @@ def _add_counts(text: StyledText, everyone: Sequence[TreeNode], width: int) -> N
         if spans:
             spans.append((_GAP, ""))
             room -= len(_GAP)
-        spans += [(f"{_MARKS[status]} ", style), (said, "dim")]
+        spans += [status_mark(status), (said, "dim")]
         room -= len(said) + 2
     text.line(*spans)
 
@@ -212,7 +204,7 @@ def _add_notes(text: StyledText, everyone: Sequence[TreeNode], width: int) -> No
         name = cut_start(to_one_line(one.thread_id), max(width // 2 - 2, 1))
         room = width - count_columns(name) - 4
         text.line(
-            (f"{_MARKS[one.status]} ", _STYLES[one.status]),
+            status_mark(one.status),
             (name, "id"),
             (f"  {cut(to_one_line(one.note), room)}" if room > 1 else "", "dim"),
         )
@@ -445,13 +437,13 @@ def thread_line(record: ThreadRecord, id_width: int = 0) -> tuple[tuple[str, str
         record: Its row.
         id_width: How many columns its id takes, so that several lines stand below one another.
     """
-    style, cost = _STYLES[record.status], record.cost
+    mark, cost = status_mark(record.status), record.cost
     turns = f"{cost.turns} turn{'' if cost.turns == 1 else 's'}"
     spent = f"${cost.spend_microcents / MICROCENTS_PER_USD:.4f}"
     return (
-        (f"{_MARKS[record.status]} ", style),
+        mark,
         (f"{record.thread_id:<{id_width}}", "id"),
-        (f"  {record.status:<9}", style),
+        (f"  {record.status:<9}", mark[1]),
         (f"  {_lasted(record):>8}", ""),
         (f"  {turns:>8}  {spent}" if record.model is not None else "", ""),
         (f"  {record.item_id}", "strong"),

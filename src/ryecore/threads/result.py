@@ -6,6 +6,7 @@ from typing import Final
 from attrs import field, frozen
 
 from ryecore.chain.model import ExecutionResult, ValidChain
+from ryecore.display.status import status_mark
 from ryecore.display.text import StyledText
 from ryecore.policy.budget import Amount
 from ryecore.state.model import MICROCENTS_PER_USD, Cost, Status, ThreadRecord
@@ -16,7 +17,6 @@ __all__ = ["StartedThread", "ThreadResult", "cost_to_dict", "kept_result"]
 _NO_CHAIN: Final = ValidChain(())
 _NO_COST: Final = Cost()
 _NOTHING: Final = Amount()
-_MARKS: Final = {"completed": ("✓ ", "good"), "continued": ("✓ ", "good")}
 
 
 def cost_to_dict(cost: Cost) -> dict[str, object]:
@@ -98,7 +98,7 @@ class ThreadResult(ExecutionResult):
     def render(self) -> StyledText:
         """The result for a terminal or a notebook."""
         text = StyledText()
-        mark = _MARKS.get(self.state, ("✗ ", "bad"))
+        mark = status_mark(self.state)
         text.line(
             mark,
             (self.item_id, "strong"),
@@ -167,7 +167,7 @@ class StartedThread(ExecutionResult):
         """The thread for a terminal or a notebook."""
         text = StyledText()
         state = describe_start("started", self.earlier)
-        text.line(("▸ ", "id"), (self.item_id, "strong"), (f"  {state}", "id"))
+        text.line(status_mark("running"), (self.item_id, "strong"), (f"  {state}", "id"))
         process = f"  process {self.pid}" if self.pid else ""
         text.line(("  thread  ", "dim"), (self.thread_id, "id"), (process, "dim"))
         text.line(("  next    ", "dim"), f"rye threads wait {self.thread_id}")
@@ -187,7 +187,7 @@ def kept_result(record: ThreadRecord, kept: object, total: Amount) -> ThreadResu
     """
     said: Mapping[str, object] = kept if isinstance(kept, Mapping) else {}
     error, outputs, metadata = said.get("error"), said.get("outputs"), said.get("metadata")
-    if error is None and record.status not in _MARKS:
+    if error is None and record.status not in ("completed", "continued"):
         error = f"The thread ended as {record.status}."
     text = said.get("result")
     text = text if isinstance(text, str) else ""

@@ -10,7 +10,13 @@ from ryecore.state.model import Status
 if TYPE_CHECKING:
     from ryecore.threads.tree import TreeNode
 
-__all__ = ["TreeRow", "rows_of"]
+__all__ = ["STATUS_ORDER", "TreeRow", "rows_of"]
+
+STATUS_ORDER: Final[tuple[Status, ...]] = (
+    "created", "running", "completed", "continued", "error", "killed", "cancelled",
+)  # fmt: skip
+"""The order in which threads are counted."""
+
 
 _INTEREST: Final[dict[Status, int]] = {
     "running": 0, "created": 1, "error": 2, "killed": 2, "cancelled": 3, "continued": 4,

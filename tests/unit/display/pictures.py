@@ -3,7 +3,7 @@
 from hypothesis import strategies as st
 
 from ryecore.display import Box, Line, Picture
-from ryecore.display.status import SIGNS
+from ryecore.display.picture import SIGNS
 
 HOSTILE = (
     "</title><script>alert(1)</script>",

@@ -31,7 +31,7 @@ def node(**facts: Any) -> tuple[str, dict[str, Any]]:
         ({"cache_hit": True, "elapsed_ms": 0.2}, "step 3/12 load ✓ 0.0s (remembered)"),
         ({"try": 2}, "step 3/12 load ✓ 1.2s (try 2)"),
         ({"status": "failed", "error": "no\nmore"}, "step 3/12 load ✗ 1.2s (no)"),
-        ({"status": "failed", "error": "off", "code": "cancelled"}, "step 3/12 load ⏹ 1.2s (off)"),
+        ({"status": "failed", "error": "off", "code": "cancelled"}, "step 3/12 load ■ 1.2s (off)"),
     ],
 )
 def test_a_node_that_has_ended_is_a_line(facts: dict[str, Any], said: str) -> None:
@@ -97,8 +97,8 @@ def test_a_try_that_comes_again_says_why() -> None:
         ("run_error", {"status": "error", "steps": 3, "error": "load: no"},
          "✗ error, 3 steps 1.0s (load: no)"),
         ("run_cancelled", {"status": "cancelled", "steps": 3, "error": "The run was cancelled."},
-         "⏹ cancelled, 3 steps 1.0s (The run was cancelled.)"),
-        ("run_killed", {"error": "It was killed."}, "⏹ killed, 2 steps 1.0s (It was killed.)"),
+         "■ cancelled, 3 steps 1.0s (The run was cancelled.)"),
+        ("run_killed", {"error": "It was killed."}, "✗ killed, 2 steps 1.0s (It was killed.)"),
     ],
 )  # fmt: skip
 def test_the_end_of_a_run_is_a_line(kind: str, payload: dict[str, Any], said: str) -> None:

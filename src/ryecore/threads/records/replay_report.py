@@ -4,6 +4,7 @@ from typing import Literal, TypeAlias
 
 from attrs import frozen
 
+from ryecore.display.status import status_mark
 from ryecore.display.text import StyledText
 
 __all__ = ["About", "Difference", "ReplayReport"]
@@ -84,7 +85,7 @@ class ReplayReport:
             else (f"  {len(self.differences)} come out otherwise", "bad")
         )
         text.line(
-            ("✓ " if self.ok else "✗ ", "good" if self.ok else "bad"),
+            status_mark("ok" if self.ok else "problem"),
             (self.thread_id, "id"),
             said,
             (f"  {self.turns} turn{'s' if self.turns != 1 else ''}, ", "dim"),
