@@ -140,7 +140,7 @@ def start_of(done: ExecutionResult) -> object:
 
 def stats_of(rye: Rye | SyncRye) -> tuple[TemplateStats, ...]:
     """How the templates of a Rye stand."""
-    inner = rye._rye if isinstance(rye, SyncRye) else rye
+    inner = rye._target if isinstance(rye, SyncRye) else rye
     pool = inner._parts._executor._pool
     return () if pool is None else pool.stats()
 

@@ -28,7 +28,7 @@ from ryecore.chain.trace import Trace
 from ryecore.display.notices import warn
 from ryecore.items.keys import AuthorKeys
 from ryecore.items.project_trust import allowed_variables, is_project_trusted
-from ryecore.items.snapshots import Seals
+from ryecore.items.snapshots import SnapshotStore
 from ryecore.items.spaces import Space, Spaces, built_in_space
 from ryecore.items.trust import TrustStore
 from ryecore.items.verification import Verifier
@@ -132,7 +132,7 @@ class Parts:
         self._variables = EnvResolver(environ, dotenv, interpreters, settings.inherit_env)
         preparer = Preparer(
             ChainBuilder(self.spaces, verifier, file_types),
-            Sealer(Seals(Path(settings.cache_dir)), verifier),
+            Sealer(SnapshotStore(Path(settings.cache_dir)), verifier),
             self._variables,
             self._configs,
             {

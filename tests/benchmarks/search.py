@@ -93,7 +93,7 @@ def run() -> None:
             kinds = ("knowledge",)
             compare(
                 f"{name}, our walk alone",
-                lambda: sum(1 for _ in walk(rye._rye.spaces, kinds, ())),
+                lambda: sum(1 for _ in walk(rye._target.spaces, kinds, ())),
                 lambda: _walk(folder),
                 goal="<= 2x walk and stat",
                 unit="ms",

@@ -19,7 +19,7 @@ from ryecore.chain.spec import AnchorSpec, VerifyDepsSpec, WarmSpec
 from ryecore.chain.templating import Template, as_text, count_of
 from ryecore.chain.trace import Trace
 from ryecore.errors import AnchorError, ConfigError, MetadataError
-from ryecore.items.snapshots import NOWHERE, SealedTree, Seals
+from ryecore.items.snapshots import NOWHERE, Snapshot, SnapshotStore
 from ryecore.items.spaces import ItemSource
 from ryecore.items.verification import VerifiedItem, Verifier
 from ryecore.lillux.witness import Evidence, Witness
@@ -54,7 +54,7 @@ class Layout:
     deps: Deps
     origins: Mapping[str, str] = {}
     dependencies: tuple[ItemSource, ...] = ()
-    sealed: tuple[SealedTree, ...] = ()
+    sealed: tuple[Snapshot, ...] = ()
     links: Mapping[str, Path] = {}
     warm: WarmTemplate | None = None
 
@@ -101,7 +101,7 @@ class Sealer:
         verifier: Verifies dependencies.
     """
 
-    def __init__(self, seals: Seals, verifier: Verifier) -> None:
+    def __init__(self, seals: SnapshotStore, verifier: Verifier) -> None:
         self._seals = seals
         self._dependencies = Dependencies(verifier)
 
@@ -149,7 +149,7 @@ class Sealer:
         """With the items whose paths the runtime takes, each sealed by itself."""
         links: dict[str, Path] = {}
         origins: dict[str, str] = {}
-        trees: list[SealedTree] = []
+        trees: list[Snapshot] = []
         for link in chain.links:
             item = link.element.item
             if item is None or not item.is_verified:
@@ -259,7 +259,7 @@ class Sealer:
             )
             if any(not item.is_verified for item in files.values()):
                 return evolve(layout, runtime_lib=folder)
-            sealed: SealedTree = self._seals.seal(
+            sealed: Snapshot = self._seals.seal(
                 {name: item.content for name, item in files.items()}
             )
         evidence.tree(sealed.stat)
@@ -354,7 +354,7 @@ def warm_of(chain: Chain) -> tuple[VerifiedItem, WarmSpec] | None:
 
 
 def template_of(
-    spec: WarmSpec, program: bytes, tool_path: Path, sealed: Sequence[SealedTree]
+    spec: WarmSpec, program: bytes, tool_path: Path, sealed: Sequence[Snapshot]
 ) -> WarmTemplate:
     """What makes a template.
 

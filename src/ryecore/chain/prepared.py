@@ -106,7 +106,7 @@ class Preparer:
 
     Args:
         builder: Builds chains.
-        sealer: Seals their files.
+        sealer: SnapshotStore their files.
         environments: Resolves environments.
         configs: Reads layered configuration.
         places: What `{project_path}`, `{user_space}` and `{system_space}` stand for.

@@ -28,14 +28,14 @@ _ENTITIES: Final = {"&lt;": "<", "&gt;": ">", "&quot;": '"', "&apos;": "'", "&am
 
 @frozen
 class ItemDescription:
-    """What an item says of itself.
+    """The description of an item, from its own source.
 
     Attributes:
         name: The last segment of its id.
         title: Its heading or declared title; else the name.
-        description: What it is for; empty where it doesn't say.
+        description: What it is for; empty where none is declared.
         category: The folders of its id, as `acme/csv`.
-        tags: The words that it is filed under.
+        tags: Its tags.
         version: Its version; None where it declares none.
     """
 
@@ -48,7 +48,7 @@ class ItemDescription:
 
 
 def describe(kind: str, relative: str, content: bytes) -> ItemDescription:
-    """Read what an item says of itself.
+    """Describe an item from its source.
 
     Args:
         kind: The item's kind.
@@ -56,7 +56,7 @@ def describe(kind: str, relative: str, content: bytes) -> ItemDescription:
         content: The file's bytes.
 
     Returns:
-        The description. It never fails: what can't be read is described by its name.
+        The description; by the name alone where the source can't be read. It never fails.
     """
     path = Path(relative)
     try:
@@ -76,7 +76,7 @@ def describe(kind: str, relative: str, content: bytes) -> ItemDescription:
 
 
 def _text(value: object) -> str:
-    """A scalar on one line; nothing else is shown."""
+    """Return a scalar on one line; empty for any other value."""
     if not isinstance(value, str | int | float):
         return ""
     try:
@@ -121,7 +121,7 @@ def _read_knowledge(content: bytes, path: Path) -> Mapping[str, object]:
 
 
 def _header(content: bytes) -> str:
-    """The text that a description can stand in, without its signature line."""
+    """Return the text that a description can stand in, without its signature line."""
     text = content[:_MAX_HEADER].decode("utf-8", errors="replace").replace("\r\n", "\n")
     return _SIGNATURE.sub("", text).lstrip()
 
@@ -136,7 +136,7 @@ def _unescape(text: str) -> str:
 
 
 def _read_config(_content: bytes, _path: Path) -> Mapping[str, object]:
-    # What a config file sets is not what it says of itself.
+    # The values of a configuration file don't describe it.
     return {}
 
 
@@ -156,7 +156,7 @@ _MAX_METADATA: Final = 64 * 1024
 
 
 def knowledge_text(content: str) -> str:
-    """An item's text without its signature line and its metadata.
+    """Return an item's text without its signature line and its metadata.
 
     Args:
         content: The file's text. Metadata is front matter, or a YAML fence that stands before all

@@ -1,4 +1,4 @@
-"""YAML, TOML and JSON files, read into plain mappings; what is broken is said with its line."""
+"""YAML, TOML and JSON files, read into plain mappings; errors name the line."""
 
 import json
 import re
@@ -13,7 +13,7 @@ __all__ = ["DOCUMENT_EXTENSIONS", "parse_document"]
 
 
 def _load_yaml(text: str) -> object:
-    # The parser is a large import, and whoever only embeds the library may not need it at once.
+    # The parser is a large import, which a host may not need at once.
     from ryecore.items.yaml_loader import load_yaml  # noqa: PLC0415
 
     return load_yaml(text, MAX_DEPTH)
@@ -39,13 +39,13 @@ def parse_document(content: bytes, path: Path) -> dict[str, object]:
 
     Args:
         content: The file's bytes.
-        path: Where it stands; its extension chooses the form.
+        path: Its path; the extension chooses the form.
 
     Returns:
         The mapping; empty for an empty document.
 
     Raises:
-        MetadataError: It is broken (with the line), or its root is no mapping.
+        MetadataError: It is broken (with the line), or its root isn't a mapping.
     """
     try:
         document = _LOADERS[path.suffix](content.decode("utf-8"))
@@ -73,7 +73,7 @@ def parse_document(content: bytes, path: Path) -> dict[str, object]:
 
 
 def _is_deeper_than(document: object, limit: int) -> bool:
-    """Whether a document has more levels than this; counted without recursion."""
+    """Return whether a document has more levels than a limit, without recursion."""
     level = [document]
     for _ in range(limit + 1):
         level = [

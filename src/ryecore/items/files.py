@@ -41,18 +41,18 @@ def write_atomically(
     replace: bool = True,
     durable: bool = True,
 ) -> None:
-    """Replace a file, or make it, in one step that survives a crash. A link is replaced itself.
+    """Write or replace a file in one step that survives a crash. A link is itself replaced.
 
     Args:
         path: The file; its folder exists.
-        content: What it holds afterwards.
-        mode: Its permissions; by default those that it had, else 0644 within the umask.
-        replace: Whether a file that stands there already may go.
-        durable: Whether it survives the loss of power too, and not the process's death alone.
+        content: Its new content.
+        mode: Its permissions; by default its former ones, else 0644 within the umask.
+        replace: Whether an existing file may be replaced.
+        durable: Whether it survives a loss of power, and not only the end of the process.
 
     Raises:
-        FileExistsError: One stands there, and may not go.
-        OSError: It can't be written; nothing of the attempt stays behind.
+        FileExistsError: It exists, and may not be replaced.
+        OSError: It can't be written; no temporary file stays.
     """
     if mode is None and path.exists():
         mode = path.stat().st_mode & 0o7777
@@ -78,7 +78,7 @@ def write_atomically(
 
 
 def _linked(temporary: str, path: Path) -> bool:
-    """Give a file its name, failing where the name is taken as a rename would not.
+    """Give a file its name, but fail where the name is taken, unlike a rename.
 
     Returns:
         False on a file system without hard links: the name is claimed by an empty file then, which
@@ -102,7 +102,7 @@ def keep_out_of_git(folder: Path, *, durable: bool = True) -> None:
 
     Args:
         folder: The folder, which exists.
-        durable: Whether this survives the loss of power too.
+        durable: Whether this survives a loss of power.
 
     Raises:
         OSError: Its `.gitignore` can't be written.
@@ -129,7 +129,7 @@ def remove_left_overs(path: Path, older_than_s: float = 60.0) -> None:
 
 
 def is_left_over(name: str) -> bool:
-    """Whether a file's name is one that a killed `write_atomically` left behind."""
+    """Return whether a file's name is one that a killed `write_atomically` left behind."""
     return _TEMPORARY.fullmatch(name) is not None
 
 

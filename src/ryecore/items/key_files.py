@@ -36,7 +36,7 @@ class KeyFile:
 
     Attributes:
         key: The public key.
-        owner: Whose it is.
+        owner: The name of its owner.
         path: The file.
         space: The label of the space that it was signed for.
         project: The digest of the only project folder that it was signed for; None for any.
@@ -57,7 +57,7 @@ class KeyFile:
     content_hash: str
 
     def signed_by(self, key: PublicKey) -> bool:
-        """Whether this key signed the file, at its place and with its content."""
+        """Return whether this key signed the file, at its place and with its content."""
         signature = self.signature
         return (
             signature is not None
@@ -73,10 +73,10 @@ class KeyFile:
         return f"expired at {self.not_after}" if is_past(self.not_after) else None
 
     def why_misplaced(self, space: Space) -> str | None:
-        """Return why the file isn't valid in a space: it was signed for another place.
+        """Return why the file isn't valid in a space; None where it is valid.
 
-        So neither a copy nor a link of the file makes a key trusted in another space or project.
-        The key of the sealed bundle is trusted only there.
+        A file is valid in the space and project that it was signed for, so that neither a copy nor
+        a link makes a key trusted elsewhere. The key of the sealed bundle is trusted only there.
         """
         if space.is_built_in:
             return None
@@ -112,7 +112,7 @@ def render_trusted_key(
 
     Args:
         key: The key.
-        owner: Whose it is.
+        owner: The name of its owner.
         space: The label of the only space that the file is valid in.
         project: The only project folder that the file counts in; by default, each project's
             space that holds it, if `space` is `project`.
@@ -164,7 +164,7 @@ def parse_key_file(content: bytes, name: str) -> KeyFile:
     Raises:
         MetadataError: It is not TOML.
         SigningError: Its key or its signature can't be read.
-        KeyError: It holds no public key.
+        KeyError: It has no public key.
         TypeError: A field has another type than it should.
     """
     path = Path(name)
@@ -175,7 +175,9 @@ def parse_key_file(content: bytes, name: str) -> KeyFile:
         raise TypeError("public_key is not a table")
     project = document.get("project")
     not_after = document.get("not_after")
-    if isinstance(not_after, datetime) and not_after.tzinfo is not None:  # TOML has its own
+    if (
+        isinstance(not_after, datetime) and not_after.tzinfo is not None
+    ):  # TOML has a type of its own
         not_after = not_after.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     if not_after is not None and _UTC_SECONDS.fullmatch(str(not_after)) is None:
         raise TypeError(f"not_after is {not_after!r}, not like 2027-01-31T00:00:00Z")

@@ -1,4 +1,4 @@
-"""The author's own key: made on request, kept in files that only its owner can read."""
+"""The author's own key: created on request, in files that only its owner can read."""
 
 import os
 import shlex
@@ -26,7 +26,7 @@ _PRIVATE, _PUBLIC = "private_key.pem", "public_key.pem"
 
 
 class AuthorKeys:
-    """The signing key of the person who works here, and the keys that they trust.
+    """The signing key of the author, and the keys that the author trusts.
 
     Args:
         user: The user's space.
@@ -41,20 +41,20 @@ class AuthorKeys:
         self.folder = Path(chosen) if chosen else user.folder("config") / "keys" / "signing"
 
     def generate(self, owner: str = "") -> SigningKey:
-        """Make the key, and trust it in user space.
+        """Create the key, and trust it in user space.
 
         Args:
-            owner: Whose it is, as the key file says.
+            owner: The name of its owner, for the key file.
 
         Returns:
-            The fresh key.
+            The new key.
 
         Raises:
-            SigningError: There is one already, which is never overwritten; or it can't be written.
+            SigningError: There is a key already, which isn't overwritten; or it can't be written.
         """
         private = self.folder / _PRIVATE
         key = SigningKey.generate()
-        render_trusted_key(key.public, owner)  # what can't be written is refused beforehand
+        render_trusted_key(key.public, owner)  # refuse an invalid owner first
         try:
             self._make_folder()
             write_atomically(private, key.pem, mode=0o600, replace=False)
@@ -69,7 +69,7 @@ class AuthorKeys:
             write_atomically(self.folder / _PUBLIC, key.public.pem, mode=0o644)
             self.trust(key.public, owner, signer=key)
         except BaseException as problem:
-            private.unlink(missing_ok=True)  # half a key would be in the way of the next attempt
+            private.unlink(missing_ok=True)  # half a key would block the next attempt
             if isinstance(problem, OSError):
                 raise self._unwritable(problem) from problem
             raise
@@ -157,7 +157,7 @@ class AuthorKeys:
             return SigningKey.from_pem(pem)
         except SigningError as error:
             raise SigningError(
-                f"{private} is no signing key: {error.message}",
+                f"{private} is not a signing key: {error.message}",
                 next_step="Put the key back from a copy; or move the file away and make another "
                 "key: rye keys generate",
             ) from None
@@ -173,15 +173,15 @@ class AuthorKeys:
         revoked: bool = False,
         reinstate: bool = False,
     ) -> Path:
-        """Write the key file that makes a key count, signed by the author's key.
+        """Write the key file that makes a key trusted, signed by the author's key.
 
         Args:
             key: The key to trust.
-            owner: Whose it is.
-            space: The user's space by default; a project's, to vouch for the key in that project's
+            owner: The name of its owner.
+            space: The user's space by default; a project's, to trust the key in that project's
                 folder alone; or a bundle's.
             signer: The author's key by default.
-            not_after: The UTC time after which it no longer counts.
+            not_after: The UTC time after which it is no longer trusted.
             revoked: Whether to revoke it, in every space.
             reinstate: Whether to trust a revoked key again.
 
@@ -200,7 +200,7 @@ class AuthorKeys:
         """
         space = space or self._user
         if signer is None:
-            # Anybody's signature may revoke; the author's own key may reinstate itself.
+            # Any key may sign a revocation; the author's own key may reinstate itself.
             signer = self._read()
             if not revoked and (signer.public != key or space != self._user):
                 signer = self.load()

@@ -99,22 +99,22 @@ class _Reader:
         return token
 
     def whole_value(self) -> object:
-        """The value of a declaration, which ends with it."""
+        """Read the literal of a declaration, and refuse an expression behind it."""
         value = self.value()
         gap = _TOKEN.match(self._text, self._position)
         skipped = gap[0] if gap is not None and gap.lastgroup == "space" else ""
         position = self._position + len(skipped)
-        goes_on = (
+        continues = (
             _NEXT_LINE.match(self._text, position)
             if "\n" in skipped
             else position < len(self._text) and not _SAME_LINE.match(self._text, position)
         )
-        if goes_on:
+        if continues:
             raise self._fail()
         return value
 
     def value(self, depth: int = 0) -> object:
-        """The literal that begins here."""
+        """Read the literal that begins at the position."""
         kind, token = self._next()
         if depth > _MAX_DEPTH:
             raise self._fail()
@@ -161,7 +161,7 @@ class _Reader:
     def _text_of(self, token: str) -> str:
         try:
             return _unquote(token)
-        except (ValueError, OverflowError):  # a code point that there isn't
+        except (ValueError, OverflowError):  # a code point that doesn't exist
             raise self._fail() from None
 
     def _number_of(self, token: str) -> object:
@@ -217,17 +217,17 @@ _JS: Final = frozenset({".js", ".ts", ".mjs", ".cjs"})
 _COMMENTS: Final = ("#", "//", "--", ";")
 """What begins a line of the leading comment, in shell and in the languages that runtimes add."""
 
-# A literal is read anew with each line that it goes on over, and files of others are read too.
+# A literal is parsed again with each of its lines, and the files of others are read too.
 _MAX_CONTINUED_LINES: Final = 1000
 _MAX_LITERAL_CHARACTERS: Final = 64 * 1024
 
 
 def parse_metadata(content: bytes, path: Path) -> Mapping[str, object]:
-    """Read what an item says of itself.
+    """Read the metadata of an item.
 
     Args:
         content: The file's bytes, verified already.
-        path: Where it stands; its extension chooses the form.
+        path: Its path; the extension chooses the form.
 
     Returns:
         The keys that it declares; a key it doesn't declare is absent, which differs from null.
@@ -256,7 +256,7 @@ def _parse(content: bytes, path: Path) -> Mapping[str, object]:
 
 
 def _parse_python(content: bytes, path: Path) -> ast.Module:
-    """Parse, where the host turns warnings into errors too: they are the author's, not its."""
+    """Parse Python, also in a host that turns warnings into errors."""
     try:
         return ast.parse(content, filename=str(path))
     except SyntaxError:
@@ -298,8 +298,8 @@ def _assignment(statement: ast.stmt) -> tuple[str, ast.expr | None]:
 
 
 def _from_comment(text: str, path: Path) -> Iterator[tuple[str, object]]:
-    """`# NAME = literal` lines of the leading comment; a literal may go on over several lines."""
-    # Only a line feed ends a line, as in a shell; `splitlines` knows many other ends.
+    """`# NAME = literal` lines of the leading comment; a literal may have several lines."""
+    # Only a line feed ends a line, as in a shell; `splitlines` splits at other characters too.
     lines = iter(enumerate(text.replace("\r\n", "\n").split("\n"), start=1))
     continued = 0
     for number, line in lines:

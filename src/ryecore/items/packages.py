@@ -1,8 +1,8 @@
 """Folders that a package manager fills, and the signed locks that vouch for them.
 
-Nobody signs the thousands of files of a `node_modules` or a virtual environment one by one. They
-are linked into a snapshot, not copied, and count as unverified, unless a signed lock beside the
-folder holds the digest of all its files and links.
+The thousands of files of a `node_modules` or a virtual environment aren't signed one by one. A
+snapshot links to them instead of copying them. They count as unverified, unless a signed lock
+beside the folder holds the digest of all its files and links.
 
 Source: decision 16.
 """
@@ -36,7 +36,7 @@ EVERY_FILE: Final = TreeFilter(extensions=None, exclude_dirs=(), recursive=True)
 
 
 def lock_of(folder: Path) -> Path:
-    """The lock that vouches for a package folder."""
+    """Return the lock that vouches for a package folder."""
     return folder.with_name(f"{folder.name.lstrip('.')}.lock.yaml")
 
 
@@ -51,8 +51,8 @@ def lock_packages(folder: Path, key: SigningKey) -> SignedFile:
         The lock.
 
     Raises:
-        SigningError: It is no package folder, or can't be read.
-        ItemNotFound: It doesn't stand below a kind's folder.
+        SigningError: It isn't a package folder, or can't be read.
+        ItemNotFound: It isn't below a kind's folder.
         LinkLeavesSpace: A link among its folders leads out of the space.
     """
     folder = absolute(folder)
@@ -80,13 +80,13 @@ def lock_packages(folder: Path, key: SigningKey) -> SignedFile:
 
 
 def locked_digest(lock: VerifiedItem) -> str | None:
-    """The digest that a verified lock holds."""
+    """Return the digest that a verified lock holds."""
     digest = parse_document(lock.content, lock.source.path).get("digest")
     return digest if isinstance(digest, str) else None
 
 
 def packages_digest(folder: Path) -> str:
-    """The digest of a package folder: its files, and where its links lead.
+    """Return the digest of a package folder: its files, and the targets of its links.
 
     Args:
         folder: The folder.
@@ -95,7 +95,7 @@ def packages_digest(folder: Path) -> str:
         SHA-256 (hex).
 
     Raises:
-        AnchorError: A link leaves the folder, so that nothing vouches for what it leads to.
+        AnchorError: A link leaves the folder, so that the digest doesn't cover its target.
         OSError: The folder can't be read as a whole.
     """
     digest = digest_tree(str(folder), EVERY_FILE).digest
@@ -120,8 +120,8 @@ def _links(root: Path, folder: str, below: str = "") -> Iterator[tuple[str, str]
 def _check_link(root: Path, link: str) -> None:
     """Refuse a link that leaves the folder, but for a program such as a venv's `python`.
 
-    The digest has the bytes of a file that a link leads to. What that file imports is another
-    matter in `node_modules`: Node looks for it beside the file, not beside the link.
+    The digest has the bytes of a file that a link leads to. It doesn't cover what that file
+    imports in `node_modules`: Node looks for that beside the file, not beside the link.
     """
     leads_to = Path(os.path.realpath(link))
     if leads_to.is_relative_to(os.path.realpath(root)):

@@ -26,21 +26,21 @@ __all__ = [
 
 
 def absolute(path: str | os.PathLike[str]) -> Path:
-    """An absolute path without `..`, which would else be part of what is signed; links stay."""
+    """Return an absolute path without `..`, which would become part of the identity; keep links."""
     return Path(os.path.abspath(path))  # noqa: PTH100 - pathlib keeps the dots
 
 
 def file_called(text: str) -> Path | None:
-    """The file that a person means; None where the text names none."""
+    """Return the file that a text names; None where it names none."""
     try:
         path = absolute(Path(text).expanduser())
-    except RuntimeError:  # the home folder of nobody
+    except RuntimeError:  # a home folder of an unknown user
         return None
     return path if os.path.isfile(path) else None
 
 
 def place_of(path: Path) -> tuple[str, str]:
-    """The kind and the identity of a file, from its place below the nearest `.ai` folder.
+    """Return the kind and the identity of a file, from its place below the nearest `.ai` folder.
 
     Args:
         path: An absolute path.
@@ -49,7 +49,7 @@ def place_of(path: Path) -> tuple[str, str]:
         The kind, and the slash path below the kind's folder.
 
     Raises:
-        ItemNotFound: It doesn't stand below a kind's folder.
+        ItemNotFound: It isn't below a kind's folder.
     """
     kinds = {folder: kind for kind, folder in KIND_FOLDERS.items()}
     parts = path.parts
@@ -63,10 +63,10 @@ def place_of(path: Path) -> tuple[str, str]:
 
 
 def source_at(path: Path, spaces: Spaces) -> ItemSource:
-    """The item source of a file in one of these spaces.
+    """Return the item source of a file in one of these spaces.
 
     Raises:
-        ItemNotFound: It stands in none of them.
+        ItemNotFound: It is in none of them.
     """
     kind, relative = place_of(path)
     for space in spaces:
@@ -79,7 +79,7 @@ def source_at(path: Path, spaces: Spaces) -> ItemSource:
 
 
 def existing_folder(path: str | os.PathLike[str]) -> Path:
-    """The folder of a project, absolute.
+    """Return the absolute path of a project's folder.
 
     Raises:
         ConfigError: There is no such folder.
@@ -98,11 +98,11 @@ def existing_folder(path: str | os.PathLike[str]) -> Path:
 
 
 def folder_to_be(path: str | os.PathLike[str], name: str) -> Path:
-    """A folder that may be made later; whether it can be is said when it is needed.
+    """Return the absolute path of a folder that may be created later.
 
     Args:
         path: The folder.
-        name: What it is for.
+        name: Its purpose, for the error.
 
     Raises:
         ConfigError: No folder can have this name.
@@ -112,16 +112,16 @@ def folder_to_be(path: str | os.PathLike[str], name: str) -> Path:
         if b"\0" not in os.fsencode(folder):
             return folder
     except (OSError, ValueError, TypeError, RuntimeError):
-        pass  # the home folder of nobody, or a name that no folder can have
+        pass  # a home folder of an unknown user, or a name that no folder can have
     raise ConfigError(
         f"The {name} {str(path)!r} can't be a folder.", next_step="Name another folder for it."
     )
 
 
 def lies_inside(path: str, folder: Path, real_folder: str | None = None) -> bool:
-    """Whether a path lies inside a folder, as it is written or once links are resolved.
+    """Return whether a path lies inside a folder, as it is written or once links are resolved.
 
-    A link inside that leads outside lies inside too: whoever owns the folder chose its target.
+    A link inside that leads outside counts as inside: the owner of the folder chose its target.
     """
     if _is_below(os.path.normpath(path), os.path.normpath(folder)):
         return True
@@ -136,7 +136,7 @@ def _is_below(path: str, folder: str) -> bool:
 
 
 def find_on_path(name: str, path: str, evidence: Evidence | None = None) -> Iterator[str]:
-    """Find the programs of a name; relative entries of the search path count for nothing."""
+    """Find the programs of a name; skip relative entries of the search path."""
     if os.sep in name:
         if os.path.isabs(name) and is_program(name):
             yield name
@@ -152,5 +152,5 @@ def find_on_path(name: str, path: str, evidence: Evidence | None = None) -> Iter
 
 
 def is_program(path: str) -> bool:
-    """Whether a file may be executed."""
+    """Return whether a file may be executed."""
     return os.path.isfile(path) and os.access(path, os.X_OK)

@@ -1,4 +1,4 @@
-"""The permissions that the user gives one project: its interpreters, and names of its `.env`.
+"""The user's permissions for one project: its own interpreters, and names of its `.env`.
 
 Source: decisions 19 and 21.
 """
@@ -30,12 +30,12 @@ def _name_of(folder: str, project: Path) -> str:
 
 
 def _text_of(project: Path) -> str:
-    """The project's real path as text, whatever bytes it has; `_name_of` tells it from others."""
+    """Return the project's real path as text, with escapes for bytes that aren't UTF-8."""
     return os.fsencode(os.path.realpath(project)).decode(errors="backslashreplace")
 
 
 def trust_project(user: Space, project: Path, key: SigningKey) -> Path:
-    """Write, signed, that the user trusts a project's own interpreters.
+    """Write and sign that the user trusts a project's own interpreters.
 
     Args:
         user: The user's space.
@@ -43,7 +43,7 @@ def trust_project(user: Space, project: Path, key: SigningKey) -> Path:
         key: The user's key.
 
     Returns:
-        The file that says so; removing it takes the trust back.
+        The signed file; removing it revokes the trust.
 
     Raises:
         SigningError: The file can't be written.
@@ -52,12 +52,14 @@ def trust_project(user: Space, project: Path, key: SigningKey) -> Path:
 
 
 def is_project_trusted(user: Space, project: Path, verifier: Verifier, evidence: Evidence) -> bool:
-    """Whether the user trusts a project's own interpreters."""
+    """Return whether the user trusts a project's own interpreters."""
     return _read(user, _TRUSTED, project, verifier, evidence) is not None
 
 
 def allow_variables(user: Space, project: Path, names: Collection[str], key: SigningKey) -> Path:
-    """Write and sign which names of a project's `.env` are set without a signed element's asking.
+    """Write and sign the names of a project's `.env` that are always set.
+
+    Other names are set only where a signed element asks for them.
 
     Args:
         user: The user's space.
@@ -66,7 +68,7 @@ def allow_variables(user: Space, project: Path, names: Collection[str], key: Sig
         key: The user's key.
 
     Returns:
-        The signed file; removing it takes the permission back.
+        The signed file; removing it revokes the permission.
 
     Raises:
         SigningError: The file can't be written.

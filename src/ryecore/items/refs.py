@@ -63,13 +63,13 @@ def check_item_id(item_id: str) -> str:
 
 
 def shown_id(item_id: str) -> str:
-    """Return an id for an example in an error; another one where it isn't an id itself."""
+    """Return an id for an example in an error; `acme/name` where it isn't an id itself."""
     return item_id if len(item_id) <= _MAX_SHOWN and _ITEM_ID.match(item_id) else "acme/name"
 
 
 @frozen
 class ItemRef:
-    """What an item is called everywhere: its kind and its id.
+    """The reference to an item: its kind and its id.
 
     Attributes:
         kind: tool, directive, knowledge or config.
@@ -114,9 +114,9 @@ class ItemRef:
 
     @classmethod
     def of_file(cls, kind: str, relative: str) -> Self:
-        """The ref of a file, from its slash path below the kind's folder.
+        """Return the ref of a file, from its slash path below the kind's folder.
 
-        The id of a library, such as `acme/lib.tables`, may be none that could be executed.
+        The id of a library, such as `acme/lib.tables`, can't always be executed.
         """
         return cls(kind, relative.rpartition(".")[0] or relative)
 

@@ -30,7 +30,7 @@ def seal_bundle(root: Path, owner: str) -> tuple[PublicKey, int]:
 
     Args:
         root: The `.ai` folder.
-        owner: What the key file calls the owner.
+        owner: The owner's name in the key file.
 
     Returns:
         The public key, and how many files were signed.
@@ -63,7 +63,7 @@ def seal_bundle(root: Path, owner: str) -> tuple[PublicKey, int]:
 
 
 def _file_types(space: Space) -> dict[str, CommentForm]:
-    """The comment forms that the bundle's own runtimes add, read before they are signed."""
+    """Return the comment forms of the bundle's own runtimes, read before they are signed."""
     found: dict[str, CommentForm] = {}
     for path in space.folder("tool").rglob("*.yaml"):
         declared = parse_metadata(path.read_bytes(), path).get("file_types")
@@ -73,7 +73,7 @@ def _file_types(space: Space) -> dict[str, CommentForm]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Seal each folder that is named, and say so."""
+    """Seal each folder that is named, and print the results."""
     if not arguments:
         print("usage: python -m ryecore.items.seal FOLDER...", file=sys.stderr)
         return 2

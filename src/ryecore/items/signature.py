@@ -58,7 +58,7 @@ class CommentForm:
 
     @classmethod
     def of(cls, token: str) -> "CommentForm":
-        """The form behind a token: `#`, `//`, `--`, `;`, or `<!--` with its end."""
+        """Return the form of a token: `#`, `//`, `--`, `;`, or `<!--` with its end."""
         return cls("<!-- ", " -->") if token == "<!--" else cls(token + " ")
 
 
@@ -76,11 +76,11 @@ COMMENT_FORMS: Final[Mapping[str, CommentForm]] = {
 def comment_form(
     extension: str, file_types: Mapping[str, CommentForm] | None = None
 ) -> CommentForm | None:
-    """The comment form of a file, by its extension with the dot.
+    """Return the comment form of a file, by its extension with the dot.
 
     Args:
         extension: Such as `.py`.
-        file_types: What signed runtimes add.
+        file_types: The forms that signed runtimes add.
 
     Returns:
         The form, or None for a file without comments: its signature is a sidecar, `NAME.sig`.
@@ -90,14 +90,14 @@ def comment_form(
 
 @frozen
 class Signature:
-    """What a signature line says.
+    """The content of a signature line.
 
     Attributes:
         timestamp: UTC seconds, `YYYY-MM-DDTHH:MM:SSZ`.
         content_hash: SHA-256 of the content, 64 hex digits.
         value: The 64 bytes of the Ed25519 signature.
         fingerprint: The key that signed, 16 hex digits.
-        provenance: `provider@user`, where a registry passed the item on.
+        provenance: `provider@user`, where a registry distributed the item.
     """
 
     timestamp: str
@@ -114,7 +114,7 @@ class Signature:
         return f"{text}|{self.provenance}" if self.provenance else text
 
     def message(self, kind: str, path: str) -> bytes:
-        """What the key signs: the item's identity, the time, the hash and the provenance.
+        """Return the message that the key signs: identity, time, hash and provenance.
 
         Args:
             kind: The item's kind.
@@ -134,22 +134,22 @@ class Signature:
         ).encode("ascii")
 
     def holds(self, kind: str, path: str, key: PublicKey) -> bool:
-        """Whether this key signed this content at this place and time."""
+        """Return whether this key signed this content at this place and time."""
         return key.verifies(self.value, self.message(kind, path))
 
 
 def utc_now() -> str:
-    """The time of a signature made now: UTC seconds."""
+    """Return the time of a signature made now: UTC seconds."""
     return _utc(int(time.time()))
 
 
-@lru_cache(maxsize=1)  # many are made within a second
+@lru_cache(maxsize=1)  # many signatures are made within a second
 def _utc(second: int) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(second))
 
 
 def parse_payload(text: str) -> Signature | None:
-    """Read a payload. Anything before or after it, or of another form, is None."""
+    """Parse a payload; return None for text of another form, or with anything around it."""
     found = _PAYLOAD.fullmatch(text)
     if found is None:
         return None
@@ -159,7 +159,7 @@ def parse_payload(text: str) -> Signature | None:
     except (binascii.Error, ValueError):
         return None
     if urlsafe_b64encode(value).decode().rstrip("=") != encoded:
-        return None  # two spellings of one signature are one too many
+        return None  # a signature has one spelling
     return Signature(
         found["timestamp"], found["hash"], value, found["fingerprint"], found["provenance"]
     )
@@ -181,12 +181,12 @@ def make_signature(
 
 @frozen
 class SplitContent:
-    """A file's bytes, parted into its signature line and the rest.
+    """A file's bytes, split into its signature line and the rest.
 
     Attributes:
-        before: What stands before the signature line: a `#!` line, or nothing.
-        line: The line's payload with its comment marks removed; None where there is no such line.
-        after: What stands behind it.
+        before: The bytes before the signature line: a `#!` line, or nothing.
+        line: The line's text without its comment marks; None where there is no such line.
+        after: The bytes behind it.
     """
 
     before: bytes
@@ -202,7 +202,7 @@ class SplitContent:
 
 
 def split_content(content: bytes, form: CommentForm | None) -> SplitContent:
-    """Part a file into its signature line and the rest.
+    """Split a file into its signature line and the rest.
 
     Args:
         content: The whole file.
@@ -232,7 +232,7 @@ def split_content(content: bytes, form: CommentForm | None) -> SplitContent:
 
 
 def insert_signature(parts: SplitContent, signature: Signature, form: CommentForm) -> bytes:
-    """The file with this signature line, in place of the one it had."""
+    """Return the file with this signature line, in place of the one it had."""
     newline = (
         "\r\n"
         if (parts.before or parts.after.partition(b"\n")[0] + b"\n").endswith(b"\r\n")

@@ -47,7 +47,7 @@ __all__ = [
     "write_signed",
 ]
 
-_NEVER_BY_GLOB: Final = ("keys/", "projects/")  # whoever signs these says whom to trust
+_NEVER_BY_GLOB: Final = ("keys/", "projects/")  # who signs these decides whom to trust
 _SKIPPED_FOLDERS: Final = frozenset({"__pycache__", ".git", ".venv", "venv", "node_modules"})
 
 
@@ -84,7 +84,7 @@ def sign_content(
         The bytes to write, the signature, and whether they are a sidecar's.
 
     Raises:
-        SigningError: The file begins with a byte order mark, which a signature line would move.
+        SigningError: The file begins with a byte order mark.
     """
     form = comment_form(extension, file_types)
     if form is not None and content.startswith(b"\xef\xbb\xbf"):
@@ -151,8 +151,8 @@ def sign_file(
         key: The key to sign with.
         timestamp: UTC seconds; now by default.
         file_types: The comment forms that signed runtimes add.
-        content_hash: SHA-256 (hex) of the only content that is to be signed; any by default.
-        is_users_own: Whether it stands in user space, whose folders may be links to anywhere.
+        content_hash: SHA-256 (hex) of the content that may be signed; any by default.
+        is_users_own: Whether it is in user space, whose folders may be links to anywhere.
 
     Returns:
         What was signed.
@@ -194,7 +194,7 @@ def sign_file(
     except OSError as problem:
         raise SigningError(
             f"{path} can't be signed: {problem.strerror or problem}.",
-            next_step="See that it is a plain file in a folder that you may write to.",
+            next_step="Check that it is a plain file in a folder that you may write to.",
         ) from problem
     return SignedFile(kind, relative, path, signature)
 
@@ -214,14 +214,14 @@ def check_name(kind: str, relative: str) -> None:
         shown = json.dumps(relative)
         raise SigningError(
             f"The name of {kind}:{shown} holds a control, invisible or bidirectional character.",
-            next_step="Rename the file with letters, digits and signs that show as what they are.",
+            next_step="Rename the file with visible letters, digits and signs.",
         )
 
 
 def is_record(content: bytes) -> bool:
     """Return whether a file is a document that a run key has signed as a record."""
     beginning = content.removeprefix(b"\xef\xbb\xbf").lstrip()
-    if beginning.startswith(b"<!-- rye:signed:"):  # one that was signed before, as an item
+    if beginning.startswith(b"<!-- rye:signed:"):  # one that was signed as an item before
         beginning = beginning.partition(b"\n")[2].lstrip()
     return beginning.startswith(RECORD_LINE)
 
@@ -239,7 +239,7 @@ def refuse_record(kind: str, relative: str) -> SigningError:
 def sign_item(
     path: str | Path, key: SigningKey, *, file_types: Mapping[str, CommentForm] | None = None
 ) -> SignedFile:
-    """Sign a file that stands below an `.ai` folder; its place there is part of what is signed.
+    """Sign a file below an `.ai` folder; its place there is part of what is signed.
 
     Args:
         path: The file.
@@ -250,7 +250,7 @@ def sign_item(
         What was signed.
 
     Raises:
-        ItemNotFound: It doesn't stand below a kind's folder.
+        ItemNotFound: It isn't below a kind's folder.
         SigningError: It can't be read or written.
     """
     path = absolute(path)
@@ -259,7 +259,7 @@ def sign_item(
 
 
 def find_files(space: Space, pattern: str) -> tuple[tuple[str, Path, str], ...]:
-    """The files of a space that a ref or a glob names.
+    """Return the files of a space that a ref or a glob names.
 
     Args:
         space: Where to look.
@@ -285,7 +285,7 @@ def find_files(space: Space, pattern: str) -> tuple[tuple[str, Path, str], ...]:
         (kind, path, relative)
         for path, relative in _walk(folder)
         if (
-            # A glob never vouches for keys: whoever signs a key file trusts its key.
+            # A glob never matches key files: who signs one trusts its key.
             (fnmatchcase(relative, name) or fnmatchcase(relative.rpartition(".")[0], name))
             and not (kind == "config" and relative.startswith(_NEVER_BY_GLOB))
             if is_glob

@@ -1,8 +1,8 @@
-"""Sealed snapshots: verified bytes, and nothing else, on disk and read-only.
+"""Sealed snapshots: read-only folders on disk that hold nothing but verified bytes.
 
-What runs is a snapshot, so a file that changes after it was verified changes nothing. A snapshot
-is named by its digest and checked against it the first time it is used, whoever wrote it; from
-then on by inode, size, mtime and ctime, which only select what was checked already.
+Programs run from a snapshot, so a file that changes after it was verified has no effect. A snapshot
+is named by its digest. Its first use in a process checks it against the digest; later uses compare
+inode, size, mtime and ctime.
 
 Source: decision 16.
 """
@@ -25,7 +25,7 @@ from ryecore.errors import AnchorError
 from ryecore.lillux.digests import TreeFilter, digest_tree, stat_tree
 from ryecore.lillux.witness import TreeStat
 
-__all__ = ["SealedTree", "Seals"]
+__all__ = ["Snapshot", "SnapshotStore"]
 
 NOWHERE: Final = ".nothing"
 _SNAPSHOT: Final = re.compile(r"[0-9a-f]{64}")
@@ -37,13 +37,13 @@ _EVERYTHING: Final = TreeFilter(extensions=None, exclude_dirs=(), recursive=True
 
 
 @frozen
-class SealedTree:
-    """A snapshot that was checked.
+class Snapshot:
+    """A snapshot that was checked against its digest.
 
     Attributes:
         root: Its folder.
-        digest: What it is named by.
-        stat: What shows that nobody touched it since it was checked.
+        digest: Its name.
+        stat: The stats by which a change since the check is noticed.
         digests: The SHA-256 (hex) of each of its files, by slash path.
     """
 
@@ -53,25 +53,23 @@ class SealedTree:
     digests: Mapping[str, str]
 
 
-class Seals:
-    """The folder of snapshots.
+class SnapshotStore:
+    """The store of snapshots, in one folder.
 
     Args:
-        root: The folder; made with mode 0700 when it is first needed.
+        root: The folder; created with mode 0700 when it is first needed.
     """
 
     def __init__(self, root: Path) -> None:
         self._root = root
-        self._checked: dict[str, SealedTree] = {}
+        self._checked: dict[str, Snapshot] = {}
 
-    def seal(
-        self, files: Mapping[str, bytes], links: Mapping[str, Path] | None = None
-    ) -> SealedTree:
-        """Have these bytes as a read-only tree.
+    def seal(self, files: Mapping[str, bytes], links: Mapping[str, Path] | None = None) -> Snapshot:
+        """Return the snapshot of these files, written where it doesn't exist.
 
         Args:
-            files: Slash paths and their verified bytes.
-            links: Names that lead to package folders outside, which nobody verified.
+            files: The verified bytes by slash path.
+            links: Names that link to package folders outside, which aren't verified.
 
         Returns:
             The snapshot.
@@ -100,11 +98,11 @@ class Seals:
                 next_step="See that the folder can be written and has room, or open the Rye with "
                 "another cache_dir.",
             ) from problem
-        sealed = self._checked[digest] = SealedTree(root, digest, stat, _digests(files))
+        sealed = self._checked[digest] = Snapshot(root, digest, stat, _digests(files))
         return sealed
 
     def _prune(self) -> None:
-        """Remove snapshots that nobody used for long, and what a killed process left half done."""
+        """Remove snapshots unused for 30 days, and unfinished ones of killed processes."""
         now = time.time()
         for path in self._root.iterdir():
             if _SNAPSHOT.fullmatch(path.name):
@@ -112,8 +110,8 @@ class Seals:
             elif _HALF_DONE.fullmatch(path.name):
                 kept_s = _HALF_DONE_S
             else:
-                continue  # a host may keep other things there, and they are not ours
-            with suppress(OSError):  # another process may be at it, too
+                continue  # a file of the host
+            with suppress(OSError):  # another process may be removing it
                 if now - path.lstat().st_mtime > kept_s:
                     aside = self._root / f".old-{os.getpid()}-{secrets.token_hex(6)}"
                     path.rename(aside)
@@ -121,7 +119,7 @@ class Seals:
 
     @property
     def nowhere(self) -> Path:
-        """A path at which nothing stands, such as for bytecode that must not be found."""
+        """A path that never exists, such as for bytecode that must not be found."""
         return self._root / NOWHERE
 
     def _prepare(self) -> None:
@@ -155,7 +153,7 @@ class Seals:
             raise
 
     def _put_in_place(self, temporary: Path, root: Path, is_intact: Callable[[], bool]) -> None:
-        """Rename the new tree into place; where a damaged one stands, that goes away first."""
+        """Rename the new tree into place, in place of a damaged one."""
         for _ in range(8):
             try:
                 temporary.rename(root)
@@ -164,7 +162,7 @@ class Seals:
                     raise
             else:
                 return
-            if is_intact():  # another process was faster, and may be running from it already
+            if is_intact():  # another process was faster, and may use it already
                 _remove(temporary)
                 return
             aside = self._root / f".old-{os.getpid()}-{secrets.token_hex(6)}"
@@ -175,7 +173,7 @@ class Seals:
             _remove(aside)
         raise AnchorError(
             f"{root} keeps being replaced by another process.",
-            next_step="Look who writes there; nothing but ryecore should.",
+            next_step="Find the process that writes there; only ryecore should.",
         )
 
 
@@ -193,7 +191,7 @@ def _digest(files: Mapping[str, bytes], links: Mapping[str, Path]) -> str:
 
 
 def _is_intact(root: Path, files: Mapping[str, bytes], links: Mapping[str, Path]) -> bool:
-    """Whether a tree holds these files and links, and nothing else: no other folder or link."""
+    """Return whether a tree holds exactly these files and links, and no other folder."""
     if not root.is_dir() or root.is_symlink():
         return False
     folders = {str(parent) for name in (*files, *links) for parent in PurePosixPath(name).parents}
@@ -209,11 +207,11 @@ def _is_intact(root: Path, files: Mapping[str, bytes], links: Mapping[str, Path]
             and dict(digest_tree(str(root), _EVERYTHING).files) == _digests(files)
             and all((root / name).readlink() == target for name, target in links.items())
         )
-    except OSError:  # it is another kind of thing, or another process is replacing it
+    except OSError:  # not a folder, or another process is replacing it
         return False
 
 
-def _is_untouched(sealed: SealedTree) -> bool:
+def _is_untouched(sealed: Snapshot) -> bool:
     try:
         return stat_tree(sealed.stat.root, _EVERYTHING) == sealed.stat.fingerprint
     except OSError:
@@ -221,7 +219,7 @@ def _is_untouched(sealed: SealedTree) -> bool:
 
 
 def _mark_used(root: Path) -> None:
-    """Have a snapshot's time show that it is in use, once a day."""
+    """Update a snapshot's time, at most once a day, to show that it is in use."""
     if time.time() - root.stat().st_mtime > _DAY_S:
         os.utime(root)
 

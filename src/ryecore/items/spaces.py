@@ -1,4 +1,4 @@
-"""The three spaces, and where in them an item stands."""
+"""The three spaces, and the lookup of items in them."""
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -56,7 +56,7 @@ EXTENSIONS: Final[Mapping[str, tuple[str, ...]]] = {
 
 @frozen
 class Space:
-    """One place that holds items.
+    """A folder of items.
 
     Attributes:
         name: project, user or system.
@@ -89,7 +89,7 @@ class Space:
         return self.root.parent if self.name == "project" else None
 
     def folder(self, kind: str) -> Path:
-        """The folder that holds a kind of item."""
+        """Return the folder that holds a kind of item."""
         return self.root / KIND_FOLDERS[kind]
 
 
@@ -105,7 +105,7 @@ class Spaces:
         return iter((self.project, self.user, *self.system))
 
     def from_space(self, name: SpaceName) -> tuple[Space, ...]:
-        """The spaces that an element found in this space may depend on.
+        """Return the spaces that an element found in this space may depend on.
 
         Source: decision 15.
         """
@@ -116,12 +116,12 @@ class Spaces:
 
 @frozen
 class ItemSource:
-    """An item that was found, but not read.
+    """The location of an item, whose file hasn't been read.
 
     Attributes:
-        ref: What it is called.
+        ref: Its reference.
         path: The file.
-        space: Where it was found.
+        space: The space that it was found in.
         relative: The slash path below the kind's folder, with extension: its signed identity.
         shadowed: Files of the same id in later spaces.
     """
@@ -144,18 +144,18 @@ def project_digest(project: Path) -> str:
 
 
 def built_in_space() -> Space:
-    """The sealed bundle that comes with ryecore."""
+    """Return the sealed bundle that comes with ryecore."""
     return Space("system", Path(__file__).parents[1] / "system" / ".ai", BUILT_IN_BUNDLE)
 
 
 def discover_bundles() -> tuple[Space, ...]:
-    """The built-in bundle, then those that installed packages offer, by entry-point name.
+    """Return the built-in bundle, then those that installed packages offer, by entry-point name.
 
     A package offers one through the entry-point group `rye.bundles`: a callable that returns a
     mapping with `bundle_id` and `root_path`, the folder that holds `.ai`.
 
     Raises:
-        ConfigError: An entry point can't be loaded or says something else.
+        ConfigError: An entry point can't be loaded, or returns something else.
     """
     from importlib.metadata import entry_points  # noqa: PLC0415 - a large import, used here alone
 
@@ -186,11 +186,11 @@ def locate(
     """Find the file of an item: the first space that holds it wins.
 
     Args:
-        ref: What to find.
-        spaces: Where to look, in order.
+        ref: The item.
+        spaces: The spaces to search, in order.
         more_extensions: Extensions that signed runtimes add, behind the fixed order.
-        evidence: Told which paths were absent, so that a new shadow is noticed.
-        others: Told the extensions of this stem that are none of these, up to where it was found.
+        evidence: Collects the absent paths, so that a new file before it is noticed.
+        others: Collects the other extensions of this stem, up to the space where it was found.
 
     Returns:
         The source, with what it shadows.
@@ -235,14 +235,14 @@ _parsed: Final = lru_cache(_MAX_REFS_REMEMBERED)(ItemRef.parse)
 
 
 def named(text: str, spaces: Iterable[Space]) -> ItemRef:
-    """What a text names: a canonical ref as it is; a bare id as the directive, else the tool.
+    """Return the ref that a text names; a bare id names the directive, else the tool.
 
     Args:
         text: The ref or the id.
-        spaces: Where a bare id is looked for.
+        spaces: The spaces to search for a bare id.
 
     Returns:
-        The ref; that of a tool where no space holds the id, so that its error says so.
+        The ref; that of a tool where no space holds the id.
 
     Raises:
         AmbiguousItem: A bare id is both.
@@ -286,11 +286,11 @@ def refs_of(item_id: str, roots: Iterable[str | Path]) -> tuple[ItemRef, ...]:
 
 
 def similar_ids(kind: str, name: str, folders: Iterable[str | Path]) -> tuple[str, ...]:
-    """Return the ids of a kind's items that come near a name, the nearest first.
+    """Return the ids of a kind's items that are similar to a name, the nearest first.
 
     Args:
         kind: The kind of the items.
-        name: What was asked for.
+        name: The name.
         folders: The kind's folders, each in its space.
     """
     known = {
@@ -316,7 +316,7 @@ def _exists(ref: ItemRef, spaces: Iterable[Space]) -> bool:
 
 
 def _not_found(ref: ItemRef, searched: Mapping[str, str]) -> ItemNotFound:
-    """The error, with the ids that come near; `searched` holds each folder and its label."""
+    """Return the error with similar ids; `searched` holds the label of each folder."""
     similar = similar_ids(ref.kind, ref.id, searched)
     meant = [
         *(other for other in refs_of(ref.id, map(os.path.dirname, searched)) if other != ref),
@@ -338,7 +338,7 @@ def _not_found(ref: ItemRef, searched: Mapping[str, str]) -> ItemNotFound:
 def _matches(
     stem: str, extensions: Sequence[str], evidence: Evidence | None, others: set[str] | None
 ) -> list[str]:
-    """The files of a stem, in the order of extensions; what is absent, or other, is told."""
+    """Return the files of a stem in the order of extensions; collect absent and other ones."""
     folder, _, name = stem.rpartition("/")
     try:
         names = frozenset(os.listdir(folder))
@@ -361,7 +361,7 @@ def _matches(
 
 
 def _check_inside(ref: ItemRef, path: str, folder: str) -> None:
-    """Ids hold no dots, so only a link can lead outside; mostly there is none."""
+    """Refuse a link that leads out of the folder; ids have no dots, so nothing else can."""
     below = path
     while len(below) > len(folder):
         if os.path.islink(below):

@@ -1,8 +1,8 @@
-"""Which keys count, and for what.
+"""The trust store: which keys are trusted, and for which items.
 
-The user's own space and the host are the roots. A project's key, and that of a third-party
-bundle, counts for that space's items alone, and only when a root has signed it: a cloned
-repository can't vouch for itself. The built-in bundle brings its own key, which counts there.
+The user's own space and the host are the roots. A key of a project or of a third-party bundle is
+trusted for that space's items alone, and only when a root has signed it: a cloned repository can't
+vouch for itself. The built-in bundle brings its own key, which is trusted there.
 
 Source: decisions 6 and 7.
 """
@@ -23,19 +23,19 @@ from ryecore.lillux.digests import read_digest
 from ryecore.lillux.keys import PublicKey
 from ryecore.lillux.witness import Evidence
 
-__all__ = ["AskedOnce", "KeyStatus", "ListedKey", "TrustStore", "TrustedKey"]
+__all__ = ["CachedTrustStore", "KeyStatus", "ListedKey", "TrustStore", "TrustedKey"]
 
 _MAX_KEY_FILE_BYTES: Final = 64 * 1024
 
 
 @frozen
 class TrustedKey:
-    """A key that counts.
+    """A trusted key.
 
     Attributes:
         key: The public key.
         owner: The owner that the key file names.
-        source: The file that it stands in; None where the host passed it.
+        source: Its key file; None where the host passed it.
         not_after: The UTC time after which it is no longer trusted.
     """
 
@@ -72,7 +72,7 @@ class ListedKey:
 
 
 class TrustStore:
-    """Answers which keys count.
+    """The keys of the spaces and of the host.
 
     Args:
         spaces: The spaces whose key files are read.
@@ -94,13 +94,13 @@ class TrustStore:
     def lookup(
         self, fingerprint: str, space: Space, path: Path, evidence: Evidence | None = None
     ) -> TrustedKey:
-        """The key of this fingerprint, if it counts for items of this space.
+        """Return the key of this fingerprint, if it is trusted for items of this space.
 
         Args:
             fingerprint: 16 hex digits.
-            space: Where the item stands that it has signed.
+            space: The space of the signed item.
             path: The item, for the error's text.
-            evidence: Told which files were read.
+            evidence: Collects the files that were read.
 
         Returns:
             The key.
@@ -134,7 +134,7 @@ class TrustStore:
         )
 
     def _tiers(self, space: Space) -> tuple[Space, ...]:
-        """The user's word comes first, so that a revocation there can't be undone elsewhere."""
+        """Return the spaces to ask, user space first: nothing can undo a revocation there."""
         return (self.spaces.user,) if space == self.spaces.user else (self.spaces.user, space)
 
     def _vouched_for(
@@ -177,7 +177,7 @@ class TrustStore:
     def _read(
         self, space: Space, fingerprint: str, evidence: Evidence, refusals: list[str]
     ) -> KeyFile | None:
-        # Text, not a Path: this is asked for every file that is verified.
+        # Text, not a Path: this runs for each file that is verified.
         path = f"{space.root}/{KIND_FOLDERS['config']}/{TRUSTED_KEYS_PATH}/{fingerprint}.toml"
         try:
             content, digest = read_digest(path, max_bytes=_MAX_KEY_FILE_BYTES)
@@ -251,22 +251,22 @@ class TrustStore:
             )
 
 
-class AskedOnce(TrustStore):
-    """A trust store for files that are verified together: each key is asked about once.
+class CachedTrustStore(TrustStore):
+    """A trust store with a cache, for files that are verified together.
 
     Args:
-        trust: The store that answers.
+        trust: The trust store.
     """
 
     def __init__(self, trust: TrustStore) -> None:
         super().__init__(trust.spaces, trust.host_keys)
-        self._answers: dict[tuple[str, str], TrustedKey] = {}
+        self._found: dict[tuple[str, str], TrustedKey] = {}
 
     def lookup(
         self, fingerprint: str, space: Space, path: Path, evidence: Evidence | None = None
     ) -> TrustedKey:
-        """The answer that was given before for this key and space, else a fresh one."""
-        asked = (fingerprint, space.label)
-        if asked not in self._answers:
-            self._answers[asked] = super().lookup(fingerprint, space, path, evidence)
-        return self._answers[asked]
+        """Return the cached result for this key and space, else look it up."""
+        key = (fingerprint, space.label)
+        if key not in self._found:
+            self._found[key] = super().lookup(fingerprint, space, path, evidence)
+        return self._found[key]

@@ -1,7 +1,7 @@
-"""From a source to a verified item. Nothing else makes a `VerifiedItem`.
+"""Verification of items; only this module makes a `VerifiedItem`.
 
-What is remembered is the signature's arithmetic, by content hash, signature and key. Whether the
-key counts is asked again each time.
+The result of a signature's arithmetic is cached by content hash, signature and key. Whether the key
+is trusted is looked up each time.
 """
 
 import shlex
@@ -31,7 +31,7 @@ from ryecore.items.signature import (
     split_content,
 )
 from ryecore.items.spaces import EXTENSIONS, ItemSource
-from ryecore.items.trust import AskedOnce, TrustStore
+from ryecore.items.trust import CachedTrustStore, TrustStore
 from ryecore.lillux.digests import read_digest
 from ryecore.lillux.witness import Evidence
 
@@ -53,13 +53,13 @@ _MAX_REMEMBERED: Final = 16_384
 
 @frozen
 class SignedItem:
-    """An item that was read and says who signed it; whether that holds is not known yet.
+    """An item that was read, with a signature that hasn't been verified.
 
     Attributes:
-        source: Where it was found.
+        source: Its location.
         content: Its bytes.
         content_hash: The SHA-256 that a signature of these bytes covers.
-        signature: What its signature line, or its sidecar, says.
+        signature: The signature of its line or sidecar.
     """
 
     source: ItemSource
@@ -73,10 +73,10 @@ class VerifiedItem:
     """An item whose bytes a trusted key has signed, at this place. It owns those bytes.
 
     Attributes:
-        source: Where it was found.
-        content: The verified bytes: what runs.
-        integrity: The content hash; `unverified` where dev mode let it pass.
-        fingerprint: The key that signed; None where dev mode let it pass.
+        source: Its location.
+        content: The verified bytes, which are executed.
+        integrity: The content hash; `unverified` where dev mode accepted it.
+        fingerprint: The key that signed it; None where dev mode accepted it.
     """
 
     source: ItemSource
@@ -91,18 +91,18 @@ class VerifiedItem:
 
     @property
     def digest(self) -> str:
-        """What tells these bytes from others: the content hash; in dev mode, their SHA-256."""
+        """The content hash of the bytes; in dev mode, their SHA-256."""
         return self.integrity if self.is_verified else sha256(self.content).hexdigest()
 
 
 class Verifier:
-    """Verifies items.
+    """A verifier of items.
 
     Args:
-        trust: Which keys count.
+        trust: The trusted keys.
         dev_mode: Whether an integrity error is a warning, outside system space.
-        file_types: The comment forms that signed runtimes add, asked when needed.
-        remember: Whether a signature's arithmetic is remembered.
+        file_types: Reads the comment forms that signed runtimes add.
+        remember: Whether the results of a signature's arithmetic are cached.
     """
 
     def __init__(
@@ -120,23 +120,23 @@ class Verifier:
         self._verdicts: BoundedDict[tuple[bytes, bytes, bytes], bool] = BoundedDict(_MAX_REMEMBERED)
 
     def for_batch(self) -> "Verifier":
-        """A verifier for files that are verified together: each key is asked about once."""
+        """Return a verifier for files that are verified together: each key is looked up once."""
         batch = copy(self)
-        batch.trust = AskedOnce(self.trust)
+        batch.trust = CachedTrustStore(self.trust)
         return batch
 
     def verify(self, source: ItemSource, evidence: Evidence | None = None) -> VerifiedItem:
         """Read an item and verify it.
 
         Args:
-            source: Where it stands.
-            evidence: Told which files were read.
+            source: Its location.
+            evidence: Collects the files that were read.
 
         Returns:
             The verified item, which owns the bytes that were verified.
 
         Raises:
-            IntegrityError: It is unsigned, changed, moved, or signed by a key that doesn't count.
+            IntegrityError: It is unsigned, changed, moved, or signed by a key that isn't trusted.
         """
         content = self._read(source, evidence)
         try:
@@ -239,7 +239,7 @@ class Verifier:
 
 
 def _sign_command(source: ItemSource) -> str:
-    """The command that signs this file, and not another one of the same stem."""
+    """Return the command that signs this file, and not another one of the same stem."""
     space, kind = source.space, source.ref.kind
     if space.name == "system":
         return "reinstall the package that it came with"
@@ -249,7 +249,7 @@ def _sign_command(source: ItemSource) -> str:
 
 
 def verify_item(path: str | Path, trust: TrustStore) -> VerifiedItem:
-    """Verify a file that stands below an `.ai` folder.
+    """Verify a file below an `.ai` folder.
 
     Args:
         path: The file.
@@ -259,7 +259,7 @@ def verify_item(path: str | Path, trust: TrustStore) -> VerifiedItem:
         The verified item, which owns the bytes that were verified.
 
     Raises:
-        IntegrityError: It is unsigned, changed, moved, or signed by a key that doesn't count.
+        IntegrityError: It is unsigned, changed, moved, or signed by a key that isn't trusted.
         ItemNotFound: It doesn't stand in a space that `trust` knows.
     """
     path = absolute(path)

@@ -1,4 +1,4 @@
-"""Load YAML within bounds, which are checked on its events before anything is built from it.
+"""A loader of YAML that checks bounds on the events before it builds any value.
 
 The C loader goes down a document by recursion, so one that is nested deeply enough would end the
 whole process; and a few lines of aliases can stand for more nodes than there is memory.
@@ -117,7 +117,7 @@ def _check_bounds(text: str, max_depth: int) -> None:
 
 
 def _is_plainly_within(text: str, max_depth: int) -> bool:
-    """Whether a look at the text is enough: no anchors, and too few marks to nest deeply."""
+    """Return whether a look at the text is enough: no anchors, and too few marks to nest deeply."""
     return (
         "&" not in text
         and text.count("[") + text.count("{") < max_depth // 2

@@ -1,4 +1,4 @@
-"""SHA-256 of files and of whole folders, outside the interpreter's lock."""
+"""SHA-256 of files and folders, computed without the interpreter's lock."""
 
 from collections.abc import Iterable
 from os import PathLike
@@ -24,7 +24,7 @@ _NO_LIMIT_BYTES: Final = 2**62
 
 @frozen
 class TreeFilter:
-    """Which files of a folder count.
+    """A filter of the files of a folder.
 
     Attributes:
         extensions: Final suffixes, as in `(".py", ".yaml")`; None takes every file.
@@ -54,10 +54,10 @@ _EVERY_FILE: Final = TreeFilter()
 
 
 def sha256_file(path: str | PathLike[str]) -> str:
-    """The SHA-256 (hex) of a regular file.
+    """Return the SHA-256 (hex) of a regular file.
 
     Raises:
-        OSError: It can't be read, or is no regular file.
+        OSError: It can't be read, or isn't a regular file.
     """
     return _native.sha256_file(path)
 
@@ -65,14 +65,14 @@ def sha256_file(path: str | PathLike[str]) -> str:
 def read_digest(
     path: str | PathLike[str], *, max_bytes: int = _NO_LIMIT_BYTES
 ) -> tuple[bytes, str]:
-    """The whole of a regular file, and the SHA-256 (hex) of exactly these bytes.
+    """Read a whole regular file, and return its bytes with their SHA-256 (hex).
 
     Args:
-        path: What is read. A FIFO or a device is refused and never waited for.
+        path: The file. A FIFO or a device is refused and never waited for.
         max_bytes: A larger file is refused.
 
     Raises:
-        OSError: It can't be read, is larger, or is no regular file.
+        OSError: It can't be read, is larger, or isn't a regular file.
     """
     return _native.read_digest(path, max_bytes)
 
@@ -80,14 +80,14 @@ def read_digest(
 def read_files(
     paths: Iterable[str | PathLike[str]], *, max_bytes: int = _NO_LIMIT_BYTES
 ) -> list[tuple[bytes, str]]:
-    """Many files with their SHA-256 (hex), several read at a time.
+    """Read many files, and return their bytes with their SHA-256 (hex).
 
     Args:
-        paths: What is read; the answers keep this order.
+        paths: The files; the results keep this order.
         max_bytes: A larger file is refused.
 
     Raises:
-        OSError: The first one, in order, that can't be read.
+        OSError: A file can't be read; the first one in order is named.
     """
     return _native.read_files(paths, max_bytes)
 
@@ -96,7 +96,7 @@ def list_tree(
     root: str | PathLike[str],
     filter: TreeFilter = _EVERY_FILE,  # noqa: A002
 ) -> list[tuple[str, Literal["file", "symlink"]]]:
-    """The files below a folder, sorted by the bytes of their paths.
+    """Return the files below a folder, sorted by the bytes of their paths.
 
     Args:
         root: The folder.
@@ -113,10 +113,10 @@ def list_tree(
 
 
 def stat_tree(root: str | PathLike[str], filter: TreeFilter = _EVERY_FILE) -> str:  # noqa: A002
-    """A fingerprint (hex) of the stats of all files below a folder.
+    """Return a fingerprint (hex) of the stats of all files below a folder.
 
-    It changes with every path, kind, mode, inode, size and time. It tells that something was
-    touched; it never proves that content is unchanged.
+    It changes with each path, kind, mode, inode, size and time. It shows that something was
+    touched, and never proves that content is unchanged.
 
     Args:
         root: The folder.
@@ -132,7 +132,7 @@ def digest_tree(
     root: str | PathLike[str],
     filter: TreeFilter = _EVERY_FILE,  # noqa: A002
 ) -> TreeDigest:
-    """The content of all files below a folder; a link counts by the file that it leads to.
+    """Return the content of all files below a folder; a link counts by the file that it leads to.
 
     Args:
         root: The folder.

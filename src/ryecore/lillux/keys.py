@@ -57,7 +57,7 @@ class PublicKey:
         """Read a public key in SPKI PEM.
 
         Raises:
-            SigningError: It is something else.
+            SigningError: It is another kind of key, or none.
         """
         return cls(
             _from_pem(pem.encode() if isinstance(pem, str) else pem, "PUBLIC KEY", _SPKI_PREFIX)
@@ -74,9 +74,9 @@ class PublicKey:
         return hashlib.sha256(self.pem).hexdigest()[:16]
 
     def verifies(self, signature: bytes, message: bytes) -> bool:
-        """Whether this key made this 64-byte signature of this message."""
+        """Return whether this key made this 64-byte signature of this message."""
         if len(signature) != bindings.crypto_sign_BYTES:
-            return False  # else where the signature ends and the message begins were open
+            return False  # else the border between signature and message would be open
         try:
             bindings.crypto_sign_open(signature + message, self.raw)
         except (BadSignatureError, ValueError):
@@ -100,7 +100,7 @@ class SigningKey:
         """Read an unencrypted private key in PKCS#8 PEM.
 
         Raises:
-            SigningError: It is something else.
+            SigningError: It is another kind of key, or none.
         """
         return cls(
             _from_pem(pem.encode() if isinstance(pem, str) else pem, "PRIVATE KEY", _PKCS8_PREFIX)
@@ -121,7 +121,7 @@ class SigningKey:
         return _to_pem("PRIVATE KEY", _PKCS8_PREFIX + self._seed)
 
     def sign(self, message: bytes) -> bytes:
-        """The 64-byte signature of a message."""
+        """Return the 64-byte signature of a message."""
         return bindings.crypto_sign(message, self._pair[1])[:64]
 
     def __reduce__(self) -> NoReturn:
@@ -205,7 +205,7 @@ def seal_envelope(recipient: bytes, secrets: Mapping[str, str]) -> bytes:
         sealed = bindings.crypto_box_seal(body, recipient)
     except (CryptoError, ValueError, TypeError):
         raise SigningError(
-            "This is no box key to seal for.", next_step="Pass the 32 bytes of BoxKey.public."
+            "This is not a box key to seal for.", next_step="Pass the 32 bytes of BoxKey.public."
         ) from None
     envelope = {
         "version": 1,
@@ -233,7 +233,7 @@ def open_envelope(key: BoxKey, envelope: bytes) -> dict[str, str]:
             "This is not an envelope.", next_step="Make one with seal_envelope()."
         ) from None
     body = key.unseal(sealed)
-    # Anyone can seal for a public key, so what comes out is as little trusted as what went in.
+    # Anyone can seal for a public key, so the content is untrusted.
     try:
         opened = json.loads(body)
         secrets = opened["env"] if opened["kind"] == _KIND else None

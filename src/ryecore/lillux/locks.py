@@ -1,4 +1,4 @@
-"""Find the processes that hold a lock of a file, for errors that name them."""
+"""Holders of file locks, for errors that name them."""
 
 import fcntl
 import os
@@ -59,7 +59,7 @@ class LockHolder:
         return self.pid == os.getpid()
 
     def to_dict(self) -> dict[str, object]:
-        """The holder as a JSON-ready object."""
+        """Return the holder as a JSON-ready object."""
         running_s = None if self.running_s is None else round(self.running_s, 1)
         return {
             "pid": self.pid,

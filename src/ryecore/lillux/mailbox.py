@@ -1,8 +1,8 @@
-"""Waiting for runs in an event loop, which has one native mailbox for all of them.
+"""The mailbox of an event loop, in which the results of all its runs arrive.
 
-Whoever leads sorts what arrives; the others await their own event. asyncio's loop leads itself: it
-calls back as often as the mailbox's descriptor is readable. trio's can't, so there the first task
-that waits leads: it awaits the descriptor, and hands that on when it leaves, also when cancelled.
+The leader distributes the results; other tasks await their own event. On asyncio the loop leads:
+it calls back whenever the mailbox's descriptor is readable. On trio the first task that waits
+leads: it awaits the descriptor, and passes the lead on when it leaves or is cancelled.
 """
 
 from collections.abc import Callable
@@ -39,8 +39,8 @@ class LoopMailbox:
         if add_reader is not None:
             from asyncio import Event  # noqa: PLC0415 - where it runs already
 
-            self._event = Event  # anyio's asks for the loop again, for each
-            # In a context of its own, for it outlives whoever waits first.
+            self._event = Event  # anyio's looks up the loop for each event
+            # In a context of its own, because it outlives the first task.
             Context().run(add_reader, self._mailbox.fd, self._sort)
 
     async def run(self, spec: "ProcessSpec") -> "_Report":
@@ -64,7 +64,7 @@ class LoopMailbox:
         except OSError:
             raise
         except GeneratorExit:
-            # The loop is gone; nobody can wait any more.
+            # The loop is gone, and no task can wait.
             _native.cancel(token)
             raise
         except BaseException:
@@ -99,7 +99,7 @@ class LoopMailbox:
         finally:
             self._followers.pop(token, None)
             if not self._is_led and self._followers:
-                # Whoever wakes without a result leads.
+                # A task that wakes without a result leads.
                 next(iter(self._followers.values())).set()
         outcome = self._arrived.pop(token)
         if isinstance(outcome, OSError):
@@ -127,7 +127,7 @@ _mailboxes: RunVar[LoopMailbox] = RunVar("ryecore.lillux.mailbox")
 
 
 def current_mailbox() -> LoopMailbox:
-    """The mailbox of the running event loop."""
+    """Return the mailbox of the running event loop."""
     mailbox = _mailboxes.get(None)
     if mailbox is None:
         mailbox = LoopMailbox()

@@ -1,4 +1,4 @@
-"""The one table from an errno to what is used up, and to the next step for a person."""
+"""Failures of the operating system by errno: the resource that is used up, and the next step."""
 
 import errno
 from collections.abc import Mapping

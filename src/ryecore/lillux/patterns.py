@@ -1,7 +1,7 @@
 """Regular expressions of signed files, searched in linear time.
 
-A pattern is written as Python's `re` has it. Python backtracks, so that a text which a model chose
-can keep some patterns busy for years. The native engine doesn't, and lacks what needs it:
+A pattern is written as Python's `re` has it. Python backtracks, so that some patterns take
+years for a text that a model chose. The native engine doesn't, and lacks what needs it:
 look-around, backreferences, atomic groups, possessive quantifiers and conditionals.
 """
 
@@ -19,7 +19,7 @@ MAX_PATTERN_CHARS: Final = 1000
 """How long a pattern may be."""
 
 _MAX_STEPS: Final = 500_000
-"""How much a search may cost: 64 bytes of text for one part of the pattern are a step."""
+"""The most that a search may cost: 64 bytes of text for one part of the pattern are a step."""
 
 _SPECIAL: Final = frozenset("\\.+*?()|[]{}^$#&-~")
 _REPETITION: Final = re.compile(r"\{(?:(\d+)|(\d*),(\d*))\}")
@@ -113,7 +113,7 @@ def _check_syntax(pattern: str) -> None:
             warnings.simplefilter("ignore")
             re.compile(pattern)
     except (re.error, OverflowError, RecursionError) as problem:
-        raise ValueError(f"{pattern!r} is no regular expression: {problem}") from None
+        raise ValueError(f"{pattern!r} is not a regular expression: {problem}") from None
 
 
 class _Translation:

@@ -1,9 +1,9 @@
-"""Child processes: run to the end, started apart, looked at, ended.
+"""Child processes: run to the end, detached, identified and killed.
 
-Every child is started and served by one native thread, and leads a session of its own. At the end
-of its run the whole process group is killed, however the run ended. When the host itself is killed
-with SIGKILL, the kernel kills each child with it, but not what the child has started; and a child
-that gains privileges by its exec is let go.
+One native thread starts and serves all children. Each leads a session of its own, and at the end of
+its run the whole process group is killed. When the host is killed with SIGKILL, the kernel kills
+each child with it, but not the processes that the child has started, and not a child that gained
+privileges by its exec.
 """
 
 import os
@@ -42,22 +42,23 @@ _MAX_OUTPUT_BYTES: Final = 16 * 1024 * 1024
 
 @frozen
 class ProcessSpec:
-    """What is to be run, and within which bounds.
+    """A program to run, and the bounds of its run.
 
     Attributes:
         command: An absolute path, or a bare name that is looked up in the PATH of `env`.
-        args: What follows the command.
+        args: The arguments after the command.
         cwd: The working directory.
         env: The child's environment.
-        call_env: Variables of this call alone, above those of `env`; a template doesn't get them.
-        stdin: What the child can read; empty is `/dev/null`.
-        timeout_s: How long it may run; None is for ever.
-        kill_grace_s: Between TERM and KILL.
+        call_env: Variables of this call alone, which override those of `env`; a template doesn't
+            get them.
+        stdin: The content of the child's standard input; empty for `/dev/null`.
+        timeout_s: How long it may run; None for no bound.
+        kill_grace_s: The time between TERM and KILL.
         drain_s: How long a pipe may stay open after the child's end, when another process holds it.
-        max_output_bytes: How much of each stream is kept. What follows is counted.
-        log_path: A file that both streams are appended to as they come, up to 256 MiB; it is made
+        max_output_bytes: How much of each stream is kept; the rest is counted.
+        log_path: A file that both streams are appended to as they arrive, up to 256 MiB; created
             with mode 0600.
-        warm: How a template serves it, where one is ready; None starts it cold. So does an empty
+        warm: How a template that is ready serves it; None for a cold start, as with an empty
             `stdin`.
     """
 
@@ -77,22 +78,22 @@ class ProcessSpec:
 
 @frozen
 class ProcessResult:
-    """What a run left.
+    """The result of a run.
 
     Attributes:
-        status: How it ended. `unknown`: somebody else reaped the child, and its status is lost.
-        exit_code: Of a child that exited by itself, also after TERM.
-        signal: That ended the child.
-        stdout: The first bytes.
-        stderr: The first bytes.
-        stdout_total_bytes: How many there were.
-        stderr_total_bytes: How many there were.
-        duration_ms: From the start to the reaping.
-        pid: The number that it had.
+        status: How it ended; `unknown` where another thread reaped the child.
+        exit_code: The exit code of a child that exited by itself, also after TERM.
+        signal: The signal that ended the child.
+        stdout: The first bytes of its standard output.
+        stderr: The first bytes of its standard error.
+        stdout_total_bytes: The bytes of standard output in all.
+        stderr_total_bytes: The bytes of standard error in all.
+        duration_ms: The time from the start to the reaping.
+        pid: The number of the process.
         left_behind: Processes that left the child's group, and were seen at an untidy end
             (timeout, cancellation, a pipe held open). They were not ended.
         warm: Whether it ran in a child that a template had forked ahead.
-        why_cold: Why it didn't, where its spec was `warm`.
+        why_cold: Why it ran cold, where its spec was `warm`.
     """
 
     status: Literal["exited", "signaled", "timed_out", "cancelled", "unknown"]
@@ -111,10 +112,10 @@ class ProcessResult:
 
 @frozen
 class ProcessId:
-    """A process that can't be taken for another one.
+    """The identity of a process, which no other process ever has.
 
     Attributes:
-        boot_id: The machine's boot.
+        boot_id: The id of the machine's boot.
         pid_namespace: The inode of its pid namespace.
         pid: Its number there.
         start_ticks: Clock ticks between the boot and its start, as its time namespace counts them.
@@ -132,13 +133,13 @@ async def run_process(spec: ProcessSpec) -> ProcessResult:
     """Run a program to its end. A cancelled call ends the process group and reaps it first.
 
     Args:
-        spec: What is to be run.
+        spec: The program and its bounds.
 
     Returns:
-        How it ended, and what it wrote.
+        The result, with the output.
 
     Raises:
-        SpawnFailed: It could not be started.
+        SpawnFailed: The program can't be started.
     """
     try:
         report = await current_mailbox().run(spec)
@@ -148,17 +149,17 @@ async def run_process(spec: ProcessSpec) -> ProcessResult:
 
 
 def run_process_sync(spec: ProcessSpec) -> ProcessResult:
-    """Run a program to its end in the calling thread. Other threads go on meanwhile.
+    """Run a program to its end in the calling thread, while other threads run.
 
     Args:
-        spec: What is to be run.
+        spec: The program and its bounds.
 
     Returns:
-        How it ended, and what it wrote.
+        The result, with the output.
 
     Raises:
-        SpawnFailed: It could not be started.
-        KeyboardInterrupt: It was ended and reaped.
+        SpawnFailed: The program can't be started.
+        KeyboardInterrupt: The program was ended and reaped.
     """
     try:
         report = _native.run_blocking(spec)
@@ -168,13 +169,13 @@ def run_process_sync(spec: ProcessSpec) -> ProcessResult:
 
 
 class RunningProcess:
-    """A program that runs beside its host, and ends with it. No task has to wait for it.
+    """A program that runs beside its host and ends with it. No task has to wait for it.
 
     Args:
-        spec: What is to be run.
+        spec: The program and its bounds.
 
     Raises:
-        SpawnFailed: It makes no sense. That it could not be started is said by `wait`.
+        SpawnFailed: The spec is invalid. `wait` raises it where the program can't be started.
     """
 
     def __init__(self, spec: ProcessSpec) -> None:
@@ -188,14 +189,14 @@ class RunningProcess:
             _raise_spawn_failed(spec, error)
 
     def end(self) -> None:
-        """Have its process group ended: TERM, grace, KILL. `wait` waits for that."""
+        """End its process group: TERM, grace, KILL. `wait` waits for the end."""
         _native.cancel(self._token)
 
     def result(self) -> ProcessResult | None:
-        """How it ended; None while it runs.
+        """Return the result; None while it runs.
 
         Raises:
-            SpawnFailed: It could not be started.
+            SpawnFailed: The program can't be started.
         """
         if self._result is None:
             for _, outcome in self._mailbox.drain():
@@ -211,7 +212,7 @@ class RunningProcess:
         """Wait for its end; a cancelled wait leaves it running.
 
         Raises:
-            SpawnFailed: It could not be started.
+            SpawnFailed: The program can't be started.
         """
         async with self._waiting:
             while True:
@@ -225,11 +226,11 @@ def spawn_detached(spec: ProcessSpec, log_path: str | PathLike[str]) -> ProcessI
     """Start a program that outlives its host.
 
     Args:
-        spec: What is to be run. Its bounds don't apply.
-        log_path: Both output streams are appended to this file, which is made with mode 0600.
+        spec: The program; its bounds don't apply.
+        log_path: The file that both output streams are appended to; created with mode 0600.
 
     Returns:
-        Who it is, for `process_status` and `kill_process`, in this process or another.
+        Its identity, for `process_status` and `kill_process` in any process.
 
     Raises:
         SpawnFailed: It could not be started, or the log can't be written.
@@ -245,17 +246,17 @@ def kill_process(
     process: ProcessId,
     grace_s: float = 3.0,
 ) -> Literal["terminated", "killed", "already_dead"]:
-    """End a process, and all that it has started; see `kill_processes`.
+    """End a process and all that it has started; see `kill_processes`.
 
     Args:
-        process: Who is meant. A process that only has the same number is never signalled.
-        grace_s: Between TERM and KILL.
+        process: The process. Another one that reuses its number is never signalled.
+        grace_s: The time between TERM and KILL, in seconds.
 
     Returns:
-        What it took.
+        How it ended.
 
     Raises:
-        ProcessError: It can't be ended, or not told from here.
+        ProcessError: It can't be ended, or not be identified from here.
     """
     return kill_processes((process,), grace_s)[0]
 
@@ -275,7 +276,7 @@ def kill_processes(
 
     Args:
         processes: The processes. Another one that reuses the number of one is never signalled.
-        grace_s: Between TERM and KILL, in seconds.
+        grace_s: The time between TERM and KILL, in seconds.
         spared: Descendants that are not ended, nor anything below them.
         marks: Variables, each a name and a value. Every process that has begun with one of them in
             its environment is killed too, without TERM.
@@ -300,16 +301,16 @@ def kill_processes(
 
 
 def process_status(process: ProcessId) -> Literal["running", "zombie", "dead"]:
-    """How a process stands.
+    """Return the status of a process.
 
     Args:
-        process: Who is meant.
+        process: The process.
 
     Returns:
-        `dead` also when another process has its number, or the machine was started anew.
+        Its status; `dead` also where another process has its number, or the machine was restarted.
 
     Raises:
-        ProcessError: It can't be told from here, because it lives in another pid namespace.
+        ProcessError: It runs in another pid namespace, so that its status is unknown here.
     """
     _check_time_namespace(process)
     try:
@@ -328,12 +329,12 @@ def _check_time_namespace(process: ProcessId) -> None:
 
 
 def current_process() -> ProcessId:
-    """Who the calling process is."""
-    return _who_is()
+    """Return the identity of the calling process."""
+    return _own_identity()
 
 
 @cache
-def _who_is() -> ProcessId:
+def _own_identity() -> ProcessId:
     return ProcessId(**_native.current_process(), time_namespace=_time_namespace())
 
 
@@ -344,7 +345,7 @@ def _time_namespace() -> int:
         return 0  # a kernel without time namespaces
 
 
-register_at_fork(after_in_child=_who_is.cache_clear)
+register_at_fork(after_in_child=_own_identity.cache_clear)
 
 
 def _raise_spawn_failed(spec: ProcessSpec, error: OSError | ValueError | OverflowError) -> NoReturn:

@@ -201,7 +201,7 @@ def _inner(schema: Mapping[str, Any]) -> Iterator[object]:
 
 
 MAX_STEPS: Final = 5_000_000
-"""How many steps a validation may take; each reads one value, or 64 characters of a text."""
+"""The most steps of a validation; each reads one value, or 64 characters of a text."""
 
 _MAX_MS: Final = 5_000
 _INLINE_STEPS: Final = 20_000
@@ -214,7 +214,7 @@ class SchemaFailure:
     """One way in which an instance differs from its schema.
 
     Attributes:
-        path: As in `items[2].name`; empty for the root.
+        path: The place, as `items[2].name`; empty for the root.
         message: At most 300 characters, with long values shortened.
     """
 
@@ -256,7 +256,7 @@ class SchemaValidator:
         self._native = _native.SchemaValidator(schema_json)
 
     def failures(self, instance_json: str) -> tuple[SchemaFailure, ...]:
-        """The failures of an instance, the first hundred at most; none when it is valid.
+        """Return the failures of an instance, the first hundred at most; none when it is valid.
 
         Args:
             instance_json: The instance as JSON.

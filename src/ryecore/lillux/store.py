@@ -1,4 +1,4 @@
-"""Content by its SHA-256: written once, whole or not at all; never given back changed."""
+"""Store of content by its SHA-256, written whole or not at all, and verified when read."""
 
 from os import PathLike, fspath
 
@@ -12,8 +12,8 @@ class ContentStore:
     """A folder of blobs, `ab/<hex>`, shared by any number of threads and processes.
 
     Args:
-        root: The folder; it is made where it is missing.
-        durable: Whether what `put` has returned survives a power cut.
+        root: The folder; created where it is missing.
+        durable: Whether stored content survives a power cut.
 
     Raises:
         StoreError: The folder can't be made.
@@ -29,13 +29,13 @@ class ContentStore:
             raise _store_error(error) from error
 
     def put(self, content: bytes) -> str:
-        """Store content. What is there already is left alone.
+        """Store content, unless it is there already.
 
         Returns:
             Its name: the SHA-256 in hex.
 
         Raises:
-            StoreError: It can't be written; nothing of it is left.
+            StoreError: It can't be written; no part of it stays.
         """
         try:
             return self._native.put(content)
@@ -43,10 +43,10 @@ class ContentStore:
             raise _store_error(error) from error
 
     def get(self, digest: str) -> bytes:
-        """Content by its name, verified while it is read.
+        """Return content by its name, verified while it is read.
 
         Raises:
-            StoreError: It isn't there, or isn't what its name says. A corrupt blob is moved aside
+            StoreError: It isn't there, or its digest isn't its name. A corrupt blob is moved aside
                 into the store's `corrupt` folder.
         """
         try:
@@ -55,10 +55,10 @@ class ContentStore:
             raise _store_error(error) from error
 
     def has(self, digest: str) -> bool:
-        """Whether a blob of this name is there; nothing is said about its content.
+        """Return whether a blob of this name is there, whatever its content.
 
         Raises:
-            StoreError: The name is no SHA-256 in hex.
+            StoreError: The name isn't a SHA-256 in hex.
         """
         try:
             return self._native.has(digest)
@@ -66,10 +66,10 @@ class ContentStore:
             raise _store_error(error) from error
 
     def verify(self, digest: str) -> bool:
-        """Whether a blob is there and is what its name says.
+        """Return whether a blob is there and has the digest that it is named by.
 
         Raises:
-            StoreError: It can't be read, or the name is no SHA-256 in hex.
+            StoreError: It can't be read, or the name isn't a SHA-256 in hex.
         """
         try:
             return self._native.verify(digest)
@@ -81,4 +81,4 @@ def _store_error(error: OSError | ValueError) -> StoreError:
     if isinstance(error, OSError):
         message = f"The content store failed: {error.strerror} ({error.filename})."
         return StoreError(message, errno=error.errno, path=error.filename)
-    return StoreError(f"The content store was asked for what can't be a name: {error}.")
+    return StoreError(f"The content store takes a SHA-256 in hex as a name: {error}.")

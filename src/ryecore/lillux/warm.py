@@ -1,7 +1,7 @@
-"""Warm starts: a program is started once, as a template that forks a child ahead of each call.
+"""Warm starts: a template of a program that forks a child ahead of each call.
 
-A call that finds such a child is served by it, as if it had been started then. Whatever is amiss
-with a template, the call starts cold; nobody's call fails because of one.
+A call that finds such a child is served by it, as if the program had just been started. Where there
+is a problem with a template, the call starts cold; no call fails because of a template.
 """
 
 from typing import Literal
@@ -16,15 +16,15 @@ __all__ = ["TemplateStats", "WarmPool", "WarmStart"]
 
 @frozen
 class TemplateStats:
-    """How one template stands.
+    """The state of one template.
 
     Attributes:
         state: `failed` is tried again after a while, `refused` is not.
-        pid: 0 where no process is.
-        spares: Children that wait for a call.
-        forks: How many children it has made.
-        memory_bytes: What it and its spares take, when it was last looked at.
-        failures: How often in a row it has failed.
+        pid: The number of its process; 0 where there is none.
+        spares: How many children wait for a call.
+        forks: How many children it has forked.
+        memory_bytes: The memory of it and its spares, when last measured.
+        failures: How many times in a row it has failed.
         reason: Why it failed the last time.
     """
 
@@ -41,7 +41,7 @@ class WarmPool:
     """The templates of one host, within one bound of memory.
 
     Args:
-        memory_bytes: What the templates and their spares may take; 0 starts everything cold.
+        memory_bytes: The bound of the templates and their spares; 0 starts everything cold.
     """
 
     def __init__(self, memory_bytes: int) -> None:
@@ -51,7 +51,7 @@ class WarmPool:
         return f"WarmPool({', '.join(f'{one.pid} {one.state}' for one in self.stats())})"
 
     def close(self) -> bool:
-        """End every template and spare, and wait until they are gone. Calls start cold then.
+        """End every template and spare, and wait until they are gone. Later calls start cold.
 
         Returns:
             Whether all of them ended within five seconds.
@@ -59,22 +59,22 @@ class WarmPool:
         return self._native.close()
 
     def stats(self) -> tuple[TemplateStats, ...]:
-        """How each template stands."""
+        """Return the state of each template."""
         return tuple(TemplateStats(**stats) for stats in self._native.stats())
 
 
 @frozen
 class WarmStart:
-    """How a program's template is started. Attributes with content stand in no repr.
+    """A program's template. Its `repr` leaves out attributes that hold content.
 
     Attributes:
-        pool: Where the template lives.
-        arg_index: Which of the args is another one in the template.
-        arg: What it is there: the place where it stops and forks is marked in it.
-        program: What the template runs there; it is sent to it.
-        settings: For `program`.
-        sealed: Files and folders that the template may read before it is ready. If any of them has
-            changed by then, the template serves no call.
+        pool: The pool of the template.
+        arg_index: The index of the argument that differs in the template.
+        arg: That argument, with a mark at the place where the template stops and forks.
+        program: The code that the template runs at that place.
+        settings: The settings of `program`.
+        sealed: The files and folders that the template may read before it is ready. If one of them
+            has changed by then, the template serves no call.
     """
 
     pool: WarmPool

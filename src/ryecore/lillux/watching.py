@@ -13,7 +13,7 @@ __all__ = ["Watcher", "wait_for_change", "watch"]
 
 
 class Watcher:
-    """Tells which of its paths have changed. Made by `watch`, used by one task at a time."""
+    """A watch on paths, made by `watch`, for one task at a time."""
 
     __slots__ = ("_native",)
 
@@ -24,11 +24,11 @@ class Watcher:
         """Wait for a change.
 
         Args:
-            timeout_s: How long to wait; None is for ever.
+            timeout_s: How long to wait; None for no bound.
 
         Returns:
-            The paths, as they were given, that have changed since the last call. All of them, when
-            there was more than the kernel could keep. Empty when the time is over.
+            The paths, as they were passed, that have changed since the last call; all of them where
+            the kernel lost events; none where the time is over.
 
         Raises:
             OSError: A path can't be watched any more.
@@ -81,14 +81,14 @@ def watch(*paths: str | PathLike[str]) -> Watcher:
 def wait_for_change(
     paths: Iterable[str | PathLike[str]], timeout_s: float | None = None
 ) -> tuple[str, ...]:
-    """Wait in the calling thread for a change of any path. Other threads go on meanwhile.
+    """Wait in the calling thread for a change of any path, while other threads run.
 
     Args:
         paths: Files and folders.
-        timeout_s: How long to wait; None is for ever.
+        timeout_s: How long to wait; None for no bound.
 
     Returns:
-        The paths, as they were given, that have changed. Empty when the time is over.
+        The paths, as they were passed, that have changed; none where the time is over.
 
     Raises:
         OSError: They can't be watched.

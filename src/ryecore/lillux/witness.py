@@ -14,12 +14,12 @@ __all__ = ["Evidence", "TreeStat", "Witness"]
 
 @frozen
 class TreeStat:
-    """A folder whose stats were seen.
+    """A folder with the fingerprint of its stats.
 
     Attributes:
         root: The folder.
-        filter: Which of its files count.
-        fingerprint: What `stat_tree` gave for it.
+        filter: The filter of its files.
+        fingerprint: The result of `stat_tree`.
     """
 
     root: str
@@ -28,15 +28,15 @@ class TreeStat:
 
 
 class Witness:
-    """Files with their content, paths where nothing was, folders with their stats.
+    """Files with their content, paths at which nothing was, and folders with their stats.
 
     Args:
-        files: Each path with the SHA-256 (hex) of what was read there.
-        absent: Paths at which nothing stood, where a new file would change the decision.
-        trees: Folders of which the stats count.
+        files: Each path with the SHA-256 (hex) of the file.
+        absent: Paths at which a new file would change the decision.
+        trees: Folders with their stats.
 
     Raises:
-        ValueError: A digest is no SHA-256 in lower-case hex.
+        ValueError: A digest isn't a SHA-256 in lower-case hex.
     """
 
     __slots__ = ("_native",)
@@ -50,19 +50,23 @@ class Witness:
         self._native = _native.Witness(tuple(files), absent, tuple(trees))
 
     def holds(self) -> bool:
-        """Whether everything stands as it was seen. Every file is read and hashed whole."""
+        """Return whether nothing has changed; each file is read and hashed whole."""
         return self._native.holds()
 
     def broken(self) -> str | None:
-        """The first path that differs, or None."""
+        """Return the first path that has changed; None where none has."""
         return self._native.broken()
 
 
 class Evidence:
-    """Collects the files that were read and the paths that were absent.
+    """The evidence of a decision, collected while it is made: files read, and paths absent.
 
-    A remembered decision holds as long as its witness does: every file is read and hashed again,
-    and every path that was absent still is.
+    A cached decision holds as long as its witness: each file has the same content, and each absent
+    path is still absent.
+
+    Attributes:
+        expires_at: The UTC time until which the decision holds at most; None for no limit.
+        may_remember: Whether the decision may be cached.
     """
 
     def __init__(self) -> None:
@@ -73,32 +77,32 @@ class Evidence:
         self.may_remember = True
 
     def file(self, path: str, digest: str) -> None:
-        """A file was read; `digest` is the SHA-256 of its bytes."""
+        """Note a file that was read, with the SHA-256 (hex) of its bytes."""
         self._files[path] = digest
 
     def absent(self, path: str) -> None:
-        """A path was looked for in vain."""
+        """Note a path at which nothing was found."""
         self._absent[path] = None
 
     def tree(self, stat: TreeStat) -> None:
-        """A tree of files was verified as a whole."""
+        """Note a folder that was verified as a whole."""
         self._trees.append(stat)
 
     def until(self, timestamp: str | None) -> None:
-        """The decision holds at most until this UTC time."""
+        """Limit the decision to this UTC time; None for no limit."""
         if timestamp is not None and (self.expires_at is None or timestamp < self.expires_at):
             self.expires_at = timestamp
 
     def never_remember(self) -> None:
-        """The decision rests on something that no witness can ask again."""
+        """Note that the decision rests on something that no witness can check."""
         self.may_remember = False
 
     def add(self, other: "Evidence", *, but_files_below: str | None = None) -> None:
-        """Take over what another decision saw.
+        """Add the evidence of another decision.
 
         Args:
-            other: What it saw.
-            but_files_below: A folder whose files are left out, because a tree stands for them.
+            other: The other evidence.
+            but_files_below: A folder whose files are left out, because a tree covers them.
         """
         below = None if but_files_below is None else but_files_below.rstrip("/") + "/"
         for path, digest in other._files.items():
@@ -110,7 +114,7 @@ class Evidence:
         self.may_remember = self.may_remember and other.may_remember
 
     def witness(self) -> Witness:
-        """What can be asked again in one call."""
+        """Return the witness, which checks all of it in one call."""
         folders: dict[str, str] = {}
         for path in self._absent:
             folder = os.path.dirname(path)
@@ -121,9 +125,9 @@ class Evidence:
 
 
 def _first_missing(folder: str) -> str:
-    """The first folder on the way that isn't there; empty where all are.
+    """Return the topmost folder of a path that is missing; empty where all exist.
 
-    While it is missing nothing below it can appear, so it stands for all of it.
+    While it is missing, nothing below it can appear, so it stands for all of it.
     """
     missing = ""
     while folder and not os.path.lexists(folder):

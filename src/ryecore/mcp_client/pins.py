@@ -59,7 +59,7 @@ class ToolDeclaration:
         return hashlib.sha256(text.encode("utf-8", errors="surrogatepass")).hexdigest()
 
     def lines(self) -> Iterator[str]:
-        """The declaration as lines that can be compared; control characters are escaped."""
+        """Yield the declaration as lines that can be compared; control characters are escaped."""
         yield f"name: {json.dumps(self.name)}"
         yield "description:"
         for line in self.description.splitlines():
@@ -174,7 +174,7 @@ def _difference(before: ToolDeclaration, now: ToolDeclaration) -> Iterator[str]:
 
 
 def item_name(tool_name: str) -> str:
-    """The name of a tool's item: its own where that is one, else one derived from it for good."""
+    """Return the name of a tool's item: its own where that is valid, else one derived from it."""
     name = _NOT_IN_IDS.sub("_", tool_name).lstrip("-") or "tool"
     if name == tool_name and len(name) <= 100:
         return name

@@ -1,7 +1,7 @@
-"""Asking the person at the MCP client, before a model's wish changes what may run.
+"""Approvals by the person at the MCP client, before a model's request changes what may run.
 
 Up to the protocol of 2025 the server asks while the call waits. From 2026 on the call ends with
-the question, and the client calls again with the answer: then the server remembers what it asked.
+the question, the client calls again with the answer, and the server remembers the question.
 """
 
 import hashlib
@@ -29,7 +29,7 @@ from ryecore.display.sanitize import replace_invisible
 from ryecore.errors import NotApproved
 from ryecore.policy.permissions import ApprovalRequest, FileToApprove
 
-__all__ = ["Approvals", "AskFirst", "question"]
+__all__ = ["Approvals", "InputRequired", "question"]
 
 _MAX_OPEN: Final = 1000
 _MAX_SHOWN_FILES: Final = 50
@@ -48,8 +48,8 @@ _FORM: Final = {
 }
 
 
-class AskFirst(Exception):
-    """The call can't go on before the person has answered.
+class InputRequired(Exception):
+    """The call needs an answer of the person before it continues.
 
     Attributes:
         result: The question, for the client.
@@ -62,7 +62,7 @@ class AskFirst(Exception):
 
 @frozen
 class _Open:
-    """A question that was put, and what was approved before it in the same call."""
+    """An open question, and what was approved before it in the same call."""
 
     key: str
     approved: frozenset[str]
@@ -70,7 +70,7 @@ class _Open:
 
 @frozen
 class _Call:
-    """A call that may have to ask."""
+    """A call that may need an approval."""
 
     ctx: ServerRequestContext[Any, Any]
     params: CallToolRequestParams
@@ -79,7 +79,7 @@ class _Call:
 
 
 class Approvals:
-    """Asks the person at the client that made the call; give it to `Rye.open(approve=...)`."""
+    """Approvals by the person at the client of a call; pass it to `Rye.open(approve=...)`."""
 
     def __init__(self) -> None:
         self._calls: dict[str, _Call] = {}
@@ -89,7 +89,7 @@ class Approvals:
     def during(
         self, call_id: str, ctx: ServerRequestContext[Any, Any], params: CallToolRequestParams
     ) -> Iterator[None]:
-        """While this lasts, the questions of a call go to the client that made it."""
+        """Send the questions of a call to the client that made it, for the time of the block."""
         # Each question is answered once.
         answered = self._open.pop(params.request_state or "", None)
         approved = answered.approved if answered is not None else frozenset[str]()
@@ -102,11 +102,11 @@ class Approvals:
             del self._calls[call_id]
 
     async def __call__(self, request: ApprovalRequest, /) -> bool:
-        """Whether the person approves of exactly this.
+        """Return whether the person approves of exactly this request.
 
         Raises:
             NotApproved: The client can't ask.
-            AskFirst: The client has to call again with the answer.
+            InputRequired: The client has to call again with the answer.
         """
         call = self._calls.get(request.call_id)
         if call is None:
@@ -134,7 +134,7 @@ class Approvals:
         while len(self._open) > _MAX_OPEN:
             self._open.popitem(last=False)
         form = ElicitRequestFormParams(message=question(request), requested_schema=_FORM)
-        raise AskFirst(
+        raise InputRequired(
             InputRequiredResult(
                 input_requests={key: ElicitRequest(params=form)}, request_state=state
             )
@@ -154,12 +154,12 @@ def _cannot_ask(request: ApprovalRequest, why: str) -> NotApproved:
     return NotApproved(
         f"To {request.action} {names} needs a person's approval, and this MCP client can't ask for "
         f"it: {why}.",
-        next_step="Use a client with elicitation, or do it yourself with the rye command.",
+        next_step="Use a client with elicitation, or run the rye command yourself.",
     )
 
 
 def _key(request: ApprovalRequest) -> str:
-    """What stands for exactly this question: its files and their content."""
+    """Return a digest of the question: its files and their content."""
     digest = hashlib.sha256(f"{request.action}\0{request.space}".encode())
     for file in request.files:
         line = f"\0{file.item_id}\0{file.path}\0{file.content_hash}\0{file.state}"
@@ -173,7 +173,7 @@ def question(request: ApprovalRequest) -> str:
     Every name is quoted, and hidden lines are counted.
 
     Args:
-        request: What is asked for.
+        request: The request.
 
     Returns:
         The lines that the person reads.
@@ -212,7 +212,7 @@ def _excerpt(file: FileToApprove, max_lines: int) -> list[str]:
         if len(excerpt) + len(rows) <= max_lines:
             excerpt += [f"  | {row}" for row in rows or [""]]
         else:
-            max_lines = 0  # what follows a line that isn't shown isn't shown either
+            max_lines = 0  # after a line that isn't shown, none is shown
             hidden_lines, hidden_chars = hidden_lines + 1, hidden_chars + len(line)
     if hidden_lines or hidden_chars:
         excerpt.append(

@@ -1,4 +1,4 @@
-"""The server over streamable HTTP, for clients that find it running. asyncio alone: uvicorn's."""
+"""The server over streamable HTTP, for clients of a running server. Needs asyncio."""
 
 import hmac
 import logging
@@ -34,19 +34,19 @@ async def serve_http(
     allowed_hosts: Iterable[str] = (),
     announce: Callable[[str], None] = lambda _: None,
 ) -> None:
-    """Serve until cancelled. What runs for clients is then cancelled too.
+    """Serve until cancelled, which cancels the calls of clients too.
 
     Args:
-        server: What `create_server` made.
+        server: The server of `create_server`.
         token: The bearer token that every request needs; None for none, on this machine alone.
         host: The address to listen at.
-        port: The port; 0 for any that is free.
-        allowed_hosts: Further names that clients may call this host by.
-        announce: Told the URL once it listens.
+        port: The port; 0 for any free one.
+        allowed_hosts: Further names that clients may address this host by.
+        announce: Called with the URL once the server listens.
 
     Raises:
-        InputError: No token, at an address that others can reach.
-        ConfigError: Nothing can listen there.
+        InputError: There is no token, at an address that others can reach.
+        ConfigError: The server can't listen there.
     """
     if token is None and host not in _LOOPBACK:
         raise InputError(
@@ -74,7 +74,7 @@ async def serve_http(
     )
 
     async def run() -> None:
-        # Cancelled from outside it would leave its connections open: it is told to end instead.
+        # A cancellation would leave its connections open, so it is asked to end instead.
         with anyio.CancelScope(shield=True):
             await web.serve(sockets=[listening])
         tasks.cancel_scope.cancel()
@@ -102,7 +102,7 @@ def _listen(host: str, port: int) -> socket.socket:
 
 
 def _security(host: str, more: Iterable[str]) -> TransportSecuritySettings:
-    """The names that requests may call this host by: a page of another name can't reach it."""
+    """Return the names that requests may address this host by, against DNS rebinding."""
     names = {*_LOOPBACK, *more}
     names |= {socket.gethostname(), socket.getfqdn()} if host in _EVERYWHERE else {host}
     shown = sorted(f"[{name}]" if ":" in name else name for name in names)
@@ -119,21 +119,21 @@ def _security(host: str, more: Iterable[str]) -> TransportSecuritySettings:
 
 
 class _Web(uvicorn.Server):
-    """uvicorn without its signal handlers: whoever runs the server decides about signals."""
+    """uvicorn without its signal handlers, which belong to the process."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        # A stream that a client holds open is cut off, which uvicorn would show with a traceback.
+        # Closing a stream that a client holds open would print a traceback.
         for name in ("uvicorn.error", "mcp"):
             logging.getLogger(name).setLevel(logging.CRITICAL + 1)
         await super().shutdown(sockets)
 
 
 class _BearerToken:
-    """Lets nobody in without the token."""
+    """A wrapper of an app that refuses requests without the token."""
 
     def __init__(self, app: ASGIApp, token: str) -> None:
         self._app = app
@@ -141,9 +141,9 @@ class _BearerToken:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            scheme, _, given = Headers(scope=scope).get("authorization", "").partition(" ")
-            is_known = hmac.compare_digest(given.encode("latin-1", "replace"), self._expected)
-            if not is_known or scheme.lower() != "bearer":  # its case counts for nothing
+            scheme, _, token = Headers(scope=scope).get("authorization", "").partition(" ")
+            is_known = hmac.compare_digest(token.encode("latin-1", "replace"), self._expected)
+            if not is_known or scheme.lower() != "bearer":  # in any case
                 refusal = JSONResponse(
                     {"error": "A bearer token is needed."},
                     status_code=401,

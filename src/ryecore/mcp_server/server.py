@@ -31,19 +31,19 @@ from ryecore import __version__
 from ryecore.calls import answer
 from ryecore.errors import InputError, RyeError
 from ryecore.items.signing import find_files
-from ryecore.mcp_server.approvals import Approvals, AskFirst
+from ryecore.mcp_server.approvals import Approvals, InputRequired
 from ryecore.mcp_server.schemas import DESCRIPTIONS, INPUT_SCHEMAS, INSTRUCTIONS
 from ryecore.policy import CallContext, capability_of
 from ryecore.policy.context import EventSink
 from ryecore.rye import Rye
 
-__all__ = ["DEFAULT_GRANTS", "create_server", "reporting", "tool_result"]
+__all__ = ["DEFAULT_GRANTS", "create_server", "report_progress", "tool_result"]
 
 DEFAULT_GRANTS: Final = frozenset({"rye.execute.*", "rye.fetch.*"})
-"""What a client may do unless told otherwise."""
+"""The capabilities of a client by default."""
 
 _KEY_IN_META: Final = "ryecore/idempotency_key"
-"""Where the `_meta` of an `rye_execute` holds its idempotency key, which is no parameter of it.
+"""Where the `_meta` of an `rye_execute` holds its idempotency key, which isn't a parameter.
 
 Source: docs/design/execute.md#parameters.
 """
@@ -60,8 +60,8 @@ def create_server(
     """Make the MCP server of some projects.
 
     Args:
-        projects: The projects, open; they must stay so while the server runs.
-        grants: What a client may do, as capability patterns.
+        projects: The open projects, which stay open while the server runs.
+        grants: The capabilities of a client, as patterns.
         approvals: Asks the person at the client, where the projects were opened with it as
             `approve`; with it there is `rye_sign`. A client may then ask for any signature, unless
             the grants name some.
@@ -80,7 +80,7 @@ def create_server(
 
 
 class _Tools:
-    """What the server answers with."""
+    """The tools of the server."""
 
     def __init__(
         self, projects: Iterable[Rye], grants: frozenset[str], approvals: Approvals | None
@@ -105,41 +105,43 @@ class _Tools:
     ) -> CallToolResult | InputRequiredResult:
         if params.name not in self._names:
             raise MCPError(code=INVALID_PARAMS, message=f"Unknown tool: {params.name}")
-        given = {key: value for key, value in (params.arguments or {}).items() if value is not None}
+        arguments = {
+            key: value for key, value in (params.arguments or {}).items() if value is not None
+        }
         meta: Mapping[str, Any] = params.meta or {}
         if params.name == "rye_execute" and _KEY_IN_META in meta:
-            given["idempotency_key"] = meta[_KEY_IN_META]
+            arguments["idempotency_key"] = meta[_KEY_IN_META]
         try:
-            return tool_result(await self._answer(ctx, params, given))
-        except AskFirst as question:
+            return tool_result(await self._answer(ctx, params, arguments))
+        except InputRequired as question:
             return question.result
         except RyeError as error:
-            if isinstance(given.get("item_id"), str):
-                error.during(given["item_id"])
+            if isinstance(arguments.get("item_id"), str):
+                error.during(arguments["item_id"])
             return tool_result(error.to_dict())
         except Exception:
             _logger.exception("A call of %.200r failed", params.name)
-            said = "The server failed in a way that it did not foresee; its log says how."
-            return tool_result({"status": "error", "error": said, "error_type": "internal"})
+            message = "The server failed with an internal error; see its log."
+            return tool_result({"status": "error", "error": message, "error_type": "internal"})
 
     async def _answer(
         self,
         ctx: ServerRequestContext[Any, Any],
         params: CallToolRequestParams,
-        given: dict[str, Any],
+        arguments: dict[str, Any],
     ) -> dict[str, object]:
-        rye = self._project(given.pop("project_path", None))
+        rye = self._project(arguments.pop("project_path", None))
         capabilities = self._grants
         if params.name == "rye_sign":
-            capabilities |= await self._signable(rye, given)
-        question: AskFirst | None = None
+            capabilities |= await self._signable(rye, arguments)
+        question: InputRequired | None = None
         document: dict[str, object] = {}
-        async with reporting(ctx) as sink:
+        async with report_progress(ctx) as sink:
             call_ctx = CallContext(capabilities=capabilities, event_sink=sink)
             with self._asking(call_ctx.call_id, ctx, params):
                 try:
-                    document = await answer(params.name, rye, given, call_ctx)
-                except AskFirst as raised:  # which a task group would wrap
+                    document = await answer(params.name, rye, arguments, call_ctx)
+                except InputRequired as raised:  # which a task group would wrap
                     question = raised
         if question is not None:
             raise question
@@ -164,15 +166,15 @@ class _Tools:
             f"The project {path!r} is not served here.", next_step=f"Pass one of: {served}."
         )
 
-    async def _signable(self, rye: Rye, given: Mapping[str, Any]) -> frozenset[str]:
-        """The capabilities of what the client asks to sign, by name: the person decides on each.
+    async def _signable(self, rye: Rye, arguments: Mapping[str, Any]) -> frozenset[str]:
+        """Return the capabilities to sign what the client names; the person approves each file.
 
-        Where the grants name signatures, these alone count.
+        Where the grants name signatures, only these count.
         """
         if any(grant.startswith("rye.sign.") for grant in self._grants):
             return frozenset()
-        space = rye.spaces.user if given.get("source") == "user" else rye.spaces.project
-        pattern = given.get("item_id")
+        space = rye.spaces.user if arguments.get("source") == "user" else rye.spaces.project
+        pattern = arguments.get("item_id")
         if not isinstance(pattern, str):
             return frozenset()
         files = await anyio.to_thread.run_sync(partial(find_files, space, pattern))
@@ -183,11 +185,11 @@ class _Tools:
 
 
 @asynccontextmanager
-async def reporting(ctx: ServerRequestContext[Any, Any]) -> AsyncIterator[EventSink | None]:
-    """Report the events of a call to a client that wished for progress.
+async def report_progress(ctx: ServerRequestContext[Any, Any]) -> AsyncIterator[EventSink | None]:
+    """Report the events of a call to a client that requested progress.
 
     Yields:
-        What is told each event, on any thread; None where the client wished for none.
+        The sink of events, for any thread; None where the client requested no progress.
     """
     if ctx.meta is None or ctx.meta.get("progress_token") is None:
         yield None
@@ -195,31 +197,31 @@ async def reporting(ctx: ServerRequestContext[Any, Any]) -> AsyncIterator[EventS
     here = threading.get_ident()
     send, receive = anyio.create_memory_object_stream[str](math.inf)
 
-    def tell(event: Mapping[str, object]) -> None:
-        # The step and the item alone: no value of an event is for a client to see.
-        said = f"{event.get('step', '')} {event.get('item_id', '')}".strip()
+    def sink(event: Mapping[str, object]) -> None:
+        # The step and the item alone: a client may not see the values of an event.
+        message = f"{event.get('step', '')} {event.get('item_id', '')}".strip()
         if threading.get_ident() == here:
-            send.send_nowait(said)
+            send.send_nowait(message)
         else:
-            anyio.from_thread.run_sync(send.send_nowait, said)
+            anyio.from_thread.run_sync(send.send_nowait, message)
 
     async def report() -> None:
         async with receive:
             count = 0
-            async for said in receive:
+            async for message in receive:
                 count += 1
-                await ctx.session.report_progress(count, message=said)
+                await ctx.session.report_progress(count, message=message)
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(report)
         async with send:
-            yield tell
+            yield sink
 
 
 def tool_result(document: Mapping[str, object]) -> CallToolResult:
-    """The same document as structured content and as JSON text.
+    """Return the result of a tool: a document as structured content and as JSON text.
 
-    What JSON has no form for, such as NaN or half a character, is replaced.
+    Values that JSON has no form for, such as NaN or a lone surrogate, are replaced.
     """
     plain = cast("dict[str, object]", json.loads(_dumped(document), parse_constant=lambda _: None))
     return CallToolResult(

@@ -1,7 +1,7 @@
 """The server on standard input and output, for a client that has started it.
 
-Unlike the SDK's own transport this one reads without a thread, so it ends at once when it is told
-to, and it bounds a line.
+Unlike the SDK's own transport it reads without a thread, so that it can end at once, and it bounds
+a line.
 """
 
 import json
@@ -25,7 +25,7 @@ __all__ = ["serve_stdio"]
 MAX_MESSAGE_BYTES: Final = 32 * 1024 * 1024
 _CHUNK_BYTES: Final = 64 * 1024
 _SURELY_FITS_BYTES: Final = 4096
-"""What a pipe or a socket that is ready takes without blocking."""
+"""The bytes that a ready pipe or socket takes without blocking."""
 
 _FLUSH_S: Final = 2.0
 
@@ -35,10 +35,10 @@ _logger = logging.getLogger(__name__)
 async def serve_stdio(server: Server[Any]) -> None:
     """Serve the client at standard input and output, until it closes the input.
 
-    Meanwhile standard output is the log's place, standard error, for everything but the protocol.
+    Meanwhile everything but the protocol that is printed goes to standard error.
 
     Args:
-        server: What `create_server` made.
+        server: The server of `create_server`.
 
     Raises:
         ConfigError: One of them is closed.
@@ -51,14 +51,14 @@ async def serve_stdio(server: Server[Any]) -> None:
                 pumps.start_soon(_read_messages, source, to_server, reading)
                 pumps.start_soon(_write_messages, sink, from_server, pumps.cancel_scope)
                 await server.run(incoming, outgoing, server.create_initialization_options())
-            # A client that reads no more can't keep the server from ending.
+            # A client that doesn't read can't keep the server from ending.
             pumps.cancel_scope.deadline = anyio.current_time() + _FLUSH_S
             reading.cancel()
 
 
 @contextmanager
 def _wire() -> Iterator[tuple[int, int]]:
-    """The two descriptors for the protocol alone: what else is printed goes to standard error."""
+    """Reserve two descriptors for the protocol; other output goes to standard error."""
     if None in (sys.stdin, sys.stdout):  # closed before Python began; others have the numbers now
         raise ConfigError(
             "There is no standard input or output to serve MCP on.",
@@ -103,7 +103,7 @@ async def _read_messages(
 
 
 async def _read(source: int) -> bytes:
-    """Some bytes; none at the end, or where there is nothing to read from."""
+    """Read some bytes; none at the end, or where standard input can't be read."""
     with suppress(PermissionError):  # a file, or the null device, is always ready
         await anyio.wait_readable(source)
     try:
@@ -117,16 +117,16 @@ def _message(line: bytes) -> SessionMessage | Exception:
         return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
     except ValueError as problem:
         with suppress(ValueError, RecursionError):
-            whole = _without_half_characters(line)
+            whole = _replace_surrogates(line)
             return SessionMessage(jsonrpc_message_adapter.validate_json(whole, by_name=False))
         _logger.warning("passed over a line that is no message: %.80r", line)
         return problem
 
 
-def _without_half_characters(line: bytes) -> bytes:
-    """The line; half a character, which JavaScript leaves where it cuts a text, is a question mark.
+def _replace_surrogates(line: bytes) -> bytes:
+    """Return a line with a question mark for each lone surrogate of a text that was cut.
 
-    Else the client would wait for ever for the answer to a request that nobody could read.
+    Otherwise the request couldn't be read, and the client would wait for its response for ever.
     """
     return json.dumps(json.loads(line), ensure_ascii=False).encode(errors="replace")
 

@@ -1,7 +1,7 @@
-"""The piece of a text around the words that were found. Pure, and linear in the text's length.
+"""Excerpts: the part of a text around the words that were found. Pure, and linear in the length.
 
-SQLite's own `snippet` and `highlight` take quadratic time in the hits, so that one file could hold
-up every search.
+The time of SQLite's own `snippet` and `highlight` is quadratic in the hits, so that one file could
+delay every search.
 """
 
 import re
@@ -23,7 +23,7 @@ _GAP: Final = r"[\W_]+"
 
 
 def plain(text: str) -> str:
-    """Text as it is indexed: what isn't printable, line ends too, is a space."""
+    """Return a text as it is indexed, with a space for each character that isn't printable."""
     return replace_controls(text, " ")
 
 
@@ -32,7 +32,7 @@ def excerpt(text: str, phrases: Sequence[str]) -> tuple[str, tuple[tuple[int, in
 
     Args:
         text: The text.
-        phrases: What was looked for; a `*` at the end of one means words that begin so.
+        phrases: The phrases of the query; one that ends in `*` matches beginnings of words.
 
     Returns:
         At most 200 characters on one line, and the places of the hits in them. Empty where `text`
@@ -95,7 +95,7 @@ def _apart(hits: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
 
 
 class _Fold(dict[int, str]):
-    """Return a text without case and diacritics, one character for each, so that places stay."""
+    """A translation table that removes case and diacritics character by character."""
 
     def __missing__(self, code: int) -> str:
         char = chr(code)

@@ -1,7 +1,7 @@
-"""The index: kept in step with the files at each search, and asked.
+"""The search index, updated from the files at each search.
 
-A search walks the folders and asks for stats. Only a file whose stat changed is read, and only
-one whose content changed is indexed anew. What the index holds is for finding, never for trust.
+A search walks the folders and reads stats. A file whose stat has changed is read, and one whose
+content has changed is indexed again. The index serves to find items; it is never trusted.
 """
 
 import time
@@ -26,29 +26,29 @@ __all__ = ["WEIGHTS", "Found", "SearchIndex", "Shown"]
 
 _MAX_INDEXED_BYTES: Final = 4 * 1024 * 1024
 _MAX_INDEXED: Final = 64 * 1024
-"""How many characters of a file's text are indexed, and how many of its bytes are read for what it
-says of itself. SQLite takes longer for hits than they are many, a parser seconds for a megabyte."""
+"""How many characters of a file's text are indexed, and how many of its bytes are parsed for its
+description. SQLite's time grows faster than the hits, and a parser takes seconds for a megabyte."""
 
 _MAX_DESCRIPTION_CHARS: Final = 2000
 _GRAIN_NS: Final = 200_000_000
-"""A file that was touched so shortly ago may change once more without another stamp."""
+"""A file that was changed so recently can change again with the same time stamp."""
 
 _FILES_AT_ONCE: Final = 200
 WEIGHTS: Final = (3.0, 3.0, 2.0, 1.5, 1.5, 1.0)
-"""What a word counts in each of `FIELDS`."""
+"""The weight of a word in each of `FIELDS`."""
 
 
 @frozen
 class Found:
-    """An item that fits a query.
+    """An item that matches a query.
 
     Attributes:
-        row: Its number in the index.
-        source: Where it stands; what it shadows is not looked for.
+        row: Its row in the index.
+        source: Its location, without the items that it shadows.
         content_hash: SHA-256 (hex) of the whole file when it was indexed; empty where it was
             indexed by its name alone.
         extent: How much of the file is indexed.
-        score: How well it fits; more is better.
+        score: How well it matches; more is better.
     """
 
     row: int
@@ -60,14 +60,14 @@ class Found:
 
 @frozen
 class Shown:
-    """What is shown of an item.
+    """The texts of an item for display.
 
     Attributes:
         title: Its title.
-        description: What it says of itself.
+        description: Its description.
         category: The folders of its id.
-        tags: The words that it is filed under.
-        text: The text that is indexed.
+        tags: Its tags.
+        text: Its indexed text.
     """
 
     title: str
@@ -81,11 +81,11 @@ class SearchIndex:
     """The index of the items of one project and of its user and system spaces.
 
     Args:
-        spaces: Where items stand.
+        spaces: The spaces of the items.
         folder: The folder of the user's cache that holds indexes.
         file_types: The comment forms that signed runtimes add.
-        of_exports: Whether it is the index of exports of threads, which a search of items neither
-            reads nor walks through.
+        of_exports: Whether it is the index of exports of threads, which a search of items leaves
+            out.
     """
 
     def __init__(
@@ -109,13 +109,13 @@ class SearchIndex:
         asked_ns: int | None = None,
         check: Callable[[], object] = lambda: None,
     ) -> list[Found]:
-        """Every item that fits, the best first.
+        """Return the items that match a query, the best first.
 
         Args:
             query: The query.
-            kinds: The kinds to look through.
-            asked_ns: When the search was asked for (`time.monotonic_ns`); now by default. Of many
-                that are asked at once, one walks the folders for all.
+            kinds: The kinds to search.
+            asked_ns: The time of the request (`time.monotonic_ns`); now by default. Of concurrent
+                searches, one walks the folders for all.
             check: Called between files; its exception ends the search.
 
         Raises:
@@ -132,7 +132,7 @@ class SearchIndex:
     def _refresh(
         self, store: Store, kinds: Sequence[str], since_ns: int, check: Callable[[], object]
     ) -> None:
-        """Bring the index in step with the files, unless that was done since."""
+        """Update the index from the files, unless that was done since."""
         if self._walked[0] is not store:
             self._walked = (store, {})
         walked = self._walked[1]
@@ -188,7 +188,7 @@ class SearchIndex:
         return found
 
     def show(self, found: Sequence[Found]) -> dict[int, Shown]:
-        """What is shown of these items, by their numbers."""
+        """Return the texts of these items, by their rows."""
         marks = ", ".join("?" * len(found))
         query = (
             "SELECT rowid, title, description, category, tags, content"  # noqa: S608
@@ -209,7 +209,7 @@ class SearchIndex:
         )
 
     def copies(self, ref: ItemRef) -> tuple[tuple[Path, Space], ...]:
-        """Where an id stands, in the order of the spaces."""
+        """Return the files of an id, in the order of the spaces."""
         rows = self._store.use(
             lambda store: store.read(
                 "SELECT space, relative FROM files WHERE kind = ? AND item_id = ?",
@@ -238,7 +238,7 @@ Key = tuple[str, str, str]
 
 @frozen
 class _Entry:
-    """What is written about one file."""
+    """The rows of one file."""
 
     file: FileSeen
     stat: str
@@ -254,7 +254,7 @@ def _refresh(
     file_types: Mapping[str, CommentForm],
     check: Callable[[], object],
 ) -> None:
-    """Bring the index in step with the files."""
+    """Update the index from the files."""
     marks = ", ".join("?" * len(kinds))
     known = {
         (row["space"], row["kind"], row["relative"]): row
@@ -316,9 +316,9 @@ def _stat_text(file: FileSeen) -> str:
 
 
 def _read(file: FileSeen, file_types: Mapping[str, CommentForm]) -> _Entry | None:
-    """Read a file to be indexed; None where it has gone.
+    """Read a file to be indexed; None where it no longer exists.
 
-    Its stat was taken before, so a change meanwhile makes another stat, and is read again.
+    Its stat was read before, so that a change meanwhile is noticed by the next search.
     """
     settled = time.time_ns() - file.changed_ns > _GRAIN_NS
     content, digest = b"", ""
@@ -328,7 +328,7 @@ def _read(file: FileSeen, file_types: Mapping[str, CommentForm]) -> _Entry | Non
         except FileNotFoundError:
             return None
         except OSError:
-            pass  # it can't be read, or has grown: its name is all that is known
+            pass  # it can't be read, or has grown: only its name is indexed
     stat = _stat_text(file) if settled else ""
     text = _text_of(file, content, file_types) if digest else None
     if text is None:
@@ -338,7 +338,7 @@ def _read(file: FileSeen, file_types: Mapping[str, CommentForm]) -> _Entry | Non
 
 
 def _text_of(file: FileSeen, content: bytes, file_types: Mapping[str, CommentForm]) -> str | None:
-    """A file's text without its signature; None of config, which may hold secrets, and of bytes."""
+    """Return a file's text without its signature; None for config, which may hold secrets."""
     if file.kind == "config":
         return None
     parts = split_content(content, comment_form(file.path.suffix, file_types))
@@ -349,13 +349,13 @@ def _text_of(file: FileSeen, content: bytes, file_types: Mapping[str, CommentFor
 
 
 def _fields(file: FileSeen, content: bytes, text: str) -> tuple[str, ...]:
-    """The text of each of `FIELDS`."""
-    said = describe(file.kind, file.relative, content[:_MAX_INDEXED])
+    """Return the text of each of `FIELDS`."""
+    description = describe(file.kind, file.relative, content[:_MAX_INDEXED])
     return (
         file.item_id,
-        plain(said.title[:_MAX_DESCRIPTION_CHARS]),
-        plain(said.description[:_MAX_DESCRIPTION_CHARS]),
-        plain(said.category),
-        "\n".join(map(plain, said.tags))[:_MAX_DESCRIPTION_CHARS],
+        plain(description.title[:_MAX_DESCRIPTION_CHARS]),
+        plain(description.description[:_MAX_DESCRIPTION_CHARS]),
+        plain(description.category),
+        "\n".join(map(plain, description.tags))[:_MAX_DESCRIPTION_CHARS],
         plain(text[:_MAX_INDEXED]),
     )

@@ -1,4 +1,4 @@
-"""What a search finds."""
+"""Results of a search."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +14,7 @@ from ryecore.items.spaces import Space
 __all__ = ["Extent", "SearchResult", "SearchResults"]
 
 Extent: TypeAlias = Literal["whole", "part", "name"]
-"""How much of a file is indexed: a large file only in part, and a binary file by its name alone."""
+"""How much of a file is indexed: a large file in part, and a binary file by its name."""
 
 Copies = tuple[tuple[Path, Space], ...]
 
@@ -24,23 +24,23 @@ class SearchResult:
     """One item that was found.
 
     Attributes:
-        ref: What it is called.
+        ref: Its reference.
         path: The file.
-        space: Where it stands.
+        space: Its space.
         title: Its title; the last part of its id where it has none.
-        description: What it says of itself.
+        description: Its description.
         category: The folders of its id.
-        tags: The words that it is filed under.
+        tags: Its tags.
         preview: At most 200 characters around the words that were found.
         hits: Where in the preview those words begin and end.
-        score: How well it fits; more is better. 0 where everything was asked for.
-        integrity: The content hash of what verified just now; else why it doesn't: `unsigned`,
+        score: How well it matches; more is better. 0 for the query `*`.
+        integrity: The content hash of a verified item; else why it isn't verified: `unsigned`,
             `changed`, `bad_signature`, `malformed`, `untrusted`, `revoked` or `unreadable`.
-        is_verified: Whether it verified.
-        is_signed: Whether it bears a signature at all.
+        is_verified: Whether its signature was verified.
+        is_signed: Whether it has a signature.
         extent: How much of its text is searched: `whole`, `part` of a large file, or its `name`.
         shadows: The copies of this id in later spaces.
-        shadowed_by: The copies in earlier spaces, which an execution would take instead.
+        shadowed_by: The copies in earlier spaces, which an execution would use instead.
         is_record: Whether it is the record of a thread: text that no author has signed. Its
             integrity is `attested` where this user's run key has signed it as it is, and else
             `unattested`.
@@ -65,7 +65,7 @@ class SearchResult:
     is_record: bool = False
 
     def to_dict(self) -> dict[str, object]:
-        """The result as a JSON-ready object."""
+        """Return the result as a JSON-ready object."""
         return {
             "id": str(self.ref),
             "name": self.ref.id.rpartition("/")[2],
@@ -94,18 +94,18 @@ def _place(path: Path, space: Space) -> dict[str, str]:
 
 @frozen(repr=False)
 class SearchResults:
-    """A page of what was found.
+    """A page of results.
 
     Attributes:
         results: The page, the best first.
-        total: How many were found in all.
-        query: What was looked for.
-        scope: Where, as it was written.
-        source: The one space that was asked; `all` for every one.
-        limit: How many a page holds.
-        offset: How many stand before this page.
-        leaves_out_records: Whether the project has records of threads that were not looked through.
-        hint: What scopes look like, where no item at all lies in this one; else empty.
+        total: The number of results in all.
+        query: The query.
+        scope: The scope, as it was written.
+        source: The one space that was searched; `all` for every one.
+        limit: The most results of a page.
+        offset: The number of results before this page.
+        leaves_out_records: Whether the project has records of threads that were not searched.
+        hint: The forms of a scope, where no item lies in this one; else empty.
     """
 
     results: tuple[SearchResult, ...]
@@ -125,7 +125,7 @@ class SearchResults:
         return end if end < self.total else None
 
     def to_dict(self) -> dict[str, object]:
-        """The response that models and MCP clients see."""
+        """Return the response that models and MCP clients see."""
         document: dict[str, object] = {
             "status": "success",
             "mode": "query",
@@ -145,7 +145,7 @@ class SearchResults:
         return document
 
     def render(self) -> StyledText:
-        """The page for a terminal or a notebook."""
+        """Return the page for a terminal or a notebook."""
         text = StyledText()
         for one in self.results:
             text.line(

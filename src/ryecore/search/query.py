@@ -46,18 +46,18 @@ _Kind = Literal["phrase", "near", "field", "(", ")", "AND", "OR", "NOT"]
 
 @frozen
 class Query:
-    """A query, as the index is asked and as hits are shown.
+    """A query for the index.
 
     Attributes:
-        match: What FTS5 is asked; None for everything.
-        phrases: The words and phrases that are looked for; a `*` ends one that is a prefix.
+        match: The query in FTS5's language; None for everything.
+        phrases: The words and phrases to find; one that ends in `*` is a prefix.
     """
 
     match: str | None
     phrases: tuple[str, ...] = ()
 
     def of_names(self) -> "Query":
-        """The same query, of the names of items alone."""
+        """Return the same query, of the names of items alone."""
         return self.in_field("name")
 
     def in_field(self, field: str) -> "Query":
@@ -79,13 +79,13 @@ def translate(query: str) -> Query:
     """Translate a query.
 
     Args:
-        query: What was written, at most 1000 characters.
+        query: The query as it was written, at most 1000 characters.
 
     Returns:
-        What the index is asked.
+        The query for the index.
 
     Raises:
-        InvalidQuery: It can't be read, or has nothing to look for; with the place.
+        InvalidQuery: It can't be read, or has no word to find; with the place.
     """
     if not isinstance(query, str):
         raise InvalidQuery("A query is text.", next_step="Write a word.", query=repr(query))
@@ -153,7 +153,7 @@ def _tokens(query: str) -> list[_Token]:
 
 
 def _near(query: str, at: int) -> tuple[_Token, int]:
-    """NEAR(words and phrases, distance)."""
+    """Read `NEAR(words and phrases, distance)`."""
     inside, end = "", at + len("NEAR(")
     while end < len(query) and query[end] != ")":
         found = _PHRASE.match(query, end)
@@ -181,22 +181,22 @@ def _near(query: str, at: int) -> tuple[_Token, int]:
 
 
 def _word(word: str) -> str:
-    """A bare word; a canonical ref stands for its id."""
+    """Return a bare word; of a canonical ref, its id."""
     return _REF.sub("", word, count=1)
 
 
 def _phrase(text: str) -> str:
-    """An FTS5 phrase; empty where no character of it is one that words are made of."""
+    """Return an FTS5 phrase; empty where it has neither a letter nor a digit."""
     text, is_prefix = text.removesuffix("*"), text.endswith("*")
     if not any(unicodedata.category(char)[0] in "LN" for char in text):
         return ""
-    # What isn't printable separates words, as in the index; half a character can't be bound.
+    # What isn't printable separates words, as in the index; SQLite takes no lone surrogate.
     clean = replace_controls(text, " ")
     return f'"{clean.replace(chr(34), chr(34) * 2)}"' + (" *" if is_prefix else "")
 
 
 class _Parser:
-    """OR binds least, then AND, which adjacent words mean as well, then NOT."""
+    """A parser in which OR binds least, then AND, also between adjacent words, then NOT."""
 
     def __init__(self, query: str, tokens: Sequence[_Token]) -> None:
         self._query = query
@@ -204,7 +204,7 @@ class _Parser:
         self._next = 0
 
     def parse(self) -> str:
-        """The whole query as an FTS5 expression; empty where nothing can match."""
+        """Return the whole query as an FTS5 expression; empty where nothing can match."""
         expression = self._either(0)
         if self._next < len(self._tokens):
             self._refuse("nothing opened this parenthesis", "Remove it, or open it before.")
@@ -269,7 +269,7 @@ class _Parser:
 
 
 def _joined(operator: str, parts: Sequence[str]) -> str:
-    """The parts that can match, as one expression."""
+    """Return the parts that can match, as one expression."""
     known = [part for part in parts if part]
     return f"({operator.join(known)})" if len(known) > 1 else "".join(known)
 
@@ -285,7 +285,7 @@ _FORMS: Final = (
 
 @frozen
 class Scope:
-    """Which items are looked through.
+    """The items that a search looks through.
 
     Attributes:
         text: The scope as it was written.
@@ -314,12 +314,12 @@ class Scope:
         return any(pattern.startswith(folder) for pattern in self.patterns)
 
     def holds(self, kind: str, item_id: str) -> bool:
-        """Whether an item lies in it."""
+        """Return whether an item lies in it."""
         return allows(self.patterns, capability_of("fetch", kind, item_id))
 
 
 def hint_for(scope: Scope, source: str, holds_any: Callable[[Scope], bool]) -> str:
-    """Say what scopes look like, where no item lies in one; nothing where one does.
+    """Return a hint on the forms of scopes where no item lies in one; empty where one does.
 
     Args:
         scope: The scope.
@@ -345,13 +345,13 @@ def parse_scope(scope: str | Sequence[str]) -> Scope:
     """Read a scope.
 
     Args:
-        scope: One, or a list of several, of which each adds what it names.
+        scope: One scope, or a list of several, which are united.
 
     Returns:
         The scope.
 
     Raises:
-        InvalidQuery: It names no kind, or has another form.
+        InvalidQuery: It doesn't name a kind, or has another form.
     """
     parts = [scope] if isinstance(scope, str) else scope
     if not isinstance(parts, list | tuple) or not all(isinstance(part, str) for part in parts):

@@ -1,4 +1,4 @@
-"""Where an index is kept: a file of the user's cache, else memory. It can always be made anew."""
+"""Storage of an index: a file of the user's cache, or memory. It can always be built again."""
 
 import hashlib
 import os
@@ -29,7 +29,7 @@ _SCHEMA: Final = (
     ' tokenize = "unicode61 remove_diacritics 2")',
 )
 _FORMAT: Final = "3"
-"""What an index holds and how; another one is another file."""
+"""The version of the schema; another one is another file."""
 
 _MAX_UNUSED_S: Final = 60 * 24 * 3600
 _SUFFIXES: Final = ("", "-wal", "-shm", ".gate")
@@ -39,11 +39,11 @@ class Store(Protocol):
     """A database, in a file or in memory."""
 
     def write(self) -> AbstractContextManager[sqlite3.Connection]:
-        """One transaction that writes."""
+        """Return one transaction that writes."""
         ...
 
     def read(self, query: str, parameters: Sequence[object] = ()) -> list[sqlite3.Row]:
-        """The rows that a query finds."""
+        """Return the rows that a query finds."""
         ...
 
     def close(self) -> None:
@@ -54,11 +54,11 @@ class Store(Protocol):
 class IndexStore:
     """The index of one project, with its user and system spaces.
 
-    It stands in user space, never in the project: a clone must not supply it.
+    It lies in user space, never in the project: a clone must not supply it.
 
     Args:
-        spaces: What it is the index of.
-        folder: The folder of the user's cache; made when needed.
+        spaces: The spaces of the items.
+        folder: The folder of the user's cache; created when needed.
         of_exports: Whether it is the index of exports of threads, a file of its own.
     """
 
@@ -73,10 +73,10 @@ class IndexStore:
         self._closed = False
 
     def use(self, work: Callable[[Store], T]) -> T:
-        """Do something with the store; one at a time.
+        """Call a function with the store, one at a time.
 
-        An index that is broken is made anew. Where the cache can't be written, the index is kept
-        in memory.
+        A broken index is built again. Where the cache can't be written, the index is held in
+        memory.
 
         Raises:
             ConfigError: This Python's SQLite can't search text.
@@ -102,7 +102,7 @@ class IndexStore:
         return work(self._store)
 
     def close(self) -> None:
-        """Close the file. A later use, of a search that was under way, closes it again itself."""
+        """Close the file. A search that is still running opens it, and closes it again."""
         with self._lock:
             self._closed = True
             self._close()
@@ -119,7 +119,7 @@ class IndexStore:
             if not self.path.exists():
                 _remove_unused(self.path.parent)
             database = Database(self.path, [_SCHEMA], page_size_bytes=4096)
-            os.utime(self.path)  # when it was last used
+            os.utime(self.path)  # the time of its last use
         except OSError as problem:
             raise StateError(f"{self.path} can't be opened: {problem.strerror}.") from problem
         return database
@@ -131,7 +131,7 @@ class IndexStore:
 
 
 class _MemoryStore:
-    """An index that nobody keeps."""
+    """An index in memory."""
 
     def __init__(self) -> None:
         self._connection = sqlite3.connect(
@@ -166,7 +166,7 @@ def _check_fts5() -> None:
 
 
 def _is_broken(problem: StateError) -> bool:
-    """Whether the file is of another form, rather than out of reach."""
+    """Return whether the file is damaged or of another form, rather than inaccessible."""
     if isinstance(problem, StateLocked):
         return False
     cause = problem.__cause__
@@ -176,7 +176,7 @@ def _is_broken(problem: StateError) -> bool:
 
 
 def _remove_unused(folder: Path) -> None:
-    """Remove the indexes of projects that nobody has searched for two months."""
+    """Remove the indexes of projects that weren't searched for two months."""
     oldest = time.time() - _MAX_UNUSED_S
     with suppress(OSError):
         for path in folder.glob("*.db"):

@@ -21,10 +21,10 @@ SKIPPED_FOLDERS: Final = frozenset({"__pycache__", ".git", ".venv", "venv", "nod
 
 @frozen
 class FileSeen:
-    """A file of an item, as the walk saw it.
+    """A file of an item, with its stat.
 
     Attributes:
-        space: Where it stands.
+        space: Its space.
         kind: Its kind.
         item_id: Its id.
         relative: The slash path below the kind's folder.
@@ -45,17 +45,17 @@ class FileSeen:
 
     @property
     def size_bytes(self) -> int:
-        """How large it is."""
+        """Its size."""
         return self.stat[1]
 
     @property
     def changed_ns(self) -> int:
-        """When it was last touched."""
+        """The time of its last change."""
         return max(self.stat[2:])
 
 
 def walk_exports(spaces: Iterable[Space]) -> Iterator[FileSeen]:
-    """The exports of threads, which stand in project space. What can't be read is passed over."""
+    """Yield the exports of threads in project space; skip what can't be read."""
     for space in spaces:
         if space.name == "project":
             root = str(space.folder("knowledge"))
@@ -66,11 +66,11 @@ def walk_exports(spaces: Iterable[Space]) -> Iterator[FileSeen]:
 def walk(
     spaces: Iterable[Space], kinds: Iterable[str], more_extensions: Sequence[str]
 ) -> Iterator[FileSeen]:
-    """The files of items, exports of threads apart. What can't be read is passed over.
+    """Yield the files of items, without exports of threads; skip what can't be read.
 
     Args:
-        spaces: Where to look.
-        kinds: For what.
+        spaces: The spaces to search.
+        kinds: The kinds of items.
         more_extensions: The extensions that signed runtimes add.
     """
     kinds = tuple(kinds)
@@ -95,7 +95,7 @@ def _walk(
                 if entry.name not in SKIPPED_FOLDERS and not (
                     name == EXPORT_FOLDER and kind == "knowledge" and space.name == "project"
                 ):
-                    check_item_id(name)  # else no id leads through it, however deep it goes
+                    check_item_id(name)  # no id leads through another name
                     yield from _walk(space, kind, root, f"{name}/", extensions)
                 continue
             stem, dot, _ = name.rpartition(".")
@@ -120,10 +120,10 @@ _FILES: Final = TreeFilter(exclude_dirs=tuple(sorted(SKIPPED_FOLDERS)))
 
 
 class ToolListing:
-    """Lists tools by their ids. Whether one can be executed is for its chain to say.
+    """A list of the ids of all tools, cached while their folders stay the same.
 
     Args:
-        spaces: Where they stand.
+        spaces: The spaces to search.
         file_types: The extensions that signed runtimes add.
     """
 
@@ -134,13 +134,13 @@ class ToolListing:
         self._ids: tuple[str, ...] = ()
 
     def ids(self) -> tuple[str, ...]:
-        """The ids of all tools, sorted; one that stands in several spaces is there once.
+        """Return the ids of all tools, sorted and each once; some may not be executable.
 
-        A file that comes, goes or is renamed changes the stats of its folder, so it is noticed by
-        the next call.
+        A new, removed or renamed file changes the stats of its folder, so that the next call
+        notices it.
         """
         extensions = tuple(sorted(self._file_types()))
-        # Taken before the walk: what changes meanwhile makes another fingerprint next time.
+        # Read before the walk: a change meanwhile makes another fingerprint next time.
         seen = (extensions, tuple(_fingerprint(str(one.folder(_KIND))) for one in self._spaces))
         if seen != self._seen:
             found = {file.item_id for file in walk(self._spaces, (_KIND,), extensions)}
@@ -151,5 +151,5 @@ class ToolListing:
 def _fingerprint(folder: str) -> str:
     try:
         return stat_tree(folder, _FILES)
-    except OSError:  # it isn't there, or something vanished while it was looked through
+    except OSError:  # it is missing, or a file vanished meanwhile
         return ""

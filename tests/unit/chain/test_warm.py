@@ -149,7 +149,7 @@ def test_a_dry_run_verifies_the_template_anew(workspace: Workspace, monkeypatch)
     ref = runtime(workspace)
     with workspace.sync() as rye:
         seen = []
-        audit = rye._rye._parts._executor._auditor
+        audit = rye._target._parts._executor._auditor
         verify = audit.verify
         monkeypatch.setattr(audit, "verify", lambda source: seen.append(source) or verify(source))
         rye.execute(ref, dry_run=True)

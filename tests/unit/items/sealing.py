@@ -7,7 +7,7 @@ tool's interpreter would. What it prints at the end is the inode of each.
 import sys
 from pathlib import Path
 
-from ryecore.items.snapshots import Seals
+from ryecore.items.snapshots import SnapshotStore
 
 
 def files(number: int) -> dict[str, bytes]:
@@ -21,7 +21,7 @@ def main(folder: str, rounds: int) -> None:
     sys.stdin.readline()
     inodes = []
     for number in range(rounds):
-        sealed = Seals(Path(folder)).seal(files(number))
+        sealed = SnapshotStore(Path(folder)).seal(files(number))
         inodes.append(sealed.root.stat().st_ino)
         for name, content in files(number).items():
             assert (sealed.root / name).read_bytes() == content

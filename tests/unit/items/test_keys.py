@@ -190,7 +190,7 @@ def test_a_private_key_that_is_none_is_refused_and_the_next_step_works(
     private = workspace.keys.folder / "private_key.pem"
     pem = content if isinstance(content, bytes) else workspace.key.public.pem
     private.write_bytes(pem)
-    with pytest.raises(SigningError, match="is no signing key") as refused:
+    with pytest.raises(SigningError, match="is not a signing key") as refused:
         workspace.keys.load()
     assert str(private) in str(refused.value)
     private.rename(private.with_name("broken.pem"))

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ryecore.errors import AnchorError
-from ryecore.items.snapshots import SealedTree, Seals, _digest
+from ryecore.items.snapshots import Snapshot, SnapshotStore, _digest
 from ryecore.lillux.witness import Witness
 from tests.unit.items.helpers import follow, with_fixtures
 from tests.unit.items.sealing import files as tree_of
@@ -27,11 +27,11 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def seals(folder: Path) -> Seals:
-    return Seals(folder)
+def seals(folder: Path) -> SnapshotStore:
+    return SnapshotStore(folder)
 
 
-def content_of(sealed: SealedTree) -> dict[str, bytes]:
+def content_of(sealed: Snapshot) -> dict[str, bytes]:
     return {
         path.relative_to(sealed.root).as_posix(): path.read_bytes()
         for path in sealed.root.rglob("*")
@@ -45,24 +45,24 @@ def open_folders(root: Path) -> None:
         os.chmod(parent, 0o700)
 
 
-def test_a_snapshot_holds_exactly_the_verified_bytes(seals: Seals) -> None:
+def test_a_snapshot_holds_exactly_the_verified_bytes(seals: SnapshotStore) -> None:
     assert content_of(seals.seal(FILES)) == FILES
 
 
-def test_nobody_can_write_to_a_snapshot(seals: Seals) -> None:
+def test_nobody_can_write_to_a_snapshot(seals: SnapshotStore) -> None:
     root = seals.seal(FILES).root
     for path in (root, *root.rglob("*")):
         assert stat.S_IMODE(path.stat().st_mode) & 0o277 == 0, "others see it, or can write"
 
 
-def test_a_program_stays_one(seals: Seals) -> None:
+def test_a_program_stays_one(seals: SnapshotStore) -> None:
     sealed = seals.seal({"a": b"#!/bin/sh\n", "b": b"\x7fELF", "c.py": b"x = 1\n"})
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in sealed.root.iterdir()}
     assert modes == {"a": 0o500, "b": 0o500, "c.py": 0o400}
     assert subprocess.run([sealed.root / "a"], check=False).returncode == 0
 
 
-def test_the_folder_of_snapshots_is_its_owners_alone(seals: Seals, folder: Path) -> None:
+def test_the_folder_of_snapshots_is_its_owners_alone(seals: SnapshotStore, folder: Path) -> None:
     before = os.umask(0)
     try:
         seals.seal(FILES)
@@ -77,7 +77,7 @@ def test_the_folder_of_snapshots_is_its_owners_alone(seals: Seals, folder: Path)
         st.lists(NAME, min_size=1, max_size=2).map("/".join), st.binary(max_size=20), max_size=4
     )
 )
-def test_any_tree_is_sealed_as_it_is(seals: Seals, files: dict[str, bytes]) -> None:
+def test_any_tree_is_sealed_as_it_is(seals: SnapshotStore, files: dict[str, bytes]) -> None:
     parents = {str(parent) for name in files for parent in Path(name).parents}
     files = {name: content for name, content in files.items() if name not in parents}
     sealed = seals.seal(files)
@@ -91,23 +91,23 @@ def test_different_trees_have_different_names(files: dict[str, bytes], data: st.
     assert (_digest(files, {}) == _digest(other, {})) == (files == other)
 
 
-def test_the_same_files_are_the_same_snapshot(seals: Seals, folder: Path) -> None:
+def test_the_same_files_are_the_same_snapshot(seals: SnapshotStore, folder: Path) -> None:
     first = seals.seal(FILES)
     inode = first.root.stat().st_ino
     assert seals.seal(dict(reversed(FILES.items()))) == first
-    assert Seals(folder).seal(FILES) == first
+    assert SnapshotStore(folder).seal(FILES) == first
     assert first.root.stat().st_ino == inode
     assert [path.name for path in folder.iterdir()] == [first.digest]
     assert first.root.name == first.digest
 
 
-def test_a_changed_byte_is_another_snapshot(seals: Seals) -> None:
+def test_a_changed_byte_is_another_snapshot(seals: SnapshotStore) -> None:
     first, second = seals.seal(FILES), seals.seal(FILES | {"tool.py": b"print(2)\n"})
     assert first.root != second.root
     assert content_of(first) == FILES
 
 
-def test_no_files_are_an_empty_folder_that_stays_empty(seals: Seals) -> None:
+def test_no_files_are_an_empty_folder_that_stays_empty(seals: SnapshotStore) -> None:
     empty = seals.seal({})
     assert list(empty.root.iterdir()) == []
     open_folders(empty.root)
@@ -115,12 +115,12 @@ def test_no_files_are_an_empty_folder_that_stays_empty(seals: Seals) -> None:
     assert list(seals.seal({}).root.iterdir()) == []
 
 
-def test_nowhere_is_a_path_at_which_nothing_stands(seals: Seals) -> None:
+def test_nowhere_is_a_path_at_which_nothing_stands(seals: SnapshotStore) -> None:
     seals.seal(FILES)
     assert not os.path.lexists(seals.nowhere)
 
 
-def test_a_package_folder_is_linked(seals: Seals, folder: Path, tmp_path: Path) -> None:
+def test_a_package_folder_is_linked(seals: SnapshotStore, folder: Path, tmp_path: Path) -> None:
     packages = tmp_path / "node_modules"
     packages.mkdir()
     sealed = seals.seal(FILES, {"node_modules": packages})
@@ -128,7 +128,7 @@ def test_a_package_folder_is_linked(seals: Seals, folder: Path, tmp_path: Path) 
     (packages / "new").touch()  # what stands in it is nobody's promise
     assert seals.seal(FILES, {"node_modules": packages}) == sealed
     inode = sealed.root.stat().st_ino
-    assert Seals(folder).seal(FILES, {"node_modules": packages}) == sealed
+    assert SnapshotStore(folder).seal(FILES, {"node_modules": packages}) == sealed
     assert sealed.root.stat().st_ino == inode, "another process pulled it away"
     assert sealed.root != seals.seal(FILES).root
     assert sealed.root != seals.seal(FILES, {"node_modules": tmp_path}).root
@@ -239,12 +239,12 @@ ADDED_WITHOUT_A_FILE = [
 )
 @pytest.mark.parametrize("seen_by", ["the process that sealed it", "another process"])
 def test_a_snapshot_that_was_tampered_with_is_noticed_and_replaced(
-    seals: Seals, folder: Path, tamper: Callable[[Path], None], seen_by: str
+    seals: SnapshotStore, folder: Path, tamper: Callable[[Path], None], seen_by: str
 ) -> None:
     sealed = seals.seal(FILES)
     open_folders(sealed.root)
     tamper(sealed.root)
-    again = (seals if seen_by.startswith("the") else Seals(folder)).seal(FILES)
+    again = (seals if seen_by.startswith("the") else SnapshotStore(folder)).seal(FILES)
     assert again.root == sealed.root
     assert not again.root.is_symlink()
     assert content_of(again) == FILES
@@ -259,7 +259,7 @@ def test_a_snapshot_that_was_tampered_with_is_noticed_and_replaced(
     ids=lambda tamper: tamper.__name__,
 )
 def test_what_remembers_a_snapshot_notices_too(
-    seals: Seals, tamper: Callable[[Path], None]
+    seals: SnapshotStore, tamper: Callable[[Path], None]
 ) -> None:
     sealed = seals.seal(FILES)
     witness = Witness(trees=[sealed.stat])
@@ -270,7 +270,7 @@ def test_what_remembers_a_snapshot_notices_too(
 
 
 def test_a_link_in_a_snapshots_place_is_removed_and_not_its_target(
-    seals: Seals, tmp_path: Path
+    seals: SnapshotStore, tmp_path: Path
 ) -> None:
     sealed = seals.seal(FILES)
     put_a_link_in_its_place(sealed.root)
@@ -280,7 +280,7 @@ def test_a_link_in_a_snapshots_place_is_removed_and_not_its_target(
     assert (tmp_path / "cache/away/tool.py").exists()
 
 
-def test_a_vanished_snapshot_comes_back(seals: Seals) -> None:
+def test_a_vanished_snapshot_comes_back(seals: SnapshotStore) -> None:
     sealed = seals.seal(FILES)
     sealed.root.rename(sealed.root.with_name("away"))
     assert content_of(seals.seal(FILES)) == FILES
@@ -288,7 +288,7 @@ def test_a_vanished_snapshot_comes_back(seals: Seals) -> None:
 
 @pytest.mark.parametrize("mode", [0o770, 0o707, 0o720, 0o702, 0o777])
 def test_a_folder_that_others_can_write_to_is_refused_and_the_next_step_closes_it(
-    seals: Seals, folder: Path, mode: int
+    seals: SnapshotStore, folder: Path, mode: int
 ) -> None:
     folder.mkdir(parents=True)
     folder.chmod(mode)
@@ -301,25 +301,27 @@ def test_a_folder_that_others_can_write_to_is_refused_and_the_next_step_closes_i
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
 @pytest.mark.root
-def test_a_folder_of_somebody_else_is_refused(seals: Seals, folder: Path, tmp_path: Path) -> None:
+def test_a_folder_of_somebody_else_is_refused(
+    seals: SnapshotStore, folder: Path, tmp_path: Path
+) -> None:
     folder.mkdir(parents=True, mode=0o700)
     os.chown(folder, 65534, 65534)
     with pytest.raises(AnchorError, match="Others can write to") as refused:
         seals.seal(FILES)
     assert "another cache_dir" in refused.value.next_step
-    assert content_of(Seals(tmp_path / "other").seal(FILES)) == FILES
+    assert content_of(SnapshotStore(tmp_path / "other").seal(FILES)) == FILES
 
 
 def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(AnchorError, match="can't be sealed") as refused:
-        Seals(tmp_path / "file/sealed").seal(FILES)
+        SnapshotStore(tmp_path / "file/sealed").seal(FILES)
     assert "another cache_dir" in refused.value.next_step
 
 
 @pytest.mark.root
 def test_a_full_disk_leaves_nothing_behind(small_disk: Path) -> None:
-    seals = Seals(small_disk / "sealed")
+    seals = SnapshotStore(small_disk / "sealed")
     too_much = {f"f{index}": bytes([index]) * 9000 for index in range(10)}
     with pytest.raises(AnchorError, match="No space left") as refused:
         seals.seal(too_much)
@@ -344,7 +346,7 @@ class Interrupted(dict[str, bytes]):
         raise KeyboardInterrupt
 
 
-def test_an_interrupted_seal_leaves_nothing_behind(seals: Seals, folder: Path) -> None:
+def test_an_interrupted_seal_leaves_nothing_behind(seals: SnapshotStore, folder: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         seals.seal(Interrupted(FILES))
     assert list(folder.iterdir()) == []
@@ -353,7 +355,7 @@ def test_an_interrupted_seal_leaves_nothing_behind(seals: Seals, folder: Path) -
 KILLED = """
 import sys
 from pathlib import Path
-from ryecore.items.snapshots import Seals
+from ryecore.items.snapshots import SnapshotStore
 
 class Halfway(dict):
     asked = 0
@@ -365,7 +367,7 @@ class Halfway(dict):
                 sys.stdin.read()
             yield pair
 
-Seals(Path(sys.argv[1])).seal(Halfway(eval(sys.argv[2])))
+SnapshotStore(Path(sys.argv[1])).seal(Halfway(eval(sys.argv[2])))
 """
 
 
@@ -384,7 +386,7 @@ def test_what_a_killed_process_leaves_is_never_used(folder: Path) -> None:
     child.stdout.close()
     [left] = folder.iterdir()
     assert left.name.startswith(".new-")
-    sealed = Seals(folder).seal(FILES)
+    sealed = SnapshotStore(folder).seal(FILES)
     assert content_of(sealed) == FILES
     assert sealed.root != left
 
@@ -414,7 +416,9 @@ def test_eight_processes_seal_at_once_and_all_run_the_same(folder: Path) -> None
     # One wins and the others use its snapshot: nothing is pulled away from under a running tool.
     inodes = {output for output, _ in answers}
     assert len(inodes) == 1
-    final = [Seals(folder).seal(tree_of(number)).root.stat().st_ino for number in range(rounds)]
+    final = [
+        SnapshotStore(folder).seal(tree_of(number)).root.stat().st_ino for number in range(rounds)
+    ]
     assert inodes == {" ".join(map(str, final)) + "\n"}
     assert len(list(folder.iterdir())) == rounds
 
@@ -422,14 +426,14 @@ def test_eight_processes_seal_at_once_and_all_run_the_same(folder: Path) -> None
 def test_what_nobody_used_for_long_or_a_killed_process_left_goes_when_something_is_sealed(
     tmp_path: Path,
 ) -> None:
-    seals = Seals(tmp_path / "sealed")
+    seals = SnapshotStore(tmp_path / "sealed")
     old, used = seals.seal({"a": b"old"}).root, seals.seal({"a": b"used"}).root
     half_done = tmp_path / "sealed/.new-1-abc"
     half_done.mkdir()
     long_ago = time.time() - 40 * 24 * 3600
     for path in (old, used, half_done):
         os.utime(path, (long_ago, long_ago))
-    Seals(tmp_path / "sealed").seal({"a": b"used"})
+    SnapshotStore(tmp_path / "sealed").seal({"a": b"used"})
     seals.seal({"a": b"new"})
     assert not old.exists()
     assert not half_done.exists()
@@ -445,5 +449,5 @@ def test_what_is_no_snapshot_is_never_removed(tmp_path: Path) -> None:
     long_ago = time.time() - 1000 * 24 * 3600
     for path in (*mine, tmp_path / "thesis"):
         os.utime(path, (long_ago, long_ago))
-    Seals(tmp_path).seal({"a": b"1"})
+    SnapshotStore(tmp_path).seal({"a": b"1"})
     assert [path.read_text() for path in mine] == ["years of work"] * 3

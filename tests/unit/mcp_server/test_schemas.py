@@ -32,7 +32,7 @@ def test_rye_execute_has_exactly_the_documented_parameters():
 @pytest.mark.parametrize(
     ("name", "known"),
     [
-        ("rye_execute", calls._EXECUTE),
+        ("rye_execute", frozenset(calls.EXECUTE_KEYWORDS)),
         ("rye_fetch", calls._FETCH_BY_ID | calls._FETCH_BY_QUERY),
         ("rye_sign", calls._SIGN),
     ],
