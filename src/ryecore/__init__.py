@@ -34,12 +34,12 @@ except ModuleNotFoundError as problem:
 if TYPE_CHECKING:
     from ryecore.actions.settings import OpenOptions as OpenOptions
     from ryecore.agent.deps import AgentRunnerDeps as AgentRunnerDeps
+    from ryecore.agent.deps import AgentTurnLimits as AgentTurnLimits
     from ryecore.agent.deps import MediaSurface as MediaSurface
     from ryecore.agent.events import AgentToken as AgentToken
     from ryecore.agent.events import AgentToolCall as AgentToolCall
     from ryecore.agent.events import AgentToolResult as AgentToolResult
     from ryecore.agent.events import CostUpdated as CostUpdated
-    from ryecore.agent.limits import AgentTurnLimits as AgentTurnLimits
     from ryecore.agent.model import Agent as Agent
     from ryecore.agent.model import AgentNode as AgentNode
     from ryecore.agent.node import NodeExecContext as NodeExecContext
@@ -86,8 +86,8 @@ if TYPE_CHECKING:
     from ryecore.sync import SyncRye as SyncRye
     from ryecore.threads.harness import SafetyHarness as SafetyHarness
     from ryecore.threads.thread import Thread as Thread
-    from ryecore.tools.decorator import tool as tool
     from ryecore.tools.definition import ToolDef as ToolDef
+    from ryecore.tools.definition import tool as tool
     from ryecore.tools.registry import ToolRegistry as ToolRegistry
 else:
     __getattr__, __dir__ = lazy_names(__name__)

@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from ryecore.sync import SyncGraphRun as SyncGraphRun
     from ryecore.sync import SyncThread as SyncThread
     from ryecore.threads.events import ThreadEvent as ThreadEvent
-    from ryecore.threads.records.replay_report import Difference as Difference
-    from ryecore.threads.records.replay_report import ReplayReport as ReplayReport
+    from ryecore.threads.records.report import Difference as Difference
+    from ryecore.threads.records.report import ReplayReport as ReplayReport
     from ryecore.threads.result import StartedThread as StartedThread
     from ryecore.threads.result import ThreadResult as ThreadResult
     from ryecore.threads.tree import TreeNode as TreeNode

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 from ryecore._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from ryecore.agent.budget import TurnBudget as TurnBudget
     from ryecore.agent.deps import AgentRunnerDeps as AgentRunnerDeps
+    from ryecore.agent.deps import AgentTurnLimits as AgentTurnLimits
     from ryecore.agent.deps import Egress as Egress
     from ryecore.agent.deps import MediaSurface as MediaSurface
     from ryecore.agent.deps import PreEgress as PreEgress
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from ryecore.agent.events import AgentToolResult as AgentToolResult
     from ryecore.agent.events import CostUpdated as CostUpdated
     from ryecore.agent.events import Emit as Emit
-    from ryecore.agent.limits import AgentTurnLimits as AgentTurnLimits
     from ryecore.agent.meter import Spent as Spent
     from ryecore.agent.model import Agent as Agent
     from ryecore.agent.model import AgentNode as AgentNode
@@ -25,8 +24,8 @@ if TYPE_CHECKING:
     from ryecore.agent.model import RetrySpec as RetrySpec
     from ryecore.agent.node import NodeExecContext as NodeExecContext
     from ryecore.agent.node import NodeExecutor as NodeExecutor
+    from ryecore.agent.node import TurnBudget as TurnBudget
     from ryecore.agent.node import Vertex as Vertex
-    from ryecore.agent.observer import AgentObserver as AgentObserver
     from ryecore.agent.outcome import ERROR_CODES as ERROR_CODES
     from ryecore.agent.outcome import RETRYABLE_CODES as RETRYABLE_CODES
     from ryecore.agent.outcome import ErrorCode as ErrorCode
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
     from ryecore.agent.session import AgentSession as AgentSession
     from ryecore.agent.session import Reply as Reply
     from ryecore.agent.session import SessionStream as SessionStream
+    from ryecore.agent.telemetry import AgentObserver as AgentObserver
     from ryecore.agent.telemetry import OtelObserver as OtelObserver
 else:
     __getattr__, __dir__ = lazy_names(__name__)

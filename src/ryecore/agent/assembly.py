@@ -3,16 +3,18 @@
 Source: docs/design/agent-node.md#steps.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-from ryecore.agent.deps import AgentRunnerDeps
+from attrs import frozen
+
+from ryecore.agent.deps import AgentRunnerDeps, AgentTurnLimits
 from ryecore.agent.events import Emit
 from ryecore.agent.meter import CostMeter
 from ryecore.agent.model import Agent, AgentNode, RetrySpec
 from ryecore.agent.outcome import turn_error
-from ryecore.agent.output import OutputSchema
-from ryecore.agent.setup import TurnSetup
+from ryecore.agent.policies import OutputSchema
+from ryecore.agent.telemetry import AgentObserver
 from ryecore.agent.verdicts import TurnPolicy
 from ryecore.llm.cost import AttemptCost, CostTracker
 from ryecore.llm.fallback import FallbackChain
@@ -21,8 +23,10 @@ from ryecore.llm.plan import AttemptRecord, Backoff, FallbackPlanEntry
 from ryecore.llm.request import LlmRequest, ResponseFormat, ToolSpec
 from ryecore.policy.context import CallContext
 from ryecore.tools.context import ToolContext
+from ryecore.tools.registry import ToolRegistry
 
 __all__ = [
+    "TurnSetup",
     "build_plan",
     "build_setup",
     "chain_options",
@@ -32,6 +36,37 @@ __all__ = [
     "plan_entry",
     "system_text",
 ]
+
+
+@frozen
+class TurnSetup:
+    """What a conversation's turns run with.
+
+    Attributes:
+        chain: Whom to ask.
+        registry: Whose tools may be called.
+        tool_context: On whose behalf, within what.
+        request: What every request has in common; its messages are put in.
+        node_id: What events call the run.
+        emit: Told each event as it happens.
+        meter: Counts what it costs.
+        limits: What bounds it.
+        policy: What is done where callers differ.
+        sleep: Waits.
+        observer: Watches the tool calls.
+    """
+
+    chain: FallbackChain
+    registry: ToolRegistry
+    tool_context: ToolContext
+    request: LlmRequest
+    node_id: str
+    emit: Emit
+    meter: CostMeter
+    limits: AgentTurnLimits
+    policy: TurnPolicy
+    sleep: Callable[[float], Awaitable[object]]
+    observer: AgentObserver | None = None
 
 
 def build_plan(

@@ -7,8 +7,8 @@ from typing import Final
 import anyio
 from attrs import evolve, frozen
 
+from ryecore.agent.assembly import TurnSetup
 from ryecore.agent.events import AgentToolCall, AgentToolResult
-from ryecore.agent.setup import TurnSetup
 from ryecore.agent.verdicts import Dispatch, Fail, Feed, Finish, OnCall, TurnState
 from ryecore.errors import ToolCallError, ToolCancelledError
 from ryecore.llm.parts import TextPart, ToolCallPart, ToolResultPart
@@ -16,7 +16,7 @@ from ryecore.llm.result import LlmResult
 from ryecore.policy.context import place_id
 from ryecore.strict_json import read_json
 from ryecore.tools.context import ToolContext
-from ryecore.tools.outcome import ToolCalled, ToolOutcome, ToolReturned
+from ryecore.tools.results import ToolCalled, ToolOutcome, ToolReturned
 
 __all__ = ["Served", "ServedCalls"]
 

@@ -10,25 +10,65 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 import anyio
 from attrs import Factory, field, frozen
-from attrs.validators import in_
+from attrs.validators import in_, optional
 
-from ryecore.agent.limits import AgentTurnLimits
 from ryecore.errors import ConfigError
-from ryecore.llm.checks import function, of, tuple_of_names
+from ryecore.llm.checks import above, at_least, function, of, tuple_of_names
 from ryecore.llm.media import MediaStore
 from ryecore.llm.options import Refuse
+from ryecore.llm.plan import Backoff
 from ryecore.llm.provider import LlmProvider
 from ryecore.llm.request import LlmRequest
+from ryecore.policy.limits import DEFAULT_TOOL_TURNS
 from ryecore.tools.context import ApproveToolCall, FsScope
 from ryecore.tools.definition import ToolDef
 from ryecore.tools.registry import ToolRegistry
 from ryecore.tools.store import MemoryResultStore, ResultStore
 
 if TYPE_CHECKING:
-    from ryecore.agent.observer import AgentObserver
+    from ryecore.agent.telemetry import AgentObserver
     from ryecore.llm.cost import PriceLookup
 
-__all__ = ["AgentRunnerDeps", "Egress", "MediaSurface", "PreEgress", "ResolverCapabilities"]
+__all__ = [
+    "AgentRunnerDeps",
+    "AgentTurnLimits",
+    "Egress",
+    "MediaSurface",
+    "PreEgress",
+    "ResolverCapabilities",
+]
+
+
+@frozen
+class AgentTurnLimits:
+    """What an agent's turns are bounded by.
+
+    Attributes:
+        max_tool_turns: How many turns may call tools. One more is `turn_limit`.
+        max_calls_a_turn: How many calls of one turn are served. The model is told of the rest.
+        correction_budget: How many turns may be spent on telling the model what it did wrong:
+            unknown tools, arguments that don't fit, an output that doesn't fit its schema.
+        max_output_tokens: How long one answer may be; the provider's own bound where None.
+        max_answer_chars: How much one answer may stream before it counts as broken. A tool call
+            counts as 100 characters more, and a chunk without any as one.
+        stall_s: How long a provider may send nothing, in seconds.
+        media_timeout_s: How long one call for media may take, in seconds.
+        cooldown_s: How long a provider that failed is left alone, in seconds.
+        backoff: How long to wait before the next try.
+
+    Source: docs/design/agent-node.md; decisions 50 and 51.
+    """
+
+    max_tool_turns: int = field(default=DEFAULT_TOOL_TURNS, validator=at_least(0))
+    max_calls_a_turn: int = field(default=128, validator=at_least(1))
+    correction_budget: int = field(default=3, validator=at_least(0))
+    max_output_tokens: int | None = field(default=None, validator=optional(above(0)))
+    max_answer_chars: int = field(default=16_000_000, validator=above(0))
+    stall_s: float = field(default=60.0, validator=above(0))
+    media_timeout_s: float = field(default=300.0, validator=above(0))
+    cooldown_s: float = field(default=30.0, validator=at_least(0))
+    backoff: Backoff = field(factory=Backoff, validator=of("a Backoff", Backoff))
+
 
 MediaSurface: TypeAlias = Literal["chat", "generative"]
 """How a model is asked: in turns, or at an endpoint of its own that makes media."""

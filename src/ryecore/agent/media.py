@@ -11,14 +11,14 @@ from typing import Final
 from attrs import frozen
 
 from ryecore.agent.assembly import chain_options, plan_entry
-from ryecore.agent.budget import TurnBudget
 from ryecore.agent.deps import AgentRunnerDeps, Egress
 from ryecore.agent.meter import CostMeter
+from ryecore.agent.node import TurnBudget
 from ryecore.agent.outcome import NodeOutcome, turn_error
 from ryecore.agent.policies import ask_gate
+from ryecore.llm.attempt import AskForMedia, call_for_media
 from ryecore.llm.estimate import text_tokens
 from ryecore.llm.media import MediaStore
-from ryecore.llm.media_call import AskForMedia, call_for_media
 from ryecore.llm.options import Refuse
 from ryecore.llm.plan import FallbackPlanEntry
 from ryecore.llm.provider import LlmProvider, MediaJob, MediaProvider, MediaRequest

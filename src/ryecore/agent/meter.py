@@ -6,8 +6,8 @@ from decimal import Decimal
 from attrs import frozen
 
 from ryecore.agent.events import CostUpdated, Emit
-from ryecore.agent.observer import AgentObserver
 from ryecore.agent.outcome import TokensUsed
+from ryecore.agent.telemetry import AgentObserver
 from ryecore.convert.money import to_usd
 from ryecore.llm.cost import AttemptCost, CostTracker, is_uncounted
 from ryecore.llm.estimate import estimated_tokens

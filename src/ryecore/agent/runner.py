@@ -17,8 +17,7 @@ from ryecore.agent.model import Agent, AgentNode
 from ryecore.agent.node import NodeExecContext, NodeExecutor
 from ryecore.agent.outcome import NodeOutcome, failure_of, turn_error
 from ryecore.agent.policies import NodePolicy, Spender
-from ryecore.agent.prompt_files import file_reader
-from ryecore.agent.prompts import ReadFileMissing, TemplateMiss
+from ryecore.agent.prompts import ReadFileMissing, TemplateMiss, file_reader
 from ryecore.agent.turns import TurnResult, run_turns
 from ryecore.agent.verdicts import THE_TEXT
 from ryecore.llm.parts import MediaPart, Message

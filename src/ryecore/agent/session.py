@@ -13,14 +13,13 @@ from typing import Final, Self, TypeAlias
 import anyio
 from attrs import frozen
 
-from ryecore.agent.assembly import build_plan, build_setup, cost_meter, output_schema
+from ryecore.agent.assembly import TurnSetup, build_plan, build_setup, cost_meter, output_schema
 from ryecore.agent.deps import AgentRunnerDeps
 from ryecore.agent.events import AgentEvent, Emit
 from ryecore.agent.meter import Spent
 from ryecore.agent.model import Agent
 from ryecore.agent.outcome import NodeFailure, TokensUsed, failure_of
 from ryecore.agent.policies import SessionPolicy
-from ryecore.agent.setup import TurnSetup
 from ryecore.agent.turns import TurnResult, run_turns
 from ryecore.agent.verdicts import THE_TEXT
 from ryecore.display.text import StyledText

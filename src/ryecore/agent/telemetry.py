@@ -6,7 +6,7 @@ Nothing that a person, a model or a tool said stands in them: names, counts, tim
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from ryecore.agent.model import Agent
 from ryecore.agent.outcome import failure_of
@@ -19,7 +19,43 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import TracerProvider
 
-__all__ = ["OtelObserver"]
+__all__ = ["AgentObserver", "OtelObserver"]
+
+
+class AgentObserver(Protocol):
+    """Watches runs. One serves any number of concurrent runs; it must neither block nor raise.
+
+    What it gives for a run and for a tool call is entered in the task that does the work, and left
+    when it ends. What ends it badly, cancellation too, passes through as an exception.
+    """
+
+    def run(self, node_id: str, agent: Agent) -> AbstractContextManager[object]:
+        """Around a run of an agent.
+
+        Args:
+            node_id: The vertex, or the session.
+            agent: The agent.
+        """
+        ...
+
+    def attempt(self, node_id: str, record: AttemptRecord) -> None:
+        """After each try to ask a model, skipped ones too.
+
+        Args:
+            node_id: The vertex, or the session.
+            record: What came of it.
+        """
+        ...
+
+    def tool(self, node_id: str, call: ToolCallPart) -> AbstractContextManager[object]:
+        """Around a tool call.
+
+        Args:
+            node_id: The vertex, or the session.
+            call: The call, as the model made it.
+        """
+        ...
+
 
 _SCOPE: Final = "ryecore"
 

@@ -10,10 +10,10 @@ from typing import Final, Literal
 
 from attrs import evolve, frozen
 
+from ryecore.agent.assembly import TurnSetup
 from ryecore.agent.calls import ServedCalls
 from ryecore.agent.events import AgentToken
 from ryecore.agent.outcome import ErrorCode, turn_error
-from ryecore.agent.setup import TurnSetup
 from ryecore.agent.verdicts import (
     THE_TEXT,
     Accept,
@@ -31,16 +31,16 @@ from ryecore.agent.verdicts import (
     TurnState,
 )
 from ryecore.errors import LlmError
-from ryecore.llm.chunks import (
+from ryecore.llm.parts import Message
+from ryecore.llm.request import LlmRequest
+from ryecore.llm.result import LlmResult
+from ryecore.llm.stream import (
     ReasoningDelta,
     StreamChunk,
     TextDelta,
     ToolCallDelta,
     ToolCallStart,
 )
-from ryecore.llm.parts import Message
-from ryecore.llm.request import LlmRequest
-from ryecore.llm.result import LlmResult
 
 __all__ = ["TurnResult", "run_turns"]
 

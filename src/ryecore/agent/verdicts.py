@@ -17,7 +17,7 @@ from ryecore.llm.plan import FallbackPlanEntry
 from ryecore.llm.request import LlmRequest
 from ryecore.llm.result import LlmResult
 from ryecore.tools.definition import ToolDef
-from ryecore.tools.outcome import ToolOutcome
+from ryecore.tools.results import ToolOutcome
 
 __all__ = [
     "ACCEPT",

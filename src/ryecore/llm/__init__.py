@@ -5,14 +5,6 @@ from typing import TYPE_CHECKING
 from ryecore._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from ryecore.llm.chunks import MediaChunk as MediaChunk
-    from ryecore.llm.chunks import ReasoningDelta as ReasoningDelta
-    from ryecore.llm.chunks import StreamChunk as StreamChunk
-    from ryecore.llm.chunks import StreamEnd as StreamEnd
-    from ryecore.llm.chunks import TextDelta as TextDelta
-    from ryecore.llm.chunks import ToolCallDelta as ToolCallDelta
-    from ryecore.llm.chunks import ToolCallStart as ToolCallStart
-    from ryecore.llm.chunks import UsageUpdate as UsageUpdate
     from ryecore.llm.cost import AttemptCost as AttemptCost
     from ryecore.llm.cost import CostTracker as CostTracker
     from ryecore.llm.cost import Price as Price
@@ -22,7 +14,6 @@ if TYPE_CHECKING:
     from ryecore.llm.errors import LlmErrorKind as LlmErrorKind
     from ryecore.llm.errors import redact as redact
     from ryecore.llm.fallback import FallbackChain as FallbackChain
-    from ryecore.llm.fold import StreamFold as StreamFold
     from ryecore.llm.media import FolderMediaStore as FolderMediaStore
     from ryecore.llm.media import MediaStore as MediaStore
     from ryecore.llm.media import MemoryMediaStore as MemoryMediaStore
@@ -63,5 +54,14 @@ if TYPE_CHECKING:
     from ryecore.llm.result import LlmResult as LlmResult
     from ryecore.llm.result import StopReason as StopReason
     from ryecore.llm.result import Usage as Usage
+    from ryecore.llm.stream import MediaChunk as MediaChunk
+    from ryecore.llm.stream import ReasoningDelta as ReasoningDelta
+    from ryecore.llm.stream import StreamChunk as StreamChunk
+    from ryecore.llm.stream import StreamEnd as StreamEnd
+    from ryecore.llm.stream import StreamFold as StreamFold
+    from ryecore.llm.stream import TextDelta as TextDelta
+    from ryecore.llm.stream import ToolCallDelta as ToolCallDelta
+    from ryecore.llm.stream import ToolCallStart as ToolCallStart
+    from ryecore.llm.stream import UsageUpdate as UsageUpdate
 else:
     __getattr__, __dir__ = lazy_names(__name__)

@@ -10,15 +10,22 @@ import anyio.lowlevel
 from attrs import evolve
 
 from ryecore.llm.attempt import Attempt
-from ryecore.llm.chunks import StreamChunk
-from ryecore.llm.contents import Contents
 from ryecore.llm.errors import LlmError, LlmErrorKind
 from ryecore.llm.options import ChainOptions, Refuse, fetch_key, no_credential
 from ryecore.llm.parts import Message, ReasoningPart
-from ryecore.llm.plan import AttemptOutcome, AttemptRecord, FallbackPlanEntry
-from ryecore.llm.request import LlmRequest, missing_capabilities
+from ryecore.llm.plan import (
+    AttemptOutcome,
+    AttemptRecord,
+    Failover,
+    FallbackPlanEntry,
+    Raise,
+    Refresh,
+    Retry,
+    verdict_of,
+)
+from ryecore.llm.request import Contents, LlmRequest, missing_capabilities
 from ryecore.llm.result import LlmResult
-from ryecore.llm.verdicts import Failover, Raise, Refresh, Retry, verdict_of
+from ryecore.llm.stream import StreamChunk
 from ryecore.policy.cancelling import cancelled_by
 from ryecore.policy.context import CancelToken
 

@@ -5,11 +5,11 @@ from typing import Protocol, TypeAlias, runtime_checkable
 
 from attrs import frozen
 
-from ryecore.llm.chunks import StreamChunk
 from ryecore.llm.media import MediaStore
 from ryecore.llm.parts import MediaPart
 from ryecore.llm.request import Capabilities, LlmRequest
 from ryecore.llm.result import LlmResult, Usage
+from ryecore.llm.stream import StreamChunk
 
 __all__ = [
     "LlmProvider",

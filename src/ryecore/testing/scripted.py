@@ -6,12 +6,11 @@ from typing import Final, TypeAlias
 import anyio
 import anyio.lowlevel
 
-from ryecore.llm.chunks import StreamChunk, StreamEnd, ToolCallStart
 from ryecore.llm.errors import LlmError
-from ryecore.llm.fold import StreamFold
 from ryecore.llm.media import MediaStore
 from ryecore.llm.request import Capabilities, LlmRequest
 from ryecore.llm.result import LlmResult, Usage
+from ryecore.llm.stream import StreamChunk, StreamEnd, StreamFold, ToolCallStart
 from ryecore.testing.turns import PreparedTurn, Turn, TurnEnding, say
 
 __all__ = [

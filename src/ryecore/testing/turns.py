@@ -6,7 +6,10 @@ from typing import Any, Literal, TypeAlias
 
 from attrs import field, frozen
 
-from ryecore.llm.chunks import (
+from ryecore.llm.errors import LlmError, LlmErrorKind
+from ryecore.llm.parts import ReasoningPart, TextPart, ToolCallPart
+from ryecore.llm.result import StopReason, Usage
+from ryecore.llm.stream import (
     MediaChunk,
     ReasoningDelta,
     StreamChunk,
@@ -16,9 +19,6 @@ from ryecore.llm.chunks import (
     ToolCallStart,
     UsageUpdate,
 )
-from ryecore.llm.errors import LlmError, LlmErrorKind
-from ryecore.llm.parts import ReasoningPart, TextPart, ToolCallPart
-from ryecore.llm.result import StopReason, Usage
 
 __all__ = [
     "PreparedTurn",

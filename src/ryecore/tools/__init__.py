@@ -9,19 +9,19 @@ if TYPE_CHECKING:
     from ryecore.tools.context import FsScope as FsScope
     from ryecore.tools.context import ToolApprovalRequest as ToolApprovalRequest
     from ryecore.tools.context import ToolContext as ToolContext
-    from ryecore.tools.decorator import tool as tool
+    from ryecore.tools.context import ToolLimits as ToolLimits
     from ryecore.tools.definition import FunctionTool as FunctionTool
     from ryecore.tools.definition import ToolDef as ToolDef
     from ryecore.tools.definition import ToolFunction as ToolFunction
+    from ryecore.tools.definition import tool as tool
     from ryecore.tools.items import ItemExecutor as ItemExecutor
-    from ryecore.tools.limits import ToolLimits as ToolLimits
-    from ryecore.tools.outcome import OnToolEvent as OnToolEvent
-    from ryecore.tools.outcome import ToolCalled as ToolCalled
-    from ryecore.tools.outcome import ToolOutcome as ToolOutcome
-    from ryecore.tools.outcome import ToolReturned as ToolReturned
     from ryecore.tools.policy import ToolPolicy as ToolPolicy
     from ryecore.tools.reading import read_result_tool as read_result_tool
     from ryecore.tools.registry import ToolRegistry as ToolRegistry
+    from ryecore.tools.results import OnToolEvent as OnToolEvent
+    from ryecore.tools.results import ToolCalled as ToolCalled
+    from ryecore.tools.results import ToolOutcome as ToolOutcome
+    from ryecore.tools.results import ToolReturned as ToolReturned
     from ryecore.tools.store import FolderResultStore as FolderResultStore
     from ryecore.tools.store import MemoryResultStore as MemoryResultStore
     from ryecore.tools.store import ResultStore as ResultStore

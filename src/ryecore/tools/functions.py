@@ -10,9 +10,8 @@ from anyio.lowlevel import EventLoopToken, current_token
 from attrs import evolve, frozen
 
 from ryecore.errors import ToolExecutionError
-from ryecore.tools.annotations import Convert, form_of, json_default
+from ryecore.tools.annotations import Convert, form_of, json_default, read_docstring
 from ryecore.tools.context import ToolContext
-from ryecore.tools.docstrings import read_docstring
 from ryecore.tools.failures import invalid_arguments, shown
 
 __all__ = ["FunctionRunner", "FunctionShape", "read_function"]

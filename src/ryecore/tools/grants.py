@@ -1,16 +1,18 @@
-"""Who may call a tool at all. Pure."""
+"""Who may call a tool: grants, capabilities and approvals."""
 
+import json
 from collections.abc import Mapping
 from difflib import get_close_matches
-from typing import Final
+from typing import Any, Final
 
 from ryecore.errors import HostCapabilityMissing, ToolPolicyError, UnknownToolError
+from ryecore.llm.parts import ToolCallPart
 from ryecore.policy import allows
-from ryecore.tools.context import ToolContext
+from ryecore.tools.context import ToolApprovalRequest, ToolContext
 from ryecore.tools.definition import ToolDef
 from ryecore.tools.failures import quoted
 
-__all__ = ["granted"]
+__all__ = ["granted", "require_approval"]
 
 _MAX_NEAR: Final = 5
 
@@ -58,3 +60,30 @@ def _unknown(
         tool_name=name[:100],
         known=tuple(callable_names),
     )
+
+
+async def require_approval(
+    tool: ToolDef, call: ToolCallPart, arguments: Mapping[str, Any], reason: str, ctx: ToolContext
+) -> None:
+    """Ask the host whether exactly this may be done.
+
+    Raises:
+        ToolPolicyError: It may not; or nobody is there to ask, or the asking failed.
+    """
+    if ctx.approve is None:
+        raise ToolPolicyError(
+            f"The tool {tool.name} needs approval, and nobody is there to give it.",
+            tool_name=tool.name,
+        )
+    # A copy: what was approved is what runs, whatever is done to the request.
+    shown = {name: value for name, value in arguments.items() if name not in tool.config}
+    request = ToolApprovalRequest(
+        tool.name, json.loads(json.dumps(shown)), reason, call.call_id, ctx.call.call_id
+    )
+    problem = "was not approved"
+    try:
+        if await ctx.approve(request) is True:
+            return
+    except Exception as error:  # a host's own; without a word nothing runs
+        problem = f"was not approved, because asking failed ({type(error).__name__})"
+    raise ToolPolicyError(f"The call of the tool {tool.name} {problem}.", tool_name=tool.name)

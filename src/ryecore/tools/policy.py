@@ -1,17 +1,129 @@
 """What a tool's arguments may name: commands, domains, paths."""
 
+import os
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any, Final, Literal
 
 from attrs import field, frozen, validators
 
 from ryecore.errors import HostCapabilityMissing, ToolPolicyError
-from ryecore.tools import commands, domains
+from ryecore.tools import domains
 from ryecore.tools.context import ToolContext
 from ryecore.tools.failures import quoted
-from ryecore.tools.paths import resolve_path
 
-__all__ = ["ToolPolicy", "apply_policy"]
+__all__ = ["ToolPolicy", "apply_policy", "is_listed_command", "resolve_path", "words_of"]
+
+_ENDS_OR_JOINS = frozenset(";&|<>()`$\n\r#")
+
+
+def words_of(command: object) -> tuple[str, ...]:
+    """The words of exactly one command.
+
+    Args:
+        command: A text as for a shell, or a list of words.
+
+    Raises:
+        ValueError: It is none, or a shell would make more than one command of it; why is said.
+    """
+    if isinstance(command, list | tuple):
+        if not command or not all(isinstance(word, str) for word in command):
+            raise ValueError("it is no list of words")
+        return tuple(command)
+    if not isinstance(command, str):
+        raise ValueError("it is no text")
+    _refuse_shell_syntax(command)
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        raise ValueError("its quotes don't match") from None
+    if not words:
+        raise ValueError("it is empty")
+    return tuple(words)
+
+
+def is_listed_command(words: tuple[str, ...], listed: Iterable[str]) -> bool:
+    """Whether a command begins with the words of a listed one."""
+    return any(
+        words[: len(one)] == one for one in (tuple(entry.split()) for entry in listed) if one
+    )
+
+
+def _refuse_shell_syntax(command: str) -> None:
+    """Refuse what a shell reads as more than the words of one command."""
+    if "\0" in command:
+        raise ValueError("it holds a NUL character")
+    quote, is_escaped = "", False
+    for character in command:
+        if is_escaped:
+            is_escaped = False
+            if character in "\n\r":
+                raise ValueError("it is continued on another line")
+        elif character == "\\" and quote != "'":
+            is_escaped = True
+        elif quote:
+            if character == quote:
+                quote = ""
+            elif quote == '"' and character in "$`":
+                raise ValueError(f"it holds {character!r}, which a shell would expand")
+        elif character in "'\"":
+            quote = character
+        elif character in _ENDS_OR_JOINS:
+            raise ValueError(f"it holds {character!r}, which a shell would not take as text")
+
+
+_PROTECTED: Final = frozenset({".ai", ".git", ".venv", "venv", "node_modules", "__pycache__"})
+
+
+def resolve_path(path: object, root: Path | None, *, confined: bool, writing: bool) -> str:
+    """The absolute path that a path argument stands for.
+
+    Args:
+        path: What the model wrote.
+        root: What it is relative to; the working folder where it is None.
+        confined: Whether it must stay below the root.
+        writing: Whether what stands there is to be written.
+
+    Raises:
+        ValueError: It may not be used; why is said, without naming a folder of the host's.
+    """
+    if not isinstance(path, str) or not path or "\0" in path:
+        raise ValueError("it is empty, or no text, or holds a NUL character")
+    base = os.path.realpath(root or ".")
+    try:
+        real = os.path.realpath(os.path.join(base, path))
+        again = os.path.realpath(real)
+    except (OSError, ValueError):
+        raise ValueError("it holds what no file name can hold") from None
+    if again != real:  # behind a link that leads to itself, realpath follows no other
+        raise ValueError("it leads in a circle")
+    if confined and not _is_below(base, real):
+        raise ValueError("it leads outside the folder that may be used")
+    if writing:
+        _refuse_protected(base if confined else "/", real)
+    return real
+
+
+def _is_below(root: str, real: str) -> bool:
+    above, parts = _parts(root), _parts(real)
+    return parts[: len(above)] == above
+
+
+def _parts(path: str) -> list[str]:
+    return [part for part in path.split("/") if part]
+
+
+def _refuse_protected(root: str, real: str) -> None:
+    folder = root
+    for name in _parts(real)[len(_parts(root)) :]:
+        # A virtual environment by whichever name: its interpreter runs what is written there.
+        if os.path.lexists(f"{folder}/pyvenv.cfg"):
+            raise ValueError("it lies in a virtual environment, which is protected from writing")
+        folder = f"{folder}/{name}"
+        folded = name.casefold()
+        if folded in _PROTECTED or folded.startswith(".env"):
+            raise ValueError(f"{name[:60]!r} is protected from writing")
 
 
 def _names(value: Iterable[str]) -> tuple[str, ...]:
@@ -86,8 +198,8 @@ def apply_policy(
         asks.append(f"{name}: {what} is not listed.")
 
     for name, value in _given(policy.command_args, arguments):
-        words = _read(tool_name, name, commands.words_of, value)
-        is_listed = commands.is_listed(words, policy.allow_commands)
+        words = _read(tool_name, name, words_of, value)
+        is_listed = is_listed_command(words, policy.allow_commands)
         require(name, f"the command {quoted(words[0])}", is_listed)
     for name, value in _given(policy.url_args, arguments):
         for url in value if isinstance(value, list) else [value]:

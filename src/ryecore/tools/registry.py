@@ -6,12 +6,11 @@ from typing import Any
 from ryecore.errors import ToolCallError, UnknownToolError
 from ryecore.llm.parts import ToolCallPart
 from ryecore.llm.request import ToolSpec
-from ryecore.tools.context import ToolContext
+from ryecore.tools.context import ToolContext, ToolLimits
 from ryecore.tools.definition import FunctionTool, ToolDef
 from ryecore.tools.dispatch import serve
 from ryecore.tools.grants import granted
-from ryecore.tools.limits import ToolLimits
-from ryecore.tools.outcome import OnToolEvent, ToolOutcome
+from ryecore.tools.results import OnToolEvent, ToolOutcome
 
 __all__ = ["ToolRegistry"]
 

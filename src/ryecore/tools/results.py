@@ -9,17 +9,77 @@ from collections.abc import Callable, Mapping, Set
 from datetime import date, time
 from enum import Enum
 from pathlib import PurePath
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 from uuid import UUID
 
 import attrs
+from attrs import frozen
 
 from ryecore.errors import HostCapabilityMissing, StoreError, ToolExecutionError
 from ryecore.llm.media import MediaStore
-from ryecore.llm.parts import MediaPart
-from ryecore.tools.limits import ToolLimits
+from ryecore.llm.parts import MediaPart, ToolResultPart
+from ryecore.tools.context import ToolLimits
 
-__all__ = ["as_text", "has_media", "preview", "with_media"]
+__all__ = [
+    "OnToolEvent",
+    "ToolCalled",
+    "ToolOutcome",
+    "ToolReturned",
+    "as_text",
+    "has_media",
+    "preview",
+    "with_media",
+]
+
+
+@frozen
+class ToolCalled:
+    """A tool is about to run: everything was checked, and approved where that was needed.
+
+    Attributes:
+        tool_name: The tool.
+        tool_input: What the model sent; shortened text where that is long. What the host set itself
+            is left out.
+    """
+
+    tool_name: str
+    tool_input: Mapping[str, Any] | str
+
+
+@frozen
+class ToolReturned:
+    """A tool that ran has ended.
+
+    Attributes:
+        tool_name: The tool.
+        success: Whether it gave a result.
+        output_summary: The result, or what went wrong, shortened.
+    """
+
+    tool_name: str
+    success: bool
+    output_summary: str
+
+
+OnToolEvent: TypeAlias = Callable[[ToolCalled | ToolReturned], None]
+
+
+@frozen
+class ToolOutcome:
+    """What came of a tool call.
+
+    Attributes:
+        part: What the model sees.
+        value: What the tool gave, whole.
+        handle: Where the whole is kept, if the model sees only some of it and it could be kept.
+        duration_ms: How long the tool ran.
+    """
+
+    part: ToolResultPart
+    value: object
+    handle: str | None
+    duration_ms: float
+
 
 _SCALARS: Final = frozenset({str, int, float, bool, type(None)})
 _BINARY: Final = (bytes, bytearray, memoryview)

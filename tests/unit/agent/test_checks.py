@@ -4,8 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from ryecore.agent.deps import AgentRunnerDeps
-from ryecore.agent.limits import AgentTurnLimits
+from ryecore.agent.deps import AgentRunnerDeps, AgentTurnLimits
 from ryecore.agent.model import Agent, AgentNode, FallbackChoice, RetrySpec
 from ryecore.agent.node import NodeExecContext
 from ryecore.errors import ConfigError

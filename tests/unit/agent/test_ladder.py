@@ -9,11 +9,14 @@ import time
 import anyio
 import pytest
 
+from ryecore.agent.deps import AgentTurnLimits
 from ryecore.agent.events import CostUpdated
-from ryecore.agent.limits import AgentTurnLimits
 from ryecore.agent.session import AgentSession
 from ryecore.errors import AgentTurnError, LlmError
-from ryecore.llm.chunks import (
+from ryecore.llm.cost import Price
+from ryecore.llm.options import Refuse
+from ryecore.llm.result import Usage
+from ryecore.llm.stream import (
     ReasoningDelta,
     StreamEnd,
     TextDelta,
@@ -21,9 +24,6 @@ from ryecore.llm.chunks import (
     ToolCallStart,
     UsageUpdate,
 )
-from ryecore.llm.cost import Price
-from ryecore.llm.options import Refuse
-from ryecore.llm.result import Usage
 from ryecore.policy.context import CallContext, CancelToken
 from ryecore.testing import call, cut, fail, hang, raw, say
 from ryecore.tools import ToolDef

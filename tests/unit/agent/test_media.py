@@ -3,8 +3,8 @@
 import anyio
 import pytest
 
+from ryecore.agent.deps import AgentTurnLimits
 from ryecore.agent.events import CostUpdated
-from ryecore.agent.limits import AgentTurnLimits
 from ryecore.errors import LlmError
 from ryecore.llm import MediaJob, MediaResult, MemoryMediaStore, Price, Refuse
 from ryecore.policy.context import CancelToken

@@ -10,7 +10,7 @@ from ryecore.agent.node import NodeExecContext
 from ryecore.agent.outcome import NodeOutcome, TokensUsed
 from ryecore.errors import ConfigError
 from ryecore.llm import MediaChunk, MediaPart, MemoryMediaStore, Price, Usage
-from ryecore.llm.chunks import StreamEnd, TextDelta
+from ryecore.llm.stream import StreamEnd, TextDelta
 from ryecore.testing import ScriptedProvider, call, raw, say, think
 from tests.unit.agent.studio import KEY, Studio
 

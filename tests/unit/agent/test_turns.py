@@ -9,7 +9,7 @@ import pytest
 from attrs import evolve, fields
 
 from ryecore.agent.assembly import build_plan, build_setup, cost_meter
-from ryecore.agent.limits import AgentTurnLimits
+from ryecore.agent.deps import AgentTurnLimits
 from ryecore.agent.turns import run_turns
 from ryecore.agent.verdicts import (
     ACCEPT,

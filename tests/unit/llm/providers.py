@@ -15,7 +15,7 @@ from ryecore.llm import (
     TextDelta,
     Usage,
 )
-from ryecore.llm.fold import StreamFold
+from ryecore.llm.stream import StreamFold
 
 HELLO = (TextDelta("Hel"), TextDelta("lo"), StreamEnd("stop", Usage(3, 2)))
 REQUEST = LlmRequest("asked", (Message.user("Hi"),))

@@ -18,12 +18,13 @@ from ryecore.llm import ToolSpec
 from ryecore.state.exports import EXPORT_KIND, document_holds, sign_document
 from ryecore.state.model import Cost
 from ryecore.state.transcript_check import Record
-from ryecore.threads.records.documents import fenced, frontmatter
 from ryecore.threads.records.export import (
     CAPABILITIES_KIND,
     Exported,
     OfferedTool,
     export_path,
+    fenced,
+    frontmatter,
     render_capabilities,
     render_export,
     write_capabilities,

@@ -14,8 +14,8 @@ from ryecore.llm.result import Usage
 from ryecore.policy.hooks import in_order
 from ryecore.state.transcript_check import Record
 from ryecore.testing import call, fail, say
-from ryecore.threads.records.replay_report import ReplayReport
-from ryecore.threads.records.replaying import Today, judge_records
+from ryecore.threads.records.judge import Today, judge_records
+from ryecore.threads.records.report import ReplayReport
 from tests.scripted_host import TOTAL, ScriptedHost
 
 pytestmark = pytest.mark.anyio

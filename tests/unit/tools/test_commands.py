@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ryecore.tools.commands import is_listed, words_of
+from ryecore.tools.policy import is_listed_command, words_of
 
 
 @pytest.mark.parametrize(
@@ -56,14 +56,14 @@ def test_what_is_quoted_is_text() -> None:
 
 
 def test_a_command_is_listed_by_its_first_words() -> None:
-    assert is_listed(("git", "status", "-s"), ["git status"])
-    assert is_listed(("git", "push"), ["ls", "git"])
-    assert not is_listed(("git", "push"), ["git status"])
-    assert not is_listed(("git",), ["git status"])
-    assert not is_listed(("/tmp/git", "status"), ["git"])
-    assert not is_listed(("gitx",), ["git"])
-    assert not is_listed(("A=1", "git"), ["git"])
-    assert not is_listed(("git",), ["", " "])
+    assert is_listed_command(("git", "status", "-s"), ["git status"])
+    assert is_listed_command(("git", "push"), ["ls", "git"])
+    assert not is_listed_command(("git", "push"), ["git status"])
+    assert not is_listed_command(("git",), ["git status"])
+    assert not is_listed_command(("/tmp/git", "status"), ["git"])
+    assert not is_listed_command(("gitx",), ["git"])
+    assert not is_listed_command(("A=1", "git"), ["git"])
+    assert not is_listed_command(("git",), ["", " "])
 
 
 @given(st.text("ab$`;&|<>()#'\"\\ \n=~*?{}!-", max_size=12))

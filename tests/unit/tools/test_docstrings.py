@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ryecore.tools.docstrings import read_docstring
+from ryecore.tools.annotations import read_docstring
 
 
 def test_what_stands_before_the_sections_is_the_description() -> None:

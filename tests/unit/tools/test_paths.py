@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ryecore.tools.paths import resolve_path
+from ryecore.tools.policy import resolve_path
 
 
 @pytest.fixture

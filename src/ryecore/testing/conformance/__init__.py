@@ -1,6 +1,16 @@
 """The suite that every adapter passes: its real SDK, over real HTTP, in the vendor's own format."""
 
+from typing import Literal
+from unittest import SkipTest
+
+from attrs import frozen
+
+from ryecore.testing.conformance.answers import AnswerCases
 from ryecore.testing.conformance.bench import Backend, Bench, case, check, equal
+from ryecore.testing.conformance.connections import ConnectionCases
+from ryecore.testing.conformance.failures import FailureCases
+from ryecore.testing.conformance.keys import KeyCases
+from ryecore.testing.conformance.questions import QuestionCases
 from ryecore.testing.conformance.script import (
     Failure,
     Feature,
@@ -13,7 +23,6 @@ from ryecore.testing.conformance.script import (
     Wire,
 )
 from ryecore.testing.conformance.server import Answer, WireServer
-from ryecore.testing.conformance.suite import CaseResult, ProviderConformance, run_conformance
 
 __all__ = [
     "Answer",
@@ -36,3 +45,60 @@ __all__ = [
     "equal",
     "run_conformance",
 ]
+
+
+class ProviderConformance(AnswerCases, QuestionCases, FailureCases, ConnectionCases, KeyCases):
+    """What every adapter must do, driven over real HTTP against a server that speaks its format.
+
+    Subclass it in a test module, name the wire, make the provider:
+
+        class TestMine(ProviderConformance):
+            wire = MyWire()
+
+            def make_provider(self, base_url: str) -> LlmProvider:
+                return MyProvider(base_url=base_url)
+
+    pytest and unittest find its methods; `run_conformance` needs neither.
+
+    Source: docs/design/agent-node.md#what-the-host-injects; decisions 50, 56, 58 and 61.
+    """
+
+
+@frozen
+class CaseResult:
+    """How one case went.
+
+    Attributes:
+        name: The case.
+        outcome: Whether it passed, failed, or was skipped.
+        error: Why it failed or was skipped; None where it passed.
+    """
+
+    name: str
+    outcome: Literal["passed", "failed", "skipped"]
+    error: BaseException | None = None
+
+
+def run_conformance(suite: type[ProviderConformance], *names: str) -> tuple[CaseResult, ...]:
+    """Run the suite without a test runner, one case after another.
+
+    Args:
+        suite: The subclass for an adapter.
+        names: The cases to run; all where none is named.
+
+    Returns:
+        How each case went.
+    """
+    return tuple(
+        _result(suite, name) for name in names or [one for one in dir(suite) if one[:5] == "test_"]
+    )
+
+
+def _result(suite: type[ProviderConformance], name: str) -> CaseResult:
+    try:
+        getattr(suite(), name)()
+    except SkipTest as skipped:
+        return CaseResult(name, "skipped", skipped)
+    except Exception as error:
+        return CaseResult(name, "failed", error)
+    return CaseResult(name, "passed")

@@ -6,13 +6,15 @@ resolves what is named, and then asks for the capability of that very item.
 Source: docs/design/threads.md#harness; decisions 13, 41 and 43.
 """
 
+import json
 import math
 from collections.abc import Mapping
 from typing import Any, Final
 
 from ryecore.errors import InvalidInputs, RyeError, ToolCallError
+from ryecore.items.refs import ItemRef
 from ryecore.policy.limits import LIMIT_NAMES
-from ryecore.policy.permissions import Action
+from ryecore.policy.permissions import Action, allows, capability_of, holds_any
 from ryecore.runs.ports import Dispatcher
 from ryecore.threads.calls.guard import strip_envelope
 from ryecore.tools.context import ToolContext
@@ -20,7 +22,7 @@ from ryecore.tools.definition import ToolDef, ToolFunction
 from ryecore.tools.failures import invalid_arguments, shown
 from ryecore.tools.items import refusal
 
-__all__ = ["BUILT_IN_NAMES", "item_tool"]
+__all__ = ["BUILT_IN_NAMES", "grants", "item_tool", "needed_for"]
 
 BUILT_IN_NAMES: Final[Mapping[Action, str]] = {
     "execute": "rye_execute",
@@ -256,3 +258,43 @@ class _Sign(_Bound):
             if isinstance(listed, list):
                 document[name] = [strip_envelope(one) for one in listed]
         return document
+
+
+_ANY_FETCH: Final = "rye.fetch.*"
+
+
+def needed_for(action: Action, arguments_json: str) -> tuple[str, ...] | None:
+    """The capabilities of which a call of `rye_execute`, `rye_fetch` or `rye_sign` needs one.
+
+    Args:
+        action: What the tool does.
+        arguments_json: Its arguments, as the model wrote them.
+
+    Returns:
+        One, or for a bare id, which may be a directive or a tool, two; None where what it named
+        isn't known from the arguments.
+    """
+    try:
+        given = json.loads(arguments_json or "{}")
+    except ValueError:
+        return None
+    item_id = given.get("item_id") if isinstance(given, dict) else None
+    if not isinstance(item_id, str):
+        return (_ANY_FETCH,) if action == "fetch" else None
+    if action == "sign" and "*" in item_id:
+        return None  # what it matched then is not known
+    needed: list[str] = []
+    for kind in ("directive", "tool"):  # a bare id is one or the other
+        try:
+            ref = ItemRef.parse(item_id, kind)
+        except RyeError:
+            return None
+        needed.append(capability_of(action, ref.kind, ref.id))
+    return tuple(dict.fromkeys(needed))
+
+
+def grants(capabilities: frozenset[str], needed: str) -> bool:
+    """Whether capabilities grant what `needed_for` gave."""
+    if needed == _ANY_FETCH:
+        return holds_any(capabilities, "fetch")
+    return allows(capabilities, needed)

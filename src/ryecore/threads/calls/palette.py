@@ -25,10 +25,10 @@ from ryecore.runs.ports import Dispatcher
 from ryecore.threads.calls.guard import READ_ARTIFACT
 from ryecore.threads.calls.item_tools import BUILT_IN_NAMES, item_tool
 from ryecore.threads.calls.returning import RETURN_TOOL
+from ryecore.tools.context import ToolLimits
 from ryecore.tools.definition import ToolDef
 from ryecore.tools.failures import shown
 from ryecore.tools.items import ItemRunner, shape_of
-from ryecore.tools.limits import ToolLimits
 from ryecore.tools.registry import ToolRegistry
 
 __all__ = [

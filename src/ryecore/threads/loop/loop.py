@@ -9,11 +9,9 @@ from typing import Final
 
 from attrs import evolve, field, frozen
 
-from ryecore.agent.assembly import build_setup, cost_meter, plan_entry
-from ryecore.agent.deps import AgentRunnerDeps
-from ryecore.agent.limits import AgentTurnLimits
+from ryecore.agent.assembly import TurnSetup, build_setup, cost_meter, plan_entry
+from ryecore.agent.deps import AgentRunnerDeps, AgentTurnLimits
 from ryecore.agent.model import Agent
-from ryecore.agent.setup import TurnSetup
 from ryecore.agent.turns import run_turns
 from ryecore.chain.trace import Trace
 from ryecore.directives.inputs import render_returns

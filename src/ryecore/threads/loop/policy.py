@@ -68,7 +68,7 @@ from ryecore.threads.planner.classification import (
 from ryecore.threads.records.messages import answer_payload, message_payload, result_payload
 from ryecore.threads.result import cost_to_dict
 from ryecore.tools.definition import ToolDef
-from ryecore.tools.outcome import ToolOutcome
+from ryecore.tools.results import ToolOutcome
 
 __all__ = ["LoopSettings", "ThreadPolicy", "as_text"]
 

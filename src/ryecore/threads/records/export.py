@@ -7,6 +7,7 @@ Source: docs/design/threads.md#storage; decisions 5, 36 and 47.
 """
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any, Final
 
 from attrs import frozen
 
+from ryecore.display.sanitize import escape_markdown
 from ryecore.errors import StateError
 from ryecore.items.files import keep_out_of_git, writable_folder, write_atomically
 from ryecore.items.refs import EXPORT_FOLDER
@@ -23,7 +25,6 @@ from ryecore.state.exports import EXPORT_KIND, sign_document
 from ryecore.state.model import MICROCENTS_PER_USD, Cost, Durability
 from ryecore.state.records import indented_json
 from ryecore.state.transcript_check import Record
-from ryecore.threads.records.documents import fenced, frontmatter
 
 __all__ = [
     "CAPABILITIES_FILE",
@@ -31,11 +32,56 @@ __all__ = [
     "Exported",
     "OfferedTool",
     "export_path",
+    "fenced",
+    "frontmatter",
     "render_capabilities",
     "render_export",
     "write_capabilities",
     "write_export",
 ]
+
+_quoted: Final = json.JSONEncoder(ensure_ascii=False).encode
+_number: Final = json.JSONEncoder(allow_nan=False).encode
+_FENCE: Final = re.compile(r"`{3,}")
+
+
+def fenced(text: str, language: str = "text") -> str:
+    """Text in a fence that nothing in it can close.
+
+    Args:
+        text: Anybody's.
+        language: What the fence says that it holds; our own word.
+    """
+    shown = escape_markdown(text)
+    longest = max(map(len, _FENCE.findall(shown)), default=2)
+    fence = "`" * (longest + 1)
+    return f"{fence}{language}\n{shown}{'' if shown.endswith(chr(10)) else chr(10)}{fence}\n"
+
+
+def frontmatter(fields: Mapping[str, object]) -> str:
+    """Fields as a YAML fence, each on a line of its own that no value can leave.
+
+    Args:
+        fields: Names, which are ours, and JSON-ready values, which may be anybody's.
+    """
+    lines = (f"{name}: {_scalar(value)}\n" for name, value in fields.items())
+    return f"```yaml\n{''.join(lines)}```\n"
+
+
+def _scalar(value: object) -> str:
+    """JSON is YAML, but for halves of characters, and what YAML doesn't print."""
+    if isinstance(value, str):
+        return _quoted(escape_markdown(value))
+    if isinstance(value, Mapping):
+        return (
+            "{"
+            + ", ".join(f"{_scalar(str(name))}: {_scalar(one)}" for name, one in value.items())
+            + "}"
+        )
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(_scalar, value)) + "]"
+    return _number(value)
+
 
 CAPABILITIES_FILE: Final = "capabilities.md"
 """The file's name in the thread's folder."""

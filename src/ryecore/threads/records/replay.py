@@ -21,8 +21,8 @@ from ryecore.state.store import ThreadStore
 from ryecore.state.thread_file import TRANSCRIPT
 from ryecore.state.transcript_check import Record, verified_records
 from ryecore.threads.planner.planning import DirectivePlanner
-from ryecore.threads.records.replay_report import ReplayReport
-from ryecore.threads.records.replaying import Today, judge_records
+from ryecore.threads.records.judge import Today, judge_records
+from ryecore.threads.records.report import ReplayReport
 
 __all__ = ["ReplayReport", "replay"]
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ryecore.errors.agents import RETRYABLE_KINDS, LlmErrorKind
 from ryecore.llm import Backoff
-from ryecore.llm.verdicts import Failover, Raise, Refresh, Retry, verdict_of
+from ryecore.llm.plan import Failover, Raise, Refresh, Retry, verdict_of
 
 KINDS = LlmErrorKind.__args__
 BACKOFF = Backoff(base_s=0.25, cap_s=8.0)

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ryecore.llm import MediaPart, Message, ReasoningPart, TextPart, ToolResultPart
-from ryecore.llm.contents import Contents
+from ryecore.llm.request import Contents
 
 PNG, WAV = MediaPart("media://a", "image/png", 3), MediaPart("media://b", "audio/wav", 4)
 MESSAGES = (

@@ -18,12 +18,11 @@ from ryecore.policy.limits import Limits, read_limits
 from ryecore.policy.permissions import Action
 from ryecore.state.model import MICROCENTS_PER_USD, Cost
 from ryecore.state.transcript_check import Record
-from ryecore.threads.calls.item_tools import BUILT_IN_NAMES
+from ryecore.threads.calls.item_tools import BUILT_IN_NAMES, grants, needed_for
 from ryecore.threads.calls.returning import RETURN_NAMES, Returned, check_outputs
 from ryecore.threads.harness import SafetyHarness
 from ryecore.threads.records.messages import part_from_json
-from ryecore.threads.records.needed import grants, needed_for
-from ryecore.threads.records.replay_report import About, Difference, ReplayReport
+from ryecore.threads.records.report import About, Difference, ReplayReport
 from ryecore.threads.result import cost_to_dict
 
 __all__ = ["Today", "judge_records"]
