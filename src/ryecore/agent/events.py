@@ -7,15 +7,26 @@ from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import ClassVar, Literal, TypeAlias
 
-from attrs import frozen
+from attrs import field, frozen
 
+from ryecore.convert.fields import camel_keys, omitted_at_default
 from ryecore.convert.money import to_usd
+from ryecore.convert.wire import WIRE
 
 __all__ = ["AgentEvent", "AgentToken", "AgentToolCall", "AgentToolResult", "CostUpdated", "Emit"]
 
 
-@frozen
-class AgentToken:
+class _Event:
+    __slots__ = ()
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the event as it stands on the wire."""
+        event: dict[str, object] = WIRE.write(self)
+        return event
+
+
+@frozen(field_transformer=camel_keys)
+class AgentToken(_Event):
     """More of the answer's text.
 
     Attributes:
@@ -30,18 +41,9 @@ class AgentToken:
     token: str
     model: str
 
-    def to_dict(self) -> dict[str, object]:
-        """The event as it goes over the wire."""
-        return {
-            "type": self.type,
-            "nodeId": self.node_id,
-            "token": self.token,
-            "model": self.model,
-        }
 
-
-@frozen
-class AgentToolCall:
+@frozen(field_transformer=camel_keys)
+class AgentToolCall(_Event):
     """A tool is about to be called, or a call was refused before it came to its tool.
 
     Attributes:
@@ -60,27 +62,11 @@ class AgentToolCall:
     call_id: str
     tool_id: str
     tool_input: Mapping[str, object] | str
-    attempt_number: int | None = None
-
-    def to_dict(self) -> dict[str, object]:
-        """The event as it goes over the wire."""
-        return _with_attempt(
-            {
-                "type": self.type,
-                "nodeId": self.node_id,
-                "model": self.model,
-                "callId": self.call_id,
-                "toolId": self.tool_id,
-                "toolInput": (
-                    self.tool_input if isinstance(self.tool_input, str) else dict(self.tool_input)
-                ),
-            },
-            self.attempt_number,
-        )
+    attempt_number: int | None = field(default=None, metadata=omitted_at_default())
 
 
-@frozen
-class AgentToolResult:
+@frozen(field_transformer=camel_keys)
+class AgentToolResult(_Event):
     """A tool call has ended.
 
     Attributes:
@@ -99,25 +85,11 @@ class AgentToolResult:
     tool_id: str
     success: bool
     output_summary: str
-    attempt_number: int | None = None
-
-    def to_dict(self) -> dict[str, object]:
-        """The event as it goes over the wire."""
-        return _with_attempt(
-            {
-                "type": self.type,
-                "nodeId": self.node_id,
-                "callId": self.call_id,
-                "toolId": self.tool_id,
-                "success": self.success,
-                "outputSummary": self.output_summary,
-            },
-            self.attempt_number,
-        )
+    attempt_number: int | None = field(default=None, metadata=omitted_at_default())
 
 
-@frozen
-class CostUpdated:
+@frozen(field_transformer=camel_keys)
+class CostUpdated(_Event):
     """What one try cost. There is one for every try that was made, failed ones too.
 
     Attributes:
@@ -144,7 +116,7 @@ class CostUpdated:
     cumulative_cost_microcents: int
     priced: bool = True
     estimated: bool = False
-    attempt_number: int | None = None
+    attempt_number: int | None = field(default=None, metadata=omitted_at_default())
 
     @property
     def cost_usd(self) -> Decimal:
@@ -156,29 +128,8 @@ class CostUpdated:
         """The total in US dollars."""
         return to_usd(self.cumulative_cost_microcents)
 
-    def to_dict(self) -> dict[str, object]:
-        """The event as it goes over the wire."""
-        return _with_attempt(
-            {
-                "type": self.type,
-                "nodeId": self.node_id,
-                "model": self.model,
-                "inputTokens": self.input_tokens,
-                "outputTokens": self.output_tokens,
-                "costMicrocents": self.cost_microcents,
-                "cumulativeCostMicrocents": self.cumulative_cost_microcents,
-                "priced": self.priced,
-                "estimated": self.estimated,
-            },
-            self.attempt_number,
-        )
-
 
 AgentEvent: TypeAlias = AgentToken | AgentToolCall | AgentToolResult | CostUpdated
 
 Emit: TypeAlias = Callable[[AgentEvent], None]
 """Takes each event as it happens. It must neither block nor raise; `EventBus.emit` is one."""
-
-
-def _with_attempt(event: dict[str, object], number: int | None) -> dict[str, object]:
-    return event if number is None else event | {"attemptNumber": number}

@@ -5,9 +5,11 @@ Source: docs/design/agent-node.md#failures; decisions 49 to 53 and 59.
 
 from typing import Final, Literal, TypeAlias, get_args
 
-from attrs import asdict, frozen
+from attrs import asdict, field, frozen
 
 from ryecore.chain.primitives import with_unknown_effect
+from ryecore.convert.fields import omitted_at_default, written_by
+from ryecore.convert.wire import WIRE
 from ryecore.errors import (
     AgentTurnError,
     HostCapabilityMissing,
@@ -85,17 +87,11 @@ class NodeFailure:
     code: ErrorCode
     message: str
     retryable: bool
-    effect_unknown: bool = False
+    effect_unknown: bool = field(default=False, metadata=omitted_at_default())
 
     def to_dict(self) -> dict[str, object]:
-        """The failure as a JSON-ready object; it has `effect_unknown` only where that is so."""
-        failure: dict[str, object] = {
-            "code": self.code,
-            "message": self.message,
-            "retryable": self.retryable,
-        }
-        if self.effect_unknown:
-            failure["effect_unknown"] = True
+        """Return the failure as JSON types; it has `effect_unknown` only where that is so."""
+        failure: dict[str, object] = WIRE.write(self)
         return failure
 
 
@@ -113,18 +109,19 @@ class TokensUsed:
     input: int = 0
     output: int = 0
     model: str = ""
-    estimated: bool = False
+    estimated: bool = field(default=False, metadata=omitted_at_default())
 
     def to_dict(self) -> dict[str, object]:
-        """The tokens as a JSON-ready object; it says `estimated` only where they are."""
-        counted: dict[str, object] = {
-            "input": self.input,
-            "output": self.output,
-            "model": self.model,
-        }
-        if self.estimated:
-            counted["estimated"] = True
+        """Return the tokens as JSON types; they have `estimated` only where a part is."""
+        counted: dict[str, object] = WIRE.write(self)
         return counted
+
+
+def _json_ready(output: object) -> object:
+    media = output.get("media") if isinstance(output, dict) else None
+    if not isinstance(output, dict) or not isinstance(media, list):
+        return output
+    return output | {"media": [asdict(one) if isinstance(one, MediaPart) else one for one in media]}
 
 
 @frozen
@@ -143,7 +140,7 @@ class NodeOutcome:
     """
 
     status: Literal["completed", "failed", "pending"]
-    output: object = None
+    output: object = field(default=None, metadata=written_by(_json_ready))
     tokens_used: TokensUsed = TokensUsed()
     failure: NodeFailure | None = None
     stop_reason: StopReason | None = None
@@ -172,22 +169,9 @@ class NodeOutcome:
         return cls("failed", None, tokens_used or TokensUsed(), failure)
 
     def to_dict(self) -> dict[str, object]:
-        """The outcome as a JSON-ready object; media stand in it by their handles."""
-        return {
-            "status": self.status,
-            "output": _json_ready(self.output),
-            "tokens_used": self.tokens_used.to_dict(),
-            "failure": self.failure.to_dict() if self.failure else None,
-            "stop_reason": self.stop_reason,
-            "job_id": self.job_id,
-        }
-
-
-def _json_ready(output: object) -> object:
-    media = output.get("media") if isinstance(output, dict) else None
-    if not isinstance(output, dict) or not isinstance(media, list):
-        return output
-    return output | {"media": [asdict(one) if isinstance(one, MediaPart) else one for one in media]}
+        """Return the outcome as JSON types; media stand in it by their handles."""
+        outcome: dict[str, object] = WIRE.write(self)
+        return outcome
 
 
 def turn_error(code: ErrorCode, message: str, *, next_step: str = "") -> AgentTurnError:

@@ -15,7 +15,7 @@ from attrs import frozen
 
 from ryecore.convert.money import read_usd, write_usd
 
-__all__ = ["Form", "camel_keys", "form_of", "key", "omitted_at_default", "usd"]
+__all__ = ["Form", "camel_keys", "form_of", "key", "omitted_at_default", "usd", "written_by"]
 
 _FORM: Final = "ryecore.convert"
 
@@ -60,6 +60,15 @@ def usd(name: str) -> Mapping[str, Form]:
         name: Its key in documents.
     """
     return {_FORM: Form(name, write=write_usd, read=read_usd)}
+
+
+def written_by(write: Callable[[Any], Any]) -> Mapping[str, Form]:
+    """Return the metadata of a field that is written by a function of its own.
+
+    Args:
+        write: Makes the JSON value.
+    """
+    return {_FORM: Form(write=write)}
 
 
 def camel_keys(_cls: type, fields: "list[attrs.Attribute[Any]]") -> "list[attrs.Attribute[Any]]":

@@ -16,7 +16,6 @@ What they raise names every problem and where it is, from the document's root.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from functools import cache
 from pathlib import Path
 from types import UnionType
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, Union, get_args, get_origin
@@ -78,11 +77,18 @@ class Format:
     """
 
     def __init__(self, make: "Callable[[], Converter]") -> None:
-        self._make = cache(make)
+        self._make = make
+        self._converter: Converter | None = None
+        self._writers: dict[type, Callable[[Any], Any]] = {}
 
     def write(self, value: object) -> Any:
         """Return a value as JSON types."""
-        return self._make().unstructure(value)
+        kind = type(value)  # looked up here, a writer is found in half the time
+        write = self._writers.get(kind)
+        if write is None:
+            converter = self._converter or self._load()
+            write = self._writers[kind] = converter.get_unstructure_hook(kind)
+        return write(value)
 
     def read(self, document: object, kind: type[T]) -> T:
         """Return a document, of JSON types, as the type that it should be.
@@ -97,20 +103,25 @@ class Format:
         from cattrs.errors import CattrsError  # noqa: PLC0415 - needed with the first document
 
         try:
-            return self._make().structure(document, kind)
+            return (self._converter or self._load()).structure(document, kind)
         except (CattrsError, ValueError, TypeError, KeyError) as problem:
             raise ConversionError(list(_problems(problem, ()))) from None
 
+    def _load(self) -> "Converter":
+        self._converter = self._make()
+        return self._converter
 
-def make_converter(*, forbid_unknown_keys: bool) -> "Converter":
+
+def make_converter(*, forbid_unknown_keys: bool, all_problems: bool = True) -> "Converter":
     """Make a strict converter.
 
     Args:
         forbid_unknown_keys: Whether a key that is not a field is an error; else it is ignored.
+        all_problems: Whether errors name all problems and their places, which takes longer.
     """
     from cattrs import Converter  # noqa: PLC0415 - 12 ms that not every process needs
 
-    converter = Converter(forbid_extra_keys=forbid_unknown_keys)
+    converter = Converter(forbid_extra_keys=forbid_unknown_keys, detailed_validation=all_problems)
     for kind, name in ((str, "text"), (int, "a whole number"), (bool, "true or false")):
         converter.register_structure_hook(kind, _only(kind, name))
     converter.register_structure_hook(float, _number)
@@ -121,10 +132,14 @@ def make_converter(*, forbid_unknown_keys: bool) -> "Converter":
     converter.register_structure_hook_factory(_is_json, _json)
     converter.register_structure_hook_factory(_is_array, lambda kind: _array(kind, converter))
     converter.register_unstructure_hook_func(_is_open_mapping, dict)
+    converter.register_unstructure_hook_func(_is_json_union, _plain)
     converter.register_unstructure_hook_factory(_is_set, lambda kind: _sorted(kind, converter))
     converter.register_structure_hook_factory(attrs.has, lambda kind: _reader(kind, converter))
     converter.register_unstructure_hook_factory(attrs.has, lambda kind: _writer(kind, converter))
     converter.register_structure_hook_factory(_is_tagged, lambda kind: _tagged(kind, converter))
+    converter.register_unstructure_hook_factory(
+        _is_tagged, lambda kind: _tagged_writer(kind, converter)
+    )
     return converter
 
 
@@ -167,12 +182,17 @@ def _members(kind: Any) -> tuple[Any, ...]:
 
 
 def _is_json(kind: Any) -> bool:
-    """Whether a type is an open mapping, or a union of values that stand in JSON as they are."""
-    members = _members(kind)
-    return _is_open_mapping(kind) or (
-        any(one is not type(None) for one in members[1:])
-        and all(one in _JSON or _is_open_mapping(one) for one in members)
-    )
+    return _is_open_mapping(kind) or _is_json_union(kind)
+
+
+def _is_json_union(kind: Any) -> bool:
+    """Whether a type is a union of values that stand in JSON as they are, but no mere optional."""
+    members = [one for one in _members(kind) if one is not type(None)]
+    return len(members) > 1 and all(one in _JSON or _is_open_mapping(one) for one in members)
+
+
+def _plain(value: Any) -> Any:
+    return dict(value) if isinstance(value, Mapping) else value
 
 
 def _tag(kind: Any) -> str | None:
@@ -281,15 +301,16 @@ def _reader(kind: Any, converter: "Converter") -> Callable[[Any, Any], Any]:
 
     read: Callable[[Any, Any], Any] = make_dict_structure_fn(kind, converter, **_overrides(kind))
     tag = _tag(kind)
+    hides_tag = tag is not None and converter.forbid_extra_keys
 
     def read_object(value: Any, wanted: Any) -> Any:
         if not isinstance(value, Mapping):
             raise ValueError(f"must be an object, not {shown(value)}")
-        if tag is None:
-            return read(value, wanted)
-        if value.get(_TAG) != tag:
+        if tag is not None and value.get(_TAG) != tag:
             raise ValueError(f"must have the type {tag}, not {shown(value.get(_TAG))}")
-        return read({name: one for name, one in value.items() if name != _TAG}, wanted)
+        if hides_tag:
+            value = {name: one for name, one in value.items() if name != _TAG}
+        return read(value, wanted)
 
     return read_object
 
@@ -300,6 +321,12 @@ def _writer(kind: Any, converter: "Converter") -> Callable[[Any], Any]:
     write: Callable[[Any], Any] = make_dict_unstructure_fn(kind, converter, **_overrides(kind))
     tag = _tag(kind)
     return write if tag is None else lambda value: {_TAG: tag, **write(value)}
+
+
+def _tagged_writer(kind: Any, converter: "Converter") -> Callable[[Any], Any]:
+    members = [one for one in _members(kind) if one is not type(None)]
+    writers = {one: converter.get_unstructure_hook(one) for one in members}
+    return lambda value: None if value is None else writers[type(value)](value)
 
 
 def _tagged(kind: Any, converter: "Converter") -> Callable[[Any, Any], Any]:

@@ -1,6 +1,6 @@
 """What messages are made of. No vendor's type stands here."""
 
-from typing import Literal, Self, TypeAlias
+from typing import ClassVar, Literal, Self, TypeAlias
 
 from attrs import frozen
 
@@ -23,6 +23,8 @@ Role: TypeAlias = Literal["user", "assistant", "tool"]
 class TextPart:
     """Text."""
 
+    type: ClassVar[Literal["text"]] = "text"
+
     text: str
 
 
@@ -39,6 +41,8 @@ class ReasoningPart:
     Source: decision 56.
     """
 
+    type: ClassVar[Literal["reasoning"]] = "reasoning"
+
     text: str
     origin: str
     opaque: str = ""
@@ -53,6 +57,8 @@ class ToolCallPart:
         name: The tool's name, as the model wrote it.
         arguments_json: The arguments as the model wrote them, JSON or not.
     """
+
+    type: ClassVar[Literal["tool_call"]] = "tool_call"
 
     call_id: str
     name: str
@@ -69,6 +75,8 @@ class MediaPart:
         size_bytes: How large the content is.
         name: A file's name, where it has one.
     """
+
+    type: ClassVar[Literal["media"]] = "media"
 
     handle: str
     media_type: str
@@ -91,6 +99,8 @@ class ToolResultPart:
         untrusted: Whether it may hold text that nobody vouches for. It is for the host; no adapter
             shows it to a model.
     """
+
+    type: ClassVar[Literal["tool_result"]] = "tool_result"
 
     call_id: str
     name: str

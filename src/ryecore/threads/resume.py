@@ -18,7 +18,7 @@ from ryecore.state.model import ThreadRecord
 from ryecore.state.store import ThreadStore
 from ryecore.state.thread_file import THREAD_FILE, TRANSCRIPT, read_thread_file
 from ryecore.state.transcript_check import Record, verified_records
-from ryecore.threads.records.messages import cut_after, keep_tail, message_to_json, rebuild
+from ryecore.threads.records.messages import cut_after, keep_tail, rebuild, write_payload
 
 __all__ = [
     "continued_record", "fork_of", "handoff_of", "has_begun", "resume_of",
@@ -33,7 +33,7 @@ def continued_record(continues: Continuation) -> tuple[str, dict[str, Any]]:
     payload: dict[str, Any] = {
         "from": continues.previous_id,
         "kind": continues.kind,
-        "messages": [message_to_json(message) for message in continues.messages],
+        "messages": [write_payload(message) for message in continues.messages],
     }
     if continues.kind == "fork":
         return "thread_forked", payload | {"turn": continues.turn, "digest": continues.digest}

@@ -26,12 +26,11 @@ from ryecore.threads.records.messages import (
     answer_payload,
     cut_after,
     keep_tail,
-    message_from_json,
     message_payload,
-    message_to_json,
-    part_from_json,
+    read_payload,
     rebuild,
     result_payload,
+    write_payload,
 )
 
 TEXT = st.text(st.characters(), max_size=8)  # halves of characters, too
@@ -105,8 +104,8 @@ def test_a_conversation_comes_back_from_its_records_as_it_was(messages: list[Mes
 
 @given(CONVERSATIONS)
 def test_messages_come_back_from_json(messages: list[Message]) -> None:
-    said = json.loads(json.dumps([message_to_json(message) for message in messages]))
-    assert [message_from_json(one) for one in said] == messages
+    said = json.loads(json.dumps([write_payload(message) for message in messages]))
+    assert [read_payload(one, Message) for one in said] == messages
 
 
 @given(CONVERSATIONS, st.data())
@@ -205,7 +204,7 @@ def test_a_record_of_another_version_is_refused_in_words(odd: Record) -> None:
 
 def test_a_reasoning_part_keeps_its_origin() -> None:
     said = {"type": "reasoning", "text": "", "origin": "anthropic", "opaque": "xyz"}
-    assert part_from_json(said) == ReasoningPart("", "anthropic", "xyz")
+    assert read_payload(said, ReasoningPart) == ReasoningPart("", "anthropic", "xyz")
 
 
 def test_a_fork_begins_with_a_turns_results() -> None:

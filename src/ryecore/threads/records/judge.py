@@ -21,7 +21,7 @@ from ryecore.state.transcript_check import Record
 from ryecore.threads.calls.item_tools import BUILT_IN_NAMES, grants, needed_for
 from ryecore.threads.calls.returning import RETURN_NAMES, Returned, check_outputs
 from ryecore.threads.harness import SafetyHarness
-from ryecore.threads.records.messages import part_from_json
+from ryecore.threads.records.messages import CognitionOut, read_payload
 from ryecore.threads.records.report import About, Difference, ReplayReport
 from ryecore.threads.result import cost_to_dict
 
@@ -299,8 +299,7 @@ class _Judge:
     def _answer(self, said: Mapping[str, Any]) -> None:
         self._is_nudge = False
         self._calls.clear()
-        for part in said.get("parts") or ():
-            one = part_from_json(part)
+        for one in read_payload(said, CognitionOut).parts:
             if not isinstance(one, ToolCallPart):
                 continue
             self._calls.setdefault(one.call_id, []).append(one)

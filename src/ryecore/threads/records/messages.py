@@ -6,17 +6,18 @@ Source: docs/design/threads.md#resume-messages; decision 47.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from attrs import define, field, frozen
 
+from ryecore.convert.records import RECORDS
+from ryecore.convert.strict import ConversionError
 from ryecore.errors import StateError
 from ryecore.llm.estimate import estimated_tokens
 from ryecore.llm.parts import (
-    MediaPart,
     Message,
     Part,
-    ReasoningPart,
+    ResultContent,
     TextPart,
     ToolCallPart,
     ToolResultPart,
@@ -27,19 +28,22 @@ from ryecore.state.transcript_check import Record
 from ryecore.state.transcript_format import CHECKPOINT
 
 __all__ = [
+    "CognitionIn",
+    "CognitionOut",
     "Cut",
     "Rebuilt",
+    "ToolCallResult",
     "answer_payload",
     "cut_after",
     "keep_tail",
-    "message_from_json",
     "message_payload",
-    "message_to_json",
-    "part_from_json",
-    "part_to_json",
+    "read_payload",
     "rebuild",
     "result_payload",
+    "write_payload",
 ]
+
+T = TypeVar("T")
 
 _UNKNOWN: Final = "broken off while it ran: whether it has had its effect is not known"
 _NOT_RUN: Final = "not run: the thread was broken off before this call began"
@@ -48,120 +52,96 @@ _ENDS: Final = "thread_"
 _STATUSES: Final = frozenset({"completed", "error", "cancelled", "continued", "killed"})
 
 
-# Parts
-
-
-def part_to_json(part: Part) -> dict[str, Any]:
-    """A part of a message, JSON-ready. Media stand there by their handle."""
-    match part:
-        case TextPart(text):
-            return {"type": "text", "text": text}
-        case ToolCallPart(call_id, name, arguments_json):
-            return {
-                "type": "tool_call",
-                "call_id": call_id,
-                "name": name,
-                "arguments_json": arguments_json,
-            }
-        case ToolResultPart():
-            return {
-                "type": "tool_result",
-                "call_id": part.call_id,
-                "name": part.name,
-                "content": [part_to_json(one) for one in part.content],
-                "is_error": part.is_error,
-                "untrusted": part.untrusted,
-            }
-        case ReasoningPart(text, origin, opaque):
-            return {"type": "reasoning", "text": text, "origin": origin, "opaque": opaque}
-        case MediaPart(handle, media_type, size_bytes, name):
-            return {
-                "type": "media",
-                "handle": handle,
-                "media_type": media_type,
-                "size_bytes": size_bytes,
-                "name": name,
-            }
-
-
-def part_from_json(said: Mapping[str, Any]) -> Part:
-    """A part as `part_to_json` wrote it.
-
-    Raises:
-        StateError: It is none.
-    """
-    match said:
-        case {"type": "text", "text": str(text)}:
-            return TextPart(text)
-        case {
-            "type": "tool_call",
-            "call_id": str(call_id),
-            "name": str(name),
-            "arguments_json": str(arguments_json),
-        }:
-            return ToolCallPart(call_id, name, arguments_json)
-        case {"type": "tool_result", "call_id": str(call_id), "name": str(name)}:
-            return _result(said, call_id, name)
-        case {"type": "reasoning", "text": str(text), "origin": str(origin), "opaque": str(opaque)}:
-            return ReasoningPart(text, origin, opaque)
-        case {
-            "type": "media",
-            "handle": str(handle),
-            "media_type": str(media_type),
-            "size_bytes": int(size_bytes),
-            "name": str(name),
-        }:
-            return MediaPart(handle, media_type, size_bytes, name)
-        case _:
-            raise _unreadable("a part of a message")
-
-
-def message_to_json(message: Message) -> dict[str, Any]:
-    """A message, JSON-ready."""
-    return {"role": message.role, "parts": [part_to_json(part) for part in message.parts]}
-
-
-def message_from_json(said: Mapping[str, Any]) -> Message:
-    """A message as `message_to_json` wrote it.
-
-    Raises:
-        StateError: It is none.
-    """
-    role = said.get("role")
-    if role not in ("user", "assistant", "tool"):
-        raise _unreadable("a message")
-    return Message(role, _parts(said))
-
-
 # Payloads
 
 
-def message_payload(turn: int, message: Message) -> dict[str, Any]:
+@frozen
+class CognitionIn:
     """The payload of `cognition_in`: what the model is told in a turn."""
-    return {"turn": turn, "parts": [part_to_json(part) for part in message.parts]}
+
+    turn: int = 0
+    parts: tuple[Part, ...] = field(kw_only=True)
+
+
+@frozen
+class CognitionOut:
+    """The payload of `cognition_out`: a whole answer, tool calls and reasoning included."""
+
+    turn: int = 0
+    provider: str = ""
+    model: str = ""
+    parts: tuple[Part, ...] = field(kw_only=True)
+    stop_reason: str | None = None
+
+
+@frozen
+class ToolCallResult:
+    """The payload of `tool_call_result`: exactly what the model sees."""
+
+    turn: int = 0
+    call_id: str = field(kw_only=True)
+    tool: str = field(kw_only=True)
+    content: tuple[ResultContent, ...] = field(kw_only=True)
+    is_error: bool = False
+    untrusted: bool = True
+
+
+def message_payload(turn: int, message: Message) -> dict[str, Any]:
+    """Return the payload of `cognition_in`."""
+    return write_payload(CognitionIn(turn, parts=message.parts))
 
 
 def answer_payload(turn: int, answer: LlmResult) -> dict[str, Any]:
-    """The payload of `cognition_out`: a whole answer, tool calls and reasoning included."""
-    return {
-        "turn": turn,
-        "provider": answer.provider,
-        "model": answer.model,
-        "parts": [part_to_json(part) for part in answer.parts],
-        "stop_reason": answer.stop_reason,
-    }
+    """Return the payload of `cognition_out`."""
+    return write_payload(
+        CognitionOut(
+            turn,
+            answer.provider,
+            answer.model,
+            parts=answer.parts,
+            stop_reason=answer.stop_reason,
+        )
+    )
 
 
 def result_payload(turn: int, result: ToolResultPart) -> dict[str, Any]:
-    """The payload of `tool_call_result`: exactly what the model sees."""
-    return {
-        "turn": turn,
-        "call_id": result.call_id,
-        "tool": result.name,
-        "content": [part_to_json(part) for part in result.content],
-        "is_error": result.is_error,
-        "untrusted": result.untrusted,
-    }
+    """Return the payload of `tool_call_result`."""
+    return write_payload(
+        ToolCallResult(
+            turn,
+            call_id=result.call_id,
+            tool=result.name,
+            content=result.content,
+            is_error=result.is_error,
+            untrusted=result.untrusted,
+        )
+    )
+
+
+def write_payload(payload: CognitionIn | CognitionOut | ToolCallResult | Message) -> dict[str, Any]:
+    """Return a payload or a message as JSON types. Media stand in it by their handles."""
+    written: dict[str, Any] = RECORDS.write(payload)
+    return written
+
+
+def read_payload(document: object, kind: type[T]) -> T:
+    """Read a payload or a message.
+
+    Args:
+        document: The JSON object.
+        kind: The type that it should be.
+
+    Raises:
+        StateError: This version of ryecore doesn't read it.
+    """
+    try:
+        return RECORDS.read(document, kind)
+    except ConversionError as problem:
+        raise StateError(
+            f"A record of the transcript is not a {kind.__name__} that this version reads: "
+            f"{problem}.",
+            next_step="Read it with the version of ryecore that wrote it.",
+        ) from None
 
 
 # Rebuilding
@@ -244,35 +224,42 @@ class _Conversation:
                 pass
             case "cognition_in":
                 self.close_calls()
-                self.messages.append(Message("user", _parts(payload)))
+                told = read_payload(payload, CognitionIn)
+                self.messages.append(Message("user", told.parts))
             case "cognition_out":
                 self.close_calls()
-                self._answer(payload)
+                self._answer(read_payload(payload, CognitionOut))
             case "tool_call_start":
                 call_id = payload.get("call_id", "")
                 self.begun[call_id] = self.begun.get(call_id, 0) + 1
             case "tool_call_result":
-                call_id, name = payload.get("call_id"), payload.get("tool")
-                if not (isinstance(call_id, str) and isinstance(name, str)):
-                    raise _unreadable("a tool's result")
-                self.results.setdefault(call_id, []).append(_result(payload, call_id, name))
+                self._add_result(read_payload(payload, ToolCallResult))
             case "model_call":
                 self.asked_turn = max(self.asked_turn, _turn_of(payload))
             case "thread_started" | "thread_resumed" | "thread_forked":
                 self.status = None
-                self.messages.extend(map(message_from_json, payload.get("messages", ())))
+                self.messages += [read_payload(one, Message) for one in payload.get("messages", ())]
             case _ if record.type.startswith(_ENDS) and record.type[len(_ENDS) :] in _STATUSES:
                 self.status = record.type[len(_ENDS) :]
             case _:
                 pass
 
-    def _answer(self, payload: Mapping[str, Any]) -> None:
-        self.turn = max(self.turn, _turn_of(payload))
+    def _add_result(self, result: ToolCallResult) -> None:
+        part = ToolResultPart(
+            result.call_id,
+            result.tool,
+            result.content,
+            is_error=result.is_error,
+            untrusted=result.untrusted,
+        )
+        self.results.setdefault(result.call_id, []).append(part)
+
+    def _answer(self, answer: CognitionOut) -> None:
+        self.turn = max(self.turn, answer.turn)
         self.asked_turn = max(self.asked_turn, self.turn)
-        parts = _parts(payload)
-        if not parts or payload.get("stop_reason") == "content_filter":
+        if not answer.parts or answer.stop_reason == "content_filter":
             return  # the turns keep neither
-        message = Message("assistant", parts)
+        message = Message("assistant", answer.parts)
         self.messages.append(message)
         self.calls = message.tool_calls
 
@@ -376,41 +363,6 @@ def _tokens(message: Message) -> int:
     return estimated_tokens(LlmRequest("", (message,)))
 
 
-# Reading
-
-
-def _parts(payload: Mapping[str, Any]) -> tuple[Part, ...]:
-    parts = payload.get("parts")
-    if not isinstance(parts, list):
-        raise _unreadable("a message")
-    return tuple(map(part_from_json, parts))
-
-
-def _result(said: Mapping[str, Any], call_id: str, name: str) -> ToolResultPart:
-    content = said.get("content")
-    if not isinstance(content, list):
-        raise _unreadable("a tool's result")
-    parts: list[TextPart | MediaPart] = []
-    for part in map(part_from_json, content):
-        if not isinstance(part, TextPart | MediaPart):
-            raise _unreadable("a tool's result")
-        parts.append(part)
-    return ToolResultPart(
-        call_id,
-        name,
-        tuple(parts),
-        is_error=said.get("is_error") is True,
-        untrusted=said.get("untrusted") is not False,
-    )
-
-
 def _turn_of(payload: Mapping[str, Any]) -> int:
     turn = payload.get("turn")
     return turn if type(turn) is int else 0
-
-
-def _unreadable(what: str) -> StateError:
-    return StateError(
-        f"The transcript holds {what} of a form that this version doesn't read.",
-        next_step="Read it with the version of ryecore that wrote it.",
-    )

@@ -4,6 +4,7 @@ from typing import Literal, TypeAlias
 
 from attrs import frozen
 
+from ryecore.convert.wire import WIRE
 from ryecore.display.status import status_mark
 from ryecore.display.text import StyledText
 
@@ -30,13 +31,9 @@ class Difference:
     recomputed: str
 
     def to_dict(self) -> dict[str, object]:
-        """The difference as a JSON-ready object."""
-        return {
-            "turn": self.turn,
-            "about": self.about,
-            "recorded": self.recorded,
-            "recomputed": self.recomputed,
-        }
+        """Return the difference as JSON types."""
+        difference: dict[str, object] = WIRE.write(self)
+        return difference
 
 
 @frozen(repr=False)
@@ -65,16 +62,8 @@ class ReplayReport:
         return not self.differences
 
     def to_dict(self) -> dict[str, object]:
-        """The report as a JSON-ready object."""
-        return {
-            "thread_id": self.thread_id,
-            "ok": self.ok,
-            "turns": self.turns,
-            "decisions": self.decisions,
-            "differences": [one.to_dict() for one in self.differences],
-            "today": [one.to_dict() for one in self.today],
-            "unchecked": list(self.unchecked),
-        }
+        """Return the report as JSON types."""
+        return {"ok": self.ok, **WIRE.write(self)}
 
     def render(self) -> StyledText:
         """The report for a terminal or a notebook."""
