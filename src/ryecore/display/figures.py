@@ -1,10 +1,8 @@
 """Counts, money and time in few characters."""
 
-from typing import Final
+from ryecore.convert.money import write_usd
 
 __all__ = ["compact", "dollars", "duration"]
-
-_MICROCENTS_PER_USD: Final = 10**8
 
 
 def compact(count: int) -> str:
@@ -18,7 +16,7 @@ def compact(count: int) -> str:
 
 def dollars(microcents: int) -> str:
     """An amount of money, as exact as it has to be."""
-    usd = microcents / _MICROCENTS_PER_USD
+    usd = write_usd(microcents)
     if usd >= 1000:
         return f"${compact(round(usd))}"
     if usd >= 100:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from attrs import field, frozen
 
 from ryecore.chain.model import ExecutionResult
+from ryecore.convert.money import write_usd
 from ryecore.display.sanitize import to_one_line
 from ryecore.display.status import status_mark
 from ryecore.display.text import StyledText, brief
@@ -13,7 +14,7 @@ from ryecore.graph.model import Graph
 from ryecore.graph.projection import RunSeen, RunSight
 from ryecore.graph.schedule import Ending, EndStatus, NodeError, Position
 from ryecore.policy.budget import NOTHING, Amount
-from ryecore.state.model import MICROCENTS_PER_USD, Cost, Status
+from ryecore.state.model import Cost, Status
 
 __all__ = [
     "GraphResult",
@@ -74,7 +75,7 @@ class GraphResult(ExecutionResult):
             count = f"{self.suppressed} {'error' if self.suppressed == 1 else 'errors'}"
             text.line("  ", (f"{count} passed over", "warn"))
         if self.total != Amount():
-            spend = self.total.spend_microcents / MICROCENTS_PER_USD
+            spend = write_usd(self.total.spend_microcents)
             text.line("  ", (f"{self.total.tokens} tokens, {spend:.4f} USD", "dim"))
         text.line("  ", (f"run {self.run_id}", "dim"))
         if isinstance(self.output, Mapping):
@@ -119,8 +120,7 @@ def document_of(run_id: str, position: Position, total: Amount) -> dict[str, obj
         document["errors_suppressed"] = position.suppressed
         document["errors"] = [one.to_dict() for one in position.errors]
     if total != Amount():
-        spend = total.spend_microcents / MICROCENTS_PER_USD
-        document["cost"] = {"tokens": total.tokens, "spend": spend}
+        document["cost"] = total.to_dict()
     return document
 
 

@@ -17,7 +17,7 @@ from ryecore.graph.model import AgentVertex, ForeachVertex, Graph, VertexOfGraph
 from ryecore.graph.projection import NodeSeen, RunSeen, RunSight
 from ryecore.graph.rendering import render_run
 from ryecore.policy.budget import NOTHING, Amount
-from ryecore.state.model import MICROCENTS_PER_USD, ThreadRecord, ThreadRecords
+from ryecore.state.model import ThreadRecord, ThreadRecords
 from ryecore.state.thread_file import TRANSCRIPT
 from ryecore.state.transcript_check import read_records
 
@@ -177,10 +177,7 @@ class RunView:
             "nodes": {name: one.to_dict() for name, one in self.nodes.items()},
             "state": None if self.state is None else dict(self.state),
             "checkpoints": [{"step": one.step, "node": one.node} for one in self.checkpoints],
-            "cost": {
-                "tokens": self.cost.tokens,
-                "spend": self.cost.spend_microcents / MICROCENTS_PER_USD,
-            },
+            "cost": self.cost.to_dict(),
             "is_unknown": self.is_unknown,
             "is_changed": self.is_changed,
             "folder": self.folder,

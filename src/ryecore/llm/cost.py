@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 
 from attrs import evolve, field, frozen
 
-from ryecore.convert.money import to_usd
+from ryecore.convert.money import MICROCENTS_PER_USD, to_usd
 from ryecore.errors import ConfigError
 from ryecore.llm.plan import AttemptRecord
 from ryecore.llm.prices import bundled_cost, bundled_rates, have_bundled_prices
@@ -18,7 +18,6 @@ from ryecore.llm.result import Usage
 __all__ = ["AttemptCost", "CostTracker", "Price", "PriceLookup", "is_uncounted"]
 
 _MICROCENTS_A_TOKEN: Final = 100  # of 1 USD per million tokens: 1e8 / 1e6
-_MICROCENTS_A_USD: Final = 10**8
 _MAX_DECIMALS: Final = 18
 _BYTES_A_TOKEN: Final = 4
 _MOST_TOKENS: Final = 2**40
@@ -109,7 +108,7 @@ class Price:
                 Fraction(self.output if self.reasoning is None else self.reasoning),
             )
         ]
-        microcents.append(Fraction(self.per_medium or 0) * _MICROCENTS_A_USD)
+        microcents.append(Fraction(self.per_medium or 0) * MICROCENTS_PER_USD)
         scale = lcm(*(one.denominator for one in microcents))
         read, written, cache_read, cache_written, thought, medium = (
             int(one * scale) for one in microcents

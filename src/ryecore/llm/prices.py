@@ -6,6 +6,7 @@ from functools import lru_cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from ryecore.convert.money import MICROCENTS_PER_USD
 from ryecore.errors import MissingExtra
 from ryecore.llm.result import Usage
 
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Rates", "bundled_cost", "bundled_rates", "have_bundled_prices"]
 
-_MICROCENTS_A_USD: Final = 10**8
 _EXACT: Final = Context(prec=60)  # whatever precision the host's own context has
 
 
@@ -99,7 +99,7 @@ def bundled_cost(provider: str, model: str, usage: Usage) -> int | None:
             price_usd = info.calc_price(counts, of).total_price
         except ValueError:  # it is priced by something else than these tokens
             return None
-        microcents = price_usd * _MICROCENTS_A_USD
+        microcents = price_usd * MICROCENTS_PER_USD
         return int(microcents.to_integral_value(ROUND_CEILING))
 
 

@@ -6,9 +6,11 @@ Source: docs/design/threads.md#budget; decisions 39 and 40.
 from decimal import Decimal
 from typing import Final, Literal, TypeAlias
 
-from attrs import frozen
+from attrs import field, frozen
 
+from ryecore.convert.fields import usd
 from ryecore.convert.money import to_usd
+from ryecore.convert.wire import WIRE
 
 __all__ = [
     "MOST",
@@ -43,13 +45,18 @@ class Amount:
         tokens: Tokens, read and written.
     """
 
-    spend_microcents: int = 0
+    spend_microcents: int = field(default=0, metadata=usd("spend"))
     tokens: int = 0
 
     @property
     def spend_usd(self) -> Decimal:
         """The money in US dollars."""
         return to_usd(self.spend_microcents)
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the amount as JSON types: `spend` in US dollars, and `tokens`."""
+        amount: dict[str, object] = WIRE.write(self)
+        return amount
 
     def __add__(self, other: "Amount") -> "Amount":
         return Amount(self.spend_microcents + other.spend_microcents, self.tokens + other.tokens)

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 from attrs import evolve, field, fields, frozen
 
+from ryecore.convert.money import MICROCENTS_PER_USD
+
 if TYPE_CHECKING:
     from attrs import Attribute
 
@@ -34,8 +36,6 @@ _NAME: Final = "name"
 
 _MAX: Final = 2**53
 """No limit is larger, so that every one is exact in JSON and in SQLite."""
-
-_MICROCENTS_PER_USD: Final = 10**8
 
 
 def _brief(value: object) -> str:
@@ -123,7 +123,7 @@ class Limits:
             return None
         # Not Decimal arithmetic, which rounds to the digits of the caller's context.
         above, below = self.spend_usd.as_integer_ratio()
-        return above * _MICROCENTS_PER_USD // below
+        return above * MICROCENTS_PER_USD // below
 
     def capped_by(self, parent: "Limits") -> "Limits":
         """These limits, within those of the parent: none is higher, and the depth is one less.

@@ -7,7 +7,7 @@ from typing import Final, Literal, Self, TypeAlias
 
 from attrs import frozen
 
-from ryecore.state.model import MICROCENTS_PER_USD
+from ryecore.convert.money import write_usd
 
 __all__ = ["LimitCode", "LimitHit"]
 
@@ -48,7 +48,7 @@ class LimitHit:
         cls, used_microcents: int, most_microcents: int, reason: str = "", next_step: str = ""
     ) -> Self:
         """A hit of the limit of money."""
-        used, most = used_microcents / MICROCENTS_PER_USD, most_microcents / MICROCENTS_PER_USD
+        used, most = write_usd(used_microcents), write_usd(most_microcents)
         return cls("spend_exceeded", used, most, reason, next_step)
 
     @property

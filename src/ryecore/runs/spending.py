@@ -7,12 +7,12 @@ Source: decisions 39 and 40.
 
 from collections.abc import Mapping
 from contextlib import suppress
-from decimal import Decimal
 from typing import Any, Final, Literal, Protocol
 
 from attrs import evolve, frozen
 
 from ryecore.agent.deps import AgentRunnerDeps
+from ryecore.convert.money import to_usd
 from ryecore.errors import InsufficientBudget, StateError
 from ryecore.llm.cost import AttemptCost, CostTracker
 from ryecore.llm.estimate import TokenEstimate
@@ -25,7 +25,7 @@ from ryecore.policy.limits import Limits
 from ryecore.runs.limit_hit import LimitHit
 from ryecore.runs.unwritten import OVERSPENT, Settlement, Unwritten
 from ryecore.state.ledger import BudgetLedger
-from ryecore.state.model import MICROCENTS_PER_USD, Cost
+from ryecore.state.model import Cost
 from ryecore.state.transcript_format import Head
 
 __all__ = ["MAX_OUTPUT_TOKENS", "RunLog", "Spending"]
@@ -420,7 +420,7 @@ class Spending:
         most = limits.spend_microcents or 0
         if is_own:
             enough = most + wanted.spend_microcents - left.spend_microcents
-            advice = _advice(f"spend={Decimal(enough) / MICROCENTS_PER_USD:f}")
+            advice = _advice(f"spend={to_usd(enough):f}")
         return LimitHit.of_spend(cost.spend_microcents, most, said, advice)
 
 

@@ -7,9 +7,11 @@ from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import Final, Literal, Self, get_args
 
-from attrs import frozen
+from attrs import field, frozen
 
+from ryecore.convert.fields import omitted_at_default, usd
 from ryecore.convert.money import to_usd
+from ryecore.convert.wire import WIRE
 from ryecore.errors import ThreadNotFound
 from ryecore.lillux.processes import ProcessId
 from ryecore.policy.budget import Amount
@@ -38,8 +40,6 @@ Status = Literal["created", "running", "completed", "error", "cancelled", "conti
 
 TERMINAL: Final[frozenset[str]] = frozenset(get_args(Status)) - {"created", "running"}
 """The statuses that a thread can't leave."""
-
-MICROCENTS_PER_USD: Final = 100_000_000
 
 
 def has_ended(status: str) -> bool:
@@ -82,8 +82,13 @@ class Cost:
     turns: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
-    spend_microcents: int = 0
-    estimated: bool = False
+    spend_microcents: int = field(default=0, metadata=usd("spend"))
+    estimated: bool = field(default=False, metadata=omitted_at_default())
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the cost as JSON types; it has `estimated` only where a part is an estimate."""
+        cost: dict[str, object] = WIRE.write(self)
+        return cost
 
     @property
     def spend_usd(self) -> Decimal:
@@ -203,11 +208,7 @@ class ThreadRecord:
             "completed_at": self.completed_at,
             "pid": self.pid,
             "model": self.model,
-            "turns": self.cost.turns,
-            "input_tokens": self.cost.input_tokens,
-            "output_tokens": self.cost.output_tokens,
-            "spend": self.cost.spend_microcents / MICROCENTS_PER_USD,
-            **({"estimated": True} if self.cost.estimated else {}),
+            **self.cost.to_dict(),
             "spawn_count": self.spawn_count,
             "cancel_requested": self.cancel_requested,
             "continuation_of": self.continuation_of,

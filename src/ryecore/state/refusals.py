@@ -5,11 +5,11 @@ import sqlite3
 from collections.abc import Mapping
 from typing import Final
 
+from ryecore.convert.money import write_usd
 from ryecore.errors import BudgetNotRegistered, InsufficientBudget, StateError, ThreadConflict
 from ryecore.lillux.os_errors import failure_of
 from ryecore.policy.budget import NOTHING, Amount, Dimension
 from ryecore.state.model import (
-    MICROCENTS_PER_USD,
     Predecessor,
     Status,
     has_ended,
@@ -84,9 +84,9 @@ def insufficient(
     """The error that says that an account has less left than was asked for."""
     if dimension == "spend":
         lacking = wanted.spend_microcents - left.spend_microcents
-        needed = f"${wanted.spend_microcents / MICROCENTS_PER_USD:.8f}"
-        there = f"${left.spend_microcents / MICROCENTS_PER_USD:.8f}"
-        more = f"${lacking / MICROCENTS_PER_USD:.8f}"
+        needed = f"${write_usd(wanted.spend_microcents):.8f}"
+        there = f"${write_usd(left.spend_microcents):.8f}"
+        more = f"${write_usd(lacking):.8f}"
     else:
         lacking = wanted.tokens - left.tokens
         needed, there = f"{wanted.tokens:,} tokens", f"{left.tokens:,} tokens"

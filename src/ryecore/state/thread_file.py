@@ -14,11 +14,12 @@ from typing import Any, Final
 
 from attrs import field, frozen
 
+from ryecore.convert.money import write_usd
 from ryecore.errors import StateError
 from ryecore.items.files import write_atomically
 from ryecore.lillux.digests import read_digest
 from ryecore.lillux.keys import PublicKey, SigningKey
-from ryecore.state.model import MICROCENTS_PER_USD, Cost, Durability, ThreadRecord
+from ryecore.state.model import Cost, Durability, ThreadRecord
 from ryecore.state.records import holds, indented_json, sign_record
 from ryecore.state.refusals import advice
 from ryecore.state.thread_rows import describe_death
@@ -194,7 +195,7 @@ def _cost(cost: Cost) -> dict[str, object]:
         "turns": cost.turns,
         "input_tokens": cost.input_tokens,
         "output_tokens": cost.output_tokens,
-        "spend": cost.spend_microcents / MICROCENTS_PER_USD,
+        "spend": write_usd(cost.spend_microcents),
     }
 
 

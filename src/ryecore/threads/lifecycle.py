@@ -41,7 +41,7 @@ from ryecore.threads.loop.loop import ResolvedDirective, ThreadLoop, ThreadPlan
 from ryecore.threads.loop.recorder import Recorder
 from ryecore.threads.planner.planning import DirectivePlanner, check_body
 from ryecore.threads.planner.risk import check_risks
-from ryecore.threads.result import ThreadResult, cost_to_dict
+from ryecore.threads.result import ThreadResult
 from ryecore.threads.resume import continued_record, handoff_of
 from ryecore.tools.definition import ToolDef
 
@@ -351,7 +351,7 @@ class ThreadLifecycle(RunLifecycle[Ending, ThreadResult]):
                 "thread_id": self.run_id,
                 "directive": self._file.directive,
                 "status": ending.status,
-                "cost": cost_to_dict(self._cost),
+                "cost": self._cost.to_dict(),
                 "project_path": str(self._host.project_root.parent),
             }
             with suppress(RyeError):
@@ -412,7 +412,7 @@ class ThreadLifecycle(RunLifecycle[Ending, ThreadResult]):
 
     def _log_end(self, ending: Ending, cost: Cost, total: Amount) -> None:
         recorder = self._opened
-        payload: dict[str, object] = {"cost": cost_to_dict(cost)}
+        payload: dict[str, object] = {"cost": cost.to_dict()}
         if ending.error:
             payload["error"] = ending.error
         recorder.append(f"thread_{ending.status}", payload)

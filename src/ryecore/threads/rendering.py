@@ -13,11 +13,12 @@ from typing import Any, Final
 from attrs import frozen
 
 from ryecore.chain.rendering import render_result
+from ryecore.convert.money import write_usd
 from ryecore.display.figures import compact, dollars, duration
 from ryecore.display.sanitize import to_one_line
 from ryecore.display.status import STATUS_ICONS, status_mark
 from ryecore.display.text import Span, StyledText, brief, count_columns, cut, cut_start
-from ryecore.state.model import MICROCENTS_PER_USD, ThreadRecord, ThreadRecords
+from ryecore.state.model import ThreadRecord, ThreadRecords
 from ryecore.threads.rows import STATUS_ORDER, TreeRow, rows_of
 from ryecore.threads.tree import TreeNode
 
@@ -388,7 +389,7 @@ def _used_of_limits(record: ThreadRecord) -> list[tuple[str, str, str]]:
     used = {
         "turns": f"{cost.turns:,}",
         "tokens": f"{cost.input_tokens + cost.output_tokens:,}",
-        "spend": f"${cost.spend_microcents / MICROCENTS_PER_USD:.6f}",
+        "spend": f"${write_usd(cost.spend_microcents):.6f}",
         "spawns": f"{record.spawn_count:,}",
     }
     rows = []
@@ -439,7 +440,7 @@ def thread_line(record: ThreadRecord, id_width: int = 0) -> tuple[tuple[str, str
     """
     mark, cost = status_mark(record.status), record.cost
     turns = f"{cost.turns} turn{'' if cost.turns == 1 else 's'}"
-    spent = f"${cost.spend_microcents / MICROCENTS_PER_USD:.4f}"
+    spent = f"${write_usd(cost.spend_microcents):.4f}"
     return (
         mark,
         (f"{record.thread_id:<{id_width}}", "id"),

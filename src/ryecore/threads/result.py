@@ -6,33 +6,18 @@ from typing import Final
 from attrs import field, frozen
 
 from ryecore.chain.model import ExecutionResult, ValidChain
+from ryecore.convert.money import write_usd
 from ryecore.display.status import status_mark
 from ryecore.display.text import StyledText
 from ryecore.policy.budget import Amount
-from ryecore.state.model import MICROCENTS_PER_USD, Cost, Status, ThreadRecord
+from ryecore.state.model import Cost, Status, ThreadRecord
 from ryecore.state.start_keys import EarlierStart, describe_start
 
-__all__ = ["StartedThread", "ThreadResult", "cost_to_dict", "kept_result"]
+__all__ = ["StartedThread", "ThreadResult", "kept_result"]
 
 _NO_CHAIN: Final = ValidChain(())
 _NO_COST: Final = Cost()
 _NOTHING: Final = Amount()
-
-
-def cost_to_dict(cost: Cost) -> dict[str, object]:
-    """What was used; `spend` in US dollars.
-
-    It has `estimated` only where a part of it is an estimate.
-    """
-    used: dict[str, object] = {
-        "turns": cost.turns,
-        "input_tokens": cost.input_tokens,
-        "output_tokens": cost.output_tokens,
-        "spend": cost.spend_microcents / MICROCENTS_PER_USD,
-    }
-    if cost.estimated:
-        used["estimated"] = True
-    return used
 
 
 @frozen(kw_only=True, repr=False)
@@ -86,12 +71,9 @@ class ThreadResult(ExecutionResult):
             result["outputs"] = dict(self.outputs)
         if self.continuation_thread_id is not None:
             result["continuation_thread_id"] = self.continuation_thread_id
-        result["cost"] = cost_to_dict(self.cost)
+        result["cost"] = self.cost.to_dict()
         if self._has_children:
-            result["total_cost"] = {
-                "tokens": self.total.tokens,
-                "spend": self.total.spend_microcents / MICROCENTS_PER_USD,
-            }
+            result["total_cost"] = self.total.to_dict()
         result["metadata"] = {"duration_ms": round(self.duration_ms), **self.metadata}
         return result
 
@@ -218,4 +200,4 @@ def _used(cost: Cost) -> str:
 
 
 def _money_and_tokens(amount: Amount) -> str:
-    return f"{amount.tokens:,} tokens, ${amount.spend_microcents / MICROCENTS_PER_USD:.6f}"
+    return f"{amount.tokens:,} tokens, ${write_usd(amount.spend_microcents):.6f}"

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 from attrs import evolve, field, frozen
 
+from ryecore.convert.money import write_usd
 from ryecore.policy.limits import Limits, read_limits
-from ryecore.state.model import MICROCENTS_PER_USD, Status, ThreadRecord, has_ended
+from ryecore.state.model import Status, ThreadRecord, has_ended
 
 if TYPE_CHECKING:
     from ryecore.state.registry import ThreadRegistry
@@ -64,7 +65,7 @@ class TreeNode:
             "model": self.model,
             "turns": self.turns,
             "tokens": self.tokens,
-            "spend": self.spend_microcents / MICROCENTS_PER_USD,
+            "spend": write_usd(self.spend_microcents),
             "limits": self.limits.to_dict(),
             "started_at": self.started_at,
             "ended_at": self.ended_at,

@@ -66,7 +66,6 @@ from ryecore.threads.planner.classification import (
     on_error_plan,
 )
 from ryecore.threads.records.messages import answer_payload, message_payload, result_payload
-from ryecore.threads.result import cost_to_dict
 from ryecore.tools.definition import ToolDef
 from ryecore.tools.results import ToolOutcome
 
@@ -427,7 +426,7 @@ class ThreadPolicy(TurnPolicy):
         return {"thread_id": self.settings.thread_id, "directive": self.settings.directive}
 
     def _cost(self) -> Mapping[str, object]:
-        return cost_to_dict(self._spending.cost)
+        return self._spending.cost.to_dict()
 
 
 def as_text(messages: Sequence[Message]) -> tuple[Message, ...]:

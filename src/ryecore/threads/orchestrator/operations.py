@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 import anyio
 import anyio.to_thread
 
+from ryecore.convert.money import write_usd
 from ryecore.errors import InputError, RyeError, ThreadConflict
 from ryecore.policy import CallContext
-from ryecore.state.model import MICROCENTS_PER_USD
 from ryecore.state.store import ThreadStore
 from ryecore.state.transcript_check import read_records
 from ryecore.state.transcript_format import Record
@@ -238,7 +238,7 @@ def aggregate_results(
             "turns": sum(one.turns for one in costs),
             "input_tokens": sum(one.input_tokens for one in costs),
             "output_tokens": sum(one.output_tokens for one in costs),
-            "spend": sum(one.spend_microcents for one in costs) / MICROCENTS_PER_USD,
+            "spend": write_usd(sum(one.spend_microcents for one in costs)),
         },
     }
 

@@ -4,7 +4,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
-from ryecore.state.model import MICROCENTS_PER_USD, ThreadRecord
+from ryecore.convert.money import write_usd
+from ryecore.state.model import ThreadRecord
 from ryecore.state.store import ThreadStore
 
 __all__ = ["Document", "bounded", "outcome", "standing"]
@@ -39,7 +40,7 @@ def standing(record: ThreadRecord) -> Document:
         "turns": record.cost.turns,
         "input_tokens": record.cost.input_tokens,
         "output_tokens": record.cost.output_tokens,
-        "spend": record.cost.spend_microcents / MICROCENTS_PER_USD,
+        "spend": write_usd(record.cost.spend_microcents),
     }
     if not record.ended and (record.cancel_requested or record.kill_requested):
         document["cancel_requested"] = True

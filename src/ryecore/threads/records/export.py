@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from attrs import frozen
 
+from ryecore.convert.money import write_usd
 from ryecore.display.sanitize import escape_markdown
 from ryecore.errors import StateError
 from ryecore.items.files import keep_out_of_git, writable_folder, write_atomically
@@ -22,7 +23,7 @@ from ryecore.items.refs import EXPORT_FOLDER
 from ryecore.lillux.keys import SigningKey
 from ryecore.llm.request import ToolSpec
 from ryecore.state.exports import EXPORT_KIND, sign_document
-from ryecore.state.model import MICROCENTS_PER_USD, Cost, Durability
+from ryecore.state.model import Cost, Durability
 from ryecore.state.records import indented_json
 from ryecore.state.transcript_check import Record
 
@@ -246,7 +247,7 @@ def render_export(thread: Exported, records: Iterable[Record]) -> str:
                 "duration": f"{thread.duration_s:.1f}s",
                 "turns": cost.turns,
                 "tokens": {"input": cost.input_tokens, "output": cost.output_tokens},
-                "spend": cost.spend_microcents / MICROCENTS_PER_USD,
+                "spend": write_usd(cost.spend_microcents),
                 "tags": ["thread", thread.status],
                 "permissions": list(thread.permissions),
                 "capabilities_ref": thread.capabilities_ref,

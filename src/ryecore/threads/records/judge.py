@@ -10,20 +10,20 @@ from typing import Any, Final, cast
 
 from attrs import evolve, field, frozen
 
+from ryecore.convert.money import write_usd
 from ryecore.directives.inputs import Declared
 from ryecore.errors import TextTooLong
 from ryecore.llm.parts import ToolCallPart
 from ryecore.policy.hooks import Hook, HookLayer
 from ryecore.policy.limits import Limits, read_limits
 from ryecore.policy.permissions import Action
-from ryecore.state.model import MICROCENTS_PER_USD, Cost
+from ryecore.state.model import Cost
 from ryecore.state.transcript_check import Record
 from ryecore.threads.calls.item_tools import BUILT_IN_NAMES, grants, needed_for
 from ryecore.threads.calls.returning import RETURN_NAMES, Returned, check_outputs
 from ryecore.threads.harness import SafetyHarness
 from ryecore.threads.records.messages import CognitionOut, read_payload
 from ryecore.threads.records.report import About, Difference, ReplayReport
-from ryecore.threads.result import cost_to_dict
 
 __all__ = ["Today", "judge_records"]
 
@@ -227,7 +227,8 @@ class _Judge:
             return f"{limits.tokens - used:,} tokens were left of {limits.tokens:,}"
         most = limits.spend_microcents
         if most is not None and cost.spend_microcents + spend > most:
-            return f"${_usd(most - cost.spend_microcents):.6f} were left of ${_usd(most):.6f}"
+            left_usd, most_usd = write_usd(most - cost.spend_microcents), write_usd(most)
+            return f"${left_usd:.6f} were left of ${most_usd:.6f}"
         return ""
 
     def _count_turn(self, by: int) -> None:
@@ -247,7 +248,7 @@ class _Judge:
             return
         self._was_allowed = True
         if above:
-            self._differ("holds", f"{tokens:,} tokens and ${_usd(spend):.6f} were held", above)
+            self._differ("holds", f"{tokens:,} tokens and ${write_usd(spend):.6f} were held", above)
         if actual > spend or read + written > tokens:
             self._overspent.append(self._turn)
         cost = self._cost
@@ -273,9 +274,9 @@ class _Judge:
             used, allowed = cost.tokens, limits.tokens
             met = self._was_refused or self._is_stopped or allowed is None or used >= allowed
         elif code == "spend_exceeded":
-            used = _usd(cost.spend_microcents)
+            used = write_usd(cost.spend_microcents)
             most = limits.spend_microcents
-            allowed = None if most is None else _usd(most)
+            allowed = None if most is None else write_usd(most)
             met = self._was_refused or self._is_stopped or allowed is None or used >= allowed
         elif code == "duration_exceeded":
             used = self._now - self._started_at
@@ -291,7 +292,7 @@ class _Judge:
             )  # fmt: skip
         facts = {"limit_code": code, "current_value": current, "current_max": most}
         self._waiting.append(
-            ("limit", {**facts, "cost": cost_to_dict(cost), "thread_id": self._thread_id})
+            ("limit", {**facts, "cost": cost.to_dict(), "thread_id": self._thread_id})
         )
 
     # Calls
@@ -362,7 +363,7 @@ class _Judge:
                     "outputs", f"returned {_json(outputs)}",
                     "the outputs don't hold" if expected is None else f"returned {_json(expected)}",
                 )  # fmt: skip
-        context = {"outputs": outputs, "cost": cost_to_dict(self._cost), **self._who()}
+        context = {"outputs": outputs, "cost": self._cost.to_dict(), **self._who()}
         self._waiting.append(("directive_return", context))
 
     def _check_returned(self) -> None:
@@ -376,7 +377,7 @@ class _Judge:
         """A checkpoint: a turn with calls ends behind the hooks after it."""
         self._flush()
         if self._has_results and not self._is_nudge and not self._has_returned:
-            self._judge_hooks("after_step", {"cost": cost_to_dict(self._cost), **self._who()})
+            self._judge_hooks("after_step", {"cost": self._cost.to_dict(), **self._who()})
         self._has_results = False
 
     def _flush(self) -> None:
@@ -422,7 +423,7 @@ class _Judge:
     def _end(self, status: str, said: Mapping[str, Any]) -> None:
         self._flush()
         self._check_returned()
-        cost = cost_to_dict(self._cost)
+        cost = self._cost.to_dict()
         self._judge_hooks(
             "after_complete",
             {
@@ -452,8 +453,8 @@ class _Judge:
             )
         if recorded_cost is not None and recorded_cost != self._cost:
             self._differ(
-                "cost", f"the registry says {_json(cost_to_dict(recorded_cost))}",
-                _json(cost_to_dict(self._cost)),
+                "cost", f"the registry says {_json(recorded_cost.to_dict())}",
+                _json(self._cost.to_dict()),
             )  # fmt: skip
         if self._tools is None:
             self._unchecked.append("the permissions of tools by name: they were not recorded")
@@ -491,7 +492,3 @@ def _shown(value: object) -> str:
 def _json(value: object) -> str:
     text = json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= 200 else text[:197] + "..."
-
-
-def _usd(microcents: int) -> float:
-    return microcents / MICROCENTS_PER_USD
