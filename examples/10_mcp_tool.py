@@ -5,9 +5,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from ryecore import SyncRye
+from ryecore import Space, SyncRye
 from ryecore.errors import McpToolChanged
-from ryecore.items.spaces import Space
 from ryecore.mcp_client.authoring import declarations, pin_tool
 
 PROGRAM = """\

@@ -1,5 +1,6 @@
 """CONTRIBUTING's table of rooms is made from the linter's layers and the rooms' docstrings."""
 
+import re
 import shutil
 import subprocess
 import sys
@@ -47,6 +48,17 @@ def test_this_repository_has_the_table_of_its_rooms() -> None:
     done = run(ROOT)
 
     assert done.returncode == 0, done.stderr
+
+
+def test_the_table_of_where_to_look_names_what_exists() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    rows = re.findall(r"^\| .+ \| (`.+) \|$", text.partition("### Where to look")[2], re.MULTILINE)
+    named = [path for row in rows for path in re.findall(r"`([\w./]+)`", row) if "/" in path]
+
+    assert len(named) > 20
+    for path in named:
+        folder = ROOT if path.startswith("native/") else ROOT / "src/ryecore"
+        assert (folder / path).exists(), path
 
 
 def test_the_table_is_written_between_its_marks_in_the_order_of_the_layers(checkout: Path) -> None:
