@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ryecore import Space, SyncRye
 from ryecore.errors import McpToolChanged
-from ryecore.mcp_client.authoring import declarations, pin_tool
+from ryecore.mcp_client.authoring import pin_tool, read_declarations
 
 PROGRAM = """\
 from pathlib import Path
@@ -41,7 +41,7 @@ def main() -> None:
         with SyncRye.open(project, user_space=Path(folder, "home")) as rye:
             rye.keys.generate("the example")
             rye.sign(f"tool:{SERVER}")
-            found = declarations(rye.execute(f"tool:{SERVER}").data["tools"])["search"]
+            found = read_declarations(rye.execute(f"tool:{SERVER}").data["tools"])["search"]
             space = Space("project", project / ".ai")
             pin_tool(found, server=SERVER, transport="stdio", folder="mcp/notes", space=space)
             rye.sign("tool:mcp/notes/*")  # whoever signs has read what the server says

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from ryecore.items.spaces import Spaces
     from ryecore.items.trust import TrustStore
     from ryecore.policy.budget import Amount
+    from ryecore.runs.handle import RunHandle
     from ryecore.state.ledger import BudgetLedger
     from ryecore.state.model import ThreadRecord
     from ryecore.threads.events import ThreadEvent
@@ -108,67 +109,89 @@ def starting(
     return call
 
 
-class SyncThread:
-    """A directive's thread that was started: what `Rye.start` returns, with calls that block.
+class _SyncHandle:
+    """The handle of a run, with calls that block.
 
     Args:
-        thread: The thread.
+        run: The asynchronous handle.
+        run_id: The run's id.
+        next_step: What to do where this handle can't be used, in a process that was forked since.
         call: Makes a call on the event loop's thread, and waits for it.
     """
 
-    def __init__(self, thread: "Thread", call: _Call) -> None:
-        self._thread = thread
+    def __init__(self, run: "RunHandle[Any]", run_id: str, next_step: str, call: _Call) -> None:
+        self._run = run
+        self._run_id = run_id
+        self._next_step = next_step
         self._call_on_loop = call
         self._process = os.getpid()
 
     @property
-    def thread_id(self) -> str:
-        """The thread's id in `rye.threads`."""
-        return self._thread.thread_id
-
-    @property
     def item_id(self) -> str:
-        """The directive, as a canonical ref."""
-        return self._thread.item_id
+        """The directive or graph, as a canonical ref."""
+        return self._run.item_id
 
     @property
     def status(self) -> str:
-        """The thread's state; see `Thread.status`."""
-        return self._thread.status
+        """Its status: created, running, completed, error, cancelled, continued or killed."""
+        return self._run.status
 
     @property
     def cost(self) -> "Amount":
-        """The money and the tokens that it and all below it have used so far."""
-        return self._thread.cost
+        """The money and the tokens used by it, by what it was handed off to, and by all below."""
+        return self._run.cost
 
     @property
     def children(self) -> "tuple[ThreadRecord, ...]":
-        """The threads that it has started, oldest first."""
-        return self._thread.children
-
-    def result(self) -> "ThreadResult":
-        """Wait until it has ended; see `Thread.result`."""
-        return self._call(self._thread.result)
-
-    def events(self, *, from_start: bool = True) -> "Iterator[ThreadEvent]":
-        """Yield its events until it has ended; see `Thread.events`."""
-        return _iterate(self._thread.events(from_start=from_start), self._call)
+        """The runs that it has started, oldest first."""
+        return self._run.children
 
     def cancel(self) -> None:
-        """Ask it, and all below it, to stop."""
-        self._call(partial(_at_once, self._thread.cancel))
+        """Ask it, what it was handed off to, and all below, to stop. Returns at once."""
+        self._call(partial(_at_once, self._run.cancel))
 
     def _call(self, function: Callable[[], Awaitable[T]]) -> T:
-        check_process(
-            self._process,
-            f"The handle of the thread {self.thread_id}",
-            f"Get one here: rye.threads.thread({self.thread_id!r}).",
-        )
-        result: T = self._call_on_loop(self.thread_id, function)
+        check_process(self._process, f"The handle of {self._run_id}", self._next_step)
+        result: T = self._call_on_loop(self._run_id, function)
         return result
 
+    def _iterate(self, events: AsyncGenerator[Event, None]) -> Iterator[Event]:
+        """Yield the events of an asynchronous generator, each fetched by a call that blocks."""
+        try:
+            while True:
+                event = self._call(partial(anext, events, None))
+                if event is None:
+                    return
+                yield event
+        finally:
+            self._call(events.aclose)
+
     def __repr__(self) -> str:
-        return f"SyncThread({self.thread_id!r})"
+        return f"{type(self).__name__}({self._run_id!r})"
+
+
+class SyncThread(_SyncHandle):
+    """The handle of a directive's thread that was started, as `Thread`, with calls that block."""
+
+    def __init__(self, thread: "Thread", call: _Call) -> None:
+        thread_id = thread.thread_id
+        super().__init__(
+            thread, thread_id, f"Get one here: rye.threads.thread({thread_id!r}).", call
+        )
+        self._thread = thread
+
+    @property
+    def thread_id(self) -> str:
+        """Its id, for `rye.threads` and `rye threads`."""
+        return self._run_id
+
+    def result(self) -> "ThreadResult":
+        """Wait until it has ended, and return its result; see `Thread.result`."""
+        return self._call(self._thread.result)
+
+    def events(self, *, from_start: bool = True, follow: bool = True) -> "Iterator[ThreadEvent]":
+        """Yield its events until it has ended; see `Thread.events`."""
+        return self._iterate(self._thread.events(from_start=from_start, follow=follow))
 
     def __str__(self) -> str:
         return str(self._thread)
@@ -177,74 +200,33 @@ class SyncThread:
         return self._thread._repr_html_()
 
 
-class SyncGraphRun:
-    """A graph's run that was started: what `rye.graphs.start` returns, with calls that block.
-
-    Args:
-        run: The run.
-        call: Makes a call on the event loop's thread, and waits for it.
-    """
+class SyncGraphRun(_SyncHandle):
+    """The handle of a graph's run that was started, as `GraphRun`, with calls that block."""
 
     def __init__(self, run: "GraphRun", call: _Call) -> None:
-        self._run = run
-        self._call_on_loop = call
-        self._process = os.getpid()
+        super().__init__(run, run.run_id, f"See its state: rye.graphs.show({run.run_id!r}).", call)
+        self._graph_run = run
 
     @property
     def run_id(self) -> str:
-        """The run's id in `rye.graphs` and `rye.threads`."""
-        return self._run.run_id
-
-    @property
-    def item_id(self) -> str:
-        """The graph, as a canonical ref."""
-        return self._run.item_id
+        """Its id, for `rye.graphs`, `rye.threads` and the command line."""
+        return self._run_id
 
     @property
     def graph(self) -> "Graph":
-        """The graph as it runs."""
-        return self._run.graph
-
-    @property
-    def status(self) -> str:
-        """The run's state; see `GraphRun.status`."""
-        return self._run.status
-
-    @property
-    def cost(self) -> "Amount":
-        """The money and the tokens that it and all below it have used."""
-        return self._run.cost
+        """Its graph, as it runs; see `GraphRun.graph`."""
+        return self._graph_run.graph
 
     def result(self) -> "GraphResult":
-        """Wait until it has ended; see `GraphRun.result`."""
-        return self._call(self._run.result)
+        """Wait until it has ended, and return its result; see `GraphRun.result`."""
+        return self._call(self._graph_run.result)
 
     def events(self) -> "Iterator[GraphEvent]":
         """Yield its events until it has ended; see `GraphRun.events`."""
-        return _iterate(self._run.events(), self._call)
-
-    def cancel(self) -> None:
-        """Ask it, and all below it, to stop."""
-        self._check_process()
-        self._run.cancel()
-
-    def _call(self, function: Callable[[], Awaitable[T]]) -> T:
-        self._check_process()
-        result: T = self._call_on_loop(self.run_id, function)
-        return result
-
-    def _check_process(self) -> None:
-        check_process(
-            self._process,
-            f"The handle of the run {self.run_id}",
-            f"See its state: rye.graphs.show({self.run_id!r}).",
-        )
-
-    def __repr__(self) -> str:
-        return f"SyncGraphRun({self.run_id!r})"
+        return self._iterate(self._graph_run.events())
 
     def _repr_html_(self) -> str:
-        return self._run._repr_html_()
+        return self._graph_run._repr_html_()
 
 
 class _Runs(Generic[T]):
@@ -434,17 +416,3 @@ class SyncRye:
 
 async def _at_once(function: Callable[[], T]) -> T:
     return function()
-
-
-def _iterate(
-    events: AsyncGenerator[Event, None], call: Callable[[Callable[[], Awaitable[Any]]], Any]
-) -> Iterator[Event]:
-    """Yield the events of an asynchronous generator, each fetched by a call that blocks."""
-    try:
-        while True:
-            event: Event | None = call(partial(anext, events, None))
-            if event is None:
-                return
-            yield event
-    finally:
-        call(events.aclose)
