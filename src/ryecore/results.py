@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from ryecore.actions.verify import VerifyReport as VerifyReport
     from ryecore.graph.journal.events import GraphEvent as GraphEvent
     from ryecore.graph.model import Graph as Graph
-    from ryecore.graph.projection import NodeSeen as NodeSeen
-    from ryecore.graph.projection import RunSeen as RunSeen
+    from ryecore.graph.projection import NodeStatus as NodeStatus
+    from ryecore.graph.projection import RunStatus as RunStatus
     from ryecore.graph.reading import GraphReport as GraphReport
     from ryecore.graph.result import GraphResult as GraphResult
     from ryecore.graph.run import GraphRun as GraphRun
+    from ryecore.graph.run_view import RunCheckpoint as RunCheckpoint
     from ryecore.graph.run_view import RunView as RunView
-    from ryecore.graph.run_view import StepSeen as StepSeen
     from ryecore.graph.schedule import NodeError as NodeError
     from ryecore.policy.budget import Account as Account
     from ryecore.policy.budget import Amount as Amount

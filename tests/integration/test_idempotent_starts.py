@@ -323,10 +323,10 @@ async def test_a_repeated_run_of_a_graph_gives_the_result_that_there_is(
             for name in ("run_id", "ended", "output", "steps", "state", "failed", "errors",
                          "suppressed", "cost", "total", "error"):  # fmt: skip
                 assert getattr(again, name) == getattr(first, name), name
-            assert again.seen is not None
-            assert first.seen is not None
-            assert {name: one.status for name, one in again.seen.nodes.items()} == {
-                name: one.status for name, one in first.seen.nodes.items()
+            assert again.run_status is not None
+            assert first.run_status is not None
+            assert {name: one.status for name, one in again.run_status.nodes.items()} == {
+                name: one.status for name, one in first.run_status.nodes.items()
             }
         assert next(event.type for event in run.events()) == "run_started"
         assert (run.run_id, set(run.graph.nodes)) == (first.run_id, {"pay", "bad", "done"})

@@ -10,9 +10,9 @@ from ryecore.results import (
     GraphReport,
     GraphResult,
     GraphRun,
-    NodeSeen,
+    NodeStatus,
+    RunCheckpoint,
     RunView,
-    StepSeen,
     SyncGraphRun,
     ThreadRecords,
 )
@@ -34,8 +34,8 @@ async def asynchronous() -> None:
         assert_type(await rye.graphs.resume(run.run_id, at=1, rerun=True), GraphResult)
         view = await rye.graphs.show(run.run_id)
         assert_type(view, RunView)
-        assert_type(view.nodes["load"], NodeSeen)
-        assert_type(view.checkpoints, tuple[StepSeen, ...])
+        assert_type(view.nodes["load"], NodeStatus)
+        assert_type(view.checkpoints, tuple[RunCheckpoint, ...])
         assert_type(await rye.graphs.list(running=True), ThreadRecords)
 
 

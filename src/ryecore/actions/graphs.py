@@ -390,11 +390,11 @@ class Graphs:
             ThreadNotFound: There is none of this id.
             InputError: It is no run of a graph.
         """
-        from ryecore.graph.run_view import look_at_run, with_graph  # noqa: PLC0415 - for runs
+        from ryecore.graph.run_view import load_run_view, with_graph  # noqa: PLC0415 - for runs
 
         def look() -> "tuple[RunView, Found | None]":
             _, found = self._find(run_id)
-            return look_at_run(self._opened(run_id), found)
+            return load_run_view(self._opened(run_id), found)
 
         async def show() -> "RunView":
             view, found = await run_in_thread(look)

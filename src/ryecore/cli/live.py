@@ -258,9 +258,9 @@ async def _tell(run: "GraphRun") -> None:
 
 async def _draw(run: "GraphRun") -> None:
     from ryecore.graph.live import render_live  # noqa: PLC0415 - to run graphs alone
-    from ryecore.graph.projection import RunSight  # noqa: PLC0415
+    from ryecore.graph.projection import RunProjection  # noqa: PLC0415
 
-    sight = RunSight()
+    projection = RunProjection()
     with LiveText(sys.stderr) as live:
         cost, counted_at = NOTHING, 0.0
 
@@ -272,7 +272,7 @@ async def _draw(run: "GraphRun") -> None:
             live.redraw(
                 render_live(
                     run.graph,
-                    sight.seen(),
+                    projection.snapshot(),
                     width=columns - 1,
                     rows=max(rows - _ROWS_BESIDE_NODES, 1),
                     now=time.time(),
@@ -289,7 +289,7 @@ async def _draw(run: "GraphRun") -> None:
             drawing.start_soon(keep_drawing)
             try:
                 async for event in run.events():
-                    sight.take(event)
+                    projection.take(event)
             finally:
                 drawing.cancel_scope.cancel()
         counted_at = 0.0

@@ -71,7 +71,7 @@ class Drawing:
         """
         from ryecore.graph.picture import graph_picture  # noqa: PLC0415
 
-        self._show(graph_picture(graph, None if run is None else run.seen))
+        self._show(graph_picture(graph, None if run is None else run.run_status))
 
     def _show(self, picture: "Picture") -> None:
         from ryecore.display import to_mermaid, to_svg  # noqa: PLC0415

@@ -366,8 +366,8 @@ class GraphLifecycle(RunLifecycle[Position, GraphResult]):
 
     def _make_result(self, ending: Position, cost: Cost, total: Amount) -> GraphResult:
         seconds = time.monotonic() - self._started
-        sight = self._walk.sight
-        return make_result(self._loaded, self.run_id, ending, cost, total, seconds, sight)
+        projection = self._walk.projection
+        return make_result(self._loaded, self.run_id, ending, cost, total, seconds, projection)
 
     def _log_end(self, ending: Position, cost: Cost, total: Amount) -> None:
         document = document_of(self.run_id, ending, total)

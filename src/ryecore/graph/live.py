@@ -12,7 +12,7 @@ from ryecore.display.text import Span, StyledText, count_columns, cut, main_line
 from ryecore.errors import StateError
 from ryecore.graph.journal.events import GraphEvent, event_of
 from ryecore.graph.model import Graph
-from ryecore.graph.projection import NodeSeen, RunSeen, RunSight
+from ryecore.graph.projection import NodeStatus, RunProjection, RunStatus
 from ryecore.graph.rendering import bar, happened
 from ryecore.policy.budget import NOTHING, Amount
 
@@ -27,13 +27,19 @@ _NOTEBOOK_ROWS: Final = 40
 
 
 def render_live(
-    graph: Graph, seen: RunSeen, *, width: int, rows: int, now: float, cost: Amount = NOTHING
+    graph: Graph,
+    run_status: RunStatus,
+    *,
+    width: int,
+    rows: int,
+    now: float,
+    cost: Amount = NOTHING,
 ) -> StyledText:
     """Show how a run stands.
 
     Args:
         graph: Its graph.
-        seen: What happened so far.
+        run_status: What happened so far.
         width: How many columns there are.
         rows: How many nodes there is room for, at least 1.
         now: The time in seconds since 1970 (UTC).
@@ -41,55 +47,55 @@ def render_live(
     """
     width = max(width, _LEAST_WIDTH)
     text = StyledText()
-    text.line(*_head(graph, seen, width, now, cost))
-    listed = _listed(graph, seen, rows)
+    text.line(*_head(graph, run_status, width, now, cost))
+    listed = _listed(graph, run_status, rows)
     names = max((count_columns(to_one_line(name)) for name in listed), default=0)
     names = min(names, _MOST_NAME, max(width - 20, 8))
     for name in listed:
-        text.line(*_row(name, seen.nodes.get(name), seen, names, width, now))
+        text.line(*_row(name, run_status.nodes.get(name), run_status, names, width, now))
     if len(listed) < len(graph.nodes):
         text.line((f"  … {len(graph.nodes) - len(listed):,} more", "dim"))
     return text
 
 
-def _head(graph: Graph, seen: RunSeen, width: int, now: float, cost: Amount) -> list[Span]:
+def _head(graph: Graph, run_status: RunStatus, width: int, now: float, cost: Amount) -> list[Span]:
     nodes = len(graph.nodes)
-    over = sum(1 for one in seen.nodes.values() if one.times)
-    until = now if seen.ended_at is None else seen.ended_at
-    lasted = duration(until - seen.started_at) if seen.started_at is not None else ""
+    over = sum(1 for one in run_status.nodes.values() if one.times)
+    until = now if run_status.ended_at is None else run_status.ended_at
+    lasted = duration(until - run_status.started_at) if run_status.started_at is not None else ""
     facts = [f"{over}/{nodes} nodes"]
-    facts += [f"{seen.steps:,} steps"] if seen.steps > over else []
+    facts += [f"{run_status.steps:,} steps"] if run_status.steps > over else []
     facts += [lasted] if lasted else []
     facts += [f"{compact(cost.tokens)} tokens"] if cost.tokens else []
     facts += [dollars(cost.spend_microcents)] if cost.spend_microcents else []
     said = "  ".join(facts)
-    mark, style = status_mark(seen.status or "running")
+    mark, style = status_mark(run_status.status or "running")
     name = cut(to_one_line(graph.ref.id), max(width - count_columns(said) - 4, 8))
     spans: list[Span] = [(mark, style), (name, "strong")]
     left = width - count_columns(name) - count_columns(said) - 6
     if left >= 6:
-        share = 1.0 if seen.ended == "completed" else over / nodes
+        share = 1.0 if run_status.ended == "completed" else over / nodes
         full, rest = bar(share, min(left, _MOST_BAR))
         spans += [("  ", ""), (full, style), (rest, "dim")]
     return [*spans, (cut(f"  {said}", width - count_columns(name) - 2), "dim")]
 
 
-def _listed(graph: Graph, seen: RunSeen, rows: int) -> Sequence[str]:
+def _listed(graph: Graph, run_status: RunStatus, rows: int) -> Sequence[str]:
     """The nodes that there is room for: around the one where the run stands."""
     ordered = sorted(graph.nodes, key=lambda name: name != graph.start)
     rows = max(rows, 1)
     if len(ordered) <= rows:
         return ordered
-    here = seen.node or ""
+    here = run_status.node or ""
     at = ordered.index(here) if here in graph.nodes else len(ordered) - 1
     first = min(max(at - rows // 2, 0), len(ordered) - rows)
     return ordered[first : first + rows]
 
 
 def _row(
-    name: str, known: NodeSeen | None, seen: RunSeen, names: int, width: int, now: float
+    name: str, known: NodeStatus | None, run_status: RunStatus, names: int, width: int, now: float
 ) -> list[Span]:
-    status = "skipped" if seen.ended else "pending"
+    status = "skipped" if run_status.ended else "pending"
     status = status if known is None else known.status
     kept = cut(to_one_line(name), names)
     is_live = status in ("running", "retrying")
@@ -246,18 +252,20 @@ def run_html(graph: Graph, run_id: str, journal: Path) -> str:
     from ryecore.graph.picture import graph_picture  # noqa: PLC0415
     from ryecore.state.transcript_check import read_records  # noqa: PLC0415
 
-    sight, notes = RunSight(), StyledText()
+    projection, notes = RunProjection(), StyledText()
     until = time.monotonic() + _MOST_READING_S
     try:
         for record in read_records(journal):
-            sight.take(event_of(record))
+            projection.take(event_of(record))
             if time.monotonic() > until:
                 notes.line(("  its journal is longer than what is read here", "warn"))
                 break
     except StateError as problem:
         notes.line((f"  {problem.message}", "warn"))
-    seen = sight.seen()
-    text = render_live(graph, seen, width=_NOTEBOOK_WIDTH, rows=_NOTEBOOK_ROWS, now=time.time())
+    run_status = projection.snapshot()
+    text = render_live(
+        graph, run_status, width=_NOTEBOOK_WIDTH, rows=_NOTEBOOK_ROWS, now=time.time()
+    )
     text.line("  ", (f"run {run_id}", "dim"))
     text.add(notes)
-    return to_html(graph_picture(graph, seen)) + text.html()
+    return to_html(graph_picture(graph, run_status)) + text.html()

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Final
 
 from ryecore.display.picture import Box, BoxStatus, Line, Picture, Shape
 from ryecore.display.text import main_line
-from ryecore.graph.projection import went_along
+from ryecore.graph.projection import was_taken
 
 if TYPE_CHECKING:
     from ryecore.graph.model import Graph, VertexOfGraph
-    from ryecore.graph.projection import NodeSeen, RunSeen
+    from ryecore.graph.projection import NodeStatus, RunStatus
 
 __all__ = ["graph_picture"]
 
@@ -19,7 +19,7 @@ _SHAPES: Final[Mapping[str, Shape]] = {
 _START: Final = "start"
 
 
-def graph_picture(graph: "Graph", run: "RunSeen | None" = None) -> Picture:
+def graph_picture(graph: "Graph", run: "RunStatus | None" = None) -> Picture:
     """Draw a graph.
 
     Args:
@@ -35,14 +35,14 @@ def graph_picture(graph: "Graph", run: "RunSeen | None" = None) -> Picture:
     return Picture(tuple(boxes), tuple(lines), str(graph.ref))
 
 
-def _box(node: "VertexOfGraph", run: "RunSeen | None") -> Box:
-    seen = run.nodes.get(node.id) if run is not None else None
+def _box(node: "VertexOfGraph", run: "RunStatus | None") -> Box:
+    node_status = run.nodes.get(node.id) if run is not None else None
     status: BoxStatus = ""
-    if seen is not None:
-        status = seen.status
+    if node_status is not None:
+        status = node_status.status
     elif run is not None:
         status = "skipped" if run.ended else "pending"
-    details = [*_does(node), *(_happened(seen) if seen is not None else ())]
+    details = [*_does(node), *(_happened(node_status) if node_status is not None else ())]
     about = [node.id, *([node.description] if node.description else [])]
     return Box(
         node.id, node.id, tuple(details), _SHAPES[node.type], status,
@@ -50,12 +50,12 @@ def _box(node: "VertexOfGraph", run: "RunSeen | None") -> Box:
     )  # fmt: skip
 
 
-def _lines(node: "VertexOfGraph", run: "RunSeen | None") -> Iterable[Line]:
+def _lines(node: "VertexOfGraph", run: "RunStatus | None") -> Iterable[Line]:
     taken = run.taken if run is not None else frozenset()
     for at, edge in enumerate(node.next):
         label = edge.label(is_last_of_several=at > 0)
         # Of several edges to one node, the journal doesn't say which one it was.
-        yield Line(node.id, edge.to, label, is_taken=went_along(node, edge.to, taken))
+        yield Line(node.id, edge.to, label, is_taken=was_taken(node, edge.to, taken))
     if node.on_error is not None:
         is_taken = (node.id, node.on_error, True) in taken
         yield Line(node.id, node.on_error, "on error", "dashed", is_taken)
@@ -77,21 +77,21 @@ def _does(node: "VertexOfGraph") -> list[str]:
             return []
 
 
-def _happened(seen: "NodeSeen") -> list[str]:
+def _happened(node_status: "NodeStatus") -> list[str]:
     """What happened at a node, in at most three lines."""
     lines: list[str] = []
-    if seen.members is not None:
-        failed = f", {seen.failed} failed" if seen.failed else ""
-        lines.append(f"{seen.done} of {seen.members} done{failed}")
-    if seen.times:
+    if node_status.members is not None:
+        failed = f", {node_status.failed} failed" if node_status.failed else ""
+        lines.append(f"{node_status.done} of {node_status.members} done{failed}")
+    if node_status.times:
         facts = [
-            f"{seen.times} times" if seen.times > 1 else "",
-            "remembered" if seen.is_remembered else _seconds(seen.elapsed_ms),
-            f"try {seen.tries}" if seen.tries > 1 else "",
+            f"{node_status.times} times" if node_status.times > 1 else "",
+            "remembered" if node_status.is_remembered else _seconds(node_status.elapsed_ms),
+            f"try {node_status.tries}" if node_status.tries > 1 else "",
         ]
         lines += filter(None, [", ".join(one for one in facts if one)])
-    if seen.error:
-        lines.append(main_line(seen.error))
+    if node_status.error:
+        lines.append(main_line(node_status.error))
     return lines
 
 

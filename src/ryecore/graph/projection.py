@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from ryecore.graph.journal.events import GraphEvent
     from ryecore.graph.model import VertexOfGraph
 
-__all__ = ["NodeSeen", "RunSeen", "RunSight", "went_along"]
+__all__ = ["NodeStatus", "RunProjection", "RunStatus", "was_taken"]
 
 _ENDS: Final[Mapping[str, str]] = {
     "run_completed": "completed",
@@ -21,7 +21,7 @@ _ENDS: Final[Mapping[str, str]] = {
 
 
 @frozen
-class NodeSeen:
+class NodeStatus:
     """What happened at one node.
 
     Attributes:
@@ -69,7 +69,7 @@ class NodeSeen:
 
 
 @frozen
-class RunSeen:
+class RunStatus:
     """What happened in a run.
 
     Attributes:
@@ -85,7 +85,7 @@ class RunSeen:
         ended_at: When it ended; None while it goes on.
     """
 
-    nodes: Mapping[str, NodeSeen] = field(factory=dict)
+    nodes: Mapping[str, NodeStatus] = field(factory=dict)
     taken: frozenset[tuple[str, str, bool]] = frozenset()
     ended: str = ""
     status: str = ""
@@ -97,14 +97,14 @@ class RunSeen:
     ended_at: float | None = None
 
 
-def went_along(node: "VertexOfGraph", to: str, taken: frozenset[tuple[str, str, bool]]) -> bool:
+def was_taken(node: "VertexOfGraph", to: str, taken: frozenset[tuple[str, str, bool]]) -> bool:
     """Whether a run took an edge of a node: also after an error that was passed over."""
     was_passed_over = node.on_error != to and (node.id, to, True) in taken
     return was_passed_over or (node.id, to, False) in taken
 
 
 @define
-class _NodeSight:
+class _NodeProjection:
     """Keeps what happened at one node, while events come."""
 
     status: "BoxStatus" = "running"
@@ -152,12 +152,12 @@ class _NodeSight:
         self.error = str(payload.get("error") or "")
         self.effect_unknown = payload.get("effect_unknown") is True
 
-    def seen(self, ended: str) -> NodeSeen:
+    def snapshot(self, ended: str) -> NodeStatus:
         """What came of it, once the run has ended so; `ended` is empty while it goes on."""
         status = self.status
         if ended and not self.is_over:
             status = "failed" if ended == "error" else "cancelled"
-        return NodeSeen(
+        return NodeStatus(
             status,
             self.times,
             self.elapsed_ms,
@@ -172,11 +172,11 @@ class _NodeSight:
         )
 
 
-class RunSight:
-    """Takes the events of one run, each in its turn, and knows what is to be seen of it."""
+class RunProjection:
+    """What happened in one run so far, made from its events, each in its turn."""
 
     def __init__(self) -> None:
-        self._nodes: dict[str, _NodeSight] = {}
+        self._nodes: dict[str, _NodeProjection] = {}
         self._taken: set[tuple[str, str, bool]] = set()
         self._ended = self._status = self._error = self._code = ""
         self._steps = 0
@@ -214,7 +214,7 @@ class RunSight:
             return False
         one = self._nodes.get(node)
         if one is None:
-            one = self._nodes[node] = _NodeSight()
+            one = self._nodes[node] = _NodeProjection()
         if kind == "node_started":
             one.started(event.timestamp, payload)
         elif kind == "node_retry":
@@ -229,21 +229,21 @@ class RunSight:
         """Take the end of a node, as `node_completed` tells it."""
         one = self._nodes.get(node)
         if one is None:
-            one = self._nodes[node] = _NodeSight()
+            one = self._nodes[node] = _NodeProjection()
         one.completed(payload)
         following = payload.get("next")
         if isinstance(following, str):
             self._taken.add((node, following, payload.get("status") == "failed"))
 
-    def seen(self, ended: str = "") -> RunSeen:
-        """What is to be seen of the run now.
+    def snapshot(self, ended: str = "") -> RunStatus:
+        """Return what has happened in the run so far.
 
         Args:
             ended: How it has ended where its journal doesn't say so: its process was killed.
         """
         ended = self._ended or ended
-        return RunSeen(
-            {node: one.seen(ended) for node, one in self._nodes.items()},
+        return RunStatus(
+            {node: one.snapshot(ended) for node, one in self._nodes.items()},
             frozenset(self._taken),
             ended,
             self._status or ended,

@@ -15,7 +15,7 @@ from ryecore.graph.model import (
     ReturnVertex,
     VertexOfGraph,
 )
-from ryecore.graph.projection import NodeSeen, RunSeen, went_along
+from ryecore.graph.projection import NodeStatus, RunStatus, was_taken
 from ryecore.policy.budget import NOTHING
 
 if TYPE_CHECKING:
@@ -45,12 +45,14 @@ _LEAST_MS: Final = 50
 """What takes less takes no time worth a word: a gate, for one."""
 
 
-def render_graph(graph: Graph, seen: RunSeen | None = None, *, width: int = 80) -> StyledText:
+def render_graph(
+    graph: Graph, run_status: RunStatus | None = None, *, width: int = 80
+) -> StyledText:
     """Show a graph: its nodes in order, what they do, and where they lead.
 
     Args:
         graph: The graph.
-        seen: What happened in a run of it; None for the graph by itself.
+        run_status: What happened in a run of it; None for the graph by itself.
         width: How many columns there are.
     """
     text = StyledText()
@@ -60,7 +62,7 @@ def render_graph(graph: Graph, seen: RunSeen | None = None, *, width: int = 80) 
     text.line((str(graph.ref), "strong"), (version, "dim"), (f"  {count}", "dim"))
     add_facts(text, _about(graph), width)
     text.line("")
-    add_nodes(text, graph, seen, width=width)
+    add_nodes(text, graph, run_status, width=width)
     return text
 
 
@@ -146,13 +148,13 @@ def add_facts(text: StyledText, facts: Facts, width: int) -> None:
         text.line(*line)
 
 
-def add_nodes(text: StyledText, graph: Graph, seen: RunSeen | None, *, width: int) -> None:
+def add_nodes(text: StyledText, graph: Graph, run_status: RunStatus | None, *, width: int) -> None:
     """Add a graph's nodes, the first one first, with their edges."""
     width = max(width, _LEAST_WIDTH)
     ordered = sorted(graph.nodes.values(), key=lambda node: node.id != graph.start)
     names = min(max(count_columns(to_one_line(node.id)) for node in ordered), _MOST_NAME)
     for node in ordered[:_MAX_NODES]:
-        _add_node(text, graph, node, seen, names, width)
+        _add_node(text, graph, node, run_status, names, width)
     if len(ordered) > _MAX_NODES:
         text.line((f"  … {len(ordered) - _MAX_NODES:,} more nodes", "dim"))
 
@@ -161,12 +163,12 @@ def _add_node(
     text: StyledText,
     graph: Graph,
     node: VertexOfGraph,
-    seen: RunSeen | None,
+    run_status: RunStatus | None,
     names: int,
     width: int,
 ) -> None:
-    known = None if seen is None else seen.nodes.get(node.id)
-    status = "" if seen is None else "skipped" if seen.ended else "pending"
+    known = None if run_status is None else run_status.nodes.get(node.id)
+    status = "" if run_status is None else "skipped" if run_status.ended else "pending"
     status = status if known is None else known.status
     name = cut(to_one_line(node.id), names)
     dim = status in ("skipped", "pending")
@@ -181,7 +183,7 @@ def _add_node(
         to_one_line(does_text(node)), max(room - (count_columns(said) + 2 if said else 0), 1)
     )
     spans.append((does, "dim" if dim else ""))
-    edges = list(_edges(graph, node, seen))
+    edges = list(_edges(graph, node, run_status))
     left = room - count_columns(does) - (count_columns(said) + 2 if said else 0)
     if len(edges) == 1 and not edges[0][1] and left >= count_columns(edges[0][0]) + 4:
         to, _, style = edges.pop()
@@ -203,13 +205,13 @@ def _add_node(
 
 
 def _edges(
-    graph: Graph, node: VertexOfGraph, seen: RunSeen | None
+    graph: Graph, node: VertexOfGraph, run_status: RunStatus | None
 ) -> Iterator[tuple[str, str, str]]:
     """Where a node leads: to what, why, and in which style."""
-    taken = frozenset() if seen is None else seen.taken
+    taken = frozenset() if run_status is None else run_status.taken
     for at, edge in enumerate(node.next):
-        went = went_along(node, edge.to, taken)
-        style = "good" if went else "dim" if seen is not None else ""
+        went = was_taken(node, edge.to, taken)
+        style = "good" if went else "dim" if run_status is not None else ""
         yield edge.to, edge.label(is_last_of_several=at > 0), style
     if node.on_error is not None:
         went = (node.id, node.on_error, True) in taken
@@ -238,20 +240,22 @@ def does_text(node: VertexOfGraph) -> str:
     return ", ".join(facts)
 
 
-def happened(seen: NodeSeen) -> list[str]:
+def happened(node_status: NodeStatus) -> list[str]:
     """What happened at a node, in few words each."""
     facts: list[str] = []
-    if seen.members is not None:
-        failed = f", {seen.failed:,} failed" if seen.failed else ""
-        facts.append(f"{seen.done:,}/{seen.members:,}{failed}")
-    if seen.times:
-        took = duration(seen.elapsed_ms / 1000) if seen.elapsed_ms >= _LEAST_MS else ""
-        facts += filter(None, ["remembered" if seen.is_remembered else took])
-    if seen.times > 1:
-        facts.append(f"{seen.times:,} times")
-    if seen.tries > 1:
-        facts.append(f"try {seen.tries}")
-    if seen.effect_unknown:
+    if node_status.members is not None:
+        failed = f", {node_status.failed:,} failed" if node_status.failed else ""
+        facts.append(f"{node_status.done:,}/{node_status.members:,}{failed}")
+    if node_status.times:
+        took = (
+            duration(node_status.elapsed_ms / 1000) if node_status.elapsed_ms >= _LEAST_MS else ""
+        )
+        facts += filter(None, ["remembered" if node_status.is_remembered else took])
+    if node_status.times > 1:
+        facts.append(f"{node_status.times:,} times")
+    if node_status.tries > 1:
+        facts.append(f"try {node_status.tries}")
+    if node_status.effect_unknown:
         facts.append("effect unknown")
     return facts
 
@@ -277,7 +281,7 @@ def render_run(run: "RunView", *, width: int) -> StyledText:
     _add_run_head(text, run, width)
     text.line("")
     if run.graph is not None:
-        add_nodes(text, run.graph, run.seen, width=width)
+        add_nodes(text, run.graph, run.run_status, width=width)
     else:
         for name, one in run.nodes.items():
             mark = status_mark(one.status)

@@ -11,7 +11,7 @@ from ryecore.display.status import status_mark
 from ryecore.display.text import StyledText, brief
 from ryecore.graph.loading import LoadedGraph
 from ryecore.graph.model import Graph
-from ryecore.graph.projection import RunSeen, RunSight
+from ryecore.graph.projection import RunProjection, RunStatus
 from ryecore.graph.schedule import Ending, EndStatus, NodeError, Position
 from ryecore.policy.budget import NOTHING, Amount
 from ryecore.state.model import Cost, Status
@@ -42,7 +42,7 @@ class GraphResult(ExecutionResult):
         cost: What its own agents used.
         total: The money and the tokens that it and all below it used.
         graph: The graph, as it ran; None where the result was read from elsewhere.
-        seen: What happened at each of its nodes.
+        run_status: What happened at each of its nodes.
     """
 
     run_id: str
@@ -56,7 +56,7 @@ class GraphResult(ExecutionResult):
     cost: Cost = field(factory=Cost)
     total: Amount = NOTHING
     graph: Graph | None = field(default=None, eq=False)
-    seen: RunSeen | None = field(default=None, eq=False)
+    run_status: RunStatus | None = field(default=None, eq=False)
 
     def render(self) -> StyledText:
         """The result for a terminal or a notebook."""
@@ -86,12 +86,12 @@ class GraphResult(ExecutionResult):
         return text
 
     def _repr_html_(self) -> str:
-        if self.graph is None or self.seen is None:
+        if self.graph is None or self.run_status is None:
             return self.render().html()
         from ryecore.display import to_html  # noqa: PLC0415 - for notebooks alone
         from ryecore.graph.picture import graph_picture  # noqa: PLC0415
 
-        return to_html(graph_picture(self.graph, self.seen)) + self.render().html()
+        return to_html(graph_picture(self.graph, self.run_status)) + self.render().html()
 
 
 def status_of(ending: Ending) -> Status:
@@ -131,7 +131,7 @@ def make_result(
     cost: Cost,
     total: Amount,
     duration_s: float,
-    sight: RunSight,
+    projection: RunProjection,
 ) -> GraphResult:
     """Make the result of a run that has ended."""
     ending = position.ending or Ending("cancelled")
@@ -156,7 +156,7 @@ def make_result(
         cost=cost,
         total=total,
         graph=loaded.graph,
-        seen=sight.seen(status_of(ending)),
+        run_status=projection.snapshot(status_of(ending)),
     )
 
 

@@ -11,7 +11,7 @@ from ryecore.graph.lifecycle import GraphLifecycle
 from ryecore.graph.loading import LoadedGraph
 from ryecore.graph.model import Graph
 from ryecore.graph.result import GraphResult
-from ryecore.graph.run_view import RunView, look_at_run, with_graph
+from ryecore.graph.run_view import RunView, load_run_view, with_graph
 from ryecore.graph.schedule import EndStatus, NodeError
 from ryecore.policy.budget import Amount
 from ryecore.runs.handle import RunHandle
@@ -97,7 +97,7 @@ class GraphRun(RunHandle[GraphResult]):
         return f"rye graph resume {self._run_id}"
 
     def _read_result(self, record: ThreadRecord, total: Amount) -> GraphResult:
-        view, found = look_at_run(self._host.store, self._run_id)
+        view, found = load_run_view(self._host.store, self._run_id)
         stored = self._host.registry.get_result(self._run_id)
         stored = stored if isinstance(stored, Mapping) else {}
         if isinstance(self._loaded, LoadedGraph):
@@ -151,7 +151,7 @@ def _stored_result(
         cost=view.record.cost,
         total=view.cost,
         graph=graph,
-        seen=view.seen,
+        run_status=view.run_status,
     )
 
 

@@ -14,7 +14,7 @@ from ryecore.graph.journal.events import event_of
 from ryecore.graph.journal.positions import PositionStore
 from ryecore.graph.journal.recovery import Fold, Found, is_unknown
 from ryecore.graph.model import AgentVertex, ForeachVertex, Graph, VertexOfGraph
-from ryecore.graph.projection import NodeSeen, RunSeen, RunSight
+from ryecore.graph.projection import NodeStatus, RunProjection, RunStatus
 from ryecore.graph.rendering import render_run
 from ryecore.policy.budget import NOTHING, Amount
 from ryecore.state.model import ThreadRecord, ThreadRecords
@@ -24,13 +24,13 @@ from ryecore.state.transcript_check import read_records
 if TYPE_CHECKING:
     from ryecore.state.store import ThreadStore
 
-__all__ = ["RunView", "StepSeen", "is_run", "list_runs", "look_at_run", "with_graph"]
+__all__ = ["RunCheckpoint", "RunView", "is_run", "list_runs", "load_run_view", "with_graph"]
 
 _WIDTH: Final = 80
 
 
 @frozen
-class StepSeen:
+class RunCheckpoint:
     """A checkpoint of a run, which it can be resumed from.
 
     Attributes:
@@ -48,7 +48,7 @@ class RunView:
 
     Attributes:
         record: Its row in the registry.
-        seen: What happened, node by node.
+        run_status: What happened, node by node.
         folder: Its folder below `.ai/state/threads`.
         inputs: What it was given.
         state: The state behind the last checkpoint; None where it can't be read.
@@ -64,11 +64,11 @@ class RunView:
     """
 
     record: ThreadRecord
-    seen: RunSeen
+    run_status: RunStatus
     folder: str
     inputs: Mapping[str, object] = field(factory=dict)
     state: Mapping[str, object] | None = None
-    checkpoints: tuple[StepSeen, ...] = ()
+    checkpoints: tuple[RunCheckpoint, ...] = ()
     is_unknown: bool = False
     only: str = ""
     followed_by: str | None = None
@@ -96,8 +96,8 @@ class RunView:
     @property
     def status(self) -> str:
         """Where it stands: running, completed, completed_with_errors, error, cancelled, killed."""
-        is_partly = self.seen.status == "completed_with_errors"
-        return self.seen.status if is_partly else self.record.status
+        is_partly = self.run_status.status == "completed_with_errors"
+        return self.run_status.status if is_partly else self.record.status
 
     @property
     def ended(self) -> bool:
@@ -105,24 +105,24 @@ class RunView:
         return self.record.ended
 
     @property
-    def nodes(self) -> Mapping[str, NodeSeen]:
+    def nodes(self) -> Mapping[str, NodeStatus]:
         """What happened at each node that was come to, by its id."""
-        return self.seen.nodes
+        return self.run_status.nodes
 
     @property
     def node(self) -> str | None:
         """The node where it stands; None where it has come to its end."""
-        return self.seen.node
+        return self.run_status.node
 
     @property
     def steps(self) -> int:
         """How many nodes were run."""
-        return self.seen.steps
+        return self.run_status.steps
 
     @property
     def error(self) -> str | None:
         """Why it failed; None where it didn't."""
-        return self.seen.error or None
+        return self.run_status.error or None
 
     @property
     def next_step(self) -> str:
@@ -134,7 +134,7 @@ class RunView:
             return f"rye graph show {self.followed_by}"
         if not self.ended:
             return f"rye threads wait {self.run_id}"
-        if self.record.status == "completed" or self.only or not self.seen.started_at:
+        if self.record.status == "completed" or self.only or not self.run_status.started_at:
             return ""
         if self._refused_parameters and not self.is_changed:
             if any(one.status == "completed" for one in self.nodes.values()):
@@ -156,7 +156,7 @@ class RunView:
     def _refused_parameters(self) -> bool:
         """Whether it failed since a node's parameters don't fit, which no second try changes."""
         node = self.graph.nodes.get(self.node or "") if self.graph is not None else None
-        return self.seen.code == "validation" and not isinstance(node, AgentVertex)
+        return self.run_status.code == "validation" and not isinstance(node, AgentVertex)
 
     def to_dict(self) -> dict[str, object]:
         """The run as a JSON-ready object."""
@@ -206,7 +206,7 @@ class RunView:
         from ryecore.display import to_html  # noqa: PLC0415 - for notebooks alone
         from ryecore.graph.picture import graph_picture  # noqa: PLC0415
 
-        return to_html(graph_picture(self.graph, self.seen)) + html
+        return to_html(graph_picture(self.graph, self.run_status)) + html
 
 
 def _seconds(text: str) -> float:
@@ -244,7 +244,7 @@ def list_runs(
     return ThreadRecords(rows, store.registry.count_threads(only_runs=True))
 
 
-def look_at_run(
+def load_run_view(
     store: "ThreadStore", run_id: str, *, settles: bool = True
 ) -> tuple[RunView, Found | None]:
     """Read how a run stands. Whether its journal is true, `rye threads verify` says.
@@ -261,14 +261,14 @@ def look_at_run(
         ThreadNotFound: There is none of this id.
     """
     record = store.look(run_id) if settles else store.registry.get_thread(run_id)
-    sight, fold = RunSight(), Fold()
-    steps: deque[StepSeen] = deque(maxlen=_MAX_CHECKPOINTS)
+    projection, fold = RunProjection(), Fold()
+    steps: deque[RunCheckpoint] = deque(maxlen=_MAX_CHECKPOINTS)
     path = store.folder_of(run_id) / TRANSCRIPT
     problem, found = "", None
     try:
         for line in read_records(path):
             fold.take(line)
-            sight.take(event_of(line))
+            projection.take(event_of(line))
             if line.type == "state_checkpoint":
                 steps.append(_step(line.payload))
         if fold.started is not None:
@@ -281,7 +281,7 @@ def look_at_run(
     position = None if found is None else found.position
     view = RunView(
         record=record,
-        seen=sight.seen(record.status if record.ended else ""),
+        run_status=projection.snapshot(record.status if record.ended else ""),
         folder=str(store.folder_of(run_id)),
         inputs=inputs if isinstance(inputs, Mapping) else {},
         state=None if position is None else position.state,
@@ -314,9 +314,9 @@ def _asks(view: RunView, found: Found, node: VertexOfGraph | None) -> bool:
     return is_unknown(node, found)
 
 
-def _step(payload: Mapping[str, Any]) -> StepSeen:
+def _step(payload: Mapping[str, Any]) -> RunCheckpoint:
     step, node = payload.get("step"), payload.get("node")
-    return StepSeen(step if type(step) is int else 0, node if isinstance(node, str) else None)
+    return RunCheckpoint(step if type(step) is int else 0, node if isinstance(node, str) else None)
 
 
 def _follower(store: "ThreadStore", run_id: str) -> str | None:

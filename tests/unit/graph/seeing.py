@@ -3,14 +3,14 @@
 from collections.abc import Iterable
 
 from ryecore.graph.journal.events import GraphEvent
-from ryecore.graph.projection import RunSeen, RunSight
+from ryecore.graph.projection import RunProjection, RunStatus
 
 __all__ = ["see_run"]
 
 
-def see_run(events: Iterable[GraphEvent]) -> RunSeen:
+def see_run(events: Iterable[GraphEvent]) -> RunStatus:
     """Fold what a run told into what is to be seen of it."""
-    sight = RunSight()
+    projection = RunProjection()
     for event in events:
-        sight.take(event)
-    return sight.seen()
+        projection.take(event)
+    return projection.snapshot()

@@ -42,8 +42,8 @@ async def test_a_tool_that_was_broken_off_is_not_done_again_by_itself(
         failed = await rye.graphs.run(flow(workspace, script, **node))
         assert (failed.ended, failed.effect_unknown) == ("error", True)
         assert EFFECT_UNKNOWN in str(failed.error)
-        assert failed.seen is not None
-        assert failed.seen.nodes["pay"].effect_unknown
+        assert failed.run_status is not None
+        assert failed.run_status.nodes["pay"].effect_unknown
         shown = (await rye.graphs.show(failed.run_id)).render().plain()
         assert "effect unknown" in shown
         assert "--rerun, or --result JSON" in shown

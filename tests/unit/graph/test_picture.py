@@ -5,7 +5,7 @@ import pytest
 from ryecore.display import to_mermaid, to_svg
 from ryecore.graph.journal.events import GraphEvent
 from ryecore.graph.picture import graph_picture
-from ryecore.graph.projection import RunSeen
+from ryecore.graph.projection import RunStatus
 from ryecore.policy.conditions import describe_condition, read_condition
 from tests.unit.graph.seeing import see_run
 from tests.workspace import Workspace
@@ -122,7 +122,7 @@ async def test_what_failed_says_why_and_where_it_led(flow):
     assert "<b>" not in to_svg(picture)
 
 
-def told(*events: tuple[str, dict[str, object]]) -> RunSeen:
+def told(*events: tuple[str, dict[str, object]]) -> RunStatus:
     return see_run(GraphEvent("acme/flow-1", 0.0, kind, payload) for kind, payload in events)
 
 

@@ -9,7 +9,7 @@ from ryecore.display.text import brief, count_columns, main_line
 from ryecore.graph.journal.events import GraphEvent
 from ryecore.graph.live import render_live
 from ryecore.graph.model import Graph
-from ryecore.graph.projection import RunSeen
+from ryecore.graph.projection import RunStatus
 from ryecore.graph.rendering import bar, render_graph
 from ryecore.policy.budget import Amount
 from tests.graphs import graph as written
@@ -20,7 +20,7 @@ RUN = "acme/flow/flow-1"
 Told = tuple[str, Mapping[str, object]]
 
 
-def seen(*events: Told) -> RunSeen:
+def seen(*events: Told) -> RunStatus:
     """What is seen after these events, each a second after the one before."""
     return see_run(
         GraphEvent(RUN, 100.0 + second, kind, payload)

@@ -19,7 +19,7 @@ from ryecore.chain.primitives import with_unknown_effect
 from ryecore.errors import CallCancelled, IntegrityError
 from ryecore.graph.journal.journal import Journal
 from ryecore.graph.model import AgentVertex, GateVertex, Graph, ReturnVertex, VertexOfGraph
-from ryecore.graph.projection import RunSight
+from ryecore.graph.projection import RunProjection
 from ryecore.graph.schedule import NodeError, NodeResult, Position, after, context_of, stopped
 from ryecore.graph.walk.agents import AgentWork
 from ryecore.graph.walk.calls import FatalProblem
@@ -50,7 +50,7 @@ class Walk:
         journal: Keeps what happens.
         hooks: The graph's own.
         call: On whose behalf its nodes act: with the run's account and capabilities.
-        sight: Told of each node that has come to its end, for whoever looks at the result.
+        projection: Told of each node that has come to its end, for whoever looks at the result.
     """
 
     run_id: str
@@ -62,7 +62,7 @@ class Walk:
     journal: Journal
     hooks: HookRunner
     call: CallContext
-    sight: RunSight = field(factory=RunSight)
+    projection: RunProjection = field(factory=RunProjection)
 
 
 class Walker:
@@ -201,7 +201,7 @@ class Walker:
         if control is not None:
             told["control"] = control
         self._walk.journal.append("node_completed", told)
-        self._walk.sight.completed(vertex.id, told)
+        self._walk.projection.completed(vertex.id, told)
         self._walk.journal.checkpoint(following)
 
     def _told(self, vertex: VertexOfGraph) -> dict[str, object]:
