@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -158,50 +159,54 @@ HEADINGS = {
 }
 
 
-def test_each_check_runs_by_itself(clone: Clone, tmp_path: Path) -> None:
+@pytest.fixture
+def rye(clone: Clone, tmp_path: Path) -> Iterator[SyncRye]:
+    """The clone, opened by who trusts the key that sealed it."""
     (key,) = (clone.root / ".ai/config/keys/trusted").glob("*.toml")
     pem = tomllib.loads(key.read_text())["public_key"]["pem"]
     environ = {**os.environ, "RYE_PYTHON": sys.executable}
     options = {"user_space": tmp_path / "user", "trusted_keys": [pem], "environ": environ}
-    with SyncRye.open(clone.root, **options) as rye:
-        for heading, problems in HEADINGS.items():
-            clone.write("CHANGELOG.md", f"# Changelog\n\n{heading}")
-            done = rye.execute("tool:house/changelog", {"version": VERSION})
-            assert done.data["problems"] == problems, heading
-        clone.edit("native/Cargo.toml", f'version = "{VERSION}"', 'version = "99.0.0"')
-        assert rye.execute("tool:house/crates").data["problems"] == [
-            f"native/{name}/Cargo.toml is 99.0.0, and native/Cargo.lock has {VERSION}."
-            for name in ("core", "py")
-        ]
+    with SyncRye.open(clone.root, **options) as opened:
+        yield opened
 
 
-def test_what_is_not_committed_and_a_tag_that_is_wrong_or_taken_are_found_out(clone: Clone) -> None:
+def test_each_check_runs_by_itself(clone: Clone, rye: SyncRye) -> None:
+    for heading, problems in HEADINGS.items():
+        clone.write("CHANGELOG.md", f"# Changelog\n\n{heading}")
+        done = rye.execute("tool:house/changelog", {"version": VERSION})
+        assert done.data["problems"] == problems, heading
+    clone.edit("native/Cargo.toml", f'version = "{VERSION}"', 'version = "99.0.0"')
+    assert rye.execute("tool:house/crates").data["problems"] == [
+        f"native/{name}/Cargo.toml is 99.0.0, and native/Cargo.lock has {VERSION}."
+        for name in ("core", "py")
+    ]
+
+
+def test_what_is_not_committed_and_a_tag_that_is_wrong_or_taken_are_found_out(
+    clone: Clone, rye: SyncRye
+) -> None:
     clone.git("tag", f"v{VERSION}")
     clone.write("notes.txt", "still to do\n")
-    assert clone.problems(f"v{VERSION}") == [
-        "Not committed: ?? notes.txt",
-        f"The tag v{VERSION} is taken.",
-    ]
-    assert clone.problems("v9.9.9") == [
-        "Not committed: ?? notes.txt",
-        f"The tag v9.9.9 is not the version's: v{VERSION}.",
-    ]
+    for tag, problem in {
+        f"v{VERSION}": f"The tag v{VERSION} is taken.",
+        "v9.9.9": f"The tag v9.9.9 is not the version's: v{VERSION}.",
+    }.items():
+        done = rye.execute("tool:house/tree", {"version": VERSION, "tag": tag})
+        assert done.data["problems"] == ["Not committed: ?? notes.txt", problem]
 
 
 def test_a_check_that_can_not_be_made_is_none_that_went_well(clone: Clone) -> None:
-    (clone.root / "mkdocs.yml").unlink()
-    clone.commit()
+    (clone.root / "CHANGELOG.md").unlink()
 
     code, printed, _ = clone.check()
 
     assert code == 1
-    assert printed.startswith("The check 'pages' failed:")
-    assert "mkdocs.yml" in printed
+    assert printed.startswith("The check 'changelog' failed:")
+    assert "CHANGELOG.md" in printed
 
 
 def test_checks_that_were_altered_do_not_run(clone: Clone) -> None:
-    clone.edit(".ai/tools/house/crates.py", '"problems": problems}', '"problems": []}')
-    clone.commit()
+    clone.edit(".ai/tools/house/versions.py", '"problems": problems}', '"problems": []}')
     code, printed, _ = clone.check()
     assert (code, "was changed after" in printed) == (1, True)
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests.matrix import in_turn
 from tests.slow_disk import THREADS, TURNS
 
 ROOT = Path(__file__).parents[2]
@@ -21,6 +22,8 @@ MOST_LOG_BYTES = 3 * 4 * 2**20
 """Three times what a log may hold before it begins again: who writes meanwhile writes on."""
 MOST_S = 0.05
 """For how long the event loop may compute without a pause."""
+WAYS = [("asyncio", "machine"), ("trio", "process"), ("asyncio", "process"), ("trio", "machine")]
+"""Loops with durabilities; each scenario tries one, and all in the soak."""
 
 
 @pytest.fixture(scope="module")
@@ -65,45 +68,40 @@ def test_each_way_to_wait_is_found(library: Path, tmp_path: Path, backend: str) 
     assert found["busiest_s"] > MOST_S
 
 
-@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+@pytest.mark.parametrize(("scenario", "backend"), in_turn(["runs"], ["trio", "asyncio"]))
 def test_no_sync_of_machine_durability_stands_on_the_event_loop(
-    library: Path, tmp_path: Path, backend: str
+    library: Path, tmp_path: Path, scenario: str, backend: str
 ) -> None:
-    found = measured(library, tmp_path, backend, "runs", "machine")
+    found = measured(library, tmp_path, backend, scenario, "machine")
     assert found["states"] == [True] * (THREADS + 1)
     assert found["syncs"] >= THREADS * TURNS  # each turn's intent, at least
     waits_for_nothing(found)
 
 
-@pytest.mark.parametrize(("backend", "durability"), [("asyncio", "process"), ("trio", "machine")])
+@pytest.mark.parametrize(("scenario", "way"), in_turn(["commits"], WAYS))
 def test_no_checkpoint_of_the_log_stands_on_the_event_loop(
-    library: Path, tmp_path: Path, backend: str, durability: str
+    library: Path, tmp_path: Path, scenario: str, way: tuple[str, str]
 ) -> None:
-    found = measured(library, tmp_path, backend, "commits", durability)
+    found = measured(library, tmp_path, way[0], scenario, way[1])
     assert found["syncs"] >= 3  # the log's, the database's, and that of the log's new beginning
     waits_for_nothing(found)
     assert found["longest_bytes"] < MOST_LOG_BYTES, found
 
 
-BOTH = pytest.mark.parametrize(
-    ("backend", "durability"), [("asyncio", "machine"), ("trio", "process")]
-)
-
-
-@BOTH
+@pytest.mark.parametrize(("scenario", "way"), in_turn(["opening"], WAYS))
 def test_nothing_that_a_new_project_is_first_used_for_waits_on_the_event_loop(
-    library: Path, tmp_path: Path, backend: str, durability: str
+    library: Path, tmp_path: Path, scenario: str, way: tuple[str, str]
 ) -> None:
-    found = measured(library, tmp_path, backend, "opening", durability)
+    found = measured(library, tmp_path, way[0], scenario, way[1])
     assert found["syncs"] >= 3 * 4  # keys, the new log's header, what the last one to close moves
     waits_for_nothing(found)
 
 
-@BOTH
+@pytest.mark.parametrize(("scenario", "way"), in_turn(["resuming"], WAYS[::-1]))
 def test_no_resume_of_what_a_killed_host_left_waits_on_the_event_loop(
-    library: Path, tmp_path: Path, backend: str, durability: str
+    library: Path, tmp_path: Path, scenario: str, way: tuple[str, str]
 ) -> None:
-    found = measured(library, tmp_path, backend, "resuming", durability)
+    found = measured(library, tmp_path, way[0], scenario, way[1])
     assert found["syncs"] >= 1
     waits_for_nothing(found)
 

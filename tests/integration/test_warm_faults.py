@@ -389,6 +389,8 @@ def cold_calls(root: Path, say: Say, least: int) -> None:
                 reasons = [one.reason for one in stats_of(rye)]
                 if number >= least and (reasons or least) and ("failed" in states or least):
                     break
+                if not least:
+                    await anyio.sleep(0.1)  # a cold start costs more than to look a little later
         say([longest, sorted(states), reasons])
 
     anyio.run(main)
