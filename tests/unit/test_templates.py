@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from ryecore.agent.prompts import PromptTemplate, TemplateMiss
-from ryecore.chain.templating import Template
+from ryecore.chain.templating import ConfigTemplate
 from ryecore.directives.placeholders import fill
 from ryecore.errors import ConfigError
 from ryecore.policy.expressions import BrokenExpression, read_template
@@ -34,7 +34,7 @@ def render(kind: str, text: str, values: dict[str, Any]) -> object:
             return fill_parameters({"it": text}, values)["it"]
         case "directive":
             return fill(text, values)
-    return Template(environ={}, values=values).render(text)
+    return ConfigTemplate(environ={}, values=values).render(text)
 
 
 def test_every_kind_has_rows() -> None:

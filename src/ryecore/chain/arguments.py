@@ -12,7 +12,7 @@ from typing import Final
 from attrs import evolve, field, frozen
 
 from ryecore.chain.templating import (
-    Template,
+    ConfigTemplate,
     as_text,
     count_of,
     name_alone,
@@ -78,22 +78,24 @@ class Values:
     own: Mapping[str, object] = {}
     payload: Mapping[str, object] = {}
 
-    def template(self, unknown: set[str]) -> Template:
+    def template(self, unknown: set[str]) -> ConfigTemplate:
         """Return the template for signed strings.
 
         Args:
             unknown: Collects each name that has no value.
         """
         values = {**self.parameters, **self.bound, **self.context, **self.payload}
-        return Template(self.environ, values, self._placeholder_config(), unknown)
+        return ConfigTemplate(self.environ, values, self._placeholder_config(), unknown)
 
-    def own_template(self, unknown: set[str]) -> Template:
+    def own_template(self, unknown: set[str]) -> ConfigTemplate:
         """Return the template for a tool's `script_args`."""
-        return Template(self.environ, {**self.own, **self.context, **self.payload}, {}, unknown)
+        return ConfigTemplate(
+            self.environ, {**self.own, **self.context, **self.payload}, {}, unknown
+        )
 
-    def signed_template(self) -> Template:
+    def signed_template(self) -> ConfigTemplate:
         """Return the template without the values of a caller."""
-        return Template(
+        return ConfigTemplate(
             self.environ, {**self.bound, **self.context}, self._placeholder_config(), set()
         )
 
@@ -232,7 +234,7 @@ def read_stdin(text: str, line: SignedLine, values: Values) -> None:
         _program_word(_Word(text), line.stdin, values, of_tool=False)
 
 
-def _pieces(text: str, static: Template) -> list[tuple[_Word, str]]:
+def _pieces(text: str, static: ConfigTemplate) -> list[tuple[_Word, str]]:
     """Return a signed argument as the words that it is known to become."""
     value = static.render(text)
     if isinstance(value, list):
@@ -285,7 +287,7 @@ def _program_word(word: _Word, program: ProgramText, values: Values, *, of_tool:
     return evolve(word, text=text, program=program, is_literal=True)
 
 
-def _fill(word: _Word, values: Values, template: Template) -> tuple[str, ...]:
+def _fill(word: _Word, values: Values, template: ConfigTemplate) -> tuple[str, ...]:
     if word.parameter is not None:
         value = values.parameters.get(word.parameter)
         if value is None:

@@ -14,7 +14,7 @@ from attrs import field, frozen
 from ryecore.chain.dotenv import Dotenv, DotenvReader
 from ryecore.chain.interpreters import Interpreters
 from ryecore.chain.model import Chain, ChainElement
-from ryecore.chain.templating import Template
+from ryecore.chain.templating import ConfigTemplate
 from ryecore.chain.trace import Trace
 from ryecore.errors import ConfigError, InputError
 from ryecore.items.keys import AuthorKeys
@@ -195,7 +195,7 @@ class EnvResolver:
                 environ=self._environ,
                 child_env=self._inherited(known),
                 path=path,
-                render=lambda text: Template(known, context).text(text),
+                render=lambda text: ConfigTemplate(known, context).text(text),
                 for_system_tool=chain.head.space.startswith("system"),
                 evidence=evidence,
             )
@@ -209,7 +209,7 @@ class EnvResolver:
             )
             contributed[wish.var] = found.path
         for name, value in element.spec.env.env.items():
-            template = Template({**known, **contributed}, context)
+            template = ConfigTemplate({**known, **contributed}, context)
             text = template.text(value)
             if template.unknown:
                 trace.add("template", item_id=element.item_id, unknown=sorted(template.unknown))

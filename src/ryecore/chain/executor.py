@@ -11,7 +11,7 @@ from attrs import evolve
 
 from ryecore.chain.anchor import anchor_hint
 from ryecore.chain.interpreters import Interpreters
-from ryecore.chain.layout import Layout
+from ryecore.chain.layout import SealedLayout
 from ryecore.chain.model import Chain, ExecutionPlan, ExecutionResult, ValidChain
 from ryecore.chain.plan import checked_parameters
 from ryecore.chain.prepared import ChainCache, PreparedChain, Preparer
@@ -23,7 +23,7 @@ from ryecore.chain.primitives import (
     process_spec,
     read_outcome,
 )
-from ryecore.chain.templating import Template
+from ryecore.chain.templating import ConfigTemplate
 from ryecore.chain.trace import Trace
 from ryecore.errors import (
     CallCancelled,
@@ -291,7 +291,7 @@ class PrimitiveExecutor:
             identity |= thread_variables(self._project, ctx.budget_account)
         return identity
 
-    def _with_program(self, plan: ExecutionPlan, layout: Layout) -> ExecutionPlan:
+    def _with_program(self, plan: ExecutionPlan, layout: SealedLayout) -> ExecutionPlan:
         """The plan with its command as a path that may run."""
         if self._interpreters.may_run_again(plan.command):
             return plan
@@ -382,7 +382,7 @@ def _check_pinned(chain: Chain, ctx: CallContext) -> None:
     spec, head = chain.pinned_by, chain.head
     raise InputError(
         f"'{head.item_id}' is not pinned, so it is not run on behalf of a model.",
-        next_step=Template({}, head.spec.config).text(spec.next_step if spec else ""),
+        next_step=ConfigTemplate({}, head.spec.config).text(spec.next_step if spec else ""),
     )
 
 

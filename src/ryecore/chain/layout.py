@@ -16,7 +16,7 @@ from ryecore.chain.dependencies import Dependencies
 from ryecore.chain.model import Chain, ChainElement, Deps, WarmTemplate
 from ryecore.chain.plan import merge_configs, placeholder_names
 from ryecore.chain.spec import AnchorSpec, VerifyDepsSpec, WarmSpec
-from ryecore.chain.templating import Template, as_text, count_of
+from ryecore.chain.templating import ConfigTemplate, as_text, count_of
 from ryecore.chain.trace import Trace
 from ryecore.errors import AnchorError, ConfigError, MetadataError
 from ryecore.items.snapshots import NOWHERE, Snapshot, SnapshotStore
@@ -24,11 +24,11 @@ from ryecore.items.spaces import ItemSource
 from ryecore.items.verification import VerifiedItem, Verifier
 from ryecore.lillux.witness import Evidence, Witness
 
-__all__ = ["Layout", "Sealer", "template_of", "warm_of"]
+__all__ = ["SealedLayout", "Sealer", "template_of", "warm_of"]
 
 
 @frozen
-class Layout:
+class SealedLayout:
     """Where a chain's files stand when it runs.
 
     Attributes:
@@ -105,7 +105,7 @@ class Sealer:
         self._seals = seals
         self._dependencies = Dependencies(verifier)
 
-    def lay_out(self, chain: Chain, trace: Trace, evidence: Evidence) -> Layout:
+    def lay_out(self, chain: Chain, trace: Trace, evidence: Evidence) -> SealedLayout:
         """Seal a chain's files.
 
         Args:
@@ -129,7 +129,7 @@ class Sealer:
             (e.spec.verify_deps for e in chain.elements if e.spec.verify_deps is not None),
             VerifyDepsSpec(),
         )
-        layout = Layout(tool.source.path, None, None, self._seals.nowhere, spec, "none")
+        layout = SealedLayout(tool.source.path, None, None, self._seals.nowhere, spec, "none")
         layout = self._with_links(layout, chain, trace, evidence)
         layout = self._with_runtime_lib(layout, chain, owner, deps, trace, evidence)
         with trace.failing("seal", item_id=chain.head.item_id):
@@ -145,7 +145,9 @@ class Sealer:
                 layout = self._anchored(layout, tool, root, deps, named, trace, evidence)
         return self._with_warm(layout, chain, trace, evidence)
 
-    def _with_links(self, layout: Layout, chain: Chain, trace: Trace, evidence: Evidence) -> Layout:
+    def _with_links(
+        self, layout: SealedLayout, chain: Chain, trace: Trace, evidence: Evidence
+    ) -> SealedLayout:
         """With the items whose paths the runtime takes, each sealed by itself."""
         links: dict[str, Path] = {}
         origins: dict[str, str] = {}
@@ -166,12 +168,12 @@ class Sealer:
 
     def _single_file(
         self,
-        layout: Layout,
+        layout: SealedLayout,
         tool: VerifiedItem,
         defaults: Mapping[str, bytes],
         trace: Trace,
         evidence: Evidence,
-    ) -> Layout:
+    ) -> SealedLayout:
         if not tool.is_verified:
             return layout
         name = tool.source.path.name
@@ -189,14 +191,14 @@ class Sealer:
 
     def _anchored(
         self,
-        layout: Layout,
+        layout: SealedLayout,
         tool: VerifiedItem,
         root: Path,
         deps: VerifyDepsSpec,
         named: Sequence[str],
         trace: Trace,
         evidence: Evidence,
-    ) -> Layout:
+    ) -> SealedLayout:
         inside = tool.source.path.relative_to(root).as_posix()
         files = self._dependencies.verify_tree(root, deps, tool, evidence)
         files |= self._dependencies.verify_named(root, named, tool, evidence)
@@ -230,13 +232,13 @@ class Sealer:
 
     def _with_runtime_lib(
         self,
-        layout: Layout,
+        layout: SealedLayout,
         chain: Chain,
         owner: ChainElement | None,
         deps: VerifyDepsSpec,
         trace: Trace,
         evidence: Evidence,
-    ) -> Layout:
+    ) -> SealedLayout:
         """With the runtime's library folder, sealed; it lies beside the runtime's own file."""
         if owner is None or owner.spec.anchor is None or owner.spec.anchor.lib is None:
             return layout
@@ -271,7 +273,9 @@ class Sealer:
             dependencies=tuple(item.source for item in files.values()),
         )
 
-    def _with_warm(self, layout: Layout, chain: Chain, trace: Trace, evidence: Evidence) -> Layout:
+    def _with_warm(
+        self, layout: SealedLayout, chain: Chain, trace: Trace, evidence: Evidence
+    ) -> SealedLayout:
         """With what makes a template of the process; it lies beside the runtime's own file."""
         with trace.failing("read_metadata", item_id=chain.head.item_id):
             found = warm_of(chain)
@@ -302,7 +306,7 @@ def _named_files(chain: Chain, deps: VerifyDepsSpec) -> list[str]:
     config, bound = merge_configs(chain.elements)
     names: list[str] = []
     for text in deps.files:
-        template = Template({}, bound, config)
+        template = ConfigTemplate({}, bound, config)
         names.append(template.text(text))
         if template.unknown:
             missing = ", ".join(sorted(template.unknown))

@@ -19,11 +19,11 @@ from ryecore.chain.builder import ChainBuilder, ChainValidator
 from ryecore.chain.config import ConfigResolver
 from ryecore.chain.dotenv import Dotenv
 from ryecore.chain.environment import EnvResolver, apply_env_paths
-from ryecore.chain.layout import Layout, Sealer
+from ryecore.chain.layout import SealedLayout, Sealer
 from ryecore.chain.model import ValidChain
 from ryecore.chain.plan import PlanInputs, Planner, positive_number
 from ryecore.chain.spec import ConfigSpec
-from ryecore.chain.templating import Template
+from ryecore.chain.templating import ConfigTemplate
 from ryecore.chain.trace import Event, Trace
 from ryecore.errors import MetadataError, RyeError
 from ryecore.items.refs import ItemRef
@@ -55,7 +55,7 @@ class PreparedChain:
     """
 
     chain: ValidChain
-    layout: Layout
+    layout: SealedLayout
     timeout_s: float | None
     schema: SchemaValidator | None
     programs: tuple[str, ...]
@@ -220,7 +220,7 @@ class Preparer:
 
     def _anchor_effects(
         self,
-        layout: Layout,
+        layout: SealedLayout,
         env: Mapping[str, str],
         context: Mapping[str, object],
         trace: Trace,
@@ -231,7 +231,7 @@ class Preparer:
             return env, project
 
         def render(text: str) -> str | None:
-            template = Template(env, context)
+            template = ConfigTemplate(env, context)
             rendered = template.text(text)
             return None if template.unknown else rendered
 

@@ -15,7 +15,14 @@ from typing import Final
 
 from attrs import field, frozen
 
-__all__ = ["Template", "as_text", "count_of", "name_alone", "placeholders", "with_unknown_parts"]
+__all__ = [
+    "ConfigTemplate",
+    "as_text",
+    "count_of",
+    "name_alone",
+    "placeholders",
+    "with_unknown_parts",
+]
 
 _VARIABLE: Final = r"\$\{(?P<var>[A-Z_][A-Z0-9_]*)(?::-(?P<default>[^}]*))?\}"
 # `${name}` in lower case is left alone: in a script it is the shell's own variable.
@@ -27,7 +34,7 @@ _MAX_REMEMBERED: Final = 1024
 
 
 @frozen
-class Template:
+class ConfigTemplate:
     """The values that signed configuration strings are rendered with.
 
     Attributes:

@@ -10,22 +10,27 @@ from typing import Final, Literal, TypeAlias
 from attrs import Factory, field, frozen
 
 from ryecore.agent.model import Agent, AgentNode
+from ryecore.display.picture import Shape
 from ryecore.items.refs import ItemRef
 from ryecore.policy.conditions import Condition, describe_condition
 from ryecore.policy.expressions import Template
 from ryecore.policy.hooks import Hook
 
 __all__ = [
+    "AGENT_NODE_KEYS",
     "DEFAULT_MAX_CONCURRENCY",
     "DEFAULT_MAX_STEPS",
     "GRAPH_RUNTIME",
+    "NODE_KINDS",
     "Action",
     "ActionVertex",
     "AgentVertex",
+    "CallingVertex",
     "Edge",
     "ForeachVertex",
     "GateVertex",
     "Graph",
+    "NodeKind",
     "OnError",
     "ReturnVertex",
     "Tries",
@@ -204,6 +209,54 @@ class ReturnVertex(_Vertex):
 
 
 VertexOfGraph: TypeAlias = ActionVertex | GateVertex | ForeachVertex | AgentVertex | ReturnVertex
+
+
+CallingVertex: TypeAlias = ActionVertex | ForeachVertex
+"""The nodes that execute an item."""
+
+
+@frozen
+class NodeKind:
+    """What the code that is not a kind's own has to know of it.
+
+    Attributes:
+        keys: The keys that a file may write.
+        shape: How pictures draw it.
+        acts: Whether it does anything that can fail, repeat or cost.
+        has_result: Whether `${result}` has a value behind it.
+        has_members: Whether its result tells of several.
+    """
+
+    keys: tuple[str, ...]
+    shape: Shape = "box"
+    acts: bool = True
+    has_result: bool = True
+    has_members: bool = False
+
+
+_ALWAYS: Final = ("type", "description", "comment")
+_FLOW: Final = ("next", "assign")
+_DOING: Final = ("on_error", "env_requires", "timeout_s", "retry")
+_ACTION: Final = ("action", "cache_result")
+AGENT_NODE_KEYS: Final = (
+    "prompt_template", "system_prompt_append", "model", "tools", "output_schema", "output_media",
+)  # fmt: skip
+"""The fields of an agent's node that a file may set, besides `retry`."""
+
+NODE_KINDS: Final[Mapping[str, NodeKind]] = {
+    "action": NodeKind((*_ALWAYS, *_ACTION, *_FLOW, *_DOING)),
+    "gate": NodeKind((*_ALWAYS, *_FLOW), "diamond", acts=False, has_result=False),
+    "foreach": NodeKind(
+        (*_ALWAYS, "over", "as", *_ACTION, "collect", "parallel", "max_concurrency", *_FLOW,
+         *_DOING),
+        "stack",
+        has_members=True,
+    ),
+    "agent": NodeKind((*_ALWAYS, "agent_ref", *AGENT_NODE_KEYS, *_FLOW, *_DOING)),
+    "return": NodeKind((*_ALWAYS, "output"), "round", acts=False),
+}  # fmt: skip
+"""The kinds of nodes. A new one is a row here, a vertex class above, a reader in
+`validation/nodes.py` and a handler in `walk/vertices.py`."""
 
 
 @frozen(kw_only=True)

@@ -17,7 +17,7 @@ from ryecore.errors.graphs import GraphInvalid, GraphProblem
 from ryecore.graph.model import Graph
 from ryecore.graph.validation.calls import check_calls
 from ryecore.graph.validation.document import DocumentReader
-from ryecore.graph.validation.problems import Found, Problems, node_lines
+from ryecore.graph.validation.problems import GraphFinding, Problems, node_lines
 from ryecore.items.documents import parse_document
 from ryecore.items.refs import ItemRef
 from ryecore.items.verification import VerifiedItem
@@ -130,7 +130,7 @@ def examine_graph(item: VerifiedItem, spec: ElementSpec) -> GraphReport:
     )
 
 
-def located(found: Sequence[Found], text: str, path: Path) -> tuple[GraphProblem, ...]:
+def located(found: Sequence[GraphFinding], text: str, path: Path) -> tuple[GraphProblem, ...]:
     """Problems with their lines, by the order of the file; each is said once."""
     if not found:
         return ()
@@ -150,7 +150,7 @@ def located(found: Sequence[Found], text: str, path: Path) -> tuple[GraphProblem
     return tuple(sorted(told, key=told.__getitem__))
 
 
-def _is_in_node(found: Found) -> bool:
+def _is_in_node(found: GraphFinding) -> bool:
     return found.place[:2] == ("config", "nodes") and len(found.place) > 2
 
 

@@ -10,6 +10,7 @@ from ryecore.display.text import Span, StyledText, brief, count_columns, cut, ma
 from ryecore.graph.model import (
     ActionVertex,
     AgentVertex,
+    CallingVertex,
     ForeachVertex,
     Graph,
     ReturnVertex,
@@ -117,7 +118,7 @@ def document_of(graph: Graph) -> dict[str, object]:
 
 def _node_document(node: VertexOfGraph) -> dict[str, object]:
     document: dict[str, object] = {"type": node.type, "line": node.line}
-    if isinstance(node, ActionVertex | ForeachVertex):
+    if isinstance(node, CallingVertex):
         document["item_id"] = str(node.action.ref)
     if isinstance(node, AgentVertex):
         document["agent"] = node.agent.name

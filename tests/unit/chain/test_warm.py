@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ryecore import CallContext
-from ryecore.chain.layout import Layout
+from ryecore.chain.layout import SealedLayout
 from ryecore.chain.model import ExecutionPlan, WarmTemplate
 from ryecore.chain.plan import PlanInputs, build_plan
 from ryecore.chain.prepared import PreparedChain
@@ -48,7 +48,7 @@ async def prepared_of(workspace: Workspace, ref: str, **opened: object) -> Prepa
         return await rye._parts.execute.inspect(ref, CallContext())
 
 
-async def layout_of(workspace: Workspace, ref: str) -> Layout:
+async def layout_of(workspace: Workspace, ref: str) -> SealedLayout:
     return (await prepared_of(workspace, ref)).layout
 
 

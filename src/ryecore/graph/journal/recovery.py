@@ -17,7 +17,13 @@ from attrs import define, evolve, field, frozen
 
 from ryecore.errors import StateError, StoreError
 from ryecore.graph.journal.positions import PositionStore
-from ryecore.graph.model import ActionVertex, AgentVertex, ForeachVertex, VertexOfGraph
+from ryecore.graph.model import (
+    ActionVertex,
+    AgentVertex,
+    CallingVertex,
+    ForeachVertex,
+    VertexOfGraph,
+)
 from ryecore.graph.schedule import NodeError, NodeResult, Position
 from ryecore.lillux.keys import PublicKey
 from ryecore.policy.hooks import CONTROLS, Control
@@ -349,6 +355,6 @@ def is_unknown(vertex: VertexOfGraph, found: Found) -> bool:
     return found.in_flight is not None and isinstance(vertex, AgentVertex)
 
 
-def _may_repeat(vertex: ActionVertex | ForeachVertex) -> bool:
+def _may_repeat(vertex: CallingVertex) -> bool:
     """Whether its author lets it be done more than once."""
     return vertex.tries.max > 1 or vertex.cache_result

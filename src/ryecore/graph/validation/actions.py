@@ -9,14 +9,13 @@ from attrs import fields_dict
 from ryecore.agent.model import Agent, AgentNode, RetrySpec
 from ryecore.convert.config import did_you_mean, listed
 from ryecore.errors import ConfigError, InvalidItemId
-from ryecore.graph.model import Action, Tries
+from ryecore.graph.model import AGENT_NODE_KEYS, Action, Tries
 from ryecore.graph.validation.fields import Fields, brief
 from ryecore.items.refs import ItemRef
 from ryecore.llm.plan import Backoff
 from ryecore.policy.limits import LIMIT_NAMES, LIMIT_SPELLINGS
 
 __all__ = [
-    "NODE_FIELDS",
     "check_narrowed",
     "read_action",
     "read_agent_node",
@@ -116,11 +115,6 @@ def read_tries(node: Fields) -> Tries:
     )
 
 
-NODE_FIELDS: Final = (
-    "prompt_template", "system_prompt_append", "model", "tools", "output_schema", "output_media",
-)  # fmt: skip
-"""The fields of an agent's node that a file may set, besides `retry`."""
-
 _AGENT_FIELDS: Final = tuple(name for name in fields_dict(Agent) if name != "name")
 _WORD: Final = re.compile(r"\w+")
 
@@ -166,7 +160,7 @@ def read_agent_node(name: str, node: Fields, agent_ref: str | None) -> AgentNode
         return None
     if agent_ref is None:
         return None
-    given: dict[str, Any] = {key: node.declared[key] for key in NODE_FIELDS if node.has(key)}
+    given: dict[str, Any] = {key: node.declared[key] for key in AGENT_NODE_KEYS if node.has(key)}
     try:
         return AgentNode(id=name, agent_ref=agent_ref, retry=retry, **given)
     except (ConfigError, ValueError, TypeError) as problem:

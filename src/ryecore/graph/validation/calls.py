@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 from ryecore.convert.config import did_you_mean
 from ryecore.convert.lines import Place, key_path
 from ryecore.errors import RyeError
-from ryecore.graph.model import ActionVertex, AgentVertex, ForeachVertex, Graph
+from ryecore.graph.model import AgentVertex, CallingVertex, ForeachVertex, Graph
 from ryecore.graph.validation.drafts import Draft
 from ryecore.graph.validation.problems import Problems
 from ryecore.graph.validation.scopes import Known, Scope, Writer, misfits
@@ -85,8 +85,8 @@ def check_calls(graph: Graph, lookup: SchemaLookup) -> Problems:
     return problems
 
 
-def _calling(graph: Graph) -> Sequence[ActionVertex | ForeachVertex]:
-    return [one for one in graph.nodes.values() if isinstance(one, ActionVertex | ForeachVertex)]
+def _calling(graph: Graph) -> Sequence[CallingVertex]:
+    return [one for one in graph.nodes.values() if isinstance(one, CallingVertex)]
 
 
 def _check_params(
@@ -140,7 +140,7 @@ def tools_with_expressions(graph: Graph) -> tuple[ItemRef, ...]:
     by_nodes = (
         one.action.ref
         for one in graph.nodes.values()
-        if isinstance(one, ActionVertex | ForeachVertex)
+        if isinstance(one, CallingVertex)
         and one.action.ref.kind == "tool"
         and one.action.params.expressions
     )
@@ -167,7 +167,7 @@ def check_programs(
     """
     problems = Problems()
     for vertex in graph.nodes.values():
-        if not isinstance(vertex, ActionVertex | ForeachVertex):
+        if not isinstance(vertex, CallingVertex):
             continue
         ref, source = vertex.action.ref, vertex.action.params.source
         if ref.kind != "tool" or ref not in schemas or not isinstance(source, Mapping):

@@ -8,6 +8,7 @@ from attrs import frozen
 from ryecore.agent.model import Agent
 from ryecore.convert.lines import Place
 from ryecore.graph.model import (
+    NODE_KINDS,
     Action,
     ActionVertex,
     AgentVertex,
@@ -17,7 +18,6 @@ from ryecore.graph.model import (
     ReturnVertex,
 )
 from ryecore.graph.validation.actions import (
-    NODE_FIELDS,
     check_narrowed,
     read_action,
     read_agent_node,
@@ -30,19 +30,6 @@ from ryecore.policy.expressions import Template
 
 __all__ = ["NodeReader"]
 
-_ALWAYS: Final = ("type", "description", "comment")
-_FLOW: Final = ("next", "assign")
-_DOING: Final = ("on_error", "env_requires", "timeout_s", "retry")
-_ACTION: Final = ("action", "cache_result")
-_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
-    "action": (*_ALWAYS, *_ACTION, *_FLOW, *_DOING),
-    "gate": (*_ALWAYS, *_FLOW),
-    "foreach": (
-        *_ALWAYS, "over", "as", *_ACTION, "collect", "parallel", "max_concurrency", *_FLOW, *_DOING,
-    ),
-    "agent": (*_ALWAYS, "agent_ref", *NODE_FIELDS, *_FLOW, *_DOING),
-    "return": (*_ALWAYS, "output"),
-}  # fmt: skip
 _TAKEN_NAMES: Final = ("inputs", "state", "result")
 
 
@@ -61,7 +48,7 @@ class NodeReader:
     def read(self, name: str, node: Fields) -> Draft:
         """What a node comes to."""
         is_plain = "type" not in node.declared
-        type_ = "action" if is_plain else node.choice("type", tuple(_KEYS), "")
+        type_ = "action" if is_plain else node.choice("type", tuple(NODE_KINDS), "")
         if not type_:
             return Draft(id=name, type="action", place=node.place, edges=_edges(node))
         _check_keys(node, type_)
@@ -234,16 +221,16 @@ class NodeReader:
 
 
 def _check_keys(node: Fields, type_: str) -> None:
-    if not set(node.declared) <= set(_KEYS[type_]):
-        node.check(f"{_a(type_)} node", _KEYS[type_], _why_not(type_))
+    if not set(node.declared) <= set(NODE_KINDS[type_].keys):
+        node.check(f"{_a(type_)} node", NODE_KINDS[type_].keys, _why_not(type_))
 
 
 def _why_not(type_: str) -> dict[str, str]:
     """What to say of keys that other nodes have."""
     why = {
         key: f"{key!r} is a key of {_a(owner)} node, and this is {_a(type_)} node."
-        for owner, keys in _KEYS.items()
-        for key in keys
+        for owner, kind in NODE_KINDS.items()
+        for key in kind.keys
     }
     if type_ == "return":
         why["next"] = "A return node ends the graph, and has no 'next'."

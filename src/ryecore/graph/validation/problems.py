@@ -9,13 +9,13 @@ from attrs import field, frozen
 from ryecore.convert.config import did_you_mean, listed
 from ryecore.convert.lines import Place, line_numbers
 
-__all__ = ["Found", "Problems", "node_lines"]
+__all__ = ["GraphFinding", "Problems", "node_lines"]
 
 _MANY: Final = 100
 
 
 @frozen
-class Found:
+class GraphFinding:
     """One problem: where, and what."""
 
     place: Place
@@ -26,16 +26,16 @@ class Found:
 class Problems:
     """What was found so far."""
 
-    errors: list[Found] = field(factory=list)
-    warnings: list[Found] = field(factory=list)
+    errors: list[GraphFinding] = field(factory=list)
+    warnings: list[GraphFinding] = field(factory=list)
 
     def error(self, place: Place, message: str) -> None:
         """Add what keeps the graph from running."""
-        self.errors.append(Found(place, message))
+        self.errors.append(GraphFinding(place, message))
 
     def warn(self, place: Place, message: str) -> None:
         """Add what only looks wrong."""
-        self.warnings.append(Found(place, message))
+        self.warnings.append(GraphFinding(place, message))
 
     def guess(self, name: str, known: Iterable[str]) -> str:
         """What `did_you_mean` asks, or else what there is.

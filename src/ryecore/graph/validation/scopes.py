@@ -7,6 +7,7 @@ from typing import Final, TypeAlias
 from attrs import frozen
 
 from ryecore.convert.lines import Place
+from ryecore.graph.model import NODE_KINDS
 from ryecore.graph.validation.kinds import (
     ANY,
     Kind,
@@ -214,10 +215,11 @@ class Known:
         """What is known once a node has run."""
         roots = {"inputs": self.inputs, "state": self.state}
         absent = {}
-        if type_ == "gate":
-            absent["result"] = "a gate has no result"
+        kind = NODE_KINDS[type_]
+        if kind.has_result:
+            roots["result"] = _OF_FOREACH if kind.has_members else ANY
         else:
-            roots["result"] = _OF_FOREACH if type_ == "foreach" else ANY
+            absent["result"] = f"a {type_} has no result"
         if as_ is not None:
             absent[as_] = "it is known in the foreach's action alone"
         return Scope(roots, absent)

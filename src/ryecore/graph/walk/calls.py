@@ -17,7 +17,7 @@ from ryecore.errors import (
     SpawnFailed,
 )
 from ryecore.errors.state import InsufficientBudget, LimitReached
-from ryecore.graph.model import Action, ActionVertex, ForeachVertex
+from ryecore.graph.model import Action, CallingVertex
 from ryecore.policy import CallContext
 from ryecore.runs.ports import Dispatcher
 
@@ -51,7 +51,7 @@ class Call:
         ctx: On whose behalf.
     """
 
-    vertex: ActionVertex | ForeachVertex
+    vertex: CallingVertex
     action: Action
     params: Mapping[str, object]
     ctx: CallContext
