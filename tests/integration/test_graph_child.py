@@ -191,7 +191,7 @@ async def test_a_graph_changes_nothing_of_how_its_process_is_started(workspace: 
     graph(workspace, nodes, "acme/steering", command="/bin/echo", args=["hi"], input_data="{}")
     ref = graph(workspace, nodes, timeout=7)
     async with workspace.open() as rye:
-        with pytest.raises(GraphInvalid, match="'command' is no key of config"):
+        with pytest.raises(GraphInvalid, match="'command' is not a key of config"):
             await rye.execute("tool:acme/steering", dry_run=True)
         assert document(await rye.execute("tool:acme/steering"))["status"] == "error"
         plan = (await rye.execute(ref, dry_run=True)).plan

@@ -53,7 +53,7 @@ async def test_a_model_and_limits_are_the_caller_s_choice(workspace: Workspace) 
                 "rye_execute", arguments(workspace, **SUM, limit_overrides={"turn": 1})
             )
         )
-    assert "there is no limit 'turn'" in wrong["error"]
+    assert "unknown limit 'turn'" in wrong["error"]
 
 
 async def test_an_asynchronous_fork_outlives_the_server(workspace: Workspace) -> None:

@@ -26,7 +26,7 @@ def find_anchor(
         spec: What the runtime, or the tool, declares.
         tool_path: The author's own file.
         kind_folder: The kind's folder; no anchor lies outside it.
-        evidence: Told which markers were absent, and which one was there.
+        evidence: Collects which markers were absent, and which one was present.
 
     Returns:
         The folder, or None where the tool has no anchor.

@@ -64,8 +64,8 @@ class ChainBuilder:
 
         Args:
             ref: The tool.
-            trace: Told what was resolved and verified.
-            evidence: Told what was seen on disk.
+            trace: Records what was resolved and verified.
+            evidence: Collects what was read from disk.
 
         Returns:
             The chain, the tool first, the primitive last.
@@ -108,7 +108,7 @@ class ChainBuilder:
     def _links(
         self, elements: Sequence[ChainElement], trace: Trace, evidence: Evidence
     ) -> tuple[Link, ...]:
-        """The items whose paths a runtime takes, each named by signed config before it."""
+        """Return the items whose paths a runtime takes, each named by signed config before it."""
         return tuple(
             self._link(placeholder, key, elements[:index], runtime, trace, evidence)
             for index, runtime in enumerate(elements)

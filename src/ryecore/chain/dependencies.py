@@ -158,7 +158,7 @@ class Dependencies:
     def package_folders(
         self, root: Path, deps: VerifyDepsSpec, owner: VerifiedItem, evidence: Evidence
     ) -> tuple[dict[str, Path], bool]:
-        """The package folders in the anchor that its verification leaves out.
+        """Return the package folders in the anchor that its verification leaves out.
 
         Returns:
             Each by its name, and whether signed locks vouch for all of them.
@@ -183,7 +183,7 @@ class Dependencies:
 
 @contextmanager
 def _readable(root: Path) -> Iterator[None]:
-    """What can't be read, or vanishes meanwhile, is one clear error."""
+    """Return what can't be read, or vanishes meanwhile, is one clear error."""
     try:
         yield
     except OSError as problem:
@@ -195,7 +195,7 @@ def _readable(root: Path) -> Iterator[None]:
 
 
 def _named(name: str, owner: VerifiedItem) -> Path:
-    """The path of a file that a tool names."""
+    """Return the path of a file that a tool names."""
     folder = owner.source.path.parent
     path = folder / name
     if any(part in ("", ".", "..") for part in name.split("/")) or "\0" in name:
@@ -275,7 +275,7 @@ class _Batch:
 
 
 def _is_locked(folder: Path, batch: _Batch, evidence: Evidence) -> bool:
-    """Whether a signed lock vouches for a package folder as it is now."""
+    """Return whether a signed lock vouches for a package folder as it is now."""
     lock = lock_of(folder)
     if not lock.exists():
         evidence.absent(str(lock))

@@ -86,7 +86,7 @@ class EnvResolver:
             chain: The chain.
             context: Values for `{name}` in signed strings.
             trace: Told the names that each element contributes, never a value.
-            evidence: Told what was seen on disk.
+            evidence: Collects what was read from disk.
 
         Returns:
             The environment, anchor paths not yet applied. A process of ryecore's own gets that of
@@ -152,7 +152,7 @@ class EnvResolver:
         return known
 
     def is_project_trusted(self, evidence: Evidence) -> bool:
-        """Whether programs inside the project may run."""
+        """Return whether programs inside the project may run."""
         return self._interpreters.is_project_trusted(evidence)
 
     def may_search(self, folder: str, evidence: Evidence) -> bool:
@@ -310,7 +310,7 @@ class ProjectEnv:
 
     @property
     def leads_out(self) -> bool:
-        """Whether the `.env` is a link that leaves the project, and so is not read."""
+        """Return whether the `.env` is a link that leaves the project, and so is not read."""
         return self._dotenv.leads_out()
 
     def names(self) -> tuple[DotenvName, ...]:

@@ -99,7 +99,7 @@ class PrimitiveExecutor:
 
         Args:
             ref: The tool.
-            parameters: What it is given on its standard input.
+            parameters: Its parameters, for its standard input.
             ctx: On whose behalf, within what.
             timeout_s: The caller's timeout in seconds; it beats every other.
             dry_run: Stop before anything runs, with every signature checked anew.
@@ -107,7 +107,7 @@ class PrimitiveExecutor:
             output_log: A file that the tool's output is also written to as it comes.
 
         Returns:
-            What came of it. A tool that ran and failed is a result too.
+            The result. A tool that ran and failed has one too.
 
         Raises:
             RyeError: Nothing ran: the tool can't be found, verified, planned or started.
@@ -204,7 +204,7 @@ class PrimitiveExecutor:
         return prepared.chain, plan
 
     async def chain(self, ref: ItemRef, ctx: CallContext) -> ValidChain:
-        """A tool's chain, verified, and remembered while nothing on disk has changed.
+        """Return a tool's chain, verified, and remembered while nothing on disk has changed.
 
         Raises:
             RyeError: It can't be found, verified, validated or sealed.
@@ -236,7 +236,7 @@ class PrimitiveExecutor:
         return await self._prepare(ref, log)  # each makes its own, all at the same time
 
     async def _prepare(self, ref: ItemRef, log: Trace) -> PreparedChain:
-        # Reading, verifying and sealing can take a while, so the event loop goes on meanwhile.
+        # Reading, verifying and sealing can take a while, so the event loop keeps running.
         prepared = await anyio.to_thread.run_sync(self._preparer.prepare, ref, log)
         self._cache.put(ref, prepared)
         if prepared.witness is None:
@@ -292,7 +292,7 @@ class PrimitiveExecutor:
         return identity
 
     def _with_program(self, plan: ExecutionPlan, layout: SealedLayout) -> ExecutionPlan:
-        """The plan with its command as a path that may run."""
+        """Return the plan with its command as a path that may run."""
         if self._interpreters.may_run_again(plan.command):
             return plan
         refused: list[str] = []
@@ -376,7 +376,7 @@ async def _close(pool: WarmPool) -> None:
 
 
 def _check_pinned(chain: Chain, ctx: CallContext) -> None:
-    """A model is offered what was pinned, and nothing that can change behind its name."""
+    """Return a model is offered what was pinned, and nothing that can change behind its name."""
     if ctx.capabilities is None or chain.is_pinned is not False:
         return
     spec, head = chain.pinned_by, chain.head

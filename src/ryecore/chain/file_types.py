@@ -42,7 +42,7 @@ class FileTypes:
         self._remembered = Remembered()
 
     def comment_forms(self) -> Mapping[str, CommentForm]:
-        """The comment form of each added extension; the first space that names one wins."""
+        """Return the comment form of each added extension; the first space that names one wins."""
         return self._remembered.recall("", Trace(), self._read)
 
     def _read(self, _: Trace, evidence: Evidence) -> Mapping[str, CommentForm]:
@@ -57,7 +57,7 @@ class FileTypes:
         return found
 
     def extensions(self) -> tuple[str, ...]:
-        """The added extensions, sorted."""
+        """Return the added extensions, sorted."""
         return tuple(sorted(self.comment_forms()))
 
     def _declared(

@@ -83,7 +83,7 @@ class Interpreters:
             path: The search path for programs.
             render: Renders the wish's templates.
             for_system_tool: Whether the tool itself stands in system space.
-            evidence: Told what was seen on disk.
+            evidence: Collects what was read from disk.
 
         Returns:
             The interpreter, and what was passed over.
@@ -122,7 +122,7 @@ class Interpreters:
         )
 
     def may_run(self, program: str, evidence: Evidence) -> bool:
-        """Whether a program may run: it lies outside the project, or the project is trusted.
+        """Return whether a program may run: it lies outside the project, or the project is trusted.
 
         The interpreter that ryecore itself runs on may, and so may its folder stay on a search
         path: whoever started it has trusted it.
@@ -138,7 +138,7 @@ class Interpreters:
         return True
 
     def may_run_again(self, path: str) -> bool:
-        """Whether a path leads to a program that `may_run` let through, unchanged since.
+        """Return whether a path leads to a program that `may_run` let through, unchanged since.
 
         No program is asked for but one that can be executed, and no folder is a program.
         """
@@ -146,10 +146,10 @@ class Interpreters:
         return seen is not None and seen in self._outside and S_ISREG(seen[-1])
 
     def is_project_trusted(self, evidence: Evidence) -> bool:
-        """Whether programs inside the project may run.
+        """Return whether programs inside the project may run.
 
         Args:
-            evidence: Told what was seen on disk.
+            evidence: Collects what was read from disk.
         """
         return self._is_project_trusted(evidence)
 
@@ -250,7 +250,7 @@ def _own_interpreter(wish: InterpreterSpec) -> FoundInterpreter:
 
 
 def _seen(path: str) -> _Seen | None:
-    """What stands at a path, links resolved; None where nothing does."""
+    """Return what stands at a path, links resolved; None where nothing does."""
     try:
         status = os.stat(path)
     except OSError:

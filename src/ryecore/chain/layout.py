@@ -59,7 +59,7 @@ class SealedLayout:
     warm: WarmTemplate | None = None
 
     def as_authored(self, text: str) -> str:
-        """A text with the author's own paths in place of sealed ones."""
+        """Return a text with the author's own paths in place of sealed ones."""
         for sealed, authored in self.origins.items():
             text = text.replace(sealed, authored)
         return text
@@ -110,8 +110,8 @@ class Sealer:
 
         Args:
             chain: The chain.
-            trace: Told how many files were verified and where they are sealed.
-            evidence: Told what was seen on disk.
+            trace: Records how many files were verified and where they are sealed.
+            evidence: Collects what was read from disk.
 
         Returns:
             Where its files stand. In dev mode an unverified tool runs from its own place.
@@ -302,7 +302,7 @@ def _default_files(spec: AnchorSpec | None) -> dict[str, bytes]:
 
 
 def _named_files(chain: Chain, deps: VerifyDepsSpec) -> list[str]:
-    """The files that `verify_deps.files` names, by the chain's own configuration alone."""
+    """Return the files that `verify_deps.files` names, by the chain's own configuration alone."""
     config, bound = merge_configs(chain.elements)
     names: list[str] = []
     for text in deps.files:
@@ -318,7 +318,7 @@ def _named_files(chain: Chain, deps: VerifyDepsSpec) -> list[str]:
 
 
 def warm_of(chain: Chain) -> tuple[VerifiedItem, WarmSpec] | None:
-    """The item that says how a chain's process starts warm, and what it says.
+    """Return the item that says how a chain's process starts warm, and what it says.
 
     Returns:
         The first one that says anything of it; None where nobody does, or that one says no.
@@ -360,7 +360,7 @@ def warm_of(chain: Chain) -> tuple[VerifiedItem, WarmSpec] | None:
 def template_of(
     spec: WarmSpec, program: bytes, tool_path: Path, sealed: Sequence[Snapshot]
 ) -> WarmTemplate:
-    """What makes a template.
+    """Return what makes a template.
 
     Args:
         spec: What the runtime declares.

@@ -72,7 +72,7 @@ class ChainElement:
         return self.item.source.space.precedence if self.item else 1
 
     def to_dict(self) -> dict[str, object]:
-        """The element as `chain_elements` of a result shows it."""
+        """Return the element as `chain_elements` of a result shows it."""
         return {
             "item_id": self.item_id,
             "path": str(self.path) if self.path else None,
@@ -103,7 +103,7 @@ class Link:
     element: ChainElement
 
     def to_dict(self) -> dict[str, object]:
-        """The link as `linked_items` of a result shows it."""
+        """Return the link as `linked_items` of a result shows it."""
         return {"placeholder": self.placeholder, **self.element.to_dict()}
 
 
@@ -139,7 +139,7 @@ class Chain:
 
     @cached_property
     def is_own_process(self) -> bool:
-        """Whether what runs is no tool but ryecore itself, in a process of its own."""
+        """Whether what runs is ryecore itself, and not a tool, in a process of its own."""
         return any(element.spec.own_process for element in self.elements)
 
     @cached_property
@@ -200,7 +200,7 @@ def _chain_document(chain: Chain) -> dict[str, object]:
 
 
 def _without_chain(document: Mapping[str, object]) -> dict[str, object]:
-    """A document without what is drawn beside it."""
+    """Return a document without what is drawn beside it."""
     return {
         key: value
         for key, value in document.items()
@@ -209,7 +209,7 @@ def _without_chain(document: Mapping[str, object]) -> dict[str, object]:
 
 
 def _drawn(chain: Chain, events: Iterable[Mapping[str, object]], status: "BoxStatus" = "") -> str:
-    """A chain for a notebook."""
+    """Return a chain for a notebook."""
     from ryecore.chain.picture import chain_picture  # noqa: PLC0415 - for notebooks alone
     from ryecore.display import to_html  # noqa: PLC0415
 
@@ -244,7 +244,7 @@ class ChainTrace:
     events: tuple[Mapping[str, object], ...]
 
     def to_dict(self) -> dict[str, object]:
-        """The trace as a JSON-ready object."""
+        """Return the trace as a JSON-ready object."""
         return {
             "status": "success",
             "type": "tool",
@@ -266,7 +266,7 @@ class ChainTrace:
 
 @frozen
 class WarmTemplate:
-    """The template of a chain's process, which is the same for all parameters.
+    """Return the template of a chain's process, which is the same for all parameters.
 
     Attributes:
         fork_point: The value of `{fork_point}` in its arguments.
@@ -330,7 +330,7 @@ class ExecutionPlan:
     call_env: Mapping[str, str] = field(factory=dict, repr=False, eq=False)
 
     def to_dict(self) -> dict[str, object]:
-        """The plan as a dry run shows it: names of variables, never values."""
+        """Return the plan as a dry run shows it: names of variables, never values."""
         return {
             "command": self.command,
             "args": list(self.args),
@@ -393,7 +393,7 @@ class ExecutionResult:
         )
 
     def to_dict(self) -> dict[str, object]:
-        """The response object that models and MCP clients see.
+        """Return the response object that models and MCP clients see.
 
         Source: docs/design/execute.md#tools; decision 33.
         """
@@ -421,7 +421,7 @@ class ExecutionResult:
         return json.dumps(self.to_dict(), ensure_ascii=False, indent=indent, default=str)
 
     def render(self) -> StyledText:
-        """The result for a terminal or a notebook."""
+        """Return the result for a terminal or a notebook."""
         return render_result(self.to_dict())
 
     def __repr__(self) -> str:

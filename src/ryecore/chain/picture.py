@@ -82,7 +82,7 @@ def _add_shadowed(
 
 
 def _add_files(boxes: list[Box], lines: list[Line], event: Mapping[str, Any]) -> None:
-    """The files that are sealed with the tool, where there are more than itself."""
+    """Return the files that are sealed with the tool, where there are more than itself."""
     count, anchor, deps = event.get("files", 0), event.get("anchor"), str(event.get("deps"))
     if count <= 1 and not anchor and deps == "none":
         return

@@ -282,7 +282,7 @@ def _line(
     for name, value in (("args", args), ("script_args", script_args)):
         if not isinstance(value, list):
             raise ConfigError(
-                f"The chain's configuration has {name} that are no list.",
+                f"The chain's configuration has {name} that are not a list.",
                 next_step="Write a list.",
             )
     more = [] if chain.is_own_process else cast("list[object]", script_args)
@@ -368,7 +368,7 @@ def _to_json(parameters: Mapping[str, object], resolved_config: object) -> str:
         document[RESERVED_PARAMETER] = resolved_config
     try:
         written = _JSON.encode(document)
-        written.encode()  # half of a surrogate pair is no text
+        written.encode()  # half of a surrogate pair is not text
         return written
     except (TypeError, ValueError, RecursionError) as problem:
         raise InputError(
@@ -378,10 +378,10 @@ def _to_json(parameters: Mapping[str, object], resolved_config: object) -> str:
 
 
 def positive_number(value: object, name: str) -> float:
-    """A bound that configuration sets.
+    """Return a bound that configuration sets.
 
     Raises:
-        ConfigError: It is no number, or none that a process can have.
+        ConfigError: It is not a number that a process can have.
     """
     if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= _MAX_NUMBER:
         return float(value)
@@ -392,7 +392,7 @@ def positive_number(value: object, name: str) -> float:
 
 
 def with_defaults(schema: Mapping[str, Any], parameters: Mapping[str, object]) -> dict[str, Any]:
-    """The parameters, with the schema's defaults for what is absent; neither is changed."""
+    """Return the parameters, with the schema's defaults for what is absent; neither is changed."""
     filled = dict(parameters)
     properties = schema.get("properties")
     if not isinstance(properties, Mapping):
@@ -414,13 +414,13 @@ async def checked_parameters(
     validator: SchemaValidator | None,
     parameters: Mapping[str, Any],
 ) -> Mapping[str, Any]:
-    """The parameters with the schema's defaults.
+    """Return the parameters with the schema's defaults.
 
     Args:
         item_id: The tool, for the error's text.
         schema: The JSON Schema that it declares; None where it takes anything.
         validator: The same schema, compiled.
-        parameters: What it is given.
+        parameters: Its parameters.
 
     Raises:
         InvalidParameters: They don't fit; every failing path is listed.

@@ -66,7 +66,7 @@ class PreparedChain:
     expires_at: str | None
 
     def holds(self) -> bool:
-        """Whether everything on disk is as it was when this was made."""
+        """Return whether everything on disk is as it was when this was made."""
         if self.witness is None or not self.witness.holds():
             return False
         if not all(os.access(program, os.X_OK) for program in self.programs):
@@ -81,7 +81,7 @@ class ChainCache:
         self._entries: BoundedDict[ItemRef, PreparedChain] = BoundedDict(_MAX_REMEMBERED)
 
     def get(self, ref: ItemRef) -> PreparedChain | None:
-        """A chain that still holds, or None."""
+        """Return a chain that still holds, or None."""
         found = self._entries.get(ref)
         if found is None:
             return None
@@ -207,7 +207,7 @@ class Preparer:
         )
 
     def _space_path(self, chain: ValidChain) -> str:
-        """The folder of the space that the linked item comes from, else that of the tool.
+        """Return the folder of the space that the linked item comes from, else that of the tool.
 
         A program that is started there, and not in a project that its author never saw, finds
         nothing of that project in its working folder. Source: decision 78.
@@ -237,7 +237,7 @@ class Preparer:
 
         def render_program_folder(text: str) -> str | None:
             folder = render(text)
-            # Nobody vouches for the programs of a package folder that is no more than linked.
+            # Nobody vouches for the programs of a package folder that is only linked.
             if folder is None or layout.deps != "unverified":
                 return folder
             if self._environments.may_search(folder, evidence):
@@ -274,7 +274,7 @@ def _schema_of(chain: ValidChain) -> SchemaValidator | None:
     except ValueError as problem:
         path = chain.head.path
         raise MetadataError(
-            f"{path} declares a CONFIG_SCHEMA that is no JSON Schema: {problem}.",
-            next_step="Mend it and sign it again.",
+            f"{path} declares a CONFIG_SCHEMA that is not a JSON Schema: {problem}.",
+            next_step="Correct it and sign it again.",
             path=path,
         ) from None

@@ -52,7 +52,7 @@ class KeptProcesses(Protocol):
 
 
 class OwnProcesses(Protocol):
-    """Carries out plans in processes that are no tools but ryecore itself."""
+    """Runs plans in processes of ryecore itself, which are not tools."""
 
     async def run(self, plan: ExecutionPlan, ref: ItemRef, ctx: CallContext) -> ProcessResult:
         """Carry out a plan, to its end.
@@ -144,7 +144,7 @@ _MAX_ERROR_CHARACTERS: Final = 4000
 
 @frozen
 class Outcome:
-    """What came of a process.
+    """The outcome of a process.
 
     Attributes:
         success: Whether the tool ran well.
@@ -219,7 +219,7 @@ def _is_effect_unknown(done: ProcessResult, document: object) -> bool:
 
 
 def _text(raw: bytes) -> str:
-    """Bytes that are no UTF-8 stay visible, as backslash escapes."""
+    """Decode bytes; those that are not UTF-8 become backslash escapes."""
     return raw.decode("utf-8", errors="backslashreplace")
 
 
@@ -235,7 +235,7 @@ def _document(stdout: str, *, cut: bool) -> tuple[bool, object]:
 
 
 def _return_code(done: ProcessResult) -> int:
-    """The exit code; as a shell counts it, minus the signal where one ended the process."""
+    """Return the exit code; as a shell counts it, minus the signal where one ended the process."""
     if done.exit_code is not None:
         return done.exit_code
     return -done.signal if done.signal is not None else -1
@@ -245,7 +245,7 @@ def _process_error(
     done: ProcessResult, timeout_s: float | None, stderr: str, document: object
 ) -> str | None:
     if done.status == "timed_out":
-        said = f" It said: {_short(stderr)}" if stderr.strip() else ""
+        said = f" It printed: {_short(stderr)}" if stderr.strip() else ""
         within = "in time" if timeout_s is None else f"within {timeout_s:g} s"
         return f"The tool did not end {within} and was stopped.{said}"
     if done.status == "cancelled":
@@ -260,7 +260,7 @@ def _process_error(
         return _short(stderr)
     if done.signal is not None:
         return f"The tool was ended by signal {done.signal}."
-    return f"The tool exited with code {done.exit_code} and said nothing."
+    return f"The tool exited with code {done.exit_code} and printed nothing."
 
 
 def _declared_error(document: Mapping[str, object], stderr: str) -> str | None:

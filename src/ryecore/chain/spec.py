@@ -88,7 +88,7 @@ def _env_paths(
 
 @frozen
 class AnchorSpec:
-    """How the root of a tool's dependency tree is found, and what then changes.
+    """Return how the root of a tool's dependency tree is found, and what then changes.
 
     Attributes:
         enabled: Whether there is one at all.
@@ -199,8 +199,8 @@ class ElementSpec:
         child_constraints: Accepted versions by child id; the empty id stands for every child.
         item_paths: Placeholders for the paths of other items, and the config key that names each.
         pinned_by: How its tools are pinned; a tool without a pin is not run for a model.
-        own_process: Whether its process is no tool but ryecore itself: it inherits the whole
-            environment, is told on whose behalf it acts, and nothing before it in the chain
+        own_process: Whether its process is ryecore itself, and not a tool: it inherits the whole
+            environment, receives on whose behalf it acts, and nothing before it in the chain
             changes how it is started. Only ryecore's own bundle may say so.
         warm: How its processes start warm, or that none does; None where it says nothing.
     """

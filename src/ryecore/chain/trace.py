@@ -23,7 +23,7 @@ class Trace:
     """Collects events. Observing changes nothing of what is observed.
 
     Args:
-        sink: Told each event as it happens.
+        sink: Receives each event as it happens.
     """
 
     def __init__(self, sink: EventSink | None = None) -> None:
@@ -32,7 +32,7 @@ class Trace:
 
     @property
     def events(self) -> tuple[Event, ...]:
-        """What happened so far."""
+        """Return what happened so far."""
         return tuple(self._events)
 
     def add(self, step: str, **facts: object) -> None:
@@ -104,7 +104,7 @@ class Remembered:
 
         Args:
             key: What is asked; one key always stands for one `make`.
-            trace: Told what making the answer told, whether it is made now or was before.
+            trace: Records the events of the answer, whether it is made now or was before.
             make: Makes it, and tells what it saw on disk. What it raises is not remembered.
         """
         found = self._answers.get(key)

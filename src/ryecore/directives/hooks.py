@@ -282,7 +282,7 @@ def _condition(element: Element) -> Condition:
 
 
 def _coerced(text: str | None) -> object:
-    """What an attribute stands for: JSON where it reads as JSON, else text."""
+    """Return what an attribute stands for: JSON where it reads as JSON, else text."""
     if text is None:
         return None
     try:

@@ -54,7 +54,7 @@ class Declared:
     default: object = field(default=None)
 
     def to_dict(self) -> dict[str, object]:
-        """The declaration as errors and dry runs show it."""
+        """Return the declaration as errors and dry runs show it."""
         shown: dict[str, object] = {
             "name": self.name,
             "type": self.type,
@@ -173,7 +173,7 @@ def resolve_inputs(declared: Iterable[Declared], given: Mapping[str, object]) ->
 
 
 def input_schema(declared: Iterable[Declared]) -> dict[str, object]:
-    """The inputs as a JSON Schema."""
+    """Return the inputs as a JSON Schema."""
     specs = tuple(declared)
     return {
         "type": "object",

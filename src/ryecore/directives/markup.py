@@ -38,11 +38,11 @@ class DirectiveProblem(ValueError):
         self.next_step = next_step
 
     def error(self, path: Path) -> MetadataError:
-        """The error that leaves the room."""
+        """Return the error that leaves the room."""
         place = f"{path}, line {self.line}" if self.line else str(path)
         return MetadataError(
             f"{place}: {self}.",
-            next_step=self.next_step or "Mend the file and sign it again.",
+            next_step=self.next_step or "Correct the file and sign it again.",
             path=path,
             line=self.line,
         )
@@ -67,11 +67,11 @@ class Element:
     line: int
 
     def all(self, tag: str) -> Iterator["Element"]:
-        """The elements of a name that stand directly in it."""
+        """Return the elements of a name that stand directly in it."""
         return (child for child in self.children if child.tag == tag)
 
     def one(self, tag: str) -> "Element | None":
-        """The one element of a name that stands directly in it.
+        """Return the one element of a name that stands directly in it.
 
         Raises:
             DirectiveProblem: There are several.
@@ -101,7 +101,7 @@ class Element:
                 )
 
     def problem(self, what: str, valid: tuple[str, ...] | None = None) -> DirectiveProblem:
-        """What is wrong with it."""
+        """Return what is wrong with it."""
         suffix = "" if valid is None else f"; {_valid(valid)}"
         return DirectiveProblem(f"<{self.tag}> {what}{suffix}", self.line)
 
@@ -117,7 +117,7 @@ class Element:
         return value
 
     def flag(self, name: str, *, default: bool) -> bool:
-        """A true or false attribute.
+        """Return a true or false attribute.
 
         Raises:
             DirectiveProblem: It is neither.

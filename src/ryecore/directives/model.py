@@ -47,7 +47,7 @@ class ModelSpec:
         return f"{self.provider}/{self.id}" if self.provider else self.id
 
     def to_dict(self) -> dict[str, object]:
-        """What was declared."""
+        """Return what was declared."""
         named = ("tier", "id", "provider", "fallback", "parallel")
         return {name: getattr(self, name) for name in named if getattr(self, name) is not None}
 
@@ -69,7 +69,7 @@ class ContextSpec:
     suppress: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, object]:
-        """What was declared."""
+        """Return what was declared."""
         named = ("system", "before", "after", "suppress")
         return {name: list(getattr(self, name)) for name in named if getattr(self, name)}
 
@@ -87,11 +87,11 @@ class Action:
     parameters: Mapping[str, object]
 
     def with_inputs(self, inputs: Mapping[str, object]) -> "Action":
-        """The action with inputs put in for their placeholders."""
+        """Return the action with inputs put in for their placeholders."""
         return Action(_filled(self.attributes, inputs), _filled(self.parameters, inputs))
 
     def to_dict(self) -> dict[str, object]:
-        """The action as a JSON-ready object."""
+        """Return the action as a JSON-ready object."""
         return {**self.attributes, "params": dict(self.parameters)}
 
 
@@ -101,7 +101,7 @@ def _filled(texts: Mapping[str, object], inputs: Mapping[str, object]) -> dict[s
 
 @frozen
 class Directive:
-    """A directive.
+    """Return a directive.
 
     Attributes:
         name: Its name, which is its file's stem.
@@ -156,7 +156,7 @@ class Directive:
     raw: str = field(default="", repr=False)
 
     def with_inputs(self, inputs: Mapping[str, object]) -> "Directive":
-        """The directive with inputs put in for the placeholders of its texts and actions.
+        """Return the directive with inputs put in for the placeholders of its texts and actions.
 
         Source: docs/design/execute.md#inputs.
         """
@@ -234,7 +234,7 @@ def compose(chain: Sequence[Directive]) -> Composition:
 
 
 def extends_by_hook(hooks: Sequence[Hook], context: Mapping[str, object]) -> str | None:
-    """Which directive a hook has this one extend; the first hook that answers decides.
+    """Return which directive a hook has this one extend; the first hook that answers decides.
 
     Source: docs/design/threads.md#extends.
     """

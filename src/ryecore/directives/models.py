@@ -89,7 +89,7 @@ def choose_model(wanted: object, names: ModelNames) -> str:
             candidates=candidates,
         )
     raise InputError(
-        f"{wanted!r} is no tier and no model that {AGENT_CONFIG} names.",
+        f"{wanted!r} is neither a tier nor a model that {AGENT_CONFIG} names.",
         next_step=(
             f"It names {', '.join(candidates)}."
             if candidates
@@ -100,6 +100,6 @@ def choose_model(wanted: object, names: ModelNames) -> str:
 
 
 def _ending_in(name: str, names: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
-    """The configured models whose own name, behind the provider's, this is."""
+    """Return the configured models whose own name, behind the provider's, this is."""
     models = (model for models in names.values() for model in models)
     return tuple(dict.fromkeys(model for model in models if model.partition("/")[2] == name))

@@ -211,7 +211,7 @@ def _directive(root: Element, sections: Sections, stem: str) -> Directive:
 
 
 def _by_tag(metadata: Element) -> tuple[dict[str, Element], dict[str, str]]:
-    """The elements that are read, which stand there once, and the text of all others."""
+    """Return the elements that are read, which stand there once, and the text of all others."""
     found: dict[str, Element] = {}
     other: dict[str, str] = {}
     for child in metadata.children:
@@ -225,7 +225,7 @@ def _by_tag(metadata: Element) -> tuple[dict[str, Element], dict[str, str]]:
 
 
 def _checked(element: Element, read: Callable[[V], T], value: V | None) -> T | None:
-    """What a reader makes of a value; a ValueError gets the element's line."""
+    """Return what a reader makes of a value; a ValueError gets the element's line."""
     if value is None:
         return None
     try:

@@ -82,7 +82,7 @@ def _granted_by(primary: Element) -> list[str]:
         item.check()
         if _PATTERN.fullmatch(item.text) is None:
             raise item.problem(
-                f"holds {item.text[:40]!r}, which is no id and no pattern such as acme/*"
+                f"holds {item.text[:40]!r}, which is neither an id nor a pattern such as acme/*"
             )
         granted.append(f"rye.{primary.tag}.{item.tag}.{item.text.replace('/', '.')}")
     if not granted:

@@ -68,8 +68,8 @@ class GraphLoader:
         """Load a graph.
 
         Raises:
-            GraphInvalid: It is none that could be walked; with all its problems.
-            RyeError: It can't be found or verified, or is none that ryecore itself walks.
+            GraphInvalid: It can't be walked; with all its problems.
+            RyeError: It can't be found or verified, or is not a graph that ryecore itself walks.
         """
         chain, item = await self._found(ref, ctx)
         key = (ref, hashlib.sha256(item.content).hexdigest())
@@ -86,7 +86,7 @@ class GraphLoader:
             The report, and the file's text.
 
         Raises:
-            RyeError: It can't be found, verified or parsed, or is none that ryecore itself walks.
+            RyeError: It can't be found, verified or parsed, or ryecore itself doesn't walk it.
         """
         chain, item = await self._found(ref, ctx)
         return examine_graph(item, chain.head.spec), item.content.decode("utf-8", "replace")
@@ -96,7 +96,7 @@ class GraphLoader:
         head = chain.head
         if head.item is None or head.spec.executor_id != GRAPH_RUNTIME:
             raise InputError(
-                f"{ref} is no graph: its executor is {head.spec.executor_id}.",
+                f"{ref} is not a graph: its executor is {head.spec.executor_id}.",
                 next_step=f"A graph has executor_id: {GRAPH_RUNTIME}",
             )
         if not chain.is_own_process:

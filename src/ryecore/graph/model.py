@@ -48,7 +48,7 @@ OnError = Literal["fail", "continue"]
 
 @frozen
 class Edge:
-    """Where a run goes on.
+    """An edge: the node to continue with.
 
     Attributes:
         to: The next node's id.
@@ -92,7 +92,7 @@ class Action:
 
     Attributes:
         ref: A tool or a directive.
-        params: What it is given, with `${...}` in it; what comes out as None is left out.
+        params: Its parameters, with `${...}` in them; those that become None are left out.
         thread: `fork` runs a directive in a managed thread; `inline` gets its directions.
         model: The model of a fork; as the directive says where None.
         limits: The limits of a fork.
@@ -113,7 +113,7 @@ class _Vertex:
         id: Its name in the graph.
         line: Where it stands in the file, counted from 1.
         next: Its edges, in order: the first that holds is taken; where none does, the graph ends.
-        on_error: The node to go on with where this one fails; as the policy says where None.
+        on_error: The node to continue with where this one fails; by the policy where None.
         assign: What it sets in the state, by key; skipped where it failed.
         env_requires: The environment variables without which it can't run.
         timeout_s: How long one try may take, in seconds; unbounded where None.

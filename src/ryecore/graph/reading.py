@@ -47,7 +47,7 @@ class GraphReport:
         return not self.errors
 
     def to_dict(self) -> dict[str, object]:
-        """The report as a JSON-ready object."""
+        """Return the report as a JSON-ready object."""
         return {
             "is_valid": self.is_valid,
             "errors": [one.to_dict() for one in self.errors],
@@ -55,7 +55,7 @@ class GraphReport:
         }
 
     def render(self) -> StyledText:
-        """The problems for a terminal or a notebook, each with its file and line."""
+        """Return the problems for a terminal or a notebook, each with its file and line."""
         text = StyledText()
         for status, problems in (("problem", self.errors), ("warning", self.warnings)):
             mark = status_mark(status)
@@ -131,7 +131,7 @@ def examine_graph(item: VerifiedItem, spec: ElementSpec) -> GraphReport:
 
 
 def located(found: Sequence[GraphFinding], text: str, path: Path) -> tuple[GraphProblem, ...]:
-    """Problems with their lines, by the order of the file; each is said once."""
+    """Return problems with their lines, in the order of the file, each once."""
     if not found:
         return ()
     lines = line_numbers(text)
@@ -157,7 +157,7 @@ def _is_in_node(found: GraphFinding) -> bool:
 def with_calls(
     report: GraphReport, text: str, lookup: Callable[[ItemRef], Mapping[str, object] | None]
 ) -> GraphReport:
-    """A report with what is wrong, or looks so, between a graph and the items that it calls.
+    """Return a report with what is wrong, or looks so, between a graph and the items that it calls.
 
     Args:
         report: What was found in the graph's own file.

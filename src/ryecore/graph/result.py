@@ -1,4 +1,4 @@
-"""What comes of a run."""
+"""The result of a graph's run."""
 
 from collections.abc import Mapping
 
@@ -28,7 +28,7 @@ __all__ = [
 
 @frozen(kw_only=True, repr=False)
 class GraphResult(ExecutionResult):
-    """What came of a graph's run. `data` is its document.
+    """The result of a graph's run. `data` is its document.
 
     Attributes:
         run_id: What `rye.graphs` and `rye.threads` know it by.
@@ -59,7 +59,7 @@ class GraphResult(ExecutionResult):
     run_status: RunStatus | None = field(default=None, eq=False)
 
     def render(self) -> StyledText:
-        """The result for a terminal or a notebook."""
+        """Return the result for a terminal or a notebook."""
         text = StyledText()
         mark = status_mark(self.ended)
         text.line(
@@ -95,12 +95,12 @@ class GraphResult(ExecutionResult):
 
 
 def status_of(ending: Ending) -> Status:
-    """The status that a run's row ends with."""
+    """Return the status that a run's row ends with."""
     return "completed" if ending.status == "completed_with_errors" else ending.status
 
 
 def document_of(run_id: str, position: Position, total: Amount) -> dict[str, object]:
-    """A run's result as the object that models and child processes are given.
+    """Return a run's result as the object that models and child processes are given.
 
     Source: docs/design/graphs.md#the-result.
     """

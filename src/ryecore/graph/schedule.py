@@ -63,7 +63,7 @@ class NodeError:
 
 @frozen
 class NodeResult:
-    """What came of one node.
+    """The result of one node.
 
     Attributes:
         value: What `${result}` stands for; of a return node, the run's output.
@@ -101,14 +101,14 @@ class Position:
     """Where a run stands: all that decides what comes next.
 
     Attributes:
-        node: The next node's id. Once it has failed or was stopped, the one to go on with; None
+        node: The next node's id. Once it has failed or was stopped, the one to continue with; None
             where it has come to its end.
         step: How many nodes were run.
         state: The state.
         hook_retries: How often hooks had a node run once more, by node.
         errors: The first of the errors that were passed over.
         suppressed: How many errors were passed over.
-        ending: How it ended; None while it goes on.
+        ending: How it ended; None while it runs.
         visit: The step at which the run reached the node; a retried node keeps it.
     """
 
@@ -122,7 +122,7 @@ class Position:
     visit: int = 0
 
     def to_dict(self) -> dict[str, object]:
-        """The position but for its state, JSON-ready."""
+        """Return the position but for its state, JSON-ready."""
         document: dict[str, object] = {"node": self.node, "step": self.step}
         if self.visit != self.step:
             document["visit"] = self.visit
@@ -141,7 +141,7 @@ class Position:
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any], state: Mapping[str, object]) -> Self:
-        """The position that `to_dict` wrote, with its state."""
+        """Return the position that `to_dict` wrote, with its state."""
         ending = document.get("ending")
         if ending is not None:
             error = ending["error"]
@@ -163,7 +163,7 @@ class Position:
 
 
 def first(graph: Graph) -> Position:
-    """Where a run begins."""
+    """Return where a run begins."""
     return Position(graph.start, state=dict(graph.state))
 
 
@@ -176,13 +176,13 @@ def after(
     *,
     now_ms: int = 0,
 ) -> Position:
-    """Where a run stands once a node has come to its result.
+    """Return where a run stands once a node has come to its result.
 
     Args:
         graph: The graph.
         position: Where the run stood; `node` is the one that ran.
         inputs: The run's inputs.
-        result: What came of the node, its tries used up.
+        result: The result of the node, its tries used up.
         control: What the hooks of its error want; the first control result that counts.
         now_ms: The time, in milliseconds since 1970, which `state._timestamp` stands for.
 
@@ -207,7 +207,7 @@ def after(
 
 
 def stopped(position: Position, why: str, *, in_flight: bool = False) -> Position:
-    """The position of a run that was cancelled.
+    """Return the position of a run that was cancelled.
 
     Args:
         position: Its last position.
@@ -221,7 +221,7 @@ def stopped(position: Position, why: str, *, in_flight: bool = False) -> Positio
 def context_of(
     graph: Graph, state: Mapping[str, object], inputs: Mapping[str, object], now_ms: int
 ) -> dict[str, object]:
-    """What expressions of parameters see."""
+    """Return what expressions of parameters see."""
     return {"inputs": inputs, "state": _WithTime(state, now_ms) if graph.uses_time else state}
 
 
@@ -258,7 +258,7 @@ def _assigned(
     value: object,
     now_ms: int,
 ) -> Mapping[str, object]:
-    """The state with what a node sets in it; all of that sees the state before."""
+    """Return the state with what a node sets in it; all of that sees the state before."""
     changed: dict[str, object] = {}
     if isinstance(node, ForeachVertex) and node.collect is not None and isinstance(value, Mapping):
         changed[node.collect] = value["items"]
@@ -278,7 +278,7 @@ def _along(
     value: object,
     now_ms: int,
 ) -> Position:
-    """The position behind the first edge that holds; the end where none does."""
+    """Return the position behind the first edge that holds; the end where none does."""
     context: dict[str, object] = {}
     for edge in node.next:
         if edge.when is not None:
@@ -323,7 +323,7 @@ def _after_error(
 
 
 def _moved(position: Position, node_id: str, state: Mapping[str, object]) -> Position:
-    """The position one step on; not by `evolve`, which takes longer than all else here."""
+    """Return the position one step on; not by `evolve`, which takes longer than all else here."""
     return Position(
         node_id,
         position.step + 1,

@@ -9,7 +9,7 @@ _MAX_DOUBLINGS: Final = 64
 
 
 def backoff_s(tried: int, base_s: float, cap_s: float, jitter: float = 1.0) -> float:
-    """How long to wait before the next try: exponential, with full jitter.
+    """Return how long to wait before the next try: exponential, with full jitter.
 
     Args:
         tried: How many tries there were, at least 1.

@@ -65,17 +65,17 @@ class Amount:
         return Amount(self.spend_microcents - other.spend_microcents, self.tokens - other.tokens)
 
     def covers(self, other: "Amount") -> bool:
-        """Whether another amount is no larger, in money and in tokens."""
+        """Return whether another amount is no larger, in money and in tokens."""
         return self.spend_microcents >= other.spend_microcents and self.tokens >= other.tokens
 
     def at_most(self, other: "Amount") -> "Amount":
-        """The smaller of the two, in money and in tokens."""
+        """Return the smaller of the two, in money and in tokens."""
         return Amount(
             min(self.spend_microcents, other.spend_microcents), min(self.tokens, other.tokens)
         )
 
     def at_least(self, other: "Amount") -> "Amount":
-        """The larger of the two, in money and in tokens."""
+        """Return the larger of the two, in money and in tokens."""
         return Amount(
             max(self.spend_microcents, other.spend_microcents), max(self.tokens, other.tokens)
         )
@@ -87,7 +87,7 @@ NOTHING: Final = Amount()
 
 @frozen
 class Account:
-    """What one thread may spend, and what became of it.
+    """What one thread may spend, and has spent.
 
     Attributes:
         thread_id: The thread.
@@ -137,7 +137,7 @@ class Settled:
         cancel_requested: Whether the thread shall stop: it was asked to, or another process has
             declared its owner dead.
         stopped: Whether nothing more is held on this account.
-        handoff_requested: Whether another thread is to go on with this one.
+        handoff_requested: Whether another thread shall continue this one.
     """
 
     overspent: bool
@@ -181,5 +181,5 @@ class TreeSum:
 
 
 def outstanding(ceiling: int, cascaded: int) -> int:
-    """What a parent still sets aside for a child that has cascaded a part of its ceiling."""
+    """Return what a parent still sets aside for a child that has cascaded a part of its ceiling."""
     return ceiling - cascaded if ceiling > cascaded else 0

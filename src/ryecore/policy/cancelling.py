@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 @contextmanager
 def cancelled_by(token: CancelToken) -> Iterator[anyio.CancelScope]:
-    """A scope that a token cancels, from whichever thread.
+    """Return a scope that a token cancels, from whichever thread.
 
     Args:
         token: The token; where it is cancelled already, the scope is cancelled from its beginning.
@@ -42,7 +42,7 @@ def cancelled_by(token: CancelToken) -> Iterator[anyio.CancelScope]:
 
 
 def canceller_of(scope: anyio.CancelScope) -> Callable[[], None]:
-    """What cancels a scope of this thread's event loop, from whichever thread.
+    """Return what cancels a scope of this thread's event loop, from whichever thread.
 
     Args:
         scope: The scope.
@@ -66,15 +66,15 @@ def canceller_of(scope: anyio.CancelScope) -> Callable[[], None]:
 
 
 def _nothing() -> None:
-    """What a loop is woken with."""
+    """Return what a loop is woken with."""
 
 
 @contextmanager
 def bounded_by(*tokens: CancelToken | None, deadline: float | None = None) -> Iterator[None]:
-    """A scope that any of some tokens cancels, and that ends by itself at a deadline.
+    """Return a scope that any of some tokens cancels, and that ends by itself at a deadline.
 
     Args:
-        tokens: The tokens; None for one that there isn't.
+        tokens: The tokens; None is ignored.
         deadline: The monotonic time in seconds; see `CallContext.deadline`.
     """
     with ExitStack() as scopes:
@@ -94,7 +94,7 @@ def is_cancelled(*tokens: CancelToken | None, deadline: float | None = None) -> 
 
 
 def is_stray(error: BaseException) -> bool:
-    """Whether an error is a cancellation of asyncio's that nobody wished upon this task.
+    """Return whether an error is a cancellation of asyncio's that nobody wished upon this task.
 
     What is called may raise the cancellation of something inside it. That is its failure, and
     not a cancellation of who called it.
@@ -150,7 +150,7 @@ def _awaited(call: Callable[[], Awaitable[T]]) -> Coroutine[Any, Any, T]:
 
 @coroutine
 def watched(awaited: Awaitable[T], on_wait: Callable[[], None]) -> Generator[Any, Any, T]:
-    """Await something, and be told right before each time that it has to wait.
+    """Await something, and call a function right before each suspension.
 
     Args:
         awaited: What is awaited. Of an iterator that takes no answers, the first wait alone is

@@ -91,7 +91,7 @@ def read_command_line(words: Sequence[str]) -> CommandLine:
 
 
 def _is_started(before: Sequence[str]) -> bool:
-    """Whether words are those of a program that starts the next word's."""
+    """Return whether words are those of a program that starts the next word's."""
     return program_name(before[0]) in _WRAPPERS
 
 
@@ -321,5 +321,5 @@ def _is_program(dialect: Dialect, index: int, has_program: bool) -> bool:
 
 
 def _names_module(word: str) -> bool:
-    """Whether an option of Python is -m, behind which all is the module's."""
+    """Return whether an option of Python is -m, behind which all is the module's."""
     return not word.startswith("--") and "m" in re.split("[cWX]", word[1:], maxsplit=1)[0]

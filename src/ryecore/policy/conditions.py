@@ -61,11 +61,11 @@ class Comparison:
         if not path:
             raise ValueError("a condition has no path")
         if op not in OPERATORS:
-            raise ValueError(f"{op!r} is no operator; the operators are {', '.join(OPERATORS)}")
+            raise ValueError(f"{op!r} is not an operator; the operators are {', '.join(OPERATORS)}")
         return cls(path, op, value, _compiled(value) if op == "regex" else None)
 
     def holds(self, context: Context) -> bool:
-        """Whether it holds. Unlike types have no order, and an unknown path is absent.
+        """Return whether it holds. Unlike types have no order, and an unknown path is absent.
 
         Raises:
             TextTooLong: A text is too long to be searched for its regular expression.
@@ -93,22 +93,22 @@ class Comparison:
                 return _ordered(self.op, found, self.value)
 
     def to_dict(self) -> dict[str, object]:
-        """The comparison as its JSON-ready form."""
+        """Return the comparison as its JSON-ready form."""
         return {"path": self.path, "op": self.op, "value": self.value}
 
 
 @frozen
 class AllOf:
-    """Holds where every part does; where there is none, too."""
+    """Holds where every part does, or there is no part."""
 
     parts: tuple["Condition", ...]
 
     def holds(self, context: Context) -> bool:
-        """Whether it holds."""
+        """Return whether it holds."""
         return all(part.holds(context) for part in self.parts)
 
     def to_dict(self) -> dict[str, object]:
-        """The condition as its JSON-ready form."""
+        """Return the condition as its JSON-ready form."""
         return {"all": [part.to_dict() for part in self.parts]}
 
 
@@ -119,11 +119,11 @@ class AnyOf:
     parts: tuple["Condition", ...]
 
     def holds(self, context: Context) -> bool:
-        """Whether it holds."""
+        """Return whether it holds."""
         return any(part.holds(context) for part in self.parts)
 
     def to_dict(self) -> dict[str, object]:
-        """The condition as its JSON-ready form."""
+        """Return the condition as its JSON-ready form."""
         return {"any": [part.to_dict() for part in self.parts]}
 
 
@@ -134,11 +134,11 @@ class Negation:
     part: "Condition"
 
     def holds(self, context: Context) -> bool:
-        """Whether it holds."""
+        """Return whether it holds."""
         return not self.part.holds(context)
 
     def to_dict(self) -> dict[str, object]:
-        """The condition as its JSON-ready form."""
+        """Return the condition as its JSON-ready form."""
         return {"not": self.part.to_dict()}
 
 

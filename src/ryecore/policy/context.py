@@ -46,18 +46,18 @@ class CancelToken:
 
     @property
     def cancelled(self) -> bool:
-        """Whether `cancel` was called."""
+        """Return whether `cancel` was called."""
         return self._cancelled
 
     def cancel(self) -> None:
-        """Cancel, and tell everyone who asked to be told. Calling it again does nothing."""
+        """Cancel, and call every registered function. Calling it again does nothing."""
         with self._lock:
             if self._cancelled:
                 return
             self._cancelled = True
             callbacks = self._callbacks.copy()
             self._callbacks.clear()
-        with ExitStack() as told:  # one that raises keeps none from being told
+        with ExitStack() as told:  # one that raises doesn't keep the others from being called
             for callback in reversed(callbacks):
                 told.callback(callback)
 
@@ -65,7 +65,7 @@ class CancelToken:
         """Have a function called on cancellation, at once where that has happened.
 
         Returns:
-            A function that takes the wish back.
+            A function that unregisters it.
         """
         with self._lock:
             self._callbacks.append(callback)
@@ -79,7 +79,7 @@ class CancelToken:
         return forget
 
     def _forget(self, callback: Callable[[], None]) -> bool:
-        """Whether it was still to be told."""
+        """Return whether it was still registered."""
         with self._lock, suppress(ValueError):
             self._callbacks.remove(callback)
             return True
@@ -105,7 +105,7 @@ class CallContext:
         call_id: The id of this call in events, from which a tool's `RYE_CALL_ID` is made. A run
             that repeats the call after a death uses the same one.
         parent: The call that this one is part of.
-        event_sink: Told each trace event as it happens; on a worker thread while a chain is made
+        event_sink: Gets each trace event as it happens; on a worker thread while a chain is made
             ready, on the event loop's own afterwards, never on both at once.
     """
 

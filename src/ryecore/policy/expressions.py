@@ -44,7 +44,7 @@ _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, default=str)
 
 
 def _as_json(value: object) -> str | None:
-    """A value as JSON; None for what JSON can't say."""
+    """Return a value as JSON; None for what JSON can't say."""
     try:
         return _ENCODER.encode(value)
     except (TypeError, ValueError, RecursionError):
@@ -95,7 +95,7 @@ class Expression:
         return tuple(choice for choice in self.choices if isinstance(choice, ValuePath))
 
     def value(self, context: Context) -> object:
-        """What it stands for; None where it leads nowhere."""
+        """Return what it stands for; None where it leads nowhere."""
         return _compiled(self)(context)
 
     def __str__(self) -> str:
@@ -104,7 +104,7 @@ class Expression:
 
 @frozen
 class Template:
-    """A value of a file, with its expressions found.
+    """Return a value of a file, with its expressions found.
 
     Attributes:
         source: The value as the author wrote it.
@@ -123,7 +123,7 @@ class Template:
         return None
 
     def value(self, context: Context) -> object:
-        """What it stands for. A text that is one expression alone keeps the value's type.
+        """Return what it stands for. A text that is one expression alone keeps the value's type.
 
         Values are put in as they are: neither copied, nor looked through for expressions.
         """
@@ -145,7 +145,7 @@ def read_template(source: object) -> Template:
 
 
 def _filler(source: object, place: Place, found: list[Expression]) -> _Find | None:
-    """What makes the value; None where it is the source itself."""
+    """Return what makes the value; None where it is the source itself."""
     if isinstance(source, str):
         return _text_filler(source, place, found) if _OPEN in source else None
     if len(place) > _MAX_DEPTH:
@@ -209,7 +209,7 @@ def _as_text(expression: Expression) -> _Find:
 
 
 def _compiled(expression: Expression) -> _Find:
-    """What finds the value of an expression."""
+    """Return what finds the value of an expression."""
     finds = [
         _path_finder(choice) if isinstance(choice, ValuePath) else _constant(choice)
         for choice in expression.choices
@@ -258,7 +258,7 @@ def _filtered(find: _Find, through: Callable[[object], object]) -> _Find:
 
 @frozen
 class Syntax:
-    """What differs between the places where expressions stand.
+    """Return what differs between the places where expressions stand.
 
     Attributes:
         open: What stands before an expression.
@@ -379,7 +379,7 @@ class _Reader:
         try:
             literal, self._at = FINITE_DECODER.raw_decode(self._source, begin)
         except (ValueError, RecursionError):
-            self._broken(f"what begins with {self._source[begin : begin + 1]!r} is no JSON")
+            self._broken(f"what begins with {self._source[begin : begin + 1]!r} is not JSON")
         if sum(map(self._source[begin : self._at].count, "[{")) > _MAX_BRACKETS:
             self._broken("its literal holds too many brackets")
         return cast("object", literal)
@@ -391,7 +391,7 @@ class _Reader:
         if name not in known:
             near = get_close_matches(name, known, n=1)
             guess = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
-            self._broken(f"{name!r} is no filter; {guess}" if name else "a filter is missing")
+            self._broken(f"{name!r} is not a filter; {guess}" if name else "a filter is missing")
         arguments = self._arguments() if self._took("(") else ()
         if len(arguments) != known[name]:
             self._broken(f"{name} takes {known[name]} arguments, not {len(arguments)}")
@@ -427,7 +427,7 @@ class _Reader:
         return found[0]
 
     def _took(self, mark: str) -> bool:
-        """Whether a mark stands here; it is passed then."""
+        """Return whether a mark stands here; it is passed then."""
         if not self._source.startswith(mark, self._at):
             return False
         self._at += len(mark)
@@ -439,4 +439,4 @@ class _Reader:
         found = self._source.find(close, self._at, furthest)
         end = furthest if found < 0 else found + len(close)
         shown = self._source[self._begin - len(self._syntax.open) : end]
-        raise BrokenExpression(f"{shown!r} is no expression: {why}", self._place, why)
+        raise BrokenExpression(f"{shown!r} is not an expression: {why}", self._place, why)

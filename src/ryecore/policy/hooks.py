@@ -58,7 +58,7 @@ class HookAction:
     Attributes:
         primary: `execute` or `fetch`, with `item`.
         item: The item.
-        parameters: What the item is given.
+        parameters: The parameters of the item.
         set_extends: The id of the directive that a directive is made to extend.
         control: A result that steers the thread.
         position: Where fetched context goes: `before` or `after` the prompt.
@@ -74,7 +74,7 @@ class HookAction:
     wrap: bool = True
 
     def to_dict(self) -> dict[str, object]:
-        """The action as its JSON-ready form."""
+        """Return the action as its JSON-ready form."""
         if self.set_extends is not None:
             return {"set_extends": self.set_extends}
         if self.control is not None:
@@ -123,7 +123,7 @@ class Hook:
         return f"{f'directive {self.owner}' if self.owner else int(self.layer)}:{self.id}"
 
     def answers(self, event: str, context: Mapping[str, object]) -> bool:
-        """Whether it acts on this event, in this context.
+        """Return whether it acts on this event, in this context.
 
         Raises:
             TextTooLong: A text is too long to be searched for its condition's regular expression.
@@ -131,7 +131,7 @@ class Hook:
         return event == self.event and (self.condition is None or self.condition.holds(context))
 
     def to_dict(self) -> dict[str, object]:
-        """The hook as its JSON-ready form."""
+        """Return the hook as its JSON-ready form."""
         shown: dict[str, object] = {"id": self.id, "event": self.event, "layer": int(self.layer)}
         if self.condition is not None:
             shown["condition"] = self.condition.to_dict()

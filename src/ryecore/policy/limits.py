@@ -47,7 +47,7 @@ def _brief(value: object) -> str:
 
 
 def _read(value: object, *, whole: bool) -> int | Decimal | None:
-    """The number, exactly; None where it is none, or out of range."""
+    """Read a number, exactly; None where it is not one, or out of range."""
     if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal):
         return None
     if isinstance(value, str) and (len(value) > 40 or "_" in value):
@@ -89,7 +89,7 @@ def _check_whole(_: object, limit: "Attribute[int | None]", value: object) -> No
 
 @frozen
 class Limits:
-    """What a thread may use; None where a layer says nothing.
+    """Return what a thread may use; None where a layer says nothing.
 
     A new limit is a field here: its name in files is that of its metadata, else its own.
 
@@ -102,7 +102,7 @@ class Limits:
         duration_s: Seconds; any number or its text.
 
     Raises:
-        ValueError: A value is no such number, negative, or more than 2^53.
+        ValueError: A value is not such a number, negative, or more than 2^53.
 
     Source: docs/design/threads.md#limits; decision 39.
     """
@@ -150,13 +150,13 @@ class Limits:
         )
 
     def under(self, above: "Limits") -> "Limits":
-        """These limits where the layer above says nothing."""
+        """Return these limits where the layer above says nothing."""
         named = ((name, getattr(above, name)) for name in _NAMES.values())
         said = {name: value for name, value in named if value is not None}
         return evolve(self, **said) if said else self
 
     def to_dict(self) -> dict[str, object]:
-        """The limits by the names that files use; numbers, and what is not set left out."""
+        """Return the limits by the names that files use; numbers, and what is not set left out."""
         shown: dict[str, object] = {
             name: _number(getattr(self, attribute))
             for name, attribute in _NAMES.items()
@@ -232,7 +232,7 @@ def read_limits(given: Mapping[str, object]) -> Limits:
             continue
         attribute = _NAMES.get(short)
         if attribute is None:
-            problems.append(f"there is no limit {name!r}: the limits are {', '.join(LIMIT_NAMES)}")
+            problems.append(f"unknown limit {name!r}: the limits are {', '.join(LIMIT_NAMES)}")
             continue
         number = _read(value, whole=attribute not in _EXACT)
         if number is None:

@@ -25,7 +25,7 @@ Action = Literal["execute", "fetch", "sign"]
 
 
 def capability_of(action: Action, kind: str, item_id: str) -> str:
-    """The capability that an action on an item needs.
+    """Return the capability that an action on an item needs.
 
     Ids hold no dots, so the translation of slashes is one to one.
     """
@@ -33,7 +33,7 @@ def capability_of(action: Action, kind: str, item_id: str) -> str:
 
 
 def allows(granted: Iterable[str], needed: str) -> bool:
-    """Whether a capability is granted, by name or by wildcard.
+    """Return whether a capability is granted, by name or by wildcard.
 
     Signing is matched by name alone: no wildcard grants it.
 
@@ -45,7 +45,7 @@ def allows(granted: Iterable[str], needed: str) -> bool:
 
 
 def holds_any(granted: Iterable[str], action: Action) -> bool:
-    """Whether any item at all may be executed, fetched or signed."""
+    """Return whether any item at all may be executed, fetched or signed."""
     prefix = f"rye.{action}."
     for pattern in granted:
         literal, star, _ = pattern.partition("*")
@@ -58,7 +58,7 @@ def holds_any(granted: Iterable[str], action: Action) -> bool:
 
 
 def attenuate(wanted: Iterable[str], parent: Iterable[str] | None) -> tuple[str, ...]:
-    """What a child may do of what it wants: never more than its parent.
+    """Return what a child may do of what it wants: never more than its parent.
 
     Args:
         wanted: The child's capabilities.
@@ -152,5 +152,5 @@ class Approve(Protocol):
     """
 
     async def __call__(self, request: ApprovalRequest, /) -> bool:
-        """Whether this, and exactly this, may be done."""
+        """Return whether this, and exactly this, may be done."""
         ...

@@ -21,7 +21,7 @@ __all__ = [
 ]
 
 SCRIPT_KEYWORD: Final = "x-rye-script"
-"""The keyword with which a schema says that a text is a program, or with false that it is none."""
+"""The keyword with which a schema says that a text is a program, or with false that it is not."""
 
 _NAMES: Final = re.compile(
     r"(?:.*[_-])?(?:command|cmd|script|shell|sql|bash)|(?:.*[_-])?(?:command|cmd)_?line"

@@ -128,7 +128,7 @@ ACTION = '<action control="fail"/>'
         (f'<hook id="a" event="error" when="x">{ACTION}</hook>', "attribute 'when'"),
         (
             f'<hook id="a" event="error"><condition path="a" op="like"/>{ACTION}</hook>',
-            "'like' is no operator; the operators are eq",
+            "'like' is not an operator; the operators are eq",
         ),
         (
             f'<hook id="a" event="error"><condition path="a" op="regex" value="("/>{ACTION}</hook>',

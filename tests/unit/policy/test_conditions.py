@@ -104,7 +104,7 @@ def test_conditions_combine():
         ({}, "no path|are text"),
         ({"path": "", "op": "eq"}, "no path"),
         ({"path": 3, "op": "eq"}, "are text"),
-        ({"path": "a", "op": "like"}, "'like' is no operator; the operators are eq"),
+        ({"path": "a", "op": "like"}, "'like' is not an operator; the operators are eq"),
         ({"path": "a", "op": ["eq"]}, "are text"),
         ({"path": "a", "op": "eq", "vlaue": 1}, "vlaue"),
         ({"path": "a", "any": []}, "any"),

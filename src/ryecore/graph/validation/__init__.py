@@ -1,1 +1,1 @@
-"""What can be said of a graph without running it: each problem, with its file and line."""
+"""The checks of a graph that need no run: each problem, with its file and line."""

@@ -29,7 +29,7 @@ _NOT_YET: Final = "Actions can't run elsewhere: this is not available yet. Leave
 
 
 def read_action(node: Fields) -> Action | None:
-    """The action of a node; None where it can't be told what it executes."""
+    """Return the action of a node; None where it can't be told what it executes."""
     if not node.has("action"):
         node.problems.error(node.place, "action is missing: what the node executes.")
         return None
@@ -91,7 +91,7 @@ def _limits(action: Fields) -> Mapping[str, float]:
         place = (*action.at("limits"), name)
         if name not in LIMIT_SPELLINGS:
             guess = did_you_mean(name, LIMIT_SPELLINGS) or f" There is {listed(LIMIT_NAMES)}."
-            action.problems.error(place, f"{name!r} is no limit.{guess}")
+            action.problems.error(place, f"{name!r} is not a limit.{guess}")
         elif name != "spend_currency" and (
             isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 2**53
         ):
@@ -100,7 +100,7 @@ def _limits(action: Fields) -> Mapping[str, float]:
 
 
 def read_tries(node: Fields) -> Tries:
-    """How often a node is tried: a number, or `{max, base_s, cap_s}`."""
+    """Return how often a node is tried: a number, or `{max, base_s, cap_s}`."""
     retry = node.declared.get("retry")
     if not isinstance(retry, Mapping):
         return Tries(max=node.whole("retry", 1) or 1)
@@ -120,7 +120,7 @@ _WORD: Final = re.compile(r"\w+")
 
 
 def read_agents(config: Fields) -> dict[str, Agent | None]:
-    """The agents by their names; None for one that can't be read."""
+    """Return the agents by their names; None for one that can't be read."""
     agents: dict[str, Agent | None] = {}
     for name, declared in config.mapping("agents").items():
         place = (*config.at("agents"), name)
@@ -153,7 +153,7 @@ def _agent(name: str, agent: Fields) -> Agent | None:
 
 
 def read_agent_node(name: str, node: Fields, agent_ref: str | None) -> AgentNode | None:
-    """The agent's vertex of a node; None where it can't be read."""
+    """Return the agent's vertex of a node; None where it can't be read."""
     retry = _retry(node)
     if not node.has("prompt_template"):
         node.problems.error(node.place, "prompt_template is missing: what the agent is asked.")
@@ -180,7 +180,7 @@ def _check_tools(agent: Fields) -> None:
                 continue
             if ref.kind != "tool":
                 agent.problems.error(
-                    (*agent.at("tools"), index), f"{ref} is no tool, so no model can call it."
+                    (*agent.at("tools"), index), f"{ref} is not a tool, so no model can call it."
                 )
 
 
@@ -207,7 +207,7 @@ def _retry(fields: Fields) -> RetrySpec | None:
 
 
 def _note(fields: Fields, problem: Exception) -> None:
-    """Note what an agent's own check says, at the key that it names."""
+    """Report the problem that an agent's own check raises, at the key that it names."""
     said = str(problem.args[0] if not isinstance(problem, ConfigError) else problem)
     words = _WORD.findall(said.replace("prompt template", "prompt_template"))
     key = next((word for word in words if word in fields.declared), None)

@@ -37,7 +37,7 @@ SchemaLookup: TypeAlias = Callable[[ItemRef], Mapping[str, object] | None]
 
 
 def called_items(graph: Graph) -> tuple[ItemRef, ...]:
-    """The items that a graph's nodes execute, and the tools of its hooks, each once."""
+    """Return the items that a graph's nodes execute, and the tools of its hooks, each once."""
     by_nodes = (vertex.action.ref for vertex in _calling(graph))
     by_hooks = (ref for _, ref, _ in calls_of_hooks(graph))
     return tuple(dict.fromkeys((*by_nodes, *by_hooks)))
@@ -221,14 +221,14 @@ def check_permissions(
         drafts: Its nodes.
         hooks: Its hooks, which act within the same permissions.
         agents_have_tools: Whether agents of it call tools, which need permissions too.
-        problems: Told what is wrong.
+        problems: Collects the problems.
     """
     if declared is None:
         return
     for index, one in enumerate(declared):
         why = _what_is_wrong(one)
         if why:
-            problems.error(("permissions", index), f"{one!r} is no permission: {why}")
+            problems.error(("permissions", index), f"{one!r} is not a permission: {why}")
     needed: list[tuple[Place, str, str]] = [
         (
             draft.at("action"),
@@ -282,7 +282,7 @@ def _warn_of_tools(
 
 
 def _what_is_wrong(permission: str) -> str:
-    """What is wrong with a permission; empty where nothing is."""
+    """Return what is wrong with a permission; empty where nothing is."""
     if "/" in permission:
         return f"ids are dotted here, as in {permission.replace('/', '.')}."
     parts = permission.split(".")

@@ -43,7 +43,7 @@ class DocumentReader:
     Args:
         document: The file.
         lines: The lines of its nodes, where they are known.
-        problems: Told what is wrong.
+        problems: Collects the problems.
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class DocumentReader:
             elif name not in _TOP_KEYS and isinstance(name, str):
                 guess = did_you_mean(name, _OWN_KEYS, at_least=0.8)
                 if guess:
-                    top.error(name, f"{name!r} is no key of a graph.{guess}")
+                    top.error(name, f"{name!r} is not a key of a graph.{guess}")
 
     def _drafts(self, reader: NodeReader) -> dict[str, Draft]:
         config = self._config
@@ -153,7 +153,7 @@ class DocumentReader:
         return drafts
 
     def _hooks(self, owner: str) -> tuple[Hook, ...]:
-        """The hooks; their owner keeps them within the graph's permissions."""
+        """Return the hooks; their owner keeps them within the graph's permissions."""
         config = self._config
         declared = config.declared.get("hooks")
         if declared is None:
@@ -171,14 +171,14 @@ class DocumentReader:
             return ()
 
     def _schema(self, fields: Fields, name: str) -> Mapping[str, object] | None:
-        """A JSON Schema; None where there is none that holds."""
+        """Return a JSON Schema; None where it is absent or broken."""
         if not fields.has(name):
             return None
         schema = fields.mapping(name)
         try:
             SchemaValidator(json.dumps(schema))
         except (ValueError, TypeError) as problem:
-            fields.error(name, f"{name} is no JSON Schema: {str(problem).rstrip('.')}.")
+            fields.error(name, f"{name} is not a JSON Schema: {str(problem).rstrip('.')}.")
             return None
         return schema
 
@@ -225,7 +225,7 @@ class DocumentReader:
 
 
 def _check_keys_are_text(document: object, problems: Problems) -> None:
-    """Note each key that is no text; without recursion, and each collection once."""
+    """Report keys that are not text, without recursion, each collection once."""
     to_look_at: list[tuple[object, Place]] = [(document, ())]
     seen: set[int] = set()
     while to_look_at:
@@ -235,6 +235,6 @@ def _check_keys_are_text(document: object, problems: Problems) -> None:
         seen.add(id(one))
         for key, value in one.items() if isinstance(one, Mapping) else enumerate(one):
             if isinstance(one, Mapping) and not isinstance(key, str):
-                problems.error(where, f"The key {brief(key)} is no text; write it in quotes.")
+                problems.error(where, f"The key {brief(key)} is not text; write it in quotes.")
             elif isinstance(value, Mapping | list):
                 to_look_at.append((value, (*where, key)))

@@ -45,7 +45,7 @@ class Draft:
         type: Its type.
         place: Where it stands.
         edges: Its edges, in order.
-        on_error: The node that it goes on with where it fails.
+        on_error: The node to continue with where it fails.
         assign: What it sets in the state.
         collect: The key of the state that a foreach sets.
         as_: What a foreach calls each member.
@@ -69,7 +69,7 @@ class Draft:
     vertex: VertexOfGraph | None = None
 
     def at(self, *rest: str | int) -> Place:
-        """A place in the node."""
+        """Return a place in the node."""
         return (*self.place, *rest)
 
 
@@ -82,7 +82,7 @@ def check_flow(
         drafts: The nodes by their ids.
         start: The first one; None where the file doesn't say.
         start_place: Where it says so.
-        problems: Told what is wrong.
+        problems: Collects the problems.
     """
     if start is not None:
         _check_target(start, start_place, drafts, problems)
@@ -113,7 +113,7 @@ def _check_target(to: str, place: Place, drafts: Mapping[str, Draft], problems: 
 
 
 def _open_edges(draft: Draft) -> tuple[DraftEdge, ...]:
-    """The edges that may be taken: all up to the first without a condition."""
+    """Return the edges that may be taken: all up to the first without a condition."""
     for at, one in enumerate(draft.edges):
         if one.edge.when is None:
             return draft.edges[: at + 1]

@@ -20,13 +20,13 @@ _MAX_WHOLE: Final = 2**31 - 1
 
 
 def brief(value: object) -> str:
-    """A value, for an error's text."""
+    """Return a value, for an error's text."""
     shown = repr(value)
     return shown if len(shown) <= _MAX_SHOWN else shown[: _MAX_SHOWN - 1] + "…"
 
 
 def kind_of(value: object) -> str:
-    """What a value of a document is called."""
+    """Return what a value of a document is called."""
     match value:
         case None:
             return "null"
@@ -45,12 +45,12 @@ def kind_of(value: object) -> str:
 
 @frozen
 class Fields:
-    """A mapping of the file. What is wrong is noted, and read as if it were not there.
+    """A mapping of the file. A wrong value is reported, and read as if it were absent.
 
     Attributes:
         declared: The mapping.
         place: Where it stands.
-        problems: Told what is wrong.
+        problems: Collects the problems.
     """
 
     declared: Mapping[str, object]
@@ -59,22 +59,22 @@ class Fields:
 
     @classmethod
     def of(cls, declared: object, place: Place, problems: Problems, what: str) -> "Fields | None":
-        """The fields of what has to be a mapping; None where it is something else."""
+        """Return the fields of what has to be a mapping; None where it is something else."""
         if isinstance(declared, Mapping):
             return cls(declared, place, problems)
         problems.error(place, f"{what} is a mapping, and this is {kind_of(declared)}.")
         return None
 
     def at(self, name: str) -> Place:
-        """Where a key stands."""
+        """Return where a key stands."""
         return (*self.place, name)
 
     def error(self, name: str, message: str) -> None:
-        """Note what is wrong with a key."""
+        """Report a problem of a key."""
         self.problems.error(self.at(name), message)
 
     def check(self, owner: str, known: tuple[str, ...], why: Mapping[str, str] = {}) -> None:
-        """Note every key that there is not.
+        """Report unknown keys.
 
         Args:
             owner: What the mapping is, as `an action`.
@@ -82,7 +82,7 @@ class Fields:
             why: What to say of certain others.
         """
         for name in self.declared:
-            if name in known or not isinstance(name, str):  # which is told for the whole file
+            if name in known or not isinstance(name, str):  # which is reported for the whole file
                 continue
             if name in why:
                 self.problems.error(self.at(name), why[name])
@@ -90,15 +90,15 @@ class Fields:
             guess = did_you_mean(name, known)
             self.problems.error(
                 self.at(name),
-                f"{name!r} is no key of {owner}.{guess or f' There are {listed(known)}.'}",
+                f"{name!r} is not a key of {owner}.{guess or f' There are {listed(known)}.'}",
             )
 
     def has(self, name: str) -> bool:
-        """Whether a key is there, and not null."""
+        """Return whether a key is there, and not null."""
         return self.declared.get(name) is not None
 
     def text(self, name: str, *, default: str | None = None, required: bool = False) -> str | None:
-        """A text, not empty."""
+        """Return a text, not empty."""
         value = self.declared.get(name)
         if value is None:
             if required:
@@ -127,7 +127,7 @@ class Fields:
         return default
 
     def whole(self, name: str, default: int | None, lowest: int = 1) -> int | None:
-        """A whole number."""
+        """Return a whole number."""
         value = self.declared.get(name)
         if value is None:
             return default
@@ -139,7 +139,7 @@ class Fields:
         return value
 
     def seconds(self, name: str, default: float | None, *, zero: bool = False) -> float | None:
-        """A number of seconds."""
+        """Return a number of seconds."""
         value = self.declared.get(name)
         if value is None:
             return default
@@ -156,7 +156,7 @@ class Fields:
         return float(value)
 
     def names(self, name: str) -> tuple[str, ...]:
-        """A list of texts."""
+        """Return a list of texts."""
         value = self.declared.get(name)
         if value is None:
             return ()
@@ -165,23 +165,25 @@ class Fields:
             return ()
         for index, one in enumerate(value):
             if not isinstance(one, str) or not one:
-                self.problems.error((*self.at(name), index), f"In {name}, {brief(one)} is no name.")
+                self.problems.error(
+                    (*self.at(name), index), f"In {name}, {brief(one)} is not a name."
+                )
         return tuple(dict.fromkeys(one for one in value if isinstance(one, str) and one))
 
     def variables(self, name: str) -> tuple[str, ...]:
-        """A list of names of environment variables."""
+        """Return a list of names of environment variables."""
         names = self.names(name)
         declared = self.declared.get(name)
         for one in names:
             if _VARIABLE.match(one) is None and isinstance(declared, list):
                 self.problems.error(
                     (*self.at(name), declared.index(one)),
-                    f"{one!r} is no name of an environment variable.",
+                    f"{one!r} is not a name of an environment variable.",
                 )
         return names
 
     def mapping(self, name: str) -> Mapping[str, object]:
-        """A mapping, without keys that are no text; empty where there is none."""
+        """Return a mapping, without keys that are no text; empty where there is none."""
         value = self.declared.get(name)
         if value is None:
             return {}
@@ -191,11 +193,11 @@ class Fields:
         return {key: one for key, one in value.items() if isinstance(key, str)}
 
     def template(self, name: str) -> Template:
-        """A value with expressions in it."""
+        """Return a value with expressions in it."""
         return self.template_of(self.declared.get(name), self.at(name))
 
     def template_of(self, value: object, place: Place) -> Template:
-        """A value with expressions in it, that stands somewhere else."""
+        """Return a value with expressions in it, that stands somewhere else."""
         try:
             return read_template(value)
         except BrokenExpression as problem:
@@ -209,7 +211,7 @@ class Fields:
             if isinstance(value, list)
             else ()
         ):
-            self.template_of(one, (*place, key))  # so that each broken one is noted
+            self.template_of(one, (*place, key))  # so that each broken one is reported
         return Template(None)
 
     def _shown(self, value: object) -> str:

@@ -64,12 +64,12 @@ class Kind:
         return not known or bool(known & wanted)
 
     def meets(self, other: "Kind") -> bool:
-        """Whether a value of this kind may be one of another."""
+        """Return whether a value of this kind may be one of another."""
         known = self.names - {"null"}
         return not known or bool(known & other.names)
 
     def part(self, part: str | int) -> "Kind":
-        """What stands at a key, or an index.
+        """Return what stands at a key, or an index.
 
         Raises:
             NoSuchPart: Nothing can stand there; the message says why.
@@ -122,7 +122,7 @@ def _no_key(key: str, known: Iterable[str]) -> str:
 
 
 def union(kinds: Iterable[Kind]) -> Kind:
-    """What is one of several kinds."""
+    """Return what is one of several kinds."""
     several = list(kinds)
     if len(several) == 1:
         return several[0]
@@ -130,7 +130,7 @@ def union(kinds: Iterable[Kind]) -> Kind:
 
 
 def kind_of_value(value: object) -> Kind:
-    """The kind of a value that is there; of what it holds nothing is said."""
+    """Return the kind of a value, but not of what it holds."""
     match value:
         case None:
             return Kind(frozenset({"null"}))
@@ -150,7 +150,7 @@ def kind_of_value(value: object) -> Kind:
 
 
 def kind_of_schema(schema: object, root: Mapping[str, object] | None = None) -> Kind:
-    """The kind that a JSON Schema allows; anything, where that is not plain to see."""
+    """Return the kind that a JSON Schema allows; anything, where that is not plain to see."""
     for _ in range(_MAX_REFS):
         if not isinstance(schema, Mapping) or not isinstance(schema.get("$ref"), str):
             break

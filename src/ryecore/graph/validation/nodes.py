@@ -46,7 +46,7 @@ class NodeReader:
     lines: Mapping[str, int]
 
     def read(self, name: str, node: Fields) -> Draft:
-        """What a node comes to."""
+        """Read a node."""
         is_plain = "type" not in node.declared
         type_ = "action" if is_plain else node.choice("type", tuple(NODE_KINDS), "")
         if not type_:
@@ -226,7 +226,7 @@ def _check_keys(node: Fields, type_: str) -> None:
 
 
 def _why_not(type_: str) -> dict[str, str]:
-    """What to say of keys that other nodes have."""
+    """Return what to say of keys that other nodes have."""
     why = {
         key: f"{key!r} is a key of {_a(owner)} node, and this is {_a(type_)} node."
         for owner, kind in NODE_KINDS.items()
@@ -252,7 +252,7 @@ def _description(node: Fields) -> str:
 
 
 def _doing(node: Fields) -> tuple[str | None, tuple[str, ...], float | None]:
-    """What every node has that does something: on_error, env_requires and timeout_s."""
+    """Return what every node has that does something: on_error, env_requires and timeout_s."""
     return (
         node.text("on_error"),
         node.variables("env_requires"),

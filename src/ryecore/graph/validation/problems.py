@@ -38,7 +38,7 @@ class Problems:
         self.warnings.append(GraphFinding(place, message))
 
     def guess(self, name: str, known: Iterable[str]) -> str:
-        """What `did_you_mean` asks, or else what there is.
+        """Return what `did_you_mean` asks, or else what there is.
 
         Of many problems only the first have it: to compare all names with all others takes
         minutes where a large file is wrong throughout.

@@ -34,7 +34,7 @@ class References:
 
     Args:
         known: What is known of its values.
-        problems: Told what is wrong.
+        problems: Collects the problems.
 
     Attributes:
         read: The keys of the state that are read somewhere.
@@ -48,7 +48,7 @@ class References:
 
     @property
     def reads_time(self) -> bool:
-        """Whether anything asks for the time."""
+        """Return whether anything asks for the time."""
         return bool(self.read & {"_now", "_timestamp"})
 
     def check(self, draft: Draft) -> None:
@@ -77,7 +77,7 @@ class References:
             self._check_prompt(draft.vertex.node.prompt_template, draft.at("prompt_template"))
 
     def note(self, condition: Condition | None) -> None:
-        """Note what a hook's condition reads; what else it sees is the event's."""
+        """Record what a hook's condition reads of the state."""
         for one in _comparisons(condition):
             self._note(parse_path(one.path).parts)
 
@@ -89,7 +89,7 @@ class References:
             self._check_filters(one, where, scope)
 
     def _check_path(self, path: Place, place: Place, scope: Scope, text: str) -> Kind | None:
-        """The kind of what stands at a path; None where it was noted that nothing can."""
+        """Return the kind of what stands at a path; None where a problem was reported."""
         root = path[0]
         self._note(path)
         if root not in scope.roots:
@@ -156,7 +156,7 @@ class References:
             )
 
     def _declared(self, key: str, place: Place) -> object:
-        """What state_schema says of a key; None where it says nothing."""
+        """Return what state_schema says of a key; None where it says nothing."""
         schema = self._known.state_schema or {}
         properties = schema.get("properties")
         properties = properties if isinstance(properties, Mapping) else {}
@@ -172,7 +172,7 @@ class References:
             if not path or "${" in one.path:
                 self._problems.error(
                     place,
-                    f"The path {brief(one.path)} of a condition is none: it stands without ${{ }}.",
+                    f"The path {brief(one.path)} of a condition is wrong: write it without ${{ }}.",
                 )
                 continue
             if isinstance(one.value, str) and "${" in one.value:

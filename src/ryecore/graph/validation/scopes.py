@@ -98,7 +98,7 @@ class Scope:
     absent: Mapping[str, str]
 
     def kind(self, path: tuple[str | int, ...]) -> Kind:
-        """The kind of what stands at a path.
+        """Return the kind of what stands at a path.
 
         Raises:
             NoSuchPart: Nothing can; the message says which part, and why.
@@ -113,7 +113,7 @@ class Scope:
         return kind
 
     def kind_of(self, expression: Expression) -> Kind:
-        """The kind of an expression's value; anything where it can't have one."""
+        """Return the kind of an expression's value; anything where it can't have one."""
         kinds = []
         for choice in expression.choices:
             if not isinstance(choice, ValuePath):
@@ -130,17 +130,17 @@ class Scope:
 
 
 def filtered(name: str) -> Kind:
-    """What comes out of a filter."""
+    """Return what comes out of a filter."""
     return _FILTERED[name]
 
 
 def takes(name: str, kind: Kind) -> bool:
-    """Whether a filter takes a kind of value."""
+    """Return whether a filter takes a kind of value."""
     return name not in _TAKEN or kind.may_be(*_TAKEN[name])
 
 
 def kind_of_text(text: str, expressions: Iterable[Expression], scope: Scope) -> Kind:
-    """The kind of what a text comes to: its expression's where it is that alone."""
+    """Return the kind of what a text comes to: its expression's where it is that alone."""
     for expression in expressions:
         return scope.kind_of(expression) if text == str(expression) else _TEXT
     return _TEXT
@@ -168,7 +168,7 @@ class Known:
         state_schema: Mapping[str, object] | None,
         writers: Iterable[Writer],
     ) -> "Known":
-        """What is known of a graph: by its schemas, else by what its state begins as.
+        """Return what is known of a graph: by its schemas, else by what its state begins as.
 
         A value that is null in the beginning says nothing of its type. What nodes set counts too,
         where its type can be told.
@@ -201,7 +201,7 @@ class Known:
         return cls(inputs, Kind(_OBJECT, keys=keys), state_schema)
 
     def before(self, *, as_: str | None = None) -> Scope:
-        """What is known before a node has run.
+        """Return what is known before a node has run.
 
         Args:
             as_: What a foreach's action knows its member by.
@@ -212,7 +212,7 @@ class Known:
         return Scope(roots, {"result": "there is no result before the node has run"})
 
     def after(self, type_: str, as_: str | None = None) -> Scope:
-        """What is known once a node has run."""
+        """Return what is known once a node has run."""
         roots = {"inputs": self.inputs, "state": self.state}
         absent = {}
         kind = NODE_KINDS[type_]
@@ -226,12 +226,12 @@ class Known:
 
 
 def _loose(kind: Kind) -> Kind:
-    """What may follow a value that says its type by itself: a 0 may become a 0.5."""
+    """Return what may follow a value that says its type by itself: a 0 may become a 0.5."""
     return Kind(kind.names | {"fraction"}) if "integer" in kind.names else kind
 
 
 def _widened(name: str, value: object, writers: Iterable[Writer], known: Known) -> Kind:
-    """What a key of the state may be: what it begins as, and what nodes are known to set."""
+    """Return what a key of the state may be: what it begins as, and what nodes are known to set."""
     kinds = [] if value is None else [_loose(kind_of_value(value))]
     for writer in writers:
         if writer.collect == name:
@@ -263,7 +263,7 @@ def misfits(
     *,
     coerces: bool = False,
 ) -> list[Misfit]:
-    """What of a value can't fit a schema.
+    """Return what of a value can't fit a schema.
 
     A literal is checked in full; an expression by its type, where that is known.
 
@@ -357,7 +357,7 @@ def _literal(
     try:
         failures = SchemaValidator(json.dumps({**beside, **schema})).failures(json.dumps(value))
     except (ValueError, TypeError):
-        return []  # a schema that is broken by itself is said elsewhere
+        return []  # a broken schema is reported elsewhere
     return [
         ((*place, *parse_path(failure.path).parts), failure.message.rstrip("."))
         for failure in failures

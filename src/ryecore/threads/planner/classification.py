@@ -63,7 +63,7 @@ def _read_text(value: object) -> TextPattern | None:
 
 @frozen
 class ErrorPattern:
-    """What errors of a class look like. Every declared trait must fit.
+    """Return what errors of a class look like. Every declared trait must fit.
 
     Attributes:
         category: The class.
@@ -82,7 +82,7 @@ class ErrorPattern:
             raise ValueError("must have kinds, status or text: without them it fits every error")
 
     def fits(self, kind: str, status: int | None, message: str) -> bool:
-        """Whether an error looks like this."""
+        """Return whether an error looks like this."""
         if self.kinds and kind not in self.kinds:
             return False
         if self.status and not _is_within(status, self.status):
@@ -160,7 +160,7 @@ _RETRY: Final[Mapping[ErrorClass, RetryPolicy | None]] = {
 
 @frozen
 class Classification:
-    """How errors are classed, and what is done about each class.
+    """Return how errors are classed, and what is done about each class.
 
     Attributes:
         patterns: The first that fits decides; what fits none is `permanent`.
@@ -192,7 +192,7 @@ class RetryIn:
     category: ErrorClass = "transient"
 
     def to_dict(self) -> dict[str, object]:
-        """What hooks see of it."""
+        """Return what hooks see of it."""
         return {"category": self.category, "retryable": True, "retry_in_s": self.seconds}
 
 
@@ -207,7 +207,7 @@ class GiveUp:
     category: ErrorClass
 
     def to_dict(self) -> dict[str, object]:
-        """What hooks see of it."""
+        """Return what hooks see of it."""
         return {"category": self.category, "retryable": False}
 
 
@@ -217,7 +217,7 @@ ErrorPlan: TypeAlias = RetryIn | GiveUp
 def classify(
     error: RyeError, classification: Classification = DEFAULT_CLASSIFICATION
 ) -> ErrorClass:
-    """The class of an error of a model's provider, or of a tool.
+    """Return the class of an error of a model's provider, or of a tool.
 
     Args:
         error: The error.
@@ -243,7 +243,7 @@ def on_error_plan(
     *,
     jitter: float = 1.0,
 ) -> ErrorPlan:
-    """What a thread does about an error.
+    """Return what a thread does about an error.
 
     Args:
         error: The error.

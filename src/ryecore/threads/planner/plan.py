@@ -78,7 +78,7 @@ class DirectivePlan:
     context: ContextSpec
 
     def to_dict(self) -> dict[str, object]:
-        """The plan as a dry run shows it."""
+        """Return the plan as a dry run shows it."""
         shown: dict[str, object] = {"extends": list(self.extends), "model": self.model}
         if self.model_problem is not None:
             shown["model_problem"] = self.model_problem

@@ -127,7 +127,7 @@ class DirectivePlanner:
     def inputs(
         self, loaded: LoadedDirective, given: Mapping[str, object], log: Trace
     ) -> dict[str, object]:
-        """A directive's inputs, defaults applied, each of its declared type: step 3.
+        """Return a directive's inputs, defaults applied, each of its declared type: step 3.
 
         Raises:
             InvalidInputs: One is missing, unknown, or of another type.
@@ -144,11 +144,11 @@ class DirectivePlanner:
         return inputs
 
     def model(self, wanted: str, log: Trace) -> str:
-        """The model that a caller or a directive asks for, as `provider/model`.
+        """Return the model that a caller or a directive asks for, as `provider/model`.
 
         Args:
             wanted: That form, which is taken as it is; else a tier or a name of `agent/agent.yaml`.
-            log: Told what it stands for.
+            log: Records what it stands for.
 
         Raises:
             InputError: It stands for nothing, or for several.
@@ -164,7 +164,7 @@ class DirectivePlanner:
         return model
 
     def hooks(self, log: Trace) -> tuple[Hook, ...]:
-        """The hooks of every `agent/hooks.yaml`, and those built in, each in its own layer.
+        """Return the hooks of every `agent/hooks.yaml`, and those built in, each in its own layer.
 
         Raises:
             RyeError: A file can't be verified or read.
@@ -196,7 +196,7 @@ class DirectivePlanner:
         model: str | None,
         hooks: Sequence[Hook],
     ) -> str | None:
-        """The directive that this one extends, which a hook may choose: step 4.
+        """Return the directive that this one extends, which a hook may choose: step 4.
 
         Args:
             loaded: The directive; its own hooks are asked too.
@@ -220,12 +220,12 @@ class DirectivePlanner:
         return extends_by_hook((*directive.hooks, *hooks), context) or directive.extends
 
     def compose(self, loaded: LoadedDirective, extends: str | None, log: Trace) -> Composed:
-        """A directive and those that it extends as one, each of them verified: step 5.
+        """Return a directive and those that it extends as one, each of them verified: step 5.
 
         Args:
             loaded: The directive.
             extends: What it extends, as `extends` gave it.
-            log: Told the chain.
+            log: Records the chain.
 
         Raises:
             CircularDependency: One of them extends one before it.
@@ -262,12 +262,12 @@ class DirectivePlanner:
         return chain[1:]
 
     def limits(self, declared: Limits, overrides: Limits, log: Trace) -> LayeredLimits:
-        """The limits of a thread before its parent caps them: step 7.
+        """Return the limits of a thread before its parent caps them: step 7.
 
         Args:
             declared: The directive's.
             overrides: The caller's.
-            log: Told which files were read.
+            log: Records which files were read.
 
         Raises:
             RyeError: `agent/resilience.yaml` can't be verified, read or used.
@@ -338,7 +338,7 @@ class DirectivePlanner:
         held: Iterable[str] | None,
         log: Trace,
     ) -> DirectivePlan:
-        """What a directive's thread would run under; nothing is started.
+        """Return what a directive's thread would run under; nothing is started.
 
         Args:
             loaded: The directive.
@@ -346,7 +346,7 @@ class DirectivePlanner:
             model: The caller's model, as `model` gave it; None for the directive's own.
             overrides: The caller's limits.
             held: The caller's capabilities; None for the host, which may do everything.
-            log: Told every decision.
+            log: Records every decision.
 
         Raises:
             RyeError: A file can't be verified, read or used.
@@ -356,7 +356,9 @@ class DirectivePlanner:
         if model is None and wanted is not None:
             try:
                 model = self.model(wanted, log)
-            except InputError as error:  # only a thread needs it, so a dry run says so and goes on
+            except (
+                InputError
+            ) as error:  # only a thread needs it, so a dry run reports it and continues
                 problem = str(error)
         configured = self.hooks(log)
         extends = self.extends(loaded, inputs, model, configured)

@@ -1,4 +1,4 @@
-"""What a thread's model is told first: the directive, and the knowledge around it. Pure.
+"""The first message of a thread: the directive, and the knowledge around it. Pure.
 
 Source: docs/design/threads.md#first-message; docs/design/execute.md#returns; decision 48.
 """
@@ -44,7 +44,7 @@ _GO_ON: Final[Mapping["ContinuationKind", str]] = {
 
 
 def system_text(blocks: Iterable[ContextBlock]) -> str:
-    """The system prompt; empty, which is none, where no block is for it. Source: decision 48."""
+    """Return the system prompt; empty where no block is for it. Source: decision 48."""
     return _joined(block.render() for block in blocks if block.position == "system")
 
 
@@ -84,7 +84,7 @@ def directive_prompt(directive: Directive, returns: str = "") -> str:
 
 
 def first_message(blocks: Sequence[ContextBlock], directive: Directive, returns: str = "") -> str:
-    """The text of a fresh thread's first message.
+    """Return the text of a fresh thread's first message.
 
     Args:
         blocks: What hooks and the directive's own `<context>` bring.
@@ -103,16 +103,16 @@ def first_message(blocks: Sequence[ContextBlock], directive: Directive, returns:
 def continued_message(
     blocks: Sequence[ContextBlock], directive: Directive, continues: "Continuation"
 ) -> str:
-    """The text of the user's message with which a thread goes on that another one began.
+    """Return the user's message with which a thread continues another one.
 
     Args:
         blocks: What hooks of `thread_continued` and the directive's own `<context>` bring.
         directive: The directive, inputs put in. It is told again where what is left of the
             conversation doesn't hold it.
-        continues: What it goes on from.
+        continues: The thread that it continues.
 
     Returns:
-        What is said to the model now, with the context around it.
+        The message, with the context around it.
 
     Source: docs/design/threads.md#first-message; decision 45.
     """
@@ -124,7 +124,7 @@ def continued_message(
 
 
 def _around(prompt: str, blocks: Sequence[ContextBlock]) -> str:
-    """A prompt within what hooks bring, within that what the directive does."""
+    """Return a prompt within what hooks bring, within that what the directive does."""
 
     def rendered(position: str, *, own: bool) -> list[str]:
         return [
@@ -155,7 +155,7 @@ def _joined(texts: Iterable[str]) -> str:
 async def directive_context(
     context: ContextSpec, dispatcher: Dispatcher, ctx: CallContext
 ) -> tuple[ContextBlock, ...]:
-    """The knowledge that a directive puts around its own prompt.
+    """Return the knowledge that a directive puts around its own prompt.
 
     Args:
         context: What it declares, composed with its ancestors'.

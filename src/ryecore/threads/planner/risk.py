@@ -89,7 +89,7 @@ def check_risks(
         capabilities: What it may do, attenuated already.
         acknowledged: What its directive acknowledges.
         risks: The class of each pattern.
-        log: Told the warnings.
+        log: Records the warnings.
 
     Raises:
         InputError: Something is blocked.
@@ -146,7 +146,7 @@ def judge(
 
 
 def risk_of(capability: str, risks: Risks = DEFAULT_RISKS) -> RiskClass:
-    """The class of a capability, which may be a pattern itself.
+    """Return the class of a capability, which may be a pattern itself.
 
     Of the patterns that cover it the most specific counts. A wide one also grants what lies
     within it, so it is of no lower class than any pattern that it meets and is as specific. What
@@ -201,7 +201,7 @@ def _specificity(pattern: str) -> tuple[int, int]:
 
 
 def _meet(one: str, other: str) -> bool:
-    """Whether two patterns have anything in common; `*` stands for any text."""
+    """Return whether two patterns have anything in common; `*` stands for any text."""
     # `reached` holds how much of the other one may be used up after each character of this one.
     reached = _past_stars({0}, other)
     for character in one:
@@ -218,7 +218,7 @@ def _meet(one: str, other: str) -> bool:
 
 
 def _past_stars(reached: set[int], pattern: str) -> set[int]:
-    """These places, and those behind the wildcards that may stand for nothing."""
+    """Return these places, and those behind the wildcards that may stand for nothing."""
     found = set(reached)
     for at, character in enumerate(pattern):
         if at in found and character == "*":
