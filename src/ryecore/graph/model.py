@@ -120,6 +120,7 @@ class _Vertex:
         description: For people.
     """
 
+    type: str = field(init=False)
     id: str
     line: int = 0
     next: tuple[Edge, ...] = ()
@@ -128,6 +129,11 @@ class _Vertex:
     env_requires: tuple[str, ...] = ()
     timeout_s: float | None = None
     description: str = ""
+
+    @property
+    def kind(self) -> "NodeKind":
+        """The traits of its kind."""
+        return NODE_KINDS[self.type]
 
 
 @frozen(kw_only=True)

@@ -1,9 +1,9 @@
 """A graph as a picture, by itself or with what happened in a run of it. Pure."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from ryecore.display.picture import Box, BoxStatus, Line, Picture, Shape
+from ryecore.display.picture import Box, BoxStatus, Line, Picture
 from ryecore.display.text import main_line
 from ryecore.graph.projection import was_taken
 
@@ -13,9 +13,6 @@ if TYPE_CHECKING:
 
 __all__ = ["graph_picture"]
 
-_SHAPES: Final[Mapping[str, Shape]] = {
-    "action": "box", "gate": "diamond", "foreach": "stack", "agent": "box", "return": "round",
-}  # fmt: skip
 _START: Final = "start"
 
 
@@ -45,7 +42,7 @@ def _box(node: "VertexOfGraph", run: "RunStatus | None") -> Box:
     details = [*_does(node), *(_happened(node_status) if node_status is not None else ())]
     about = [node.id, *([node.description] if node.description else [])]
     return Box(
-        node.id, node.id, tuple(details), _SHAPES[node.type], status,
+        node.id, node.id, tuple(details), node.kind.shape, status,
         tooltip="\n".join([*about, *details]),
     )  # fmt: skip
 

@@ -132,7 +132,7 @@ ACTION = '<action control="fail"/>'
         ),
         (
             f'<hook id="a" event="error"><condition path="a" op="regex" value="("/>{ACTION}</hook>',
-            "no regular expression",
+            "not a regular expression",
         ),
         (f'<hook id="a" event="error"><condition op="eq"/>{ACTION}</hook>', "has no path"),
         (f'<hook id="a" event="error"><not/>{ACTION}</hook>', "holds one condition"),

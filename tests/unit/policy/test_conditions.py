@@ -111,8 +111,8 @@ def test_conditions_combine():
         ({"any": "ab"}, "a list of conditions"),
         ({"any": [], "all": []}, "all, any"),
         ({"not": []}, "is a mapping"),
-        ({"path": "a", "op": "regex", "value": "("}, "no regular expression"),
-        ({"path": "a", "op": "regex", "value": "a{99999999999}"}, "no regular expression"),
+        ({"path": "a", "op": "regex", "value": "("}, "not a regular expression"),
+        ({"path": "a", "op": "regex", "value": "a{99999999999}"}, "not a regular expression"),
         ({"path": "a", "op": "regex", "value": 3}, "is text, not int"),
         ({"path": "a", "op": "regex", "value": "a" * 2000}, "at most 1000 characters"),
         (

@@ -18,7 +18,7 @@ from ryecore.agent.runner import AgentNodeExecutor
 from ryecore.chain.primitives import with_unknown_effect
 from ryecore.errors import CallCancelled, IntegrityError
 from ryecore.graph.journal.journal import Journal
-from ryecore.graph.model import AgentVertex, GateVertex, Graph, ReturnVertex, VertexOfGraph
+from ryecore.graph.model import AgentVertex, Graph, VertexOfGraph
 from ryecore.graph.projection import RunProjection
 from ryecore.graph.schedule import NodeError, NodeResult, Position, after, context_of, stopped
 from ryecore.graph.walk.agents import AgentWork
@@ -146,7 +146,7 @@ class Walker:
         try:
             outcome = await self._outcome(vertex, context)
             self._check_time(outcome)
-            result = result_of(vertex.id, outcome, has_members=vertex.type == "foreach")
+            result = result_of(vertex.id, outcome, has_members=vertex.kind.has_members)
             if result.error is None or not walk.hooks.listens("error"):
                 return result, None
             failed = result.error.to_dict()
@@ -171,7 +171,7 @@ class Walker:
     async def _outcome(self, vertex: VertexOfGraph, context: Mapping[str, object]) -> NodeOutcome:
         """Run a node, by the one executor."""
         walk, call = self._walk, self._walk.call
-        if not isinstance(vertex, GateVertex | ReturnVertex):
+        if vertex.kind.acts:
             call = call.part(place_id(call.call_id, vertex.id, self.position.visit))
         if isinstance(vertex, AgentVertex):
             return await walk.agents.run(vertex, walk.inputs, context, call)
