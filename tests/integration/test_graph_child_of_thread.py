@@ -12,8 +12,7 @@ from ryecore.items.refs import ItemRef
 from ryecore.items.spaces import built_in_space
 from ryecore.lillux import ProcessSpec, run_process
 from ryecore.policy import CallContext
-from ryecore.runs.lifecycle import register_run
-from ryecore.runs.request import GraphOptions, RunRequest
+from ryecore.runs.request import GraphOptions, RunRequest, register_run
 from tests.detached import PATIENCE_S, until_printed
 from tests.graphs import graph
 from tests.loops import ON_BOTH_LOOPS
@@ -110,7 +109,7 @@ async def test_a_run_is_claimed_once_and_with_its_own_token(
         plan = (await rye.execute(ref, dry_run=True)).plan
     assert plan is not None
     store = planned.store()
-    run_id = register_run(store.registry, ItemRef.parse(ref), None)
+    run_id = register_run(store.registry, RunRequest(ItemRef.parse(ref)), None)
     token = store.registry.mint_token(run_id)
     digest = json.loads(plan.stdin)["digest"]
     payload = Payload(

@@ -2,11 +2,12 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from attrs import evolve
 
 from ryecore.actions.allowed import check_capability
+from ryecore.actions.reports import check_page
 from ryecore.actions.running import Running
 from ryecore.errors import InputError, InvalidItemId, RyeError
 from ryecore.items.refs import ItemRef
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Graphs"]
 
-_MAX_OFFSET: Final = 2**31
 
 SchemaOf: TypeAlias = Callable[[ItemRef, CallContext], Awaitable[Mapping[str, Any] | None]]
 """Finds the JSON Schema of what an item is given; None where it takes anything."""
@@ -314,7 +314,9 @@ class Graphs:
 
         Source: decision 47.
         """
-        options = _resume_options(at, again, rerun, result, members, changed, state)
+        options = ResumeOptions(
+            run_id, at, again, rerun, result, dict(members or {}), changed, _check_state(state)
+        )
 
         async def resume() -> "GraphResult":
             request = await self._resume_request(run_id, options, limits, ctx)
@@ -337,7 +339,9 @@ class Graphs:
         ctx: CallContext | None = None,
     ) -> "GraphRun":
         """Go on with a run like `resume`, and return as soon as the new one runs."""
-        options = _resume_options(at, again, rerun, result, members, changed, state)
+        options = ResumeOptions(
+            run_id, at, again, rerun, result, dict(members or {}), changed, _check_state(state)
+        )
 
         async def start() -> "GraphRun":
             request = await self._resume_request(run_id, options, limits, ctx)
@@ -352,16 +356,7 @@ class Graphs:
         limits: Limits | Mapping[str, float] | None = None,
         ctx: CallContext | None = None,
     ) -> None:
-        """Check whether a run can be resumed. Nothing is changed.
-
-        Args:
-            run_id: The run, or as much of its id as names it alone.
-            limits: The limits of the new run.
-            ctx: On whose behalf; the host's own by default.
-
-        Raises:
-            RyeError: It can't be resumed; see `resume`.
-        """
+        """Check whether a run can be resumed, as `resume` does. Nothing is changed."""
         request = await self._resume_request(run_id, ResumeOptions(run_id), limits, ctx)
         check = partial(self._service().check, request, ctx or CallContext())
         await self._running.run(run_id, check)
@@ -431,11 +426,7 @@ class Graphs:
         from ryecore.graph.run_view import list_runs  # noqa: PLC0415 - for runs alone
         from ryecore.state.model import ThreadRecords  # noqa: PLC0415
 
-        if not 1 <= limit <= 1000 or not 0 <= offset <= _MAX_OFFSET:
-            raise InputError(
-                f"limit={limit}, offset={offset} can't be listed.",
-                next_step="Pass a limit from 1 to 1000 and an offset from 0.",
-            )
+        check_page(limit, offset)
 
         def find() -> ThreadRecords:
             store = self._store()
@@ -443,10 +434,7 @@ class Graphs:
                 return ThreadRecords()
             return list_runs(store, running=running, limit=limit, offset=offset)
 
-        async def listed() -> ThreadRecords:
-            return await run_in_thread(find)
-
-        return await self._running.run("graphs", listed)
+        return await self._running.run("graphs", partial(run_in_thread, find))
 
     async def forget_results(self) -> int:
         """Forget the results that nodes with `cache_result` remember, of all graphs here.
@@ -501,30 +489,6 @@ class Graphs:
         if not isinstance(text, str) or not text:
             raise InvalidItemId("A graph is required.", next_step="Pass its id, or tool:ID.")
         return ItemRef.parse(text, "tool") if ":" not in text else named(text, self._spaces)
-
-
-def _resume_options(
-    at: int | None,
-    again: bool,
-    rerun: bool,
-    result: Any,
-    members: Mapping[int, Any] | None,
-    changed: bool,
-    state: Mapping[str, Any] | None,
-) -> ResumeOptions:
-    """Return the options of a resume. The run's id is filled in once it is found."""
-    has_result = result is not ...
-    return ResumeOptions(
-        "",
-        at,
-        again,
-        rerun,
-        has_result,
-        result if has_result else None,
-        dict(members or {}),
-        changed,
-        _check_state(state),
-    )
 
 
 def _check_state(state: Mapping[str, Any] | None) -> Mapping[str, Any]:

@@ -321,7 +321,7 @@ def register_for_process(
         refuse_unproved_parent,
         spawn_limit,
     )
-    from ryecore.runs.lifecycle import register_run  # noqa: PLC0415
+    from ryecore.runs.request import register_run  # noqa: PLC0415
 
     refuse_unproved_parent(environ, ctx.budget_account)
     is_graph = request.graph.digest is not None
@@ -338,9 +338,7 @@ def register_for_process(
             run_id, str(request.ref), ctx.budget_account, start=start, spawns=spawns
         )
     else:
-        run_id = register_run(
-            store.registry, request.ref, ctx.budget_account, start=start, spawns=spawns
-        )
+        run_id = register_run(store.registry, request, ctx.budget_account, spawns=spawns)
     with _ended_by_failure(store, run_id, request):
         store.make_folder(run_id)
         token = None if is_tool else store.registry.mint_token(run_id)

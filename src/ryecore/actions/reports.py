@@ -1,19 +1,23 @@
-"""What is told of one thread."""
+"""The report of a thread: its row, its result and its log."""
 
 import codecs
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final, Self
 
 from attrs import field, frozen
 
 from ryecore.display.text import StyledText
-from ryecore.errors import StateError
+from ryecore.errors import InputError, StateError
 from ryecore.state.model import ThreadRecord
 
-__all__ = ["ThreadReport", "read_log"]
+if TYPE_CHECKING:
+    from ryecore.state.store import ThreadStore
 
+__all__ = ["ThreadReport", "check_page", "read_log"]
+
+_MAX_OFFSET: Final = 2**31
 _MAX_LOG_BYTES: Final = 16 * 1024 * 1024
 
 
@@ -35,6 +39,18 @@ class ThreadReport:
     folder: Path
     children: tuple[ThreadRecord, ...] = ()
     chain: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, store: "ThreadStore", record: ThreadRecord) -> Self:
+        """Read the report of a thread, from its row on."""
+        registry, thread_id = store.registry, record.thread_id
+        return cls(
+            record,
+            registry.get_result(thread_id),
+            store.folder_of(thread_id),
+            registry.list_children(thread_id),
+            tuple(one.thread_id for one in registry.get_chain(thread_id)),
+        )
 
     @property
     def thread_id(self) -> str:
@@ -120,3 +136,16 @@ def read_log(path: Path, offset: int) -> tuple[str, int]:
             f"{path} can't be read: {problem.strerror}.",
             next_step="See that you may read the thread's folder.",
         ) from problem
+
+
+def check_page(limit: int, offset: int) -> None:
+    """Check which part of a list is asked for.
+
+    Raises:
+        InputError: `limit` or `offset` is negative or not a whole number.
+    """
+    if not 1 <= limit <= 1000 or not 0 <= offset <= _MAX_OFFSET:
+        raise InputError(
+            f"limit={limit}, offset={offset} can't be listed.",
+            next_step="Pass a limit from 1 to 1000 and an offset from 0.",
+        )

@@ -3,14 +3,14 @@
 import math
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeVar, TypeVarTuple, Unpack
+from typing import TYPE_CHECKING, TypeVar, TypeVarTuple, Unpack
 
-from ryecore.actions.reports import ThreadReport, read_log
+from ryecore.actions.reports import ThreadReport, check_page, read_log
 from ryecore.actions.running import Running
 from ryecore.errors import InputError, StateError
 from ryecore.policy import CallContext
 from ryecore.runs.request import RunRequest, parse_limits
-from ryecore.state.model import ThreadRecord, ThreadRecords, thread_not_found
+from ryecore.state.model import ThreadRecords, thread_not_found
 from ryecore.state.waiting import run_in_thread
 
 if TYPE_CHECKING:
@@ -29,8 +29,6 @@ __all__ = ["ThreadReport", "Threads"]
 
 T = TypeVar("T")
 Values = TypeVarTuple("Values")
-
-_MAX_OFFSET: Final = 2**31
 
 
 class Threads:
@@ -93,11 +91,7 @@ class Threads:
             InputError: `limit` or `offset` is negative or not a whole number.
             StateError: The registry can't be read.
         """
-        if not 1 <= limit <= 1000 or not 0 <= offset <= _MAX_OFFSET:
-            raise InputError(
-                f"limit={limit}, offset={offset} can't be listed.",
-                next_step="Pass a limit from 1 to 1000 and an offset from 0.",
-            )
+        check_page(limit, offset)
         return await self._call("threads", self._list, all, limit, offset)
 
     def _list(self, ended_too: bool, limit: int, offset: int) -> ThreadRecords:
@@ -124,8 +118,7 @@ class Threads:
         Raises:
             ThreadNotFound: There is none of this id.
         """
-        store, found = await self._call(thread_id, self._find, thread_id)
-        del store
+        _, found = await self._call(thread_id, self._find, thread_id)
         return await self._service().thread(found)
 
     async def resume(
@@ -156,12 +149,8 @@ class Threads:
 
         Source: decision 47.
         """
-
-        async def resume() -> "ThreadResult":
-            request = await self._resume_request(thread_id, message, limits, again=again)
-            return await self._service().run(request, ctx or CallContext())
-
-        return await self._running.run(thread_id, resume)
+        request = partial(self._resume_request, thread_id, message, limits, again=again)
+        return await self._serve(thread_id, request, lambda: self._service().run, ctx)
 
     async def fork(
         self,
@@ -190,12 +179,8 @@ class Threads:
 
         Source: decision 47.
         """
-
-        async def fork() -> "ThreadResult":
-            request = await self._fork_request(thread_id, at, message, limits)
-            return await self._service().run(request, ctx or CallContext())
-
-        return await self._running.run(thread_id, fork)
+        request = partial(self._fork_request, thread_id, at, message, limits)
+        return await self._serve(thread_id, request, lambda: self._service().run, ctx)
 
     async def start_resume(
         self,
@@ -207,12 +192,8 @@ class Threads:
         ctx: CallContext | None = None,
     ) -> "Thread":
         """Go on with a thread like `resume`, and return as soon as the new one runs."""
-
-        async def start() -> "Thread":
-            request = await self._resume_request(thread_id, message, limits, again=again)
-            return await self._service().start(request, ctx or CallContext())
-
-        return await self._running.run(thread_id, start)
+        request = partial(self._resume_request, thread_id, message, limits, again=again)
+        return await self._serve(thread_id, request, lambda: self._service().start, ctx)
 
     async def start_fork(
         self,
@@ -224,12 +205,8 @@ class Threads:
         ctx: CallContext | None = None,
     ) -> "Thread":
         """Begin where a thread stood after a turn like `fork`, and return as soon as that runs."""
-
-        async def start() -> "Thread":
-            request = await self._fork_request(thread_id, at, message, limits)
-            return await self._service().start(request, ctx or CallContext())
-
-        return await self._running.run(thread_id, start)
+        request = partial(self._fork_request, thread_id, at, message, limits)
+        return await self._serve(thread_id, request, lambda: self._service().start, ctx)
 
     async def check_resume(
         self,
@@ -238,22 +215,23 @@ class Threads:
         limits: "Limits | Mapping[str, float] | None" = None,
         ctx: CallContext | None = None,
     ) -> None:
-        """Check whether a thread can be resumed. Nothing is changed.
+        """Check whether a thread can be resumed, as `resume` does. Nothing is changed."""
+        request = partial(self._resume_request, thread_id, "", limits)
+        await self._serve(thread_id, request, lambda: self._service().check, ctx)
 
-        Args:
-            thread_id: The thread.
-            limits: The limits of the new thread.
-            ctx: On whose behalf; the host's own by default.
+    async def _serve(
+        self,
+        thread_id: str,
+        make_request: Callable[[], Awaitable[RunRequest]],
+        service: Callable[[], Callable[[RunRequest, CallContext], Awaitable[T]]],
+        ctx: CallContext | None,
+    ) -> T:
+        """Make a request, and pass it to a method of the service."""
 
-        Raises:
-            RyeError: It can't be resumed; see `resume`.
-        """
+        async def serve() -> T:
+            return await service()(await make_request(), ctx or CallContext())
 
-        async def check() -> None:
-            request = await self._resume_request(thread_id, "", limits)
-            await self._service().check(request, ctx or CallContext())
-
-        await self._running.run(thread_id, check)
+        return await self._running.run(thread_id, serve)
 
     async def _resume_request(
         self,
@@ -376,7 +354,7 @@ class Threads:
 
     def _show(self, thread_id: str) -> ThreadReport:
         store, thread_id = self._find(thread_id)
-        return self._report(store, store.look(thread_id))
+        return ThreadReport.of(store, store.look(thread_id))
 
     async def wait(self, thread_id: str, *, timeout_s: float | None = None) -> ThreadReport:
         """Wait until a thread has ended, in whichever process it runs.
@@ -398,7 +376,7 @@ class Threads:
         async def wait() -> ThreadReport:
             store, found = await run_in_thread(self._find, thread_id)
             record = await store.wait(found, timeout_s)
-            return await run_in_thread(self._report, store, record)
+            return await run_in_thread(ThreadReport.of, store, record)
 
         return await self._running.run(thread_id, wait)
 
@@ -413,7 +391,7 @@ class Threads:
 
         def cancel() -> ThreadReport:
             store, found = self._find(thread_id)
-            return self._report(store, store.cancel(found))
+            return ThreadReport.of(store, store.cancel(found))
 
         return await self._call(thread_id, cancel)
 
@@ -440,7 +418,7 @@ class Threads:
 
         def kill() -> ThreadReport:
             store, found = self._find(thread_id)
-            return self._report(store, store.kill(found, grace_s))
+            return ThreadReport.of(store, store.kill(found, grace_s))
 
         return await self._call(thread_id, kill)
 
@@ -477,14 +455,8 @@ class Threads:
         from ryecore.actions.pruning import prune_threads  # noqa: PLC0415 - when it is needed
 
         chosen = (older_than, keep, include_resumable)
-        call = partial(
-            prune_threads,
-            self._store,
-            self._service,
-            chosen,
-            dry_run=dry_run,
-            on_progress=on_progress,
-        )
+        prune = partial(prune_threads, self._store, self._service, chosen)
+        call = partial(prune, dry_run=dry_run, on_progress=on_progress)
         return await self._running.run("threads", call)
 
     async def log(self, thread_id: str, *, offset: int = 0) -> tuple[str, int]:
@@ -502,11 +474,12 @@ class Threads:
             ThreadNotFound: There is none of this id.
             StateError: The log can't be read.
         """
-        return await self._call(thread_id, self._log, thread_id, offset)
 
-    def _log(self, thread_id: str, offset: int) -> tuple[str, int]:
-        store, thread_id = self._find(thread_id)
-        return read_log(store.log_of(thread_id), offset)
+        def read() -> tuple[str, int]:
+            store, found = self._find(thread_id)
+            return read_log(store.log_of(found), offset)
+
+        return await self._call(thread_id, read)
 
     async def _call(
         self, about: str, function: Callable[[Unpack[Values]], T], *values: *Values
@@ -520,13 +493,3 @@ class Threads:
         if store is None or not thread_id:
             raise thread_not_found(thread_id)
         return store, store.find(thread_id)
-
-    def _report(self, store: "ThreadStore", record: ThreadRecord) -> ThreadReport:
-        registry, thread_id = store.registry, record.thread_id
-        return ThreadReport(
-            record,
-            registry.get_result(thread_id),
-            store.folder_of(thread_id),
-            registry.list_children(thread_id),
-            tuple(one.thread_id for one in registry.get_chain(thread_id)),
-        )

@@ -166,7 +166,7 @@ def start_position(
     if options.members:
         raise _no_such_members(vertex, options, options.members)
     if is_unknown(vertex, found) and not options.rerun:
-        if not options.has_result:
+        if options.result is ...:
             raise _unknown(f"'{vertex.id}'", options.run_id)
         answer = NodeResult(options.result)
         return StartPosition(after(graph, position, inputs, answer, now_ms=now_ms), {})
@@ -187,7 +187,7 @@ def _answered(vertex: ForeachVertex, found: Found, options: ResumeOptions) -> di
     left = found.items_in_flight - told.keys()
     if not left or not is_unknown(vertex, found) or options.rerun:
         return told
-    if not options.has_result:
+    if options.result is ...:
         raise _unknown(f"member {_listed(left)} of '{vertex.id}'", options.run_id, left)
     return told | {index: NodeResult(options.result) for index in left}
 

@@ -6,7 +6,6 @@ kind of run adds how it is planned, its log, its body and its result.
 Source: docs/design/threads.md#steps; docs/design/graphs.md#the-walk; decisions 35 to 48.
 """
 
-import os
 import time
 from abc import ABC, abstractmethod
 from contextlib import suppress
@@ -20,14 +19,11 @@ from attrs import evolve
 
 from ryecore.chain.model import ExecutionResult
 from ryecore.errors import (
-    AlreadyStarted,
     LinkLeavesSpace,
     RyeError,
     StateError,
     ThreadConflict,
-    ThreadNotFound,
 )
-from ryecore.items.refs import ItemRef
 from ryecore.items.signature import utc_now
 from ryecore.policy import CallContext, CancelToken
 from ryecore.policy.budget import Amount
@@ -35,19 +31,17 @@ from ryecore.policy.cancelling import bounded_by, is_cancelled, run_to_end
 from ryecore.policy.limits import LayeredLimits, Limits
 from ryecore.runs.bounds import RunBounds, find_parent
 from ryecore.runs.host import RunHost
-from ryecore.runs.request import RunRequest
+from ryecore.runs.request import RunRequest, register_run
 from ryecore.runs.spending import RunLog, Spending
 from ryecore.runs.supervisor import pass_on_requests
 from ryecore.runs.unwritten import OVERSPENT
 from ryecore.state.model import Cost, Predecessor, Status, ThreadRecord
-from ryecore.state.registry import ThreadRegistry
-from ryecore.state.start_keys import IdempotencyKey
 from ryecore.state.store import ThreadStore
 from ryecore.state.thread_file import THREAD_FILE, ThreadFile, write_thread_file
 from ryecore.state.thread_rows import SpawnLimit
 from ryecore.state.waiting import run_in_thread
 
-__all__ = ["RunLifecycle", "register_run"]
+__all__ = ["RunLifecycle"]
 
 EndingT = TypeVar("EndingT")
 ResultT = TypeVar("ResultT", bound=ExecutionResult)
@@ -146,6 +140,9 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
     def _failed(self, error: Exception) -> EndingT:
         """Return the ending of a run whose work raised an error."""
 
+    def want_handoff(self) -> None:
+        """Hand the work to another run, where this kind of run can."""
+
     async def _conclude(self, ending: EndingT) -> EndingT:
         """Do what follows the work, before the cost is reported."""
         return ending
@@ -211,11 +208,10 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
         await self._host.ledger.until_free()
         self.run_id = register_run(
             self._host.registry,
-            self._request.ref,
+            self._request,
             self._ctx.budget_account,
-            self._follows,
-            self._request.start_key,
-            self._spawns,
+            follows=self._follows,
+            spawns=self._spawns,
         )
 
     async def _open_account(self) -> None:
@@ -263,9 +259,6 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
     def _model(self) -> str | None:
         return None
 
-    def want_handoff(self) -> None:
-        """Hand the work to another run, where this kind of run can."""
-
     def _thread_file(self, record: ThreadRecord, **fields: Any) -> ThreadFile:
         """Return the run's signed file as it begins."""
         return ThreadFile(
@@ -292,8 +285,7 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
     async def run_chain(self) -> ResultT:
         """Finish the run, and every run that it is handed off to.
 
-        Returns:
-            The result of the last one.
+        Returns the result of the last one.
         """
         result, following = await self.finish(), self.continuation
         while following is not None:
@@ -426,61 +418,6 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
 
 def _position(log: RunLog) -> tuple[int, str] | None:
     return None if log.head is None else (log.head.offset, log.head.digest)
-
-
-def register_run(
-    registry: ThreadRegistry,
-    ref: ItemRef,
-    parent_id: str | None,
-    follows: Predecessor | None = None,
-    start: IdempotencyKey | None = None,
-    spawns: SpawnLimit | None = None,
-) -> str:
-    """Register a thread, or the run of a graph.
-
-    Args:
-        registry: The project's registry.
-        ref: The directive, or the graph.
-        parent_id: The run that starts it; None for the host.
-        follows: The link to the run that it continues.
-        start: The idempotency key.
-        spawns: The parent's limit, which it is counted against; None where it was counted before.
-
-    Returns:
-        Its id: `ITEM/LEAF-EPOCH`, with a suffix where that is taken.
-
-    Raises:
-        AlreadyStarted: A run was started with this key.
-        LimitReached: The parent has started as many children as it may.
-        ThreadConflict: Another run continues the same one already.
-        StateError: Nothing can be written.
-
-    Source: docs/design/threads.md#thread-ids; decision 36.
-    """
-    register = partial(
-        registry.register,
-        item_id=str(ref),
-        parent_id=parent_id,
-        follows=follows,
-        start=start,
-        spawns=spawns,
-    )
-    leaf = ref.id.rpartition("/")[2]
-    run_id = f"{ref.id}/{leaf}-{int(time.time())}"
-    try:
-        registry.get_thread(run_id)
-    except ThreadNotFound:
-        try:
-            register(run_id)
-        except AlreadyStarted:
-            raise
-        except ThreadConflict:
-            pass  # another process was quicker
-        else:
-            return run_id
-    run_id = f"{run_id}-{os.urandom(4).hex()}"
-    register(run_id)
-    return run_id
 
 
 # No child outlives its parent: its budget is a part of the parent's, whose account closes after it.

@@ -3,22 +3,27 @@
 It is made once, from the arguments of a caller, and evolves on its way to the process that runs it.
 """
 
+import os
+import time
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from attrs import evolve, field, frozen
 
-from ryecore.errors import InputError
+from ryecore.errors import AlreadyStarted, InputError, ThreadConflict, ThreadNotFound
 from ryecore.items.refs import ItemRef
 from ryecore.policy.limits import Limits, read_limits
 
 if TYPE_CHECKING:
     from ryecore.runs.resume import Continuation
+    from ryecore.state.model import Predecessor
+    from ryecore.state.registry import ThreadRegistry
     from ryecore.state.start_keys import IdempotencyKey
+    from ryecore.state.thread_rows import SpawnLimit
 
 __all__ = [
     "GraphOptions", "Registered", "ResumeOptions", "RunRequest", "ThreadOptions", "check_mapping",
-    "parse_limits",
+    "parse_limits", "register_run",
 ]  # fmt: skip
 
 _NO_LIMITS: Final = Limits()
@@ -64,8 +69,7 @@ class ResumeOptions:
         at: The step after which to continue; where the run stopped by default.
         again: Whether to resume from its end though another run has done so.
         rerun: Whether to repeat what had begun and has no known end.
-        has_result: Whether `result` is the result of that.
-        result: Its result, as the caller found out.
+        result: The result of that, as the caller found out; `...` where it is not known.
         members: The results of single members of a foreach, by their indexes.
         changed: Whether the graph may have changed since.
         state: Values that are set in the state first, by key.
@@ -75,8 +79,7 @@ class ResumeOptions:
     at: int | None = None
     again: bool = False
     rerun: bool = False
-    has_result: bool = False
-    result: object = field(default=None, repr=False)
+    result: object = field(default=..., repr=False)
     members: Mapping[int, object] = field(factory=dict, repr=False)
     changed: bool = False
     state: Mapping[str, object] = field(factory=dict, repr=False)
@@ -193,3 +196,51 @@ def parse_limits(limits: Limits | Mapping[str, Any] | None) -> Limits:
             next_step='Pass such as {"turns": 8, "spend": 0.5}; on the command line '
             "--limit turns=8 --limit spend=0.5.",
         ) from None
+
+
+def register_run(
+    registry: "ThreadRegistry",
+    request: RunRequest,
+    parent_id: str | None,
+    *,
+    follows: "Predecessor | None" = None,
+    spawns: "SpawnLimit | None" = None,
+) -> str:
+    """Register a thread, or the run of a graph.
+
+    Args:
+        registry: The project's registry.
+        request: The request for the run.
+        parent_id: The run that starts it; None for the host.
+        follows: The link to the run that it continues.
+        spawns: The parent's limit, which it is counted against; None where it was counted before.
+
+    Returns:
+        Its id: `ITEM/LEAF-EPOCH`, with a suffix where that is taken.
+
+    Raises:
+        AlreadyStarted: A run was started with the idempotency key.
+        LimitReached: The parent has started as many children as it may.
+        ThreadConflict: Another run continues the same one already.
+        StateError: Nothing can be written.
+
+    Source: docs/design/threads.md#thread-ids; decision 36.
+    """
+
+    def register(run_id: str) -> str:
+        item_id, start = str(request.ref), request.start_key
+        registry.register(run_id, item_id, parent_id, follows=follows, start=start, spawns=spawns)
+        return run_id
+
+    item_id = request.ref.id
+    run_id = f"{item_id}/{item_id.rpartition('/')[2]}-{int(time.time())}"
+    try:
+        registry.get_thread(run_id)
+    except ThreadNotFound:
+        try:
+            return register(run_id)
+        except AlreadyStarted:
+            raise
+        except ThreadConflict:
+            pass  # another process was quicker
+    return register(f"{run_id}-{os.urandom(4).hex()}")
