@@ -13,7 +13,6 @@ from ryecore.actions.graphs import Graphs
 from ryecore.actions.matrix import ExecuteRequest
 from ryecore.actions.recovering import Recovered
 from ryecore.actions.recovering import recover as recover_all
-from ryecore.actions.running import Running
 from ryecore.actions.settings import (
     WARM_MEMORY_MIB,
     Settings,
@@ -33,6 +32,7 @@ from ryecore.lillux.keys import PublicKey
 from ryecore.policy import CallContext
 from ryecore.policy.environment import InheritEnv
 from ryecore.policy.limits import Limits
+from ryecore.runs.tasks import Running
 from ryecore.state.model import Durability
 from ryecore.wiring import Parts
 

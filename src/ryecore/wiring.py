@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from ryecore.actions.fetch import FetchAction
     from ryecore.actions.graph_process import GraphProcesses
     from ryecore.actions.launch import LaunchAction
+    from ryecore.actions.pruning import AutomaticPruning
     from ryecore.actions.search import SearchAction
     from ryecore.actions.sign import SignAction
     from ryecore.actions.verify import VerifyAction
@@ -53,7 +54,6 @@ if TYPE_CHECKING:
     from ryecore.runs.host import RunHost
     from ryecore.state.exports import ExportVerifier
     from ryecore.threads.planner.planning import DirectivePlanner
-    from ryecore.threads.pruning import AutomaticPruning
     from ryecore.threads.service import ThreadService
 
 __all__ = ["Parts"]
@@ -204,7 +204,7 @@ class Parts:
 
     @cached_property
     def _pruning(self) -> "AutomaticPruning":
-        from ryecore.threads.pruning import AutomaticPruning  # noqa: PLC0415
+        from ryecore.actions.pruning import AutomaticPruning  # noqa: PLC0415
 
         return AutomaticPruning(self.store.open, self.planner)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from attrs import evolve
 
-from ryecore.actions.allowed import check_capability
+from ryecore.actions.approval import check_capability
 from ryecore.actions.matrix import ExecuteRequest, check_cell, check_modes
 from ryecore.chain.executor import PrimitiveExecutor
 from ryecore.chain.model import ExecutionResult, ValidChain
@@ -16,9 +16,8 @@ from ryecore.errors import InputError, InvalidItemId, RyeError
 from ryecore.items.refs import ItemRef
 from ryecore.items.spaces import Spaces, named
 from ryecore.policy import CallContext
-from ryecore.runs.ports import Planned
+from ryecore.runs.ports import ORCHESTRATOR, Planned
 from ryecore.runs.request import RunRequest, ThreadOptions, check_mapping, parse_limits
-from ryecore.threads.served import ORCHESTRATOR
 
 if TYPE_CHECKING:
     from ryecore.actions.directive import DirectiveAction

@@ -9,8 +9,7 @@ from typing import Final, Literal
 import anyio.to_thread
 from attrs import evolve, frozen
 
-from ryecore.actions.allowed import check_capability
-from ryecore.actions.approval import ask, file_to_approve
+from ryecore.actions.approval import ask, check_capability, file_to_approve
 from ryecore.display.status import status_mark
 from ryecore.display.text import StyledText
 from ryecore.errors import (

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from attrs import evolve
 
-from ryecore.actions.allowed import check_capability
+from ryecore.actions.approval import check_capability
 from ryecore.actions.reports import check_page
-from ryecore.actions.running import Running
 from ryecore.errors import InputError, InvalidItemId, RyeError
 from ryecore.items.refs import ItemRef
 from ryecore.items.spaces import Spaces, named
@@ -21,6 +20,7 @@ from ryecore.runs.request import (
     check_mapping,
     parse_limits,
 )
+from ryecore.runs.tasks import Running
 from ryecore.state.waiting import run_in_thread
 
 if TYPE_CHECKING:

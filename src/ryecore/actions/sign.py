@@ -8,8 +8,7 @@ from typing import Literal
 import anyio.to_thread
 from attrs import evolve, frozen
 
-from ryecore.actions.allowed import check_capability, own_space
-from ryecore.actions.approval import ask, file_to_approve
+from ryecore.actions.approval import ask, check_capability, file_to_approve, own_space
 from ryecore.chain.file_types import RUNTIMES_FOLDER
 from ryecore.errors import (
     InputError,

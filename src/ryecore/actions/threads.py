@@ -6,10 +6,10 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar, TypeVarTuple, Unpack
 
 from ryecore.actions.reports import ThreadReport, check_page, read_log
-from ryecore.actions.running import Running
 from ryecore.errors import InputError, StateError
 from ryecore.policy import CallContext
 from ryecore.runs.request import RunRequest, parse_limits
+from ryecore.runs.tasks import Running
 from ryecore.state.model import ThreadRecords, thread_not_found
 from ryecore.state.waiting import run_in_thread
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from attrs import frozen
 
-from ryecore.actions.allowed import check_capability, own_space
+from ryecore.actions.approval import check_capability, own_space
 from ryecore.errors import RyeError, UnsignedItem
 from ryecore.items.paths import file_called, source_at
 from ryecore.items.refs import KIND_FOLDERS, ItemRef, is_export

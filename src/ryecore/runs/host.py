@@ -3,7 +3,9 @@
 from collections.abc import Awaitable, Callable, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar, TypeVarTuple
+from typing import TYPE_CHECKING, Final, TypeVar, TypeVarTuple
+
+from attrs import evolve
 
 from ryecore.agent.deps import AgentRunnerDeps
 from ryecore.errors import ConfigError
@@ -15,12 +17,13 @@ from ryecore.state.ledger import BudgetLedger
 from ryecore.state.model import Durability
 from ryecore.state.records import load_run_key
 from ryecore.state.waiting import run_in_thread, run_off_loop
+from ryecore.tools.definition import ToolDef
 
 if TYPE_CHECKING:
     from ryecore.state.registry import ThreadRegistry
     from ryecore.state.store import ThreadStore
 
-__all__ = ["RunHost"]
+__all__ = ["HOST_CAPABILITY", "RunHost", "guarded"]
 
 T = TypeVar("T")
 Values = TypeVarTuple("Values")
@@ -127,3 +130,14 @@ class RunHost:
                 "provider's extra and set its key.",
             )
         return self._deps
+
+
+HOST_CAPABILITY: Final = "rye.execute.tool.host."
+"""What a host's function needs that names no capability itself: this and its name."""
+
+
+def guarded(tool: ToolDef) -> ToolDef:
+    """The tool, with the capability that it needs."""
+    if tool.capability is not None:
+        return tool
+    return evolve(tool, capability=f"{HOST_CAPABILITY}{tool.name}")

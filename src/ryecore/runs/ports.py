@@ -1,7 +1,7 @@
-"""What threads and graph runs are handed of the rooms above them: the actions of one open Rye."""
+"""The actions of one open Rye, as threads and graph runs call them from below."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from attrs import frozen
 
@@ -10,7 +10,10 @@ from ryecore.items.refs import ItemRef
 from ryecore.policy import CallContext
 from ryecore.search.model import SearchResults
 
-__all__ = ["Dispatcher", "Fetched", "Planned", "Shown", "Tell"]
+__all__ = ["ORCHESTRATOR", "Dispatcher", "Fetched", "Planned", "Shown", "Tell"]
+
+ORCHESTRATOR: Final = "rye/agent/threads/orchestrator"
+"""The tool of the system bundle that looks after threads, which ryecore serves itself."""
 
 Tell: TypeAlias = Callable[[str, Mapping[str, Any]], None]
 """Records that something happened: its type and its payload."""

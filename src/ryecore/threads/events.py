@@ -1,14 +1,17 @@
-"""What a thread tells: the records of its transcript, and live the tokens between them.
+"""The events of a thread, and the recorder that writes them to its transcript and listeners."""
 
-Source: docs/design/threads.md#storage; docs/concepts/transcripts.md#records; decision 47.
-"""
-
+import time
 from collections.abc import Mapping
 from typing import Any, Final
 
 from attrs import frozen
 
-__all__ = ["RECORD_TYPES", "ThreadEvent"]
+from ryecore.agent.events import AgentEvent, AgentToken, AgentToolCall
+from ryecore.policy.context import EventSink
+from ryecore.state.events import EventBus, EventStream
+from ryecore.state.transcript import Head, Transcript
+
+__all__ = ["RECORD_TYPES", "Recorder", "ThreadEvent"]
 
 RECORD_TYPES: Final = (
     "thread_started", "thread_resumed", "thread_forked", "context_injected", "cognition_in",
@@ -44,3 +47,100 @@ class ThreadEvent:
             "event_type": self.type,
             "payload": dict(self.payload),
         }
+
+
+_STEPS: Final = frozenset({
+    "thread_started", "model_call", "tool_call_start", "limit_reached", "thread_handoff",
+    "directive_return",
+})  # fmt: skip
+"""What whoever waits for a thread is told of."""
+
+
+class Recorder:
+    """Tells what happens in one thread: first to its transcript, then to those who listen.
+
+    Args:
+        thread_id: The thread.
+        transcript: Where it is kept.
+        sink: Whoever waits for the thread: told each step, and of a tool its name; no values.
+
+    Attributes:
+        transcript: Where it is kept.
+        turn: The turn that records belong to.
+        head: Where the chain of checkpoints stands; None before the first.
+    """
+
+    def __init__(
+        self, thread_id: str, transcript: Transcript, sink: EventSink | None = None
+    ) -> None:
+        self.transcript = transcript
+        self.turn = 0
+        self.head: Head | None = None
+        self._thread_id = thread_id
+        self._sink = sink
+        self._bus: EventBus[ThreadEvent] | None = None
+
+    def tell(self, kind: str, payload: Mapping[str, Any]) -> None:
+        """Record something. It stands in the transcript before this returns."""
+        self.append(kind, payload)
+        self.transcript.commit()
+
+    def append(self, kind: str, payload: Mapping[str, Any]) -> None:
+        """Record something; it is written with what is committed next."""
+        self.transcript.append(kind, payload)
+        if self._bus is not None:
+            self._bus.emit(ThreadEvent(self._thread_id, time.time(), kind, payload))
+        if self._sink is not None and kind in _STEPS:
+            about = payload.get("tool", self._thread_id)
+            self._sink({"step": kind, "item_id": about, "turn": self.turn})
+
+    async def synced(self) -> None:
+        """Wait until all records so far survive what the durability names.
+
+        An effect waits for its intent here, and a registry's row for the checkpoint it names.
+        """
+        await self.transcript.synced()
+
+    def checkpoint(self, turn: int) -> None:
+        """Close a turn in the transcript."""
+        self.head = head = self.transcript.checkpoint(turn)
+        if self._bus is not None:
+            said = {"turn": turn, "offset": head.offset, "digest": head.digest}
+            self._bus.emit(ThreadEvent(self._thread_id, time.time(), "checkpoint", said))
+
+    def emit(self, event: AgentEvent) -> None:
+        """Take an event of the turn core."""
+        if type(event) is AgentToken:
+            self.transcript.delta(event.token)
+            if self._bus is not None:
+                text = {"text": event.token}
+                self._bus.emit(ThreadEvent(self._thread_id, time.time(), "token_delta", text))
+        elif type(event) is AgentToolCall:
+            # Told right before the tool runs: the intent stands before its effect.
+            self.tell(
+                "tool_call_start",
+                {
+                    "turn": self.turn,
+                    "call_id": event.call_id,
+                    "tool": event.tool_id,
+                    "input": event.tool_input,
+                },
+            )
+
+    def listen(self) -> tuple[int, EventStream[ThreadEvent]]:
+        """Begin to listen: how much of the transcript came before, and what comes from now on."""
+        self.transcript.commit()
+        if self._bus is None:
+            self._bus = EventBus(self._thread_id)
+        return self.transcript.offset, self._bus.subscribe()
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether nothing comes any more."""
+        return self._bus is not None and self._bus.is_closed
+
+    def close(self) -> None:
+        """Close the transcript, and let those who listen come to the end."""
+        self.transcript.close()
+        if self._bus is not None:
+            self._bus.close()

@@ -34,11 +34,17 @@ from ryecore.state.model import Cost, Predecessor, Status, ThreadRecord
 from ryecore.threads.calls.guard import ArtifactStore, ResultGuard
 from ryecore.threads.calls.palette import PaletteBuilder
 from ryecore.threads.calls.returning import return_tool
+from ryecore.threads.events import Recorder
 from ryecore.threads.files import leave_knowledge, make_files, started_payload
 from ryecore.threads.harness import SafetyHarness, limits_until
-from ryecore.threads.loop.ending import Ending, ending_of_error, ending_of_stop
-from ryecore.threads.loop.loop import ResolvedDirective, ThreadLoop, ThreadPlan
-from ryecore.threads.loop.recorder import Recorder
+from ryecore.threads.loop import (
+    Ending,
+    ResolvedDirective,
+    ThreadLoop,
+    ThreadPlan,
+    ending_of_error,
+    ending_of_stop,
+)
 from ryecore.threads.planner.planning import DirectivePlanner, check_body
 from ryecore.threads.planner.risk import check_risks
 from ryecore.threads.result import ThreadResult

@@ -15,9 +15,8 @@ from ryecore.state.model import ThreadRecord
 from ryecore.state.record_stream import follow_records, stream_records
 from ryecore.state.thread_file import TRANSCRIPT
 from ryecore.state.transcript_check import Record
-from ryecore.threads.events import ThreadEvent
+from ryecore.threads.events import Recorder, ThreadEvent
 from ryecore.threads.lifecycle import ThreadLifecycle
-from ryecore.threads.loop.recorder import Recorder
 from ryecore.threads.rendering import render_tree
 from ryecore.threads.result import ThreadResult, kept_result
 from ryecore.threads.tree import load_tree

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from ryecore.actions.results import DirectiveResult
+from ryecore.actions.directive import DirectiveResult
 from tests.workspace import Workspace
 
 TOPIC = """<inputs><input name="topic" required="true"/>

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from ryecore import CallContext, CancelToken, Rye, SigningKey, rye_execute
-from ryecore.actions.results import DirectiveResult
+from ryecore.actions.directive import DirectiveResult
 from ryecore.errors import (
     BadSignature,
     CallCancelled,

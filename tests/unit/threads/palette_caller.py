@@ -7,7 +7,7 @@ from typing import Any
 from attrs import frozen
 
 from ryecore import ExecutionResult, Rye
-from ryecore.actions.allowed import check_capability
+from ryecore.actions.approval import check_capability
 from ryecore.chain.model import ChainTrace, ValidChain
 from ryecore.errors import RyeError
 from ryecore.items.refs import ItemRef

@@ -14,6 +14,7 @@ import pytest
 from ryecore.errors import InvalidParameters, ToolArgsInvalidError
 from ryecore.llm.parts import TextPart, ToolCallPart
 from ryecore.policy import CallContext
+from ryecore.runs.ports import ORCHESTRATOR
 from ryecore.state.model import TERMINAL, Status
 from ryecore.threads.orchestrator.tool import (
     CAPABILITY,
@@ -21,7 +22,6 @@ from ryecore.threads.orchestrator.tool import (
     Orchestrator,
     orchestrator_tool,
 )
-from ryecore.threads.served import ORCHESTRATOR
 from ryecore.tools.context import ToolContext
 from ryecore.tools.registry import ToolRegistry
 from tests.unit.system.test_metadata import literals

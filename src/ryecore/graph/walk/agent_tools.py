@@ -13,7 +13,7 @@ from ryecore.agent.model import Agent, AgentNode
 from ryecore.errors import InputError, IntegrityError
 from ryecore.graph.model import AgentVertex, Graph
 from ryecore.items.refs import ItemRef
-from ryecore.runs.host_tools import guarded
+from ryecore.runs.host import guarded
 from ryecore.runs.ports import Dispatcher
 from ryecore.tools.definition import ToolDef
 from ryecore.tools.items import ItemRunner, shape_of

@@ -20,7 +20,7 @@ from ryecore.items.refs import ItemRef, check_item_id
 from ryecore.llm.estimate import tool_tokens
 from ryecore.policy import allows
 from ryecore.policy.permissions import Action, holds_any
-from ryecore.runs.host_tools import guarded
+from ryecore.runs.host import guarded
 from ryecore.runs.ports import Dispatcher
 from ryecore.threads.calls.guard import READ_ARTIFACT
 from ryecore.threads.calls.item_tools import BUILT_IN_NAMES, item_tool

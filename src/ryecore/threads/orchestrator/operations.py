@@ -28,8 +28,17 @@ from ryecore.threads.orchestrator.chain_search import (
     matcher,
     search_records,
 )
-from ryecore.threads.orchestrator.outcomes import Document, bounded, outcome, standing
-from ryecore.threads.orchestrator.reach import below, chain_of, find, find_all, refuse_itself
+from ryecore.threads.orchestrator.children import (
+    Document,
+    below,
+    bounded,
+    chain_of,
+    find,
+    find_all,
+    outcome,
+    refuse_itself,
+    standing,
+)
 
 if TYPE_CHECKING:
     from ryecore.threads.service import ThreadService

@@ -57,8 +57,8 @@ from ryecore.threads.calls.text_calls import (
     render_call,
     render_results,
 )
+from ryecore.threads.events import Recorder
 from ryecore.threads.harness import SafetyHarness
-from ryecore.threads.loop.recorder import Recorder
 from ryecore.threads.planner.classification import (
     Classification,
     RetryIn,

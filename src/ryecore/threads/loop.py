@@ -1,6 +1,6 @@
-"""The model loop of one thread: its first message, and its turns on the turn core.
+"""The model loop of one thread: its first message, its turns on the turn core, how it ended.
 
-Source: docs/design/threads.md#turn-loop; decisions 47 to 49.
+Source: docs/design/threads.md#turn-loop; docs/design/threads.md#states; decisions 42 to 49.
 """
 
 from collections.abc import Mapping
@@ -12,9 +12,11 @@ from attrs import evolve, field, frozen
 from ryecore.agent.assembly import TurnSetup, build_setup, cost_meter, plan_entry
 from ryecore.agent.deps import AgentRunnerDeps, AgentTurnLimits
 from ryecore.agent.model import Agent
-from ryecore.agent.turns import run_turns
+from ryecore.agent.outcome import failure_of
+from ryecore.agent.turns import TurnResult, run_turns
 from ryecore.chain.trace import Trace
 from ryecore.directives.inputs import render_returns
+from ryecore.errors import LlmError, RyeError
 from ryecore.llm.parts import Message
 from ryecore.llm.plan import FallbackPlanEntry
 from ryecore.llm.request import Capabilities
@@ -25,14 +27,13 @@ from ryecore.runs.host import RunHost
 from ryecore.runs.limit_hit import LimitHit
 from ryecore.runs.resume import Continuation
 from ryecore.runs.spending import MAX_OUTPUT_TOKENS, Spending
+from ryecore.state.model import Status
 from ryecore.threads.calls.guard import ResultGuard
 from ryecore.threads.calls.palette import Palette
-from ryecore.threads.calls.returning import RETURN_TOOL
+from ryecore.threads.calls.returning import RETURN_TOOL, Returned
 from ryecore.threads.calls.text_calls import render_tools
+from ryecore.threads.events import Recorder
 from ryecore.threads.harness import SafetyHarness
-from ryecore.threads.loop.ending import Ending, ending_of_turns
-from ryecore.threads.loop.policy import LoopSettings, ThreadPolicy, as_text
-from ryecore.threads.loop.recorder import Recorder
 from ryecore.threads.planner.plan import Composed, LoadedDirective
 from ryecore.threads.planner.planning import DirectivePlanner
 from ryecore.threads.planner.prompt import (
@@ -44,8 +45,17 @@ from ryecore.threads.planner.prompt import (
 )
 from ryecore.threads.planner.settings import LoopConfig
 from ryecore.threads.records.messages import message_payload
+from ryecore.threads.turn_policy import LoopSettings, ThreadPolicy, as_text
 
-__all__ = ["ResolvedDirective", "ThreadLoop", "ThreadPlan"]
+__all__ = [
+    "Ending",
+    "ResolvedDirective",
+    "ThreadLoop",
+    "ThreadPlan",
+    "ending_of_error",
+    "ending_of_stop",
+    "ending_of_turns",
+]
 
 _CONTEXT_TOKENS: Final = 200_000
 _NO_TURNS: Final = 1_000_000
@@ -89,6 +99,27 @@ class ThreadPlan:
     palette: Palette
     guard: ResultGuard
     continues: Continuation | None
+
+
+@frozen
+class Ending:
+    """How a thread ended.
+
+    Attributes:
+        status: Its last status; `completed` until it is known that it goes on in another thread.
+        text: What the model said last.
+        outputs: What it returned.
+        error: What went wrong; None where nothing did.
+        code: Why, for a program; where it is to be handed off, the limit that it is for.
+        hands_off: Whether another thread is to go on with it.
+    """
+
+    status: Status
+    text: str = ""
+    outputs: Mapping[str, object] = field(factory=dict)
+    error: str | None = None
+    code: str = ""
+    hands_off: bool = False
 
 
 class ThreadLoop:
@@ -320,3 +351,49 @@ def _what_it_can(entry: FallbackPlanEntry) -> tuple[bool, int, int]:
         can = Capabilities()
     most = can.max_output_tokens or MAX_OUTPUT_TOKENS
     return can.tools, can.context_tokens or _CONTEXT_TOKENS, min(most, MAX_OUTPUT_TOKENS)
+
+
+_CANCELLED: Final = "It was asked to stop."
+
+
+def ending_of_turns(
+    result: TurnResult, returned: Returned | None, limit: LimitHit | None
+) -> Ending:
+    """The ending that turns led to.
+
+    Args:
+        result: How the turns ended.
+        returned: What the model handed over; None where it didn't.
+        limit: The limit that was met.
+    """
+    text = result.last.text if result.last else ""
+    if result.ended == "handed_off" or (result.ended, result.reason) == ("stopped", "handoff"):
+        return Ending("completed", text, code=limit.code if limit else "", hands_off=True)
+    if returned is not None and result.ended == "finished":
+        if returned.status == "error":
+            error = returned.error_detail or "The model says that it can't go on."
+            return Ending("error", text, returned.outputs, error, "returned_error")
+        return Ending("completed", text, returned.outputs)
+    if result.ended == "stopped":
+        if result.reason == "cancelled":
+            return Ending("cancelled", text, error=_CANCELLED, code="cancelled")
+        if limit is not None:
+            return Ending("error", text, error=limit.message, code=limit.code)
+        return Ending("error", text, error=f"It was stopped by {result.reason}.", code="stopped")
+    return Ending("completed", text)
+
+
+def ending_of_error(error: Exception) -> Ending:
+    """The ending that an error led to."""
+    if isinstance(error, LlmError) or not isinstance(error, RyeError):
+        failure = failure_of(error)
+        return Ending("error", error=failure.message, code=failure.code)
+    code = str(error.facts.get("code") or error.error_type)
+    return Ending("error", error=str(error), code=code)
+
+
+def ending_of_stop(*, killed: bool) -> Ending:
+    """The ending of a thread that was asked to stop."""
+    if killed:
+        return Ending("killed", error="It was killed.", code="killed")
+    return Ending("cancelled", error=_CANCELLED, code="cancelled")
