@@ -27,7 +27,7 @@ from ryecore.items.signature import FileTypesReader
 from ryecore.items.spaces import Space, Spaces
 from ryecore.policy import CallContext, allows, capability_of
 from ryecore.search.excerpt import beginning, excerpt
-from ryecore.search.index import WEIGHTS, Found, SearchIndex, Shown
+from ryecore.search.index import WEIGHTS, IndexedTexts, IndexHit, SearchIndex
 from ryecore.search.model import SearchResult, SearchResults
 from ryecore.search.query import FIELDS, Query, Scope, hint_for, parse_scope, translate
 from ryecore.state.exports import AttestedExport, ExportVerifier
@@ -143,7 +143,7 @@ class _Request:
     with_exports: bool
     asked_ns: int
 
-    def wants(self, found: Found) -> bool:
+    def wants(self, found: IndexHit) -> bool:
         """Return whether an item is in scope, and may be fetched on this behalf.
 
         What may not be fetched isn't counted either, so that a model doesn't learn of it.
@@ -278,7 +278,7 @@ class _Search:
 
     def _fitting(
         self, index: SearchIndex, kinds: Sequence[str], verifier: ExportVerifier
-    ) -> list[Found]:
+    ) -> list[IndexHit]:
         """Return what fits the request, the best first.
 
         A model finds an item that it can't read by its name alone: else a query would tell it,
@@ -307,16 +307,16 @@ class _Search:
             ranked, key=lambda one: (-one.score, str(one.source.ref), str(one.source.path))
         )
 
-    def _found(self, index: SearchIndex, query: Query, kinds: Sequence[str]) -> list[Found]:
+    def _found(self, index: SearchIndex, query: Query, kinds: Sequence[str]) -> list[IndexHit]:
         found = index.find(query, kinds, self._request.asked_ns, self._check)
         return [one for one in found if self._request.wants(one)]
 
-    def _is_readable(self, found: Found, verifier: ExportVerifier) -> bool:
+    def _is_readable(self, found: IndexHit, verifier: ExportVerifier) -> bool:
         self._check()
         return _integrity(found, verifier).may_be_read
 
     def _described(
-        self, index: SearchIndex, found: Sequence[Found], verifier: ExportVerifier
+        self, index: SearchIndex, found: Sequence[IndexHit], verifier: ExportVerifier
     ) -> Iterator[SearchResult]:
         """Yield a result for each item that another process hasn't indexed anew meanwhile."""
         shown = index.show(found)
@@ -333,8 +333,8 @@ class _Search:
 
 def _result(
     index: SearchIndex,
-    found: Found,
-    shown: Shown,
+    found: IndexHit,
+    shown: IndexedTexts,
     query: Query,
     verifier: ExportVerifier,
     ctx: CallContext,
@@ -370,7 +370,7 @@ def _result(
     )
 
 
-def _preview(shown: Shown, query: Query) -> tuple[str, tuple[tuple[int, int], ...]]:
+def _preview(shown: IndexedTexts, query: Query) -> tuple[str, tuple[tuple[int, int], ...]]:
     """Return the piece of the text that fits; else of the description; else its beginning."""
     for text in (shown.text, shown.description):
         preview, hits = excerpt(text, query.phrases)
@@ -407,7 +407,7 @@ class _Standing:
         return not self.is_record and self.integrity not in ("unsigned", "malformed", "unreadable")
 
 
-def _integrity(found: Found, verifier: ExportVerifier) -> _Standing:
+def _integrity(found: IndexHit, verifier: ExportVerifier) -> _Standing:
     stands_among_exports = found.source.space.name == "project" and is_export(
         found.source.ref.kind, found.source.relative
     )

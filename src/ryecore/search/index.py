@@ -20,9 +20,9 @@ from ryecore.search.excerpt import plain
 from ryecore.search.model import Extent
 from ryecore.search.query import FIELDS, Query
 from ryecore.search.store import IndexStore, Store
-from ryecore.search.walk import FileSeen, walk, walk_exports
+from ryecore.search.walk import ItemFile, walk, walk_exports
 
-__all__ = ["WEIGHTS", "Found", "SearchIndex", "Shown"]
+__all__ = ["WEIGHTS", "IndexHit", "IndexedTexts", "SearchIndex"]
 
 _MAX_INDEXED_BYTES: Final = 4 * 1024 * 1024
 _MAX_INDEXED: Final = 64 * 1024
@@ -39,7 +39,7 @@ WEIGHTS: Final = (3.0, 3.0, 2.0, 1.5, 1.5, 1.0)
 
 
 @frozen
-class Found:
+class IndexHit:
     """An item that matches a query.
 
     Attributes:
@@ -59,7 +59,7 @@ class Found:
 
 
 @frozen
-class Shown:
+class IndexedTexts:
     """The texts of an item for display.
 
     Attributes:
@@ -108,7 +108,7 @@ class SearchIndex:
         kinds: Sequence[str],
         asked_ns: int | None = None,
         check: Callable[[], object] = lambda: None,
-    ) -> list[Found]:
+    ) -> list[IndexHit]:
         """Return the items that match a query, the best first.
 
         Args:
@@ -123,7 +123,7 @@ class SearchIndex:
         """
         since_ns = time.monotonic_ns() if asked_ns is None else asked_ns
 
-        def ask(store: Store) -> list[Found]:
+        def ask(store: Store) -> list[IndexHit]:
             self._refresh(store, kinds, since_ns, check)
             return self._find(store, query.match, kinds)
 
@@ -151,7 +151,7 @@ class SearchIndex:
         _refresh(store, seen, stale, file_types, check)
         walked.update(dict.fromkeys(stale, begun_ns))
 
-    def _find(self, store: Store, match: str | None, kinds: Sequence[str]) -> list[Found]:
+    def _find(self, store: Store, match: str | None, kinds: Sequence[str]) -> list[IndexHit]:
         weights = ", ".join(map(str, WEIGHTS))
         marks = ", ".join("?" * len(kinds))
         columns = "files.id, space, kind, item_id, relative, hash, extent"
@@ -168,7 +168,7 @@ class SearchIndex:
             rows = store.read(query, (match, *kinds))
         order = list(self._spaces)
         found = [
-            Found(
+            IndexHit(
                 row["id"],
                 self._source(row["space"], row["kind"], row["item_id"], row["relative"]),
                 row["hash"],
@@ -187,7 +187,7 @@ class SearchIndex:
         )
         return found
 
-    def show(self, found: Sequence[Found]) -> dict[int, Shown]:
+    def show(self, found: Sequence[IndexHit]) -> dict[int, IndexedTexts]:
         """Return the texts of these items, by their rows."""
         marks = ", ".join("?" * len(found))
         query = (
@@ -197,7 +197,7 @@ class SearchIndex:
         rows = [one.row for one in found]
         return self._store.use(
             lambda store: {
-                row["rowid"]: Shown(
+                row["rowid"]: IndexedTexts(
                     row["title"],
                     row["description"],
                     row["category"],
@@ -240,7 +240,7 @@ Key = tuple[str, str, str]
 class _Entry:
     """The rows of one file."""
 
-    file: FileSeen
+    file: ItemFile
     stat: str
     hash: str
     extent: Extent
@@ -249,7 +249,7 @@ class _Entry:
 
 def _refresh(
     store: Store,
-    seen: Mapping[Key, FileSeen],
+    seen: Mapping[Key, ItemFile],
     kinds: Sequence[str],
     file_types: Mapping[str, CommentForm],
     check: Callable[[], object],
@@ -311,11 +311,11 @@ def _forget(execute: Callable[..., object], rows: Iterable[int]) -> None:
         execute("DELETE FROM files WHERE id = ?", (row,))
 
 
-def _stat_text(file: FileSeen) -> str:
+def _stat_text(file: ItemFile) -> str:
     return ":".join(map(str, file.stat))
 
 
-def _read(file: FileSeen, file_types: Mapping[str, CommentForm]) -> _Entry | None:
+def _read(file: ItemFile, file_types: Mapping[str, CommentForm]) -> _Entry | None:
     """Read a file to be indexed; None where it no longer exists.
 
     Its stat was read before, so that a change meanwhile is noticed by the next search.
@@ -337,7 +337,7 @@ def _read(file: FileSeen, file_types: Mapping[str, CommentForm]) -> _Entry | Non
     return _Entry(file, stat, digest, "whole" if is_whole else "part", _fields(file, content, text))
 
 
-def _text_of(file: FileSeen, content: bytes, file_types: Mapping[str, CommentForm]) -> str | None:
+def _text_of(file: ItemFile, content: bytes, file_types: Mapping[str, CommentForm]) -> str | None:
     """Return a file's text without its signature; None for config, which may hold secrets."""
     if file.kind == "config":
         return None
@@ -348,7 +348,7 @@ def _text_of(file: FileSeen, content: bytes, file_types: Mapping[str, CommentFor
         return None
 
 
-def _fields(file: FileSeen, content: bytes, text: str) -> tuple[str, ...]:
+def _fields(file: ItemFile, content: bytes, text: str) -> tuple[str, ...]:
     """Return the text of each of `FIELDS`."""
     description = describe(file.kind, file.relative, content[:_MAX_INDEXED])
     return (

@@ -5,10 +5,10 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Lock
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 from ryecore.errors import ConfigError, StateError, StateLocked
 from ryecore.items.spaces import Spaces
@@ -35,20 +35,30 @@ _MAX_UNUSED_S: Final = 60 * 24 * 3600
 _SUFFIXES: Final = ("", "-wal", "-shm", ".gate")
 
 
-class Store(Protocol):
-    """A database, in a file or in memory."""
+class MemoryDatabase:
+    """An index in memory."""
 
-    def write(self) -> AbstractContextManager[sqlite3.Connection]:
-        """Return one transaction that writes."""
-        ...
+    def __init__(self) -> None:
+        self._connection = sqlite3.connect(
+            ":memory:", isolation_level=None, check_same_thread=False
+        )
+        self._connection.row_factory = sqlite3.Row
+        for statement in _SCHEMA:
+            self._connection.execute(statement)
+
+    @contextmanager
+    def write(self) -> Iterator[sqlite3.Connection]:
+        yield self._connection
 
     def read(self, query: str, parameters: Sequence[object] = ()) -> list[sqlite3.Row]:
-        """Return the rows that a query finds."""
-        ...
+        return self._connection.execute(query, parameters).fetchall()
 
     def close(self) -> None:
-        """Close it."""
-        ...
+        self._connection.close()
+
+
+Store: TypeAlias = Database | MemoryDatabase
+"""The database of an index, in a file or in memory."""
 
 
 class IndexStore:
@@ -98,7 +108,7 @@ class IndexStore:
                 if not _is_broken(problem):
                     break
                 self._remove()
-        self._store = _MemoryStore()
+        self._store = MemoryDatabase()
         return work(self._store)
 
     def close(self) -> None:
@@ -128,28 +138,6 @@ class IndexStore:
         for suffix in _SUFFIXES:
             with suppress(OSError):
                 Path(f"{self.path}{suffix}").unlink()
-
-
-class _MemoryStore:
-    """An index in memory."""
-
-    def __init__(self) -> None:
-        self._connection = sqlite3.connect(
-            ":memory:", isolation_level=None, check_same_thread=False
-        )
-        self._connection.row_factory = sqlite3.Row
-        for statement in _SCHEMA:
-            self._connection.execute(statement)
-
-    @contextmanager
-    def write(self) -> Iterator[sqlite3.Connection]:
-        yield self._connection
-
-    def read(self, query: str, parameters: Sequence[object] = ()) -> list[sqlite3.Row]:
-        return self._connection.execute(query, parameters).fetchall()
-
-    def close(self) -> None:
-        self._connection.close()
 
 
 def _check_fts5() -> None:

@@ -13,14 +13,14 @@ from ryecore.items.signature import FileTypesReader
 from ryecore.items.spaces import EXTENSIONS, Space, Spaces
 from ryecore.lillux.digests import TreeFilter, stat_tree
 
-__all__ = ["SKIPPED_FOLDERS", "FileSeen", "ToolListing", "walk", "walk_exports"]
+__all__ = ["SKIPPED_FOLDERS", "ItemFile", "ToolListing", "walk", "walk_exports"]
 
 SKIPPED_FOLDERS: Final = frozenset({"__pycache__", ".git", ".venv", "venv", "node_modules"})
 """Folders that are not entered."""
 
 
 @frozen
-class FileSeen:
+class ItemFile:
     """A file of an item, with its stat.
 
     Attributes:
@@ -54,7 +54,7 @@ class FileSeen:
         return max(self.stat[2:])
 
 
-def walk_exports(spaces: Iterable[Space]) -> Iterator[FileSeen]:
+def walk_exports(spaces: Iterable[Space]) -> Iterator[ItemFile]:
     """Yield the exports of threads in project space; skip what can't be read."""
     for space in spaces:
         if space.name == "project":
@@ -65,7 +65,7 @@ def walk_exports(spaces: Iterable[Space]) -> Iterator[FileSeen]:
 
 def walk(
     spaces: Iterable[Space], kinds: Iterable[str], more_extensions: Sequence[str]
-) -> Iterator[FileSeen]:
+) -> Iterator[ItemFile]:
     """Yield the files of items, without exports of threads; skip what can't be read.
 
     Args:
@@ -82,7 +82,7 @@ def walk(
 
 def _walk(
     space: Space, kind: str, root: str, below: str, extensions: tuple[str, ...]
-) -> Iterator[FileSeen]:
+) -> Iterator[ItemFile]:
     try:
         with os.scandir(f"{root}/{below}") as listed:
             entries = list(listed)
@@ -108,7 +108,7 @@ def _walk(
         except (OSError, InvalidItemId):
             continue
         stat = (seen.st_ino, seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns)
-        yield FileSeen(space, kind, stem, name, stat)
+        yield ItemFile(space, kind, stem, name, stat)
 
 
 def _stays_inside(path: str, folder: str) -> bool:
