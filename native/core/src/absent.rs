@@ -1,4 +1,4 @@
-//! Paths at which nothing stood, grouped by the folder that a new file would change.
+//! Absent paths, grouped by the folder that a new file would change.
 
 use std::ffi::CString;
 use std::path::{Path, PathBuf};
@@ -11,16 +11,16 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::error::Result;
 use crate::path::{as_path, c_path};
 
-/// A folder's stat tells of every later change once it is this old: time stamps have a grain, and
-/// a change within the same grain would not show.
+/// A folder's stat shows every later change once it is this old: time stamps are coarse, and a
+/// change within the same tick would not show.
 const SETTLED_NS: i128 = 200_000_000;
 
-/// The paths below one folder at which nothing stood.
+/// The absent paths below one folder.
 #[derive(Debug)]
 pub(crate) struct AbsentIn {
     folder: CString,
     paths: Vec<CString>,
-    /// The folder as it was, settled, when nothing stood at any of the paths.
+    /// The stat of the folder, old enough, when all of the paths were absent.
     settled: Mutex<Option<Identity>>,
 }
 

@@ -1,6 +1,6 @@
-//! What ryecore does natively: processes, witnesses, trees, content store, watching, schemas, time.
+//! The native part of ryecore: processes, witnesses, trees, content store, watching, schemas, time.
 //!
-//! Nothing here knows Python; the bindings stand in `ryecore-py`.
+//! Without Python; the bindings are in `ryecore-py`.
 
 #[cfg(not(all(
     target_os = "linux",

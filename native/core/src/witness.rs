@@ -1,4 +1,4 @@
-//! What a cached decision saw on disk, and whether it still stands there.
+//! Witnesses: the files and folders that a decision was based on, to check that none has changed.
 
 use std::cell::RefCell;
 use std::ffi::CString;
@@ -17,13 +17,13 @@ use crate::tree::{Filter, newest_change_ns, stat_and_count};
 const BUFFER_BYTES: usize = 64 * 1024;
 const FILES_WORTH_A_THREAD: usize = 256;
 
-/// A folder whose stats were seen.
+/// A folder with the fingerprint of its stats.
 #[derive(Debug)]
 pub struct SeenTree {
     root: PathBuf,
     filter: Filter,
     fingerprint: Digest,
-    /// How many files there were when it was last looked at; 0 before that.
+    /// The number of files at the last check; 0 before the first.
     files: AtomicUsize,
 }
 
@@ -46,7 +46,7 @@ impl SeenTree {
     }
 }
 
-/// Files with their content, paths where nothing was, folders with their stats.
+/// Files with their content, paths at which nothing was, and folders with their stats.
 #[derive(Debug)]
 pub struct Witness {
     files: Vec<(CString, Digest)>,
@@ -71,7 +71,7 @@ impl Witness {
         })
     }
 
-    /// Whether another one saw the same files and folders, and saw them alike.
+    /// Whether another one has the same files and folders, with the same content and stats.
     pub(crate) fn saw_the_same(&self, other: &Self) -> bool {
         let tree = |tree: &SeenTree| (tree.root.clone(), tree.filter.clone(), tree.fingerprint);
         self.files == other.files
@@ -86,7 +86,7 @@ impl Witness {
         self.trees.iter().all(is_older)
     }
 
-    /// The first path that differs from what was seen; `None` while everything holds.
+    /// The first path that has changed; `None` while none has.
     pub fn broken(&self) -> Option<&Path> {
         let differs = |(path, digest): &&(CString, Digest)| digest_now(path) != Ok(*digest);
         if let Some((path, _)) = self.files.iter().find(differs) {
@@ -98,7 +98,8 @@ impl Witness {
         self.broken_tree().map(|tree| &*tree.root)
     }
 
-    /// Looks at large trees side by side: a look at a thousand files takes longer than a thread.
+    /// Checks large trees in parallel: a check of a thousand files takes longer than starting a
+    /// thread.
     fn broken_tree(&self) -> Option<&SeenTree> {
         let large = |tree: &&SeenTree| tree.files.load(Ordering::Relaxed) >= FILES_WORTH_A_THREAD;
         if self.trees.iter().filter(large).count() < 2 {

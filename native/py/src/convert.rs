@@ -63,7 +63,7 @@ pub fn paths(values: &Bound<'_, PyAny>) -> PyResult<Vec<PathBuf>> {
     values.try_iter()?.map(|value| path(&value?)).collect()
 }
 
-/// A time that is not negative; infinity is the longest that can be said.
+/// A duration that isn't negative; infinity becomes the longest one.
 pub fn duration(name: &str, seconds: f64) -> PyResult<Duration> {
     if seconds.is_nan() || seconds < 0.0 {
         let message = format!("{name} is {seconds}, and must not be negative");
@@ -72,7 +72,7 @@ pub fn duration(name: &str, seconds: f64) -> PyResult<Duration> {
     Ok(Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX))
 }
 
-/// A size that is not negative.
+/// A size that isn't negative.
 pub fn size(name: &str, bytes: i64) -> PyResult<usize> {
     usize::try_from(bytes)
         .map_err(|_| PyValueError::new_err(format!("{name} is {bytes}, and must not be negative")))

@@ -1,4 +1,4 @@
-//! `ryecore._native`: registers what the modules of the same names make.
+//! `ryecore._native`: registers the functions and classes of its modules.
 
 use pyo3::exceptions::PyImportError;
 use pyo3::ffi;

@@ -52,7 +52,7 @@ fn start_detached<'py>(
 ) -> PyResult<Bound<'py, PyDict>> {
     let log = path(log_path)?;
     let answer = core::start_detached(spec.program()?, spec.stdin(), &log).map_err(raise)?;
-    // A start is short and can't be given up half-way.
+    // A start is short and can't be cancelled.
     let started = py.detach(|| {
         loop {
             if let Some(started) = answer.wait(SLICE) {

@@ -14,7 +14,7 @@ use ryecore_core::process::{self, Ending, Inbox, Limits, Outcome, Program, Repor
 use crate::convert::{duration, os_pairs, os_text, os_texts, raise, raise_os, size};
 use crate::warm::WarmStart;
 
-/// Between two looks at whether a signal wants the calling thread.
+/// The time between two checks for signals of the calling thread.
 const SLICE: Duration = Duration::from_millis(50);
 
 /// A `ryecore.lillux.processes.ProcessSpec`, read attribute by attribute.

@@ -9,7 +9,7 @@ use ryecore_core::watch;
 
 use crate::convert::{duration, paths, raise};
 
-/// Between two looks at whether a signal wants the calling thread.
+/// The time between two checks for signals of the calling thread.
 const SLICE: Duration = Duration::from_millis(50);
 
 #[pyclass(frozen, module = "ryecore._native")]

@@ -1,4 +1,4 @@
-//! The life of a run as pure decisions: what happened, and what is to be done.
+//! The phases of a run as pure decisions: from an event to the next phase and action.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ pub(super) enum Phase {
     Ending(Cause),
     /// KILL was sent; the kernel ends it now.
     Killing(Cause),
-    /// The leader is dead and somebody else holds a pipe.
+    /// The leader is dead, and another process holds a pipe.
     Draining(Option<Cause>),
     Done(Option<Cause>),
 }
@@ -40,7 +40,7 @@ pub(super) enum Action {
     Kill,
     /// Wait for the end of the pipes, that long at most.
     Drain(Duration),
-    /// Kill what is left of the group, reap the leader, report.
+    /// Kill the rest of the group, reap the leader, report.
     Finish,
 }
 

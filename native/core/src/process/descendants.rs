@@ -1,4 +1,4 @@
-//! What processes have started: whom a kill reaches below them.
+//! Descendants of processes, which are killed with them.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
@@ -10,7 +10,7 @@ use super::held::HeldProcess;
 use super::procfs::{ProcessId, Snapshot, Stat, carries, stat_of};
 use crate::error::Result;
 
-/// The processes below some roots, as far as the looks so far have found them.
+/// The descendants of some roots, as far as they have been found.
 pub(super) struct Descendants<'a> {
     /// The roots, the spared and the killer itself, by number and start.
     roots: HashSet<(i32, u64)>,
@@ -32,7 +32,8 @@ impl<'a> Descendants<'a> {
     ) -> Result<Self> {
         let own = getpid().as_raw_nonzero().get();
         // Read from the system's files: getsid has no answer for a session whose leader is outside
-        // this PID namespace. Those all bear the number 0, so it names nobody's own session.
+        // this PID namespace. All of those have the number 0, which therefore identifies no
+        // session.
         let mut shared_sessions = HashSet::from([0]);
         shared_sessions.extend(stat_of(own).map(|stat| stat.session));
         let mut known = HashSet::new();
@@ -56,8 +57,8 @@ impl<'a> Descendants<'a> {
         })
     }
 
-    /// Looks at all processes there are; whether that has found more. With `stops`, who is found is
-    /// stopped: it starts nothing more.
+    /// Scans all processes; returns whether it found more descendants. With `stops`, each is
+    /// stopped, so that it starts no other.
     pub(super) fn look(&mut self, stops: bool) -> bool {
         let snapshot = Snapshot::take();
         let spared = self.spared.clone();
@@ -67,7 +68,7 @@ impl<'a> Descendants<'a> {
             |key| self.roots.contains(&key) || self.found.contains_key(&key),
             is_spared,
         );
-        // Who is spared may have been started by one who bears the mark, and has passed it on.
+        // A spared process may have inherited the mark, and have passed it on.
         let passed_on = descendants(
             &snapshot,
             |key| is_spared(key) && self.carries(key.0),
@@ -93,7 +94,7 @@ impl<'a> Descendants<'a> {
         !self.marks.is_empty() && carries(pid, self.marks)
     }
 
-    /// Holds one, and notes its session; whether it was not held before.
+    /// Holds a process and notes its session; returns whether it is a new one.
     fn hold(&mut self, pid: i32, stat: Stat, stops: bool) -> bool {
         let (pidfd, is_new) = match self.found.entry((pid, stat.start_ticks)) {
             Entry::Occupied(held) => (held.into_mut(), false),
@@ -114,7 +115,7 @@ impl<'a> Descendants<'a> {
         is_new
     }
 
-    /// While a session has members, its number is nobody else's; a new session of that number has
+    /// While a session has members, its number isn't reused; a new session of that number has
     /// another leader.
     fn is_of_session(&self, session: i32) -> bool {
         self.sessions.get(&session).is_some_and(|known| {
@@ -122,23 +123,24 @@ impl<'a> Descendants<'a> {
         })
     }
 
-    /// Kills all that was found; those whose end can be waited for.
+    /// Kills all descendants that were found; returns those whose end can be awaited.
     pub(super) fn kill(self) -> Vec<OwnedFd> {
         let killed = self.found.into_values().filter(|pidfd| {
-            // Who has gained other privileges can't be ended, nor waited for.
+            // A process that gained other privileges can't be killed, nor awaited.
             pidfd_send_signal(pidfd, Signal::KILL).is_ok()
         });
         killed.collect()
     }
 }
 
-/// Holds a process, unless another one has its number by now.
+/// Holds a process, unless another one has its number.
 fn hold(pid: i32, start_ticks: u64) -> Option<OwnedFd> {
     let pidfd = pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()?;
     (stat_of(pid)?.start_ticks == start_ticks).then_some(pidfd)
 }
 
-/// The numbers of those below (and of) the processes that `begins` names; nothing below `ends`.
+/// The numbers of the processes that `begins` selects and of their descendants, without `ends` and
+/// its descendants.
 fn descendants(
     snapshot: &Snapshot,
     begins: impl Fn((i32, u64)) -> bool,

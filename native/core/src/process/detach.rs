@@ -27,7 +27,7 @@ pub(super) struct Detachment {
     answer: Answer,
 }
 
-/// An anonymous file that nobody can change any more, to be read from its beginning.
+/// A sealed anonymous file with these bytes, positioned at its beginning.
 fn payload(bytes: &[u8]) -> std::result::Result<OwnedFd, Errno> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let file = above_stdio(memfd_create("ryecore-stdin", flags)?)?;
@@ -61,7 +61,7 @@ impl Detachment {
         Ok((detachment, answer))
     }
 
-    /// Starts the child and answers; gives what is to be kept for reaping it.
+    /// Starts the child and delivers the answer; returns the child to be reaped later.
     pub(super) fn start(
         self,
         kit: &Kit,
@@ -90,7 +90,7 @@ impl Detachment {
                 Some((token, pidfd))
             }
             Err(error) => {
-                // Nobody could name it later, so it must not stay.
+                // Without an identity it could never be ended, so it is killed.
                 let _ = pidfd_send_signal(&pidfd, Signal::KILL);
                 let _ = waitid(WaitId::PidFd(pidfd.as_fd()), WaitIdOptions::EXITED);
                 self.answer.put(Err(error));

@@ -1,4 +1,5 @@
-//! A fork of the host: the child lets go of what it inherited and starts anew when it needs to.
+//! Forks of the host: the child closes what it inherited, and starts a reactor of its own when
+//! needed.
 
 use std::cell::RefCell;
 use std::sync::MutexGuard;
@@ -33,7 +34,8 @@ pub fn after_fork_in_child() {
     };
     forget();
     drop(serving.take());
-    // Nobody else is left to wait for this lock, and unlocking could wake a thread that is not.
+    // No other thread of this process waits for the lock, and unlocking could wake a thread of the
+    // parent.
     std::mem::forget(serving);
     // SAFETY: the reactor is forgotten, so these numbers are used by nobody from here on.
     unsafe {

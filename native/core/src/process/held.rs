@@ -37,8 +37,8 @@ pub(super) fn hold(id: &ProcessId) -> Result<Option<HeldProcess>> {
         Err(Errno::SRCH) => return Ok(None),
         Err(errno) => return Err(Error::os("hold", format!("/proc/{}", id.pid), errno)),
     };
-    // First the handle, then the look: what is seen under the number is what is held, or the
-    // number has passed on in between and its start time differs.
+    // The descriptor is opened first: the process that is then read is the held one, or its start
+    // time differs because the number was reused in between.
     let stat = stat_of(id.pid).filter(|stat| stat.start_ticks == id.start_ticks);
     Ok(stat.map(|stat| HeldProcess { pid, pidfd, stat }))
 }
@@ -56,7 +56,7 @@ impl HeldProcess {
         !has_ended(self.pidfd.as_fd())
     }
 
-    /// From here on it starts nothing more.
+    /// Stops it, so that it starts no other process.
     pub(super) fn freeze(&self) {
         if self.pid != getpid() {
             let _ = pidfd_send_signal(&self.pidfd, Signal::STOP);

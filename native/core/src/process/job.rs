@@ -26,11 +26,11 @@ pub enum Ending {
     Signaled,
     TimedOut,
     Cancelled,
-    /// Somebody else reaped the child: its status is lost.
+    /// The child was reaped elsewhere, and its status is lost.
     Unknown,
 }
 
-/// What a run leaves.
+/// The report of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
     pub ending: Ending,
@@ -43,32 +43,32 @@ pub struct Report {
     pub duration: Duration,
     /// 0 for a run that was cancelled before it started.
     pub pid: i32,
-    /// Processes that left the group, and were seen at an untidy end.
+    /// Processes that left the group, found after a timeout, a cancellation or an open pipe.
     pub left_behind: Vec<i32>,
     /// Whether it ran in a child that a template had forked ahead.
     pub warm: bool,
-    /// Why it did not, where it could have.
+    /// Why it ran cold, where it had a warm start.
     pub why_cold: Option<ColdReason>,
 }
 
 pub type Outcome = std::result::Result<Report, OsFailure>;
 
-/// Where a run's outcome goes.
+/// The recipient of a run's outcome.
 pub trait Inbox: Send + Sync {
     fn deliver(&self, token: Token, outcome: Outcome);
 }
 
-/// A run that was asked for.
+/// A requested run.
 pub(super) struct Job {
     pub(super) token: Token,
     pub(super) program: Program,
-    /// Variables of this call alone, each `NAME=VALUE`: a template knows nothing of them.
+    /// Variables of this call alone, each `NAME=VALUE`; a template doesn't get them.
     pub(super) own_env: Vec<CString>,
     pub(super) stdin: Arc<Vec<u8>>,
     pub(super) limits: Limits,
     pub(super) log: Option<Arc<Log>>,
     pub(super) inbox: Arc<dyn Inbox>,
-    /// Until it is decided that it starts cold.
+    /// The warm start, until the job is released to start cold.
     pub(super) warm: Option<Warm>,
     pub(super) why_cold: Option<ColdReason>,
 }

@@ -1,4 +1,4 @@
-//! Looking at, and ending, processes by identities that can't mean other ones.
+//! Status and killing of processes, by identities that are never reused.
 
 use std::time::{Duration, Instant};
 
@@ -12,14 +12,14 @@ use super::held::hold;
 use super::procfs::ProcessId;
 use crate::error::{Error, Result};
 
-/// Between two looks at what the caller wants.
+/// The time between two checks for an interruption by the caller.
 const SLICE: Duration = Duration::from_millis(50);
-/// After KILL only the kernel can still be in the way.
+/// After KILL only the kernel can delay the end.
 const KILL_PATIENCE: Duration = Duration::from_secs(10);
-/// Whoever is found below is stopped, so that each further look finds less.
+/// Each descendant that is found is stopped, so that each further scan finds fewer.
 const MOST_LOOKS: usize = 64;
 
-/// What became of a process that was to be ended.
+/// How a process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Killed {
     Terminated,
@@ -34,7 +34,8 @@ pub enum ProcessStatus {
     Dead,
 }
 
-/// How a process stands now. One of another boot is dead; of another pid namespace, nobody knows.
+/// Returns the status of a process. One of another boot is dead; one of another pid namespace is an
+/// error.
 pub fn process_status(id: &ProcessId) -> Result<ProcessStatus> {
     Ok(match hold(id)? {
         None => ProcessStatus::Dead,
@@ -43,13 +44,12 @@ pub fn process_status(id: &ProcessId) -> Result<ProcessStatus> {
     })
 }
 
-/// Ends processes, their groups where they lead one, and all that they have started.
+/// Ends processes, the groups that they lead, and all their descendants.
 ///
-/// First TERM goes to them and their groups; they have `grace` to end what is theirs. Then whatever
-/// is left of it gets KILL: what descends from them, and the sessions of that. Of other processes
-/// those are meant that bear one of `marks` in their environment, which finds what lost its parents.
-/// `spared` are let be, with all below them. `go_on` is asked between slices of waiting; `None`
-/// when it said no.
+/// First TERM goes to them and their groups, which have `grace` to end. Then KILL goes to the rest:
+/// their descendants, and the sessions of those. Processes with one of `marks` in their environment
+/// are killed too, which finds those that lost their parents. `spared` and their descendants are
+/// left alone. `go_on` is called between slices of waiting; returns `None` where it returned false.
 pub fn kill_processes(
     ids: &[ProcessId],
     spared: &[ProcessId],
@@ -71,7 +71,7 @@ pub fn kill_processes(
     }
     let mut descendants = Descendants::new(roots.iter().map(|(_, held)| held), spared, marks)?;
     descendants.look(false);
-    // The members are known by descriptor, so their end is an event and not a poll of numbers.
+    // The members are held by descriptors, so that their end is an event.
     let mut living = Vec::new();
     for (index, held) in &roots {
         let members = held.members();

@@ -22,7 +22,7 @@ use crate::error::OsFailure;
 const STACK_BYTES: usize = 64 * 1024;
 const GUARD_BYTES: usize = 64 * 1024;
 const LAST_SIGNAL: c_int = 64;
-/// Where a template hears its host.
+/// The descriptor of a template's socket to its host.
 const CONTROL: RawFd = 3;
 
 /// Proof that this thread takes no signals: no handler can run in a child that shares its memory.
@@ -54,7 +54,7 @@ pub(super) fn restore_signals(mask: &libc::sigset_t) {
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, mask, ptr::null_mut()) };
 }
 
-/// Does something while the calling thread takes no signals, and no SIGPIPE of it is left.
+/// Calls a function with signals blocked on the calling thread, and drops a pending SIGPIPE.
 pub(super) fn without_signals(act: impl FnOnce()) {
     let before = block_signals();
     act();
@@ -130,7 +130,7 @@ pub(super) struct Stdio<'fd> {
     pub(super) stderr: BorrowedFd<'fd>,
 }
 
-/// A child that has become its program.
+/// A child that has executed its program.
 #[derive(Debug)]
 pub(super) struct Launched {
     pub(super) pid: Pid,
@@ -150,14 +150,14 @@ enum Step {
     Exec,
 }
 
-/// What the child needs, all of it made beforehand by the launching thread.
+/// The data of the child, prepared by the launching thread.
 struct Plan {
     path: *const c_char,
     argv: *const *const c_char,
     env: *const *const c_char,
     cwd: *const c_char,
     stdio: [RawFd; 3],
-    /// Becomes descriptor 3; -1 is none.
+    /// The descriptor that becomes 3; -1 for none.
     control: RawFd,
     host: libc::pid_t,
     dies_with_host: bool,
@@ -227,7 +227,7 @@ pub(super) fn launch(
     if failed_step == Step::None as i32 {
         return Ok(Launched { pid, pidfd });
     }
-    // It never became the program and has left already: reap it.
+    // It has ended without executing the program: reap it.
     let _ = waitid(WaitId::PidFd(pidfd.as_fd()), WaitIdOptions::EXITED);
     let errno = Errno::from_raw_os_error(plan.errno.load(Ordering::Acquire));
     Err(explain(failed_step, program, errno))
@@ -263,7 +263,7 @@ extern "C" fn become_program(plan: *mut c_void) -> c_int {
     }
 }
 
-/// Comes back only with the step that failed, its errno set.
+/// Returns only the step that failed, with its errno set.
 fn prepare_and_exec(plan: &Plan) -> Step {
     // SAFETY: raw system calls on plain values and on memory of the plan; the C library's
     // wrappers used here take no lock and allocate nothing.
@@ -294,7 +294,7 @@ fn prepare_and_exec(plan: &Plan) -> Step {
         if !close_others_on_exec() {
             return Step::Seal;
         }
-        // The streams have their places, so that 3 is nobody's any more.
+        // The streams are in place, so that 3 is free.
         if plan.control >= 0 && !keep_as_control(plan.control) {
             return Step::Stdio;
         }

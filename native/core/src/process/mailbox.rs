@@ -30,7 +30,7 @@ impl<T> Mailbox<T> {
 
     /// Takes everything that has arrived.
     pub fn drain(&self) -> Vec<(Token, T)> {
-        // First the bell: what arrives from here on rings again.
+        // The bell first: a later arrival rings again.
         let _ = read(&self.bell, &mut [0; 8]);
         std::mem::take(&mut *lock(&self.arrived))
     }
@@ -38,7 +38,7 @@ impl<T> Mailbox<T> {
     pub(super) fn put(&self, token: Token, content: T) {
         let mut arrived = lock(&self.arrived);
         arrived.push((token, content));
-        // It rings already for what lies there: many arrivals are one wake-up.
+        // It rings already for earlier arrivals: many are one wake-up.
         if arrived.len() == 1 {
             let _ = write(&self.bell, &1_u64.to_ne_bytes());
         }

@@ -1,4 +1,4 @@
-//! What `/proc` tells of processes: who one is, and who stayed behind.
+//! Processes as `/proc` shows them: identities, and processes that left their group.
 
 use std::fs;
 use std::io;
@@ -9,8 +9,7 @@ use rustix::process::{Pid, getpid};
 
 use crate::error::{Error, Result};
 
-/// A process that can't be taken for another: not in another boot, another container, or after
-/// its number was given to a successor.
+/// The identity of a process, unique across boots, containers and reused numbers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProcessId {
     pub boot_id: String,
@@ -24,7 +23,7 @@ pub struct ProcessId {
 /// The kernel's PF_FORKNOEXEC.
 const FORKED_NOT_EXECUTED: u32 = 0x40;
 
-/// A line of `/proc/PID/stat`, as far as it is needed.
+/// The needed fields of `/proc/PID/stat`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Stat {
     pub(super) state: u8,
@@ -105,8 +104,8 @@ fn parse_stat(line: &[u8]) -> Option<Stat> {
     })
 }
 
-/// Children of this process, dead ones too, that have not become another program since their
-/// fork: their numbers and sessions.
+/// The numbers and sessions of children of this process, dead ones too, that have not executed a
+/// program since their fork.
 pub(super) fn forked_children() -> Vec<(i32, i32)> {
     let own = getpid().as_raw_nonzero().get();
     let children = numbers().filter_map(|pid| {
@@ -144,7 +143,8 @@ impl Snapshot {
         members.map(|(pid, _)| *pid)
     }
 
-    /// Who left the group of `leader`, and is of its session or writes to one of its pipes.
+    /// The processes that left the group of `leader`, and belong to its session or write to one of
+    /// its pipes.
     pub(super) fn left_behind(&self, leader: i32, pipes: &[u64]) -> Vec<i32> {
         let own = getpid().as_raw_nonzero().get();
         let links: Vec<_> = pipes
@@ -160,7 +160,7 @@ impl Snapshot {
     }
 }
 
-/// Whether one of `marks`, each `NAME=VALUE`, stands in the environment that a process began with.
+/// Whether the environment that a process began with has one of `marks`, each `NAME=VALUE`.
 pub(super) fn carries(pid: i32, marks: &[Vec<u8>]) -> bool {
     let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
     let mut texts = environment.split(|&byte| byte == 0);

@@ -50,7 +50,7 @@ static STARTING: Mutex<()> = Mutex::new(());
 pub(super) fn running() -> Option<&'static Reactor> {
     // SAFETY: null, or a reactor that `start_reactor` has leaked.
     let reactor = unsafe { REACTOR.load(Ordering::Acquire).as_ref() };
-    // A fork that no hook has seen leaves a reactor without its thread.
+    // A fork without the hooks leaves a reactor without its thread.
     reactor.filter(|reactor| reactor.process == getpid())
 }
 
@@ -78,7 +78,7 @@ fn start_reactor() -> Result<&'static Reactor, Errno> {
         serving: Mutex::new(None),
         process: getpid(),
     }));
-    // Edge-triggered, so that nobody needs to read it.
+    // Edge-triggered, so that it is never read.
     let rung = EventFlags::IN | EventFlags::ET;
     epoll::add(
         &reactor.epoll,
@@ -87,7 +87,7 @@ fn start_reactor() -> Result<&'static Reactor, Errno> {
         rung,
     )?;
     *lock(&reactor.serving) = Some(Serving::new(reactor.epoll.as_fd())?);
-    // The thread begins with every signal blocked; there is no moment in which it takes one.
+    // The thread begins with every signal blocked.
     let mask = block_signals();
     let thread = thread::Builder::new()
         .name(NAME.to_owned())
@@ -132,8 +132,8 @@ impl Reactor {
         }
     }
 
-    /// Gives a job to a child that stands by, on the calling thread, while the reactor sleeps: that
-    /// saves waking it before the child goes on. Gives the job back if that can't be.
+    /// Gives a job to a spare on the calling thread, while the reactor sleeps, which saves its
+    /// wake-up before the child begins. Returns the job where that isn't possible.
     fn begin_here(&self, job: Job) -> Option<Job> {
         if job.warm.is_none() {
             return Some(job);
@@ -171,7 +171,7 @@ fn timespec(time: Duration) -> Timespec {
     }
 }
 
-/// Asks for a run; its outcome goes to the inbox, always.
+/// Requests a run; its outcome always goes to the inbox.
 pub fn start(
     program: Program,
     own_env: Vec<CString>,
@@ -198,7 +198,7 @@ pub fn start(
     let reactor = reactor()?;
     match reactor.begin_here(job) {
         Some(job) => reactor.submit(Command::Start(job)),
-        // What the next call needs is made while the child is at work.
+        // The reactor prepares for the next call while the child works.
         None => reactor.ring(),
     }
     Ok(token)

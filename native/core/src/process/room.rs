@@ -1,4 +1,4 @@
-//! Whether the host has room for another child.
+//! The room that the host has for another child.
 
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
@@ -7,7 +7,7 @@ use crate::error::OsFailure;
 
 /// Descriptors that one run needs: its pidfd and two pipes.
 pub(super) const DESCRIPTORS_A_RUN: u64 = 3;
-/// Always let in.
+/// The runs that are always started.
 pub(super) const FEWEST_RUNS: usize = 16;
 
 /// How many descriptors all of this may take: the host keeps a quarter for itself.

@@ -16,7 +16,7 @@ use super::procfs::Snapshot;
 use super::signal::{reap, signal_group};
 use super::spec::Limits;
 use super::streams::{Capture, Feed, input_pipe, output_pipe};
-use super::warm::{Child, ColdReason, GoPipe, Key, Spare};
+use super::warm::{Child, ColdReason, Key, Spare, StartPipe};
 use crate::error::OsFailure;
 
 pub(super) struct Run {
@@ -29,18 +29,18 @@ pub(super) struct Run {
     pub(super) stdout: Capture,
     pub(super) stderr: Capture,
     pub(super) started: Instant,
-    /// Of a run in a child that was forked ahead.
+    /// The lease of a run in a spare.
     pub(super) lease: Option<Box<Lease>>,
     why_cold: Option<ColdReason>,
     inbox: Arc<dyn Inbox>,
 }
 
-/// What a run needs that was given a spare: it may turn out that it never began.
+/// The lease of a spare by a run, which may turn out not to have begun.
 pub(super) struct Lease {
     pub(super) job: Job,
     pub(super) key: Key,
-    go: GoPipe,
-    is_taken_back: bool,
+    start: StartPipe,
+    is_withdrawn: bool,
 }
 
 /// The pipes of one run: ours first, then the child's.
@@ -85,12 +85,12 @@ impl Run {
         Ok(Self::of(launched, feed, output, started, job))
     }
 
-    /// Gives the job to a child that was forked ahead, if that is alive.
+    /// Gives the job to a spare, if that is alive.
     pub(super) fn adopt(spare: Spare, key: Key, job: Job) -> Result<Self, Box<(Child, Job)>> {
         let Spare { child, mut pipes } = spare;
         let feed = rest_of(pipes.input, &job);
         let started = Instant::now();
-        if !pipes.go.tell(&job.own_env) {
+        if !pipes.start.send(&job.own_env) {
             return Err(Box::new((child, job)));
         }
         let launched = Launched {
@@ -99,12 +99,12 @@ impl Run {
         };
         let output = (pipes.output, pipes.error);
         let mut run = Self::of(launched, feed, output, started, &job);
-        let go = pipes.go;
+        let start = pipes.start;
         run.lease = Some(Box::new(Lease {
             job,
             key,
-            go,
-            is_taken_back: false,
+            start,
+            is_withdrawn: false,
         }));
         Ok(run)
     }
@@ -123,7 +123,7 @@ impl Run {
             pidfd,
             phase: Phase::Running,
             limits,
-            // A time too far away to be represented never comes.
+            // A deadline that can't be represented never comes.
             deadline: limits.timeout.and_then(|time| started.checked_add(time)),
             feed,
             stdout: capture(stdout),
@@ -135,21 +135,21 @@ impl Run {
         }
     }
 
-    /// Whether its child, dead now, never took the word to go on, and nobody ended it.
+    /// Whether its child, dead now, never began its call, and wasn't ended.
     pub(super) fn never_began(&self) -> bool {
         let lease = self.lease.as_ref().filter(|_| self.phase.cause().is_none());
-        lease.is_some_and(|lease| lease.is_taken_back || !lease.go.was_taken())
+        lease.is_some_and(|lease| lease.is_withdrawn || !lease.start.was_read())
     }
 
-    /// Ends a child that has not taken the word to go on, and takes that back: it can't begin any
-    /// more, whatever it was held up by.
+    /// Ends a child that has not begun its call, and withdraws the call, so that it can't begin
+    /// later.
     pub(super) fn end_unless_begun(&mut self) {
         let is_ending = self.phase.cause().is_some();
         let lease = self.lease.as_mut().filter(|_| !is_ending);
         if let Some(lease) = lease
-            && lease.go.take_back()
+            && lease.start.withdraw()
         {
-            lease.is_taken_back = true;
+            lease.is_withdrawn = true;
             self.signal_group(Signal::KILL);
         }
     }
@@ -159,16 +159,15 @@ impl Run {
     }
 
     pub(super) fn signal_group(&self, signal: Signal) {
-        // A group that is gone already is what the signal was for.
+        // A group that has ended needs no signal.
         let sent = signal_group(self.pidfd.as_fd(), self.pid, signal);
-        // But a child that was forked ahead leads none before it has come to that.
+        // But a spare leads no group until it has begun.
         if sent == Err(Errno::SRCH) && self.lease.is_some() {
             let _ = pidfd_send_signal(&self.pidfd, signal);
         }
     }
 
-    /// Buries a child whose call never began, and gives the call back with the time that it has
-    /// left.
+    /// Reaps a child whose call never began, and returns the call with its remaining time.
     pub(super) fn into_job(self) -> Option<(Job, Key)> {
         self.signal_group(Signal::KILL);
         reap(&self.pidfd);
@@ -214,13 +213,13 @@ impl Run {
             warm: self.lease.is_some(),
             why_cold: self.why_cold,
         };
-        // Descriptors go before the word: who has it finds none of them open.
+        // Descriptors are closed before the report, so that its recipient finds none open.
         drop((stdout_pipe, stderr_pipe, self.feed, self.pidfd, self.lease));
         self.inbox.deliver(token, Ok(report));
     }
 }
 
-/// What does not fit into the pipe of a job's input needs further care.
+/// Writes a job's input; returns the feed where it doesn't fit into the pipe at once.
 fn rest_of(pipe: OwnedFd, job: &Job) -> Option<Feed> {
     let mut feed = Feed::new(pipe, Arc::clone(&job.stdin));
     (!feed.pump()).then_some(feed)

@@ -1,4 +1,4 @@
-//! What the reactor's thread does: it starts children, serves their pipes and times, reaps them.
+//! The work of the reactor's thread: starts children, serves their pipes and deadlines, reaps them.
 
 use std::cell::OnceCell;
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -25,13 +25,13 @@ use crate::error::OsFailure;
 
 const SCRATCH_BYTES: usize = 256 * 1024;
 
-/// Who an event is about, in the low bits of its data; the token stands above them.
+/// The source of an event, in the low bits of its data, below the token.
 const LEADER: u64 = 0;
 const STDIN: u64 = 1;
 const STDOUT: u64 = 2;
 const STDERR: u64 = 3;
 
-/// The data of an event that is about no run; tokens begin at 1.
+/// The data of the bell's event; tokens begin at 1.
 pub(super) const BELL: u64 = 0;
 
 /// A request of another thread.
@@ -44,7 +44,7 @@ pub(super) enum Command {
     ClosePool(u64, Option<Arc<Waiter<()>>>),
 }
 
-/// Everything that the thread serves.
+/// The state of the reactor's thread.
 pub(super) struct Serving {
     epoll: BorrowedFd<'static>,
     kit: Kit,
@@ -60,7 +60,7 @@ pub(super) struct Serving {
     closing: Vec<Arc<Waiter<()>>>,
 }
 
-/// One turn of the thread; a look through `/proc` is shared by all that end in it.
+/// One turn of the thread; the runs that end in it share one scan of `/proc`.
 pub(super) struct Turn<'thread> {
     proof: &'thread SignalsBlocked,
     snapshot: OnceCell<Arc<Snapshot>>,
@@ -91,7 +91,7 @@ impl Serving {
         })
     }
 
-    /// How long nothing is due.
+    /// How long until something is due.
     pub(super) fn idle_time(&self) -> Option<Duration> {
         let first = self.deadlines.first().map(|(due, _)| *due);
         let due = [first, self.templates.due(), self.handovers.due()];
@@ -112,7 +112,7 @@ impl Serving {
         }
     }
 
-    /// Jobs are coming that were asked for after what was looked at so far.
+    /// Begins a round of checks, for jobs that were requested after the last one.
     pub(super) fn begin_check_round(&mut self) {
         self.templates.begin_check_round();
     }
@@ -122,7 +122,7 @@ impl Serving {
         self.waiting.is_empty() && self.has_room() && self.templates.has_spare(job)
     }
 
-    /// Begins it; what it does not become by that is left to the next turn.
+    /// Begins it; the next turn does the rest.
     pub(super) fn begin(&mut self, job: Job) {
         self.begin_check_round();
         self.templates.offer(job, Instant::now());
@@ -200,7 +200,7 @@ impl Serving {
         }
     }
 
-    /// Whether the end of something makes room: what was forked ahead goes before a call fails.
+    /// Whether the end of something makes room: spares are ended before a call fails.
     fn will_have_room(&mut self) -> bool {
         self.templates.close(None);
         !self.runs.is_empty() || !self.templates.is_empty()
@@ -235,9 +235,9 @@ impl Serving {
         act(&mut self.templates, &mut context)
     }
 
-    /// The end of a turn: what can wait until here.
+    /// Ends a turn: does what could wait until here.
     pub(super) fn tend(&mut self, turn: &Turn<'_>) {
-        // Those who were answered come before anything else is asked for.
+        // Jobs that were given a child start before more forks are requested.
         self.start_released();
         if self.templates.is_dirty() {
             self.with_context(turn, Templates::tend);
@@ -246,7 +246,7 @@ impl Serving {
         self.start_waiting(turn);
     }
 
-    /// Begins the jobs that the templates let go.
+    /// Begins the jobs that the templates release.
     fn start_released(&mut self) {
         while let Some(start) = self.templates.take_start() {
             match start {
@@ -264,7 +264,7 @@ impl Serving {
         let token = job.token;
         match Run::adopt(spare, key, job) {
             Ok(run) => {
-                // From here on its end is the run's.
+                // From here on its end is an event of the run.
                 let _ = epoll::delete(self.epoll, &run.pidfd);
                 self.handovers.add(token, Instant::now());
                 self.serve(token, run);
@@ -277,7 +277,7 @@ impl Serving {
         }
     }
 
-    /// The call of a dead child never began: it begins now.
+    /// Begins the call of a dead child that never began it.
     fn begin_anew(&mut self, token: Token, turn: &Turn<'_>) {
         self.set_deadline(token, None);
         let Some(run) = self.runs.remove(&token) else {
@@ -306,7 +306,7 @@ impl Serving {
         self.templates.stats(pool)
     }
 
-    /// Whoever waits for the end of everything learns of it.
+    /// Notifies the waiters for the end of everything.
     fn notify_if_empty(&mut self) {
         if self.runs.is_empty() && self.templates.is_empty() {
             for waiter in self.closing.drain(..) {
@@ -353,14 +353,14 @@ impl Serving {
         if run.never_began() {
             return self.begin_anew(token, turn);
         }
-        // What the dead have written is there already.
+        // The output of a dead leader is in its pipes already.
         pump(self.epoll, &mut run.stdout, &mut self.scratch);
         pump(self.epoll, &mut run.stderr, &mut self.scratch);
         let pipes_open = run.pipes_open();
         self.apply(token, Event::LeaderDied { pipes_open }, turn);
     }
 
-    /// About no run: a template, what it forked, or a detached child.
+    /// Serves an event of a template, of a spare or of a detached child.
     fn on_other(&mut self, token: Token, source: u64, turn: &Turn<'_>) {
         if self.with_context(turn, |templates, context| {
             templates.on_ready(token, source, context)
@@ -488,7 +488,7 @@ fn stream_of(run: &mut Run, source: u64) -> &mut Capture {
     }
 }
 
-/// Reads what is there; whether the stream has ended.
+/// Reads the available output; returns whether the stream has ended.
 fn pump(epoll: BorrowedFd<'_>, stream: &mut Capture, scratch: &mut [u8]) -> bool {
     let Some(ended) = stream.pump(scratch) else {
         return false;

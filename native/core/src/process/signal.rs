@@ -41,14 +41,14 @@ pub(super) fn has_ended(process: BorrowedFd<'_>) -> bool {
     poll(&mut look, Some(&at_once)) != Ok(0)
 }
 
-/// The status of a dead leader; `None` when somebody else has taken it.
+/// Reaps a dead leader; `None` where its status was taken elsewhere.
 pub(super) fn reap(pidfd: &OwnedFd) -> Option<WaitIdStatus> {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
     waitid(WaitId::PidFd(pidfd.as_fd()), options).ok().flatten()
 }
 
-/// Before a leader is reaped its number is nobody else's. Afterwards it is still the group's while
-/// no process has it: it is not given away before the last member is gone.
+/// Before a leader is reaped its number isn't reused. Afterwards it is still the group's while no
+/// process has it: it isn't reused before the last member has ended.
 fn number_is_theirs(leader: BorrowedFd<'_>, pid: Pid) -> bool {
     let peek = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     let is_our_child = waitid(WaitId::PidFd(leader.as_fd()), peek).is_ok();

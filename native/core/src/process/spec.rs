@@ -1,4 +1,4 @@
-//! What is to be started: a resolved program in C's form, and the limits of its run.
+//! The spec of a run: a resolved program in C's form, and its limits.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -19,7 +19,7 @@ pub struct Program {
     pub(super) cwd: CString,
 }
 
-/// What bounds a run.
+/// The limits of a run.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
     /// How long the leader may run; `None` is for ever.

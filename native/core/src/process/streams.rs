@@ -11,14 +11,14 @@ use rustix::pipe::{PipeFlags, pipe_with};
 
 use crate::error::OsFailure;
 
-/// How much is read of one pipe before the others have their turn. More than any pipe holds, so
-/// that one turn empties the pipe of a child that is dead.
+/// The most that is read of one pipe before the others have their turn: more than any pipe holds,
+/// so that one turn empties the pipe of a dead child.
 const TURN_BYTES: usize = 2 * 1024 * 1024;
 
 /// How much of a run's output its log takes.
 const LOG_BYTES: u64 = 256 * 1024 * 1024;
 
-/// A host that closed its own streams gets 0, 1 or 2 for a new pipe, which a child would take for
+/// Duplicates descriptor 0, 1 or 2 of a host that closed its own streams: a child would take it for
 /// one of its streams.
 pub(super) fn above_stdio(fd: OwnedFd) -> Result<OwnedFd, Errno> {
     if fd.as_raw_fd() > 2 {
@@ -71,7 +71,7 @@ impl Log {
         }
     }
 
-    /// Appends what there is room for. A log that can't be written ends; the run goes on.
+    /// Appends up to the bound. A log that can't be written ends, and the run continues.
     fn append(&self, bytes: &[u8]) {
         let room = usize::try_from(self.room.load(Ordering::Relaxed)).unwrap_or(usize::MAX);
         let mut rest = &bytes[..bytes.len().min(room)];
@@ -120,7 +120,7 @@ impl Capture {
         fstat(self.pipe.as_ref()?).ok().map(|stat| stat.st_ino)
     }
 
-    /// Reads what is there, one turn at most; gives the pipe back when it has ended.
+    /// Reads the available output, at most for one turn; returns the pipe when it has ended.
     pub(super) fn pump(&mut self, scratch: &mut [u8]) -> Option<OwnedFd> {
         let mut turn = 0;
         while turn < TURN_BYTES {
@@ -173,7 +173,7 @@ impl Feed {
         self.pipe.as_fd()
     }
 
-    /// Writes what fits; whether nothing is left to do. A child that does not read is no error.
+    /// Writes what fits; returns whether it is done. A child that doesn't read isn't an error.
     pub(super) fn pump(&mut self) -> bool {
         while self.sent < self.bytes.len() {
             match write(&self.pipe, &self.bytes[self.sent..]) {

@@ -1,4 +1,4 @@
-//! What a template was made from, and whether a start made now would find the same.
+//! The conditions of a template's launch, to check that a start now would find the same.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::process::streams::above_stdio;
 
-/// Lines of a thread's status that a child inherits.
+/// The lines of a thread's status that a child inherits.
 const INHERITED: [&[u8]; 14] = [
     b"Umask:",
     b"Uid:",
@@ -31,14 +31,14 @@ const INHERITED: [&[u8]; 14] = [
     b"Mems_allowed:",
 ];
 const STATUS_BYTES: usize = 16 * 1024;
-/// File times come from a clock that is that coarse.
+/// The granularity of the clock of file times.
 const COARSE_NS: i64 = 10_000_000;
 const LIMITS: usize = 16;
 const WORTH_A_DESCRIPTOR: usize = 4;
 /// A template may have read packages by the hundred, and the descriptors are the host's.
 const MOST_FOLDERS: usize = 8;
 
-/// What tells a changed file from an unchanged one without reading it.
+/// The stat of a file by which a change is noticed without reading it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Seen {
     device: u64,
@@ -75,13 +75,13 @@ fn folder_of(path: &CStr) -> Result<CString, Errno> {
     CString::new(folder).map_err(|_| Errno::INVAL)
 }
 
-/// A folder may get entries, and is the same one.
+/// The identity of a folder, which new entries don't change.
 fn identity(path: &CStr) -> Result<(u64, u64), Errno> {
     look(path).map(|seen| (seen.device, seen.inode))
 }
 
-/// A folder that holds several files of a template. A look by its descriptor costs half of one by
-/// the whole path, and is the same while the path leads to that folder.
+/// A folder that holds several files of a template. A stat by its descriptor costs half of one by
+/// the whole path, and is equal while the path leads to that folder.
 #[derive(Debug)]
 struct Folder {
     path: CString,
@@ -121,7 +121,7 @@ fn differs(files: &[(CString, Option<Seen>)], look: impl Fn(&CStr) -> Result<See
     files.iter().any(|(name, seen)| look(name).ok() != *seen)
 }
 
-/// What a start inherits from the thread that starts it, and no spec says.
+/// The attributes that a child inherits from the launching thread.
 #[derive(Debug)]
 pub(super) struct Surroundings {
     tid: libc::pid_t,
@@ -130,7 +130,7 @@ pub(super) struct Surroundings {
     oom_score_adj: OwnedFd,
 }
 
-/// Those at one moment.
+/// The inherited attributes at one moment.
 #[derive(Debug, PartialEq, Eq)]
 struct Inherited {
     text: Vec<u8>,
@@ -140,7 +140,7 @@ struct Inherited {
 }
 
 impl Surroundings {
-    /// Of the calling thread, from here on.
+    /// The surroundings of the calling thread.
     pub(super) fn of_this_thread() -> Result<Self, Errno> {
         let kept = |path: &str| {
             let flags = OFlags::RDONLY | OFlags::CLOEXEC;
@@ -174,7 +174,7 @@ impl Surroundings {
     }
 }
 
-/// A file of `/proc` that can't be read at once is more than anybody compares.
+/// Reads a file of `/proc`; one that is larger than the buffer is an error.
 fn read_whole<'buffer>(file: &OwnedFd, buffer: &'buffer mut [u8]) -> Result<&'buffer [u8], Errno> {
     let count = preadv(file, &mut [IoSliceMut::new(buffer)], 0)?;
     if count == buffer.len() {
@@ -204,12 +204,12 @@ fn scheduling(tid: libc::pid_t) -> (i32, i32) {
     }
 }
 
-/// What one template was made from.
+/// The conditions of one template's launch.
 #[derive(Debug)]
 pub(super) struct LaunchConditions {
     launched_ns: i64,
     program: (CString, Seen),
-    /// Where it was found: of a virtual environment that is replaced, the program may be the same.
+    /// The program's folder: a replaced virtual environment may have the same program.
     program_folder: (CString, (u64, u64)),
     cwd: (CString, (u64, u64)),
     inherited: Inherited,
@@ -218,7 +218,7 @@ pub(super) struct LaunchConditions {
 }
 
 impl LaunchConditions {
-    /// Right before the launch.
+    /// Reads the conditions right before the launch.
     pub(super) fn before_launch(
         program: &CStr,
         cwd: &CStr,
@@ -237,8 +237,8 @@ impl LaunchConditions {
         })
     }
 
-    /// Takes in what the template says that it has read; whether all of it is older than the
-    /// launch. What is younger may have been read before it was changed, or after.
+    /// Adds the files that the template has read; returns whether all are older than the launch. A
+    /// younger one may have been read before or after its change.
     pub(super) fn take_in(&mut self, paths: &[u8]) -> bool {
         let paths = paths
             .split(|byte| *byte == 0)
@@ -281,7 +281,7 @@ impl LaunchConditions {
         seen.all(|seen| seen.changed_ns < self.launched_ns - COARSE_NS)
     }
 
-    /// Whether these files were last changed before the launch, and so have been read as they are.
+    /// Whether these files were last changed before the launch, and so were read as they are.
     pub(super) fn is_younger_than_all_of(&self, sealed: &crate::witness::Witness) -> bool {
         sealed.is_older_than(self.launched_ns - COARSE_NS)
     }
@@ -291,7 +291,7 @@ impl LaunchConditions {
         self.folders.len()
     }
 
-    /// What differs now, in words; `None` while everything holds.
+    /// The condition that has changed, in words; `None` while all hold.
     pub(super) fn broken(&self, around: &Surroundings) -> Option<&'static str> {
         let (program, seen) = &self.program;
         if look(program).as_ref() != Ok(seen) {

@@ -1,4 +1,4 @@
-//! One start that is called again and again: its demand, its template, and who waits for it.
+//! The entry of a start that is called repeatedly: its demand, its template, and the waiting jobs.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -20,13 +20,13 @@ pub(super) struct Entry {
     pub(super) is_wanted: bool,
     /// Jobs that wait for the next fork.
     pub(super) queue: VecDeque<Job>,
-    /// Runs that are served by children of its templates.
+    /// How many runs are served by children of its templates.
     pub(super) leased: usize,
     pub(super) bound_bytes: u64,
 }
 
 impl Entry {
-    /// For a start that is called again, after so long.
+    /// An entry for a start that is called again, after this gap.
     pub(super) fn new(program: &Program, warm: &Warm, gap: Duration, now: Instant) -> Self {
         Self {
             origin: Origin {
@@ -48,7 +48,7 @@ impl Entry {
         self.is_wanted |= self.trouble.may_start(now);
     }
 
-    /// Why a call starts cold that comes while nobody can serve it.
+    /// Why a call starts cold while no child can serve it.
     pub(super) fn why_cold(&self) -> ColdReason {
         match &self.template {
             Some(template) if template.ready_at.is_some() => RESTS,
@@ -57,7 +57,7 @@ impl Entry {
         }
     }
 
-    /// Whether nothing but memories is lost with it.
+    /// Whether it can be dropped: it has neither a template nor waiting jobs.
     pub(super) fn is_idle(&self) -> bool {
         self.template.is_none() && !self.is_wanted && self.queue.is_empty()
     }

@@ -22,9 +22,8 @@ impl Pool {
         Self(Arc::new(PoolState::new(memory_bytes)))
     }
 
-    /// A warm start of `target`: `arg` stands in for its argument `arg_index` in the template,
-    /// which is sent `program` and `settings`. It serves no call unless `sealed` holds once it is
-    /// ready.
+    /// A warm start of `target`: `arg` replaces its argument `arg_index` in the template, which is
+    /// sent `program` and `settings`. It serves no call unless `sealed` holds once it is ready.
     pub fn start(
         &self,
         target: &Program,

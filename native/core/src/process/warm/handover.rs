@@ -1,11 +1,11 @@
-//! Calls that were handovers to a forked child: has it begun with them?
+//! Calls that were given to forked children, until the children must have begun.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use crate::process::job::Token;
 
-/// A child that has not begun by then is stopped, or starves: its call is better off without it.
+/// A child that has not begun by then is stopped or starved, and its call starts cold.
 const BEGUN_WITHIN: Duration = Duration::from_secs(1);
 
 /// The calls by age, the oldest first.
@@ -17,18 +17,18 @@ impl Handovers {
         self.0.push_back((now + BEGUN_WITHIN, token));
     }
 
-    /// When the next one is to be looked at.
+    /// When the next one is to be checked.
     pub(in crate::process) fn due(&self) -> Option<Instant> {
         self.0.front().map(|(due, _)| *due)
     }
 
-    /// One whose time has come.
+    /// Removes and returns one that is due.
     pub(in crate::process) fn pop_due(&mut self, now: Instant) -> Option<Token> {
         self.due().filter(|due| *due <= now)?;
         self.0.pop_front().map(|(_, token)| token)
     }
 
-    /// Forgets those that are over, up to the first that is not.
+    /// Forgets the oldest ones that have ended.
     pub(in crate::process) fn settle(&mut self, is_over: impl Fn(Token) -> bool) {
         while self.0.front().is_some_and(|(_, token)| is_over(*token)) {
             self.0.pop_front();

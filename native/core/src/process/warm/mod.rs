@@ -19,6 +19,6 @@ mod upkeep;
 pub use handle::Pool;
 pub(super) use handover::Handovers;
 pub(super) use pool::{Start, Templates, TurnContext};
-pub(super) use spare::{Child, GoPipe, Spare};
+pub(super) use spare::{Child, Spare, StartPipe};
 pub(super) use start::{ColdReason, Key};
 pub use start::{TemplateStats, Warm};

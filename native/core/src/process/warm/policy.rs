@@ -1,25 +1,25 @@
-//! When there are templates and spares, how many, and until when: pure decisions.
+//! Pure decisions on templates and spares: when to start them, how many, and when to end them.
 
 use std::time::{Duration, Instant};
 
 use super::start::ColdReason;
 
-/// A second call within that time shows demand.
+/// A second call within this time shows demand.
 const REPEATED_WITHIN: Duration = Duration::from_secs(60);
-/// How long a peak of calls at once is remembered, at least.
+/// The shortest time that a peak of concurrent calls is remembered.
 const PEAK_WINDOW: Duration = Duration::from_secs(5);
 const MOST_SPARES: usize = 16;
-/// How many requests a template has before it at once: it serves one after the other.
+/// The most unanswered requests of a template, which serves them in turn.
 pub(super) const MOST_UNANSWERED: usize = 16;
 const MOST_TEMPLATES: usize = 16;
-/// A template that was used that recently makes no way for another one, whoever asks.
+/// A template that was used this recently is never evicted.
 const IN_USE_WITHIN: Duration = Duration::from_secs(1);
-/// Without a call: when the spares go, and when the template does.
+/// The idle times after which the spares end, and the template.
 pub(super) const SPARES_IDLE: Duration = Duration::from_secs(10);
 pub(super) const TEMPLATE_IDLE: Duration = Duration::from_secs(60);
 pub(super) const READY_WITHIN: Duration = Duration::from_secs(10);
 pub(super) const FORKED_WITHIN: Duration = Duration::from_secs(1);
-/// After a fork that the system refused.
+/// The pause after a fork that the system refused.
 pub(super) const REST: Duration = Duration::from_secs(1);
 const FIRST_LOOK: Duration = Duration::from_secs(1);
 const MOST_DOUBLED: u32 = 4;
@@ -27,15 +27,15 @@ const MOST_FORKS: u64 = 10_000;
 const GROWTH_BYTES: u64 = 16 * 1024 * 1024;
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 const LAST_RETRY: Duration = Duration::from_secs(300);
-/// So many spares in a row that died before their go are the template's fault.
+/// After this many spares in a row that died before their call, the template is at fault.
 const MOST_STILLBORN: u32 = 4;
 
-/// Whether a call that was preceded by another one `since` ago has a template started.
+/// Whether a call `since` after the one before it starts a template.
 pub(super) fn shows_demand(since: Duration) -> bool {
     since <= REPEATED_WITHIN
 }
 
-/// What is remembered of the calls of one start.
+/// The recent calls of one start.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Demand {
     last_call: Instant,
@@ -47,7 +47,7 @@ pub(super) struct Demand {
 }
 
 impl Demand {
-    /// Of a call, so long after the one before it.
+    /// The demand of a call, this long after the one before it.
     pub(super) fn new(gap: Duration, now: Instant) -> Self {
         Self {
             last_call: now,
@@ -58,7 +58,7 @@ impl Demand {
         }
     }
 
-    /// Another call begins, and so many are under way with it.
+    /// Counts another call, and how many run with it.
     pub(super) fn call(&mut self, at_once: usize, now: Instant) {
         self.gap = now.saturating_duration_since(self.last_call);
         self.last_call = now;
@@ -79,7 +79,7 @@ impl Demand {
         self.gap
     }
 
-    /// How many spares are to stand by.
+    /// How many spares should wait for calls.
     pub(super) fn spares_wanted(&self, now: Instant) -> usize {
         if now.saturating_duration_since(self.last_call) >= SPARES_IDLE {
             return 0;
@@ -88,7 +88,7 @@ impl Demand {
     }
 }
 
-/// What went wrong with the templates of one start.
+/// The failures of the templates of one start.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Trouble {
     pub(super) failures: u32,
@@ -115,7 +115,7 @@ impl Trouble {
         self.reason = reason;
     }
 
-    /// In words for the trace of a call.
+    /// The reason for the trace of a call.
     pub(super) fn why_cold(&self) -> ColdReason {
         let what = if self.is_refused {
             "no template can be made of it"
@@ -135,13 +135,13 @@ fn retry_after(failures: u32) -> Duration {
     FIRST_RETRY.saturating_mul(doubled).min(LAST_RETRY)
 }
 
-/// How long after a fork the memory of a template is looked at, which was looked at so often
-/// already. A look takes a millisecond of the thread that serves every call.
+/// How long after a fork the memory of a template is measured, after this many measurements. One
+/// takes a millisecond of the thread that serves every call.
 pub(super) fn look_after(looks: u32) -> Duration {
     FIRST_LOOK * (1 << looks.min(MOST_DOUBLED))
 }
 
-/// Whether a template has served long enough, or grown too much.
+/// Whether a template has forked too often, or grown too much.
 pub(super) fn is_worn(forks: u64, bytes_when_ready: u64, bytes: u64) -> bool {
     let growth = bytes.saturating_sub(bytes_when_ready);
     forks >= MOST_FORKS || (growth > GROWTH_BYTES && growth > bytes_when_ready / 2)
@@ -151,7 +151,7 @@ pub(super) fn is_barren(stillborn: u32) -> bool {
     stillborn >= MOST_STILLBORN
 }
 
-/// A template of a pool, as its bounds see it.
+/// A template of a pool, with its memory and last use.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Tenant<Key> {
     pub(super) key: Key,
@@ -159,16 +159,16 @@ pub(super) struct Tenant<Key> {
     pub(super) last_call: Instant,
 }
 
-/// Whether another template may not find room beside these.
+/// Whether another template may exceed the bounds.
 pub(super) fn is_full<Key>(tenants: &[Tenant<Key>], bound: u64) -> bool {
     let sizes = || tenants.iter().map(|tenant| tenant.bytes);
     let needed = sizes().sum::<u64>() + sizes().max().unwrap_or_default();
     tenants.len() >= MOST_TEMPLATES || needed > bound
 }
 
-/// Who makes way for another template, that of a start which is called with such a gap; `None`,
-/// and there is no other one. Who is called as often stays: if all made way in turn for more than
-/// there is room for, none would ever serve.
+/// The template to evict for another one, whose start is called with this gap; `None` where none
+/// may be evicted. One that is called as often stays: if all were evicted in turn, none would ever
+/// serve a call.
 pub(super) fn makes_way<Key: Copy>(
     tenants: &[Tenant<Key>],
     gap: Duration,
@@ -179,13 +179,13 @@ pub(super) fn makes_way<Key: Copy>(
     (idle >= IN_USE_WITHIN && idle > gap).then_some(oldest.key)
 }
 
-/// Who goes when the pool takes more memory than it may.
+/// What to do when the pool exceeds its memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Excess<Key> {
     Fits,
-    /// The one that was not used for longest.
+    /// The least recently used one is to end.
     Ends(Key),
-    /// It does not fit even alone.
+    /// It doesn't fit even alone.
     Refused(Key),
 }
 

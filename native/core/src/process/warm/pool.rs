@@ -1,4 +1,4 @@
-//! What the reactor asks: whom a call is served by, and what is due.
+//! The templates of the process: which child serves a call, and what is due.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -20,8 +20,8 @@ use crate::process::launch::{Kit, SignalsBlocked};
 use crate::process::spec::Program;
 use crate::process::sync::Waiter;
 
-/// Descriptors of a template, of a spare or one that was asked for, and how many more a run has
-/// that was served by one.
+/// The descriptors of a template, of a spare (forked or requested), and of a lease beside those of
+/// a run.
 const OF_A_TEMPLATE: usize = 3;
 pub(super) const OF_A_SPARE: usize = 5;
 const OF_A_LEASE: usize = 1;
@@ -30,13 +30,13 @@ const READ_TOO_LATE: &str = "something that it has read is younger than it";
 const MOST_SEEN: usize = 1024;
 const MOST_ENTRIES: usize = 64;
 
-/// How a job goes on.
+/// How a job starts.
 pub(in crate::process) enum Start {
     Cold(Job, ColdReason),
     Warm(Job, Spare, Key),
 }
 
-/// What the thread lends.
+/// What the reactor's thread provides during a turn.
 pub(in crate::process) struct TurnContext<'turn> {
     pub(in crate::process) kit: &'turn Kit,
     pub(in crate::process) proof: &'turn SignalsBlocked,
@@ -54,12 +54,12 @@ pub(in crate::process) struct Templates {
     pub(super) epoll: BorrowedFd<'static>,
     seen: HashMap<Key, Instant>,
     pub(super) entries: HashMap<Key, Entry>,
-    /// Whose template or spare an event is about.
+    /// The entry of each template and spare by its token.
     pub(super) owners: HashMap<Token, Key>,
     pub(super) reaper: Reaper,
-    /// Entries for which something is to be done.
+    /// The entries to maintain at the end of the turn.
     pub(super) dirty: Vec<Key>,
-    /// Jobs that are to go on.
+    /// Jobs that are to start.
     outbox: VecDeque<Start>,
     pub(super) around: Option<Surroundings>,
     look: u64,
@@ -80,12 +80,13 @@ impl Templates {
         }
     }
 
-    /// From here on jobs are offered that a look made before does not cover.
+    /// Begins a round of checks: an earlier check doesn't cover the jobs that are offered from here
+    /// on.
     pub(in crate::process) fn begin_check_round(&mut self) {
         self.look += 1;
     }
 
-    /// Whether a job can be given a child at once.
+    /// Whether a spare can serve a job at once.
     pub(in crate::process) fn has_spare(&self, job: &Job) -> bool {
         let warm = job.warm.as_ref().filter(|warm| !warm.pool.is_closed());
         let entry = warm.and_then(|warm| self.entries.get(&Key::of(warm)));
@@ -93,7 +94,7 @@ impl Templates {
         !job.stdin.is_empty() && template.is_some_and(|template| !template.spares.is_empty())
     }
 
-    /// A job that is to begin: it goes on at once, or when the next fork is there.
+    /// Offers a job: it starts at once, or with the next fork.
     pub(in crate::process) fn offer(&mut self, job: Job, now: Instant) {
         let warm = job.warm.as_ref().filter(|warm| !warm.pool.is_closed());
         let Some(warm) = warm else {
@@ -131,7 +132,7 @@ impl Templates {
         }
     }
 
-    /// The first call is counted alone. Gives the reason why it starts cold.
+    /// Counts a call of a start without an entry; returns why it starts cold.
     fn count(&mut self, key: Key, program: &Program, warm: &Warm, now: Instant) -> ColdReason {
         let since = |time| now.saturating_duration_since(time);
         let gap = self.seen.insert(key, now).map(since);
@@ -153,7 +154,7 @@ impl Templates {
         "a template starts at the second call within a minute".into()
     }
 
-    /// Forgets the start that was not called for longest, of those that have nothing.
+    /// Drops the least recently called entry that is idle, where there are too many.
     fn make_room_for_entry(&mut self) {
         if self.entries.len() >= MOST_ENTRIES {
             let idle = self.entries.iter().filter(|(_, entry)| entry.is_idle());
@@ -164,7 +165,7 @@ impl Templates {
         }
     }
 
-    /// Gives waiting jobs the spares that are there, if these are what a start now would be.
+    /// Gives the spares to waiting jobs, if they equal what a start now would be.
     fn serve_queue(&mut self, key: Key) {
         let (Some(entry), Some(around)) = (self.entries.get_mut(&key), &self.around) else {
             return;
@@ -175,7 +176,7 @@ impl Templates {
         if entry.queue.is_empty() || template.spares.is_empty() {
             return;
         }
-        // Who waits came before this look began; one is enough for all of them.
+        // All waiting jobs came before this round, so one check covers them.
         if template.looked != self.look {
             if let Some(why) = template.conditions.broken(around) {
                 return self.retire(key, why.into());
@@ -194,13 +195,13 @@ impl Templates {
         }
     }
 
-    /// A spare turned out to be dead before its go could be said.
+    /// Takes back a spare that was dead before its call could start.
     pub(in crate::process) fn refuse(&mut self, child: Child, key: Key) {
         self.reaper.take_child(key.pool, child);
         self.returned(key, false);
     }
 
-    /// The run of a spare is over; whether its call ever began.
+    /// Notes that the run of a spare has ended, and whether its call began.
     pub(in crate::process) fn returned(&mut self, key: Key, has_begun: bool) {
         let Some(entry) = self.entries.get_mut(&key) else {
             return;
@@ -222,7 +223,7 @@ impl Templates {
         })
     }
 
-    /// Serves an event; whether it was about a template, a spare, or a dying one.
+    /// Serves an event; returns whether it was about a template, a spare or a dying process.
     pub(in crate::process) fn on_ready(
         &mut self,
         token: Token,
@@ -231,7 +232,8 @@ impl Templates {
     ) -> bool {
         let Some(&key) = self.owners.get(&token) else {
             if source != LEADER {
-                // Of one that was ended earlier in this turn; that is no word of its death.
+                // It is about one that was ended earlier in this turn, and doesn't report its
+                // death.
                 return true;
             }
             let entries = &self.entries;
@@ -258,7 +260,7 @@ impl Templates {
         true
     }
 
-    /// What it has said before its end counts: a reason, say.
+    /// Messages before its end count, such as a reason.
     fn on_template_death(&mut self, key: Key, context: &mut TurnContext<'_>) {
         self.listen(key, context);
         if let Some(Entry {
@@ -318,14 +320,14 @@ impl Templates {
         }
     }
 
-    /// Gives the reason why it is unfit.
+    /// Returns the reason why it is unfit.
     fn on_template_ready(&mut self, key: Key, now: Instant) -> Option<String> {
         let entry = self.entries.get_mut(&key)?;
         let template = entry.template.as_mut()?;
         if let Some(reason) = template.printed(self.epoll) {
             return Some(reason);
         }
-        // What it has read by now stays in it: it must have been what was verified.
+        // What it has read stays in its memory, so it must be what was verified.
         if let Some(sealed) = &entry.origin.applied.recipe.sealed {
             if !template.conditions.is_younger_than_all_of(sealed) {
                 return Some(READ_TOO_LATE.to_owned());
@@ -341,7 +343,7 @@ impl Templates {
         None
     }
 
-    /// Gives the reason why it is unfit.
+    /// Returns the reason why it is unfit.
     fn on_forked(&mut self, key: Key, pid: Pid, context: &TurnContext<'_>) -> Option<String> {
         let is_known = is_known(&self.entries, context.is_run, pid) || self.reaper.holds(pid);
         let template = self.entries.get_mut(&key)?.template.as_mut()?;
@@ -374,7 +376,7 @@ impl Templates {
         None
     }
 
-    /// Forks nothing for a while; who waits in vain starts cold.
+    /// Pauses forks for a while; jobs that no fork will serve start cold.
     pub(super) fn rest(&mut self, key: Key, now: Instant) {
         let Some(entry) = self.entries.get_mut(&key) else {
             return;
@@ -389,7 +391,7 @@ impl Templates {
         }
     }
 
-    /// A template is none any more: it is tried again later.
+    /// Ends a template that failed; another one is tried later.
     pub(super) fn fail(&mut self, key: Key, reason: String, now: Instant) {
         if let Some(entry) = self.entries.get_mut(&key) {
             let served = entry.template.as_ref().map(|template| template.served(now));
@@ -399,7 +401,7 @@ impl Templates {
         }
     }
 
-    /// Ends a template and its spares; who waits for them starts cold, and is told why.
+    /// Ends a template and its spares; the waiting jobs start cold, with the reason.
     pub(super) fn retire(&mut self, key: Key, why: ColdReason) {
         let Some(entry) = self.entries.get_mut(&key) else {
             return;
@@ -419,12 +421,12 @@ impl Templates {
         !self.dirty.is_empty()
     }
 
-    /// A job that is to go on; the last one comes first.
+    /// A job that is to start; the last one comes first.
     pub(in crate::process) fn take_start(&mut self) -> Option<Start> {
         self.outbox.pop_back()
     }
 
-    /// Descriptors that stand open for all this.
+    /// The number of open descriptors.
     pub(in crate::process) fn descriptors(&self) -> u64 {
         let of_entry = |entry: &Entry| {
             let of_template = entry.template.as_ref().map_or(0, |template| {
@@ -442,7 +444,7 @@ impl Templates {
         self.reaper.len() == 0 && self.entries.values().all(|entry| entry.template.is_none())
     }
 
-    /// Ends what belongs to a pool, or everything.
+    /// Ends the templates of a pool, or all.
     pub(in crate::process) fn close(&mut self, pool: Option<u64>) {
         let is_of_pool = |key: &Key| pool.is_none_or(|pool| key.pool == pool);
         let keys: Vec<_> = self.entries.keys().copied().filter(is_of_pool).collect();
@@ -453,7 +455,7 @@ impl Templates {
         self.seen.retain(|key, _| !is_of_pool(key));
     }
 
-    /// Takes the word when nothing of a pool is left.
+    /// Notifies the waiter when no process of a pool is left.
     pub(in crate::process) fn wait(&mut self, pool: u64, waiter: Arc<Waiter<()>>) {
         self.reaper.wait(pool, waiter);
     }

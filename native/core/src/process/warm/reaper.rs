@@ -1,4 +1,5 @@
-//! The last moments of templates and spares: killed, to be reaped, and nobody is forgotten.
+//! The reaper of templates and spares: kills them, reaps them, and finds children that a dead
+//! template did not report.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -20,7 +21,7 @@ struct Dying {
     pool: u64,
     pid: Pid,
     pidfd: OwnedFd,
-    /// What a template may have forked and could not tell any more.
+    /// The forks that a template may have made without reporting them.
     unheard: Option<Unheard>,
 }
 
@@ -29,7 +30,7 @@ struct Unheard {
     pending_forks: VecDeque<PendingFork>,
 }
 
-/// Who was killed and is not reaped yet.
+/// Processes that were killed and are not reaped.
 pub(super) struct Reaper {
     epoll: BorrowedFd<'static>,
     dying: HashMap<Token, Dying>,
@@ -53,10 +54,10 @@ impl Reaper {
         self.dying.values().any(|dying| dying.pid == pid)
     }
 
-    /// Takes the word when nothing of a pool is left.
+    /// Notifies the waiter when no process of a pool is left.
     pub(super) fn wait(&mut self, pool: u64, waiter: Arc<Waiter<()>>) {
         self.waiting.push((pool, waiter));
-        self.tell();
+        self.notify_waiters();
     }
 
     /// Ends a child that has no call. Its descriptor is watched by its token.
@@ -75,7 +76,7 @@ impl Reaper {
     pub(super) fn take_template(&mut self, pool: u64, mut template: Template) {
         let _ = signal_group(template.pidfd.as_fd(), template.pid, Signal::KILL);
         kill(&template.pidfd);
-        // A host that has given up its rights may kill it no more: then it leaves by itself.
+        // A host that dropped its privileges can't kill it: then it ends by itself.
         let _ = shutdown(&template.socket, Shutdown::Write);
         let _ = epoll::delete(self.epoll, &template.socket);
         if let Some(output) = template.output.take() {
@@ -96,7 +97,7 @@ impl Reaper {
         self.dying.insert(template.token, dying);
     }
 
-    /// Ends a child that no descriptor stands for yet.
+    /// Ends a child that has no descriptor.
     pub(super) fn take_pid(&mut self, pool: u64, pid: Pid) {
         let Ok(pidfd) = hold(pid) else {
             return kill_and_reap(pid);
@@ -108,7 +109,7 @@ impl Reaper {
         }
     }
 
-    /// Reaps a dead one; whether it was here.
+    /// Reaps a dead process; returns whether it was one of these.
     pub(super) fn on_death(
         &mut self,
         token: Token,
@@ -123,11 +124,11 @@ impl Reaper {
         if let Some(unheard) = dead.unheard {
             self.find_children(dead.pool, dead.pid, unheard, scratch, is_known);
         }
-        self.tell();
+        self.notify_waiters();
         true
     }
 
-    /// What a dead template had forked, and told nobody, or nobody has heard.
+    /// Finds the children that a dead template has forked without a message that was received.
     fn find_children(
         &mut self,
         pool: u64,
@@ -149,7 +150,7 @@ impl Reaper {
         if unheard.pending_forks.is_empty() {
             return;
         }
-        // The reactor's other children have all become their programs.
+        // All other children of the reactor have executed their programs.
         for (number, session) in forked_children() {
             let is_of_template = session == number || session == template.as_raw_nonzero().get();
             let pid = Pid::from_raw(number).filter(|pid| is_own_child(*pid));
@@ -163,7 +164,7 @@ impl Reaper {
         }
     }
 
-    fn tell(&mut self) {
+    fn notify_waiters(&mut self) {
         let dying = &self.dying;
         self.waiting.retain(|(pool, waiter)| {
             let is_over = dying.values().all(|dying| dying.pool != *pool);

@@ -1,4 +1,4 @@
-//! A child that was forked ahead: its pipes, its identity, and whether its call has begun.
+//! A spare, a child that was forked ahead of its call: its pipes, its identity, its start.
 
 use std::ffi::CString;
 
@@ -13,30 +13,30 @@ use rustix::process::{
 use crate::process::job::Token;
 use crate::process::streams::{input_pipe, output_pipe, pipe};
 
-/// The host's ends of what a forked child is wired to.
+/// The host's ends of a spare's pipes.
 #[derive(Debug)]
 pub(in crate::process) struct SparePipes {
     pub(in crate::process) input: OwnedFd,
     pub(in crate::process) output: OwnedFd,
     pub(in crate::process) error: OwnedFd,
-    pub(in crate::process) go: GoPipe,
+    pub(in crate::process) start: StartPipe,
 }
 
-/// The pipe through which a child is told to go on, and the length of what it was told.
+/// The pipe that starts a spare's call, and the length of the message that was written to it.
 #[derive(Debug)]
-pub(in crate::process) struct GoPipe(OwnedFd, usize);
+pub(in crate::process) struct StartPipe(OwnedFd, usize);
 
-/// A pipe takes so much in one piece.
-const MOST_TOLD: usize = libc::PIPE_BUF;
+/// The largest message that a pipe takes in one piece.
+const MOST_START_BYTES: usize = libc::PIPE_BUF;
 
 /// The child's ends, in the order of the protocol.
 #[derive(Debug)]
 pub(super) struct ChildEnds([OwnedFd; 4]);
 
-/// Who it is.
+/// The identity of a forked child.
 #[derive(Debug)]
 pub(in crate::process) struct Child {
-    /// Names it in events until it is given a call.
+    /// Identifies it in events until it is given a call.
     pub(super) token: Token,
     pub(in crate::process) pid: Pid,
     pub(in crate::process) pidfd: OwnedFd,
@@ -48,15 +48,15 @@ pub(in crate::process) struct Spare {
     pub(in crate::process) pipes: SparePipes,
 }
 
-/// Four pipes, made before anybody waits for them.
+/// Opens the four pipes of a spare.
 pub(super) fn open_pipes() -> Result<(SparePipes, ChildEnds), Errno> {
     let (input, output, error) = (input_pipe()?, output_pipe()?, output_pipe()?);
-    let (waiting, go) = pipe()?;
+    let (waiting, start) = pipe()?;
     let ours = SparePipes {
         input: input.0,
         output: output.0,
         error: error.0,
-        go: GoPipe(go, 0),
+        start: StartPipe(start, 0),
     };
     Ok((ours, ChildEnds([input.1, output.1, error.1, waiting])))
 }
@@ -67,33 +67,33 @@ impl ChildEnds {
     }
 }
 
-impl GoPipe {
-    /// Whether the child could be told, and with it the variables of its call.
-    pub(in crate::process) fn tell(&mut self, own_env: &[CString]) -> bool {
+impl StartPipe {
+    /// Starts the call, with its variables; returns whether the message was written.
+    pub(in crate::process) fn send(&mut self, own_env: &[CString]) -> bool {
         let mut word = vec![b'g'];
         for variable in own_env {
             word.extend_from_slice(variable.as_bytes_with_nul());
         }
         self.1 = word.len();
-        word.len() <= MOST_TOLD && write(&self.0, &word) == Ok(word.len())
+        word.len() <= MOST_START_BYTES && write(&self.0, &word) == Ok(word.len())
     }
 
-    /// Takes the word back from a child that has not taken it yet; whether that was so.
-    pub(in crate::process) fn take_back(&self) -> bool {
-        // Another description of the pipe, because the child's own is one that waits.
+    /// Takes the message back from a child that has not read it; returns whether that succeeded.
+    pub(in crate::process) fn withdraw(&self) -> bool {
+        // A second description of the pipe, because the child's own is blocking.
         let path = format!("/proc/self/fd/{}", self.0.as_raw_fd());
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let pipe = open(path, flags, Mode::empty());
-        pipe.is_ok_and(|pipe| read(&pipe, &mut [0; MOST_TOLD]) == Ok(self.1))
+        pipe.is_ok_and(|pipe| read(&pipe, &mut [0; MOST_START_BYTES]) == Ok(self.1))
     }
 
-    /// Whether a child that is dead now ever took the word, or its first byte.
-    pub(in crate::process) fn was_taken(&self) -> bool {
+    /// Whether a child that is dead has read the message, or its first byte.
+    pub(in crate::process) fn was_read(&self) -> bool {
         ioctl_fionread(&self.0).is_ok_and(|left| left < self.1 as u64)
     }
 }
 
-/// Events of `fd` are about `token`.
+/// Watches `fd`; its events carry `token`.
 pub(super) fn watch(
     epoll: BorrowedFd<'_>,
     token: Token,
@@ -125,7 +125,7 @@ pub(super) fn hold(pid: Pid) -> Result<OwnedFd, Errno> {
     }
 }
 
-/// Ends a child that had no call; before its go it has no children.
+/// Kills a child without a call, which has no children.
 pub(super) fn kill(pidfd: &OwnedFd) {
     let _ = pidfd_send_signal(pidfd, Signal::KILL);
 }

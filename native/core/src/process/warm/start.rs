@@ -15,7 +15,7 @@ use crate::witness::Witness;
 /// How many recipes a pool recognises.
 const MOST_RECIPES: usize = 64;
 
-/// Why a job that could have been warm is not, in words for its trace.
+/// Why a job with a template starts cold, in words for its trace.
 pub(in crate::process) type ColdReason = Cow<'static, str>;
 
 pub(super) const RESTS: ColdReason = Cow::Borrowed("its template can't fork at present");
@@ -29,11 +29,11 @@ pub(in crate::process) struct PoolState {
     recipes: Mutex<VecDeque<Arc<Recipe>>>,
 }
 
-/// How one template stands.
+/// The state of one template.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TemplateStats {
     pub state: &'static str,
-    /// 0 where no process is.
+    /// 0 where there is no process.
     pub pid: i32,
     pub spares: usize,
     pub forks: u64,
@@ -44,30 +44,30 @@ pub struct TemplateStats {
     pub reason: String,
 }
 
-/// What makes a template of a program, many programs maybe.
+/// How templates are made; many programs may share it.
 #[derive(Debug)]
 pub(super) struct Recipe {
     id: u64,
     pub(super) arg: CString,
     pub(super) program: Vec<u8>,
     pub(super) settings: Vec<u8>,
-    /// What a template may read of the verified files, and nothing else of theirs.
+    /// The verified files that a template may read before it is ready.
     pub(super) sealed: Option<Arc<Witness>>,
 }
 
-/// How one program becomes a template.
+/// A recipe as it is applied to one program.
 #[derive(Debug, Clone)]
 pub(super) struct AppliedRecipe {
     pub(super) recipe: Arc<Recipe>,
     pub(super) arg_index: usize,
 }
 
-/// From which pool, and how, one program is started warm.
+/// A warm start of one program: its pool and its recipe.
 #[derive(Debug, Clone)]
 pub struct Warm {
     pub(super) pool: Arc<PoolState>,
     pub(super) applied: AppliedRecipe,
-    /// Finds this start among those of the pool.
+    /// Identifies the start within the pool.
     pub(super) start: u64,
 }
 
@@ -84,7 +84,7 @@ pub(in crate::process) struct Key {
     pub(super) start: u64,
 }
 
-/// What the templates of one start are made from.
+/// The program and recipe of the templates of one start.
 #[derive(Debug)]
 pub(super) struct Origin {
     pub(super) program: Program,
@@ -92,7 +92,7 @@ pub(super) struct Origin {
 }
 
 impl Origin {
-    /// Whether a start of this program is that very one; the key is but a hash of it.
+    /// Whether a start of this program is the same one; equal keys don't prove it.
     pub(super) fn is_of(&self, program: &Program, warm: &Warm) -> bool {
         self.applied == warm.applied && self.program == *program
     }
@@ -133,7 +133,7 @@ impl PoolState {
         !self.is_closed.swap(true, Ordering::Relaxed)
     }
 
-    /// The same content is one recipe.
+    /// Returns the recipe of this content, the same one for equal content.
     fn recipe(
         &self,
         arg: CString,
@@ -172,8 +172,8 @@ fn are_alike(one: Option<&Arc<Witness>>, other: Option<&Arc<Witness>>) -> bool {
 }
 
 impl Warm {
-    /// How `target` is warm: `arg` stands in for its argument `arg_index` in the template, which
-    /// is sent `program` and `settings`. It serves no call unless `sealed` holds once it is ready.
+    /// A warm start of `target`: `arg` replaces its argument `arg_index` in the template, which is
+    /// sent `program` and `settings`. It serves no call unless `sealed` holds once it is ready.
     pub(super) fn new(
         pool: &Arc<PoolState>,
         target: &Program,
@@ -183,13 +183,13 @@ impl Warm {
         settings: &[u8],
         sealed: Option<Arc<Witness>>,
     ) -> Result<Self> {
-        // The command stands before the arguments.
+        // The command precedes the arguments.
         if arg_index >= target.argv.len() - 1 {
             let message = format!("there is no argument {arg_index} to be warm with");
             return Err(Error::Invalid(message));
         }
         let recipe = pool.recipe(arg, program, settings, sealed);
-        // Keyed with a secret of this process: nobody can look for two starts that share it.
+        // Keyed with a secret of this process, so that a collision can't be constructed.
         static SECRET: OnceLock<RandomState> = OnceLock::new();
         let mut hasher = SECRET.get_or_init(RandomState::new).build_hasher();
         (recipe.id, arg_index).hash(&mut hasher);

@@ -1,4 +1,4 @@
-//! One template: its launch, and the protocol that is spoken on its descriptor 3.
+//! One template: its launch, and the protocol on its descriptor 3.
 
 use std::collections::VecDeque;
 use std::ffi::CString;
@@ -25,7 +25,7 @@ use crate::process::launch::{Kit, Launched, SignalsBlocked, Stdio, launch};
 use crate::process::spec::Program;
 use crate::process::streams::{above_stdio, output_pipe};
 
-/// What a template's events are about; a spare has the first alone.
+/// The sources of a template's events; a spare has the first one alone.
 pub(super) const LEADER: u64 = 0;
 pub(super) const CONTROL: u64 = 1;
 const PRINTED: u64 = 2;
@@ -33,7 +33,7 @@ const PRINTED: u64 = 2;
 /// How much of a refusal is kept.
 const REASON_CHARS: usize = 200;
 
-/// A fork that the template was asked for.
+/// A fork that was requested and not answered.
 #[derive(Debug)]
 pub(super) struct PendingFork {
     pub(super) pipes: SparePipes,
@@ -46,7 +46,7 @@ pub(super) struct Template {
     pub(super) pid: Pid,
     pub(super) pidfd: OwnedFd,
     pub(super) socket: OwnedFd,
-    /// What it prints; nothing, or it is none.
+    /// Its output; a template that prints is unfit.
     pub(super) output: Option<OwnedFd>,
     pub(super) ready_at: Option<Instant>,
     pub(super) conditions: LaunchConditions,
@@ -56,39 +56,39 @@ pub(super) struct Template {
     /// Spares in a row that died before their call began.
     pub(super) stillborn: u32,
     pub(super) rests_until: Option<Instant>,
-    /// The last look that found its witness whole.
+    /// The last round whose check found its conditions unchanged.
     pub(super) looked: u64,
-    /// When its memory is to be looked at.
+    /// When its memory is to be measured.
     pub(super) look_at: Option<Instant>,
-    /// How often it was, with a spare.
+    /// How often it was measured, with a spare.
     pub(super) looks: u32,
     share_bytes: u64,
-    /// Spares are alike: each has the same share.
+    /// The share of each spare.
     spare_share_bytes: u64,
     resident_bytes_when_ready: u64,
     launched_at: Instant,
     last_answer: Instant,
 }
 
-/// What a template says.
+/// A message of a template.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Message<'message> {
     Ready(&'message [u8]),
     No(&'message [u8]),
     Forked(Pid),
     Nonsense,
-    /// It has closed its side.
+    /// It has closed its end.
     Gone,
 }
 
-/// Why a fork was not asked for.
+/// Why a fork was not requested.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ForkRefusal {
-    /// It has enough before it.
+    /// It has enough requests.
     Busy,
     /// The host has no descriptors left.
     Shortage,
-    /// It does not listen any more.
+    /// It has closed its socket.
     Gone,
 }
 
@@ -111,7 +111,7 @@ fn parse_message(message: &[u8]) -> Message<'_> {
         .map_or(Message::Nonsense, Message::Forked)
 }
 
-/// The next message; `None` while there is none.
+/// Receives the next message; `None` while there is none.
 pub(super) fn receive<'scratch>(
     socket: &OwnedFd,
     scratch: &'scratch mut [u8],
@@ -121,7 +121,7 @@ pub(super) fn receive<'scratch>(
             Ok((0, 0)) => return Some(Message::Gone),
             Ok((count, whole)) if whole <= count => return Some(parse_message(&scratch[..count])),
             Ok(_) => return Some(Message::Nonsense),
-            // Who ends without having read all leaves an error before the last message, once.
+            // A template that ends with unread messages leaves one error before its last message.
             Err(Errno::INTR | Errno::CONNRESET) => {}
             Err(Errno::AGAIN) => return None,
             Err(_) => return Some(Message::Gone),
@@ -129,7 +129,7 @@ pub(super) fn receive<'scratch>(
     }
 }
 
-/// A refusal as people read it: one line, of a bounded length.
+/// A refusal as one line of bounded length.
 pub(super) fn reason_of(text: &[u8]) -> String {
     let text = String::from_utf8_lossy(text);
     let printable = text
@@ -139,7 +139,7 @@ pub(super) fn reason_of(text: &[u8]) -> String {
 }
 
 impl Template {
-    /// Starts the program with its other argument, and sends it what it runs there.
+    /// Starts the program with the recipe's argument, and sends it the recipe.
     pub(super) fn launch(
         token: Token,
         Origin { program, applied }: &Origin,
@@ -185,14 +185,14 @@ impl Template {
             launched_at,
             last_answer: launched_at,
         };
-        // One that does not take them never gets ready.
+        // A template that doesn't take them never becomes ready.
         for content in [&applied.recipe.program, &applied.recipe.settings] {
             let _ = send(&template.socket, content, SendFlags::NOSIGNAL);
         }
         Ok(template)
     }
 
-    /// Has its events told by its token.
+    /// Watches its descriptors; their events carry its token.
     pub(super) fn watch(&self, epoll: BorrowedFd<'_>) -> Result<(), Errno> {
         watch(epoll, self.token, LEADER, self.pidfd.as_fd())?;
         watch(epoll, self.token, CONTROL, self.socket.as_fd())?;
@@ -202,7 +202,8 @@ impl Template {
         }
     }
 
-    /// Why it is unfit, if it has printed something: in a cold start that belongs to the call.
+    /// Why it is unfit, if it has printed something: in a cold start the call would have printed
+    /// it.
     pub(super) fn printed(&mut self, epoll: BorrowedFd<'_>) -> Option<String> {
         match read(self.output.as_ref()?, &mut [0; 1024]) {
             Err(Errno::AGAIN | Errno::INTR) => None,
@@ -215,17 +216,17 @@ impl Template {
         }
     }
 
-    /// Whether it can be asked for forks now.
+    /// Whether forks can be requested now.
     pub(super) fn forks_at(&self, now: Instant) -> bool {
         self.ready_at.is_some() && self.rests_until.is_none_or(|time| time <= now)
     }
 
-    /// Whether a call gets a child of it now, or soon.
+    /// Whether it can give a call a child now, or soon.
     pub(super) fn serves_at(&self, now: Instant) -> bool {
         !self.spares.is_empty() || self.forks_at(now)
     }
 
-    /// Asks for another child.
+    /// Requests another child.
     pub(super) fn request_fork(&mut self, now: Instant) -> Result<(), ForkRefusal> {
         if self.pending_forks.len() >= policy::MOST_UNANSWERED {
             return Err(ForkRefusal::Busy);
@@ -247,7 +248,7 @@ impl Template {
         }
     }
 
-    /// The first fork that was asked for is answered now.
+    /// Removes the oldest requested fork, which is answered.
     pub(super) fn answered(&mut self, now: Instant) -> Option<SparePipes> {
         self.last_answer = now;
         self.pending_forks.pop_front().map(|asked| asked.pipes)
@@ -258,7 +259,7 @@ impl Template {
         self.ready_at.map_or(Duration::ZERO, since)
     }
 
-    /// When it takes too long over what it is at.
+    /// When it counts as hanging.
     pub(super) fn hangs_at(&self) -> Option<Instant> {
         if self.ready_at.is_none() {
             return self.launched_at.checked_add(policy::READY_WITHIN);
@@ -270,7 +271,7 @@ impl Template {
             .checked_add(policy::FORKED_WITHIN)
     }
 
-    /// The next moment at which something is to be decided.
+    /// When the next decision about it is due.
     pub(super) fn due(&self, demand: &Demand) -> Option<Instant> {
         let idle = if self.spares.is_empty() {
             policy::TEMPLATE_IDLE
@@ -284,7 +285,7 @@ impl Template {
             .min()
     }
 
-    /// Looks at the memory that it and its spares take; whether it is worn.
+    /// Measures the memory of it and its spares; returns whether it is worn.
     pub(super) fn measure(&mut self) -> bool {
         let Some(own) = memory_of(self.pid) else {
             return false;
@@ -301,7 +302,7 @@ impl Template {
         policy::is_worn(self.forks, before, own.resident_bytes)
     }
 
-    /// What it and its spares take, as far as it was looked at.
+    /// The memory of it and its spares, when last measured.
     pub(super) fn bytes(&self) -> u64 {
         self.share_bytes + self.spare_share_bytes * self.spares.len() as u64
     }
@@ -324,7 +325,7 @@ fn send_fork(socket: &OwnedFd, sent: &ChildEnds) -> Result<(), Errno> {
 }
 
 struct Memory {
-    /// Its part of what it shares, and what it has alone.
+    /// Its proportional share of memory.
     share_bytes: u64,
     resident_bytes: u64,
 }
@@ -344,10 +345,10 @@ fn memory_of(pid: Pid) -> Option<Memory> {
 }
 
 impl Program {
-    /// The same, with another text for one of its arguments.
+    /// The same program with another text for one of its arguments.
     fn with_argument(&self, index: usize, text: CString) -> Self {
         let mut other = self.clone();
-        // The command stands before the arguments.
+        // The command precedes the arguments.
         other.argv[index + 1] = text;
         other
     }

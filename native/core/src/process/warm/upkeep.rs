@@ -1,4 +1,4 @@
-//! What is done for the templates between the calls: started, looked after, ended.
+//! Maintenance of the templates between calls: starts, forks, measurements, ends.
 
 use std::time::{Duration, Instant};
 
@@ -12,11 +12,11 @@ use super::template::{ForkRefusal, Template};
 use crate::process::job::next_token;
 
 const MAKES_WAY: &str = "another template took its memory";
-/// What a fork takes while it is asked for.
+/// The descriptors of a fork while it is requested.
 const WHILE_ASKED: u64 = 9;
 
 impl Templates {
-    /// Does what was put off during the turn.
+    /// Maintains the entries that were marked during the turn.
     pub(in crate::process) fn tend(&mut self, context: &mut TurnContext<'_>) {
         for key in std::mem::take(&mut self.dirty) {
             let Some(entry) = self.entries.get_mut(&key) else {
@@ -67,7 +67,7 @@ impl Templates {
         }
     }
 
-    /// Asks for as many forks as are wanted.
+    /// Requests the wanted forks.
     fn replenish(&mut self, key: Key, context: &mut TurnContext<'_>) {
         let Some(entry) = self.entries.get_mut(&key) else {
             return;
@@ -124,7 +124,7 @@ impl Templates {
     }
 
     fn on_due(&mut self, key: Key, context: &mut TurnContext<'_>) {
-        // What it has said already counts, however late this thread comes to it.
+        // Messages that were sent before count, however late they are read.
         self.listen(key, context);
         let now = context.now;
         let Some(entry) = self.entries.get_mut(&key) else {
