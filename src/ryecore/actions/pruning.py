@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import anyio
 from attrs import frozen
 
+from ryecore.display.figures import byte_size, counted
 from ryecore.display.notices import warn
 from ryecore.display.text import StyledText
 from ryecore.errors import RyeError
@@ -66,34 +67,22 @@ class PruneReport:
         """The report for a terminal."""
         text = StyledText()
         verb = "would go" if self.is_dry_run else "pruned"
-        text.line(f"{_count(len(self.thread_ids))}, {_size(self.size_bytes)} {verb}")
+        text.line(f"{counted(len(self.thread_ids), 'thread')}, {byte_size(self.size_bytes)} {verb}")
         if self.kept_resumable:
+            kept = counted(self.kept_resumable, "thread")
             text.line(
                 (
-                    f"{_count(self.kept_resumable)} stay that may be resumed, for twice as long; ",
+                    f"{kept} stay that may be resumed, for twice as long; ",
                     "",
                 ),
                 ("prune them too: --include-resumable", "dim"),
             )
         if self.finished:
-            text.line((f"finished an earlier pruning: {_count(self.finished)}", "dim"))
+            text.line((f"finished an earlier pruning: {counted(self.finished, 'thread')}", "dim"))
         return text
 
     def __str__(self) -> str:
         return self.render().plain()
-
-
-def _count(number: int) -> str:
-    return f"{number:,} thread{'' if number == 1 else 's'}"
-
-
-def _size(size_bytes: int) -> str:
-    size = float(size_bytes)
-    for unit in ("B", "KB", "MB"):
-        if size < 1000:
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1000
-    return f"{size:.1f} GB"
 
 
 async def prune_threads(

@@ -10,6 +10,7 @@ from attrs import evolve, frozen
 
 from ryecore.actions.approval import ask, check_capability, file_to_approve, own_space
 from ryecore.chain.file_types import RUNTIMES_FOLDER
+from ryecore.display.figures import counted
 from ryecore.errors import (
     InputError,
     IntegrityError,
@@ -60,7 +61,7 @@ class SignReport:
     def skipped_text(self) -> str:
         """How many records of threads were skipped."""
         count = len(self.skipped)
-        return f"{count} {'record' if count == 1 else 'records'} of threads skipped"
+        return f"{counted(count, 'record')} of threads skipped"
 
     def to_dict(self) -> dict[str, object]:
         """The report as a JSON-ready object."""

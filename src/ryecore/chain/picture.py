@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ryecore.display.figures import counted
 from ryecore.display.picture import Box, BoxStatus, Line, Picture
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ def _add_files(boxes: list[Box], lines: list[Line], event: Mapping[str, Any]) ->
         return
     details = [f"sealed {str(event.get('digest', ''))[:12]}", f"imports {deps}"]
     where = [f"below {anchor}"] if anchor else []
-    label = f"{count} file{'' if count == 1 else 's'}"
+    label = counted(count, "file")
     boxes.append(
         Box("files", label, tuple(details), "stack", tooltip="\n".join([label, *details, *where]))
     )

@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from ryecore.display.figures import counted
 from ryecore.display.status import status_mark
 from ryecore.display.text import Span, StyledText, brief
 
@@ -211,7 +212,7 @@ def _describe_pairs(event: Mapping[str, Any]) -> str:
 
 def _describe_seal(event: Mapping[str, Any]) -> str:
     count = event.get("files", 0)
-    files = f"{count} file{'' if count == 1 else 's'}"
+    files = counted(count, "file")
     anchor = f"  anchor {event['anchor']}" if event.get("anchor") else ""
     return f"{files}  {str(event.get('digest', ''))[:12]}{anchor}  deps {event['deps']}"
 

@@ -16,6 +16,7 @@ from ryecore.cli.options import json_option, project_option, read_object, read_o
 from ryecore.cli.output import EXIT_FAILED, errors_shown, show, show_json
 from ryecore.cli.pictures import Drawing, drawing_options
 from ryecore.cli.projects import deps_option, models_of, stopped_by_signals
+from ryecore.display.figures import counted
 from ryecore.display.status import status_mark
 from ryecore.display.text import StyledText
 from ryecore.errors import InputError, InvalidItemId, ItemNotFound, ThreadNotFound
@@ -67,8 +68,8 @@ def validate(ref: str, project_path: str, as_json: bool) -> None:
             text.line(
                 status_mark("ok") if report.is_valid else status_mark("problem"),
                 (ref, "strong"),
-                f"  {errors} error{'' if errors == 1 else 's'}",
-                (f", {warnings} warning{'' if warnings == 1 else 's'}" if warnings else "", "warn"),
+                f"  {counted(errors, 'error')}",
+                (f", {counted(warnings, 'warning')}" if warnings else "", "warn"),
             )
             show(text)
         if not report.is_valid:
@@ -201,7 +202,7 @@ def forget(project_path: str, as_json: bool) -> None:
             show_json({"status": "success", "forgotten": count})
             return
         text = StyledText()
-        text.line(f"forgot {count} result{'' if count == 1 else 's'}")
+        text.line(f"forgot {counted(count, 'result')}")
         show(text)
 
 

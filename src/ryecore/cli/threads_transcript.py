@@ -11,6 +11,7 @@ from ryecore.actions.threads import Threads
 from ryecore.cli.options import project_option
 from ryecore.cli.output import errors_shown, show, show_piece
 from ryecore.cli.projects import with_threads
+from ryecore.display.figures import exact_dollars
 from ryecore.display.status import status_mark
 from ryecore.display.text import Span, StyledText
 from ryecore.errors import InputError
@@ -134,7 +135,7 @@ def _cost(said: Mapping[str, Any], _: str) -> _Shown:
     outcome = _text(said.get("outcome"))
     style = "dim" if outcome == "success" else "warn"
     spend = said.get("spend_microcents")
-    money = f"${spend / 1e8:.6f}" if isinstance(spend, int) else ""
+    money = exact_dollars(spend) if isinstance(spend, int) else ""
     tokens = f"{_text(said.get('input_tokens'))} in, {_text(said.get('output_tokens'))} out"
     return [
         (f"cost   {tokens}  {money}  {_text(said.get('mark'))}", "dim"),

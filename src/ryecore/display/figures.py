@@ -1,12 +1,14 @@
-"""Counts, money and time in few characters."""
+"""Counts, money, sizes and durations as people read them."""
 
-from ryecore.convert.money import write_usd
+from typing import Final
 
-__all__ = ["compact", "dollars", "duration"]
+__all__ = ["byte_size", "compact", "counted", "dollars", "duration", "exact_dollars"]
+
+_MICROCENTS_PER_USD: Final = 10**8
 
 
 def compact(count: int) -> str:
-    """A count in at most four characters, such as 1.2k."""
+    """Return a count in at most four characters, such as 1.2k."""
     for size, unit in ((10**9, "G"), (10**6, "M"), (10**3, "k")):
         if count >= size:
             scaled = count / size
@@ -14,9 +16,20 @@ def compact(count: int) -> str:
     return str(count)
 
 
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """Return a number and what it counts, such as 1,200 turns.
+
+    Args:
+        number: How many there are.
+        noun: One of them.
+        plural: Several of them; the noun with an s, if empty.
+    """
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
 def dollars(microcents: int) -> str:
-    """An amount of money, as exact as it has to be."""
-    usd = write_usd(microcents)
+    """Return an amount of money, as exact as it has to be."""
+    usd = microcents / _MICROCENTS_PER_USD
     if usd >= 1000:
         return f"${compact(round(usd))}"
     if usd >= 100:
@@ -25,8 +38,23 @@ def dollars(microcents: int) -> str:
     return f"${usd:.{digits}f}".rstrip("0").rstrip(".")
 
 
+def exact_dollars(microcents: int, digits: int = 6) -> str:
+    """Return an amount of money with a fixed number of digits behind the point."""
+    return f"${microcents / _MICROCENTS_PER_USD:.{digits}f}"
+
+
+def byte_size(size_bytes: int) -> str:
+    """Return a number of bytes in the largest unit that fits, such as 1.5 MB for 1,500,000."""
+    size = float(size_bytes)
+    for unit in ("B", "KB", "MB"):
+        if size < 1000:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1000
+    return f"{size:.1f} GB"
+
+
 def duration(seconds: float) -> str:
-    """How long something lasts, such as 1:05 for a minute and five seconds."""
+    """Return how long something lasts, such as 1:05 for a minute and five seconds."""
     seconds = max(seconds, 0)
     if seconds < 10:
         return f"{seconds:.1f} s"

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Final, Literal
 
+from ryecore.display.figures import counted
 from ryecore.display.layout import PlacedBox, Point, Route, lay_out
 from ryecore.display.picture import SIGNS, BoxStatus, Picture
 from ryecore.display.sanitize import escape_html, to_one_line
@@ -102,7 +103,7 @@ def to_svg(picture: Picture) -> str:
     )
     # What is different on a page has different names there.
     name = "rye" + hashlib.sha256(body.encode()).hexdigest()[:10]
-    shown = escape_html(title or _counted(len(picture.boxes), "box", "boxes"))
+    shown = escape_html(title or counted(len(picture.boxes), "box", "boxes"))
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="{name}" role="img"'
         f' aria-labelledby="{name}t {name}d" width="{_n(width)}" height="{_n(height)}"'
@@ -267,8 +268,8 @@ def _description(picture: Picture) -> str:
     """What is to be seen, for who can't see it."""
     statuses = Counter(box.status for box in picture.boxes if box.status)
     parts = [
-        f"{_counted(len(picture.boxes), 'box', 'boxes')},"
-        f" {_counted(len(picture.lines), 'line', 'lines')}."
+        f"{counted(len(picture.boxes), 'box', 'boxes')},"
+        f" {counted(len(picture.lines), 'line', 'lines')}."
     ]
     parts += [f"{count} {status}." for status, count in statuses.items()]
     labels = {box.id: shorten_end(to_one_line(box.label), 40) for box in picture.boxes}
@@ -280,10 +281,6 @@ def _description(picture: Picture) -> str:
     if len(picture.boxes) > _MAX_DESCRIBED:
         parts.append("And so on.")
     return " ".join(parts)
-
-
-def _counted(count: int, one: str, more: str) -> str:
-    return f"{count} {one if count == 1 else more}"
 
 
 # Style

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from ryecore.display.figures import compact, dollars, duration
+from ryecore.display.figures import compact, counted, dollars, duration
 from ryecore.display.sanitize import to_one_line
 from ryecore.display.status import status_icon, status_mark
 from ryecore.display.text import Span, StyledText, count_columns, cut, main_line
@@ -161,7 +161,7 @@ class ProgressLines:
         elif event.type == "foreach_completed":
             failed = f", {payload['failed']} failed" if payload.get("failed") else ""
             count = payload.get("count", 0)
-            self._members = f"{count} {'item' if count == 1 else 'items'}{failed}"
+            self._members = counted(int(count), "item") + failed
         elif event.type == "node_completed":
             return self._of_node(event.run_id, payload)
         elif event.type in ("node_retry", "item_retry"):
@@ -217,7 +217,7 @@ class ProgressLines:
         steps = int(payload.get("steps", self._step))
         took = _seconds((event.timestamp - self._begun_s) * 1000) if self._begun_s else ""
         status = str(payload.get("status", event.type.removeprefix("run_"))).replace("_", " ")
-        count = f"{steps} {'step' if steps == 1 else 'steps'}"
+        count = counted(steps, "step")
         error = str(payload.get("error", ""))
         said = "" if error == self._failure else error  # the node's own line said it
         mark = status_icon(event.type.removeprefix("run_"))

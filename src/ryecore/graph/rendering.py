@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
-from ryecore.display.figures import compact, dollars, duration
+from ryecore.display.figures import compact, counted, dollars, duration
 from ryecore.display.sanitize import to_one_line
 from ryecore.display.status import status_mark
 from ryecore.display.text import Span, StyledText, brief, count_columns, cut, main_line
@@ -58,7 +58,7 @@ def render_graph(
     """
     text = StyledText()
     nodes = len(graph.nodes)
-    count = f"{nodes} node{'' if nodes == 1 else 's'}"
+    count = counted(nodes, "node")
     version = f"  {graph.version}" if graph.version else ""
     text.line((str(graph.ref), "strong"), (version, "dim"), (f"  {count}", "dim"))
     add_facts(text, _about(graph), width)
@@ -310,7 +310,7 @@ def _add_run_head(text: StyledText, run: "RunView", width: int) -> None:
         (run.run_id, "id"),
         (f"  {run.status.replace('_', ' ')}", mark[1]),
         (f"  {duration(run.lasted_s)}", ""),
-        (f"  {run.steps:,} step{'' if run.steps == 1 else 's'}", "dim"),
+        (f"  {counted(run.steps, 'step')}", "dim"),
     )
     facts: Facts = [("graph", [(run.item_id, "strong")])]
     if run.is_changed:

@@ -6,6 +6,7 @@ from attrs import field, frozen
 
 from ryecore.chain.model import ExecutionResult
 from ryecore.convert.money import write_usd
+from ryecore.display.figures import counted
 from ryecore.display.sanitize import to_one_line
 from ryecore.display.status import status_mark
 from ryecore.display.text import StyledText, brief
@@ -66,13 +67,13 @@ class GraphResult(ExecutionResult):
             mark,
             (self.item_id, "strong"),
             (f"  {self.ended.replace('_', ' ')}", mark[1]),
-            (f"  {self.steps} {'step' if self.steps == 1 else 'steps'}", "dim"),
+            (f"  {counted(self.steps, 'step')}", "dim"),
             (f"  {round(self.duration_ms)} ms", "dim"),
         )
         for line in (self.error or "").splitlines():
             text.line("  ", (line, "bad"))
         if self.suppressed:
-            count = f"{self.suppressed} {'error' if self.suppressed == 1 else 'errors'}"
+            count = counted(self.suppressed, "error")
             text.line("  ", (f"{count} passed over", "warn"))
         if self.total != Amount():
             spend = write_usd(self.total.spend_microcents)

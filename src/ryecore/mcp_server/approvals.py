@@ -25,6 +25,7 @@ from mcp_types import (
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from ryecore.display.figures import counted
 from ryecore.display.sanitize import replace_invisible
 from ryecore.errors import NotApproved
 from ryecore.policy.permissions import ApprovalRequest, FileToApprove
@@ -180,7 +181,7 @@ def question(request: ApprovalRequest) -> str:
     """
     verb = "Sign" if request.action == "sign" else "Copy"
     count = len(request.files)
-    files = f"{count} file{'' if count == 1 else 's'}"
+    files = counted(count, "file")
     lines = [f"{verb} {files} in {request.space} space? What is signed may run here."]
     shown = request.files[:_MAX_SHOWN_FILES]
     lines += [

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from ryecore.display.figures import compact, dollars, duration
+from ryecore.display.figures import compact, counted, dollars, duration
 from ryecore.display.picture import Box, Line, LineKind, Picture
 from ryecore.display.status import BOX_STATUSES
 from ryecore.policy.budget import Amount
@@ -91,7 +91,7 @@ def result_picture(result: "ThreadResult") -> Picture:
     """
     cost, total = result.cost, result.total
     own = cost.amount
-    turns = f"{cost.turns} turn{'' if cost.turns == 1 else 's'}"
+    turns = counted(cost.turns, "turn")
     lasted = duration(result.duration_ms / 1000)
     status = BOX_STATUSES[result.state]
     boxes = [

@@ -14,7 +14,7 @@ from attrs import frozen
 
 from ryecore.chain.rendering import render_result
 from ryecore.convert.money import write_usd
-from ryecore.display.figures import compact, dollars, duration
+from ryecore.display.figures import compact, counted, dollars, duration
 from ryecore.display.sanitize import to_one_line
 from ryecore.display.status import STATUS_ICONS, status_mark
 from ryecore.display.text import Span, StyledText, brief, count_columns, cut, cut_start
@@ -128,7 +128,7 @@ def render_change(node: TreeNode, *, now: float) -> tuple[Span, ...]:
     """How one thread stands, in one line by itself: for what no tree can be drawn on."""
     until = now if node.ended_at is None else node.ended_at
     mark = status_mark(node.status)
-    said = [f"{node.turns} turn{'' if node.turns == 1 else 's'}"] if node.turns else []
+    said = [counted(node.turns, "turn")] if node.turns else []
     said += [f"{compact(node.tokens)} tokens"] if node.tokens else []
     said += [dollars(node.spend_microcents)] if node.spend_microcents else []
     note = to_one_line(node.note) if node.ended and node.note else ""
@@ -439,7 +439,7 @@ def thread_line(record: ThreadRecord, id_width: int = 0) -> tuple[tuple[str, str
         id_width: How many columns its id takes, so that several lines stand below one another.
     """
     mark, cost = status_mark(record.status), record.cost
-    turns = f"{cost.turns} turn{'' if cost.turns == 1 else 's'}"
+    turns = counted(cost.turns, "turn")
     spent = f"${write_usd(cost.spend_microcents):.4f}"
     return (
         mark,
@@ -453,12 +453,7 @@ def thread_line(record: ThreadRecord, id_width: int = 0) -> tuple[tuple[str, str
 
 def _lasted(record: ThreadRecord) -> str:
     until = _time(record.completed_at) if record.completed_at else datetime.now(UTC)
-    seconds = max((until - _time(record.created_at)).total_seconds(), 0)
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    minutes, seconds = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes:02} m" if hours else f"{minutes} m {seconds:02} s"
+    return duration((until - _time(record.created_at)).total_seconds())
 
 
 def _time(text: str) -> datetime:

@@ -7,7 +7,6 @@ import xml.etree.ElementTree as ET
 from collections.abc import Callable
 
 import pytest
-from ryecore.threads.records.documents import fenced, frontmatter
 
 from ryecore.chain.rendering import render_error, render_result, render_trace
 from ryecore.cli.output import show_json
@@ -26,6 +25,7 @@ from ryecore.display.sanitize import (
 from ryecore.display.text import StyledText
 from ryecore.mcp_client.pins import ToolDeclaration
 from ryecore.threads.events import ThreadEvent
+from ryecore.threads.records.export import fenced, frontmatter
 from ryecore.threads.rendering import render_change, render_tree
 from ryecore.threads.tree import TreeNode
 
