@@ -22,7 +22,7 @@ from ryecore.errors import (
     ToolPolicyError,
     UnknownToolError,
 )
-from ryecore.errors.agents import LlmErrorKind
+from ryecore.errors.agents import facts_of_kind
 from ryecore.llm.errors import redact
 from ryecore.llm.parts import MediaPart
 from ryecore.llm.result import StopReason
@@ -55,22 +55,11 @@ ErrorCode: TypeAlias = Literal[
 """Why a vertex failed: a closed set."""
 
 ERROR_CODES: Final[tuple[ErrorCode, ...]] = get_args(ErrorCode)
+_BY_NAME: Final[dict[str, ErrorCode]] = {code: code for code in ERROR_CODES}
 
 RETRYABLE_CODES: Final[frozenset[ErrorCode]] = frozenset(
     {"tool_failed", "provider_rate_limit", "provider_unavailable"}
 )
-
-_CODE_OF_KIND: Final[dict[LlmErrorKind, ErrorCode]] = {
-    "auth": "provider_auth",
-    "rate_limit": "provider_rate_limit",
-    "unavailable": "provider_unavailable",
-    "content_filter": "content_filter",
-    "bad_request": "validation",
-    "context_length": "validation",
-    "refused": "budget_exceeded",
-    "cancelled": "cancelled",
-    "unknown": "internal",
-}
 
 
 @frozen
@@ -209,10 +198,9 @@ def _text(error: Exception) -> str:
 def _classified(error: Exception) -> tuple[ErrorCode, bool]:
     match error:
         case AgentTurnError():
-            known: dict[str, ErrorCode] = {code: code for code in ERROR_CODES}
-            return known.get(error.code, "internal"), error.retryable
+            return _BY_NAME.get(error.code, "internal"), error.retryable
         case LlmError():
-            return _CODE_OF_KIND[error.kind], error.retryable
+            return _BY_NAME[facts_of_kind(error.kind).node_code], error.retryable
         case ToolCancelledError():
             return "cancelled", False
         case ToolPolicyError():

@@ -25,7 +25,7 @@ from ryecore.agent.verdicts import (
     OnError,
     OnResult,
     OnText,
-    Retry,
+    RetryTurn,
     TurnPolicy,
     TurnState,
     ladder_verdict,
@@ -216,7 +216,7 @@ class NodePolicy(TurnPolicy):
         """Ask for less, once, where the budget refused."""
         spender = self._spender
         if spender is not None and error.kind == "refused" and spender.budget.asks_again():
-            return Retry()
+            return RetryTurn()
         return RAISE
 
     async def on_text(self, state: TurnState, result: LlmResult) -> OnText:

@@ -26,7 +26,7 @@ from ryecore.agent.verdicts import (
     Nudge,
     Raise,
     Replace,
-    Retry,
+    RetryTurn,
     Stop,
     TurnState,
 )
@@ -141,7 +141,7 @@ class _Turns:
             match await setup.policy.on_error(self._state, error):
                 case Raise():
                     raise
-                case Retry(delay_s):
+                case RetryTurn(delay_s):
                     self._state = evolve(self._state, errors=self._state.errors + 1)
                     await setup.sleep(delay_s)
                     return None

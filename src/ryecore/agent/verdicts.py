@@ -41,7 +41,7 @@ __all__ = [
     "Raise",
     "Refuse",
     "Replace",
-    "Retry",
+    "RetryTurn",
     "Stop",
     "TurnPolicy",
     "TurnState",
@@ -160,7 +160,7 @@ class Raise:
 
 
 @frozen
-class Retry:
+class RetryTurn:
     """Ask again.
 
     Attributes:
@@ -207,7 +207,7 @@ BeforeTurn: TypeAlias = Go | GoWithin | Stop
 OnCall: TypeAlias = Dispatch | Feed | Fail | Finish
 OnResult: TypeAlias = Keep | Feed | Fail
 OnText: TypeAlias = Accept | Nudge | Fail
-OnError: TypeAlias = Raise | Retry | Stop
+OnError: TypeAlias = Raise | RetryTurn | Stop
 AfterTurn: TypeAlias = Continue | Replace | HandOff | Stop
 
 

@@ -1,12 +1,17 @@
 """Errors of models, of their tool calls, and of the turns of an agent."""
 
+from collections.abc import Mapping
 from typing import Final, Literal, TypeAlias
+
+from attrs import frozen
 
 from ryecore.errors.base import RyeError
 
 __all__ = [
+    "ERROR_KINDS",
     "RETRYABLE_KINDS",
     "AgentTurnError",
+    "ErrorKind",
     "HostCapabilityMissing",
     "LlmError",
     "LlmErrorKind",
@@ -16,6 +21,7 @@ __all__ = [
     "ToolExecutionError",
     "ToolPolicyError",
     "UnknownToolError",
+    "facts_of_kind",
 ]
 
 
@@ -32,11 +38,69 @@ LlmErrorKind: TypeAlias = Literal[
 ]
 """How a provider failed. `refused`: the host refused before anything was sent."""
 
-RETRYABLE_KINDS: Final[frozenset[LlmErrorKind]] = frozenset({"rate_limit", "unavailable"})
-"""The kinds of failures that may pass when tried again.
+
+@frozen
+class ErrorKind:
+    """What follows from the kind of a provider's failure.
+
+    Attributes:
+        node_code: The code with which an agent node fails; one of `ErrorCode`.
+        next_step: The next step for people; empty where none is known.
+        is_retryable: Whether the same request may succeed later.
+        ends_call: Whether no other entry of a fallback plan is asked.
+    """
+
+    node_code: str
+    next_step: str = ""
+    is_retryable: bool = False
+    ends_call: bool = False
+
+
+ERROR_KINDS: Final[Mapping[str, ErrorKind]] = {
+    "auth": ErrorKind(
+        "provider_auth", "Look whether the key is valid, has credit, and may use this model."
+    ),
+    "rate_limit": ErrorKind(
+        "provider_rate_limit",
+        "Wait, ask for a higher limit, or add an entry to the fallback chain.",
+        is_retryable=True,
+    ),
+    "unavailable": ErrorKind(
+        "provider_unavailable",
+        "Try again later, or add an entry to the fallback chain.",
+        is_retryable=True,
+    ),
+    "content_filter": ErrorKind(
+        "content_filter", "Ask for something else, or ask another model.", ends_call=True
+    ),
+    "bad_request": ErrorKind(
+        "validation",
+        "Look at the model's name, at base_url, and at what was asked.",
+        ends_call=True,
+    ),
+    "context_length": ErrorKind(
+        "validation", "Shorten the conversation, or plan a model that reads more."
+    ),
+    "refused": ErrorKind("budget_exceeded", ends_call=True),
+    "cancelled": ErrorKind("cancelled", ends_call=True),
+    "unknown": ErrorKind("internal"),
+}
+"""All that follows from each kind: a new kind is an entry here, and a name in `LlmErrorKind`.
+
+How a thread classes the kinds stands in `agent/error_classification.yaml`.
 
 Source: docs/design/agent-node.md#failures; decision 50.
 """
+
+RETRYABLE_KINDS: Final[frozenset[str]] = frozenset(
+    kind for kind, facts in ERROR_KINDS.items() if facts.is_retryable
+)
+"""The kinds of failures that may pass when tried again."""
+
+
+def facts_of_kind(kind: str) -> ErrorKind:
+    """Return what follows from a kind of failure; one that nobody knows counts as `unknown`."""
+    return ERROR_KINDS.get(kind, ERROR_KINDS["unknown"])
 
 
 class LlmError(RyeError):

@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING
 from ryecore._lazy import lazy_names
 
 if TYPE_CHECKING:
+    from ryecore.errors.agents import RETRYABLE_KINDS as RETRYABLE_KINDS
+    from ryecore.errors.agents import LlmError as LlmError
+    from ryecore.errors.agents import LlmErrorKind as LlmErrorKind
     from ryecore.llm.cost import AttemptCost as AttemptCost
     from ryecore.llm.cost import CostTracker as CostTracker
     from ryecore.llm.cost import Price as Price
     from ryecore.llm.cost import PriceLookup as PriceLookup
-    from ryecore.llm.errors import RETRYABLE_KINDS as RETRYABLE_KINDS
-    from ryecore.llm.errors import LlmError as LlmError
-    from ryecore.llm.errors import LlmErrorKind as LlmErrorKind
     from ryecore.llm.errors import redact as redact
     from ryecore.llm.fallback import FallbackChain as FallbackChain
     from ryecore.llm.media import FolderMediaStore as FolderMediaStore

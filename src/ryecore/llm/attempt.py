@@ -9,7 +9,8 @@ from typing import Final, TypeAlias
 import anyio
 import anyio.lowlevel
 
-from ryecore.llm.errors import LlmError, LlmErrorKind, clean_error
+from ryecore.errors.agents import LlmError, LlmErrorKind
+from ryecore.llm.errors import clean_error
 from ryecore.llm.media import MediaStore
 from ryecore.llm.options import ChainOptions, fetch_key, no_credential
 from ryecore.llm.plan import AttemptRecord

@@ -1,4 +1,4 @@
-"""How a provider fails, and texts cleaned of keys."""
+"""Errors and texts of providers, cleaned of keys."""
 
 import re
 from base64 import b64encode
@@ -6,9 +6,8 @@ from typing import Final
 from urllib.parse import quote, quote_plus
 
 from ryecore.errors import LlmError
-from ryecore.errors.agents import RETRYABLE_KINDS, LlmErrorKind
 
-__all__ = ["RETRYABLE_KINDS", "LlmError", "LlmErrorKind", "clean_error", "redact"]
+__all__ = ["clean_error", "redact"]
 
 _MAX_CHARS: Final = 500
 # A shorter key occurs within other words by chance: it is struck only as a word of its own, and a

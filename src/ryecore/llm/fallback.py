@@ -9,8 +9,8 @@ import anyio
 import anyio.lowlevel
 from attrs import evolve
 
+from ryecore.errors.agents import LlmError, LlmErrorKind
 from ryecore.llm.attempt import Attempt
-from ryecore.llm.errors import LlmError, LlmErrorKind
 from ryecore.llm.options import ChainOptions, Refuse, fetch_key, no_credential
 from ryecore.llm.parts import Message, ReasoningPart
 from ryecore.llm.plan import (
@@ -18,9 +18,9 @@ from ryecore.llm.plan import (
     AttemptRecord,
     Failover,
     FallbackPlanEntry,
-    Raise,
+    GiveUp,
     Refresh,
-    Retry,
+    RetryAttempt,
     verdict_of,
 )
 from ryecore.llm.request import Contents, LlmRequest, missing_capabilities
@@ -234,9 +234,9 @@ class _Walk:
                 cooldown_s=options.cooldown_s,
             )
             match verdict:
-                case Raise():
+                case GiveUp():
                     raise self._told(error)
-                case Retry(delay_s):
+                case RetryAttempt(delay_s):
                     attempt += 1
                     await options.sleep(delay_s)
                     continue

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Final, Self
 
-from ryecore.llm.errors import LlmError
+from ryecore.errors.agents import LlmError
 
 __all__ = ["allow_model_requests", "check_model_requests_allowed", "refuse_model_requests"]
 

@@ -8,8 +8,8 @@ from typing import Final, TypeAlias
 import anyio
 from attrs import field, frozen
 
+from ryecore.errors.agents import LlmError
 from ryecore.llm.checks import above, at_least
-from ryecore.llm.errors import LlmError
 from ryecore.llm.media import MediaStore
 from ryecore.llm.plan import AttemptRecord, FallbackPlanEntry
 from ryecore.llm.request import LlmRequest

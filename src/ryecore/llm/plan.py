@@ -6,7 +6,7 @@ from typing import Final, Literal, TypeAlias
 from attrs import field, frozen
 from attrs.validators import min_len
 
-from ryecore.errors.agents import RETRYABLE_KINDS, LlmErrorKind
+from ryecore.errors.agents import LlmErrorKind, facts_of_kind
 from ryecore.llm.checks import at_least
 from ryecore.llm.provider import LlmProvider
 from ryecore.llm.result import StopReason, Usage
@@ -18,9 +18,9 @@ __all__ = [
     "Backoff",
     "Failover",
     "FallbackPlanEntry",
-    "Raise",
+    "GiveUp",
     "Refresh",
-    "Retry",
+    "RetryAttempt",
     "Verdict",
     "verdict_of",
 ]
@@ -105,12 +105,11 @@ class AttemptRecord:
     status: int | None = None
 
 
-_FINAL_KINDS: Final = frozenset({"cancelled", "refused", "bad_request", "content_filter"})
 _MAX_COOLDOWN_S: Final = 3600.0  # a provider that asks for a year is asked again all the same
 
 
 @frozen
-class Retry:
+class RetryAttempt:
     """Ask the same entry again.
 
     Attributes:
@@ -137,11 +136,11 @@ class Failover:
 
 
 @frozen
-class Raise:
+class GiveUp:
     """End with this error."""
 
 
-Verdict: TypeAlias = Retry | Refresh | Failover | Raise
+Verdict: TypeAlias = RetryAttempt | Refresh | Failover | GiveUp
 
 
 def verdict_of(
@@ -175,11 +174,12 @@ def verdict_of(
 
     Source: docs/design/agent-node.md#failures; decision 50.
     """
-    if content_started or kind in _FINAL_KINDS:
-        return Raise()
+    facts = facts_of_kind(kind)
+    if content_started or facts.ends_call:
+        return GiveUp()
     if kind == "auth":
         return Refresh() if has_refresh and not refreshed else Failover(cooldown_s)
-    if kind not in RETRYABLE_KINDS:  # it speaks of the request and the model, not of the provider
+    if not facts.is_retryable:  # it is about the request and the model, not the provider
         return Failover()
     asked_s = retry_after_s
     if asked_s is None or not isfinite(asked_s) or asked_s < 0:
@@ -190,4 +190,4 @@ def verdict_of(
         return Failover(cooldown_s)
     if asked_s is None:
         asked_s = backoff_s(attempt, backoff.base_s, backoff.cap_s, random)
-    return Retry(min(asked_s, backoff.cap_s))
+    return RetryAttempt(min(asked_s, backoff.cap_s))

@@ -7,6 +7,7 @@ from email.utils import parsedate_to_datetime
 from typing import Final
 
 from ryecore.bounded_http import out_of_bounds
+from ryecore.errors.agents import facts_of_kind
 from ryecore.llm import LlmError, LlmErrorKind
 
 __all__ = [
@@ -18,14 +19,6 @@ __all__ = [
     "status_text",
 ]
 
-_NEXT_STEPS: Final[dict[LlmErrorKind, str]] = {
-    "auth": "Look whether the key is valid, has credit, and may use this model.",
-    "rate_limit": "Wait, ask for a higher limit, or add an entry to the fallback chain.",
-    "unavailable": "Try again later, or add an entry to the fallback chain.",
-    "content_filter": "Ask for something else, or ask another model.",
-    "context_length": "Shorten the conversation, or plan a model that reads more.",
-    "bad_request": "Look at the model's name, at base_url, and at what was asked.",
-}
 _NOT_FOUND: Final = "Look whether the server has this model, and whether base_url is its address."
 _REDIRECTED: Final = "Redirects are not followed: give base_url the address that it leads to."
 
@@ -86,7 +79,7 @@ def next_step_of(kind: LlmErrorKind, status: int | None = None) -> str:
         return _NOT_FOUND
     if kind == "bad_request" and status is not None and 300 <= status < 400:
         return _REDIRECTED
-    return _NEXT_STEPS.get(kind, "")
+    return facts_of_kind(kind).next_step
 
 
 def status_text(provider: str, status: int | None, text: str) -> str:

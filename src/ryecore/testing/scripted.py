@@ -6,7 +6,7 @@ from typing import Final, TypeAlias
 import anyio
 import anyio.lowlevel
 
-from ryecore.llm.errors import LlmError
+from ryecore.errors.agents import LlmError
 from ryecore.llm.media import MediaStore
 from ryecore.llm.request import Capabilities, LlmRequest
 from ryecore.llm.result import LlmResult, Usage

@@ -7,7 +7,7 @@ import anyio
 import anyio.lowlevel
 from attrs import frozen
 
-from ryecore.llm.errors import LlmError
+from ryecore.errors.agents import LlmError
 from ryecore.llm.media import MediaStore
 from ryecore.llm.provider import MediaJob, MediaOutcome, MediaRequest, MediaResult
 from ryecore.llm.request import Capabilities

@@ -6,7 +6,7 @@ from typing import Any, Literal, TypeAlias
 
 from attrs import field, frozen
 
-from ryecore.llm.errors import LlmError, LlmErrorKind
+from ryecore.errors.agents import LlmError, LlmErrorKind
 from ryecore.llm.parts import ReasoningPart, TextPart, ToolCallPart
 from ryecore.llm.result import StopReason, Usage
 from ryecore.llm.stream import (

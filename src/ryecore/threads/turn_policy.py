@@ -32,7 +32,7 @@ from ryecore.agent.verdicts import (
     OnText,
     Refuse,
     Replace,
-    Retry,
+    RetryTurn,
     Stop,
     TurnPolicy,
     TurnState,
@@ -363,7 +363,7 @@ class ThreadPolicy(TurnPolicy):
         spending = self._spending
         if error.kind == "refused":
             if spending.asks_again():
-                return Retry()
+                return RetryTurn()
             return RAISE if spending.limit is None else await self._limited(spending.limit)
         if self._harness.is_cancelled:
             return Stop("cancelled")
@@ -390,7 +390,7 @@ class ThreadPolicy(TurnPolicy):
         if outcome.control == "handoff" and self._may_hand_off:
             self.handoff_wanted = True
             return Stop("handoff")
-        return Retry(planned.seconds) if isinstance(planned, RetryIn) else RAISE
+        return RetryTurn(planned.seconds) if isinstance(planned, RetryIn) else RAISE
 
     async def after_turn(self, state: TurnState, result: LlmResult) -> AfterTurn:
         """Run the hooks after a step, close the turn in the transcript, mind the context."""

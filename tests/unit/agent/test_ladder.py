@@ -5,14 +5,17 @@ Source: docs/design/agent-node.md#failures; decisions 43 and 52 to 54.
 
 import json
 import time
+from typing import get_args
 
 import anyio
 import pytest
 
 from ryecore.agent.deps import AgentTurnLimits
 from ryecore.agent.events import CostUpdated
+from ryecore.agent.outcome import ERROR_CODES
 from ryecore.agent.session import AgentSession
 from ryecore.errors import AgentTurnError, LlmError
+from ryecore.errors.agents import ERROR_KINDS, LlmErrorKind
 from ryecore.llm.cost import Price
 from ryecore.llm.options import Refuse
 from ryecore.llm.result import Usage
@@ -442,3 +445,9 @@ async def test_what_a_gate_says_and_nobody_understands_lets_nothing_pass(said):
 @pytest.mark.parametrize("usage", [Usage(None), Usage(1, "2"), Usage(-5)])
 async def test_a_provider_that_counts_nonsense_fails_the_run_and_raises_nothing(usage):
     assert code(await Studio(say("hello", usage=usage)).run()) == ("internal", False)
+
+
+def test_every_kind_of_failure_has_its_line_and_a_code_of_the_ladder() -> None:
+    assert set(ERROR_KINDS) == set(get_args(LlmErrorKind))
+    assert {facts.node_code for facts in ERROR_KINDS.values()} <= set(ERROR_CODES)
+    assert not any(facts.is_retryable and facts.ends_call for facts in ERROR_KINDS.values())

@@ -25,7 +25,7 @@ from ryecore.agent.verdicts import (
     Nudge,
     Refuse,
     Replace,
-    Retry,
+    RetryTurn,
     Stop,
     TurnPolicy,
 )
@@ -77,7 +77,7 @@ class Thread(TurnPolicy):
         return ACCEPT
 
     async def on_error(self, state, error):
-        return Retry(1.5) if error.kind == "unavailable" and state.errors < 2 else RAISE
+        return RetryTurn(1.5) if error.kind == "unavailable" and state.errors < 2 else RAISE
 
     async def after_turn(self, state, result):
         if state.turn == self.hand_off_after:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ryecore.errors.agents import RETRYABLE_KINDS, LlmErrorKind
 from ryecore.llm import Backoff
-from ryecore.llm.plan import Failover, Raise, Refresh, Retry, verdict_of
+from ryecore.llm.plan import Failover, GiveUp, Refresh, RetryAttempt, verdict_of
 
 KINDS = LlmErrorKind.__args__
 BACKOFF = Backoff(base_s=0.25, cap_s=8.0)
@@ -22,10 +22,10 @@ def decide(kind, **facts):
 @pytest.mark.parametrize(
     ("kind", "facts", "verdict"),
     [
-        ("cancelled", {}, Raise()),
-        ("refused", {}, Raise()),
-        ("bad_request", {}, Raise()),
-        ("content_filter", {}, Raise()),
+        ("cancelled", {}, GiveUp()),
+        ("refused", {}, GiveUp()),
+        ("bad_request", {}, GiveUp()),
+        ("content_filter", {}, GiveUp()),
         ("context_length", {}, Failover(0.0)),
         ("unknown", {}, Failover(0.0)),
         ("auth", {}, Failover(30.0)),
@@ -37,29 +37,29 @@ def decide(kind, **facts):
             row
             for kind in ("rate_limit", "unavailable")
             for row in [
-                (kind, {}, Retry(0.25)),
-                (kind, {"attempt": 2}, Retry(0.5)),
-                (kind, {"attempt": 2, "random": 0.5}, Retry(0.25)),
-                (kind, {"random": 0.0}, Retry(0.0)),
-                (kind, {"random": math.nan}, Retry(0.25)),
-                (kind, {"random": -1.0}, Retry(0.0)),
+                (kind, {}, RetryAttempt(0.25)),
+                (kind, {"attempt": 2}, RetryAttempt(0.5)),
+                (kind, {"attempt": 2, "random": 0.5}, RetryAttempt(0.25)),
+                (kind, {"random": 0.0}, RetryAttempt(0.0)),
+                (kind, {"random": math.nan}, RetryAttempt(0.25)),
+                (kind, {"random": -1.0}, RetryAttempt(0.0)),
                 (kind, {"attempt": 3}, Failover(30.0)),
-                (kind, {"attempt": 9, "max_attempts": 99}, Retry(8.0)),
-                (kind, {"attempt": 9999, "max_attempts": 99999}, Retry(8.0)),
-                (kind, {"retry_after_s": 2.0}, Retry(2.0)),
-                (kind, {"retry_after_s": 0.0}, Retry(0.0)),
-                (kind, {"retry_after_s": 8.0, "has_other": True}, Retry(8.0)),
+                (kind, {"attempt": 9, "max_attempts": 99}, RetryAttempt(8.0)),
+                (kind, {"attempt": 9999, "max_attempts": 99999}, RetryAttempt(8.0)),
+                (kind, {"retry_after_s": 2.0}, RetryAttempt(2.0)),
+                (kind, {"retry_after_s": 0.0}, RetryAttempt(0.0)),
+                (kind, {"retry_after_s": 8.0, "has_other": True}, RetryAttempt(8.0)),
                 (kind, {"retry_after_s": 90.0, "has_other": True}, Failover(90.0)),
                 (kind, {"retry_after_s": 1e9, "has_other": True}, Failover(3600.0)),
-                (kind, {"retry_after_s": 90.0}, Retry(8.0)),
+                (kind, {"retry_after_s": 90.0}, RetryAttempt(8.0)),
                 (kind, {"retry_after_s": 90.0, "attempt": 3}, Failover(90.0)),
                 (kind, {"retry_after_s": 2.0, "attempt": 3}, Failover(30.0)),
-                (kind, {"retry_after_s": -1.0}, Retry(0.25)),
-                (kind, {"retry_after_s": math.nan}, Retry(0.25)),
-                (kind, {"retry_after_s": math.inf, "has_other": True}, Retry(0.25)),
+                (kind, {"retry_after_s": -1.0}, RetryAttempt(0.25)),
+                (kind, {"retry_after_s": math.nan}, RetryAttempt(0.25)),
+                (kind, {"retry_after_s": math.inf, "has_other": True}, RetryAttempt(0.25)),
             ]
         ],
-        *[(kind, {"content_started": True, "has_refresh": True}, Raise()) for kind in KINDS],
+        *[(kind, {"content_started": True, "has_refresh": True}, GiveUp()) for kind in KINDS],
     ],
 )
 def test_the_table(kind, facts, verdict):
@@ -86,8 +86,8 @@ def test_whatever_comes_the_verdict_keeps_its_bounds(kind, facts):
     verdict = decide(kind, **facts)
 
     if kind == "cancelled" or facts["content_started"]:
-        assert verdict == Raise()
-    if isinstance(verdict, Retry):
+        assert verdict == GiveUp()
+    if isinstance(verdict, RetryAttempt):
         assert kind in RETRYABLE_KINDS
         assert facts["attempt"] < facts["max_attempts"]
         assert 0 <= verdict.delay_s <= facts["backoff"].cap_s
