@@ -7,13 +7,12 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from attrs import evolve, field, frozen
 
 from ryecore.chain.spec import ConfigSpec, ElementSpec
 from ryecore.chain.trace import Trace
-from ryecore.convert.config import ConfigFile, Configuration
 from ryecore.errors import ConfigError, UnsignedItem
 from ryecore.items.documents import parse_document
 from ryecore.items.files import leads_out
@@ -22,6 +21,9 @@ from ryecore.items.spaces import ItemSource, Space, Spaces
 from ryecore.items.verification import Verifier
 from ryecore.lillux.digests import read_digest
 from ryecore.lillux.witness import Evidence
+
+if TYPE_CHECKING:
+    from ryecore.convert.config import ConfigFile, Configuration
 
 __all__ = ["ConfigLayer", "ConfigResolver", "HostConfig", "deep_merge", "must_be_signed"]
 
@@ -79,12 +81,16 @@ class ConfigLayer:
     values: Mapping[str, Any]
     content: bytes | None = field(default=None, repr=False)
 
-    def configuration(self) -> Configuration:
+    def configuration(self) -> "Configuration":
         """Return the configuration of this layer alone."""
+        from ryecore.convert.config import Configuration  # noqa: PLC0415 - no tool needs it
+
         return Configuration(self.values, (self.file(),))
 
-    def file(self) -> ConfigFile:
+    def file(self) -> "ConfigFile":
         """Return the layer as a file whose problems can be located."""
+        from ryecore.convert.config import ConfigFile  # noqa: PLC0415 - no tool needs it
+
         if self.path is None:
             return ConfigFile("The host's configuration", self.values)
         is_yaml = self.path.suffix in (".yaml", ".yml")
@@ -127,14 +133,13 @@ class ConfigResolver:
             nearer = asked.get(one.path, one)
             asked[one.path] = evolve(nearer, signed=nearer.signed or one.signed)
         found = {
-            path: _as_json(self.resolve(one, trace, evidence).values, path)
-            for path, one in asked.items()
+            path: _as_json(self.resolve(one, trace, evidence), path) for path, one in asked.items()
         }
         if len(found) == 1 and not any(spec.resolves_many for spec in specs):
             return next(iter(found.values()))
         return found or None
 
-    def resolve(self, spec: ConfigSpec, trace: Trace, evidence: Evidence) -> Configuration:
+    def resolve(self, spec: ConfigSpec, trace: Trace, evidence: Evidence) -> dict[str, Any]:
         """Read one configuration file from all layers.
 
         Args:
@@ -149,12 +154,28 @@ class ConfigResolver:
             IntegrityError: A layer was changed, or is unsigned where that is refused.
             MetadataError: A layer is broken.
         """
-        merged: dict[str, Any] = {}
+        return _merged(self.layers(spec, trace, evidence))
+
+    def configuration(self, spec: ConfigSpec, trace: Trace, evidence: Evidence) -> "Configuration":
+        """Read one configuration file from all layers, for a reader that locates its problems.
+
+        Args:
+            spec: The file, and how its layers are merged.
+            trace: Records which layers were found, and which of them are not signed.
+            evidence: Collects what was read from disk.
+
+        Raises:
+            IntegrityError: A layer was changed, or is unsigned where that is refused.
+            MetadataError: A layer is broken.
+        """
+        from ryecore.convert.config import (  # noqa: PLC0415 - no tool needs it
+            ConfigFile,
+            Configuration,
+        )
+
         layers = self.layers(spec, trace, evidence)
-        for layer in layers:
-            merged = deep_merge(merged, layer.values)
         files = tuple(layer.file() for layer in layers)
-        return Configuration(merged, files or (ConfigFile(spec.path, {}),))
+        return Configuration(_merged(layers), files or (ConfigFile(spec.path, {}),))
 
     def layers(self, spec: ConfigSpec, trace: Trace, evidence: Evidence) -> tuple[ConfigLayer, ...]:
         """Read one configuration file from all layers, without merging them.
@@ -235,6 +256,13 @@ class ConfigResolver:
             return ConfigLayer(space.label, path, False, parse_document(content, path), content)
         values = parse_document(item.content, path)
         return ConfigLayer(space.label, path, item.is_verified, values, item.content)
+
+
+def _merged(layers: Sequence[ConfigLayer]) -> dict[str, Any]:
+    merged: dict[str, Any] = {}
+    for layer in layers:
+        merged = deep_merge(merged, layer.values)
+    return merged
 
 
 def _as_json(values: Mapping[str, Any], path: str) -> object:

@@ -179,7 +179,7 @@ class Preparer:
         )
         execution = self._configs.resolve(_EXECUTION, trace, evidence)
         with trace.failing("resolve_config", path=_EXECUTION.path):
-            timeout_s = _timeout_of(execution.values, chain.head.item_id)
+            timeout_s = _timeout_of(execution, chain.head.item_id)
         with trace.failing("read_metadata", item_id=chain.head.item_id):
             schema = _schema_of(chain)
         planner = Planner(

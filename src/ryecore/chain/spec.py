@@ -11,7 +11,6 @@ from typing import Any, Final, Literal, TypeVar
 
 from attrs import field, frozen
 
-from ryecore.convert.config import ConfigFile, Configuration, did_you_mean
 from ryecore.convert.lines import Place
 from ryecore.errors import MetadataError
 from ryecore.lillux.schema import SchemaFailure, SchemaValidator
@@ -457,6 +456,8 @@ def _constraints(declared: Mapping[str, Any]) -> dict[str, VersionRange]:
 
 def _problems(failure: SchemaFailure, metadata: Mapping[str, Any]) -> Iterator[tuple[Place, str]]:
     """Yield the place and the text of a failure; each unknown key with a guess."""
+    from ryecore.convert.config import did_you_mean  # noqa: PLC0415 - only where there is a problem
+
     place: Place = tuple(failure.path.split(".")) if failure.path else ()
     known: Any = SPEC_SCHEMA
     value: Any = metadata
@@ -477,6 +478,11 @@ def _misdeclared(
     content: bytes | None,
     found: Sequence[tuple[Place, str]],
 ) -> MetadataError:
+    from ryecore.convert.config import (  # noqa: PLC0415 - only where there is a problem
+        ConfigFile,
+        Configuration,
+    )
+
     text = content if path.suffix in (".yaml", ".yml") else None
     file = ConfigFile(str(path), metadata, text)
     problems = Configuration(metadata, (file,)).locate(found)

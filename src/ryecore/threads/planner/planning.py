@@ -325,7 +325,7 @@ class DirectivePlanner:
         return self._remembered.recall(
             (spec, read),
             log,
-            lambda log, evidence: read(self._configs.resolve(spec, log, evidence)),
+            lambda log, evidence: read(self._configs.configuration(spec, log, evidence)),
         )
 
     def plan(
