@@ -49,6 +49,6 @@ with tempfile.TemporaryDirectory() as home:
         rye.sign("directive:book/read_all")
         thread = rye.start("directive:book/read_all")
         print(thread.result(), "", thread, "", sep="\n")
-        for one in rye.threads.ledger.charges(thread.thread_id):
+        for one in rye.threads.charges(thread.thread_id):
             held, spent = one.held.spend_usd, one.actual.spend_usd
             print(f"  turn {one.turn:<2}  held ${held:.4f}  spent ${spent:.4f}  {one.mark}")

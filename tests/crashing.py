@@ -126,13 +126,13 @@ async def _live(root: Path) -> Any:
 
 async def _recover(root: Path) -> dict[str, Any]:
     store = ThreadStore.open(root / "project/.ai", root / "user/.ai")
-    rows = store.look_at_all(lambda registry: registry.list_threads(limit=100))
+    rows = await store.look_at_all(lambda registry: registry.list_threads(limit=100))
     states = [(row.thread_id, row.status) for row in rows]
     for row in rows:
         assert row.ended, states
         check_account(store, row)
         check_transcript(store, row, root / "user")
-    paid = sum(len(store.ledger.charges(row.thread_id)) for row in rows)
+    paid = sum([len(await store.ledger.charges(row.thread_id)) for row in rows])
     asked = lines_of(root / ASKED)
     assert len(asked) <= paid, "a request left, and nothing stands for it"
     before = lines_of(root / EFFECTS)
@@ -149,7 +149,7 @@ async def _recover(root: Path) -> dict[str, Any]:
     if "child" in unknown:  # the child died with its parent, and nobody starts it again
         lost.discard("inner")
     assert lost <= unknown, f"{lost} never ran, and only {unknown} were in flight"
-    rows = store.look_at_all(lambda registry: registry.list_threads(limit=100))
+    rows = await store.look_at_all(lambda registry: registry.list_threads(limit=100))
     for row in rows:
         assert row.ended
         check_account(store, row)

@@ -24,6 +24,7 @@ from ryecore.llm.result import Usage
 from ryecore.state.model import ThreadRecord
 from ryecore.state.store import ThreadStore
 from ryecore.state.transcript_check import read_records
+from ryecore.state.waiting import run_blocking
 from ryecore.testing import FunctionProvider, Turn, call, say
 from ryecore.testing.scripted import EVERYTHING
 from ryecore.tools import ToolRegistry, tool
@@ -258,7 +259,7 @@ async def _go_on(rye: Rye, store: ThreadStore, root: Path, found: _Found) -> Gra
     Returns:
         What came of it; None where it had come to its end.
     """
-    rows = store.look_at_all(lambda registry: registry.list_threads(limit=100))
+    rows = await store.look_at_all(lambda registry: registry.list_threads(limit=100))
     for row in rows:
         if row.status == "completed":
             return None
@@ -286,7 +287,7 @@ def _check(store: ThreadStore, root: Path, rows: tuple[ThreadRecord, ...]) -> No
         assert row.ended, [(row.thread_id, row.status) for row in rows]
         check_account(store, row)
         check_transcript(store, row, root / "user")
-    charges = [one for row in rows for one in store.ledger.charges(row.thread_id)]
+    charges = [one for row in rows for one in run_blocking(store.ledger.charges(row.thread_id))]
     asked = len(lines_of(root / ASKED))
     assert asked <= len(charges), "a request left, and nothing stands for it"
     spent = sum(one.actual.tokens for one in charges)
@@ -295,7 +296,7 @@ def _check(store: ThreadStore, root: Path, rows: tuple[ThreadRecord, ...]) -> No
 
 async def _recover(root: Path, how: str, expected: dict[str, Any]) -> dict[str, Any]:
     store = ThreadStore.open(root / "project/.ai", root / "user/.ai")
-    rows = store.look_at_all(lambda registry: registry.list_threads(limit=100))
+    rows = await store.look_at_all(lambda registry: registry.list_threads(limit=100))
     states = [(row.thread_id, row.status) for row in rows]
     _check(store, root, rows)
     found = _Found()
@@ -303,7 +304,7 @@ async def _recover(root: Path, how: str, expected: dict[str, Any]) -> dict[str, 
         done = await _go_on(rye, store, root, found)
     if done is None:
         (ended,) = [row for row in rows if row.status == "completed"]
-        kept = store.registry.get_result(ended.thread_id)
+        kept = await store.registry.get_result(ended.thread_id)
         assert isinstance(kept, dict)
         assert kept["data"]["output"] == expected["output"], kept
     else:
@@ -317,7 +318,7 @@ async def _recover(root: Path, how: str, expected: dict[str, Any]) -> dict[str, 
         assert 1 <= did[label] <= most, (label, did, found)
     for label, least in OFTEN.items():
         assert least <= did[label] <= least + deaths, (label, did, found)
-    rows = store.look_at_all(lambda registry: registry.list_threads(limit=100))
+    rows = await store.look_at_all(lambda registry: registry.list_threads(limit=100))
     _check(store, root, rows)
     store.close()
     return {"found": states, "unknown": sorted(found.unknown)}

@@ -29,6 +29,7 @@ from ryecore.state.model import ThreadRecord
 from ryecore.state.records import load_run_key
 from ryecore.state.store import ThreadStore
 from ryecore.state.transcript_check import verify_transcript
+from ryecore.state.waiting import run_blocking
 
 __all__ = [
     "Life",
@@ -134,10 +135,10 @@ class Killer:
 def check_account(store: ThreadStore, row: ThreadRecord) -> None:
     """See that an account has ended with its row, whole, with all that was charged."""
     try:
-        account = store.ledger.account(row.thread_id)
+        account = run_blocking(store.ledger.account(row.thread_id))
     except RyeError:
         return  # it died before it had one
-    charges = store.ledger.charges(row.thread_id)
+    charges = run_blocking(store.ledger.charges(row.thread_id))
     own = sum(one.actual.spend_microcents for one in charges)
     tokens = sum(one.actual.tokens for one in charges)
     # An account that was handed over is closed before its thread is.
@@ -148,7 +149,7 @@ def check_account(store: ThreadStore, row: ThreadRecord) -> None:
     assert not [one for one in charges if one.mark in ("held", "freed")], charges
     assert account.total.spend_microcents <= account.ceiling.spend_microcents, account
     assert account.total.tokens <= account.ceiling.tokens, account
-    below = store.ledger.tree(row.thread_id)
+    below = run_blocking(store.ledger.tree(row.thread_id))
     assert below.spent == account.total, (below, account)
 
 

@@ -238,16 +238,14 @@ async def _commits(root: Path, durability: Any) -> dict[str, object]:
     async def write() -> None:
         nonlocal longest_bytes
         for number in range(COMMITS):
-            await database.until_free()
-            with database.write() as run:
+            async with database.writing() as run:
                 run.execute("INSERT OR REPLACE INTO one VALUES (?, ?)", (number % 50, _ROW))
             if number % 20 == 0:  # the disk is slow, and this writer is not
                 await anyio.sleep(0.02)
             longest_bytes = max(longest_bytes, (root / "some.db-wal").stat().st_size)
         await database.synced()
 
-    await database.until_free()
-    with database.write() as run:
+    async with database.writing() as run:
         run.execute("INSERT INTO one VALUES (-1, ?)", (_ROW,))
     measured = await _measured(write)
     database.close()

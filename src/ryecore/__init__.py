@@ -81,8 +81,6 @@ if TYPE_CHECKING:
     from ryecore.policy.permissions import Approve as Approve
     from ryecore.rye import Rye as Rye
     from ryecore.state.events import EventBus as EventBus
-    from ryecore.state.ledger import BudgetLedger as BudgetLedger
-    from ryecore.state.registry import ThreadRegistry as ThreadRegistry
     from ryecore.sync import SyncRye as SyncRye
     from ryecore.threads.harness import SafetyHarness as SafetyHarness
     from ryecore.threads.thread import Thread as Thread

@@ -28,6 +28,7 @@ from ryecore.policy import CallContext, CancelToken
 from ryecore.runs.request import Registered
 from ryecore.rye import Rye
 from ryecore.state.store import ThreadStore
+from ryecore.state.waiting import run_blocking
 from ryecore.worker import cancel_on_signal, catch_stop_signals, environ_without, open_rye
 
 __all__ = ["main", "walk_claimed"]
@@ -59,7 +60,9 @@ def _walk(payload: Payload, received: Sequence[int]) -> Mapping[str, object]:
     roots = (Path(settings.project_path) / ".ai", Path(settings.user_space) / ".ai")
     try:
         threads = ThreadStore.open(*roots, settings.durability)
-        fence = threads.registry.claim(payload.run_id, owns_process=True, token=payload.token)
+        fence = run_blocking(
+            threads.registry.claim(payload.run_id, owns_process=True, token=payload.token)
+        )
     except ThreadConflict as error:  # it was stopped before it began
         return _failed(payload, error, "cancelled")
     except RyeError as error:
@@ -87,7 +90,7 @@ def walk_claimed(
         try:
             opened = open_rye(settings, environ_without([_INTERPRETER]))
         except RyeError:
-            threads.free_start_key(payload.run_id)
+            run_blocking(threads.free_start_key(payload.run_id))
             raise
         return anyio.run(partial(_run, opened, payload, fence, received))
     except RyeError as error:
@@ -96,7 +99,11 @@ def walk_claimed(
         traceback.print_exc()
         document = _failed(payload, f"ryecore itself failed: {type(error).__name__}: {error}")
     with contextlib.suppress(StateError):  # its row says so already
-        threads.settle(payload.run_id, "error", failure_result(payload.item_id, document), fence)
+        run_blocking(
+            threads.settle(
+                payload.run_id, "error", failure_result(payload.item_id, document), fence
+            )
+        )
     return document
 
 

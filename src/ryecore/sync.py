@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from ryecore.items.trust import TrustStore
     from ryecore.policy.budget import Amount
     from ryecore.runs.handle import RunHandle
-    from ryecore.state.ledger import BudgetLedger
     from ryecore.state.model import ThreadRecord
     from ryecore.threads.events import ThreadEvent
     from ryecore.threads.result import ThreadResult
@@ -249,11 +248,9 @@ class _Runs(Generic[T]):
 class SyncThreads(_Runs[Threads]):
     """The threads of a project, with calls that block: `rye.threads` of a `SyncRye`."""
 
-    @property
-    def ledger(self) -> "BudgetLedger":
-        """What each thread may spend, holds and has spent; see `Threads.ledger`."""
-        return self._target.ledger
-
+    account = blocking(Threads.account)
+    charges = blocking(Threads.charges)
+    spent = blocking(Threads.spent)
     list = blocking(Threads.list)
     show = blocking(Threads.show)
     log = blocking(Threads.log)

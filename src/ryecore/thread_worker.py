@@ -37,7 +37,7 @@ from ryecore.state.change_watcher import ChangeWatcher
 from ryecore.state.model import Status
 from ryecore.state.owners import LEASE_S
 from ryecore.state.store import ThreadStore
-from ryecore.state.waiting import run_in_thread
+from ryecore.state.waiting import run_blocking
 from ryecore.worker import cancel_on_signal, catch_stop_signals, environ_without, open_rye
 
 __all__ = ["main"]
@@ -57,7 +57,9 @@ def main() -> None:
         Path(settings.project_path) / ".ai", Path(settings.user_space) / ".ai", settings.durability
     )
     try:
-        fence = threads.registry.claim(payload.run_id, owns_process=True, token=payload.token)
+        fence = run_blocking(
+            threads.registry.claim(payload.run_id, owns_process=True, token=payload.token)
+        )
     except ThreadConflict:
         return  # it was stopped before it began
     if payload.is_graph:
@@ -75,7 +77,7 @@ def main() -> None:
         traceback.print_exc()  # into the thread's log
         text = f"ryecore itself failed: {type(error).__name__}: {error}"
         status, result = "error", {"status": "error", "error": text, "item_id": payload.item_id}
-    threads.settle(payload.run_id, status, result, fence)
+    run_blocking(threads.settle(payload.run_id, status, result, fence))
     with contextlib.suppress(RyeError):  # the thread has ended, whether pruning succeeds or not
         anyio.run(_prune, payload)
 
@@ -96,10 +98,10 @@ async def _carry_out(
         try:
             return await _execute(payload, threads, stop)
         except CallCancelled as error:
-            wished = await run_in_thread(threads.look, payload.run_id)
+            wished = await threads.look(payload.run_id)
             return "killed" if wished.kill_requested else "cancelled", error.to_dict()
         except _NOTHING_RAN as error:
-            threads.free_start_key(payload.run_id)
+            await threads.free_start_key(payload.run_id)
             return "error", error.during(payload.item_id).to_dict()
         except RyeError as error:
             return "error", error.during(payload.item_id).to_dict()
@@ -117,9 +119,9 @@ async def _run_thread(
     try:
         opened = open_rye(payload.settings, environ_without())
     except RyeError as error:  # nothing has begun that could end it
-        threads.free_start_key(payload.run_id)
+        await threads.free_start_key(payload.run_id)
         result = error.during(payload.item_id).to_dict()
-        threads.settle(payload.run_id, "error", result, fence)
+        await threads.settle(payload.run_id, "error", result, fence)
         return
     async with anyio.create_task_group() as helpers, opened as rye:
         await helpers.start(cancel_on_signal, stop, received)
@@ -149,7 +151,7 @@ async def _watch_stop_requests(thread_id: str, threads: ThreadStore, stop: Cance
     async with ChangeWatcher(threads.folder_of(thread_id)) as watched:
         while True:
             with contextlib.suppress(StateError):  # an unreadable registry is not a request to stop
-                found = await run_in_thread(threads.registry.get_thread, thread_id)
+                found = await threads.registry.get_thread(thread_id)
                 if found.cancel_requested or found.kill_requested:
                     stop.cancel()
                     return
@@ -160,10 +162,10 @@ async def _keep_lease(thread_id: str, threads: ThreadStore, fence: int, stop: Ca
     while True:
         await anyio.sleep(LEASE_S / 3)
         try:
-            await run_in_thread(threads.registry.renew, thread_id, fence)
+            await threads.registry.renew(thread_id, fence)
         except RyeError:
             with contextlib.suppress(StateError):
-                found = await run_in_thread(threads.registry.get_thread, thread_id)
+                found = await threads.registry.get_thread(thread_id)
                 if found.fence != fence:
                     stop.cancel()  # this process was declared dead, so what it runs must stop
                     return

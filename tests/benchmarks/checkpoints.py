@@ -20,8 +20,10 @@ from ryecore.graph.journal.journal import Journal
 from ryecore.graph.schedule import Position
 from ryecore.state.database import Database
 from ryecore.state.model import Durability
-from ryecore.state.registry import MIGRATIONS, ThreadRegistry
+from ryecore.state.schema import MIGRATIONS
+from ryecore.state.sqlite_registry import SqliteRegistry
 from ryecore.state.transcript_format import Head
+from ryecore.state.waiting import run_blocking
 from tests.benchmarks.harness import compare
 
 _RUN: Final = "acme/flow/flow-1739820456"
@@ -94,12 +96,12 @@ class _Bare:
 def _measure(folder: Path, durability: Durability) -> None:
     key = SigningKey.generate()
     database = Database(folder / "threads.db", MIGRATIONS, durability=durability)
-    registry = ThreadRegistry(database)
-    registry.register(_RUN, "tool:acme/flow")
+    registry = SqliteRegistry(database)
+    run_blocking(registry.register(_RUN, "tool:acme/flow"))
     bare = _Bare(folder, durability, key)
 
     def set_head(head: Head) -> None:
-        registry.set_head(_RUN, (head.offset, head.digest))
+        run_blocking(registry.set_head(_RUN, (head.offset, head.digest)))
 
     journal = Journal.create(folder, folder / "objects", _RUN, key, durability, set_head=set_head)
     steps, numbers = itertools.count(1), itertools.count()

@@ -18,9 +18,11 @@ from typing import get_args
 
 from ryecore.policy.budget import Amount
 from ryecore.state.database import Database
-from ryecore.state.ledger import BudgetLedger
 from ryecore.state.model import Cost, Durability
-from ryecore.state.registry import MIGRATIONS, ThreadRegistry
+from ryecore.state.schema import MIGRATIONS
+from ryecore.state.sqlite_ledger import SqliteLedger
+from ryecore.state.sqlite_registry import SqliteRegistry
+from ryecore.state.waiting import run_blocking
 from tests.benchmarks.harness import compare, report
 
 _PROCESSES = 8
@@ -94,16 +96,16 @@ class _Bare:
         )
 
 
-def _ledger_in(folder: Path, durability: Durability) -> tuple[ThreadRegistry, BudgetLedger]:
+def _ledger_in(folder: Path, durability: Durability) -> tuple[SqliteRegistry, SqliteLedger]:
     database = Database(folder / "threads.db", MIGRATIONS, durability=durability)
-    return ThreadRegistry(database), BudgetLedger(database)
+    return SqliteRegistry(database), SqliteLedger(database)
 
 
-def _set_up(folder: Path, durability: Durability) -> BudgetLedger:
+def _set_up(folder: Path, durability: Durability) -> SqliteLedger:
     registry, ledger = _ledger_in(folder, durability)
-    registry.register(_ROOT, "directive:acme/research")
-    registry.claim(_ROOT)
-    ledger.register(_ROOT, _CEILING)
+    run_blocking(registry.register(_ROOT, "directive:acme/research"))
+    run_blocking(registry.claim(_ROOT))
+    run_blocking(ledger.register(_ROOT, _CEILING))
     _Bare(folder, durability).set_up()
     return ledger
 
@@ -114,11 +116,13 @@ def _alone(folder: Path, durability: Durability) -> None:
 
     def ours_hold() -> None:
         turns["ours"] += 1
-        ledger.hold(_ROOT, turns["ours"], 1, _HELD, head=_HEAD)
+        run_blocking(ledger.hold(_ROOT, turns["ours"], 1, _HELD, head=_HEAD))
 
     def ours() -> None:
         ours_hold()
-        ledger.settle(_ROOT, turns["ours"], 1, _SPENT, snapshot=Cost(turns["ours"], 5, 5, 30))
+        run_blocking(
+            ledger.settle(_ROOT, turns["ours"], 1, _SPENT, snapshot=Cost(turns["ours"], 5, 5, 30))
+        )
 
     def floor_hold() -> None:
         turns["floor"] += 1
@@ -159,7 +163,7 @@ def _contended(folder: Path, durability: Durability) -> None:
         counts = [one["count"] for one in told]
         rates[kind] = sum(counts) / _SECONDS
         if kind == "ledger":
-            tree = ledger.tree(_ROOT)
+            tree = run_blocking(ledger.tree(_ROOT))
             pairs = sum(counts) // 2
             assert tree.spent == Amount(30 * pairs, 10 * pairs), "the sums are not exact"
             assert tree.held == Amount()
@@ -201,8 +205,8 @@ def _operations(
     _, ledger = _ledger_in(folder, durability)
     cost = Cost(1, 5, 5, 30)
     return (
-        lambda turn: ledger.hold(_ROOT, turn, 1, _HELD, head=_HEAD),
-        lambda turn: ledger.settle(_ROOT, turn, 1, _SPENT, snapshot=cost),
+        lambda turn: run_blocking(ledger.hold(_ROOT, turn, 1, _HELD, head=_HEAD)),
+        lambda turn: run_blocking(ledger.settle(_ROOT, turn, 1, _SPENT, snapshot=cost)),
     )
 
 

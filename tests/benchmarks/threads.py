@@ -10,7 +10,9 @@ from pathlib import Path
 from ryecore import SyncRye
 from ryecore.actions.launch import LaunchedThread
 from ryecore.state.database import Database
-from ryecore.state.registry import MIGRATIONS, ThreadRegistry
+from ryecore.state.schema import MIGRATIONS
+from ryecore.state.sqlite_registry import SqliteRegistry
+from ryecore.state.waiting import run_blocking
 from tests.benchmarks.harness import compare, report_ways
 from tests.workspace import PYTHON, Workspace
 
@@ -18,7 +20,7 @@ _ROUNDS = 15
 
 
 def _registry(folder: Path) -> None:
-    registry = ThreadRegistry(Database(folder / "threads.db", MIGRATIONS))
+    registry = SqliteRegistry(Database(folder / "threads.db", MIGRATIONS))
     bare = sqlite3.connect(folder / "bare.db", isolation_level=None)
     bare.execute("PRAGMA journal_mode = WAL")
     bare.execute("PRAGMA synchronous = NORMAL")
@@ -26,9 +28,9 @@ def _registry(folder: Path) -> None:
 
     def ours() -> None:
         thread_id = str(uuid.uuid4())
-        registry.register(thread_id, "tool:acme/x")
-        fence = registry.claim(thread_id)
-        registry.settle(thread_id, "completed", {"status": "success"}, fence=fence)
+        run_blocking(registry.register(thread_id, "tool:acme/x"))
+        fence = run_blocking(registry.claim(thread_id))
+        run_blocking(registry.settle(thread_id, "completed", {"status": "success"}, fence=fence))
 
     def floor() -> None:
         thread_id = str(uuid.uuid4())

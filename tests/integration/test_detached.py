@@ -283,9 +283,9 @@ async def test_what_was_stopped_before_it_began_never_begins(workspace: Workspac
         await end_of(rye, launched)  # so that the project has its state
         store = ThreadStore.open(workspace.path(""), workspace.path("", "user"))
         store.make_folder("waiting")
-        store.registry.register("waiting", "tool:acme/first")
+        await store.registry.register("waiting", "tool:acme/first")
         assert (await rye.threads.cancel("waiting")).status == "cancelled"
-        store.registry.register("waiting-too", "tool:acme/first")
+        await store.registry.register("waiting-too", "tool:acme/first")
         assert (await rye.threads.kill("waiting-too")).status == "killed"
         store.close()
 
@@ -321,7 +321,7 @@ async def test_the_beginning_of_an_id_is_enough_where_it_is_alone(workspace: Wor
         await end_of(rye, await launch(rye, ref))
         store = ThreadStore.open(workspace.path(""), workspace.path("", "user"))
         for name in ("same-1", "same-2"):
-            store.registry.register(name, ref)
+            await store.registry.register(name, ref)
         store.close()
         assert (await rye.threads.show("same-1")).thread_id == "same-1"
         with pytest.raises(ThreadNotFound, match=r"several threads: same-1, same-2"):

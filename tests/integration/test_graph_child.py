@@ -341,8 +341,8 @@ async def test_a_run_whose_process_is_killed_has_ended_once(workspace: Workspace
     assert done[0].error == f"The graph's process was ended by signal 9.\n{EFFECT_UNKNOWN}"
     store = store_of(workspace)
     row, kept = (
-        store.registry.get_thread(record.thread_id),
-        store.registry.get_result(record.thread_id),
+        await store.registry.get_thread(record.thread_id),
+        await store.registry.get_result(record.thread_id),
     )
     assert (row.status, row.fence) == ("error", 2)  # claimed once, ended once
     assert kept is not None

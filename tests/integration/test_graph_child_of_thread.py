@@ -53,11 +53,11 @@ async def test_a_models_graph_is_a_child_of_its_thread_and_spends_its_money(
         done = await rye.execute(ref, thread="fork")
     assert done.status == "success", done
     store = planned.store()
-    (thread,) = [row for row in store.registry.list_threads() if row.parent_id is None]
-    (run,) = store.registry.list_children(thread.thread_id)
+    (thread,) = [row for row in await store.registry.list_threads() if row.parent_id is None]
+    (run,) = await store.registry.list_children(thread.thread_id)
     assert (run.item_id, run.status, thread.spawn_count) == ("tool:acme/flow", "completed", 1)
-    account = store.ledger.account(thread.thread_id)
-    assert store.ledger.account(run.thread_id).own.spend_microcents == COST
+    account = await store.ledger.account(thread.thread_id)
+    assert (await store.ledger.account(run.thread_id)).own.spend_microcents == COST
     assert account.children.spend_microcents == COST
     assert account.own.spend_microcents == 2 * COST
     store.close()
@@ -77,7 +77,7 @@ async def test_a_thread_that_is_stopped_takes_its_graph_along(planned: PlannedWo
             result = await thread.result()
     assert result.state == "cancelled"
     store = planned.store()
-    (run,) = store.registry.list_children(thread.thread_id)
+    (run,) = await store.registry.list_children(thread.thread_id)
     assert run.status == "cancelled"
     store.close()
     assert not any(is_alive(int(pid)) for pid in said.split()[:2])
@@ -109,8 +109,8 @@ async def test_a_run_is_claimed_once_and_with_its_own_token(
         plan = (await rye.execute(ref, dry_run=True)).plan
     assert plan is not None
     store = planned.store()
-    run_id = register_run(store.registry, RunRequest(ItemRef.parse(ref)), None)
-    token = store.registry.mint_token(run_id)
+    run_id = await register_run(store.registry, RunRequest(ItemRef.parse(ref)), None)
+    token = await store.registry.mint_token(run_id)
     digest = json.loads(plan.stdin)["digest"]
     payload = Payload(
         _settings(planned),
@@ -127,11 +127,14 @@ async def test_a_run_is_claimed_once_and_with_its_own_token(
     if not is_right:
         assert (done.exit_code, said["success"]) == (1, False)
         assert "token" in said["error"]
-        assert store.registry.get_thread(run_id).status == "created"
+        assert (await store.registry.get_thread(run_id)).status == "created"
     else:
         assert (done.exit_code, said["output"]) == (0, 1)
         again = json.loads((await run_process(spec)).stdout)
-        assert (again["success"], store.registry.get_thread(run_id).status) == (False, "completed")
+        assert (again["success"], (await store.registry.get_thread(run_id)).status) == (
+            False,
+            "completed",
+        )
     store.close()
 
 

@@ -127,7 +127,7 @@ async def the_dead_run(workspace: Workspace) -> str:
     assert row.status == "error"
     store = ThreadStore.open(workspace.path(""), workspace.path("", "user"))
     check_transcript(store, row, workspace.user)
-    assert store.ledger.account(row.thread_id).state == "error"
+    assert (await store.ledger.account(row.thread_id)).state == "error"
     store.close()
     return row.thread_id
 
@@ -255,7 +255,7 @@ async def test_who_died_before_it_began_keeps_nobody_from_going_on(workspace: Wo
         (workspace.root / "open").touch()
         store = ThreadStore.open(workspace.path(""), workspace.path("", "user"))
         follows = Predecessor(first, first, frozenset())
-        idle = store.registry.register(f"{first}-2", FLOW, owner=nobody, follows=follows)
+        idle = await store.registry.register(f"{first}-2", FLOW, owner=nobody, follows=follows)
         with pytest.raises(StateError, match="ended before it began") as refused:
             await rye.graphs.resume(idle.thread_id)
         assert str(refused.value.next_step).endswith(f"rye graph resume {first}")

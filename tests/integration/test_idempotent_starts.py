@@ -14,8 +14,9 @@ from attrs import evolve
 from ryecore import CallContext, CancelToken, Rye
 from ryecore.errors import AlreadyStarted, CallCancelled, InputError, RyeError, ThreadConflict
 from ryecore.lillux.processes import current_process
+from ryecore.state.idempotency import IdempotencyKey
 from ryecore.state.model import Predecessor, Status
-from ryecore.state.start_keys import IdempotencyKey
+from ryecore.state.waiting import run_blocking
 from tests.forking import Forked
 from tests.graphs import graph
 from tests.thread_host import PlannedWorkspace
@@ -95,7 +96,7 @@ async def test_of_eight_processes_that_start_with_one_key_one_does(
     assert len(ids) == 1
     assert b"" not in ids
     assert marks(planned) == ["paid"]
-    assert planned.store().registry.count_threads() == 1
+    assert await planned.store().registry.count_threads() == 1
 
 
 async def again(rye: Rye, ref: str, **options: Any) -> dict[str, Any]:
@@ -227,15 +228,15 @@ async def test_a_start_whose_process_died_before_it_began_frees_its_key(tmp_path
     owner = evolve(current_process(), pid=dead.pid, start_ticks=1)
     registry = planned.store().registry
     key = IdempotencyKey.of("k", ref, {"parameters": {}, "model": None, "limits": {}})
-    registry.register("left", ref, owner=owner, start=key)
+    await registry.register("left", ref, owner=owner, start=key)
     async with planned.open() as rye:
         started = await again(rye, ref, idempotency_key="k")
         assert started["thread_id"] != "left"
         await rye.threads.wait(started["thread_id"])
     assert marks(planned) == ["paid"]
-    assert registry.get_thread("left").status == "error"
+    assert (await registry.get_thread("left")).status == "error"
     with pytest.raises(ThreadConflict):
-        registry.claim("left")  # its process comes too late
+        await registry.claim("left")  # its process comes too late
 
 
 @pytest.mark.parametrize("kind", ["tool", "graph", "directive", "graph_here", "directive_here"])
@@ -266,26 +267,28 @@ async def test_repeated_starts_of_one_parent_are_counted_once(tmp_path: Path, ki
         done = await parent.result()
         assert done.success
     registry = planned.store().registry
-    (child,) = registry.list_children(done.thread_id)
+    (child,) = await registry.list_children(done.thread_id)
     assert ids == {child.thread_id}
     assert child.status == "completed"  # its parent has waited for it
     assert marks(planned) == ["paid"]
-    assert registry.get_thread(done.thread_id).spawn_count == 1
+    assert (await registry.get_thread(done.thread_id)).spawn_count == 1
 
 
 def test_a_key_counts_within_the_chain_of_the_thread_that_starts(tmp_path: Path) -> None:
     registry = PlannedWorkspace(Workspace(tmp_path)).store().registry
     key = IdempotencyKey.of("k", "tool:acme/pay", {})
-    registry.register("first", "directive:acme/work")
-    registry.register("next", "directive:acme/work", follows=Predecessor("first", "first"))
-    registry.register("other", "directive:acme/work")
-    registry.register("child", "tool:acme/pay", "first", start=key)
+    run_blocking(registry.register("first", "directive:acme/work"))
+    run_blocking(
+        registry.register("next", "directive:acme/work", follows=Predecessor("first", "first"))
+    )
+    run_blocking(registry.register("other", "directive:acme/work"))
+    run_blocking(registry.register("child", "tool:acme/pay", "first", start=key))
     for parent in ("first", "next"):  # what it is handed off to is the same work
         with pytest.raises(AlreadyStarted) as started:
-            registry.register("again", "tool:acme/pay", parent, start=key)
+            run_blocking(registry.register("again", "tool:acme/pay", parent, start=key))
         assert started.value.thread_id == "child"
-    registry.register("others", "tool:acme/pay", "other", start=key)
-    registry.register("hosts", "tool:acme/pay", start=key)
+    run_blocking(registry.register("others", "tool:acme/pay", "other", start=key))
+    run_blocking(registry.register("hosts", "tool:acme/pay", start=key))
 
 
 def counting(planned: PlannedWorkspace, on_error: str = "continue") -> str:
@@ -456,17 +459,17 @@ def test_a_run_that_was_resumed_stands_for_the_one_that_died(
 ) -> None:
     registry = PlannedWorkspace(Workspace(tmp_path)).store().registry
     key = IdempotencyKey.of("k", "directive:acme/work", {})
-    registry.register("first", "directive:acme/work", start=key)
-    registry.settle("first", status, {}, fence=registry.claim("first"))
+    run_blocking(registry.register("first", "directive:acme/work", start=key))
+    run_blocking(registry.settle("first", status, {}, fence=run_blocking(registry.claim("first"))))
     for name in ("idle", "second"):
         follows = Predecessor("first", "first")
-        registry.register(name, "directive:acme/work", follows=follows)
+        run_blocking(registry.register(name, "directive:acme/work", follows=follows))
         if name == "second":
-            registry.claim(name)
+            run_blocking(registry.claim(name))
         else:  # it failed before it began
-            registry.settle(name, "error", {})
+            run_blocking(registry.settle(name, "error", {}))
     with pytest.raises(AlreadyStarted) as started:
-        registry.check_start(key, None)
+        run_blocking(registry.check_start(key, None))
     assert started.value.thread_id == finds
 
 
@@ -483,9 +486,9 @@ def test_what_resumed_the_last_thread_of_a_handoff_is_found(tmp_path: Path) -> N
     for name, (status, finds) in statuses.items():
         follows = None if previous is None else Predecessor(previous, "first")
         start = key if previous is None else None
-        registry.register(name, "directive:acme/work", follows=follows, start=start)
-        registry.settle(name, status, {}, fence=registry.claim(name))
+        run_blocking(registry.register(name, "directive:acme/work", follows=follows, start=start))
+        run_blocking(registry.settle(name, status, {}, fence=run_blocking(registry.claim(name))))
         with pytest.raises(AlreadyStarted) as started:
-            registry.check_start(key, None)
+            run_blocking(registry.check_start(key, None))
         assert started.value.thread_id == finds
         previous = name

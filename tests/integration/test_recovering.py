@@ -10,6 +10,7 @@ import pytest
 
 from ryecore.errors import ConfigError, StateError
 from ryecore.state.store import ThreadStore
+from ryecore.state.waiting import run_blocking
 from tests.graphs import graph
 from tests.thread_host import FACTORY, PlannedWorkspace
 from tests.workspace import Workspace
@@ -89,7 +90,7 @@ async def died(tmp_path: Path) -> tuple[PlannedWorkspace, dict[str, str]]:
         ids = json.loads(await anyio.to_thread.run_sync(host.stdout.readline))
     host.send_signal(signal.SIGSTOP)  # so that it can't do what is asked of it
     named = dict(zip(("work", "left", "safe", "pay"), ids, strict=True))
-    planned.store().registry.request_cancel(named["left"])
+    await planned.store().registry.request_cancel(named["left"])
     host.kill()
     host.communicate()
     for name in ("work", "left", "safe", "pay"):
@@ -102,7 +103,7 @@ def marks(planned: PlannedWorkspace) -> list[str]:
 
 
 def rows(store: ThreadStore) -> int:
-    return store.registry.count_threads()
+    return run_blocking(store.registry.count_threads())
 
 
 async def test_a_host_resumes_all_that_died(tmp_path: Path) -> None:

@@ -99,8 +99,8 @@ async def test_a_parents_death_stops_its_child_and_loses_no_money(
     with host(planned, ref) as running, anyio.fail_after(PATIENCE_S):
         await planned.begun("child")
         store = planned.store()
-        (root,) = [one for one in store.registry.list_active() if one.parent_id is None]
-        (child,) = store.registry.list_children(root.thread_id)
+        (root,) = [one for one in await store.registry.list_active() if one.parent_id is None]
+        (child,) = await store.registry.list_children(root.thread_id)
         assert child.pid
         running.send_signal(signal.SIGKILL)
         await anyio.to_thread.run_sync(running.wait)
@@ -112,8 +112,8 @@ async def test_a_parents_death_stops_its_child_and_loses_no_money(
         assert ended.status == "error"
         await store.wait(child.thread_id)
         wait_until_dead(child.pid)
-        account = store.ledger.account(root.thread_id)
-        spent = store.ledger.account(child.thread_id).own.spend_microcents
+        account = await store.ledger.account(root.thread_id)
+        spent = (await store.ledger.account(child.thread_id)).own.spend_microcents
         assert spent == (COST if is_seen else 2 * COST)
         assert account.children.spend_microcents == spent
         store.close()
@@ -166,26 +166,26 @@ async def test_a_stranger_is_nobodys_child(planned: PlannedWorkspace) -> None:
         registry = store.registry
 
         # With a token that it has guessed, and with the victim's name in its environment.
-        registry.register("child-1", ref, root)
-        registry.mint_token("child-1")
+        await registry.register("child-1", ref, root)
+        await registry.mint_token("child-1")
         detached(planned, payload(planned, "child-1", ref, "guessed", root), **{PARENT: root})
-        assert registry.get_thread("child-1").status == "created"
+        assert (await registry.get_thread("child-1")).status == "created"
 
         # With a token of its own, for the budget of another one.
-        registry.register("own", ref)
-        token = registry.mint_token("own")
+        await registry.register("own", ref)
+        token = await registry.mint_token("own")
         detached(planned, payload(planned, "own", ref, token, root), **{PARENT: root})
-        assert registry.get_thread("own").status == "error"
-        assert "not registered as a child" in str(registry.get_result("own"))
+        assert (await registry.get_thread("own")).status == "error"
+        assert "not registered as a child" in str(await registry.get_result("own"))
 
         # With a token that was used already.
-        registry.register("child-2", ref, root)
-        token = registry.mint_token("child-2")
-        registry.claim("child-2", token=token)
+        await registry.register("child-2", ref, root)
+        token = await registry.mint_token("child-2")
+        await registry.claim("child-2", token=token)
         detached(planned, payload(planned, "child-2", ref, token, root), **{PARENT: root})
-        assert registry.get_thread("child-2").fence == 1
+        assert (await registry.get_thread("child-2")).fence == 1
 
-        assert store.ledger.account(root).children.spend_microcents == 0
+        assert (await store.ledger.account(root)).children.spend_microcents == 0
         assert not (planned.root / "marks").exists()
         store.close()
         running.kill()

@@ -210,15 +210,15 @@ async def test_what_a_full_disk_kept_unsettled_is_charged_once_and_for_what_it_w
         # The Rye wrote what it owed when it was closed.
         thread_id = run.thread_id if isinstance(run, Thread) else run.run_id
         store = planned.store()
-        first, second = store.ledger.charges(thread_id)
+        first, second = await store.ledger.charges(thread_id)
         assert first.actual.spend_microcents == COST
         assert second.mark == ("estimated" if how == "cut" else "counted")
         is_over = second.actual.spend_microcents > second.held.spend_microcents
         assert is_over == (how == "overspent")
-        account = store.ledger.account(thread_id)
+        account = await store.ledger.account(thread_id)
         assert account.own == first.actual + second.actual
         assert account.held == Amount()
-        row = store.registry.get_thread(thread_id)
+        row = await store.registry.get_thread(thread_id)
         assert row.cost.spend_microcents == account.own.spend_microcents
         transcript = planned.workspace.path(f"state/threads/{thread_id}/transcript.jsonl")
         told = [one.payload for one in read_records(transcript) if one.type == "budget_overspent"]

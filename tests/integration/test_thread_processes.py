@@ -5,6 +5,7 @@ import os
 import subprocess
 from pathlib import Path
 
+from ryecore.state.waiting import run_blocking
 from tests.forking import ROOT, Forked
 from tests.thread_host import COST, PlannedWorkspace
 from tests.workspace import Workspace
@@ -41,17 +42,17 @@ def test_eight_processes_run_trees_of_threads_and_the_sums_are_exact(workspace: 
     assert marks.count("parent") == PROCESSES * PARENTS
 
     store = planned.store()
-    rows = store.registry.list_threads(limit=1000)
+    rows = run_blocking(store.registry.list_threads(limit=1000))
     assert len(rows) == PROCESSES * PARENTS * (1 + CHILDREN)
     assert {row.status for row in rows} == {"completed"}
     assert {row.owner for row in rows} == {None}
     for one in results:
-        account = store.ledger.account(one["thread_id"])
+        account = run_blocking(store.ledger.account(one["thread_id"]))
         assert account.own.spend_microcents == 3 * COST
         assert account.children.spend_microcents == CHILDREN * 2 * COST
-        assert store.ledger.tree(one["thread_id"]).spent == account.total
+        assert run_blocking(store.ledger.tree(one["thread_id"])).spent == account.total
         assert account.held.spend_microcents == account.reserved.spend_microcents == 0
-        assert len(store.registry.list_children(one["thread_id"])) == CHILDREN
+        assert len(run_blocking(store.registry.list_children(one["thread_id"]))) == CHILDREN
     store.close()
     assert _below(os.getpid()) <= before  # other tests' processes may be ending still
 

@@ -37,7 +37,7 @@ async def killed(planned: PlannedWorkspace) -> str:
     host.send_signal(signal.SIGKILL)
     host.wait()
     planned.allow("g")
-    (row,) = planned.store().look_at_all(lambda registry: registry.list_threads())
+    (row,) = await planned.store().look_at_all(lambda registry: registry.list_threads())
     assert row.status == "error"
     return row.thread_id
 
@@ -103,12 +103,12 @@ async def test_who_died_before_it_resumed_a_thread_keeps_nobody_from_it(tmp_path
     planned = PlannedWorkspace(Workspace(tmp_path))
     thread_id = await killed(planned)
     store = planned.store()
-    store.registry.register(
+    await store.registry.register(
         "late", "directive:acme/work", follows=Predecessor(thread_id, thread_id, frozenset())
     )
     async with planned.open() as rye:
         with pytest.raises(ThreadConflict, match="late"):
             await rye.threads.resume(thread_id)  # it is about to begin
-        store.settle("late", "error", {"error": "It died."}, 0)
+        await store.settle("late", "error", {"error": "It died."}, 0)
         assert (await rye.threads.resume(thread_id)).state == "completed"
     assert marks(planned) == ["done"]

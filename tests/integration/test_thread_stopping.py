@@ -12,6 +12,7 @@ import pytest
 
 from ryecore import Rye
 from ryecore.errors import StateError
+from ryecore.state.waiting import run_blocking
 from tests.forking import ROOT, Forked
 from tests.thread_host import PlannedWorkspace
 from tests.unit.lillux.system import open_fds, wait_until_dead
@@ -56,16 +57,16 @@ def host(planned: PlannedWorkspace, *refs: str) -> Iterator[Forked]:
 def settled(planned: PlannedWorkspace) -> dict[str, str]:
     """The status of each directive's thread, once it is sure that nothing of any stays open."""
     store = planned.store()
-    rows = store.registry.list_threads()
+    rows = run_blocking(store.registry.list_threads())
     for row in rows:
         assert row.ended, row
-        account = store.ledger.account(row.thread_id)
+        account = run_blocking(store.ledger.account(row.thread_id))
         assert account.state == row.status
         assert not any((account.held.tokens, account.reserved.tokens)), account
         assert not any((account.held.spend_microcents, account.reserved.spend_microcents)), account
-        charges = store.ledger.charges(row.thread_id)
+        charges = run_blocking(store.ledger.charges(row.thread_id))
         assert account.own.spend_microcents == sum(one.actual.spend_microcents for one in charges)
-        assert store.ledger.tree(row.thread_id).spent == account.total
+        assert run_blocking(store.ledger.tree(row.thread_id)).spent == account.total
     store.close()
     return {row.item_id.rpartition("/")[2]: row.status for row in rows}
 
@@ -155,7 +156,7 @@ async def until_said(planned: PlannedWorkspace, name: str) -> None:
     from ryecore.lillux import watch
 
     store = planned.store()
-    (row,) = [one for one in store.registry.list_threads() if one.item_id.endswith(name)]
+    (row,) = [one for one in await store.registry.list_threads() if one.item_id.endswith(name)]
     path = store.folder_of(row.thread_id) / "transcript.jsonl"
     store.close()
     async with watch(path) as watcher:
@@ -174,7 +175,7 @@ async def test_a_thousand_threads_are_watched_by_one_watcher(planned: PlannedWor
         assert _inotify() - watchers <= len(more)
         store = planned.store()
         for one in (first, *more):
-            store.cancel(one.thread_id)  # as another process does
+            await store.cancel(one.thread_id)  # as another process does
         with anyio.fail_after(PATIENCE_S / 2):
             assert {(await one.result()).state for one in (first, *more)} == {"cancelled"}
         store.close()
@@ -206,9 +207,9 @@ async def test_another_process_hands_a_thread_off(planned: PlannedWorkspace) -> 
                 await rye.threads._service().hand_off(root, None)  # type: ignore[arg-type]
         await anyio.to_thread.run_sync(running.communicate)
     store = planned.store()
-    row = store.registry.get_thread(following)
+    row = await store.registry.get_thread(following)
     assert (row.continuation_of, row.chain_root_id) == (root, root)
     assert (planned.root / "marks").read_text() == "second\n"
-    old, new = store.ledger.account(root), store.ledger.account(following)
+    old, new = await store.ledger.account(root), await store.ledger.account(following)
     assert new.ceiling.spend_microcents == old.ceiling.spend_microcents - old.own.spend_microcents
     store.close()

@@ -21,10 +21,9 @@ from ryecore.items.files import is_left_over
 from ryecore.lillux.locks import describe_holders, find_lock_holders, release_advice
 from ryecore.state.adoption import DATABASE
 from ryecore.state.attestation import find_attested_folder
-from ryecore.state.database import file_system_of, is_shared
+from ryecore.state.file_systems import file_system_of, is_shared, opened_copy
 from ryecore.state.model import THREADS_FOLDER
 from ryecore.state.owners import is_abandoned
-from ryecore.state.read_only import opened_copy
 from ryecore.state.records import find_run_key
 from ryecore.state.refusals import RESTORE_STEP, advice
 from ryecore.state.schema import MIGRATIONS

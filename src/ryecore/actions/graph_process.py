@@ -26,7 +26,7 @@ from ryecore.policy import CallContext
 from ryecore.policy.cancelling import run_to_end
 from ryecore.policy.context import thread_variables
 from ryecore.runs.request import RunRequest
-from ryecore.state.waiting import run_in_thread
+from ryecore.state.waiting import run_blocking, run_in_thread
 
 if TYPE_CHECKING:
     from ryecore.state.store import ThreadStore
@@ -74,7 +74,6 @@ class GraphProcesses:
             RyeError: Nothing ran: the run can't be registered, or the process can't be started.
         """
         store = await run_in_thread(self._threads)
-        await store.ledger.until_free()
         # Not on another thread: from here to the `try` nothing may be cancelled. The process syncs
         # what is written here with its claim.
         request = graph_request(plan, RunRequest(ref))
@@ -116,13 +115,13 @@ class GraphProcesses:
         store = self._threads()
         document = failure_document(run_id, why)
         with suppress(StateError):
-            record = store.look(run_id)  # ends one that a process had claimed
+            record = run_blocking(store.look(run_id))  # ends one that a process had claimed
             if record.status == "created":
                 with suppress(StateError):  # somebody was quicker
                     result = failure_result(item_id, document)
-                    store.settle(run_id, "error", result, record.fence)
-                record = store.registry.get_thread(run_id)
-            kept = store.registry.get_result(run_id)
+                    run_blocking(store.settle(run_id, "error", result, record.fence))
+                record = run_blocking(store.registry.get_thread(run_id))
+            kept = run_blocking(store.registry.get_result(run_id))
             told = kept.get("data") if isinstance(kept, Mapping) else None
             return told if isinstance(told, Mapping) else {**document, "status": record.status}
         return document

@@ -21,7 +21,7 @@ from ryecore.runs.request import (
     parse_limits,
 )
 from ryecore.runs.tasks import Running
-from ryecore.state.waiting import run_in_thread
+from ryecore.state.waiting import run_blocking, run_in_thread
 
 if TYPE_CHECKING:
     from ryecore.graph.journal.recovery import Found
@@ -461,8 +461,8 @@ class Graphs:
         from ryecore.graph.run_view import is_run  # noqa: PLC0415 - for runs alone
 
         store = self._opened(run_id)
-        found = store.find(run_id)
-        record = store.look(found)
+        found = run_blocking(store.find(run_id))
+        record = run_blocking(store.look(found))
         if not is_run(record):
             raise InputError(
                 f"{found} is no run of a graph: it ran {record.item_id}.",

@@ -30,8 +30,8 @@ from ryecore.policy import CallContext
 from ryecore.policy.context import thread_variables
 from ryecore.policy.environment import for_own_process
 from ryecore.runs.request import RunRequest
-from ryecore.state.start_keys import EarlierStart, describe_start
-from ryecore.state.waiting import run_in_thread
+from ryecore.state.idempotency import EarlierStart, describe_start
+from ryecore.state.waiting import run_blocking, run_in_thread
 
 if TYPE_CHECKING:
     from ryecore.state.store import ThreadStore
@@ -142,8 +142,8 @@ class LaunchAction:
         started, ref = time.perf_counter(), request.ref
         if request.start_key is not None:  # its run is found whatever became of the tool's file
             try:
-                check = self._threads().registry.check_start
-                await run_in_thread(check, request.start_key, ctx.budget_account)
+                registry = self._threads().registry
+                await registry.check_start(request.start_key, ctx.budget_account)
             except AlreadyStarted as found:
                 chain = await self._chain_now(ref, ctx)
                 return await self._found(found.thread_id, ref, chain, started)
@@ -177,7 +177,7 @@ class LaunchAction:
     async def _found(
         self, thread_id: str, ref: ItemRef, chain: ValidChain, started: float
     ) -> LaunchedThread:
-        earlier = await run_in_thread(EarlierStart.find, self._threads(), thread_id)
+        earlier = await EarlierStart.find(self._threads(), thread_id)
         return _launched(ref, thread_id, earlier.pid, chain, started, earlier)
 
     @property
@@ -208,7 +208,7 @@ class LaunchAction:
             pid = process.pid
         except AlreadyStarted as found:
             run_id = found.thread_id
-            earlier = await run_in_thread(EarlierStart.find, self._threads(), run_id)
+            earlier = await EarlierStart.find(self._threads(), run_id)
             pid = earlier.pid
         return StartedThread(
             status="success",
@@ -225,7 +225,7 @@ class LaunchAction:
         from ryecore.runs.bounds import refuse_unproved_parent  # noqa: PLC0415 - threads alone
 
         refuse_unproved_parent(self._environ, ctx.budget_account)
-        self._threads().registry.check_start(request.start_key, ctx.budget_account)
+        run_blocking(self._threads().registry.check_start(request.start_key, ctx.budget_account))
         planner, log = self._planner(), Trace(ctx.event_sink)
         planner.inputs(planner.load(request.ref, log), request.inputs, log)
         return self._launch(request, ctx)
@@ -267,7 +267,7 @@ class LaunchAction:
                     threads.log_of(run_id),
                 )
                 # From now on whoever looks notices that it has died before it claimed the thread.
-                threads.registry.update_pid(run_id, process)
+                run_blocking(threads.registry.assign_process(run_id, process))
             except BaseException:
                 if process is not None:
                     with suppress(ProcessError):
@@ -334,14 +334,18 @@ def register_for_process(
     is_tool = request.ref.kind == "tool" and not is_graph
     if is_tool:
         run_id = str(uuid.uuid4())
-        store.registry.register(
-            run_id, str(request.ref), ctx.budget_account, start=start, spawns=spawns
+        run_blocking(
+            store.registry.register(
+                run_id, str(request.ref), ctx.budget_account, start=start, spawns=spawns
+            )
         )
     else:
-        run_id = register_run(store.registry, request, ctx.budget_account, spawns=spawns)
+        run_id = run_blocking(
+            register_run(store.registry, request, ctx.budget_account, spawns=spawns)
+        )
     with _ended_by_failure(store, run_id, request):
         store.make_folder(run_id)
-        token = None if is_tool else store.registry.mint_token(run_id)
+        token = None if is_tool else run_blocking(store.registry.mint_token(run_id))
         within = ctx if deadline is None else evolve(ctx, deadline=deadline)
         return Payload(settings, run_id, request, within, token)
     raise AssertionError("what is raised above is raised on")
@@ -363,7 +367,7 @@ def _ended_by_failure(store: "ThreadStore", run_id: str, request: RunRequest) ->
 
             result = failure_result(item_id, failure_document(run_id, said))
         with suppress(StateError):  # it can't be written, or the process has ended the run
-            store.settle(run_id, "error", result, 0)
+            run_blocking(store.settle(run_id, "error", result, 0))
         raise
 
 

@@ -115,7 +115,7 @@ async def prune_threads(
     if store is None:
         return PruneReport(is_dry_run=dry_run)
     # A thread whose process is gone ends here, so its age counts from now.
-    await run_in_thread(store.look_at_all, lambda found: found.list_active())
+    await store.look_at_all(lambda found: found.list_active())
     finished = 0 if dry_run else await run_in_thread(store.pruning.finish)
     plan = await run_in_thread(store.pruning.plan, retention)
     total = sum(len(family.ended) for family in plan.families)

@@ -15,7 +15,6 @@ from ryecore.display.text import StyledText
 from ryecore.errors import RyeError, ThreadConflict
 from ryecore.policy import CallContext
 from ryecore.state.model import ThreadRecord
-from ryecore.state.waiting import run_in_thread
 
 if TYPE_CHECKING:
     from ryecore.actions.graphs import Graphs
@@ -113,7 +112,7 @@ async def recover(
     """
     if store is None:
         return ()
-    died = await run_in_thread(store.look_at_all, lambda found: found.list_died())
+    died = await store.look_at_all(lambda found: found.list_died())
     ids = {one.thread_id for one in died}
     recovered: list[Recovered] = []
     for record in died:

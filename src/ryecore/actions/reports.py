@@ -11,6 +11,7 @@ from attrs import field, frozen
 from ryecore.display.text import StyledText
 from ryecore.errors import InputError, StateError
 from ryecore.state.model import ThreadRecord
+from ryecore.state.waiting import run_blocking
 
 if TYPE_CHECKING:
     from ryecore.state.store import ThreadStore
@@ -46,10 +47,10 @@ class ThreadReport:
         registry, thread_id = store.registry, record.thread_id
         return cls(
             record,
-            registry.get_result(thread_id),
+            run_blocking(registry.get_result(thread_id)),
             store.folder_of(thread_id),
-            registry.list_children(thread_id),
-            tuple(one.thread_id for one in registry.get_chain(thread_id)),
+            run_blocking(registry.list_children(thread_id)),
+            tuple(one.thread_id for one in run_blocking(registry.get_chain(thread_id))),
         )
 
     @property

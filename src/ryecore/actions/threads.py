@@ -6,15 +6,16 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar, TypeVarTuple, Unpack
 
 from ryecore.actions.reports import ThreadReport, check_page, read_log
-from ryecore.errors import InputError, StateError
+from ryecore.errors import InputError
 from ryecore.policy import CallContext
 from ryecore.runs.request import RunRequest, parse_limits
 from ryecore.runs.tasks import Running
 from ryecore.state.model import ThreadRecords, thread_not_found
-from ryecore.state.waiting import run_in_thread
+from ryecore.state.waiting import run_blocking, run_in_thread
 
 if TYPE_CHECKING:
     from ryecore.actions.pruning import OnProgress, PruneReport
+    from ryecore.policy.budget import Account, Charge, TreeSum
     from ryecore.policy.limits import Limits
     from ryecore.state.ledger import BudgetLedger
     from ryecore.state.store import ThreadStore
@@ -55,20 +56,49 @@ class Threads:
         self._service = service
         self._prune = prune
 
-    @property
-    def ledger(self) -> "BudgetLedger":
-        """What each thread may spend, holds and has spent, in money and in tokens.
+    async def account(self, thread_id: str) -> "Account":
+        """Return what a thread may spend, holds and has spent, in money and in tokens.
+
+        Args:
+            thread_id: The thread, or the beginning of its id.
 
         Raises:
-            StateError: No thread was started here yet.
+            ThreadNotFound: There is no such thread.
+            BudgetNotRegistered: It has no account, as a tool's thread.
         """
-        store = self._store()
-        if store is None:
-            raise StateError(
-                "There is no ledger, because no thread was started here yet.",
-                next_step="Start one with rye.start.",
-            )
-        return store.ledger
+        return await self._read_ledger(thread_id, lambda ledger, found: ledger.account(found))
+
+    async def charges(self, thread_id: str) -> "tuple[Charge, ...]":
+        """List what each request of a thread to a model held and has cost, in their order.
+
+        Args:
+            thread_id: The thread, or the beginning of its id.
+
+        Raises:
+            ThreadNotFound: There is no such thread.
+        """
+        return await self._read_ledger(thread_id, lambda ledger, found: ledger.charges(found))
+
+    async def spent(self, thread_id: str) -> "TreeSum":
+        """Return what a thread and all below it have spent and hold, in money and in tokens.
+
+        Args:
+            thread_id: The thread, or the beginning of its id.
+
+        Raises:
+            ThreadNotFound: There is no such thread.
+            BudgetNotRegistered: It has no account, as a tool's thread.
+        """
+        return await self._read_ledger(thread_id, lambda ledger, found: ledger.tree(found))
+
+    async def _read_ledger(
+        self, thread_id: str, read: "Callable[[BudgetLedger, str], Awaitable[T]]"
+    ) -> T:
+        async def run() -> T:
+            store, found = await run_in_thread(self._find, thread_id)
+            return await read(store.ledger, found)
+
+        return await self._running.run(thread_id, run)
 
     async def list(
         self,
@@ -99,9 +129,11 @@ class Threads:
         if store is None:
             return ThreadRecords()
         if ended_too:
-            rows = store.look_at_all(lambda found: found.list_threads(limit=limit, offset=offset))
-            return ThreadRecords(rows, store.registry.count_threads())
-        active = store.look_at_all(lambda found: found.list_active())
+            rows = run_blocking(
+                store.look_at_all(lambda found: found.list_threads(limit=limit, offset=offset))
+            )
+            return ThreadRecords(rows, run_blocking(store.registry.count_threads()))
+        active = run_blocking(store.look_at_all(lambda found: found.list_active()))
         return ThreadRecords(active[offset : offset + limit], len(active))
 
     async def run(self, request: RunRequest, ctx: CallContext) -> "ThreadResult":
@@ -354,7 +386,7 @@ class Threads:
 
     def _show(self, thread_id: str) -> ThreadReport:
         store, thread_id = self._find(thread_id)
-        return ThreadReport.of(store, store.look(thread_id))
+        return ThreadReport.of(store, run_blocking(store.look(thread_id)))
 
     async def wait(self, thread_id: str, *, timeout_s: float | None = None) -> ThreadReport:
         """Wait until a thread has ended, in whichever process it runs.
@@ -391,7 +423,7 @@ class Threads:
 
         def cancel() -> ThreadReport:
             store, found = self._find(thread_id)
-            return ThreadReport.of(store, store.cancel(found))
+            return ThreadReport.of(store, run_blocking(store.cancel(found)))
 
         return await self._call(thread_id, cancel)
 
@@ -418,7 +450,7 @@ class Threads:
 
         def kill() -> ThreadReport:
             store, found = self._find(thread_id)
-            return ThreadReport.of(store, store.kill(found, grace_s))
+            return ThreadReport.of(store, run_blocking(store.kill(found, grace_s)))
 
         return await self._call(thread_id, kill)
 
@@ -492,4 +524,4 @@ class Threads:
         store = self._store()
         if store is None or not thread_id:
             raise thread_not_found(thread_id)
-        return store, store.find(thread_id)
+        return store, run_blocking(store.find(thread_id))

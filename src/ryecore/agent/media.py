@@ -116,7 +116,7 @@ class MediaFork:
         """Hold what it may cost. A job's is settled once somebody has seen its end."""
         if self.budget is None:
             return
-        self.budget.begin_turn(1, entry, None)
+        await self.budget.begin_turn(1, entry, None)
         provider_id, tokens = entry.provider.provider_id, text_tokens(prompt)
         said = await self.budget.before_media(provider_id, entry.model, tokens)
         if isinstance(said, Refuse):

@@ -24,7 +24,7 @@ class TurnBudget(Protocol):
     Source: docs/design/agent-node.md#events; decisions 39 and 40.
     """
 
-    def begin_turn(self, turn: int, entry: FallbackPlanEntry, wanted: int | None) -> int:
+    async def begin_turn(self, turn: int, entry: FallbackPlanEntry, wanted: int | None) -> int:
         """Begin a turn. Asking again after an error is the same one.
 
         Args:
@@ -60,8 +60,12 @@ class TurnBudget(Protocol):
         """Whether what was refused is to be asked once more, for as short an answer as is left."""
         ...
 
+    async def settle(self) -> None:
+        """Settle the tries that were made, so that what follows knows of a stop."""
+        ...
+
     def on_cost(self, record: AttemptRecord, cost: AttemptCost) -> None:
-        """Settle what a try has cost."""
+        """Count what a try has cost."""
         ...
 
 

@@ -197,7 +197,7 @@ class NodePolicy(TurnPolicy):
         spender = self._spender
         if spender is None:
             return GO
-        bound = spender.budget.begin_turn(state.turn, spender.entry, spender.wanted)
+        bound = await spender.budget.begin_turn(state.turn, spender.entry, spender.wanted)
         return GO if bound == spender.wanted else GoWithin(bound)
 
     async def before_attempt(
@@ -212,9 +212,17 @@ class NodePolicy(TurnPolicy):
             return GO
         return await self._spender.budget.before_attempt(entry, request, number)
 
+    async def on_answer(self, state: TurnState, result: LlmResult) -> LlmResult:
+        """Settle what the answer has cost, before its calls are dispatched."""
+        if self._spender is not None:
+            await self._spender.budget.settle()
+        return result
+
     async def on_error(self, state: TurnState, error: LlmError) -> OnError:
         """Ask for less, once, where the budget refused."""
         spender = self._spender
+        if spender is not None:
+            await spender.budget.settle()
         if spender is not None and error.kind == "refused" and spender.budget.asks_again():
             return RetryTurn()
         return RAISE

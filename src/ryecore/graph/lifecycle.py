@@ -50,11 +50,16 @@ from ryecore.runs.lifecycle import RunLifecycle
 from ryecore.runs.request import RunRequest
 from ryecore.runs.spending import Spending
 from ryecore.state.attestation import check_graph_folders
-from ryecore.state.chain_limits import ContinuationLimits
-from ryecore.state.model import Cost, Predecessor, Status, ThreadRecord
-from ryecore.state.thread_rows import SpawnLimit
+from ryecore.state.model import (
+    ContinuationLimits,
+    Cost,
+    Predecessor,
+    SpawnLimit,
+    Status,
+    ThreadRecord,
+)
 from ryecore.state.transcript_format import Head
-from ryecore.state.waiting import run_in_thread
+from ryecore.state.waiting import run_blocking, run_in_thread
 
 if TYPE_CHECKING:
     from ryecore.graph.result_cache import ResultsCache
@@ -202,12 +207,12 @@ class GraphLifecycle(RunLifecycle[Position, GraphResult]):
         return (self._resumed and self._resumed.call_root) or self.run_id
 
     async def _plan(self) -> LayeredLimits:
-        layered = self._along_chain()
+        layered = await self._along_chain()
         if self._parent is None:
             return layered
         return evolve(layered, limits=layered.limits.capped_by(self._parent.limits))
 
-    def _along_chain(self) -> LayeredLimits:
+    async def _along_chain(self) -> LayeredLimits:
         """Return the run's limits, within what the run that it resumes has left.
 
         Turns and duration bound a run only where its caller sets them. Limits that a person or the
@@ -235,7 +240,7 @@ class GraphLifecycle(RunLifecycle[Position, GraphResult]):
             layered.limits,
             request.limits if is_host(self._ctx) else Limits(),
         )
-        limits = carried_limits(self._host.store, self.run_id, carried, needs_turns=False)
+        limits = await carried_limits(self._host.store, self.run_id, carried, needs_turns=False)
         self._asked = evolve(
             asked,
             turns=None if asked.turns is None else limits.turns,
@@ -259,7 +264,7 @@ class GraphLifecycle(RunLifecycle[Position, GraphResult]):
         registry = host.registry  # once: each look makes sure that it is in its place
 
         def set_head(head: Head) -> None:
-            registry.set_head(run_id, (head.offset, head.digest))
+            run_blocking(registry.set_head(run_id, (head.offset, head.digest)))
 
         create = partial(Journal.create, sink=self._ctx.event_sink, set_head=set_head)
         journal = await host.write(create, folder, objects, run_id, host.key, host.durability)
@@ -361,7 +366,7 @@ class GraphLifecycle(RunLifecycle[Position, GraphResult]):
 
     async def _conclude(self, ending: Position) -> Position:
         if self._status_of(ending) == "cancelled":
-            self._is_killed = self._host.registry.get_thread(self.run_id).kill_requested
+            self._is_killed = (await self._host.registry.get_thread(self.run_id)).kill_requested
         return ending
 
     def _make_result(self, ending: Position, cost: Cost, total: Amount) -> GraphResult:

@@ -19,6 +19,7 @@ from ryecore.runs.request import ResumeOptions
 from ryecore.runs.resume import idle_followers, refuse_running
 from ryecore.state.attestation import OBJECTS_FOLDER
 from ryecore.state.model import Predecessor, ThreadRecord
+from ryecore.state.waiting import run_blocking
 
 __all__ = ["OBJECTS", "Resumed", "StartPosition", "find_resumed", "start_position"]
 
@@ -53,7 +54,7 @@ def find_resumed(host: RunHost, options: ResumeOptions) -> Resumed:
         InputError: It is completed.
         StateError: What it left can't be read, or was altered; or it never began.
     """
-    record = host.store.look_closed(options.run_id)
+    record = run_blocking(host.store.look_closed(options.run_id))
     refuse_running(record)
     if record.status == "completed" and options.at is None:
         raise _completed(options.run_id)

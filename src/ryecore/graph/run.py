@@ -17,8 +17,9 @@ from ryecore.policy.budget import Amount
 from ryecore.runs.handle import RunHandle
 from ryecore.runs.host import RunHost
 from ryecore.state.model import ThreadRecord
-from ryecore.state.record_stream import follow_records
 from ryecore.state.thread_file import TRANSCRIPT
+from ryecore.state.transcript_store import follow_records
+from ryecore.state.waiting import run_blocking
 
 __all__ = ["GraphRun"]
 
@@ -98,7 +99,7 @@ class GraphRun(RunHandle[GraphResult]):
 
     def _read_result(self, record: ThreadRecord, total: Amount) -> GraphResult:
         view, found = load_run_view(self._host.store, self._run_id)
-        stored = self._host.registry.get_result(self._run_id)
+        stored = run_blocking(self._host.registry.get_result(self._run_id))
         stored = stored if isinstance(stored, Mapping) else {}
         if isinstance(self._loaded, LoadedGraph):
             view = with_graph(view, found, self._loaded.graph)

@@ -20,6 +20,7 @@ from ryecore.policy.budget import NOTHING, Amount
 from ryecore.state.model import ThreadRecord, ThreadRecords
 from ryecore.state.thread_file import TRANSCRIPT
 from ryecore.state.transcript_check import read_records
+from ryecore.state.waiting import run_blocking
 
 if TYPE_CHECKING:
     from ryecore.state.store import ThreadStore
@@ -237,11 +238,13 @@ def list_runs(
         offset: How many to pass over.
     """
     if running:
-        active = store.look_at_all(lambda found: found.list_active())
+        active = run_blocking(store.look_at_all(lambda found: found.list_active()))
         runs = [one for one in reversed(active) if is_run(one)]
         return ThreadRecords(runs[offset : offset + limit], len(runs))
-    rows = store.look_at_all(lambda found: found.list_runs(limit=limit, offset=offset))
-    return ThreadRecords(rows, store.registry.count_threads(only_runs=True))
+    rows = run_blocking(
+        store.look_at_all(lambda found: found.list_runs(limit=limit, offset=offset))
+    )
+    return ThreadRecords(rows, run_blocking(store.registry.count_threads(only_runs=True)))
 
 
 def load_run_view(
@@ -260,7 +263,11 @@ def load_run_view(
     Raises:
         ThreadNotFound: There is none of this id.
     """
-    record = store.look(run_id) if settles else store.registry.get_thread(run_id)
+    record = (
+        run_blocking(store.look(run_id))
+        if settles
+        else run_blocking(store.registry.get_thread(run_id))
+    )
     projection, fold = RunProjection(), Fold()
     steps: deque[RunCheckpoint] = deque(maxlen=_MAX_CHECKPOINTS)
     path = store.folder_of(run_id) / TRANSCRIPT
@@ -321,7 +328,7 @@ def _step(payload: Mapping[str, Any]) -> RunCheckpoint:
 
 def _follower(store: "ThreadStore", run_id: str) -> str | None:
     """The last run that goes on with one: it may be taken up several times."""
-    for one in reversed(store.registry.list_following(run_id)):
+    for one in reversed(run_blocking(store.registry.list_following(run_id))):
         if not one.ended or _has_begun(store, one.thread_id):
             return one.thread_id
     return None
@@ -342,6 +349,6 @@ def _has_begun(store: "ThreadStore", run_id: str) -> bool:
 
 def _cost(store: "ThreadStore", run_id: str) -> Amount:
     try:
-        return store.ledger.tree(run_id).spent
+        return run_blocking(store.ledger.tree(run_id)).spent
     except BudgetNotRegistered:  # it ended before it had an account
         return NOTHING

@@ -16,11 +16,10 @@ from ryecore.policy.limits import Limits, read_limits
 from ryecore.policy.permissions import attenuate
 from ryecore.runs.host import RunHost
 from ryecore.runs.request import Registered
-from ryecore.state.chain_limits import ContinuationLimits
+from ryecore.state.model import ContinuationLimits, SpawnLimit
 from ryecore.state.records import load_run_key
 from ryecore.state.store import ThreadStore
 from ryecore.state.thread_file import THREAD_FILE, read_thread_file
-from ryecore.state.thread_rows import SpawnLimit
 
 __all__ = [
     "PARENT_ID", "RunBounds", "bounds_of", "carried_limits", "check_depth",
@@ -92,7 +91,7 @@ def _another_version(thread_id: str, problem: Exception) -> StateError:
     )
 
 
-def find_parent(
+async def find_parent(
     host: RunHost, parent_id: str | None, registered: Registered | None
 ) -> RunBounds | None:
     """Find the parent of a thread or run that is about to begin.
@@ -114,7 +113,7 @@ def find_parent(
     Source: decision 41.
     """
     if registered is not None:
-        row = host.registry.get_thread(registered.run_id)
+        row = await host.registry.get_thread(registered.run_id)
         if row.parent_id != parent_id:
             raise StateError(
                 f"The thread {row.thread_id} was not registered as a child of {parent_id}.",
@@ -147,7 +146,7 @@ def refuse_unproved_parent(environ: Mapping[str, str], parent_id: str | None) ->
         )
 
 
-def count_child(store: ThreadStore, parent: RunBounds | None) -> None:
+async def count_child(store: ThreadStore, parent: RunBounds | None) -> None:
     """Count one more child of a parent, before it is started.
 
     Raises:
@@ -156,7 +155,7 @@ def count_child(store: ThreadStore, parent: RunBounds | None) -> None:
     Source: docs/design/threads.md#spawns; decisions 40 and 80.
     """
     if parent is not None:
-        store.registry.count_spawn(parent.run_id, parent.limits.spawns)
+        await store.registry.count_spawn(parent.run_id, parent.limits.spawns)
 
 
 def spawn_limit(store: ThreadStore, user_root: Path, parent_id: str | None) -> SpawnLimit | None:
@@ -180,7 +179,7 @@ def is_host(ctx: CallContext) -> bool:
     return ctx.budget_account is None and ctx.capabilities is None
 
 
-def carried_limits(
+async def carried_limits(
     store: ThreadStore, thread_id: str, carried: ContinuationLimits, *, needs_turns: bool
 ) -> Limits:
     """Bound a thread or run by what is left of the one that it continues.
@@ -199,7 +198,8 @@ def carried_limits(
 
     Source: decision 80.
     """
-    limits, wanted = store.limit_continuation(thread_id, carried), carried.wanted
+    limits = await store.registry.limit_continuation(thread_id, carried)
+    wanted = carried.wanted
     if needs_turns and limits.turns == 0 != wanted.turns:
         raise _used_up(carried.previous_id, "turns", "turns=8", carried.limits.turns or 0)
     if limits.duration_s == 0 != wanted.duration_s:

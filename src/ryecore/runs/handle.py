@@ -19,7 +19,7 @@ from ryecore.policy.cancelling import bounded_by
 from ryecore.runs.host import RunHost
 from ryecore.runs.lifecycle import RunLifecycle
 from ryecore.state.model import ThreadRecord
-from ryecore.state.waiting import run_in_thread
+from ryecore.state.waiting import run_blocking, run_in_thread
 
 __all__ = ["RunHandle", "run_to_result", "start_run", "wait_for_earlier"]
 
@@ -55,7 +55,7 @@ class RunHandle(ABC, Generic[ResultT]):
     @property
     def record(self) -> ThreadRecord:
         """Its row in the registry, as it is now."""
-        return self._host.store.look(self._run_id)
+        return run_blocking(self._host.store.look(self._run_id))
 
     @property
     def status(self) -> str:
@@ -68,13 +68,15 @@ class RunHandle(ABC, Generic[ResultT]):
         cost, run_id = NOTHING, self._run_id
         while run_id:
             cost += self._spent(run_id)
-            run_id = self._host.registry.get_thread(run_id).continuation_thread_id or ""
+            run_id = (
+                run_blocking(self._host.registry.get_thread(run_id)).continuation_thread_id or ""
+            )
         return cost
 
     @property
     def children(self) -> tuple[ThreadRecord, ...]:
         """The runs that it has started, oldest first."""
-        return self._host.registry.list_children(self._run_id)
+        return run_blocking(self._host.registry.list_children(self._run_id))
 
     async def result(self) -> ResultT:
         """Wait until it has ended, and every run that it was handed off to.
@@ -104,7 +106,7 @@ class RunHandle(ABC, Generic[ResultT]):
             running = self._host.running.get(run_id)
             if running is not None:
                 running.cancellation.cancel()
-            run_id = self._host.store.cancel(run_id).continuation_thread_id
+            run_id = run_blocking(self._host.store.cancel(run_id)).continuation_thread_id
 
     async def settle(self) -> None:
         """Run it to its end, as a task. Whatever happens, whoever waits for it learns of it."""
@@ -146,7 +148,7 @@ class RunHandle(ABC, Generic[ResultT]):
 
     def _spent(self, run_id: str) -> Amount:
         try:
-            return self._host.ledger.tree(run_id).spent
+            return run_blocking(self._host.ledger.tree(run_id)).spent
         except BudgetNotRegistered:  # it ended before it had an account
             return NOTHING
 

@@ -35,11 +35,10 @@ from ryecore.runs.request import RunRequest, register_run
 from ryecore.runs.spending import RunLog, Spending
 from ryecore.runs.supervisor import pass_on_requests
 from ryecore.runs.unwritten import OVERSPENT
-from ryecore.state.model import Cost, Predecessor, Status, ThreadRecord
+from ryecore.state.model import Cost, Predecessor, SpawnLimit, Status, ThreadRecord
 from ryecore.state.store import ThreadStore
 from ryecore.state.thread_file import THREAD_FILE, ThreadFile, write_thread_file
-from ryecore.state.thread_rows import SpawnLimit
-from ryecore.state.waiting import run_in_thread
+from ryecore.state.waiting import run_blocking
 
 __all__ = ["RunLifecycle"]
 
@@ -185,10 +184,9 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
         host, request = self._host, self._request
         await host.open_store()
         try:
-            self._parent = find_parent(host, self._ctx.budget_account, request.registered)
+            self._parent = await find_parent(host, self._ctx.budget_account, request.registered)
             if request.start_key is not None:  # found whatever became of the item's file
-                check, parent_id = host.registry.check_start, self._ctx.budget_account
-                await run_in_thread(check, request.start_key, parent_id)
+                await host.registry.check_start(request.start_key, self._ctx.budget_account)
             await self._prepare()
             await self._register()
             self._planned = await self._plan()
@@ -198,15 +196,14 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
             host.running[self.run_id] = self
         except BaseException as error:
             if self.run_id:
-                host.store.free_start_key(self.run_id)
+                await host.store.free_start_key(self.run_id)
                 self.abandon(error)
             raise
 
     async def _register(self) -> None:
         if self._request.registered is not None:
             return
-        await self._host.ledger.until_free()
-        self.run_id = register_run(
+        self.run_id = await register_run(
             self._host.registry,
             self._request,
             self._ctx.budget_account,
@@ -223,15 +220,14 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
         """
         planned, ledger = self._planned, self._host.ledger
         limits = planned.limits
-        await ledger.until_free()
         wanted = Amount(limits.spend_microcents or 0, limits.tokens or 0)
         if self._hands_over is not None:
-            granted = ledger.transfer(self._hands_over, self.run_id)
+            granted = await ledger.transfer(self._hands_over, self.run_id)
         elif self._parent is None:
-            ledger.register(self.run_id, wanted)
+            await ledger.register(self.run_id, wanted)
             granted = wanted
         else:
-            granted = ledger.reserve(
+            granted = await ledger.reserve(
                 self.run_id,
                 self._parent.run_id,
                 wanted,
@@ -245,13 +241,13 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
     async def _claim(self) -> None:
         """Claim the row. From here on the run runs, and others see it."""
         host, run_id = self._host, self.run_id
-        host.registry.set_limits(run_id, self._limits.to_dict(), model=self._model)
+        await host.registry.set_limits(run_id, self._limits.to_dict(), model=self._model)
         folder = host.store.make_folder(run_id)
         if self._fence is None:
             owns_process = self._request.thread.owns_process
-            self._fence = host.registry.claim(run_id, owns_process=owns_process)
+            self._fence = await host.registry.claim(run_id, owns_process=owns_process)
         host.supervisor.add(run_id, self._fence, self)
-        record = host.registry.get_thread(run_id)
+        record = await host.registry.get_thread(run_id)
         pass_on_requests(record, self)  # those that came before the claim
         await self._open_log(record, folder)
 
@@ -304,7 +300,7 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
                 ending = await self._wait_for_children(ending)
         except anyio.get_cancelled_exc_class():
             with suppress(Exception):  # no failure of the end takes the cancellation's place
-                await self._finalize(self._stopped_ending())
+                await self._finalize(await self._stopped_ending())
             raise
         except Exception as error:
             ending = self._failed(error)
@@ -318,12 +314,12 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
         tokens = (self.cancellation, self._ctx.cancellation)
         with bounded_by(*tokens, deadline=self._deadline):
             await _wait_for_children(self._host.store, self.run_id)
-        return self._stopped_ending() if is_cancelled(*tokens) else ending
+        return await self._stopped_ending() if is_cancelled(*tokens) else ending
 
-    def _stopped_ending(self) -> EndingT:
+    async def _stopped_ending(self) -> EndingT:
         """Return the ending of a run that was asked to stop: killed where its row says so."""
         with suppress(StateError):
-            row = self._host.registry.get_thread(self.run_id)
+            row = await self._host.registry.get_thread(self.run_id)
             return self._stopped(killed=row.kill_requested)
         return self._stopped(killed=False)
 
@@ -343,13 +339,12 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
         host, run_id = self._host, self.run_id
         await _stop_children(host.store, run_id)
         if self._spending is not None:
-            self._spending.settle_unwritten()
+            await self._spending.settle_unwritten()
         ending = await self._conclude(ending)
         cost, log = self._cost, self._log
-        await host.ledger.until_free()
-        host.ledger.report_actual(run_id, cost.amount)
-        host.ledger.cascade_spend(run_id)
-        account = host.ledger.account(run_id)
+        await host.ledger.report_actual(run_id, cost.amount)
+        await host.ledger.cascade_spend(run_id)
+        account = await host.ledger.account(run_id)
         total = account.total + account.held  # what is held still will be charged
         result = self._make_result(ending, cost, total)
         self._log_end(ending, cost, total)
@@ -358,9 +353,10 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
         await log.synced()
         await host.write(self._leave, ending, cost, reads_bytes=self._bytes_to_read)
         # Releases the account, and sets status, result and head, in one transaction.
-        settle = partial(host.store.settle, head=_position(log), snapshot=cost)
         status, document = self._status_of(ending), result.to_dict()
-        await host.write(settle, run_id, status, document, self._fence or 0)
+        await host.store.settle(
+            run_id, status, document, self._fence or 0, head=_position(log), snapshot=cost
+        )
         return result
 
     def _leave(self, ending: EndingT, cost: Cost) -> None:
@@ -399,10 +395,10 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
         fence = self._fence or 0
         try:
             if unwritten is not None:
-                unwritten.write(host.ledger)
-            host.store.settle(run_id, status, result, fence, head=head, snapshot=cost)
+                run_blocking(unwritten.write(host.ledger))
+            run_blocking(host.store.settle(run_id, status, result, fence, head=head, snapshot=cost))
             if is_closed:
-                host.store.end_file(run_id)
+                run_blocking(host.store.end_file(run_id))
         except ThreadConflict:
             pass  # it has ended otherwise
         except StateError:
@@ -425,21 +421,21 @@ def _position(log: RunLog) -> tuple[int, str] | None:
 
 async def _wait_for_children(store: ThreadStore, run_id: str) -> None:
     """Wait until the children of a run, and those that continue them, have ended."""
-    while running := _running_children(store, run_id):
+    while running := await _running_children(store, run_id):
         for child in running:
             await store.wait(child)
 
 
 async def _stop_children(store: ThreadStore, run_id: str) -> None:
     """Ask the children of a run to stop, and wait for that, up to a bound."""
-    running = _running_children(store, run_id)
+    running = await _running_children(store, run_id)
     for child in running:
-        await run_in_thread(store.cancel, child)
+        await store.cancel(child)
     if running:
         with anyio.move_on_after(_CHILDREN_GRACE_S):
             await _wait_for_children(store, run_id)
 
 
-def _running_children(store: ThreadStore, run_id: str) -> list[str]:
-    children = store.registry.list_children(run_id)
+async def _running_children(store: ThreadStore, run_id: str) -> list[str]:
+    children = await store.registry.list_children(run_id)
     return [child.thread_id for child in children if not child.ended]

@@ -16,10 +16,9 @@ from ryecore.policy.limits import Limits, read_limits
 
 if TYPE_CHECKING:
     from ryecore.runs.resume import Continuation
-    from ryecore.state.model import Predecessor
+    from ryecore.state.idempotency import IdempotencyKey
+    from ryecore.state.model import Predecessor, SpawnLimit
     from ryecore.state.registry import ThreadRegistry
-    from ryecore.state.start_keys import IdempotencyKey
-    from ryecore.state.thread_rows import SpawnLimit
 
 __all__ = [
     "GraphOptions", "Registered", "ResumeOptions", "RunRequest", "ThreadOptions", "check_mapping",
@@ -140,7 +139,7 @@ class RunRequest:
         """
         if key is None:
             return self
-        from ryecore.state.start_keys import IdempotencyKey  # noqa: PLC0415 - with a key alone
+        from ryecore.state.idempotency import IdempotencyKey  # noqa: PLC0415 - with a key alone
 
         identity = {
             "parameters": self.inputs,
@@ -198,7 +197,7 @@ def parse_limits(limits: Limits | Mapping[str, Any] | None) -> Limits:
         ) from None
 
 
-def register_run(
+async def register_run(
     registry: "ThreadRegistry",
     request: RunRequest,
     parent_id: str | None,
@@ -227,20 +226,22 @@ def register_run(
     Source: docs/design/threads.md#thread-ids; decision 36.
     """
 
-    def register(run_id: str) -> str:
+    async def register(run_id: str) -> str:
         item_id, start = str(request.ref), request.start_key
-        registry.register(run_id, item_id, parent_id, follows=follows, start=start, spawns=spawns)
+        await registry.register(
+            run_id, item_id, parent_id, follows=follows, start=start, spawns=spawns
+        )
         return run_id
 
     item_id = request.ref.id
     run_id = f"{item_id}/{item_id.rpartition('/')[2]}-{int(time.time())}"
     try:
-        registry.get_thread(run_id)
+        await registry.get_thread(run_id)
     except ThreadNotFound:
         try:
-            return register(run_id)
+            return await register(run_id)
         except AlreadyStarted:
             raise
         except ThreadConflict:
             pass  # another process was quicker
-    return register(f"{run_id}-{os.urandom(4).hex()}")
+    return await register(f"{run_id}-{os.urandom(4).hex()}")

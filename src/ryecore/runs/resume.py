@@ -17,6 +17,7 @@ from ryecore.policy.limits import Limits
 from ryecore.state.model import Predecessor, ThreadRecord
 from ryecore.state.refusals import already_continued
 from ryecore.state.store import ThreadStore
+from ryecore.state.waiting import run_blocking
 
 __all__ = ["Continuation", "ContinuationKind", "idle_followers", "refuse_running"]
 
@@ -102,10 +103,10 @@ def idle_followers(
         StateError: The records of another one can't be read, or were altered.
     """
     idle: set[str] = set()
-    for one in store.registry.list_following(run_id):
+    for one in run_blocking(store.registry.list_following(run_id)):
         if one.chain_root_id is None:
             continue
-        record = store.look(one.thread_id)
+        record = run_blocking(store.look(one.thread_id))
         if not record.ended or has_begun(record):
             refused = already_continued(run_id, record.thread_id, record.status)
             refused.next_step = next_step(record.thread_id)

@@ -6,14 +6,13 @@ Source: decisions 39 and 40.
 """
 
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any, Final, Literal, Protocol
 
 from attrs import evolve, frozen
 
 from ryecore.agent.deps import AgentRunnerDeps
 from ryecore.convert.money import to_usd
-from ryecore.errors import InsufficientBudget, StateError
+from ryecore.errors import InsufficientBudget
 from ryecore.llm.cost import AttemptCost, CostTracker
 from ryecore.llm.estimate import TokenEstimate
 from ryecore.llm.options import GO, AttemptVerdict, Refuse
@@ -143,7 +142,7 @@ class Spending:
             self._attempt = 0
             self._is_counted = False
 
-    def output_bound(self, wanted: int, input_tokens: int, provider: str, model: str) -> int:
+    async def output_bound(self, wanted: int, input_tokens: int, provider: str, model: str) -> int:
         """How long the next answer may be, so that its hold is within what is left.
 
         Args:
@@ -169,7 +168,7 @@ class Spending:
             and _is_ample(limits.tokens, used.tokens, most.tokens)
         ):
             return wanted  # the ledger itself has the last word
-        left = self._ledger.remaining(self._thread_id)
+        left = await self._ledger.remaining(self._thread_id)
         bound = min(wanted, left.tokens - input_tokens)
         for_input = self.tracker.worst_case(provider, model, input_tokens, 0)
         for_thousand = self.tracker.worst_case(provider, model, 0, 1000)
@@ -202,9 +201,8 @@ class Spending:
         self, provider: str, model: str, output: int, messages: int, *, media: int = 0
     ) -> AttemptVerdict:
         self.limit = None
-        await self._ledger.until_free()
-        self.settle_open()
-        self.settle_unwritten()
+        self.assume_open()
+        await self.settle_unwritten()
         spend = self.tracker.worst_case(provider, model, self.input_estimate, output, media)
         if spend is None and not self._may_be_unpriced(provider, model):
             return Refuse(
@@ -231,7 +229,7 @@ class Spending:
         )
         await self._log.synced()  # the hold's row names a checkpoint
         try:
-            self._ledger.hold(self._thread_id, turn, self._attempt, amount, head=at)
+            await self._ledger.hold(self._thread_id, turn, self._attempt, amount, head=at)
         except InsufficientBudget as error:
             self.limit = self._hit(error)
             self._tell_end(Amount(), "refused", None, 0, 0, "freed")
@@ -255,7 +253,7 @@ class Spending:
             self._tell_end(Amount(), "cancelled", None, 0, 0, "freed")
 
     def on_cost(self, record: AttemptRecord, cost: AttemptCost) -> None:
-        """Settle what a try has cost."""
+        """Count what a try has cost; `settle_unwritten` settles it."""
         held, self._held = self._held, None
         if held is None:  # it was never allowed, so it never left
             return
@@ -292,10 +290,8 @@ class Spending:
         )
         self._unwritten.append(held.settled(actual, mark))
         self._tell_end(actual, record.outcome, record.kind, read, written, mark)
-        if not self._ledger.is_held_up:  # else the next hold or the end writes it
-            self.settle_unwritten()
 
-    def settle_unwritten(self) -> None:
+    async def settle_unwritten(self) -> None:
         """Write the settlements that the ledger doesn't have yet, such as after a full disk.
 
         A hold stays until its settlement is written. So this comes before the thread's total is
@@ -307,18 +303,17 @@ class Spending:
         Source: decisions 39 and 40.
         """
         while self._unwritten:
-            self._settle(self._unwritten[0])
+            await self._settle(self._unwritten[0])
             self._unwritten.pop(0)
 
     def unwritten(self) -> Unwritten:
         """Return the costs to write before the account closes, an interrupted request included."""
-        with suppress(StateError):  # it is kept to be written later
-            self.settle_open()
+        self.assume_open()
         return Unwritten(self._thread_id, self.cost, tuple(self._unwritten))
 
-    def _settle(self, settlement: Settlement) -> None:
+    async def _settle(self, settlement: Settlement) -> None:
         held, actual = settlement.held, settlement.actual
-        settled = self._ledger.settle(
+        settled = await self._ledger.settle(
             self._thread_id,
             settlement.turn,
             settlement.attempt,
@@ -338,8 +333,8 @@ class Spending:
         self.stopped = self.stopped or settled.stopped
         self.handoff_requested = settled.handoff_requested
 
-    def settle_open(self) -> None:
-        """Settle a try whose end nobody has told, because it was cut off: all of its hold.
+    def assume_open(self) -> None:
+        """Charge all of the hold of a try that was cut off, whose end nobody has reported.
 
         Such is a request for media that was cancelled. Source: decision 40.
         """
@@ -358,7 +353,6 @@ class Spending:
         )
         self._unwritten.append(held.settled(amount, "assumed"))
         self._tell_end(amount, "cancelled", None, read, written, "assumed")
-        self.settle_unwritten()
 
     def asks_again(self) -> bool:
         """Whether what the ledger refused is to be asked again, for as short an answer as is left.

@@ -128,17 +128,17 @@ class Supervisor:
         """
         self._deferred[thread_id] = _DeferredEnd(fence, status, result, unwritten, is_closed)
 
-    def flush(self) -> None:
+    async def flush(self) -> None:
         """Try to write the ends that were deferred."""
         for thread_id, end in tuple(self._deferred.items()):
             try:
                 store, unwritten = self._store(), end.unwritten
                 if unwritten is not None:
-                    unwritten.write(store.ledger)
+                    await unwritten.write(store.ledger)
                 snapshot = None if unwritten is None else unwritten.cost
-                store.settle(thread_id, end.status, end.result, end.fence, snapshot=snapshot)
+                await store.settle(thread_id, end.status, end.result, end.fence, snapshot=snapshot)
                 overspent = () if unwritten is None or end.is_closed else unwritten.overspent
-                store.close_files(thread_id, overspent)
+                await store.close_files(thread_id, overspent)
             except ThreadConflict:
                 pass  # it has ended otherwise
             except StateError:
@@ -156,7 +156,8 @@ class Supervisor:
                 group.start_soon(self._renew)
                 group.start_soon(self._listen)
         finally:
-            self.flush()
+            with anyio.CancelScope(shield=True):
+                await self.flush()
 
     async def _opened(self) -> ThreadStore:
         """Return the store once it can be opened. Who began a run was told why it could not."""
@@ -171,7 +172,7 @@ class Supervisor:
             while True:
                 if self._supervised:
                     with suppress(StateError):  # an unreadable row is no request to stop
-                        for record in await run_in_thread(store.registry.pending_requests):
+                        for record in await store.registry.pending_requests():
                             _, run = self._supervised.get(record.thread_id, (0, None))
                             if run is not None:
                                 pass_on_requests(record, run)
@@ -181,15 +182,15 @@ class Supervisor:
         while True:
             await anyio.sleep(_RENEW_EVERY_S)
             if self._deferred:
-                await run_in_thread(self.flush)
+                await self.flush()
             for thread_id, (fence, run) in tuple(self._supervised.items()):
                 try:
                     registry = self._store().registry
-                    await run_in_thread(registry.renew, thread_id, fence)
+                    await registry.renew(thread_id, fence)
                 except RyeError:
                     with suppress(StateError):
                         registry = self._store().registry
-                        found = await run_in_thread(registry.get_thread, thread_id)
+                        found = await registry.get_thread(thread_id)
                         if found.fence != fence and thread_id in self._supervised:
                             run.cancellation.cancel()  # declared dead, so it must stop
 

@@ -68,7 +68,7 @@ class Unwritten:
         """The payloads of the records of overspent requests; none is written yet."""
         return tuple(one.to_dict() for one in self.settlements if one.is_overspent)
 
-    def write(self, ledger: BudgetLedger) -> None:
+    async def write(self, ledger: BudgetLedger) -> None:
         """Settle the requests, and report the total. A repeated call charges nothing twice.
 
         This comes before the account is closed, which charges every open hold in full.
@@ -82,5 +82,7 @@ class Unwritten:
         cost = self.cost
         with suppress(BudgetError):  # without an account there is nothing to charge
             for one in self.settlements:
-                ledger.settle(self.thread_id, one.turn, one.attempt, one.actual, mark=one.mark)
-            ledger.report_actual(self.thread_id, cost.amount)
+                await ledger.settle(
+                    self.thread_id, one.turn, one.attempt, one.actual, mark=one.mark
+                )
+            await ledger.report_actual(self.thread_id, cost.amount)

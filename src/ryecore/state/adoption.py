@@ -26,8 +26,8 @@ from ryecore.state.attestation import (
     private_folders,
     set_aside,
 )
+from ryecore.state.file_systems import opened_copy
 from ryecore.state.model import THREADS_FOLDER
-from ryecore.state.read_only import opened_copy
 from ryecore.state.records import RunKey, RunPublicKey, adopt_run_key, load_run_key
 from ryecore.state.refusals import advice
 from ryecore.state.schema import MIGRATIONS

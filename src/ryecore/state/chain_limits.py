@@ -13,12 +13,13 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Final
 
-from attrs import evolve, field, frozen
+from attrs import evolve, frozen
 
 from ryecore.policy.limits import Limits, read_limits
 from ryecore.state.accounts import keep_to_used
+from ryecore.state.model import ContinuationLimits
 
-__all__ = ["ContinuationLimits", "Spent", "limit_along_chain", "remaining_limits", "sum_of_chain"]
+__all__ = ["Spent", "limit_along_chain", "remaining_limits", "sum_of_chain"]
 
 _CHAIN: Final = """WITH RECURSIVE chain (thread_id) AS (
         VALUES (?1)
@@ -58,42 +59,23 @@ class Spent:
         )
 
 
-@frozen
-class ContinuationLimits:
-    """The bounds of a thread that continues another one.
-
-    Attributes:
-        previous_id: The thread that it continues.
-        limits: The limits of that thread.
-        ran_s: How long that thread ran, in seconds.
-        wanted: The limits that the new thread would have as a fresh one.
-        renewed: The limits that a person or the host sets anew: these count from zero.
-    """
-
-    previous_id: str
-    limits: Limits
-    ran_s: Decimal
-    wanted: Limits
-    renewed: Limits = field(factory=Limits)
-
-
 def limit_along_chain(
-    run: sqlite3.Connection, thread_id: str, carried: ContinuationLimits
+    run: sqlite3.Connection, thread_id: str, bounds: ContinuationLimits
 ) -> Limits:
     """Bound a thread by what its chain has left, and write its limits into its row.
 
     Args:
         run: The transaction: of two that continue the same thread, one sees the other's grant.
         thread_id: The thread, which the registry knows.
-        carried: Its bounds.
+        bounds: Its bounds.
 
     Returns:
         Its limits.
     """
-    spent = sum_of_chain(run, carried.previous_id, thread_id)
-    left = remaining_limits(carried.limits, spent, carried.ran_s)
-    keep_to_used(run, carried.previous_id)
-    limits = carried.wanted.within(left).under(carried.renewed)
+    spent = sum_of_chain(run, bounds.previous_id, thread_id)
+    left = remaining_limits(bounds.limits, spent, bounds.ran_s)
+    keep_to_used(run, bounds.previous_id)
+    limits = bounds.wanted.within(left).under(bounds.renewed)
     written = json.dumps(limits.to_dict())
     run.execute("UPDATE threads SET limits = ? WHERE thread_id = ?", (written, thread_id))
     return limits

@@ -6,7 +6,6 @@ Source: decision 38.
 import errno
 import fcntl
 import os
-import re
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -18,24 +17,18 @@ from weakref import WeakSet
 
 from ryecore.errors import StateError
 from ryecore.lillux.os_errors import refuses_writing
+from ryecore.state.file_systems import connect_read_only, file_system_of, is_shared
 from ryecore.state.model import Durability
-from ryecore.state.read_only import connect_read_only
 from ryecore.state.refusals import advice
 from ryecore.state.waiting import GroupSync, LockWait, try_flock
 from ryecore.state.write_ahead_log import LogKeeper, commit_nothing, sync_log
 
-__all__ = ["Database", "Migration", "file_system_of", "is_shared"]
+__all__ = ["Database", "Migration"]
 
 T = TypeVar("T")
 
 Migration = Sequence[str]
 """The statements that lead from one version of a file's schema to the next."""
-
-# SQLite's shared memory needs one kernel: on these file systems two machines could both write.
-_SHARED_FILE_SYSTEMS: Final = re.compile(
-    r"9p|afs|beegfs|ceph|cifs|gfs2|glusterfs|lustre|ncpfs|nfs4?|ocfs2|smb3|smbfs"
-    r"|fuse\.(?:ceph|gcsfuse|glusterfs|rclone|s3fs|sshfs)"
-)
 
 
 class Database:
@@ -68,6 +61,7 @@ class Database:
         self._lock = RLock()
         self._abandoned: list[object] = []
         self._transaction = _Transaction(self)
+        self._awaited = _AwaitedTransaction(self)
         shared = file_system_of(path.parent)
         if is_shared(shared):
             raise StateError(
@@ -166,6 +160,17 @@ class Database:
         """
         return self._transaction
 
+    def writing(self) -> "_AwaitedTransaction":
+        """Return one transaction that writes, awaited until no other process writes.
+
+        Nothing is awaited within it: it is committed before another task runs.
+
+        Raises:
+            StateLocked: Another process writes for too long.
+            StateError: It can't be written; nothing of it was.
+        """
+        return self._awaited
+
     def read(self, query: str, parameters: Sequence[object] = ()) -> list[sqlite3.Row]:
         """The rows that a query finds.
 
@@ -175,6 +180,25 @@ class Database:
         with self._lock, self._failing("read"):
             self._reopen_if_forked()
             return self._wait_for(lambda: self._connection.execute(query, parameters).fetchall())
+
+    async def fetch(self, query: str, parameters: Sequence[object] = ()) -> list[sqlite3.Row]:
+        """Return the rows that a query finds; other tasks run while a lock is waited for.
+
+        Raises:
+            StateLocked: Another process locks the file for too long.
+            StateError: The file can't be read.
+        """
+        wait = None
+        while True:
+            with self._lock, self._failing("read"):
+                self._reopen_if_forked()
+                try:
+                    return self._connection.execute(query, parameters).fetchall()
+                except sqlite3.Error as problem:
+                    if not _is_busy(problem):
+                        raise
+            wait = wait or self._new_wait()
+            await wait.pause_async()
 
     @contextmanager
     def look(self) -> Iterator[sqlite3.Connection]:
@@ -307,51 +331,36 @@ class Database:
         beside = (self._path.with_name(self._path.name + name) for name in names)
         return LockWait(self._path, *beside)
 
-    async def until_free(self) -> None:
-        """Wait until no other process writes, while other tasks of the event loop run.
-
-        Raises:
-            StateLocked: Another process writes for too long.
-        """
-        wait = None
-        while not self._is_free():
-            wait = wait or self._new_wait()
-            await wait.pause_async()
-
-    def _is_free(self) -> bool:
-        if not self._lock.acquire(blocking=False):
-            return False
-        try:
-            if self._pid != os.getpid() or self._connection.in_transaction:
-                return True  # the transaction itself checks that
-            if not self._take():
-                return False
-            self._roll_back()
-            fcntl.flock(self._gate, fcntl.LOCK_UN)
-        except (OSError, sqlite3.Error):
-            pass  # the transaction itself raises the error
-        finally:
-            self._lock.release()
-        return True
-
     def _begin(self) -> sqlite3.Connection:
         wait = None
-        while True:
-            self._lock.acquire()
-            try:
-                if self._pid != os.getpid():
-                    self._reopen_if_forked()
-                if self._connection.in_transaction:
-                    raise RuntimeError("A transaction can't begin within another one.")
-                if self._take():
-                    return self._connection
-            except BaseException as problem:
-                self._lock.release()
-                self._raise_as_state_error(problem, "written")
-                raise
-            self._lock.release()  # readers don't wait for another process's lock
+        while (connection := self._try_begin()) is None:
             wait = wait or self._new_wait()
             wait.pause()
+        return connection
+
+    async def _begin_awaited(self) -> sqlite3.Connection:
+        wait = None
+        while (connection := self._try_begin()) is None:
+            wait = wait or self._new_wait()
+            await wait.pause_async()
+        return connection
+
+    def _try_begin(self) -> sqlite3.Connection | None:
+        """Begin a transaction that writes; None where another process has one."""
+        self._lock.acquire()
+        try:
+            if self._pid != os.getpid():
+                self._reopen_if_forked()
+            if self._connection.in_transaction:
+                raise RuntimeError("A transaction can't begin within another one.")
+            if self._take():
+                return self._connection
+        except BaseException as problem:
+            self._lock.release()
+            self._raise_as_state_error(problem, "written")
+            raise
+        self._lock.release()  # readers don't wait for another process's lock
+        return None
 
     def _take(self) -> bool:
         """Begin a transaction that writes, unless another process has one.
@@ -437,6 +446,26 @@ class _Transaction:
         self._database._end(problem)
 
 
+class _AwaitedTransaction:
+    """The same, awaited; begun without another coroutine where nobody else writes."""
+
+    __slots__ = ("_database",)
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def __aenter__(self) -> sqlite3.Connection:
+        return self._database._try_begin() or await self._database._begin_awaited()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        problem: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._database._end(problem)
+
+
 def _is_busy(problem: BaseException) -> bool:
     """Return whether SQLite refused because another connection holds a lock."""
     code: int | None = getattr(problem, "sqlite_errorcode", None)
@@ -468,23 +497,3 @@ os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_c
 def _file_at(path: Path) -> tuple[int, int]:
     status = path.stat()
     return (status.st_dev, status.st_ino)
-
-
-def is_shared(file_system: str) -> bool:
-    """Whether several machines may have a file system of this type mounted at once."""
-    return _SHARED_FILE_SYSTEMS.fullmatch(file_system) is not None
-
-
-def file_system_of(folder: Path) -> str:
-    """The type of the file system that a folder stands on; empty where that can't be told."""
-    try:
-        device = os.stat(folder).st_dev
-        number = f"{os.major(device)}:{os.minor(device)}"
-        with open("/proc/self/mountinfo", encoding="utf-8", errors="replace") as mounts:
-            for line in mounts:
-                mount, _, details = line.partition(" - ")
-                if mount.split(" ", 3)[2] == number:
-                    return details.split(" ", 1)[0]
-    except (OSError, IndexError):
-        pass
-    return ""

@@ -15,13 +15,16 @@ from ryecore.convert.wire import WIRE
 from ryecore.errors import ThreadNotFound
 from ryecore.lillux.processes import ProcessId
 from ryecore.policy.budget import Amount
+from ryecore.policy.limits import Limits
 
 __all__ = [
     "TERMINAL",
     "THREADS_FOLDER",
+    "ContinuationLimits",
     "Cost",
     "Durability",
     "Predecessor",
+    "SpawnLimit",
     "Status",
     "ThreadRecord",
     "ThreadRecords",
@@ -120,6 +123,36 @@ class Predecessor:
     thread_id: str
     chain_root_id: str | None
     beside: frozenset[str] | None = None
+
+
+@frozen
+class SpawnLimit:
+    """How many children a parent may start.
+
+    Attributes:
+        most: How many in all; None for any number.
+    """
+
+    most: int | None
+
+
+@frozen
+class ContinuationLimits:
+    """The bounds of a thread that continues another one.
+
+    Attributes:
+        previous_id: The thread that it continues.
+        limits: The limits of that thread.
+        ran_s: How long that thread ran, in seconds.
+        wanted: The limits that the new thread would have as a fresh one.
+        renewed: The limits that a person or the host sets anew: these count from zero.
+    """
+
+    previous_id: str
+    limits: Limits
+    ran_s: Decimal
+    wanted: Limits
+    renewed: Limits = field(factory=Limits)
 
 
 @frozen

@@ -9,8 +9,9 @@ Source: decisions 35 and 46; ADR 024; SECURITY.md#what-is-promised.
 
 import os
 import time
-from functools import cache
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from functools import cache, partial
+from typing import TYPE_CHECKING, Final, Self
 
 import anyio
 from attrs import evolve, frozen
@@ -19,6 +20,7 @@ from ryecore.errors import ProcessError, StateError
 from ryecore.lillux.processes import ProcessId, current_process, kill_processes, process_status
 from ryecore.policy.context import THREAD_MARK, thread_mark
 from ryecore.state.model import ThreadRecord
+from ryecore.state.waiting import pause, run_in_thread
 
 if TYPE_CHECKING:
     from ryecore.state.model import ThreadRecord
@@ -191,25 +193,38 @@ _LOOK_EVERY_S: Final = 0.02
 
 
 class KillPlan:
-    """The processes to kill with a thread, read from the registry before any is asked to stop.
+    """The processes to kill with a thread. Made by `read`."""
 
-    The row of a run that its owner ends when asked no longer names the process.
-
-    Args:
-        registry: The project's threads.
-        project: The project's folder, with links resolved.
-        thread_id: The thread.
-    """
-
-    def __init__(self, registry: "ThreadRegistry", project: str, thread_id: str) -> None:
+    def __init__(
+        self,
+        registry: "ThreadRegistry",
+        project: str,
+        thread_id: str,
+        owners: Sequence[ProcessId],
+        spared: Sequence[ProcessId],
+    ) -> None:
         self._registry = registry
         self._project = project
         self._thread_id = thread_id
-        self._spared = registry.processes_beside(thread_id)
-        owners = registry.processes_of(thread_id)
-        self._owners = [one for one in owners if one not in self._spared]
+        self._owners = [one for one in owners if one not in spared]
+        self._spared = spared
 
-    def carry_out(self, grace_s: float) -> None:
+    @classmethod
+    async def read(cls, registry: "ThreadRegistry", project: str, thread_id: str) -> Self:
+        """Read which processes to kill, before any is asked to stop.
+
+        The row of a run that its owner ends when asked no longer names the process.
+
+        Args:
+            registry: The project's threads.
+            project: The project's folder, with links resolved.
+            thread_id: The thread.
+        """
+        spared = await registry.processes_beside(thread_id)
+        owners = await registry.processes_of(thread_id)
+        return cls(registry, project, thread_id, owners, spared)
+
+    async def carry_out(self, grace_s: float) -> None:
         """Kill them, and wait until they have ended.
 
         A thread that shares its process with others was asked to stop. Its owner has the grace to
@@ -223,22 +238,24 @@ class KillPlan:
         """
         until = time.monotonic() + grace_s
         try:
-            kill_processes(self._owners, grace_s, spared=self._spared)
-            while self._is_under_way() and time.monotonic() < until:
-                time.sleep(_LOOK_EVERY_S)
+            await run_in_thread(partial(kill_processes, self._owners, grace_s, spared=self._spared))
+            while True:  # no event tells what happens in other processes
+                if not await self._is_under_way() or time.monotonic() >= until:
+                    break
+                await pause(_LOOK_EVERY_S)
             # Meanwhile one of them may have been handed off.
-            ids = [one.thread_id for one in self._rows()]
+            ids = [one.thread_id for one in await self._rows()]
             marks = [(THREAD_MARK, thread_mark(self._project, one)) for one in ids]
-            kill_processes((), 0, spared=self._spared, marks=marks)
+            await run_in_thread(partial(kill_processes, (), 0, spared=self._spared, marks=marks))
         except ProcessError as problem:
             raise StateError(
                 f"The thread {self._thread_id} can't be killed from here: {problem.message}",
                 next_step="Ask it to stop instead: rye threads cancel",
             ) from problem
 
-    def _is_under_way(self) -> bool:
+    async def _is_under_way(self) -> bool:
         """Whether a process still runs a thread of the tree."""
-        return any(not one.ended and not is_abandoned(one) for one in self._rows())
+        return any(not one.ended and not is_abandoned(one) for one in await self._rows())
 
-    def _rows(self) -> "tuple[ThreadRecord, ...]":
-        return self._registry.list_tree(self._thread_id, and_after=True)
+    async def _rows(self) -> "tuple[ThreadRecord, ...]":
+        return await self._registry.list_tree(self._thread_id, and_after=True)

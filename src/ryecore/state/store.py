@@ -6,18 +6,16 @@ people, and the file `status`, which changes with the row so that whoever waits 
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
-from typing import Final, Self
+from typing import Final, Self, TypeVar, TypeVarTuple
 
 import anyio
 
 from ryecore.errors import StateError, StateLocked, ThreadConflict, ThreadNotFound
 from ryecore.items.files import folder_without_links, write_atomically
-from ryecore.policy.limits import Limits
 from ryecore.state.attestation import AttestedFolder, attested_folder
-from ryecore.state.chain_limits import ContinuationLimits, limit_along_chain
 from ryecore.state.change_watcher import ChangeWatcher, signal_change
 from ryecore.state.database import Database
 from ryecore.state.ledger import BudgetLedger
@@ -37,13 +35,21 @@ from ryecore.state.owners import (
     wait_for_owner_end,
 )
 from ryecore.state.pruning import ThreadPruning
-from ryecore.state.records import indented_json, load_run_key
+from ryecore.state.record_log import RecordStore
+from ryecore.state.records import RunKey, indented_json, load_run_key
 from ryecore.state.refusals import advice
-from ryecore.state.registry import MIGRATIONS, ThreadRegistry
+from ryecore.state.registry import ThreadRegistry
+from ryecore.state.schema import MIGRATIONS
+from ryecore.state.sqlite_ledger import SqliteLedger
+from ryecore.state.sqlite_registry import SqliteRegistry
 from ryecore.state.thread_file import THREAD_FILE, end_thread_file, read_thread_file, recover_orphan
-from ryecore.state.waiting import is_event_loop, run_in_thread
+from ryecore.state.transcript_store import FileRecordStore
+from ryecore.state.waiting import is_event_loop, run_in_thread, run_off_loop
 
 __all__ = ["ThreadStore"]
+
+T = TypeVar("T")
+Values = TypeVarTuple("Values")
 
 _ID: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(?:/[A-Za-z0-9_][A-Za-z0-9_.-]*)*")
 _MAX_ID: Final = 512
@@ -71,8 +77,11 @@ class ThreadStore:
         self._user_root = user_root
         self._durability: Durability = durability
         self._database = Database(place.private / "threads.db", MIGRATIONS, durability=durability)
-        self.registry = ThreadRegistry(self._database)
-        self.ledger = BudgetLedger(self._database)
+        self.registry: ThreadRegistry = SqliteRegistry(self._database)
+        self.ledger: BudgetLedger = SqliteLedger(self._database)
+        self.records: RecordStore = FileRecordStore(
+            self.folder_of, self.make_folder, self._load_key, durability
+        )
         self.pruning = ThreadPruning(self._database, place)
 
     @classmethod
@@ -103,9 +112,28 @@ class ThreadStore:
         """
         await self._database.synced()
 
+    def quiet(self, most_s: float) -> AbstractContextManager[bool]:
+        """Have reads meanwhile wait for no other thread of this process.
+
+        Args:
+            most_s: After how many seconds it is given up.
+
+        Returns:
+            A context that yields whether it is so.
+        """
+        return self._database.quiet(most_s)
+
     def is_in_place(self) -> bool:
         """Whether the registry that is open is the one that stands in the folder."""
         return self._database.is_in_place()
+
+    def _load_key(self) -> RunKey:
+        if self._user_root is None:
+            raise StateError(
+                "Records can't be signed without a user space.",
+                next_step="Pass user_root to ThreadStore.",
+            )
+        return load_run_key(self._user_root)
 
     def close(self) -> None:
         """Close the registry."""
@@ -122,14 +150,14 @@ class ThreadStore:
             raise thread_not_found(thread_id)
         return self.folder / thread_id
 
-    def find(self, beginning: str) -> str:
+    async def find(self, beginning: str) -> str:
         """The whole id of a thread that is called by its id's beginning.
 
         Raises:
             ThreadNotFound: There is none, or it begins several ids.
         """
         self.folder_of(beginning)
-        ids = [one.thread_id for one in self.registry.find_by_prefix(beginning)]
+        ids = [one.thread_id for one in await self.registry.find_by_prefix(beginning)]
         if beginning in ids:
             return beginning
         if not ids:
@@ -185,25 +213,7 @@ class ThreadStore:
 
     # The owner's side
 
-    def limit_continuation(self, thread_id: str, carried: ContinuationLimits) -> Limits:
-        """Bound a thread by what the chain that it continues has left, and store its limits.
-
-        Args:
-            thread_id: The thread.
-            carried: Its bounds.
-
-        Returns:
-            Its limits.
-
-        Raises:
-            StateError: Nothing can be written.
-
-        Source: decision 80.
-        """
-        with self._database.write() as run:
-            return limit_along_chain(run, thread_id, carried)
-
-    def settle(
+    async def settle(
         self,
         thread_id: str,
         status: Status,
@@ -229,22 +239,29 @@ class ThreadStore:
             ThreadConflict: It has ended already, or another process has taken it over.
             StateError: It can't be written.
         """
-        self._copy_result(thread_id, result)  # first: who sees the end finds the copy
+        await self._write(
+            self._copy_result, thread_id, result
+        )  # first: who sees the end finds the copy
         try:
-            self.registry.settle(
+            await self.registry.settle(
                 thread_id, status, result, fence=fence, head=head, snapshot=snapshot
             )
         except ThreadConflict:
-            kept = self.registry.get_result(thread_id)
+            kept = await self.registry.get_result(thread_id)
             if kept is not None:  # it has ended otherwise: the copy says how
-                self._copy_result(thread_id, kept)
+                await self._write(self._copy_result, thread_id, kept)
             raise
+        await self.synced()
         self.announce(thread_id, status)
 
-    def free_start_key(self, thread_id: str) -> None:
+    async def free_start_key(self, thread_id: str) -> None:
         """Free the idempotency key of a thread that failed before anything of it ran."""
         with suppress(StateError):  # else a repeated start is told of this failure
-            self.registry.free_start_key(thread_id)
+            await self.registry.free_start_key(thread_id)
+
+    async def _write(self, write: Callable[[*Values], T], *values: *Values) -> T:
+        """Call what writes files, off the event loop where that waits for the disk."""
+        return await run_off_loop(self._durability, write, *values)
 
     @property
     def _syncs_files(self) -> bool:
@@ -260,7 +277,7 @@ class ThreadStore:
 
     # Everyone's side
 
-    def look(self, thread_id: str) -> ThreadRecord:
+    async def look(self, thread_id: str) -> ThreadRecord:
         """A thread's row; one that nobody runs any more is ended first.
 
         Where that can't be written now, as on a read-only disk, it is shown as ended all the same.
@@ -269,14 +286,14 @@ class ThreadStore:
             ThreadNotFound: There is none of this id.
         """
         self.folder_of(thread_id)
-        record = self.registry.get_thread(thread_id)
+        record = await self.registry.get_thread(thread_id)
         if is_abandoned(record):
             with suppress(StateError):
-                self._settle_abandoned((record,))
-            record = ended_if_abandoned(self.registry.get_thread(thread_id))
+                await self._settle_abandoned((record,))
+            record = ended_if_abandoned(await self.registry.get_thread(thread_id))
         return record
 
-    def look_closed(self, thread_id: str) -> ThreadRecord:
+    async def look_closed(self, thread_id: str) -> ThreadRecord:
         """A thread's row; what a dead one has left is closed, where its finder died before that.
 
         For whoever goes on with it: what no checkpoint speaks for is of less use.
@@ -284,43 +301,46 @@ class ThreadStore:
         Raises:
             ThreadNotFound: There is none of this id.
         """
-        record = self.look(thread_id)
+        record = await self.look(thread_id)
         if not record.ended or self._user_root is None:
             return record
         path, key = self.folder_of(thread_id) / THREAD_FILE, load_run_key(self._user_root).public
         with suppress(StateError):  # none is there, or it was altered: that is left to be found
             if read_thread_file(path, key, thread_id).get("status") == "running":
-                self.close_files(thread_id)
-        return self.registry.get_thread(thread_id)
+                await self.close_files(thread_id)
+        return await self.registry.get_thread(thread_id)
 
-    def look_at_all(
-        self, find: Callable[[ThreadRegistry], tuple[ThreadRecord, ...]]
+    async def look_at_all(
+        self, find: Callable[[ThreadRegistry], Awaitable[tuple[ThreadRecord, ...]]]
     ) -> tuple[ThreadRecord, ...]:
         """The rows that a query of the registry finds, once those nobody runs are ended.
 
         Where that can't be written now, as on a read-only disk, they are shown as ended.
         """
         with suppress(StateError):
-            self._settle_abandoned(self.registry.list_active())
-        return tuple(map(ended_if_abandoned, find(self.registry)))
+            await self._settle_abandoned(await self.registry.list_active())
+        return tuple(map(ended_if_abandoned, await find(self.registry)))
 
-    def _settle_abandoned(self, records: tuple[ThreadRecord, ...]) -> None:
-        ended = self.registry.settle_abandoned(records)
+    async def _settle_abandoned(self, records: tuple[ThreadRecord, ...]) -> None:
+        ended = await self.registry.settle_abandoned(records)
         for thread_id in ended:
-            self._copy_result(thread_id, self.registry.get_result(thread_id))
-            self.close_files(thread_id)
+            result = await self.registry.get_result(thread_id)
+            await run_in_thread(self._copy_result, thread_id, result)
+            await self.close_files(thread_id)
             self.announce(thread_id, "ended")
         if ended:
             self._notify_owners()  # of what still runs below them
 
-    def end_file(self, thread_id: str) -> None:
+    async def end_file(self, thread_id: str) -> None:
         """Say in a thread's own file how it ended, where its owner could not."""
         path = self.folder_of(thread_id) / THREAD_FILE
         if self._user_root is not None and path.exists():
-            record = self.registry.get_thread(thread_id)
+            record = await self.registry.get_thread(thread_id)
             end_thread_file(path, record, load_run_key(self._user_root))
 
-    def close_files(self, thread_id: str, overspent: Sequence[Mapping[str, object]] = ()) -> None:
+    async def close_files(
+        self, thread_id: str, overspent: Sequence[Mapping[str, object]] = ()
+    ) -> None:
         """Close the transcript of a thread that has ended and whose owner could not, and its file.
 
         What no checkpoint covers is marked unattested. Where it can't be written now, the file says
@@ -331,12 +351,12 @@ class ThreadStore:
         """
         if self._user_root is None:
             return
-        record = self.registry.get_thread(thread_id)
+        record = await self.registry.get_thread(thread_id)
         folder, key = self.folder_of(thread_id), load_run_key(self._user_root)
-        head = recover_orphan(folder, record, key, self._durability, overspent)
+        head = await run_in_thread(recover_orphan, folder, record, key, self._durability, overspent)
         if head is not None:
             with suppress(StateError):  # a head that lags behind says nothing wrong
-                self.registry.set_head(thread_id, (head.offset, head.digest))
+                await self.registry.set_head(thread_id, (head.offset, head.digest))
 
     async def wait(self, thread_id: str, timeout_s: float | None = None) -> ThreadRecord:
         """Wait until a thread has ended. Files and processes say when to look.
@@ -351,7 +371,7 @@ class ThreadStore:
         Raises:
             ThreadNotFound: There is none of this id.
         """
-        record = await run_in_thread(self.look, thread_id)
+        record = await self.look(thread_id)
         if record.ended:
             return record
         if self.folder.is_dir():  # else it was removed, and is made anew by whoever launches
@@ -361,11 +381,11 @@ class ThreadStore:
                 self.folder_of(thread_id)
             ) as watched:  # no change is missed now
                 while True:
-                    record = await run_in_thread(self.look, thread_id)
+                    record = await self.look(thread_id)
                     if record.ended:
                         return record
                     await self._next_sign(watched, record)
-        return await run_in_thread(self.look, thread_id)
+        return await self.look(thread_id)
 
     async def _next_sign(self, watched: ChangeWatcher, record: ThreadRecord) -> None:
         """Until a file changes, the owner's process ends, or its lease does."""
@@ -383,7 +403,7 @@ class ThreadStore:
             signs.start_soon(changed)
             signs.start_soon(died)
 
-    def cancel(self, thread_id: str) -> ThreadRecord:
+    async def cancel(self, thread_id: str) -> ThreadRecord:
         """Ask a thread and all those below it to stop; each owner ends what runs, and the thread.
 
         Returns:
@@ -393,9 +413,9 @@ class ThreadStore:
         Raises:
             ThreadNotFound: There is none of this id.
         """
-        return self._stop(thread_id, kill=False)
+        return await self._stop(thread_id, kill=False)
 
-    def kill(self, thread_id: str, grace_s: float = 3.0) -> ThreadRecord:
+    async def kill(self, thread_id: str, grace_s: float = 3.0) -> ThreadRecord:
         """End the processes of a thread, of all below it and of their tools: TERM, grace, KILL.
 
         Waits until they have ended. Of a thread that shares its process with others, which is asked
@@ -413,20 +433,20 @@ class ThreadStore:
             ThreadNotFound: There is none of this id.
             StateError: A process can't be ended from here.
         """
-        record = self.look(thread_id)
-        plan, unwritten = KillPlan(self.registry, self.project, thread_id), None
+        record, unwritten = await self.look(thread_id), None
+        plan = await KillPlan.read(self.registry, self.project, thread_id)
         try:
-            self._stop(thread_id, kill=True)
+            await self._stop(thread_id, kill=True)
         except StateError as problem:
             unwritten = problem  # a full disk must not prevent the kill
-        plan.carry_out(grace_s)
+        await plan.carry_out(grace_s)
         if isinstance(unwritten, StateLocked):  # perhaps by the process that was just killed
             with suppress(StateError):
-                self.registry.request_cancel(thread_id, kill=True)
-                return self.look(self.registry.last_of(thread_id))
+                await self.registry.request_cancel(thread_id, kill=True)
+                return await self.look(await self.registry.last_of(thread_id))
         with suppress(StateError):
-            self._settle_abandoned(self.registry.list_tree(thread_id, and_after=True))
-        found = self.look(self.registry.last_of(thread_id))
+            await self._settle_abandoned(await self.registry.list_tree(thread_id, and_after=True))
+        found = await self.look(await self.registry.last_of(thread_id))
         is_unwritten = found.ended and found.completed_at is None
         if is_unwritten or (unwritten is not None and not record.ended):
             why = unwritten.message if unwritten else "its disk takes nothing more."
@@ -437,18 +457,18 @@ class ThreadStore:
             ) from unwritten
         return found
 
-    def _stop(self, thread_id: str, *, kill: bool) -> ThreadRecord:
-        record = self.look(thread_id)
+    async def _stop(self, thread_id: str, *, kill: bool) -> ThreadRecord:
+        record = await self.look(thread_id)
         if record.ended and record.status != "continued":
             return record
-        self.registry.request_cancel(thread_id, kill=kill)
-        for found in self.registry.list_tree(thread_id, and_after=True):
+        await self.registry.request_cancel(thread_id, kill=kill)
+        for found in await self.registry.list_tree(thread_id, and_after=True):
             if not found.ended:
-                self._stop_one(found, kill=kill)
+                await self._stop_one(found, kill=kill)
         self._notify_owners()
-        return self.registry.get_thread(self.registry.last_of(thread_id))
+        return await self.registry.get_thread(await self.registry.last_of(thread_id))
 
-    def hand_off(self, thread_id: str) -> ThreadRecord:
+    async def hand_off(self, thread_id: str) -> ThreadRecord:
         """Ask a thread's owner, in whichever process, that another thread goes on with it.
 
         Returns:
@@ -457,21 +477,23 @@ class ThreadStore:
         Raises:
             ThreadNotFound: There is none of this id.
         """
-        self.look(thread_id)
-        record = self.registry.request_handoff(thread_id)
+        await self.look(thread_id)
+        record = await self.registry.request_handoff(thread_id)
         self._notify_owners()
         return record
 
-    def _stop_one(self, record: ThreadRecord, *, kill: bool) -> None:
+    async def _stop_one(self, record: ThreadRecord, *, kill: bool) -> None:
         """Wake the owner of a thread whose row bears the request; without one, end the thread."""
         thread_id = record.thread_id
         if record.status == "created":
             # Nobody runs it yet, and who comes to claim it finds that it has ended.
             result = {"status": "error", "error": "It was stopped before it began."}
             try:
-                self.settle(thread_id, "killed" if kill else "cancelled", result, record.fence)
+                await self.settle(
+                    thread_id, "killed" if kill else "cancelled", result, record.fence
+                )
             except StateError:
-                found = self.registry.get_thread(thread_id)
+                found = await self.registry.get_thread(thread_id)
                 if found.status == "created":
                     raise
                 # It was claimed in between, and who claimed it finds the request.

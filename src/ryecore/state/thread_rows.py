@@ -7,27 +7,26 @@ import json
 import sqlite3
 from typing import Final
 
-from attrs import frozen
-
-from ryecore.errors import InputError, LimitReached, StateError, ThreadConflict
+from ryecore.errors import AlreadyStarted, InputError, LimitReached, StateError, ThreadConflict
 from ryecore.lillux.processes import ProcessId
 from ryecore.state.accounts import release
+from ryecore.state.idempotency import IdempotencyKey
 from ryecore.state.model import (
     Cost,
+    SpawnLimit,
     Status,
     ThreadRecord,
     check_status,
     has_ended,
     thread_not_found,
 )
-from ryecore.state.owners import lease_end
+from ryecore.state.owners import is_abandoned, lease_end
 from ryecore.state.schema import BELOW_AND_AFTER, ENDED, NOW, below
 
 __all__ = [
     "OWNERSHIP",
     "SET_LEASE",
     "SET_OWNERSHIP",
-    "SpawnLimit",
     "as_json",
     "ask_to_stop",
     "columns",
@@ -36,10 +35,13 @@ __all__ = [
     "crash_result",
     "describe_death",
     "end_abandoned",
+    "free_start_key",
+    "keep_start_key",
     "new_lease",
     "ownership",
     "ownership_of",
     "record_of",
+    "refuse_started",
     "result_of",
     "set_result",
     "set_status",
@@ -284,17 +286,6 @@ def new_lease() -> tuple[float, float]:
     return (lease.unix_s, lease.machine_s)
 
 
-@frozen
-class SpawnLimit:
-    """How many children a parent may start.
-
-    Attributes:
-        most: How many in all; None for any number.
-    """
-
-    most: int | None
-
-
 def count_spawn(run: sqlite3.Connection, parent_id: str, limit: SpawnLimit) -> int:
     """Count one more child of a thread, unless that would pass its limit.
 
@@ -328,3 +319,122 @@ def count_spawn(run: sqlite3.Connection, parent_id: str, limit: SpawnLimit) -> i
         )
     run.execute("UPDATE threads SET spawn_count = ? WHERE thread_id = ?", (count + 1, parent_id))
     return count + 1
+
+
+_RESUMABLE: Final = ("error", "cancelled", "killed")
+_NEVER_CLAIMED: Final = 1
+"""The fence of a thread that ended before any process claimed it: it counts the end alone."""
+
+
+def _scope_of(run: sqlite3.Connection, start: IdempotencyKey, parent_id: str | None) -> str:
+    if parent_id is None:
+        return start.scope
+    query = "SELECT coalesce(chain_root_id, thread_id) FROM threads WHERE thread_id = ?"
+    row = run.execute(query, (parent_id,)).fetchone()
+    return parent_id if row is None else str(row[0])
+
+
+def refuse_started(
+    run: sqlite3.Connection, start: IdempotencyKey | None, parent_id: str | None
+) -> None:
+    """Refuse a start whose key another one has; one that ended before it began frees its key.
+
+    One whose process died before it could begin is ended first, so that nothing can begin it.
+
+    Args:
+        run: The transaction.
+        start: The key; None for none.
+        parent_id: The thread that starts it.
+
+    Raises:
+        AlreadyStarted: The same request was started with it. `thread_id` is its thread, or the last
+            one that resumed it.
+        InputError: Another request was.
+    """
+    if start is None:
+        return
+    row = run.execute(
+        "SELECT * FROM threads WHERE start_scope = ? AND start_key = ?",
+        (_scope_of(run, start, parent_id), start.key),
+    ).fetchone()
+    if row is None:
+        return
+    record, digest = record_of(row), row["start_digest"]
+    thread_id, item_id = record.thread_id, record.item_id
+    is_dead = record.status == "created" and is_abandoned(record)
+    if is_dead:
+        end_abandoned(run, record)
+    if is_dead or _never_began(record):
+        free_start_key(run, thread_id)
+        return
+    if digest != start.digest:
+        is_same = item_id == start.item_id
+        difference = "with other parameters" if is_same else f"not {start.item_id}"
+        raise InputError(
+            f"The idempotency key {start.key} was used to start {item_id}, {difference}: "
+            f"{thread_id}.",
+            next_step="Use a key of its own for each request.",
+        )
+    last = _resumed(run, record)
+    resumed = "" if last is record else f", which {last.thread_id} resumed"
+    raise AlreadyStarted(
+        f"{item_id} was started with the idempotency key {start.key} already, as "
+        f"{thread_id}{resumed}.",
+        next_step=f"See it: rye threads show {last.thread_id}",
+        thread_id=last.thread_id,
+        state=last.status,
+    )
+
+
+def _resumed(run: sqlite3.Connection, record: ThreadRecord) -> ThreadRecord:
+    """Return the last thread that resumes one that failed or was stopped; itself without one.
+
+    A thread stands for those that it was handed off to.
+    """
+    query = (
+        "SELECT * FROM threads WHERE continuation_of = ?"
+        " AND chain_root_id IS NOT NULL ORDER BY rowid DESC"  # a fork has none
+    )
+    last = record
+    while record.status == "continued" or record.status in _RESUMABLE:
+        rows = map(record_of, run.execute(query, (record.thread_id,)))
+        following = next((one for one in rows if not _never_began(one)), None)
+        if following is None:
+            break
+        if record.status != "continued":
+            last = following
+        record = following
+    return last
+
+
+def _never_began(record: ThreadRecord) -> bool:
+    return record.ended and record.fence <= _NEVER_CLAIMED
+
+
+def free_start_key(run: sqlite3.Connection, thread_id: str) -> None:
+    """Free the key that a thread was started with.
+
+    Args:
+        run: The transaction.
+        thread_id: The thread.
+    """
+    run.execute("UPDATE threads SET start_key = NULL WHERE thread_id = ?", (thread_id,))
+
+
+def keep_start_key(
+    run: sqlite3.Connection, thread_id: str, start: IdempotencyKey | None, parent_id: str | None
+) -> None:
+    """Note the key that a thread was started with.
+
+    Args:
+        run: The transaction that registers it.
+        thread_id: The thread.
+        start: The key; None for none.
+        parent_id: The thread that starts it.
+    """
+    if start is not None:
+        run.execute(
+            "UPDATE threads SET start_scope = ?, start_key = ?, start_digest = ?"
+            " WHERE thread_id = ?",
+            (_scope_of(run, start, parent_id), start.key, start.digest, thread_id),
+        )

@@ -17,13 +17,13 @@ Source: ADR 024; ADR 028; decision 38.
 import errno
 import fcntl
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
 from threading import Event, Lock
-from typing import Final, TypeVar, TypeVarTuple
+from typing import Any, Final, TypeVar, TypeVarTuple
 
 import anyio
 import anyio.lowlevel
@@ -43,6 +43,8 @@ __all__ = [
     "LockWait",
     "Workers",
     "is_event_loop",
+    "pause",
+    "run_blocking",
     "run_in_thread",
     "run_off_loop",
     "try_flock",
@@ -117,7 +119,8 @@ async def run_off_loop(
     Returns:
         What it returns.
     """
-    if durability == "process" and reads_bytes <= INLINE_BYTES:
+    is_short = durability == "process" and reads_bytes <= INLINE_BYTES
+    if is_short or _is_blocking.get():
         return work(*values)
     return await SYNC_WORKERS.run(work, *values)
 
@@ -161,6 +164,9 @@ class GroupSync:
         """
         until = self._written
         if self._synced < until:
+            if _is_blocking.get():
+                self._sync_until(until)
+                return
             await SYNC_WORKERS.run(self._sync_until, until)
             await anyio.lowlevel.checkpoint_if_cancelled()
 
@@ -189,6 +195,11 @@ LOOP_WAIT_S: Final = 1.0
 
 _SHORTEST_S: Final = 0.0002
 _LONGEST_S: Final = 0.01
+
+_sleep_s: Final = time.sleep
+
+_is_blocking: ContextVar[bool] = ContextVar("is_blocking", default=False)
+"""Whether waits block this thread, since no event loop runs what waits."""
 
 _given_up: ContextVar[Event | None] = ContextVar("given_up", default=None)
 """Set once nobody awaits the worker thread any more that this context belongs to."""
@@ -228,6 +239,9 @@ class LockWait:
         Raises:
             StateLocked: It has taken too long.
         """
+        if _is_blocking.get():
+            self.pause()
+            return
         self._check(LOCK_WAIT_S)
         await anyio.sleep(self._next_pause_s())
 
@@ -270,6 +284,35 @@ def try_flock(descriptor: int) -> bool:
     return True
 
 
+def run_blocking(call: Coroutine[Any, Any, T]) -> T:
+    """Run an operation of the store on this thread, where no event loop can await it.
+
+    Args:
+        call: The operation. Its waits block.
+
+    Returns:
+        What it returns.
+    """
+    token = _is_blocking.set(True)
+    try:
+        call.send(None)
+    except StopIteration as done:
+        result: T = done.value
+        return result
+    finally:
+        _is_blocking.reset(token)
+        call.close()
+    raise RuntimeError("Only operations of the store can be run without an event loop.")
+
+
+async def pause(seconds: float) -> None:
+    """Sleep, with the event loop where there is one."""
+    if _is_blocking.get():
+        _sleep_s(seconds)
+    else:
+        await anyio.sleep(seconds)
+
+
 async def run_in_thread(work: Callable[[*Values], T], *values: *Values) -> T:
     """Run what uses state in a worker thread. A cancelled call gives up its waits for locks.
 
@@ -280,6 +323,8 @@ async def run_in_thread(work: Callable[[*Values], T], *values: *Values) -> T:
     Returns:
         What it returns. A cancelled call still waits until the thread is done.
     """
+    if _is_blocking.get():
+        return work(*values)
     given_up = Event()
     done: list[T] = []
     failed: list[Exception] = []

@@ -29,8 +29,7 @@ from ryecore.runs.lifecycle import RunLifecycle
 from ryecore.runs.programs import check_actions
 from ryecore.runs.request import RunRequest
 from ryecore.runs.spending import Spending
-from ryecore.state.chain_limits import ContinuationLimits
-from ryecore.state.model import Cost, Predecessor, Status, ThreadRecord
+from ryecore.state.model import ContinuationLimits, Cost, Predecessor, Status, ThreadRecord
 from ryecore.threads.calls.guard import ArtifactStore, ResultGuard
 from ryecore.threads.calls.palette import PaletteBuilder
 from ryecore.threads.calls.returning import return_tool
@@ -148,12 +147,12 @@ class ThreadLifecycle(RunLifecycle[Ending, ThreadResult]):
         )  # 4
         composed = planner.compose(directive.loaded, extends, trace)  # 5; 6: `_continues.messages`
         layered = planner.limits(directive.loaded.directive.limits, request.limits, trace)  # 7
-        limits = self._along_chain(layered.limits)
+        limits = await self._along_chain(layered.limits)
         if self._parent is not None:
             limits = limits.capped_by(self._parent.limits)
         check_depth(self._parent)  # 8
         if request.registered is None and self._hands_over is None:
-            count_child(self._host.store, self._parent)  # 9; another process counted its own
+            await count_child(self._host.store, self._parent)  # 9; another process counted its own
         bounds = (one.capabilities for one in (self._parent, self._continues) if one)
         permissions = composed.permissions  # 10
         capabilities = attenuate(
@@ -212,7 +211,7 @@ class ThreadLifecycle(RunLifecycle[Ending, ThreadResult]):
             planner.loop_config(trace),
         )
 
-    def _along_chain(self, limits: Limits) -> Limits:
+    async def _along_chain(self, limits: Limits) -> Limits:
         """Bound a thread that continues another one by what that one has left.
 
         Limits that a person or the host resumes with are new: they count from zero.
@@ -233,7 +232,7 @@ class ThreadLifecycle(RunLifecycle[Ending, ThreadResult]):
             limits,
             self._request.limits if is_renewed else Limits(),
         )
-        return carried_limits(self._host.store, self.run_id, carried, needs_turns=True)
+        return await carried_limits(self._host.store, self.run_id, carried, needs_turns=True)
 
     def _artifacts(self) -> ArtifactStore:
         """Return the store of the thread's large results; it reads those of the earlier thread."""
@@ -308,7 +307,7 @@ class ThreadLifecycle(RunLifecycle[Ending, ThreadResult]):
             if not is_cancelled(*tokens, deadline=deadline):
                 return ending_of_error(error)
         if is_cancelled(*tokens):
-            return self._stopped_ending()
+            return await self._stopped_ending()
         if ending is not None:
             return ending
         hit = self._harness.time_is_up()
@@ -367,9 +366,9 @@ class ThreadLifecycle(RunLifecycle[Ending, ThreadResult]):
     async def _hand_off(self, ending: Ending) -> Ending:
         """Begin the thread that continues this one. Where that fails, this one fails."""
         host, loop = self._host, self._loop
-        host.registry.update_cost_snapshot(self.run_id, self._cost, fence=self._fence)
+        await host.registry.set_cost(self.run_id, self._cost, fence=self._fence)
         continues = handoff_of(
-            host.registry.get_thread(self.run_id),
+            await host.registry.get_thread(self.run_id),
             loop.messages if loop else [],
             self._harness.capabilities,
             loop.most_handed_on if loop else 0,
@@ -395,7 +394,7 @@ class ThreadLifecycle(RunLifecycle[Ending, ThreadResult]):
         if self.cancellation.cancelled:  # asked to stop while it was handed on
             following.cancellation.cancel()
         self._opened.append("thread_handoff", {"to": following.run_id})
-        host.registry.link_continuation(self.run_id, following.run_id)
+        await host.registry.link_continuation(self.run_id, following.run_id)
         return evolve(ending, status="continued", code="")
 
     def _make_result(self, ending: Ending, cost: Cost, total: Amount) -> ThreadResult:

@@ -10,8 +10,8 @@ from ryecore.convert.money import write_usd
 from ryecore.display.status import status_mark
 from ryecore.display.text import StyledText
 from ryecore.policy.budget import Amount
+from ryecore.state.idempotency import EarlierStart, describe_start
 from ryecore.state.model import Cost, Status, ThreadRecord
-from ryecore.state.start_keys import EarlierStart, describe_start
 
 __all__ = ["StartedThread", "ThreadResult", "kept_result"]
 

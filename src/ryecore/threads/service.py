@@ -19,13 +19,13 @@ from ryecore.runs.host import RunHost
 from ryecore.runs.ports import Shown
 from ryecore.runs.request import RunRequest, ThreadOptions
 from ryecore.runs.resume import Continuation
+from ryecore.state.idempotency import EarlierStart
 from ryecore.state.model import ThreadRecord
 from ryecore.state.pruning import Retention
-from ryecore.state.start_keys import EarlierStart
 from ryecore.state.thread_file import TRANSCRIPT
 from ryecore.state.transcript_check import verify_transcript
 from ryecore.state.transcript_report import TranscriptReport
-from ryecore.state.waiting import run_in_thread
+from ryecore.state.waiting import run_blocking, run_in_thread
 from ryecore.threads.calls.palette import PaletteBuilder
 from ryecore.threads.lifecycle import ThreadDeps, ThreadLifecycle
 from ryecore.threads.orchestrator.tool import Orchestrator, orchestrator_tool
@@ -101,7 +101,7 @@ class ThreadService:
             thread = await self._start(request, evolve(ctx, event_sink=None))
         except AlreadyStarted as found:
             thread = await self.thread(found.thread_id)
-            earlier = await run_in_thread(EarlierStart.find, self._host.store, thread.thread_id)
+            earlier = await EarlierStart.find(self._host.store, thread.thread_id)
         return StartedThread(
             status="success",
             item_id=thread.item_id,
@@ -201,7 +201,7 @@ class ThreadService:
             ThreadConflict: It is a tool's.
         """
         store = self._host.store
-        record = store.look_closed(thread_id)
+        record = run_blocking(store.look_closed(thread_id))
         if not _is_directives(record) and not (store.folder_of(thread_id) / TRANSCRIPT).exists():
             raise ThreadConflict(
                 f"The thread {thread_id} runs {record.item_id}, which has no conversation and no "
@@ -269,7 +269,7 @@ class ThreadService:
 
     def _asked_to_hand_off(self, thread_id: str) -> ThreadRecord:
         self._directives(thread_id)
-        return self._host.store.hand_off(thread_id)
+        return run_blocking(self._host.store.hand_off(thread_id))
 
 
 def _continuing(record: ThreadRecord, continues: Continuation, limits: Limits) -> RunRequest:

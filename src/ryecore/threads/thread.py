@@ -12,9 +12,10 @@ from ryecore.policy.budget import Amount
 from ryecore.runs.handle import RunHandle
 from ryecore.state.events import EventsMissed
 from ryecore.state.model import ThreadRecord
-from ryecore.state.record_stream import follow_records, stream_records
 from ryecore.state.thread_file import TRANSCRIPT
 from ryecore.state.transcript_check import Record
+from ryecore.state.transcript_store import follow_records, stream_records
+from ryecore.state.waiting import run_blocking
 from ryecore.threads.events import Recorder, ThreadEvent
 from ryecore.threads.lifecycle import ThreadLifecycle
 from ryecore.threads.rendering import render_tree
@@ -118,7 +119,9 @@ class Thread(RunHandle[ThreadResult]):
         return f"rye threads resume {self._run_id}"
 
     def _read_result(self, record: ThreadRecord, total: Amount) -> ThreadResult:
-        return kept_result(record, self._host.registry.get_result(record.thread_id), total)
+        return kept_result(
+            record, run_blocking(self._host.registry.get_result(record.thread_id)), total
+        )
 
     def render(self, *, width: int = _COLUMNS) -> StyledText:
         """It and all below it, with what they have used of their limits.
@@ -138,8 +141,7 @@ class Thread(RunHandle[ThreadResult]):
 
         # It is shown between two cells: nothing is settled, and nobody is waited for.
         try:
-            registry = self._host.registry
-            with registry.quiet(_MOST_WAIT_S) as is_quiet:
+            with self._host.store.quiet(_MOST_WAIT_S) as is_quiet:
                 if is_quiet:
                     tree = load_tree(self._host.store, self.thread_id, settles=False)
                     return to_html(tree_picture([tree], now=time.time()))

@@ -10,6 +10,7 @@ from attrs import evolve, field, frozen
 from ryecore.convert.money import write_usd
 from ryecore.policy.limits import Limits, read_limits
 from ryecore.state.model import Status, ThreadRecord, has_ended
+from ryecore.state.waiting import run_blocking
 
 if TYPE_CHECKING:
     from ryecore.state.registry import ThreadRegistry
@@ -111,14 +112,15 @@ def load_tree(store: "ThreadStore", root_id: str, *, settles: bool = True) -> Tr
         ThreadNotFound: There is none of this id.
     """
     if settles:
-        store.look(root_id)
-    chain = [one.thread_id for one in store.registry.get_chain(root_id)]
+        run_blocking(store.look(root_id))
+    chain = [one.thread_id for one in run_blocking(store.registry.get_chain(root_id))]
     continuing = chain[chain.index(root_id) :]
 
-    def find(registry: "ThreadRegistry") -> tuple[ThreadRecord, ...]:
-        return tuple(row for top in continuing for row in registry.list_tree(top))
+    async def find(registry: "ThreadRegistry") -> tuple[ThreadRecord, ...]:
+        trees = [await registry.list_tree(top) for top in continuing]
+        return tuple(row for tree in trees for row in tree)
 
-    rows = store.look_at_all(find) if settles else find(store.registry)
+    rows = run_blocking(store.look_at_all(find) if settles else find(store.registry))
     by_id = {row.thread_id: row for row in rows}
     below: dict[str, list[str]] = {}
     for row in by_id.values():
@@ -202,7 +204,7 @@ def _reasons(store: "ThreadStore", rows: list[ThreadRecord]) -> dict[str, str]:
     failed.sort(key=lambda row: row.completed_at or "", reverse=True)
     reasons: dict[str, str] = {}
     for row in failed[:_MAX_REASONS]:
-        result = store.registry.get_result(row.thread_id)
+        result = run_blocking(store.registry.get_result(row.thread_id))
         error = result.get("error") if isinstance(result, Mapping) else None
         if error is not None:
             reasons[row.thread_id] = str(error)[:_MAX_NOTE]

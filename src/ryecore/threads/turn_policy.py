@@ -168,6 +168,7 @@ class ThreadPolicy(TurnPolicy):
 
     async def before_turn(self, state: TurnState) -> BeforeTurn:
         """Check the limits and the wish to stop, and bound the answer by what is left."""
+        await self._spending.settle_unwritten()
         if self._harness.is_cancelled:
             return Stop("cancelled")
         if self._stopped_by:
@@ -185,7 +186,7 @@ class ThreadPolicy(TurnPolicy):
         self._spending.begin_turn(state.turn)
         self._recorder.turn = state.turn
         settings = self.settings
-        bound = self._spending.output_bound(
+        bound = await self._spending.output_bound(
             settings.wanted_output_tokens, self._context_used, *self._ask
         )
         return GO if bound == settings.wanted_output_tokens else GoWithin(bound)
@@ -230,6 +231,7 @@ class ThreadPolicy(TurnPolicy):
 
     async def on_answer(self, state: TurnState, result: LlmResult) -> LlmResult:
         """Record the whole answer; read calls from its text where the model has no other way."""
+        await self._spending.settle_unwritten()
         asked = result
         problem = ""
         if not self.settings.is_native and not result.tool_calls:
@@ -361,6 +363,7 @@ class ThreadPolicy(TurnPolicy):
     async def on_error(self, state: TurnState, error: LlmError) -> OnError:
         """Class the error, ask the hooks, and ask again where that may help."""
         spending = self._spending
+        await spending.settle_unwritten()
         if error.kind == "refused":
             if spending.asks_again():
                 return RetryTurn()

@@ -11,6 +11,7 @@ from attrs import evolve
 
 from ryecore.lillux.processes import current_process
 from ryecore.state.store import ThreadStore
+from ryecore.state.waiting import run_blocking
 from tests.unit.cli.conftest import Run
 from tests.unit.state.test_waiting import HOLD_GATE, HOLD_SQLITE, holder
 from tests.workspace import Workspace
@@ -19,7 +20,7 @@ from tests.workspace import Workspace
 def made_store(workspace: Workspace) -> Path:
     """A project's registry with one thread, closed; returns its file."""
     store = ThreadStore.open(workspace.project / ".ai", workspace.user / ".ai")
-    store.registry.register("t", "tool:x")
+    run_blocking(store.registry.register("t", "tool:x"))
     store.close()
     (database,) = workspace.project.rglob("threads.db")
     return database
@@ -109,8 +110,10 @@ def test_a_stopped_process_that_holds_the_state_is_named(
 
 def test_what_the_dead_have_left_is_a_warning(workspace: Workspace, run: Run) -> None:
     store = ThreadStore.open(workspace.project / ".ai", workspace.user / ".ai")
-    store.registry.register("dead", "tool:x")
-    store.registry.claim("dead", evolve(current_process(), pid=2**22 - 3, start_ticks=1))
+    run_blocking(store.registry.register("dead", "tool:x"))
+    run_blocking(
+        store.registry.claim("dead", evolve(current_process(), pid=2**22 - 3, start_ticks=1))
+    )
     store.close()
     left = workspace.path("tools") / ".x.py.0123456789ab"
     left.parent.mkdir(parents=True, exist_ok=True)
@@ -121,9 +124,11 @@ def test_what_the_dead_have_left_is_a_warning(workspace: Workspace, run: Run) ->
     assert "dead" in said[0]
     assert str(left) in said[1]
     assert (
-        ThreadStore.open(workspace.project / ".ai", workspace.user / ".ai")
-        .registry.get_thread("dead")
-        .status
+        run_blocking(
+            ThreadStore.open(workspace.project / ".ai", workspace.user / ".ai").registry.get_thread(
+                "dead"
+            )
+        ).status
         == "running"
     ), "nothing is changed"
 

@@ -3,6 +3,7 @@
 import pytest
 
 from ryecore.state.store import ThreadStore
+from ryecore.state.waiting import run_blocking
 from tests.unit.cli.conftest import Run
 from tests.workspace import Workspace
 
@@ -12,12 +13,12 @@ def many(workspace: Workspace) -> Workspace:
     """53 threads that have ended, and 52 runs of a graph of which two have not."""
     store = ThreadStore.open(workspace.path(""), workspace.path("", "user"))
     for number in range(53):
-        store.registry.register(f"acme/x/x-{number}", "directive:acme/x")
-        store.registry.settle(f"acme/x/x-{number}", "completed", {})
+        run_blocking(store.registry.register(f"acme/x/x-{number}", "directive:acme/x"))
+        run_blocking(store.registry.settle(f"acme/x/x-{number}", "completed", {}))
     for number in range(52):
-        store.registry.register(f"acme/flow/flow-{number}", "tool:acme/flow")
+        run_blocking(store.registry.register(f"acme/flow/flow-{number}", "tool:acme/flow"))
         if number > 1:
-            store.registry.settle(f"acme/flow/flow-{number}", "completed", {})
+            run_blocking(store.registry.settle(f"acme/flow/flow-{number}", "completed", {}))
     store.close()
     return workspace
 

@@ -14,6 +14,7 @@ from ryecore.state.records import load_run_key
 from ryecore.state.store import ThreadStore
 from ryecore.state.thread_file import THREAD_FILE, ThreadFile, write_thread_file
 from ryecore.state.transcript import Transcript
+from ryecore.state.waiting import run_blocking
 from tests.unit.cli.conftest import Run
 from tests.workspace import Workspace
 
@@ -25,8 +26,8 @@ def made_threads(project: Path, user: Path) -> ThreadStore:
     store = ThreadStore.open(project / ".ai", user / ".ai")
     key = load_run_key(user / ".ai")
     for thread_id in ("done", "runs"):
-        row = store.registry.register(thread_id, "directive:acme/x")
-        store.registry.claim(thread_id)
+        row = run_blocking(store.registry.register(thread_id, "directive:acme/x"))
+        run_blocking(store.registry.claim(thread_id))
         file = ThreadFile(
             thread_id=thread_id,
             item_id="directive:acme/x",
@@ -45,10 +46,10 @@ def made_threads(project: Path, user: Path) -> ThreadStore:
         with Transcript.create(path, thread_id, key, DURABILITY) as transcript:
             transcript.append("thread_started", {})
             head = transcript.checkpoint(0)
-        store.registry.set_head(thread_id, (head.offset, head.digest))
-    store.settle("done", "completed", {"data": 1}, 1)
-    store.registry.register("tool", "tool:acme/work")
-    store.settle("tool", "completed", {"data": 2}, 0)
+        run_blocking(store.registry.set_head(thread_id, (head.offset, head.digest)))
+    run_blocking(store.settle("done", "completed", {"data": 1}, 1))
+    run_blocking(store.registry.register("tool", "tool:acme/work"))
+    run_blocking(store.settle("tool", "completed", {"data": 2}, 0))
     return store
 
 
@@ -114,7 +115,7 @@ def test_another_user_space_looks_and_leaves_the_running_thread_alone(
     assert run("threads", "adopt", "--yes", **other).code == 2
     assert run("threads", "adopt", "--set-aside", "--yes", **other).code == 2
     assert store.is_in_place()
-    assert store.look("runs").status == "running"
+    assert run_blocking(store.look("runs")).status == "running"
     store.close()
 
 
@@ -222,7 +223,7 @@ def test_state_is_set_aside_and_taken_over_again(workspace: Workspace, run: Run)
     assert set(statuses(run)) == {"done", "runs", "tool"}
     again = Path(run("threads", "adopt", "--set-aside", "--yes", "--json").json["set_aside"])
     store = ThreadStore.open(workspace.project / ".ai", workspace.user / ".ai")
-    store.registry.register("new", "tool:acme/work")
+    run_blocking(store.registry.register("new", "tool:acme/work"))
     store.close()
     assert "holds 1 threads already" in run("threads", "adopt", again.name, "--yes").err
 

@@ -12,6 +12,7 @@ from ryecore import CallContext, Limits
 from ryecore.llm import Price
 from ryecore.llm.media import FolderMediaStore
 from ryecore.llm.result import Usage
+from ryecore.state.waiting import run_blocking
 from ryecore.testing import call, cut, fail, say
 from ryecore.testing.scripted_media import ScriptedMediaProvider, make
 from tests.unit.graph.asking import Asking, agent, asks, gives
@@ -32,7 +33,7 @@ def _stage(root: Path, *script: Any, **deps: Any) -> Asking:
 
 
 def _account(host: Asking, run_id: str) -> Any:
-    return host.store().ledger.account(run_id)
+    return run_blocking(host.store().ledger.account(run_id))
 
 
 async def test_a_run_says_everywhere_what_its_agents_cost(tmp_path: Path) -> None:
@@ -51,7 +52,7 @@ async def test_a_run_says_everywhere_what_its_agents_cost(tmp_path: Path) -> Non
     assert done.data["cost"] == {"tokens": 330, "spend": 3 * COST / 1e8}
     account = _account(host, done.run_id)
     assert (account.own.spend_microcents, account.held.spend_microcents) == (3 * COST, 0)
-    charges = host.store().ledger.charges(done.run_id)
+    charges = await host.store().ledger.charges(done.run_id)
     assert [(one.turn, one.attempt, one.mark) for one in charges] == [
         (1, 1, "counted"), (2, 1, "counted"), (3, 1, "counted"),
     ]  # fmt: skip
@@ -59,7 +60,7 @@ async def test_a_run_says_everywhere_what_its_agents_cost(tmp_path: Path) -> Non
     said = json.loads((folder / "thread.json").read_text())
     assert said["status"] == "completed"
     assert said["cost"]["input_tokens"] == 300
-    row = host.store().registry.get_thread(done.run_id)
+    row = await host.store().registry.get_thread(done.run_id)
     assert row.cost == done.cost
 
 
@@ -89,7 +90,7 @@ async def test_a_retry_is_held_and_settled_by_itself(tmp_path: Path) -> None:
     host.graph({"first": asks(retry=2), "done": gives()})
     done = await host.walk("tool:acme/flow")
     assert done.output == "well"
-    charges = host.store().ledger.charges(done.run_id)
+    charges = await host.store().ledger.charges(done.run_id)
     assert [(one.turn, one.attempt, one.mark) for one in charges] == [
         (1, 1, "estimated"), (1, 2, "counted"),
     ]  # fmt: skip
@@ -107,7 +108,7 @@ async def test_retry_feeds_the_first_choice_alone(tmp_path: Path) -> None:
     assert [one.model for one in host.model.requests] == ["m-1", "m-1", "m-2"]
     assert done.failed is not None
     assert done.failed.code == "provider_unavailable"
-    assert len(host.store().ledger.charges(done.run_id)) == 3
+    assert len(await host.store().ledger.charges(done.run_id)) == 3
 
 
 async def test_a_cut_answer_is_charged_as_an_estimate(tmp_path: Path) -> None:
@@ -115,7 +116,7 @@ async def test_a_cut_answer_is_charged_as_an_estimate(tmp_path: Path) -> None:
     host.graph({"first": asks(), "done": gives()})
     done = await host.walk("tool:acme/flow")
     assert done.ended == "error"
-    (charge,) = host.store().ledger.charges(done.run_id)
+    (charge,) = await host.store().ledger.charges(done.run_id)
     assert charge.mark == "estimated"
     assert done.total.spend_microcents == charge.actual.spend_microcents > 0
 
@@ -124,7 +125,7 @@ async def test_an_answer_that_counts_nothing_is_charged_as_an_estimate(tmp_path:
     host = _stage(tmp_path, say("well"))
     host.graph({"first": asks(), "done": gives()})
     done = await host.walk("tool:acme/flow")
-    (charge,) = host.store().ledger.charges(done.run_id)
+    (charge,) = await host.store().ledger.charges(done.run_id)
     assert charge.mark == "estimated"
     assert charge.actual == done.total
     assert 0 < charge.actual.tokens < charge.held.tokens
@@ -277,7 +278,7 @@ async def test_a_resumed_run_counts_its_own(tmp_path: Path) -> None:
         done = await rye.graphs.resume(failed.run_id, rerun=True)
     assert (failed.ended, done.output) == ("error", "b")
     assert failed.cost.spend_microcents == done.cost.spend_microcents == COST
-    assert [one.turn for one in host.store().ledger.charges(done.run_id)] == [1]
+    assert [one.turn for one in await host.store().ledger.charges(done.run_id)] == [1]
 
 
 async def test_media_are_held_as_one_and_settled_at_the_jobs_end(tmp_path: Path) -> None:
@@ -295,7 +296,7 @@ async def test_media_are_held_as_one_and_settled_at_the_jobs_end(tmp_path: Path)
     assert media.polls == ["job_1"] * 3
     assert host.slept_s == [1.0, 2.0, 5.0]
     assert done.total.spend_microcents == 4_000_000
-    (charge,) = host.store().ledger.charges(done.run_id)
+    (charge,) = await host.store().ledger.charges(done.run_id)
     assert (charge.held.spend_microcents, charge.actual.spend_microcents) == (4_000_000,) * 2
     (pending,) = host.told(done.run_id, "node_pending")
     assert pending.payload["node"] == "first"
@@ -351,7 +352,7 @@ async def test_a_request_for_media_that_is_cut_off_costs_all_that_was_held(tmp_p
     assert done.failed is not None
     assert "longer than its 0.2 s" in done.failed.error
     assert done.cost.spend_microcents == done.total.spend_microcents == 4_000_000
-    (charge,) = host.store().ledger.charges(done.run_id)
+    (charge,) = await host.store().ledger.charges(done.run_id)
     assert charge.mark == "assumed"
 
 
@@ -376,7 +377,7 @@ async def test_a_callers_cap_holds_for_who_resumes_and_for_what_is_done_again(
     assert spent <= cap.spend_microcents  # type: ignore[operator]
     assert fresh.ended == "completed"
     assert fresh.total.spend_microcents == 2 * COST
-    limits = host.store().registry.get_thread(fresh.run_id).limits or {}
+    limits = (await host.store().registry.get_thread(fresh.run_id)).limits or {}
     assert limits["spend"] == 1
     assert limits["turns"] == 9 - sum(one.cost.turns for one in (whole, again, third))
     assert limits["duration_seconds"] < 600  # type: ignore[operator]

@@ -122,7 +122,7 @@ async def test_a_tool_that_is_not_there_keeps_the_run_from_beginning(tmp_path: P
     )
     with pytest.raises(ItemNotFound, match="acme/none"):
         await host.walk("tool:acme/flow")
-    assert host.store().registry.list_threads() == ()
+    assert await host.store().registry.list_threads() == ()
 
 
 async def test_a_function_that_is_not_there_fails_the_node(tmp_path: Path) -> None:
@@ -197,9 +197,9 @@ async def test_a_run_is_cancelled_in_the_middle_of_an_answer(tmp_path: Path) -> 
         done = await run.result()
     assert done.ended == "cancelled"
     assert host.model.open_streams == 0
-    (charge,) = host.store().ledger.charges(done.run_id)
+    (charge,) = await host.store().ledger.charges(done.run_id)
     assert charge.mark == "estimated"
-    assert host.store().registry.get_thread(done.run_id).status == "cancelled"
+    assert (await host.store().registry.get_thread(done.run_id)).status == "cancelled"
 
 
 async def test_a_callers_token_cancels_an_answer(tmp_path: Path) -> None:

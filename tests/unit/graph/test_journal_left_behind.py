@@ -15,6 +15,7 @@ from ryecore.state.records import load_run_key
 from ryecore.state.store import ThreadStore
 from ryecore.state.thread_file import THREAD_FILE, ThreadFile, read_thread_file, write_thread_file
 from ryecore.state.transcript_format import Head
+from ryecore.state.waiting import run_blocking
 from tests.graphs import graph
 from tests.scripted_host import ScriptedHost
 from tests.unit.graph.small_run import RUN
@@ -26,13 +27,15 @@ def dead_run(host: ScriptedHost) -> tuple[ThreadStore, Path]:
     """A run as a dead process leaves it: in its second node, with a torn line."""
     store, key = host.store(), load_run_key(host.workspace.user / ".ai")
     owner = evolve(current_process(), pid=2**22 - 3, start_ticks=1)  # nobody is called that
-    store.registry.register(RUN, "tool:acme/flow", owner=owner)
-    store.registry.claim(RUN, owner)
+    run_blocking(store.registry.register(RUN, "tool:acme/flow", owner=owner))
+    run_blocking(store.registry.claim(RUN, owner))
     folder = store.make_folder(RUN)
-    write_thread_file(folder / THREAD_FILE, _file(store.registry.get_thread(RUN)), key, "process")
+    write_thread_file(
+        folder / THREAD_FILE, _file(run_blocking(store.registry.get_thread(RUN))), key, "process"
+    )
 
     def set_head(head: Head) -> None:
-        store.registry.set_head(RUN, (head.offset, head.digest))
+        run_blocking(store.registry.set_head(RUN, (head.offset, head.digest)))
 
     journal = Journal.create(folder, folder / "objects", RUN, key, "process", set_head=set_head)
     journal.tell("run_started", {"inputs": {}})
@@ -75,7 +78,7 @@ async def test_a_dead_run_is_closed_proved_and_can_be_gone_on_from(tmp_path: Pat
     key = load_run_key(host.workspace.user / ".ai")
     assert read_thread_file(folder / THREAD_FILE, key.public, RUN)["status"] == "error"
 
-    head = store.registry.get_thread(RUN).transcript_head
+    head = (await store.registry.get_thread(RUN)).transcript_head
     found = read_run(folder, folder / "objects", RUN, key.public, head)
     assert found.position == Position("send", 1, {"count": 1})
     assert found.in_flight == "send"
@@ -143,19 +146,19 @@ async def test_whoever_goes_on_closes_what_the_finder_could_not(tmp_path: Path) 
     """Its finder died between the end of its row and that of its files."""
     host = ScriptedHost(tmp_path)
     store, folder = dead_run(host)
-    assert store.registry.settle_abandoned(store.registry.list_active()) == (RUN,)
+    assert await store.registry.settle_abandoned(await store.registry.list_active()) == (RUN,)
     key = load_run_key(host.workspace.user / ".ai")
     assert read_thread_file(folder / THREAD_FILE, key.public, RUN)["status"] == "running"
-    record = store.look_closed(RUN)
+    record = await store.look_closed(RUN)
     assert read_thread_file(folder / THREAD_FILE, key.public, RUN)["status"] == "error"
     last = host.records(RUN)[-1]
     assert last.type == "checkpoint"
     assert record.transcript_head == (last.payload["offset"], last.payload["digest"])
     content = (folder / "transcript.jsonl").read_bytes()
-    assert store.look_closed(RUN) == record
+    assert await store.look_closed(RUN) == record
     # Or died later, before its file said so: what is closed is not closed once more.
     write_thread_file(folder / THREAD_FILE, _file(record), key, "process")
-    assert store.look_closed(RUN).transcript_head == record.transcript_head
+    assert (await store.look_closed(RUN)).transcript_head == record.transcript_head
     assert read_thread_file(folder / THREAD_FILE, key.public, RUN)["status"] == "error"
     assert (folder / "transcript.jsonl").read_bytes() == content
     store.close()

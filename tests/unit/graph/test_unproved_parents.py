@@ -55,5 +55,5 @@ async def test_no_graph_believes_a_parent_by_its_name_alone(tmp_path: Path) -> N
     assert "Traceback" not in claimed.stderr
     assert PARENT_ID in claimed.stderr
     store = host.store()
-    assert store.registry.list_children(boss.run_id) == ()
-    assert [one.thread_id for one in store.registry.list_threads()] == [boss.run_id]
+    assert await store.registry.list_children(boss.run_id) == ()
+    assert [one.thread_id for one in await store.registry.list_threads()] == [boss.run_id]

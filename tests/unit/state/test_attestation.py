@@ -22,6 +22,7 @@ from ryecore.state.database import Database
 from ryecore.state.records import load_run_key, sign_record
 from ryecore.state.schema import MIGRATIONS
 from ryecore.state.store import ThreadStore
+from ryecore.state.waiting import run_blocking
 
 
 def place(tmp_path: Path, project: str = "project", user: str = "user") -> AttestedFolder:
@@ -190,7 +191,7 @@ def test_looking_makes_nothing_not_even_a_key(tmp_path: Path) -> None:
 @pytest.mark.parametrize("how", ["look", "start"])
 def test_state_that_a_process_uses_is_left_and_the_process_named(tmp_path: Path, how: str) -> None:
     theirs = ThreadStore.open(tmp_path / "project/.ai", tmp_path / "their user space")
-    theirs.registry.register("t", "tool:x")
+    run_blocking(theirs.registry.register("t", "tool:x"))
     state = tmp_path / "project/.ai/state"
     copy = tmp_path / "copy/.ai/state"
     shutil.copytree(state, copy)
@@ -201,7 +202,7 @@ def test_state_that_a_process_uses_is_left_and_the_process_named(tmp_path: Path,
             use(copy, "threads", tmp_path / "user")
         with pytest.raises(UnattestedState, match=r"stays where it is.*rye threads cancel"):
             set_aside(copy / "threads")
-    theirs.registry.register("u", "tool:x")  # whoever made it goes on
+    run_blocking(theirs.registry.register("u", "tool:x"))  # whoever made it goes on
 
 
 def test_a_folder_with_records_of_ones_own_is_not_set_aside(tmp_path: Path) -> None:

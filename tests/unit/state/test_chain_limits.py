@@ -9,9 +9,10 @@ from attrs import evolve
 from ryecore.errors import InsufficientBudget
 from ryecore.policy.budget import Amount
 from ryecore.policy.limits import Limits
-from ryecore.state.chain_limits import ContinuationLimits, limit_along_chain
-from ryecore.state.model import Cost, Predecessor
-from tests.unit.state.test_ledger import Books
+from ryecore.state.chain_limits import limit_along_chain
+from ryecore.state.model import ContinuationLimits, Cost, Predecessor
+from ryecore.state.waiting import run_blocking
+from tests.unit.state.test_sqlite_ledger import Books
 
 BOUNDS = Limits(turns=4, spawns=3, depth=2, tokens=100, spend_usd="0.000001", duration_s=60)
 
@@ -25,7 +26,7 @@ def held_on(books: Books, thread_id: str, left: int) -> int:
     """Hold as much as goes, a unit at a time."""
     for turn in range(1, left + 1):
         try:
-            books.ledger.hold(thread_id, 100 + turn, 1, Amount(1, 1))
+            run_blocking(books.ledger.hold(thread_id, 100 + turn, 1, Amount(1, 1)))
         except InsufficientBudget:
             return turn - 1
     return left
@@ -44,16 +45,18 @@ def test_what_children_that_still_run_have_is_not_handed_over(
     books.child("child", "old", 60, 60, spend_aside=aside, tokens_aside=aside)
     books.spend("old", 1, 5, 5)
     books.spend("child", 1, 10, 10)
-    books.ledger.hold("child", 2, 1, Amount(20, 20))
-    books.registry.register("new", "directive:x", None if is_root else "root")
+    run_blocking(books.ledger.hold("child", 2, 1, Amount(20, 20)))
+    run_blocking(books.registry.register("new", "directive:x", None if is_root else "root"))
 
-    granted = books.ledger.transfer("old", "new")
+    granted = run_blocking(books.ledger.transfer("old", "new"))
 
     left = 100 - 5 - 60 if aside else 100 - 5 - 10 - 20
     assert granted == Amount(left, left)
     held = 5 + 10 + 20 + held_on(books, "child", 100) + held_on(books, "new", 100)
     assert held == 100
-    assert books.ledger.transfer("old", "new") == granted  # said again, it is the same
+    assert (
+        run_blocking(books.ledger.transfer("old", "new")) == granted
+    )  # said again, it is the same
 
 
 def carried(books: Books, thread_id: str, previous_id: str, **more: object) -> Limits:
@@ -64,20 +67,22 @@ def carried(books: Books, thread_id: str, previous_id: str, **more: object) -> L
 
 def following(books: Books, thread_id: str, previous_id: str, *, forks: bool = False) -> str:
     root = None if forks else "first"
-    books.registry.register(thread_id, "directive:x", follows=Predecessor(previous_id, root))
+    run_blocking(
+        books.registry.register(thread_id, "directive:x", follows=Predecessor(previous_id, root))
+    )
     return thread_id
 
 
 def used(books: Books, thread_id: str, turns: int, spend: int, tokens: int) -> None:
     books.spend(thread_id, 1, spend, tokens)
-    books.registry.update_cost_snapshot(thread_id, Cost(turns, tokens, 0, spend))
+    run_blocking(books.registry.set_cost(thread_id, Cost(turns, tokens, 0, spend)))
 
 
 def test_what_is_left_is_what_the_whole_chain_has_not_used(books: Books) -> None:
     books.root("first", 100, 100)
     used(books, "first", 1, 30, 20)
-    books.registry.count_spawn("first", 3)
-    books.registry.settle("first", "completed", {})
+    run_blocking(books.registry.count_spawn("first", 3))
+    run_blocking(books.registry.settle("first", "completed", {}))
 
     limits = carried(books, following(books, "second", "first"), "first")
     assert limits == Limits(
@@ -87,10 +92,10 @@ def test_what_is_left_is_what_the_whole_chain_has_not_used(books: Books) -> None
     beside = carried(books, following(books, "beside", "first"), "first")
     assert (beside.turns, beside.spawns, beside.tokens, beside.spend_usd) == (0, 0, 0, 0)
 
-    books.registry.settle("beside", "error", {})
-    books.ledger.register("second", Amount(70, 80))
+    run_blocking(books.registry.settle("beside", "error", {}))
+    run_blocking(books.ledger.register("second", Amount(70, 80)))
     used(books, "second", 1, 10, 10)
-    books.registry.settle("second", "completed", {})
+    run_blocking(books.registry.settle("second", "completed", {}))
     third = carried(books, following(books, "third", "first"), "first")
     assert (third.turns, third.spawns, third.tokens) == (2, 2, 70)  # what the second left counts
     assert third.spend_microcents == 60
@@ -99,9 +104,9 @@ def test_what_is_left_is_what_the_whole_chain_has_not_used(books: Books) -> None
 def test_a_fork_counts_for_itself(books: Books) -> None:
     books.root("first", 100, 100)
     used(books, "first", 1, 30, 20)
-    books.registry.settle("first", "completed", {})
+    run_blocking(books.registry.settle("first", "completed", {}))
     following(books, "fork", "first", forks=True)
-    books.ledger.register("fork", Amount(100, 100))
+    run_blocking(books.ledger.register("fork", Amount(100, 100)))
     used(books, "fork", 3, 90, 90)
 
     assert carried(books, following(books, "second", "first"), "first").turns == 3
@@ -110,7 +115,7 @@ def test_a_fork_counts_for_itself(books: Books) -> None:
 def test_what_the_host_sets_anew_counts_from_zero(books: Books) -> None:
     books.root("first", 100, 100)
     used(books, "first", 4, 100, 20)
-    books.registry.settle("first", "error", {})
+    run_blocking(books.registry.settle("first", "error", {}))
 
     renewed = Limits(turns=9)
     limits = carried(books, following(books, "second", "first"), "first", renewed=renewed)
@@ -123,7 +128,9 @@ def test_who_shares_an_account_that_has_ended_gets_nothing_that_is_granted_on(
     books.root("first", 100, 100)
     books.child("child", "first")
     books.spend("child", 1, 10, 10)
-    books.registry.settle("first", "killed", {})  # its child, in another process, runs still
+    run_blocking(
+        books.registry.settle("first", "killed", {})
+    )  # its child, in another process, runs still
 
     limits = carried(books, following(books, "second", "first"), "first")
     assert (limits.spend_microcents, limits.tokens) == (90, 90)

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from ryecore.errors import StateError
-from ryecore.state.database import Database, file_system_of, is_shared
+from ryecore.state.database import Database
+from ryecore.state.file_systems import file_system_of, is_shared
 
 COUNTERS = (("CREATE TABLE counters (name TEXT PRIMARY KEY, value INTEGER)",),)
 

@@ -12,6 +12,7 @@ from ryecore.state.model import Predecessor, Status
 from ryecore.state.pruning import Retention, parse_age
 from ryecore.state.records import load_run_key
 from ryecore.state.store import ThreadStore
+from ryecore.state.waiting import run_blocking
 from ryecore.threads.records.export import export_path, write_export
 
 DAY_S = 86_400
@@ -32,12 +33,12 @@ class Yard:
         **more: Any,
     ) -> str:  # fmt: skip
         registry = self.store.registry
-        registry.register(thread_id, "directive:acme/x", **more)
+        run_blocking(registry.register(thread_id, "directive:acme/x", **more))
         folder = self.store.make_folder(thread_id)
         (folder / "transcript.jsonl").write_text("x" * 1000)
         write_export(self.ai, thread_id, "Hello.\n", load_run_key(self.user))
         if days_ago is not None:
-            registry.settle(thread_id, status, {"data": 1})
+            run_blocking(registry.settle(thread_id, status, {"data": 1}))
             self.run(
                 "UPDATE threads SET completed_at = strftime('%Y-%m-%dT%H:%M:%fZ', 'now', ?)"
                 " WHERE thread_id = ?", f"-{days_ago} days", thread_id,
@@ -89,7 +90,7 @@ def test_only_what_ended_long_enough_ago_goes(yard: Yard) -> None:
     assert yard.prune() == {old}
     assert yard.left() == {"acme/new-1", "acme/runs-1"}
     with pytest.raises(ThreadNotFound):
-        yard.store.look(old)
+        run_blocking(yard.store.look(old))
     assert yard.run("SELECT * FROM results WHERE thread_id = ?", old) == []
     assert yard.prune() == set()
 
@@ -102,7 +103,7 @@ def test_a_family_goes_as_a_whole_or_stays(yard: Yard) -> None:
             f"{root}/next-1", days_ago, follows=Predecessor(f"{root}/child-1", f"{root}/child-1")
         )
         yard.add(f"{root}/fork-1", 90, follows=Predecessor(f"{root}/next-1", None))
-        yard.store.registry.settle(f"{root}/a-1", "completed", {})
+        run_blocking(yard.store.registry.settle(f"{root}/a-1", "completed", {}))
         yard.run(
             "UPDATE threads SET completed_at = '2020-01-01T00:00:00.000Z' WHERE thread_id = ?",
             f"{root}/a-1",
@@ -117,15 +118,15 @@ def test_sums_of_what_is_left_stay_exact(yard: Yard) -> None:
     ledger, registry = yard.store.ledger, yard.store.registry
     for root, days_ago in (("kept", 5), ("gone", 40)):
         yard.add(f"{root}/a-1", None)
-        ledger.register(f"{root}/a-1", Amount(1_000, 1_000))
+        run_blocking(ledger.register(f"{root}/a-1", Amount(1_000, 1_000)))
         yard.add(f"{root}/b-1", None, parent_id=f"{root}/a-1")
-        ledger.reserve(
+        run_blocking(ledger.reserve(
             f"{root}/b-1", f"{root}/a-1", Amount(500, 500),
             reserves_spend=True, reserves_tokens=True,
-        )  # fmt: skip
-        ledger.hold(f"{root}/b-1", 1, 1, Amount(100, 100))
+        ))  # fmt: skip
+        run_blocking(ledger.hold(f"{root}/b-1", 1, 1, Amount(100, 100)))
         for leaf in ("b-1", "a-1"):
-            registry.settle(f"{root}/{leaf}", "completed", {})
+            run_blocking(registry.settle(f"{root}/{leaf}", "completed", {}))
             yard.run(
                 "UPDATE threads SET completed_at = strftime('%Y-%m-%dT%H:%M:%fZ', 'now', ?)"
                 " WHERE thread_id = ?", f"-{days_ago} days", f"{root}/{leaf}",
@@ -142,7 +143,7 @@ def test_what_may_be_resumed_stays_twice_as_long(yard: Yard, status: Status) -> 
     yard.add("acme/failed-2", 61, status)
     yard.add("acme/resumed-1", 40, status)
     yard.add("acme/resumed-2", 40, follows=Predecessor("acme/resumed-1", "acme/resumed-1"))
-    yard.store.registry.link_continuation("acme/resumed-1", "acme/resumed-2")
+    run_blocking(yard.store.registry.link_continuation("acme/resumed-1", "acme/resumed-2"))
     assert yard.store.pruning.plan(MONTH).kept_resumable == 1
     assert yard.prune() == {"acme/failed-2", "acme/resumed-1", "acme/resumed-2"}
     assert yard.prune(Retention(30 * DAY_S, include_resumable=True)) == {"acme/failed-1"}
@@ -167,8 +168,12 @@ def test_nothing_goes_on_from_what_is_gone(yard: Yard) -> None:
     yard.prune()
     for beside in (None, frozenset[str]()):
         with pytest.raises(ThreadNotFound):
-            yard.store.registry.register(
-                "acme/new-1", "directive:acme/x", follows=Predecessor("acme/old-1", None, beside)
+            run_blocking(
+                yard.store.registry.register(
+                    "acme/new-1",
+                    "directive:acme/x",
+                    follows=Predecessor("acme/old-1", None, beside),
+                )
             )
 
 
@@ -200,7 +205,7 @@ def test_who_is_killed_between_two_steps_is_finished_by_the_next(
             patch.setattr(f"ryecore.state.pruning.Path.{at}", die)
         with pytest.raises(Killed):
             yard.store.pruning.prune(family)
-    assert yard.store.registry.list_threads() == ()
+    assert run_blocking(yard.store.registry.list_threads()) == ()
     yard.add("acme/old-3", 5)
     assert yard.prune() == set()
     assert yard.left() == {"acme/old-3"}

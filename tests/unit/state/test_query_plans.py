@@ -1,17 +1,19 @@
 """Looking at threads uses an index, so it costs the same beside ten thousand that have ended."""
 
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ryecore.state.database import Database
 from ryecore.state.model import Predecessor
-from ryecore.state.queries import ThreadQueries
-from ryecore.state.registry import MIGRATIONS, ThreadRegistry
+from ryecore.state.schema import MIGRATIONS
+from ryecore.state.sqlite_registry import SqliteRegistry
+from ryecore.state.waiting import run_blocking
 
-LOOKS: dict[str, Callable[[ThreadQueries], object]] = {
+LOOKS: dict[str, Callable[[SqliteRegistry], Coroutine[Any, Any, object]]] = {
     "get_thread": lambda found: found.get_thread("acme/x/x-1"),
     "get_result": lambda found: found.get_result("acme/x/x-1"),
     "find_by_prefix": lambda found: found.find_by_prefix("acme/x/x-"),
@@ -36,27 +38,29 @@ class Planned(Database):
         super().__init__(path, MIGRATIONS)
         self.plans: list[str] = []
 
-    def read(self, statement: str, parameters: Sequence[object] = ()) -> list[sqlite3.Row]:
-        plan = super().read(f"EXPLAIN QUERY PLAN {statement}", parameters)
+    async def fetch(self, query: str, parameters: Sequence[object] = ()) -> list[sqlite3.Row]:
+        plan = await super().fetch(f"EXPLAIN QUERY PLAN {query}", parameters)
         self.plans += [row["detail"] for row in plan]
-        return super().read(statement, parameters)
+        return await super().fetch(query, parameters)
 
 
 @pytest.fixture
 def planned(tmp_path: Path) -> Planned:
     database = Planned(tmp_path / "threads.db")
-    registry = ThreadRegistry(database)
-    registry.register("acme/x/x-1", "directive:acme/x")
-    registry.register("acme/x/x-2", "directive:acme/x", "acme/x/x-1")
-    registry.register("acme/x/x-3", "directive:acme/x", follows=Predecessor("acme/x/x-1", None))
-    registry.register("acme/flow/flow-1", "tool:acme/flow")
-    registry.register("acme/flow/y-1", "tool:acme/y")
+    registry = SqliteRegistry(database)
+    run_blocking(registry.register("acme/x/x-1", "directive:acme/x"))
+    run_blocking(registry.register("acme/x/x-2", "directive:acme/x", "acme/x/x-1"))
+    run_blocking(
+        registry.register("acme/x/x-3", "directive:acme/x", follows=Predecessor("acme/x/x-1", None))
+    )
+    run_blocking(registry.register("acme/flow/flow-1", "tool:acme/flow"))
+    run_blocking(registry.register("acme/flow/y-1", "tool:acme/y"))
     return database
 
 
 @pytest.mark.parametrize("name", sorted(LOOKS.keys() - {"list_threads"}))
 def test_no_look_reads_every_thread(planned: Planned, name: str) -> None:
-    LOOKS[name](ThreadQueries(planned))
+    run_blocking(LOOKS[name](SqliteRegistry(planned)))
     scans = [one for one in planned.plans if "threads" in one or "SCAN t" in one]
     assert scans, planned.plans
     assert [one for one in scans if one.startswith("SCAN") and "INDEX" not in one] == []
@@ -65,19 +69,5 @@ def test_no_look_reads_every_thread(planned: Planned, name: str) -> None:
 @pytest.mark.parametrize("name", ["list_threads", "list_runs", "find_by_prefix"])
 def test_a_page_of_a_list_sorts_nothing(planned: Planned, name: str) -> None:
     """What is read in the order of its index, or of its rows, ends with the page."""
-    LOOKS[name](ThreadQueries(planned))
+    run_blocking(LOOKS[name](SqliteRegistry(planned)))
     assert [one for one in planned.plans if "TEMP B-TREE" in one] == []
-
-
-def test_a_run_is_a_tools_thread_that_is_named_after_it(planned: Planned) -> None:
-    found = ThreadQueries(planned)
-    assert [one.thread_id for one in found.list_runs()] == ["acme/flow/flow-1"]
-    assert (found.count_threads(), found.count_threads(only_runs=True)) == (5, 1)
-
-
-def test_a_beginning_finds_the_ids_that_begin_with_it(planned: Planned) -> None:
-    found = ThreadQueries(planned)
-    assert len(found.find_by_prefix("acme/x/x-")) == 3
-    assert [one.thread_id for one in found.find_by_prefix("acme/x/x-1")] == ["acme/x/x-1"]
-    assert len(found.find_by_prefix("acme/", limit=2)) == 2
-    assert found.find_by_prefix("acme/w") == found.find_by_prefix("acme/x/x_") == ()

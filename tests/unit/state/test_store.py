@@ -12,13 +12,14 @@ import pytest
 from ryecore.errors import StateError, ThreadConflict
 from ryecore.policy.context import thread_variables
 from ryecore.state.store import ThreadStore
+from ryecore.state.waiting import run_blocking
 from tests.workspace import Workspace
 
 
 def claim(store: ThreadStore, thread_id: str, both: Barrier, claimed: list[int]) -> None:
     both.wait()
     with suppress(ThreadConflict):
-        claimed.append(store.registry.claim(thread_id))
+        claimed.append(run_blocking(store.registry.claim(thread_id)))
 
 
 @pytest.mark.parametrize("kill", [False, True])
@@ -29,15 +30,15 @@ def test_who_stops_and_who_claims_at_once_never_collide(workspace: Workspace, ki
     for number in range(60):
         thread_id = f"t-{number}"
         one.make_folder(thread_id)
-        one.registry.register(thread_id, "tool:x")
+        run_blocking(one.registry.register(thread_id, "tool:x"))
         both = Barrier(2)
         claimed: list[int] = []
         claiming = Thread(target=claim, args=(other, thread_id, both, claimed))
         claiming.start()
         both.wait()
-        one.kill(thread_id, grace_s=0) if kill else one.cancel(thread_id)
+        run_blocking(one.kill(thread_id, grace_s=0) if kill else one.cancel(thread_id))
         claiming.join()
-        record = one.look(thread_id)
+        record = run_blocking(one.look(thread_id))
         assert record.status == ("running" if claimed else "killed" if kill else "cancelled")
         assert record.kill_requested if kill else record.cancel_requested
     one.close()
@@ -67,10 +68,10 @@ def test_a_wake_empties_no_file_behind_a_link_and_waits_for_no_fifo(
     mine = tmp_path / "mine"
     mine.write_text("mine")
     (store.folder / ".requests").symlink_to(mine)
-    store.registry.register("one", "tool:x")
+    run_blocking(store.registry.register("one", "tool:x"))
     os.mkfifo(store.make_folder("one") / "status")
-    store.cancel("one")
-    assert store.look("one").status == "cancelled"
+    run_blocking(store.cancel("one"))
+    assert run_blocking(store.look("one")).status == "cancelled"
     assert mine.read_text() == "mine"
     store.close()
 
@@ -79,14 +80,14 @@ def test_a_kill_spares_the_thread_of_the_same_id_in_another_project(tmp_path: Pa
     stores, tools = [], []
     for name in ("one", "other"):
         store = ThreadStore.open(tmp_path / name / ".ai", tmp_path / "user")
-        store.registry.register("acme/t/t-1", "tool:acme/t")
+        run_blocking(store.registry.register("acme/t/t-1", "tool:acme/t"))
         variables = thread_variables(store.project, "acme/t/t-1")
         tools.append(subprocess.Popen(["sleep", "300"], env=os.environ | variables))
         stores.append(store)
-    stores[0].kill("acme/t/t-1", grace_s=0)
+    run_blocking(stores[0].kill("acme/t/t-1", grace_s=0))
     assert tools[0].wait(10) == -signal.SIGKILL
     assert tools[1].poll() is None
-    stores[1].kill("acme/t/t-1", grace_s=0)
+    run_blocking(stores[1].kill("acme/t/t-1", grace_s=0))
     assert tools[1].wait(10) == -signal.SIGKILL
     for store in stores:
         store.close()

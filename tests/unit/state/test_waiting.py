@@ -20,11 +20,12 @@ from ryecore.lillux.locks import find_lock_holders, is_locked
 from ryecore.lillux.processes import current_process
 from ryecore.state import waiting
 from ryecore.state.attestation import attested_folder
+from ryecore.state.database import Database
 from ryecore.state.model import Durability
 from ryecore.state.records import load_run_key
 from ryecore.state.store import ThreadStore
 from ryecore.state.transcript import Transcript
-from ryecore.state.waiting import run_in_thread
+from ryecore.state.waiting import run_blocking, run_in_thread
 from tests.unit.state.test_database import database, increase, total
 
 HOLD_GATE = """
@@ -141,6 +142,12 @@ def test_a_transcript_names_who_writes_it(tmp_path: Path) -> None:
         Transcript.resume(path, "t", key, durability)
 
 
+async def begin(found: Database) -> None:
+    """Begin a transaction, and end it."""
+    async with found.writing():
+        pass
+
+
 @pytest.mark.anyio
 @pytest.mark.both_loops
 @pytest.mark.usefixtures("short_waits")
@@ -158,10 +165,10 @@ async def test_an_event_loop_runs_while_a_task_waits_for_the_lock(tmp_path: Path
         async with anyio.create_task_group() as group:
             group.start_soon(tick)
             with pytest.raises(StateLocked, match=f"process {pid}"):
-                await found.until_free()
+                await begin(found)
             group.cancel_scope.cancel()
         assert ticks > 5
-    await found.until_free()
+    await begin(found)
 
 
 @pytest.mark.anyio
@@ -173,7 +180,7 @@ async def test_a_deadline_ends_a_wait_at_once(tmp_path: Path, how: str) -> None:
         began = time.monotonic()
         with anyio.move_on_after(0.1) as scope:
             if how == "a deadline of the loop":
-                await found.until_free()
+                await begin(found)
             else:
                 await run_in_thread(increase, found)
         assert scope.cancelled_caught
@@ -184,7 +191,7 @@ async def test_a_deadline_ends_a_wait_at_once(tmp_path: Path, how: str) -> None:
 def test_a_signal_ends_a_command_that_waits(tmp_path: Path, number: signal.Signals) -> None:
     project, user = tmp_path / "project", tmp_path / "user"
     store = ThreadStore.open(project / ".ai", user / ".ai")
-    store.registry.register("t", "tool:x")
+    run_blocking(store.registry.register("t", "tool:x"))
     (gate,) = project.rglob("threads.db.gate")
     rye = shutil.which("rye", path=str(Path(sys.executable).parent)) or "rye"
     with holder(HOLD_GATE, gate, stopped=True):
@@ -229,7 +236,7 @@ def test_a_command_line_cannot_steer_a_terminal(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("short_waits")
 def test_a_stopped_owner_that_holds_the_state_can_be_killed(tmp_path: Path) -> None:
     store = ThreadStore.open(tmp_path / "project/.ai", tmp_path / "user/.ai")
-    store.registry.register("t", "tool:x")
+    run_blocking(store.registry.register("t", "tool:x"))
     (gate,) = tmp_path.rglob("threads.db.gate")
     script = f"import os, sys\nprint(flush=True)\nsys.stdin.readline(){HOLD_GATE}{STOP}"
     with subprocess.Popen(
@@ -241,8 +248,8 @@ def test_a_stopped_owner_that_holds_the_state_can_be_killed(tmp_path: Path) -> N
         stat = Path(f"/proc/{running.pid}/stat").read_text()
         ticks = int(stat.rsplit(")", 1)[1].split()[19])
         owner = evolve(current_process(), pid=running.pid, start_ticks=ticks)
-        store.registry.claim("t", owner, owns_process=True)
+        run_blocking(store.registry.claim("t", owner, owns_process=True))
         running.stdin.write(b"\n")
         running.stdin.flush()
         os.waitpid(running.pid, os.WUNTRACED)
-        assert store.kill("t", grace_s=0.1).status == "killed"
+        assert run_blocking(store.kill("t", grace_s=0.1)).status == "killed"

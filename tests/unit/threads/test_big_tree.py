@@ -17,6 +17,7 @@ from ryecore.policy.budget import NOTHING, Amount
 from ryecore.state.records import load_run_key
 from ryecore.state.store import ThreadStore
 from ryecore.state.transcript_check import verify_transcript
+from ryecore.state.waiting import run_blocking
 from ryecore.testing import FunctionProvider, call, say
 from ryecore.tools import ToolContext, tool
 from tests.scripted_host import ScriptedHost
@@ -124,7 +125,7 @@ async def test_hundreds_of_threads_are_exact(tmp_path: Path, anyio_backend: str)
     async def stop_me(ctx: ToolContext) -> str:
         """Ask for this thread to be stopped, as somebody else might."""
         assert ctx.call.budget_account is not None
-        opened[0].cancel(ctx.call.budget_account)
+        await opened[0].cancel(ctx.call.budget_account)
         await anyio.sleep_forever()
         raise AssertionError
 
@@ -152,7 +153,7 @@ async def test_hundreds_of_threads_are_exact(tmp_path: Path, anyio_backend: str)
     store = host.store()
     registry, ledger = store.registry, store.ledger
     key = load_run_key(host.workspace.user / ".ai").public
-    rows = {one.thread_id: one for one in registry.list_tree(done.thread_id)}
+    rows = {one.thread_id: one for one in await registry.list_tree(done.thread_id)}
     assert len(rows) >= NODES
     below: dict[str, Amount] = {}
     children: dict[str, list[str]] = {}
@@ -163,7 +164,7 @@ async def test_hundreds_of_threads_are_exact(tmp_path: Path, anyio_backend: str)
 
     def total(thread_id: str) -> Amount:
         if thread_id not in below:
-            own = ledger.account(thread_id).own
+            own = run_blocking(ledger.account(thread_id)).own
             below[thread_id] = sum(map(total, children.get(thread_id, ())), own)
         return below[thread_id]
 
@@ -171,7 +172,7 @@ async def test_hundreds_of_threads_are_exact(tmp_path: Path, anyio_backend: str)
         if not (store.folder_of(thread_id) / "transcript.jsonl").exists():
             assert row.status in ("error", "cancelled")  # it never began: what is above was stopped
             continue
-        charges = ledger.charges(thread_id)
+        charges = await ledger.charges(thread_id)
         spent = sum((one.actual for one in charges), NOTHING)
         ends = host.records(thread_id, "model_call_end")
         told = Amount(
@@ -179,7 +180,7 @@ async def test_hundreds_of_threads_are_exact(tmp_path: Path, anyio_backend: str)
             sum(one.payload["input_tokens"] + one.payload["output_tokens"] for one in ends),
         )
         cost = Amount(row.cost.spend_microcents, row.cost.input_tokens + row.cost.output_tokens)
-        account = ledger.account(thread_id)
+        account = await ledger.account(thread_id)
         assert spent == told == cost == account.own, thread_id
         by_hand = sum(
             one.payload["input_tokens"] * INPUT_PRICE + one.payload["output_tokens"] * OUTPUT_PRICE
@@ -187,7 +188,7 @@ async def test_hundreds_of_threads_are_exact(tmp_path: Path, anyio_backend: str)
         )  # fmt: skip
         counted = [one for one in ends if one.payload["mark"] == "counted"]
         assert by_hand == sum(one.payload["spend_microcents"] for one in counted)
-        assert account.total == total(thread_id) == ledger.tree(thread_id).spent, thread_id
+        assert account.total == total(thread_id) == (await ledger.tree(thread_id)).spent, thread_id
         assert (account.held, account.reserved) == (NOTHING, NOTHING), thread_id
         assert all(one.mark != "held" for one in charges)
         report = verify_transcript(
@@ -195,8 +196,8 @@ async def test_hundreds_of_threads_are_exact(tmp_path: Path, anyio_backend: str)
             ended=True,
         )  # fmt: skip
         assert report.ok, (thread_id, report)
-    root = ledger.account(done.thread_id)
-    every = sum((ledger.account(one).own for one in rows if total(one)), NOTHING)
+    root = await ledger.account(done.thread_id)
+    every = sum([(await ledger.account(one)).own for one in rows if total(one)], NOTHING)
     assert root.total == done.total == every
     statuses = [one.status for one in rows.values()]
     assert min(statuses.count(one) for one in ("completed", "error", "cancelled")) > 10

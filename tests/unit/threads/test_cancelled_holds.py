@@ -77,8 +77,8 @@ async def test_a_hold_that_is_cancelled_while_it_is_synced_is_given_back(
         await cancel(run, sync)
     assert host.model.requests == []
     store = host.store()
-    (row,) = store.registry.list_threads()
-    account = store.ledger.account(row.thread_id)
+    (row,) = await store.registry.list_threads()
+    account = await store.ledger.account(row.thread_id)
     store.close()
     assert row.status == "cancelled"
     assert (account.own, account.held) == (NOTHING, NOTHING)

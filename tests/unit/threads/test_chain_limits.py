@@ -10,6 +10,7 @@ import pytest
 from ryecore import CallContext
 from ryecore.errors import LimitReached
 from ryecore.llm.result import Usage
+from ryecore.state.waiting import run_blocking
 from ryecore.testing import call, say
 from tests.scripted_host import ScriptedHost
 
@@ -26,7 +27,7 @@ def running(host: ScriptedHost, name: str) -> str:
     """The thread of a directive that runs."""
     store = host.store()
     try:
-        active = store.registry.list_active()
+        active = run_blocking(store.registry.list_active())
     finally:
         store.close()
     return next(one.thread_id for one in reversed(active) if one.thread_id.startswith(name))
@@ -45,7 +46,7 @@ async def test_a_model_that_hands_itself_off_has_no_turn_more(tmp_path: Path) ->
     host: ScriptedHost
     host = ScriptedHost(tmp_path, model=lambda _: hand_off(host))
     done = await host.run(host.write("acme/x", permissions=MAY, limits='turns="4" spawns="1"'))
-    rows = host.store().registry.list_threads()
+    rows = await host.store().registry.list_threads()
     assert sum(one.cost.turns for one in rows) == len(host.model.requests) == 4
     assert (done.state, done.code) == ("error", "turns_exceeded")
     assert "turns" in done.error
@@ -73,7 +74,7 @@ async def test_a_thread_that_is_handed_off_starts_no_more_children_than_it_might
     host.workspace.write("config/agent/resilience.yaml", {"loop": {"nudges": 0}})
     host.write("acme/child", "I am the child.", permissions="")
     done = await host.run(host.write("acme/x", permissions=MAY, limits='turns="20" spawns="2"'))
-    rows = host.store().registry.list_threads()
+    rows = await host.store().registry.list_threads()
     assert done.state == "completed", done.error
     assert sum(one.item_id == "directive:acme/child" and one.cost.turns > 0 for one in rows) == 2
     assert len(refused) == 1
@@ -102,7 +103,7 @@ async def test_a_parent_can_not_resume_a_child_past_its_limits(tmp_path: Path) -
     assert said[0]["error_code"] == "turns_exceeded"
     assert (said[1]["success"], said[1]["error_type"]) == (False, "limit_reached")
     assert "turns" in said[1]["error"]
-    children = [one for one in host.store().registry.list_threads() if "child" in one.item_id]
+    children = [one for one in await host.store().registry.list_threads() if "child" in one.item_id]
     assert sum(one.cost.turns for one in children) == 2
 
 
@@ -153,7 +154,7 @@ async def test_money_and_tokens_are_what_the_resumed_thread_has_left(
     most = 4000 if name == "tokens" else 2_000_000
 
     def ceiling(done: Any) -> int:
-        value: int = getattr(ledger.account(done.thread_id).ceiling, name)
+        value: int = getattr(run_blocking(ledger.account(done.thread_id)).ceiling, name)
         return value
 
     assert ceiling(first) == most
@@ -168,7 +169,9 @@ async def test_time_counts_along_the_chain_and_rest_does_not(tmp_path: Path) -> 
     async with host.open() as rye:
         first = await rye.execute(ref, thread="fork")
         second = await rye.threads.resume(first.thread_id, "More.")
-    limits = [host.store().registry.get_thread(one.thread_id).limits for one in (first, second)]
+    limits = [
+        (await host.store().registry.get_thread(one.thread_id)).limits for one in (first, second)
+    ]
     before, after = (float(one["duration_seconds"]) for one in limits if one)  # type: ignore[arg-type]
     records = host.records(first.thread_id)
     assert before == 100
@@ -181,7 +184,7 @@ async def test_a_limit_of_the_caller_holds_for_who_resumes_without_limits(tmp_pa
     async with host.open() as rye:
         first = await rye.execute(ref, thread="fork", limits={"turns": 5, "depth": 3})
         second = await rye.threads.resume(first.thread_id, "More.")
-    limits = host.store().registry.get_thread(second.thread_id).limits or {}
+    limits = (await host.store().registry.get_thread(second.thread_id)).limits or {}
     assert (limits["turns"], limits["depth"]) == (5 - first.cost.turns, 3)
 
 
@@ -227,8 +230,10 @@ async def test_what_a_model_starts_in_the_background_counts_as_a_spawn(
     refused = [text for text in told if "may start" in text]
     assert len(refused) == 1, told
     store = host.store()
-    assert store.registry.get_thread(done.thread_id).spawn_count == 2
-    assert len([row for row in store.registry.list_children(done.thread_id) if row.ended]) == (
+    assert (await store.registry.get_thread(done.thread_id)).spawn_count == 2
+    assert len(
+        [row for row in await store.registry.list_children(done.thread_id) if row.ended]
+    ) == (
         3 if kind == "directive" else 2  # one that runs here is registered before it is counted
     )
 

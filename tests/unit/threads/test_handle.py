@@ -7,7 +7,7 @@ import anyio.to_thread
 import pytest
 
 from ryecore import Rye, SyncRye
-from ryecore.errors import StateError, ThreadConflict
+from ryecore.errors import ThreadConflict, ThreadNotFound
 from ryecore.llm import Usage
 from ryecore.testing import call, say
 from tests.scripted_host import ScriptedHost
@@ -54,18 +54,20 @@ async def test_a_notebook_shows_a_thread_without_waiting_or_failing(tmp_path: Pa
 
 def host_writes(rye: Rye) -> AbstractContextManager[object]:
     """A transaction that stays open."""
-    return rye.threads.ledger._database.write()
+    store = rye.threads._store()
+    assert store is not None
+    return store._database.write()
 
 
 async def test_the_ledger_tells_what_each_request_held_and_cost(tmp_path: Path) -> None:
     host = ScriptedHost(tmp_path, call("add", {"a": 1, "b": 2}, usage=Usage(90, 10)), say("3"))
     ref = host.write("acme/sum")
     async with host.open() as rye:
-        with pytest.raises(StateError, match="no thread was started"):
-            rye.threads.ledger  # noqa: B018
+        with pytest.raises(ThreadNotFound):
+            await rye.threads.charges("acme/sum/sum-1")
         done = await rye.execute(ref, thread="fork")
-        first, second = rye.threads.ledger.charges(done.thread_id)
-        account = rye.threads.ledger.account(done.thread_id)
+        first, second = await rye.threads.charges(done.thread_id)
+        account = await rye.threads.account(done.thread_id)
     assert (first.actual.tokens, first.mark) == (100, "counted")
     assert second.mark == "estimated"  # nobody counted it
     assert 0 < second.actual.tokens < second.held.tokens
@@ -84,7 +86,7 @@ def test_the_calls_of_threads_can_block(tmp_path: Path) -> None:
         threads = rye.threads
         assert (done.text, threads.thread(thread.thread_id).status) == ("3", "completed")
         assert str(thread) == str(threads.thread(thread.thread_id))
-        assert threads.ledger.account(thread.thread_id).total == done.total
+        assert threads.account(thread.thread_id).total == done.total
         assert threads.verify(thread.thread_id).ok
         assert threads.replay(thread.thread_id).to_dict()["differences"] == []
         resumed = threads.resume(thread.thread_id, "And one more?")

@@ -8,6 +8,7 @@ from attrs import evolve
 
 from ryecore.llm.request import LlmRequest
 from ryecore.llm.result import Usage
+from ryecore.state.waiting import run_blocking
 from ryecore.testing import FunctionProvider, Turn, call, say
 from ryecore.testing.scripted import EVERYTHING
 from tests.scripted_host import ScriptedHost
@@ -48,21 +49,26 @@ async def test_a_child_with_a_full_context_goes_on_below_the_same_parent(tmp_pat
     assert came["result"] == "Three."  # the answer of the last thread is the child's answer
 
     store = host.store()
-    first, second = store.registry.list_children(done.thread_id)
+    first, second = await store.registry.list_children(done.thread_id)
     assert (first.status, second.status) == ("continued", "completed")
     assert came["thread_id"] == second.thread_id
     assert first.continuation_thread_id == second.thread_id
     assert (second.continuation_of, second.chain_root_id) == (first.thread_id, first.thread_id)
     assert second.parent_id == done.thread_id
-    assert store.registry.get_thread(done.thread_id).spawn_count == 1  # it takes the first's place
+    assert (
+        await store.registry.get_thread(done.thread_id)
+    ).spawn_count == 1  # it takes the first's place
 
-    old, new = store.ledger.account(first.thread_id), store.ledger.account(second.thread_id)
+    old, new = (
+        await store.ledger.account(first.thread_id),
+        await store.ledger.account(second.thread_id),
+    )
     assert old.ceiling.tokens == 20000
     assert new.ceiling.tokens == 20000 - 960
-    root = store.ledger.account(done.thread_id)
+    root = await store.ledger.account(done.thread_id)
     assert root.children.tokens == old.own.tokens + new.own.tokens == 960 + 110
     assert root.held.tokens == root.reserved.tokens == 0
-    assert store.ledger.tree(done.thread_id).spent == root.total
+    assert (await store.ledger.tree(done.thread_id)).spent == root.total
     kinds = [one.type for one in host.records(first.thread_id)]
     assert "context_limit_reached" in kinds
     assert kinds.index("thread_handoff") < kinds.index("thread_continued")
@@ -80,12 +86,12 @@ async def test_a_chain_ends_where_its_budget_does(tmp_path: Path) -> None:
     done = await host.run(host.write("acme/x", limits='tokens="9000"'))
     assert done.state == "error"
     store = host.store()
-    rows = tuple(reversed(store.registry.list_threads()))
+    rows = tuple(reversed(await store.registry.list_threads()))
     assert {one.status for one in rows[:-1]} == {"continued"}
     assert {one.chain_root_id for one in rows[1:]} == {rows[0].thread_id}
-    spent = sum(store.ledger.account(one.thread_id).own.tokens for one in rows)
+    spent = sum([(await store.ledger.account(one.thread_id)).own.tokens for one in rows])
     assert spent <= 9000
-    ceilings = [store.ledger.account(one.thread_id).ceiling.tokens for one in rows]
+    ceilings = [(await store.ledger.account(one.thread_id)).ceiling.tokens for one in rows]
     assert ceilings == sorted(ceilings, reverse=True)
 
 
@@ -94,9 +100,9 @@ async def test_a_wish_from_elsewhere_is_seen_at_the_next_turn(tmp_path: Path) ->
 
     def wishing(request: LlmRequest) -> Turn:
         store = host.store()
-        rows = store.registry.list_active()
+        rows = run_blocking(store.registry.list_active())
         if len(request.messages) == 1:
-            store.hand_off(rows[-1].thread_id)  # as another process does
+            run_blocking(store.hand_off(rows[-1].thread_id))  # as another process does
             store.close()
             return call("add", {"a": 1, "b": 2})
         store.close()
@@ -105,7 +111,7 @@ async def test_a_wish_from_elsewhere_is_seen_at_the_next_turn(tmp_path: Path) ->
     host = ScriptedHost(tmp_path, model=wishing)
     done = await host.run(host.write("acme/x", limits='turns="4"'))
     assert (done.state, done.text) == ("completed", "Three.")
-    last, first = host.store().registry.list_threads()
+    last, first = await host.store().registry.list_threads()
     assert (first.status, last.status) == ("continued", "completed")
     assert not last.handoff_requested
     assert len(host.records(first.thread_id, "tool_call_result")) == 1
@@ -141,6 +147,6 @@ async def test_a_thread_with_an_idempotency_key_is_handed_off_and_found(tmp_path
     assert (done.state, done.text) == ("completed", "Three.")
     assert (again.thread_id, again.text) == (done.thread_id, "Three.")
     assert (started["state"], started["result"]["thread_id"]) == ("completed", done.thread_id)
-    last, first = host.store().registry.list_threads()
+    last, first = await host.store().registry.list_threads()
     assert (first.status, last.status) == ("continued", "completed")
     assert len(provider.requests) == 2

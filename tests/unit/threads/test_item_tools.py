@@ -261,11 +261,11 @@ async def test_an_asynchronous_tool_comes_back_at_once_with_its_thread(
     async with workspace.open() as rye:
         here = await palette_caller(RecordingDispatcher(rye), GRANTED)
         registry = rye._parts.store.open().registry
-        running(workspace, registry.register("t-1", "directive:acme/boss"))
+        running(workspace, await registry.register("t-1", "directive:acme/boss"))
 
         said = await here.says("rye_execute", item_id="tool:acme/ok", **{"async": True})
 
-        assert registry.get_thread(said["thread_id"]).parent_id == "t-1"
+        assert (await registry.get_thread(said["thread_id"])).parent_id == "t-1"
         assert (said["status"], said["state"]) == ("success", "running")
         assert "pid" not in said
         with anyio.fail_after(30):

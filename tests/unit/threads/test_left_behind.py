@@ -26,8 +26,8 @@ async def test_a_torn_line_is_dropped_and_the_tail_is_signed_as_unattested(tmp_p
     store, key = host.store(), load_run_key(host.workspace.user / ".ai")
     owner = evolve(current_process(), pid=2**22 - 3, start_ticks=1)  # nobody is called that
     thread_id = "acme/x/x-1"
-    store.registry.register(thread_id, "directive:acme/x", owner=owner)
-    store.registry.claim(thread_id, owner)
+    await store.registry.register(thread_id, "directive:acme/x", owner=owner)
+    await store.registry.claim(thread_id, owner)
     folder = store.make_folder(thread_id)
     path = folder / "transcript.jsonl"
     with Transcript.create(path, thread_id, key, "process") as transcript:

@@ -41,9 +41,9 @@ async def test_a_directive_runs_its_tools_and_returns_its_outputs(tmp_path: Path
     assert document["thread_id"].startswith("acme/sum/sum-")
     assert document["state"] == "completed"
     store = host.store()
-    row = store.registry.get_thread(done.thread_id)
+    row = await store.registry.get_thread(done.thread_id)
     assert (row.status, row.cost.turns) == ("completed", 2)
-    assert store.registry.get_result(done.thread_id) == json.loads(done.to_json())
+    assert await store.registry.get_result(done.thread_id) == json.loads(done.to_json())
 
 
 async def test_its_folder_holds_a_signed_file_and_a_transcript_that_proves_itself(
@@ -58,7 +58,7 @@ async def test_its_folder_holds_a_signed_file_and_a_transcript_that_proves_itsel
     assert file["status"] == "completed"
     assert file["cost"]["turns"] == 2
     assert file["capabilities"] == ["rye.execute.tool.host.*"]
-    row = store.registry.get_thread(done.thread_id)
+    row = await store.registry.get_thread(done.thread_id)
     report = verify_transcript(
         folder / "transcript.jsonl", done.thread_id, key, row.transcript_head, ended=True
     )
@@ -115,7 +115,7 @@ async def test_tokens_are_bounded_by_what_is_held(tmp_path: Path) -> None:
     )
     done = await host.run(host.write("acme/x", limits='tokens="5000"'))
     assert (done.state, done.code) == ("error", "tokens_exceeded")
-    spent = host.store().ledger.account(done.thread_id).total
+    spent = (await host.store().ledger.account(done.thread_id)).total
     assert spent.tokens <= 5000
 
 
@@ -207,7 +207,7 @@ async def test_a_child_runs_within_its_parent(tmp_path: Path) -> None:
     child = json.loads(done.text)
     assert child["outputs"] == {"total": 5}
     registry = host.store().registry
-    row = registry.get_thread(child["thread_id"])
+    row = await registry.get_thread(child["thread_id"])
     assert (row.parent_id, row.status) == (done.thread_id, "completed")
     folder = host.store().folder_of(child["thread_id"])
     file = json.loads((folder / "thread.json").read_text())
@@ -215,7 +215,7 @@ async def test_a_child_runs_within_its_parent(tmp_path: Path) -> None:
     assert file["limits"]["depth"] == 1
     assert file["limits"]["spend"] == 1
     assert file["capabilities"] == ["rye.execute.tool.host.add"]
-    assert registry.get_thread(done.thread_id).spawn_count == 1
+    assert (await registry.get_thread(done.thread_id)).spawn_count == 1
 
 
 async def test_depth_and_spawns_are_bounded(tmp_path: Path) -> None:
@@ -228,7 +228,7 @@ async def test_depth_and_spawns_are_bounded(tmp_path: Path) -> None:
     may = "<execute><directive>acme/*</directive></execute>"
     ref = host.write("acme/down", permissions=may, limits='depth="3"')
     await host.run(ref)
-    rows = host.store().registry.list_threads()
+    rows = await host.store().registry.list_threads()
     assert sorted(one.status for one in rows) == ["completed"] * 4 + ["error"]
     none = host.write("acme/none", permissions=may, limits='spawns="0"')
     done = await host.run(none)

@@ -31,7 +31,7 @@ async def test_what_no_host_catches_leaves_no_thread_running(tmp_path: Path) -> 
         report = await rye.threads.verify(row.thread_id)
     assert row.status == "cancelled"
     assert [turn.state for turn in report.turns] == ["attested", "attested"]  # closed with the row
-    account = host.store().ledger.account(row.thread_id)
+    account = await host.store().ledger.account(row.thread_id)
     assert (account.state == "open", account.held.tokens) == (False, 0)
 
 
@@ -45,9 +45,9 @@ async def test_counts_that_can_not_be_are_charged_as_the_most(tmp_path: Path, us
     done = await host.run(host.write("acme/x"))
     assert (done.state, done.code) == ("error", "internal")
     ledger = host.store().ledger
-    [charge] = ledger.charges(done.thread_id)
+    [charge] = await ledger.charges(done.thread_id)
     assert (charge.mark, charge.actual) == ("assumed", charge.held)
-    assert ledger.account(done.thread_id).total == charge.held
+    assert (await ledger.account(done.thread_id)).total == charge.held
 
 
 async def test_what_names_nothing_is_refused_as_what_it_is(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ async def test_the_result_says_what_was_charged_at_the_end_too(tmp_path: Path) -
         price_of=lambda _provider, _model: Price("1", "2"),
     )
     done = await host.run(host.write("acme/x"))
-    account = host.store().ledger.account(done.thread_id)
+    account = await host.store().ledger.account(done.thread_id)
     assert done.total == account.total
     assert done.total.spend_microcents > 0
 

@@ -13,6 +13,7 @@ from ryecore.llm.result import Usage
 from ryecore.policy import CallContext
 from ryecore.state.records import load_run_key, sign_record
 from ryecore.state.thread_file import read_thread_file
+from ryecore.state.waiting import run_blocking
 from ryecore.testing import FunctionProvider, call, say
 from ryecore.testing.scripted import EVERYTHING
 from ryecore.tools import tool
@@ -23,13 +24,13 @@ pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
 
 def test_who_ends_a_thread_too_late_changes_nothing_of_it(tmp_path: Path) -> None:
     store = ScriptedHost(tmp_path).store()
-    store.registry.register("t", "directive:acme/x")
+    run_blocking(store.registry.register("t", "directive:acme/x"))
     store.make_folder("t")
-    store.cancel("t")  # before anybody has claimed it
+    run_blocking(store.cancel("t"))  # before anybody has claimed it
     with pytest.raises(ThreadConflict):
-        store.settle("t", "error", {"error": "It could not begin."}, 0)
+        run_blocking(store.settle("t", "error", {"error": "It could not begin."}, 0))
     copy = json.loads((store.folder_of("t") / "result.json").read_text())
-    assert copy == store.registry.get_result("t")
+    assert copy == run_blocking(store.registry.get_result("t"))
     assert "stopped before it began" in copy["error"]
 
 
@@ -65,7 +66,7 @@ async def test_a_host_that_raises_at_a_handoff_leaves_no_thread_running(tmp_path
         assert await rye.threads.list() == ()
         rows = await rye.threads.list(all=True)
     assert [row.status for row in rows] == ["error", "error"]
-    accounts = [host.store().ledger.account(row.thread_id) for row in rows]
+    accounts = [await host.store().ledger.account(row.thread_id) for row in rows]
     assert all(one.state != "open" for one in accounts)
 
 
@@ -110,7 +111,7 @@ async def test_a_cancellation_goes_on_where_the_end_can_not_be_written(tmp_path:
                 async def cancel() -> None:
                     await begun.wait()
                     (row,) = await rye.threads.list()
-                    host.store().registry.settle(row.thread_id, "error", {"error": "dead"})
+                    await host.store().registry.settle(row.thread_id, "error", {"error": "dead"})
                     scope.cancel()
 
                 group.start_soon(cancel)
@@ -135,7 +136,7 @@ async def test_a_tool_that_a_thread_launches_is_below_it_and_ends_before_it(
     may = "<execute><tool>acme/*</tool></execute>"
     done = await host.run(host.write("acme/x", permissions=may, outputs=TOTAL))
     assert done.state == "completed", done
-    (child,) = host.store().registry.list_children(done.thread_id)
+    (child,) = await host.store().registry.list_children(done.thread_id)
     assert (child.item_id, child.status) == ("tool:acme/say", "completed")
 
 
@@ -236,7 +237,7 @@ async def test_a_thread_that_is_handed_off_keeps_the_inputs_that_it_had(tmp_path
     ref = host.write("acme/x", inputs=number.replace(">A", ' default="7">A'))
     done = await host.run(ref, {})
     first, second = sorted(
-        (one.thread_id for one in host.store().registry.list_threads()),
+        (one.thread_id for one in await host.store().registry.list_threads()),
         key=lambda one: one == done.thread_id,
     )
     given = [host.records(one, "thread_started")[0].payload["inputs"] for one in (first, second)]
@@ -253,10 +254,10 @@ async def test_a_thread_whose_process_died_says_so_in_its_file_once_somebody_loo
     key = load_run_key(host.workspace.user / ".ai")
     running = {**read_thread_file(path, key.public, done.thread_id), "status": "running"}
     path.write_text(json.dumps(sign_record("thread", running, key)))
-    store.end_file(done.thread_id)
+    await store.end_file(done.thread_id)
     ended = read_thread_file(path, key.public, done.thread_id)
     assert (ended["status"], ended["cost"]["turns"]) == ("completed", 1)
     path.write_text(path.read_text().replace("completed", "error"))
     altered = path.read_text()
-    store.end_file(done.thread_id)
+    await store.end_file(done.thread_id)
     assert path.read_text() == altered  # what was altered is left to be found

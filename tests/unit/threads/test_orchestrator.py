@@ -77,7 +77,7 @@ async def test_what_is_not_the_callers_answers_as_what_is_not_there(threads: Thr
             )
             assert refused["success"] is False
             assert json.dumps(refused).replace(foreign, "nobody") == json.dumps(absent)
-    assert not threads.store.look("other").cancel_requested
+    assert not (await threads.store.look("other")).cancel_requested
     assert (await perform(threads, "list_active", "weak"))["threads"] == []
 
 
@@ -105,7 +105,7 @@ async def test_a_thread_reads_itself_and_neither_waits_for_nor_stops_itself(
     for operation in ("cancel_thread", "kill_thread"):
         refused = await perform(threads, operation, "root", thread_id="root")
         assert refused["error"].startswith(f"A thread can't {operation.split('_')[0]} itself.")
-    assert threads.store.look("root").status == "running"
+    assert (await threads.store.look("root")).status == "running"
 
 
 @pytest.mark.parametrize("status", sorted(TERMINAL - {"continued"}))
@@ -219,8 +219,8 @@ async def test_stopping_a_thread_stops_all_below_it(threads: ThreadTree) -> None
     threads.start("grandchild", "child")
     stopped = await perform(threads, "cancel_thread", "root", thread_id="child")
     assert (stopped["success"], stopped["cancel_requested"]) == (True, True)
-    assert threads.store.look("grandchild").cancel_requested
-    assert not threads.store.look("root").cancel_requested
+    assert (await threads.store.look("grandchild")).cancel_requested
+    assert not (await threads.store.look("root")).cancel_requested
 
 
 async def test_a_continuation_looks_after_what_was_started_before_it(threads: ThreadTree) -> None:

@@ -13,6 +13,7 @@ from ryecore.items.refs import ItemRef
 from ryecore.llm.result import Usage
 from ryecore.policy.hooks import in_order
 from ryecore.state.transcript_check import Record
+from ryecore.state.waiting import run_blocking
 from ryecore.testing import call, fail, say
 from ryecore.threads.records.judge import Today, judge_records
 from ryecore.threads.records.report import ReplayReport
@@ -162,7 +163,7 @@ def judged(host: ScriptedHost, thread_id: str, records: list[Record]) -> ReplayR
         in_order((*composed.hooks, *planner.hooks(Trace()))),
         loaded.directive.outputs,
     )
-    row = host.store().registry.get_thread(thread_id)
+    row = run_blocking(host.store().registry.get_thread(thread_id))
     return judge_records(
         thread_id, records, today, recorded_cost=row.cost, project_path=str(host.workspace.project)
     )
@@ -203,7 +204,7 @@ async def test_the_built_in_tools_are_judged_by_what_they_name(tmp_path: Path) -
     records = altered(
         host.records(done.thread_id), "thread_started", payload_of({"capabilities": []})
     )
-    row = host.store().registry.get_thread(done.thread_id)
+    row = await host.store().registry.get_thread(done.thread_id)
     found = judge_records(
         done.thread_id, records, None, recorded_cost=row.cost, project_path="/"
     ).differences

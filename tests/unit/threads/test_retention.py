@@ -75,14 +75,14 @@ async def test_signed_configuration_prunes_behind_a_run_once_a_day(tmp_path: Pat
     host.workspace.write("config/agent/retention.yaml", config)
     second = await aged(host)
     store = host.store()
-    assert [one.thread_id for one in store.registry.list_threads()] == [second]
+    assert [one.thread_id for one in await store.registry.list_threads()] == [second]
     assert not store.folder_of(first).exists()
     third = await aged(host)
-    assert [one.thread_id for one in store.registry.list_threads()] == [third, second]
+    assert [one.thread_id for one in await store.registry.list_threads()] == [third, second]
     mark = store.private_folder / "pruned-at"
     os.utime(mark, (0, 0))
     fourth = await aged(host)
-    assert [one.thread_id for one in store.registry.list_threads()] == [fourth]
+    assert [one.thread_id for one in await store.registry.list_threads()] == [fourth]
 
 
 async def test_each_run_prunes_something_however_long_the_looking_takes(
@@ -121,7 +121,7 @@ async def test_configuration_that_cannot_be_used_prunes_nothing_and_warns(
     host.workspace.write("config/agent/retention.yaml", content, sign=sign)
     with pytest.warns(RyeWarning, match=told):
         await aged(host)
-    assert host.store().look(old).ended
+    assert (await host.store().look(old)).ended
 
 
 def test_the_synchronous_rye_prunes_too(workspace: Workspace) -> None:
@@ -166,7 +166,7 @@ async def test_a_rye_that_is_closed_behind_a_run_prunes_first(tmp_path: Path, ki
             await (await rye.graphs.start(flow)).result()
         else:
             await (await rye.start("directive:acme/x")).result()
-    assert old not in [one.thread_id for one in host.store().registry.list_threads()]
+    assert old not in [one.thread_id for one in await host.store().registry.list_threads()]
 
 
 async def until_pruned(host: ScriptedHost) -> None:

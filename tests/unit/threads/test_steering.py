@@ -69,7 +69,7 @@ async def test_a_tools_error_is_handed_off(tmp_path: Path) -> None:
     hooks(host, control("h", "error", "handoff"))
     done = await host.run(host.write("acme/x"))
     assert (done.state, done.text) == ("completed", "Done by the next.")
-    chain = host.store().registry.get_chain(done.thread_id)
+    chain = await host.store().registry.get_chain(done.thread_id)
     assert [one.status for one in chain] == ["continued", "completed"]
 
 
@@ -105,7 +105,7 @@ async def test_other_events_end_a_thread_too(tmp_path: Path, event: str) -> None
     assert (done.state, done.code) == ("error", "stopped")
     assert "the hook no" in done.error
     assert len(model.requests) == (0 if event == "thread_started" else 1)
-    assert len(host.store().registry.list_threads()) == 1
+    assert len(await host.store().registry.list_threads()) == 1
 
 
 async def test_a_hook_refuses_outputs(tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ async def test_who_goes_on_has_room_in_a_small_context(tmp_path: Path) -> None:
     host = ScriptedHost(tmp_path, model=provider, tools=[page])
     done = await host.run(host.write("acme/x"))
     assert (done.state, done.text) == ("completed", "Read."), done.error
-    *before, _ = host.store().registry.get_chain(done.thread_id)
+    *before, _ = await host.store().registry.get_chain(done.thread_id)
     assert before
     assert all(one.cost.turns >= 2 for one in before)
 
@@ -158,7 +158,7 @@ async def test_a_limit_hook_hands_off_for_no_fresh_turns(tmp_path: Path) -> None
     assert (done.state, done.code, done.cost.turns) == ("error", "turns_exceeded", 2)
     assert notes(host) == [{"hook": "see", "max": 2, "at": 2}]
     assert len(host.model.requests) == 2
-    assert len(host.store().registry.list_threads()) == 1
+    assert len(await host.store().registry.list_threads()) == 1
 
 
 async def test_a_handoff_at_a_limit_that_stays_met_ends(tmp_path: Path) -> None:
@@ -169,7 +169,7 @@ async def test_a_handoff_at_a_limit_that_stays_met_ends(tmp_path: Path) -> None:
     limits = 'tokens="8000" spawns="0"'
     done = await host.run(host.write("acme/x", "Long words. " * 400, limits=limits))
     assert (done.state, done.code) == ("error", "tokens_exceeded")
-    rows = host.store().registry.list_threads()
+    rows = await host.store().registry.list_threads()
     *before, last = (one.status for one in reversed(rows))
     assert (set(before), last) == ({"continued"}, "error")
     assert len(rows) <= 5  # each one got an answer within what the one before had left
@@ -213,7 +213,7 @@ async def test_who_has_overspent_is_not_handed_off(tmp_path: Path) -> None:
     done = await host.run(host.write("acme/x", limits='tokens="200000"'))
     assert (done.state, done.code) == ("error", "tokens_exceeded")
     assert "more than was held" in done.error
-    assert len(host.store().registry.list_threads()) == 1
+    assert len(await host.store().registry.list_threads()) == 1
 
 
 # Streams
@@ -231,7 +231,7 @@ async def test_an_answer_that_breaks_off_is_steered(tmp_path: Path, wish: str, s
     if state == "completed":
         assert done.text == "The whole answer."
         assert "Half an ans" not in repr(host.model.requests[-1].messages)
-    charges = host.store().ledger.charges(done.thread_id)
+    charges = await host.store().ledger.charges(done.thread_id)
     assert [one.mark for one in charges][1] in ("estimated", "counted")
     assert charges[1].actual.tokens > 0  # what was streamed was paid for
     told = host.records(done.thread_id, "token_delta")

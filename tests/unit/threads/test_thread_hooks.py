@@ -125,7 +125,7 @@ async def test_a_hook_that_runs_a_directive_does_not_set_itself_off(tmp_path: Pa
               "params": {"thread": "${thread_id}"}}  # fmt: skip
     hooks(host, {"id": "learn", "event": "after_complete", "action": action})
     done = await host.run(host.write("acme/x"))
-    rows = {one.thread_id: one for one in host.store().registry.list_threads()}
+    rows = {one.thread_id: one for one in await host.store().registry.list_threads()}
     assert len(rows) == 2
     (learnt,) = (one for name, one in rows.items() if name != done.thread_id)
     assert learnt.status == "completed"

@@ -87,7 +87,7 @@ async def test_a_counted_limit_ends_a_thread(
     assert words in text, text
     (record,) = host.records(thread_id, "limit_reached")
     assert record.payload["limit_code"] == code
-    account = host.store().ledger.account(thread_id)
+    account = await host.store().ledger.account(thread_id)
     assert account.ceiling.covers(account.total)
 
 
@@ -106,11 +106,11 @@ async def test_a_hanging_model_meets_the_limit_of_time(tmp_path: Path, in_child:
         done = await host.run(ref)
     assert (done.state, done.code) == ("error", "duration_exceeded")
     assert "duration" in done.error
-    rows = host.store().registry.list_threads()
+    rows = await host.store().registry.list_threads()
     assert {one.status for one in rows} <= {"error", "cancelled"}
     assert host.model.open_streams == 0
     for row in rows:
-        assert host.store().ledger.tree(row.thread_id).held.tokens == 0
+        assert (await host.store().ledger.tree(row.thread_id)).held.tokens == 0
 
 
 async def test_a_hanging_tool_meets_the_limit_of_time(tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ async def test_spawns_and_depth_are_told_to_the_model(tmp_path: Path) -> None:
     assert len(deep) == 2  # each of the two children was refused one of its own
     (wide,) = (one for one in seen if "children" in str(one))
     assert "2" in wide
-    rows = host.store().registry.list_threads()
+    rows = await host.store().registry.list_threads()
     assert sorted(one.status for one in rows).count("completed") == 3
 
 
@@ -188,11 +188,14 @@ async def test_children_at_once_never_pass_a_count_or_a_hold(
     )  # fmt: skip
     done = await host.run(ref)
     store = host.store()
-    rows = [one for one in store.registry.list_threads() if one.parent_id == done.thread_id]
-    started = [one for one in rows if store.ledger.charges(one.thread_id)]
-    assert store.registry.get_thread(done.thread_id).spawn_count == 8
+    rows = [one for one in await store.registry.list_threads() if one.parent_id == done.thread_id]
+    started = [one for one in rows if await store.ledger.charges(one.thread_id)]
+    assert (await store.registry.get_thread(done.thread_id)).spawn_count == 8
     assert len(started) <= 8
-    account, tree = store.ledger.account(done.thread_id), store.ledger.tree(done.thread_id)
+    account, tree = (
+        await store.ledger.account(done.thread_id),
+        await store.ledger.tree(done.thread_id),
+    )
     assert account.ceiling.covers(tree.spent), (account, tree)
     assert account.total == tree.spent
     assert (tree.held.tokens, account.held.tokens, account.reserved.tokens) == (0, 0, 0)
@@ -212,7 +215,7 @@ async def test_who_counts_nothing_is_charged_an_estimate(
     host = ScriptedHost(tmp_path, model=provider, price_of=lambda *_: Price("10", "10"))
     done = await host.run(host.write("acme/x", limits='tokens="4000"'))
     assert (done.state, done.code) == ("error", "tokens_exceeded")
-    *charges, last = host.store().ledger.charges(done.thread_id)
+    *charges, last = await host.store().ledger.charges(done.thread_id)
     assert {one.mark for one in charges} == {"estimated"}
     assert last.mark in ("estimated", "freed")
     assert all(one.held.covers(one.actual) and one.actual.tokens for one in charges)
@@ -237,14 +240,16 @@ async def test_one_that_says_it_used_more_than_was_held_stops_its_subtree(tmp_pa
     done = await host.run(ref)
     assert done.state == "completed"  # what is above goes on
     store = host.store()
-    (child,) = store.registry.list_children(done.thread_id)
+    (child,) = await store.registry.list_children(done.thread_id)
     assert child.status == "error"
     (event,) = host.records(child.thread_id, "budget_overspent")
     assert event.payload["spent"] == {"spend_microcents": 18_500_000, "tokens": 95_000}
-    account = store.ledger.account(child.thread_id)
+    account = await store.ledger.account(child.thread_id)
     assert (account.own.spend_microcents, account.stopped) == (18_500_000, True)
-    assert not store.ledger.account(done.thread_id).stopped
-    assert store.ledger.account(done.thread_id).total == store.ledger.tree(done.thread_id).spent
+    assert not (await store.ledger.account(done.thread_id)).stopped
+    assert (await store.ledger.account(done.thread_id)).total == (
+        await store.ledger.tree(done.thread_id)
+    ).spent
     assert len([one for one in provider.requests if "I work" in one.messages[0].text]) == 1
 
 
@@ -264,7 +269,9 @@ async def test_money_is_exact_to_the_microcent(tmp_path: Path) -> None:
     # 0.15 USD per million tokens is 15 microcents a token; 0.6 is 60.
     by_hand = [1_001 * 15 + 77 * 60, 1_234 * 15 + 5 * 60, 2_001 * 15 + 333 * 60]
     store = host.store()
-    assert [one.actual.spend_microcents for one in store.ledger.charges(done.thread_id)] == by_hand
+    assert [
+        one.actual.spend_microcents for one in await store.ledger.charges(done.thread_id)
+    ] == by_hand
     assert done.cost.spend_microcents == sum(by_hand) == done.total.spend_microcents
     ends = host.records(done.thread_id, "model_call_end")
     assert [one.payload["spend_microcents"] for one in ends] == by_hand
@@ -290,9 +297,9 @@ async def test_a_child_spends_of_its_parents_money(tmp_path: Path) -> None:
     assert done.cost.spend_microcents == own
     assert done.total.spend_microcents == own + 2 * a_child
     store = host.store()
-    for child in store.registry.list_children(done.thread_id):
+    for child in await store.registry.list_children(done.thread_id):
         assert child.cost.spend_microcents == a_child
-    account = store.ledger.account(done.thread_id)
+    account = await store.ledger.account(done.thread_id)
     assert (account.reserved.spend_microcents, account.held.spend_microcents) == (0, 0)
 
 
@@ -317,7 +324,7 @@ async def test_a_transcript_tells_each_limit_and_verifies(tmp_path: Path) -> Non
     host = ScriptedHost(tmp_path, *(call("add", {"a": 1, "b": n}) for n in range(4)))
     done = await host.run(host.write("acme/x", limits='turns="2"'))
     store = host.store()
-    row = store.registry.get_thread(done.thread_id)
+    row = await store.registry.get_thread(done.thread_id)
     report = verify_transcript(
         store.folder_of(done.thread_id) / "transcript.jsonl", done.thread_id,
         load_run_key(host.workspace.user / ".ai").public, row.transcript_head, ended=True,
@@ -331,5 +338,7 @@ async def test_a_limit_of_money_is_exact_whatever_the_host_rounds_to(tmp_path: P
     with localcontext() as rounding:
         rounding.prec = 3
         done = await host.run(ref)
-    assert host.store().ledger.account(done.thread_id).ceiling.spend_microcents == 123_456_789
-    assert host.store().registry.get_thread(done.thread_id).limits["spend"] == 1.23456789
+    assert (
+        await host.store().ledger.account(done.thread_id)
+    ).ceiling.spend_microcents == 123_456_789
+    assert (await host.store().registry.get_thread(done.thread_id)).limits["spend"] == 1.23456789

@@ -47,7 +47,7 @@ async def test_what_a_tool_brought_shortens_the_next_answer(tmp_path: Path) -> N
     )
     done = await host.run(host.write("acme/x", limits='spend="0.1"'))
     assert (done.state, done.text) == ("completed", "It is wet.")
-    spent = host.store().ledger.account(done.thread_id).total
+    spent = (await host.store().ledger.account(done.thread_id)).total
     assert spent.spend_microcents <= 10_000_000
 
 
@@ -66,7 +66,7 @@ async def test_a_refusal_says_which_limit_would_do_and_counts_no_turn(tmp_path: 
     (limit,) = re.findall(r"--limit (spend=[0-9.]+)", done.error)
     assert done.cost.turns == done.to_dict()["cost"]["turns"] == 0
     assert "0 turns" in done.render().plain()
-    assert host.store().registry.get_thread(done.thread_id).cost.turns == 0
+    assert (await host.store().registry.get_thread(done.thread_id)).cost.turns == 0
     key, _, enough = limit.partition("=")
     again = await host.run(ref, limits={key: enough})
     assert again.cost.turns == len(host.model.requests) == 1, again.error
@@ -75,14 +75,14 @@ async def test_a_refusal_says_which_limit_would_do_and_counts_no_turn(tmp_path: 
 async def test_what_a_family_lacks_is_said_with_whom_to_give_it_to(tmp_path: Path) -> None:
     host = _stage(tmp_path, say("never"))
     store = host.store()
-    store.registry.register("rich", "directive:acme/rich", None)
-    store.ledger.register("rich", Amount(1000, 10**6))
-    store.registry.register("poor", "directive:acme/poor", "rich")
+    await store.registry.register("rich", "directive:acme/rich", None)
+    await store.ledger.register("rich", Amount(1000, 10**6))
+    await store.registry.register("poor", "directive:acme/poor", "rich")
     shared = {"reserves_spend": False, "reserves_tokens": False}
-    store.ledger.reserve("poor", "rich", Amount(1000, 10**6), **shared)
-    store.ledger.hold("rich", 1, 1, Amount(900, 10))
+    await store.ledger.reserve("poor", "rich", Amount(1000, 10**6), **shared)
+    await store.ledger.hold("rich", 1, 1, Amount(900, 10))
     with pytest.raises(InsufficientBudget, match="the thread rich has") as caught:
-        store.ledger.hold("poor", 1, 1, Amount(200, 10))
+        await store.ledger.hold("poor", 1, 1, Amount(200, 10))
     assert "rich" in caught.value.next_step
     assert "0.00000100" in caught.value.next_step
     assert "--limit spend=" in caught.value.next_step

@@ -8,6 +8,7 @@ import pytest
 
 from ryecore.errors import ThreadNotFound
 from ryecore.state.model import Cost
+from ryecore.state.waiting import run_blocking
 from ryecore.threads.tree import TreeNode, load_tree, watch_tree
 from tests.unit.threads.thread_tree import ThreadTree
 from tests.workspace import Workspace
@@ -32,9 +33,9 @@ def test_a_tree_is_what_threads_have_started_with_what_they_used(threads: Thread
     for name in ("a", "b"):
         threads.start(name, "root")
     threads.start("a-1", "a")
-    threads.store.registry.update_cost_snapshot("a-1", Cost(2, 30, 4, 500))
+    run_blocking(threads.store.registry.set_cost("a-1", Cost(2, 30, 4, 500)))
     threads.end("b", "error", {"status": "error", "error": "It broke.\nBadly."})
-    threads.store.cancel("a")
+    run_blocking(threads.store.cancel("a"))
     tree = load_tree(threads.store, "root")
     assert shape(tree) == {"root": [{"a": [{"a-1": []}]}, {"b": []}]}
     a, b = tree.children
@@ -109,9 +110,9 @@ async def test_a_thread_that_tells_of_a_change_is_drawn_at_once(threads: ThreadT
 
 def test_a_thousand_threads_are_read_in_the_time_of_a_glance(threads: ThreadTree) -> None:
     register = threads.store.registry.register
-    register("t-0", "directive:x")
+    run_blocking(register("t-0", "directive:x"))
     for n in range(1, 1000):
-        register(f"t-{n}", "directive:x", f"t-{(n - 1) // 10}")
+        run_blocking(register(f"t-{n}", "directive:x", f"t-{(n - 1) // 10}"))
     began = time.monotonic()
     assert sum(1 for _ in load_tree(threads.store, "t-0").walk()) == 1000
     assert time.monotonic() - began < 5

@@ -121,7 +121,7 @@ async def test_no_spelling_of_an_id_leads_elsewhere(tmp_path: Path, action: str)
         assert part.is_error, (spoof, part.text)
     assert marks(host) == set()
     assert SECRET not in everything_asked(host)
-    assert len(host.store().registry.list_threads()) == 1  # no child was ever registered
+    assert len(await host.store().registry.list_threads()) == 1  # no child was ever registered
 
 
 async def test_what_stands_inside_parameters_is_only_a_parameter(tmp_path: Path) -> None:
@@ -238,7 +238,7 @@ async def test_no_override_is_more_than_the_parents(
     limits = 'turns="5" tokens="90000" spend="0.5" spawns="3" depth="2" duration_seconds="60"'
     done = await host.run(host.write("acme/boss", permissions=may, limits=limits))
     store = host.store()
-    (child,) = store.registry.list_children(done.thread_id)
+    (child,) = await store.registry.list_children(done.thread_id)
     said = json.loads((store.folder_of(child.thread_id) / "thread.json").read_text())["limits"]
     assert (said["turns"], said["spawns"], said["depth"]) == (5, 3, 1)
     assert said["tokens"] <= 90000
@@ -293,13 +293,13 @@ async def test_what_a_sibling_has_reserved_is_its_own(tmp_path: Path) -> None:
     with anyio.fail_after(20):
         done = await host.run(host.write("acme/boss", permissions=may, limits='spend="1"'))
     ledger = host.store().ledger
-    rows = {one.item_id: one for one in host.store().registry.list_children(done.thread_id)}
+    rows = {one.item_id: one for one in await host.store().registry.list_children(done.thread_id)}
     greedy, rich = rows["directive:acme/greedy"], rows["directive:acme/rich"]
-    assert ledger.account(rich.thread_id).ceiling.spend_microcents == 80_000_000
-    assert ledger.account(greedy.thread_id).ceiling.spend_microcents <= 20_000_000
+    assert (await ledger.account(rich.thread_id)).ceiling.spend_microcents == 80_000_000
+    assert (await ledger.account(greedy.thread_id)).ceiling.spend_microcents <= 20_000_000
     assert greedy.status == "error"
     assert rich.status == "completed"
-    account = ledger.account(done.thread_id)
+    account = await ledger.account(done.thread_id)
     assert account.ceiling.covers(account.total)
 
 

@@ -11,6 +11,7 @@ import anyio
 import pytest
 
 from ryecore.errors import RyeError
+from ryecore.state.waiting import run_blocking
 from ryecore.testing import FunctionProvider, ScriptedProvider, call, say
 from ryecore.tools import tool
 from tests.scripted_host import ScriptedHost
@@ -90,7 +91,7 @@ async def test_no_operation_tells_another_thread_from_none(tmp_path: Path) -> No
     for who in ("stranger", "sibling", "parent"):
         assert told[who] == told["nobody"], who
     assert all("sibling's words" not in one for said in told.values() for one in said)
-    rows = {one.thread_id: one for one in host.store().registry.list_threads()}
+    rows = {one.thread_id: one for one in await host.store().registry.list_threads()}
     assert rows[ids["sibling"]].status == rows[ids["parent"]].status == "completed"
     assert len(rows) == 4  # nothing was resumed or handed off
 
@@ -99,7 +100,7 @@ class Roles(ScriptedHost):
     """A host that knows which threads run without a parent."""
 
     def running(self) -> list[str]:
-        rows = self.store().registry.list_threads()
+        rows = run_blocking(self.store().registry.list_threads())
         return [one.thread_id for one in rows if one.status == "running" and one.parent_id is None]
 
 
@@ -170,7 +171,7 @@ async def test_a_tools_process_is_told_of_no_parent_and_may_claim_none(tmp_path:
     assert claimed.returncode != 0
     assert "Traceback" not in claimed.stderr
     assert "RYE_PARENT_THREAD_ID" in claimed.stderr
-    assert len(host.store().registry.list_children(done.thread_id)) == 0
+    assert len(await host.store().registry.list_children(done.thread_id)) == 0
 
 
 @pytest.mark.parametrize("edit", ["capabilities", "limits", "parent", "signature", "other's"])
@@ -182,7 +183,9 @@ async def test_an_edited_parent_starts_nothing(tmp_path: Path, edit: str) -> Non
 
     def change(request: Any) -> Any:
         (thread_id,) = (
-            one.thread_id for one in host.store().registry.list_threads() if one.status == "running"
+            one.thread_id
+            for one in run_blocking(host.store().registry.list_threads())
+            if one.status == "running"
         )
         path = host.store().folder_of(thread_id) / "thread.json"
         said = json.loads(path.read_text())

@@ -6,9 +6,10 @@ from attrs import frozen
 
 from ryecore.lillux.keys import SigningKey
 from ryecore.policy import CallContext
-from ryecore.state.model import Status
+from ryecore.state.model import Predecessor, Status
 from ryecore.state.store import ThreadStore
 from ryecore.state.transcript import Transcript
+from ryecore.state.waiting import run_blocking
 from tests.workspace import Workspace
 
 __all__ = ["Said", "Starter", "ThreadTree"]
@@ -27,24 +28,27 @@ class ThreadTree:
         thread_id: str,
         parent_id: str | None = None,
         limits: Mapping[str, object] | None = None,
+        follows: Predecessor | None = None,
     ) -> str:
         """A thread that runs in this process."""
         self.store.make_folder(thread_id)
-        self.store.registry.register(
-            thread_id, f"directive:acme/{thread_id}", parent_id, limits=limits
+        run_blocking(
+            self.store.registry.register(
+                thread_id, f"directive:acme/{thread_id}", parent_id, limits=limits, follows=follows
+            )
         )
-        self._fences[thread_id] = self.store.registry.claim(thread_id)
+        self._fences[thread_id] = run_blocking(self.store.registry.claim(thread_id))
         return thread_id
 
     def end(self, thread_id: str, status: Status = "completed", result: object = None) -> None:
         """End a thread as its owner does."""
-        self.store.settle(thread_id, status, result or {}, self._fences[thread_id])
+        run_blocking(self.store.settle(thread_id, status, result or {}, self._fences[thread_id]))
 
     def hand_off(self, thread_id: str, to: str, parent_id: str | None = None) -> str:
         """Another thread goes on with a thread."""
-        self.start(to, parent_id)
-        self.store.registry.set_chain_info(to, thread_id, thread_id)
-        self.store.registry.set_continuation(thread_id, to)
+        self.start(to, parent_id, follows=Predecessor(thread_id, thread_id))
+        run_blocking(self.store.registry.link_continuation(thread_id, to))
+        self.end(thread_id, "continued")
         return to
 
     def write(self, thread_id: str, *records: tuple[str, Mapping[str, object]]) -> None:

@@ -25,10 +25,10 @@ from ryecore.policy.context import EventSink
 from ryecore.state.attestation import check_graph_folders
 from ryecore.state.events import EventBus, EventsMissed, EventStream
 from ryecore.state.model import Durability
-from ryecore.state.record_stream import stream_records
 from ryecore.state.thread_file import TRANSCRIPT
 from ryecore.state.transcript import Transcript
 from ryecore.state.transcript_format import CHECKPOINT, Head
+from ryecore.state.transcript_store import stream_records
 from ryecore.state.waiting import is_event_loop
 
 __all__ = ["Journal", "SetHead"]

@@ -46,7 +46,7 @@ class NodeBudget:
         self._most_turns = most_turns
         self._before = spending.turn
 
-    def begin_turn(self, turn: int, entry: FallbackPlanEntry, wanted: int | None) -> int:
+    async def begin_turn(self, turn: int, entry: FallbackPlanEntry, wanted: int | None) -> int:
         """Count a turn, and bound its answer by what is left.
 
         Raises:
@@ -62,7 +62,7 @@ class NodeBudget:
         spending.begin_turn(number)
         most_tokens = _longest(entry) if wanted is None else wanted
         provider_id = entry.provider.provider_id
-        return spending.output_bound(most_tokens, 0, provider_id, entry.model)
+        return await spending.output_bound(most_tokens, 0, provider_id, entry.model)
 
     async def before_attempt(
         self, entry: FallbackPlanEntry, request: LlmRequest, number: int
@@ -78,8 +78,12 @@ class NodeBudget:
         """Whether what was refused is to be asked once more, for as short an answer as is left."""
         return self._spending.asks_again()
 
+    async def settle(self) -> None:
+        """Settle the tries that were made, so that what follows knows of a stop."""
+        await self._spending.settle_unwritten()
+
     def on_cost(self, record: AttemptRecord, cost: AttemptCost) -> None:
-        """Settle what a try has cost."""
+        """Count what a try has cost."""
         self._spending.on_cost(record, cost)
 
 
@@ -160,7 +164,8 @@ class AgentWork:
             if outcome.job_id is not None:
                 outcome = await self._looked_after(outcome, ctx)
         finally:
-            self._spending.settle_open()
+            self._spending.assume_open()
+            await self._spending.settle_unwritten()
         failure = outcome.failure
         if failure is not None and failure.code == "cancelled":
             ours = (self._call.cancellation,)

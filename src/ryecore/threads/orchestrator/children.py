@@ -14,6 +14,7 @@ from ryecore.convert.money import write_usd
 from ryecore.errors import InputError, ThreadNotFound
 from ryecore.state.model import ThreadRecord
 from ryecore.state.store import ThreadStore
+from ryecore.state.waiting import run_blocking
 
 __all__ = [
     "Document",
@@ -32,7 +33,7 @@ def _tops(store: ThreadStore, caller: str) -> tuple[str, ...]:
     """The caller, and the threads that it continues: what they started is its own to look after."""
     tops = [caller]
     while True:
-        row = store.registry.get_thread(tops[-1])
+        row = run_blocking(store.registry.get_thread(tops[-1]))
         before = row.continuation_of
         if before is None or before in tops or row.chain_root_id is None:
             return tuple(tops)
@@ -41,14 +42,16 @@ def _tops(store: ThreadStore, caller: str) -> tuple[str, ...]:
 
 def _reaches(store: ThreadStore, caller: str, thread_id: str) -> bool:
     registry = store.registry
-    return any(registry.is_below(thread_id, top) for top in _tops(store, caller))
+    return any(run_blocking(registry.is_below(thread_id, top)) for top in _tops(store, caller))
 
 
 def below(store: ThreadStore, caller: str) -> frozenset[str]:
     """The ids of all that a caller reaches, its own included."""
     registry = store.registry
     return frozenset(
-        one.thread_id for top in _tops(store, caller) for one in registry.list_tree(top)
+        one.thread_id
+        for top in _tops(store, caller)
+        for one in run_blocking(registry.list_tree(top))
     )
 
 
@@ -57,7 +60,7 @@ def find(store: ThreadStore, thread_id: str, caller: str | None) -> ThreadRecord
     if caller is not None and not _reaches(store, caller, thread_id):
         raise _not_below(thread_id)
     try:
-        return store.look(thread_id)
+        return run_blocking(store.look(thread_id))
     except ThreadNotFound:
         if caller is None:
             raise
@@ -96,7 +99,7 @@ def refuse_itself(thread_ids: Collection[str], caller: str | None, verb: str) ->
 def chain_of(store: ThreadStore, thread_id: str, caller: str | None) -> list[ThreadRecord]:
     """The chain of continuations that a thread belongs to, as far as the caller reaches it."""
     find(store, thread_id, caller)
-    chain = store.registry.get_chain(thread_id)
+    chain = run_blocking(store.registry.get_chain(thread_id))
     if caller is None:
         return list(chain)
     return [one for one in chain if _reaches(store, caller, one.thread_id)]
@@ -118,7 +121,7 @@ def outcome(store: ThreadStore, record: ThreadRecord) -> Document:
     """How a thread stands, and what came of it, not too much of it."""
     document = standing(record)
     if record.ended:
-        body = store.registry.get_result(record.thread_id)
+        body = run_blocking(store.registry.get_result(record.thread_id))
         said = body if isinstance(body, Mapping) else {"result": body}
         for name in ("outputs", "result", "data", "error", "error_code"):
             if said.get(name) is not None:

@@ -21,7 +21,7 @@ from ryecore.policy import CallContext
 from ryecore.state.store import ThreadStore
 from ryecore.state.transcript_check import read_records
 from ryecore.state.transcript_format import Record
-from ryecore.state.waiting import run_in_thread
+from ryecore.state.waiting import run_blocking, run_in_thread
 from ryecore.threads.orchestrator.chain_search import (
     MAX_RESULTS,
     SearchType,
@@ -150,7 +150,7 @@ def cancel_thread(store: ThreadStore, thread_id: str, *, caller: str | None) -> 
     """
     refuse_itself((thread_id,), caller, "cancel")
     find(store, thread_id, caller)
-    return {"success": True, **standing(store.cancel(thread_id))}
+    return {"success": True, **standing(run_blocking(store.cancel(thread_id)))}
 
 
 def kill_thread(
@@ -175,7 +175,7 @@ def kill_thread(
         raise InputError(f"grace_s is {grace_s}, not from 0 to 60.", next_step="Pass 3.")
     refuse_itself((thread_id,), caller, "kill")
     find(store, thread_id, caller)
-    return {"success": True, **standing(store.kill(thread_id, grace_s))}
+    return {"success": True, **standing(run_blocking(store.kill(thread_id, grace_s)))}
 
 
 def get_status(store: ThreadStore, thread_id: str, *, caller: str | None) -> Document:
@@ -185,7 +185,7 @@ def get_status(store: ThreadStore, thread_id: str, *, caller: str | None) -> Doc
         ThreadNotFound: There is no such thread, or not the caller or below it.
     """
     record = find(store, thread_id, caller)
-    children = store.registry.list_children(thread_id)
+    children = run_blocking(store.registry.list_children(thread_id))
     return {
         "success": True,
         **record.to_dict(),
@@ -208,7 +208,7 @@ def list_active(store: ThreadStore, *, caller: str | None) -> Document:
     Returns:
         `threads`, at most 200, and `count`, which counts all.
     """
-    active = store.look_at_all(lambda registry: registry.list_active())
+    active = run_blocking(store.look_at_all(lambda registry: registry.list_active()))
     if caller is not None:
         own = below(store, caller)
         active = tuple(one for one in active if one.thread_id in own and one.thread_id != caller)
@@ -444,4 +444,4 @@ def _records(store: ThreadStore, thread_id: str) -> Iterator[Record]:
 
 
 def _outcomes(store: ThreadStore, thread_ids: Sequence[str]) -> list[Document]:
-    return [outcome(store, store.look(one)) for one in thread_ids]
+    return [outcome(store, run_blocking(store.look(one))) for one in thread_ids]

@@ -20,6 +20,7 @@ from ryecore.policy.hooks import Hook, in_order
 from ryecore.state.store import ThreadStore
 from ryecore.state.thread_file import TRANSCRIPT
 from ryecore.state.transcript_check import Record, verified_records
+from ryecore.state.waiting import run_blocking
 from ryecore.threads.planner.planning import DirectivePlanner
 from ryecore.threads.records.judge import Today, judge_records
 from ryecore.threads.records.report import ReplayReport
@@ -56,7 +57,7 @@ def replay(
 
     Source: decision 47.
     """
-    record = store.look(thread_id)
+    record = run_blocking(store.look(thread_id))
     path = store.folder_of(thread_id) / TRANSCRIPT
     records = verified_records(path, thread_id, key, record.transcript_head, ended=record.ended)
     unchecked: list[str] = []

@@ -1,5 +1,7 @@
-"""Read a SQLite file where nothing may be written: a read-only disk, or another user's file."""
+"""The limits of file systems: files that may only be read, and disks that machines share."""
 
+import os
+import re
 import shutil
 import sqlite3
 import tempfile
@@ -9,8 +11,13 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
-__all__ = ["connect_read_only", "opened_copy"]
+__all__ = ["connect_read_only", "file_system_of", "is_shared", "opened_copy"]
 
+# SQLite's shared memory needs one kernel: on these file systems two machines could both write.
+_SHARED_FILE_SYSTEMS: Final = re.compile(
+    r"9p|afs|beegfs|ceph|cifs|gfs2|glusterfs|lustre|ncpfs|nfs4?|ocfs2|smb3|smbfs"
+    r"|fuse\.(?:ceph|gcsfuse|glusterfs|rclone|s3fs|sshfs)"
+)
 _SUFFIXES: Final = ("", "-wal")
 
 
@@ -70,3 +77,23 @@ def _version_of(connection: sqlite3.Connection) -> int:
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()  # opens the log, too
     return int(version)
+
+
+def is_shared(file_system: str) -> bool:
+    """Whether several machines may have a file system of this type mounted at once."""
+    return _SHARED_FILE_SYSTEMS.fullmatch(file_system) is not None
+
+
+def file_system_of(folder: Path) -> str:
+    """The type of the file system that a folder stands on; empty where that can't be told."""
+    try:
+        device = os.stat(folder).st_dev
+        number = f"{os.major(device)}:{os.minor(device)}"
+        with open("/proc/self/mountinfo", encoding="utf-8", errors="replace") as mounts:
+            for line in mounts:
+                mount, _, details = line.partition(" - ")
+                if mount.split(" ", 3)[2] == number:
+                    return details.split(" ", 1)[0]
+    except (OSError, IndexError):
+        pass
+    return ""

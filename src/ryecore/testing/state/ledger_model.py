@@ -1,11 +1,17 @@
-"""The ledger against a plain model of the tree, which adds everything up anew each time."""
+"""Cases: the ledger against a plain model of the tree, which adds everything up anew each time.
 
+The sequences of operations come from Hypothesis; without it the case is skipped.
+"""
+
+import tempfile
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from typing import Any, TypeVar
 
-import pytest
+from anyio.from_thread import BlockingPortal, start_blocking_portal
 from attrs import define, field
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     Bundle,
@@ -15,13 +21,19 @@ from hypothesis.stateful import (
     invariant,
     precondition,
     rule,
+    run_state_machine_as_test,
 )
 
-from ryecore.errors import BudgetError, InsufficientBudget
+from ryecore.errors import InsufficientBudget
 from ryecore.policy.budget import Amount
-from ryecore.state.database import Database
-from ryecore.state.ledger import BudgetLedger
-from ryecore.state.registry import MIGRATIONS, ThreadRegistry
+from ryecore.testing.conformance.bench import check, equal
+from ryecore.testing.state.bench import StateCases, StateStore
+
+__all__ = ["check_ledger_model"]
+
+T = TypeVar("T")
+
+_DISAGREE = "The ledger and the model disagree."
 
 SPEND, TOKENS = 0, 1
 Pair = tuple[int, int]
@@ -89,30 +101,42 @@ def amount(pair: Pair) -> Amount:
     return Amount(*pair)
 
 
-class Ledgers(RuleBasedStateMachine):
+class _Ledgers(RuleBasedStateMachine):
     """Everything that can be asked of a ledger, in any order."""
 
     nodes = Bundle("nodes")
     requests: Bundle[tuple[Node, int]] = Bundle("requests")
     settled: Bundle[tuple[Node, int]] = Bundle("settled")
 
+    cases: StateCases
+    portal: BlockingPortal
+
     def __init__(self) -> None:
         super().__init__()
-        self.folder = TemporaryDirectory()
-        self.database = Database(Path(self.folder.name) / "threads.db", MIGRATIONS)
-        self.registry = ThreadRegistry(self.database)
-        self.ledger = BudgetLedger(self.database)
+        self.folder = tempfile.TemporaryDirectory(prefix="rye-state-")
+        place = Path(self.folder.name)
+        self.opened: AbstractContextManager[StateStore] = self.portal.wrap_async_context_manager(
+            self.cases.open_store(place)
+        )
+        store = self.opened.__enter__()
+        self.registry, self.ledger = store.registry, store.ledger
         self.all: list[Node] = []
         self.within = True
 
     def teardown(self) -> None:
-        self.database.close()
+        self.opened.__exit__(None, None, None)
         self.folder.cleanup()
+
+    def await_(self, call: Callable[..., Awaitable[T]], *values: Any, **options: Any) -> T:
+        async def made() -> T:
+            return await call(*values, **options)
+
+        return self.portal.call(made)
 
     @initialize(target=nodes, ceiling=st.tuples(st.integers(50, 300), st.integers(50, 300)))
     def root(self, ceiling: Pair) -> Node:
-        self.registry.register("t-0", "directive:x")
-        self.ledger.register("t-0", amount(ceiling))
+        self.await_(self.registry.register, "t-0", "directive:x")
+        self.await_(self.ledger.register, "t-0", amount(ceiling))
         self.all.append(Node("t-0", None, ceiling))
         return self.all[0]
 
@@ -132,20 +156,20 @@ class Ledgers(RuleBasedStateMachine):
         for d in (SPEND, TOKENS):
             nothing = wanted[d] > 0 and ceiling[d] == 0
             refused |= nothing and (reserves[d] or above.ceiling[d] > 0)
-        if len(self.registry.find_by_prefix(name)) == 0:
-            self.registry.register(name, "directive:x", above.name)
+        if len(self.await_(self.registry.find_by_prefix, name)) == 0:
+            self.await_(self.registry.register, name, "directive:x", above.name)
         for _ in range(2):
             try:
-                given = self.ledger.reserve(
+                given = self.await_(self.ledger.reserve,
                     name, above.name, amount(wanted),
                     reserves_spend=reserves[SPEND], reserves_tokens=reserves[TOKENS],
                 )  # fmt: skip
             except InsufficientBudget:
-                assert refused
+                check(refused, _DISAGREE)
                 self.all.append(Node(name, None, (0, 0), open=False))  # its name is taken
                 return above
-            assert not refused
-            assert given == amount(ceiling)
+            check(not refused, _DISAGREE)
+            equal(given, amount(ceiling), "the ceilings")
         child = Node(name, above, ceiling, reserves)
         above.below.append(child)
         self.all.append(child)
@@ -157,13 +181,13 @@ class Ledgers(RuleBasedStateMachine):
         fits = all(wanted[d] == 0 or wanted[d] <= node.remaining(d) for d in (SPEND, TOKENS))
         try:
             for _ in range(2):
-                self.ledger.hold(node.name, turn, 1, amount(wanted))
+                self.await_(self.ledger.hold, node.name, turn, 1, amount(wanted))
         except InsufficientBudget:
-            assert not (fits and node.open and not node.stopped)
+            check(not (fits and node.open and not node.stopped), _DISAGREE)
             return node, -1
-        assert fits
-        assert node.open
-        assert not node.stopped
+        check(fits, _DISAGREE)
+        check(node.open, _DISAGREE)
+        check(not node.stopped, _DISAGREE)
         node.tried.append(Tried(wanted))
         return node, turn
 
@@ -195,40 +219,25 @@ class Ledgers(RuleBasedStateMachine):
 
     def _settle(self, node: Node, turn: int, actual: Pair, mark: str = "counted") -> None:
         tried = node.tried[turn]
-        told = self.ledger.settle(node.name, turn, 1, amount(actual), mark=mark)  # type: ignore[arg-type]
+        told = self.await_(self.ledger.settle, node.name, turn, 1, amount(actual), mark=mark)
         if tried.mark not in ("counted", "estimated"):
             # What was held for it may have been given away meanwhile.
             later = any(actual[d] > tried.actual[d] for d in (SPEND, TOKENS))
             self.within &= tried.mark == "held" or not later
             tried.actual, tried.mark = actual, mark
         over = any(tried.actual[d] > tried.held[d] for d in (SPEND, TOKENS))
-        assert told.overspent == over
+        equal(told.overspent, over, "the settlement")
         if over:
             self.within = False
             for one in node.subtree():
                 one.stopped = True
-        assert told.stopped == node.stopped
-
-    @rule(target=settled, request=consumes(requests))
-    def free(self, request: tuple[Node, int]) -> tuple[Node, int]:
-        node, turn = request
-        if turn >= 0:
-            self.ledger.free(node.name, turn, 1)
-            node.tried[turn].actual, node.tried[turn].mark = (0, 0), "freed"
-        return request
-
-    @rule(request=settled)
-    def free_too_late(self, request: tuple[Node, int]) -> None:
-        node, turn = request
-        if turn >= 0 and node.tried[turn].mark in ("counted", "estimated"):
-            with pytest.raises(BudgetError):
-                self.ledger.free(node.name, turn, 1)
+        equal(told.stopped, node.stopped, "the settlement")
 
     @precondition(lambda self: len(self.all) > 3)
     @rule(node=nodes, said=SMALL)
     def report(self, node: Node, said: Pair) -> None:
         for _ in range(2):
-            self.ledger.report_actual(node.name, amount(said))
+            self.await_(self.ledger.report_actual, node.name, amount(said))
         for d in (SPEND, TOKENS):
             more = max(said[d] - node.own(d), 0)
             node.reported[d] += more
@@ -237,57 +246,71 @@ class Ledgers(RuleBasedStateMachine):
     @rule(node=nodes)
     def cascade(self, node: Node) -> None:
         for _ in range(2):
-            self.ledger.cascade_spend(node.name)
+            self.await_(self.ledger.cascade_spend, node.name)
         for d in (SPEND, TOKENS):
             if node.open:
                 node.cascaded[d] = node.own(d) + node.children(d)
 
     @precondition(lambda self: len(self.all) > 3)
-    @rule(node=nodes, in_registry=st.booleans())
-    def release(self, node: Node, in_registry: bool) -> None:
-        if in_registry and node.open:
-            self.registry.settle(node.name, "completed", {})
-        else:
-            self.ledger.release(node.name, "completed")
+    @rule(node=nodes)
+    def end(self, node: Node) -> None:
+        if node.open:
+            self.await_(self.registry.settle, node.name, "completed", {})
         for one in node.tried:
             if node.open and one.mark == "held":
                 one.actual, one.mark = one.held, "assumed"
         node.open = False
 
     @invariant()
-    def the_books_agree(self) -> None:
-        for node in self.all[0].subtree() if self.all else ():
-            account = self.ledger.account(node.name)
-            for found, expected in (
-                (account.own, node.own), (account.children, node.children),
-                (account.held, node.held), (account.reserved, node.reserved),
-                (account.available, node.left),
-            ):  # fmt: skip
-                assert found == Amount(expected(SPEND), expected(TOKENS)), node.name
-            assert (account.state == "open", account.stopped) == (node.open, node.stopped)
-            if self.within:
-                assert account.available.covers(Amount())
+    def the_accounts_agree(self) -> None:
+        self.await_(self._compare, self.all[0].subtree() if self.all else [])
 
-    @invariant()
-    def the_sums_are_exact(self) -> None:
-        for node in self.all[0].subtree() if self.all else ():
+    async def _compare(self, nodes: list[Node]) -> None:
+        for node in nodes:
+            account = await self.ledger.account(node.name)
+            for found, expected in (
+                (account.own, node.own),
+                (account.children, node.children),
+                (account.held, node.held),
+                (account.reserved, node.reserved),
+                (account.available, node.left),
+            ):
+                equal(found, Amount(expected(SPEND), expected(TOKENS)), node.name)
+            equal((account.state == "open", account.stopped), (node.open, node.stopped), node.name)
+            if self.within:
+                check(account.available.covers(Amount()), f"{node.name} is below nothing.")
             below = node.subtree()
-            tree = self.ledger.tree(node.name)
-            assert tree.threads == len(below)
-            for found, d in (
-                (tree.spent.spend_microcents, SPEND), (tree.spent.tokens, TOKENS),
-            ):  # fmt: skip
-                assert found == sum(one.own(d) for one in below)
-            held = [
-                sum(tried.held[d] for one in below for tried in one.tried if tried.mark == "held")
-                for d in (SPEND, TOKENS)
-            ]
-            assert tree.held == Amount(*held)
+            tree = await self.ledger.tree(node.name)
+            spent = Amount(*(sum(one.own(d) for one in below) for d in (SPEND, TOKENS)))
+            held = Amount(
+                *(
+                    sum(one.held[d] for at in below for one in at.tried if one.mark == "held")
+                    for d in (SPEND, TOKENS)
+                )
+            )
+            equal((tree.threads, tree.spent, tree.held), (len(below), spent, held), node.name)
             remaining = Amount()
             if node.open and not node.stopped:
                 remaining = Amount(max(node.remaining(SPEND), 0), max(node.remaining(TOKENS), 0))
-            assert self.ledger.remaining(node.name) == remaining
+            equal(await self.ledger.remaining(node.name), remaining, node.name)
 
 
-TestLedgers = Ledgers.TestCase
-TestLedgers.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+def check_ledger_model(cases: StateCases, examples: int) -> None:
+    """Compare the ledger with the model, over random sequences of operations.
+
+    Args:
+        cases: The store under test.
+        examples: How many sequences there are.
+    """
+    with start_blocking_portal(cases.backends[0]) as portal:
+        machine = type("Ledgers", (_Ledgers,), {"cases": cases, "portal": portal})
+        run_state_machine_as_test(
+            machine,
+            settings=settings(
+                max_examples=examples,
+                stateful_step_count=40,
+                deadline=None,
+                database=None,
+                suppress_health_check=list(HealthCheck),
+            ),
+        )

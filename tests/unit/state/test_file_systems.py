@@ -17,19 +17,21 @@ from ryecore.state.database import Database
 from ryecore.state.refusals import advice
 from ryecore.state.schema import MIGRATIONS
 from ryecore.state.store import ThreadStore
+from ryecore.state.waiting import run_blocking
 
 LIST = """
 import sys
 from pathlib import Path
 from ryecore.errors import StateError
 from ryecore.state.lazy import LazyThreadStore
+from ryecore.state.waiting import run_blocking
 lazy = LazyThreadStore(Path(sys.argv[1]) / "project/.ai", Path(sys.argv[1]) / "user/.ai", "process")
 store = lazy.open_existing()
-found = store.look_at_all(lambda registry: registry.list_threads())
+found = run_blocking(store.look_at_all(lambda registry: registry.list_threads()))
 print(*(f"{one.thread_id}={one.status}" for one in found))
-print(store.look("dead").status)
+print(run_blocking(store.look("dead")).status)
 try:
-    store.cancel("alive")
+    run_blocking(store.cancel("alive"))
 except StateError as error:
     print(error)
 """
@@ -37,10 +39,10 @@ except StateError as error:
 
 def made_store(root: Path) -> ThreadStore:
     store = ThreadStore.open(root / "project/.ai", root / "user/.ai")
-    store.registry.register("alive", "tool:x")
-    store.registry.register("dead", "tool:x")
+    run_blocking(store.registry.register("alive", "tool:x"))
+    run_blocking(store.registry.register("dead", "tool:x"))
     nobody = evolve(current_process(), pid=2**22 - 3, start_ticks=1)
-    store.registry.claim("dead", nobody)
+    run_blocking(store.registry.claim("dead", nobody))
     return store
 
 
@@ -96,9 +98,9 @@ def test_a_dead_thread_is_shown_as_ended_though_the_disk_is_full(tmp_path: Path)
                 run.execute("UPDATE results SET body = body || ?", ("x" * size,))
             except sqlite3.OperationalError:
                 size //= 2
-    (dead, _) = store.look_at_all(lambda found: found.list_threads())
+    (dead, _) = run_blocking(store.look_at_all(lambda found: found.list_threads()))
     assert (dead.thread_id, dead.status) == ("dead", "error")
-    assert store.look("dead").status == "error"
+    assert run_blocking(store.look("dead")).status == "error"
 
 
 @pytest.mark.parametrize(
@@ -135,5 +137,11 @@ def test_threads_stand_in_the_order_they_were_made_though_the_clock_went_back(
     store = made_store(tmp_path)
     with store._database.write() as run:
         run.execute("UPDATE threads SET created_at = '2099-01-01' WHERE thread_id = 'alive'")
-    assert [one.thread_id for one in store.registry.list_threads()] == ["dead", "alive"]
-    assert [one.thread_id for one in store.registry.list_active()] == ["alive", "dead"]
+    assert [one.thread_id for one in run_blocking(store.registry.list_threads())] == [
+        "dead",
+        "alive",
+    ]
+    assert [one.thread_id for one in run_blocking(store.registry.list_active())] == [
+        "alive",
+        "dead",
+    ]

@@ -8,9 +8,9 @@ import pytest
 
 from ryecore.errors import StateError
 from ryecore.lillux.keys import SigningKey
-from ryecore.state.record_stream import stream_records
 from ryecore.state.transcript import Transcript
 from ryecore.state.transcript_check import Record, read_records
+from ryecore.state.transcript_store import stream_records
 from ryecore.state.waiting import INLINE_BYTES
 from tests.loops import loop_load
 

@@ -1,0 +1,315 @@
+"""The budget ledger: what each thread may spend, holds and has spent, exact across processes.
+
+Each method is one transaction. The accounts stand in the registry's own file, because two files
+can't commit together.
+
+Source: docs/design/threads.md#budget; docs/design/threads.md#the-end; decisions 37, 39 and 40.
+"""
+
+# ruff: noqa: S608 - what is spliced into statements is this module's own constants
+
+import sqlite3
+from typing import Final
+
+from attrs import astuple
+from typing_extensions import override
+
+from ryecore.errors import BudgetError
+from ryecore.policy.budget import (
+    MOST,
+    NOTHING,
+    Account,
+    Amount,
+    Charge,
+    Dimension,
+    Mark,
+    Settled,
+    TreeSum,
+)
+from ryecore.state.accounts import (
+    MARK,
+    account_of,
+    cascade,
+    charge,
+    find,
+    path_of,
+    place,
+    stop_subtree,
+    transfer_account,
+)
+from ryecore.state.database import Database
+from ryecore.state.ledger import BudgetLedger
+from ryecore.state.model import Cost
+from ryecore.state.refusals import insufficient, not_registered, refuse_closed, refuse_opening
+from ryecore.state.schema import OPEN_ACCOUNT, SET_COST, below
+from ryecore.state.thread_rows import SET_LEASE, new_lease
+
+__all__ = ["SqliteLedger"]
+
+_HOLD: Final = (
+    "UPDATE accounts SET spend_held = spend_held + ?, tokens_held = tokens_held + ?"
+    " WHERE thread_id = ?"
+)
+_RESERVE: Final = (
+    "UPDATE accounts SET spend_reserved = spend_reserved + ?, tokens_reserved = tokens_reserved + ?"
+    " WHERE thread_id = ?"
+)
+_LEASE: Final = f"UPDATE threads SET {SET_LEASE} WHERE thread_id = ?"
+_HEAD: Final = (
+    f"UPDATE threads SET {SET_LEASE}, transcript_length = ?, transcript_digest = ?"
+    " WHERE thread_id = ?"
+)
+_SNAPSHOT: Final = f"UPDATE threads SET {SET_LEASE}, {SET_COST} WHERE thread_id = ?"
+_REQUESTS: Final = (
+    "SELECT cancel_requested OR kill_requested OR completed_at IS NOT NULL,"
+    " handoff_requested, completed_at FROM threads WHERE thread_id = ?"
+)
+# A hold stands on its whole path: it is counted where that ends, or at the top of this tree.
+_TREE: Final = (
+    f"{below('accounts')} SELECT count(*), sum(spend_own), sum(tokens_own),"
+    " sum(spend_held * (thread_id = ? OR (state = 'open' AND reserves_spend))),"
+    " sum(tokens_held * (thread_id = ? OR (state = 'open' AND reserves_tokens)))"
+    " FROM accounts WHERE thread_id IN (SELECT thread_id FROM below)"
+)
+_SETTLED: Final = frozenset({"counted", "estimated"})
+
+
+class SqliteLedger(BudgetLedger):
+    """The ledger in SQLite, in the registry's own file, because two files can't commit together.
+
+    Args:
+        database: The database of the registry, where each thread stands before it has an account.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    # Opening an account
+
+    @override
+    async def synced(self) -> None:
+        await self._database.synced()
+
+    @override
+    async def register(self, thread_id: str, ceiling: Amount) -> None:
+        spend, tokens = _whole_numbers(ceiling)
+        async with self._database.writing() as run:
+            if not _is_open(run, thread_id, None):
+                _open(run, (thread_id, None, 1, 1, spend, tokens))
+
+    @override
+    async def reserve(
+        self,
+        thread_id: str,
+        parent_id: str,
+        wanted: Amount,
+        *,
+        reserves_spend: bool,
+        reserves_tokens: bool,
+    ) -> Amount:
+        spend, tokens = _whole_numbers(wanted)
+        async with self._database.writing() as run:
+            found = _is_open(run, thread_id, parent_id)
+            if found:
+                return Amount(found["spend_ceiling"], found["tokens_ceiling"])
+            path = path_of(run, parent_id)
+            refuse_closed(path[0].thread_id, path[0].state, path[0].stopped, wanted)
+            for step in path:
+                if step.on_spend and spend > step.spend_left:
+                    spend = max(step.spend_left, 0)
+                if step.on_tokens and tokens > step.tokens_left:
+                    tokens = max(step.tokens_left, 0)
+            ceilings = Amount(spend, tokens)
+            if not spend and wanted.spend_microcents:
+                self._refuse_unless_free(run, parent_id, "spend", reserves_spend, ceilings, wanted)
+            if not tokens and wanted.tokens:
+                self._refuse_unless_free(
+                    run, parent_id, "tokens", reserves_tokens, ceilings, wanted
+                )
+            _open(run, (thread_id, parent_id, reserves_spend, reserves_tokens, spend, tokens))
+            for step in path:
+                aside = (
+                    spend * reserves_spend * step.on_spend,
+                    tokens * reserves_tokens * step.on_tokens,
+                )
+                if any(aside):
+                    run.execute(_RESERVE, (*aside, step.thread_id))
+            return ceilings
+
+    def _refuse_unless_free(
+        self,
+        run: sqlite3.Connection,
+        parent_id: str,
+        dimension: Dimension,
+        reserves: bool,
+        left: Amount,
+        wanted: Amount,
+    ) -> None:
+        """Nothing is left. A child may still share with a parent whose whole ceiling is nothing.
+
+        Such a tree runs on what costs nothing, and no hold of anything else passes.
+        """
+        (ceiling,) = run.execute(
+            f"SELECT {dimension}_ceiling FROM accounts WHERE thread_id = ?", (parent_id,)
+        ).fetchone()
+        if reserves or ceiling:
+            raise insufficient(parent_id, dimension, left, wanted)
+
+    # Requests
+
+    @override
+    async def hold(
+        self,
+        thread_id: str,
+        turn: int,
+        attempt: int,
+        amount: Amount,
+        *,
+        head: tuple[int, str] | None = None,
+    ) -> None:
+        spend, tokens = _whole_numbers(amount)
+        async with self._database.writing() as run:
+            path = path_of(run, thread_id)
+            refuse_closed(path[0].thread_id, path[0].state, path[0].stopped, amount)
+            if place(run, thread_id, turn, attempt, spend, tokens):
+                for step in path:
+                    # What costs nothing passes, even where more was spent than there was.
+                    if spend and step.on_spend and spend > step.spend_left:
+                        raise insufficient(step.thread_id, "spend", step.left, amount)
+                    if tokens and step.on_tokens and tokens > step.tokens_left:
+                        raise insufficient(step.thread_id, "tokens", step.left, amount)
+                    run.execute(
+                        _HOLD, (spend * step.on_spend, tokens * step.on_tokens, step.thread_id)
+                    )
+            if head is None:
+                run.execute(_LEASE, (*new_lease(), thread_id))
+            else:
+                run.execute(_HEAD, (*new_lease(), *head, thread_id))
+
+    @override
+    async def settle(
+        self,
+        thread_id: str,
+        turn: int,
+        attempt: int,
+        actual: Amount,
+        *,
+        mark: Mark = "counted",
+        snapshot: Cost | None = None,
+    ) -> Settled:
+        spend, tokens = _whole_numbers(actual)
+        async with self._database.writing() as run:
+            path = path_of(run, thread_id)
+            held_spend, held_tokens, old_spend, old_tokens, old = find(
+                run, thread_id, turn, attempt
+            )
+            if old in _SETTLED:
+                spend, tokens = old_spend, old_tokens
+            else:
+                freed = (held_spend, held_tokens) if old == "held" else (0, 0)
+                charge(run, path, freed, (spend - old_spend, tokens - old_tokens))
+                run.execute(MARK, (spend, tokens, mark, thread_id, turn, attempt))
+            overspent = spend > held_spend or tokens > held_tokens
+            if overspent and not path[0].stopped:
+                stop_subtree(run, thread_id)
+            shall_stop, handoff, ended = run.execute(_REQUESTS, (thread_id,)).fetchone()
+            if snapshot is not None and ended is None:
+                run.execute(_SNAPSHOT, (*new_lease(), *astuple(snapshot), thread_id))
+            stopped = overspent or bool(path[0].stopped)
+            return Settled(overspent, bool(shall_stop), stopped, bool(handoff))
+
+    @override
+    async def transfer(self, thread_id: str, continuation_thread_id: str) -> Amount:
+        async with self._database.writing() as run:
+            return transfer_account(run, thread_id, continuation_thread_id)
+
+    # The end
+
+    @override
+    async def report_actual(self, thread_id: str, actual: Amount) -> None:
+        spend, tokens = _whole_numbers(actual)
+        async with self._database.writing() as run:
+            path = path_of(run, thread_id)
+            own_spend, own_tokens = run.execute(
+                "SELECT spend_own, tokens_own FROM accounts WHERE thread_id = ?", (thread_id,)
+            ).fetchone()
+            more = (max(spend - own_spend, 0), max(tokens - own_tokens, 0))
+            charge(run, path, (0, 0), more)
+
+    @override
+    async def cascade_spend(self, thread_id: str) -> None:
+        async with self._database.writing() as run:
+            cascade(run, thread_id)
+
+    # Looking
+
+    @override
+    async def account(self, thread_id: str) -> Account:
+        rows = await self._database.fetch(
+            "SELECT * FROM accounts WHERE thread_id = ?", (thread_id,)
+        )
+        if not rows:
+            raise not_registered(thread_id)
+        return account_of(rows[0])
+
+    @override
+    async def remaining(self, thread_id: str) -> Amount:
+        with self._database.look() as run:
+            path = path_of(run, thread_id)
+        if path[0].state != "open" or path[0].stopped:
+            return NOTHING
+        return Amount(
+            max(min(step.spend_left for step in path if step.on_spend), 0),
+            max(min(step.tokens_left for step in path if step.on_tokens), 0),
+        )
+
+    @override
+    async def tree(self, thread_id: str) -> TreeSum:
+        (row,) = await self._database.fetch(_TREE, (thread_id, thread_id, thread_id))
+        if not row[0]:
+            raise not_registered(thread_id)
+        threads, spend, tokens, held_spend, held_tokens = row
+        return TreeSum(Amount(spend, tokens), Amount(held_spend, held_tokens), threads)
+
+    @override
+    async def charges(self, thread_id: str) -> tuple[Charge, ...]:
+        rows = await self._database.fetch(
+            "SELECT turn, attempt, held_spend, held_tokens, spend, tokens, mark FROM charges"
+            " WHERE thread_id = ? ORDER BY turn, attempt",
+            (thread_id,),
+        )
+        return tuple(
+            Charge(turn, attempt, Amount(held, held_tokens), Amount(spend, tokens), mark)
+            for turn, attempt, held, held_tokens, spend, tokens, mark in rows
+        )
+
+
+_ACCOUNT: Final = "SELECT * FROM accounts WHERE thread_id = ?"
+
+
+def _whole_numbers(amount: Amount) -> tuple[int, int]:
+    """Money and tokens as they are stored."""
+    spend, tokens = amount.spend_microcents, amount.tokens
+    if spend < 0 or tokens < 0:
+        raise ValueError(f"No amount is negative, and {amount} is.")
+    return (spend if spend < MOST else MOST, tokens if tokens < MOST else MOST)
+
+
+def _is_open(run: sqlite3.Connection, thread_id: str, parent_id: str | None) -> sqlite3.Row | None:
+    """The account that a thread has already, as a child of this parent."""
+    found: sqlite3.Row | None = run.execute(
+        "SELECT parent_id, spend_ceiling, tokens_ceiling FROM accounts WHERE thread_id = ?",
+        (thread_id,),
+    ).fetchone()
+    if found is not None and found["parent_id"] != parent_id:
+        raise BudgetError(
+            f"The thread {thread_id} has an account already, below {found['parent_id']}.",
+            next_step="A thread has one budget: that of its parent.",
+            account=thread_id,
+        )
+    return found
+
+
+def _open(run: sqlite3.Connection, values: tuple[object, ...]) -> None:
+    if not run.execute(OPEN_ACCOUNT, values).rowcount:
+        raise refuse_opening(run, str(values[0]))

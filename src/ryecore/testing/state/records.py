@@ -1,0 +1,119 @@
+"""Cases: the order, durability and proof of a thread's records."""
+
+from ryecore.errors import StateError
+from ryecore.state.transcript_format import Record
+from ryecore.testing.conformance.bench import check, equal
+from ryecore.testing.state.bench import Place, StateCases, StateStore, raises, state_case
+
+__all__ = ["RecordCases"]
+
+
+class RecordCases(StateCases):
+    """The order, durability and proof of a thread's records."""
+
+    @state_case
+    async def test_records_keep_their_order(self, store: StateStore, place: Place) -> None:
+        """Committed records are read in their order, with their payloads, and no others."""
+        log = await store.records.create("a")
+        await log.commit()
+        equal(await _read(store), [], "an empty log")
+        for number in range(5):
+            log.append("step", {"n": number, "text": "\ud800 é\n", "deep": [{"x": None}]})
+        equal(await _read(store), [], "what isn't committed")
+        await log.commit()
+        log.append("late", {})
+        found = await _read(store)
+        equal([one.type for one in found], ["step"] * 5, "the types")
+        equal([one.payload["n"] for one in found], list(range(5)), "the order")
+        equal(found[0].payload["text"], "\ud800 é\n", "the text")
+        check(all(one.thread_id == "a" for one in found), "A record names another thread.")
+        times = [one.timestamp for one in found]
+        equal(times, sorted(times), "the times")
+        await log.close()
+        equal((await _read(store))[-1].type, "late", "what closing has committed")
+        await log.close()
+
+    @state_case
+    async def test_records_are_read_in_parts(self, store: StateStore, place: Place) -> None:
+        """Reading goes on behind a record, and stops where it is asked to."""
+        log = await store.records.create("a")
+        for number in range(4):
+            log.append("step", {"n": number})
+        await log.commit()
+        found = await _read(store)
+        equal(found[-1].end, log.offset, "the end of the last record")
+        rest = [one async for one in store.records.read("a", from_offset=found[1].end)]
+        equal([one.payload["n"] for one in rest], [2, 3], "the rest")
+        part = [one async for one in store.records.read("a", to_offset=found[1].end)]
+        equal([one.payload["n"] for one in part], [0, 1], "the part")
+        await log.close()
+
+    @state_case
+    async def test_a_log_has_one_writer(self, store: StateStore, place: Place) -> None:
+        """A log is made once, and resumed only after its writer has gone."""
+        await raises(StateError, store.records.resume("a"))
+        log = await store.records.create("a")
+        await raises(StateError, store.records.create("a"))
+        async with place.open() as other:
+            await raises(StateError, other.records.resume("a"))
+            await log.close()
+            again, _ = await other.records.resume("a")
+            await again.close()
+        await store.records.create("b")  # of another thread
+
+    @state_case
+    async def test_checkpoints_prove_records(self, store: StateStore, place: Place) -> None:
+        """Each turn is attested by a signed chain, and the registry's head must be in it."""
+        log = await store.records.create("a")
+        heads = []
+        for turn in range(3):
+            log.append("step", {"n": turn})
+            heads.append(await log.checkpoint(turn))
+        await log.close()
+        check(len({head.digest for head in heads}) == len(heads), "Two checkpoints are the same.")
+        for head in heads:
+            report = await store.records.verify("a", (head.offset, head.digest), ended=True)
+            check(report.ok, f"The log isn't proved: {report.problems}")
+        equal([one.state for one in report.turns], ["attested"] * len(report.turns), "the turns")
+        forged = (heads[-1].offset, "0" * 64)
+        check(not (await store.records.verify("a", forged, ended=True)).ok, "A head is ignored.")
+        await raises(StateError, store.records.resume("a", forged))
+        check(not (await store.records.verify("b", ended=True)).ok, "A missing log is proved.")
+
+    @state_case
+    async def test_what_no_checkpoint_covers(self, store: StateStore, place: Place) -> None:
+        """Records behind the last checkpoint are kept and reported, and the next one marks them."""
+        log = await store.records.create("a")
+        log.append("step", {"n": 0})
+        head = await log.checkpoint(1)
+        log.append("tail", {"n": 1})
+        log.append("tail", {"n": 2})
+        await log.close()
+        check((await store.records.verify("a", ended=False)).ok, "A running log has a tail.")
+        again, found = await store.records.resume("a", (head.offset, head.digest))
+        equal((found.head, found.turn), (head, 1), "the last checkpoint")
+        equal((found.tail_records, found.last_type), (2, "tail"), "the tail")
+        again.append("end", {})
+        await again.checkpoint(2)
+        await again.close()
+        report = await store.records.verify("a", ended=True)
+        check(report.ok, f"The log isn't proved: {report.problems}")
+        check(any(one.state == "unattested" for one in report.turns), "The tail isn't marked.")
+
+    @state_case
+    async def test_a_record_that_is_no_json(self, store: StateStore, place: Place) -> None:
+        """It is refused when it is appended, and nothing of it is written."""
+        log = await store.records.create("a")
+        try:
+            log.append("step", {"bytes": b"x"})
+        except (TypeError, StateError):
+            pass
+        else:
+            raise AssertionError("A payload that isn't JSON was taken.")
+        log.append("step", {"n": 1})
+        await log.close()
+        equal([one.payload for one in await _read(store)], [{"n": 1}], "the records")
+
+
+async def _read(store: StateStore) -> list[Record]:
+    return [one async for one in store.records.read("a")]

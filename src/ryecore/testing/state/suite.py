@@ -1,0 +1,44 @@
+"""The whole suite of a store."""
+
+from typing import ClassVar
+from unittest import SkipTest
+
+from ryecore.testing.state.ledger import LedgerCases
+from ryecore.testing.state.processes import ProcessCases
+from ryecore.testing.state.records import RecordCases
+from ryecore.testing.state.registry import RegistryCases
+
+__all__ = ["StateConformance"]
+
+
+class StateConformance(RegistryCases, LedgerCases, RecordCases, ProcessCases):
+    """What every store must do, with real processes that race and are killed.
+
+    Subclass it in a test module and open the store:
+
+        class TestMine(StateConformance):
+            @asynccontextmanager
+            async def open_store(self, place: Path) -> AsyncGenerator[StateStore, None]:
+                store = await MyStore.connect(schema=place.name)
+                try:
+                    yield store
+                finally:
+                    await store.close()
+
+    pytest and unittest find its methods; `run_state_conformance` needs neither.
+
+    Attributes:
+        examples: How many random sequences of operations the ledger is compared with its model in.
+
+    Source: decisions 35, 37 to 40, 47 and 77.
+    """
+
+    examples: ClassVar[int] = 60
+
+    def test_the_ledger_agrees_with_its_model(self) -> None:
+        """Any sequence of operations leaves the sums that a plain model of the tree adds up."""
+        try:
+            from ryecore.testing.state.ledger_model import check_ledger_model  # noqa: PLC0415
+        except ImportError as missing:
+            raise SkipTest("Hypothesis isn't installed: pip install hypothesis") from missing
+        check_ledger_model(self, self.examples)
