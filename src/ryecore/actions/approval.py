@@ -26,15 +26,15 @@ async def ask(approve: Approve | None, request: ApprovalRequest) -> None:
     """
     names = ", ".join(file.item_id for file in request.files[:5])
     more = f" and {len(request.files) - 5} more" if len(request.files) > 5 else ""
-    wish = f"To {request.action} {names}{more} in {request.space} space needs approval"
+    question = f"To {request.action} {names}{more} in {request.space} space needs approval"
     if approve is None:
         raise NotApproved(
-            f"{wish}, and nobody is there to give it.",
+            f"{question}, and nobody is there to give it.",
             next_step="Do it yourself with the rye command, or pass approve= to Rye.open.",
         )
     # Nothing but True is a yes.
     if await approve(request) is not True:
-        raise NotApproved(f"{wish}, which was refused.", next_step="Ask the person why.")
+        raise NotApproved(f"{question}, which was refused.", next_step="Ask the person why.")
 
 
 def file_to_approve(

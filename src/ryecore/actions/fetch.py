@@ -184,7 +184,7 @@ class FetchAction:
         spaces: Where items are looked for.
         verifier: Verifies them, or proves exports of threads, before anything is read or copied.
         file_types: The comment forms that signed runtimes add.
-        approve: Asked before a model's wish copies anything.
+        approve: Asked before a model copies anything.
     """
 
     def __init__(
@@ -279,14 +279,14 @@ class FetchAction:
         )
         if is_there != "same":
             if ctx.capabilities is not None:
-                wish = file_to_approve(
+                candidate = file_to_approve(
                     f"{source.ref.kind}:{source.relative}",
                     path,
                     item.integrity,
                     "new" if is_there == "nothing" else "replaces",
                     item.content,
                 )
-                request = ApprovalRequest("copy", space.label, (wish,), ctx.call_id)
+                request = ApprovalRequest("copy", space.label, (candidate,), ctx.call_id)
                 await ask(self._approve, request)
             await anyio.to_thread.run_sync(
                 partial(self._write, item, path, space, replace=options.overwrite)

@@ -176,14 +176,18 @@ class SignAction:
         for kind, _, relative in files:
             check_name(kind, relative)
             check_capability("sign", ItemRef.of_file(kind, relative), ctx)
-        wishes = await anyio.to_thread.run_sync(self._wishes, files, place)
-        alone = [(wish,) for wish in wishes if wish.item_id.startswith("config:")]
-        together = tuple(wish for wish in wishes if not wish.item_id.startswith("config:"))
+        candidates = await anyio.to_thread.run_sync(self._candidates, files, place)
+        alone = [
+            (candidate,) for candidate in candidates if candidate.item_id.startswith("config:")
+        ]
+        together = tuple(
+            candidate for candidate in candidates if not candidate.item_id.startswith("config:")
+        )
         for asked in (together, *alone):
             if asked:
                 request = ApprovalRequest("sign", place.label, asked, ctx.call_id)
                 await ask(self._approve, request)
-        approved = {wish.path: wish.content_hash for wish in wishes}
+        approved = {candidate.path: candidate.content_hash for candidate in candidates}
         return await anyio.to_thread.run_sync(self._sign, files, approved)
 
     def _sign(self, files: Files, approved: Mapping[Path, str] | None = None) -> SignReport:
@@ -212,7 +216,7 @@ class SignAction:
                 failed.append((path, str(error)))
         return SignReport(tuple(signed), tuple(failed))
 
-    def _wishes(self, files: Files, space: Space) -> tuple[FileToApprove, ...]:
+    def _candidates(self, files: Files, space: Space) -> tuple[FileToApprove, ...]:
         return tuple(self._wish(*file, space) for file in files)
 
     def _wish(self, kind: str, path: Path, relative: str, space: Space) -> FileToApprove:
