@@ -15,6 +15,7 @@ from ryecore.cli.live import can_redraw, run_to_end
 from ryecore.cli.options import (
     TakesParameters,
     json_option,
+    limit_option,
     project_option,
     read_object,
     read_overrides,
@@ -42,9 +43,7 @@ __all__ = ["execute", "trace"]
 @project_option
 @click.option("--timeout", "timeout_s", type=float, metavar="S", help="Seconds until it is ended.")
 @click.option("--model", metavar="MODEL", help="A directive's: provider/model, a tier or a name.")
-@click.option(
-    "--limit", "limits", multiple=True, metavar="NAME=N", help="A directive's: turns=8; repeatable."
-)
+@limit_option("A directive's: turns=8; repeatable.")
 @click.option("--dry-run", is_flag=True, help="Verify, validate and plan; run nothing.")
 @click.option("--target", default="local", metavar="WHERE", help="local, remote or remote:NAME.")
 @click.option("--thread", default="inline", metavar="HOW", help="inline, or fork for a directive.")

@@ -12,7 +12,14 @@ import click
 from attrs import evolve
 
 from ryecore.chain.model import ExecutionResult
-from ryecore.cli.options import json_option, project_option, read_object, read_overrides, read_pairs
+from ryecore.cli.options import (
+    json_option,
+    limit_option,
+    project_option,
+    read_object,
+    read_overrides,
+    read_pairs,
+)
 from ryecore.cli.output import EXIT_FAILED, errors_shown, show, show_json
 from ryecore.cli.pictures import Drawing, drawing_options
 from ryecore.cli.projects import deps_option, models_of, stopped_by_signals
@@ -215,9 +222,7 @@ Work = Callable[[Rye], Coroutine[Any, Any, tuple[ExecutionResult, str]]]
 _params_option = click.option(
     "--params", metavar="JSON|-", help="The inputs as one JSON object; - reads it."
 )
-_limit_option = click.option(
-    "--limit", "limits", multiple=True, metavar="NAME=N", help="A limit: spend=0.5; repeatable."
-)
+_limit_option = limit_option("A limit: spend=0.5; repeatable.")
 _quiet_option = click.option(
     "--quiet", is_flag=True, help="Tell nothing while it runs; RYE_GRAPH_QUIET=1 does the same."
 )

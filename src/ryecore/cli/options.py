@@ -4,9 +4,9 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import click
 
@@ -18,11 +18,14 @@ __all__ = [
     "TakesParameters",
     "find_project",
     "json_option",
+    "limit_option",
     "project_option",
     "read_object",
     "read_overrides",
     "read_pairs",
 ]
+
+Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def find_project() -> str:
@@ -52,6 +55,15 @@ project_option = click.option(
     help="The project's folder; by default this one, or the nearest above that holds .ai.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+
+
+def limit_option(help_text: str) -> Callable[[Command], Command]:
+    """Return the option `--limit`, whose values `read_overrides` reads.
+
+    Args:
+        help_text: What is limited, and an example.
+    """
+    return click.option("--limit", "limits", multiple=True, metavar="NAME=N", help=help_text)
 
 
 # Arguments

@@ -11,7 +11,7 @@ from attrs import frozen
 from ryecore.actions.recovering import Recovered
 from ryecore.actions.threads import Threads
 from ryecore.cli.live import can_redraw, run_to_end, to_its_end
-from ryecore.cli.options import json_option, project_option, read_overrides
+from ryecore.cli.options import json_option, limit_option, project_option, read_overrides
 from ryecore.cli.output import EXIT_FAILED, errors_shown, show, show_json
 from ryecore.cli.projects import (
     deps_option,
@@ -32,9 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["fork", "handoff", "recover", "resume"]
 
-_limit_option = click.option(
-    "--limit", "limits", multiple=True, metavar="NAME=N", help="A limit: turns=8; repeatable."
-)
+_limit_option = limit_option("A limit: turns=8; repeatable.")
 
 
 @click.command(short_help="Go on with a thread that has ended.")
@@ -163,9 +161,7 @@ def _run(
 
 @click.command(short_help="Resume all threads and graphs whose process died.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be resumed.")
-@click.option(
-    "--limit", "limits", multiple=True, metavar="NAME=N", help="A limit of each: turns=8."
-)
+@limit_option("A limit of each: turns=8.")
 @deps_option
 @project_option
 @json_option

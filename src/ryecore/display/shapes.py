@@ -113,7 +113,7 @@ def size_of(box: Box) -> Sized:
 
 
 def size_line_label(label: str) -> tuple[str, float, float]:
-    """The label of a line as it is shown, its width and its height."""
+    """Return the label of a line as it is shown, its width and its height."""
     shown = shorten_end(to_one_line(label), _MAX_LINE_LABEL_EM)
     if not shown:
         return "", 0.0, 0.0
@@ -121,7 +121,7 @@ def size_line_label(label: str) -> tuple[str, float, float]:
 
 
 def port_room(shape: Shape, side: float, across: float) -> float:
-    """How far from the middle of a side a line may meet it.
+    """Return how far from the middle of a side a line may meet it.
 
     Args:
         shape: The box's shape.
@@ -136,7 +136,7 @@ def port_room(shape: Shape, side: float, across: float) -> float:
 
 
 def depth_at(shape: Shape, offset: float, side: float, across: float) -> float:
-    """How far behind the edge of a box's rectangle its border is.
+    """Return how far behind the edge of a box's rectangle its border is.
 
     Args:
         shape: The box's shape.
@@ -157,7 +157,7 @@ def _even(length: float) -> float:
 
 
 def width_em(text: str) -> float:
-    """How wide a text is at most in a common sans-serif font, in units of its size."""
+    """Return how wide a text is at most in a common sans-serif font, in units of its size."""
     return sum(map(_char_em, text))
 
 
@@ -174,14 +174,14 @@ def _char_em(char: str) -> float:
 
 
 def shorten_end(text: str, room_em: float) -> str:
-    """A text that fits; its beginning, where it is too long."""
+    """Cut a text at its end where it is too long."""
     if width_em(text) <= room_em:
         return text
     return _beginning(text, room_em - _WIDE_EM) + "…"
 
 
 def shorten_middle(text: str, room_em: float) -> str:
-    """A text that fits; its beginning and its end, where it is too long."""
+    """Cut a text in its middle where it is too long."""
     if width_em(text) <= room_em:
         return text
     room_em -= _WIDE_EM

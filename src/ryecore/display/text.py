@@ -37,13 +37,13 @@ class StyledText:
         self.lines.extend([(indent, ""), *line] for line in other.lines)
 
     def plain(self) -> str:
-        """The text without styles."""
+        """Return the text without styles."""
         return "\n".join(
             escape_controls("".join(text for text, _ in line).rstrip()) for line in self.lines
         )
 
     def ansi(self) -> str:
-        """The text for a terminal."""
+        """Return the text for a terminal."""
         return "\n".join(
             "".join(
                 f"\x1b[{_ANSI[style]}m{escape_controls(text)}\x1b[0m"
@@ -55,7 +55,7 @@ class StyledText:
         )
 
     def html(self) -> str:
-        """The text for a notebook: self-contained, nothing is loaded."""
+        """Return the text for a notebook: self-contained, nothing is loaded."""
         body = "\n".join(
             "".join(
                 f'<span style="{_CSS[style]}">{escape_html(text)}</span>'
@@ -72,7 +72,7 @@ class StyledText:
 
 
 def count_columns(text: str) -> int:
-    """How many columns a text takes on a terminal."""
+    """Return how many columns a text takes on a terminal."""
     if text.isascii():
         return len(text)
     return sum(
@@ -82,17 +82,17 @@ def count_columns(text: str) -> int:
 
 
 def cut_start(name: str, room: int) -> str:
-    """A name whose end, which says most, is kept where it doesn't fit."""
+    """Cut a name at its start where it doesn't fit: its end says most."""
     return name if count_columns(name) <= room else f"…{cut(name[::-1], room, mark='')[::-1][1:]}"
 
 
 def cut(text: str, room: int, mark: str = "…") -> str:
-    """A text whose beginning is kept where it doesn't fit.
+    """Cut a text at its end where it doesn't fit.
 
     Args:
         text: The text.
         room: How many columns there are.
-        mark: What says that there is more.
+        mark: What stands for the rest.
     """
     if count_columns(text) <= room:
         return text
