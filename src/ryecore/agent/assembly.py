@@ -72,7 +72,7 @@ class TurnSetup:
 def build_plan(
     deps: AgentRunnerDeps, agent: Agent, node: AgentNode | None = None
 ) -> tuple[FallbackPlanEntry, ...]:
-    """Whom to ask, in order. The retry is the first entry's alone.
+    """Return the fallback plan. Only its first entry is retried.
 
     Raises:
         AgentTurnError: `internal`: the host has no such provider.
@@ -98,7 +98,7 @@ def plan_entry(
     attempts: int = 1,
     backoff: Backoff | None = None,
 ) -> FallbackPlanEntry:
-    """One choice of a plan, with the host's own provider.
+    """Return one entry of a plan, with the host's own provider.
 
     Raises:
         AgentTurnError: `internal`: the host has no such provider.
@@ -121,7 +121,7 @@ def plan_entry(
 
 
 def granted_tools(agent: Agent, node: AgentNode | None = None) -> tuple[str, ...]:
-    """The names of the tools that may be called: a node narrows its agent's grant.
+    """Return the names of the tools that may be called; a node narrows its agent's grant.
 
     Raises:
         AgentTurnError: `validation`: the node names a tool that its agent may not call.
@@ -141,7 +141,7 @@ def granted_tools(agent: Agent, node: AgentNode | None = None) -> tuple[str, ...
 
 
 def system_text(agent: Agent, node: AgentNode | None = None) -> str:
-    """What stands in the system position: what authors wrote, verbatim, and nothing else.
+    """Return the system prompt: the authors' texts, verbatim, and nothing else.
 
     Source: docs/design/agent-node.md#messages.
     """
@@ -150,7 +150,7 @@ def system_text(agent: Agent, node: AgentNode | None = None) -> str:
 
 
 def output_schema(owner: str, schema: Mapping[str, Any] | None) -> OutputSchema | None:
-    """The schema of an answer, ready to check it; None where text is wanted.
+    """Return the validator of a structured answer; None where the answer is text.
 
     Raises:
         AgentTurnError: `validation`: it is no JSON Schema.
@@ -171,7 +171,7 @@ def cost_meter(
     node_id: str,
     on_cost: Callable[[AttemptRecord, AttemptCost], None] | None = None,
 ) -> CostMeter:
-    """The cost path of one run, which shares no tracker with any other.
+    """Return the cost meter of one run, which shares its tracker with no other.
 
     Args:
         deps: What the host injects.
@@ -195,7 +195,7 @@ def build_setup(
     policy: TurnPolicy,
     meter: CostMeter,
 ) -> TurnSetup:
-    """What the turns of one run work with.
+    """Return what the turns of one run work with.
 
     Raises:
         AgentTurnError: A tool isn't granted, or isn't there.
@@ -230,7 +230,7 @@ def build_setup(
 def chain_options(
     deps: AgentRunnerDeps, meter: CostMeter, policy: TurnPolicy | None = None
 ) -> ChainOptions:
-    """What a run's calls of models go by.
+    """Return the options of a run's calls to models.
 
     Args:
         deps: What the host injects.

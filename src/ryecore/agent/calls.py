@@ -200,7 +200,7 @@ class ServedCalls:
         self._setup.policy.on_told(self._state, part)
 
     def results(self) -> tuple[ToolResultPart, ...]:
-        """An answer to each call, to those that were not run or broken off too."""
+        """Return a result for each call, also for calls that were not run or were interrupted."""
         for place in range(len(self._calls)):
             if place not in self._results:
                 self._answer(place, _UNKNOWN if place in self._begun else _NOT_RUN, is_error=True)

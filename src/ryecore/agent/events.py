@@ -1,4 +1,4 @@
-"""What a run tells of itself. No envelope stands here: the bus stamps run, time and number.
+"""The events of a run. The event bus adds the envelope: run, time and number.
 
 Source: docs/design/agent-node.md#events.
 """
@@ -90,7 +90,7 @@ class AgentToolResult(_Event):
 
 @frozen(field_transformer=camel_keys)
 class CostUpdated(_Event):
-    """What one try cost. There is one for every try that was made, failed ones too.
+    """The cost of one attempt, emitted for every attempt that was made, failed ones too.
 
     Attributes:
         node_id: The vertex, or the session.

@@ -1,4 +1,4 @@
-"""Count what a run's tries cost, and tell it as it happens."""
+"""The cost of a run's attempts, counted and emitted as it happens."""
 
 from collections.abc import Callable
 from decimal import Decimal
@@ -19,7 +19,7 @@ __all__ = ["CostMeter", "Spent"]
 
 @frozen
 class Spent:
-    """What tries came to.
+    """What attempts used and cost.
 
     Attributes:
         tokens_used: What was counted.
@@ -39,7 +39,7 @@ class Spent:
         return to_usd(self.cost_microcents)
 
     def since(self, before: "Spent") -> "Spent":
-        """What came after an earlier look."""
+        """Return what was spent since an earlier snapshot."""
         now, then = self.tokens_used, before.tokens_used
         estimated = self.estimated - before.estimated
         return Spent(

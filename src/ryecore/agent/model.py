@@ -1,4 +1,4 @@
-"""What an author writes: agents, and the vertices that run them."""
+"""Agents and the nodes that run them, as authors write them."""
 
 from collections.abc import Iterable, Mapping
 from types import NoneType
@@ -39,7 +39,7 @@ class RetrySpec:
 
 @frozen
 class FallbackChoice:
-    """Whom to ask when the ones before can't answer.
+    """A provider and model to ask when the earlier ones can't answer.
 
     Attributes:
         provider: The provider's id.
@@ -59,8 +59,9 @@ def _made(kind: type[T], declared: object) -> T:
     try:
         return kind(**declared)
     except TypeError as problem:
+        what = str(problem).partition("() ")[2] or problem
         raise ConfigError(
-            f"This is no {kind.__name__}: {str(problem).partition('() ')[2] or problem}.",
+            f"A {kind.__name__} can't be made of this: {what}.",
             next_step=f"Write it with the fields of {kind.__name__}.",
         ) from None
 
@@ -69,11 +70,13 @@ def _choices(
     declared: Iterable[FallbackChoice | Mapping[str, Any]],
 ) -> tuple[FallbackChoice, ...]:
     if isinstance(declared, str | Mapping) or not isinstance(declared, Iterable):
-        raise ConfigError("fallback_chain is no list.", next_step="Write it as a list of choices.")
+        raise ConfigError(
+            "fallback_chain must be a list.", next_step="Write it as a list of choices."
+        )
     choices = tuple(_made(FallbackChoice, one) for one in declared)
     if not all(isinstance(one, FallbackChoice) for one in choices):
         raise ConfigError(
-            "fallback_chain holds what is no choice.",
+            "Each choice of fallback_chain must be a mapping or a FallbackChoice.",
             next_step='Write each as {"provider": ..., "model": ...}.',
         )
     return choices
@@ -90,8 +93,8 @@ def _optional_names(declared: Iterable[str] | None) -> tuple[str, ...] | None:
 def _reasoning(owner: object, attribute: Any, value: object) -> None:
     if value is not None and value not in get_args(ReasoningEffort):
         raise ConfigError(
-            "reasoning is none of its levels.",
-            next_step=f"There are {', '.join(get_args(ReasoningEffort))}.",
+            f"reasoning must be one of: {', '.join(get_args(ReasoningEffort))}.",
+            next_step="Write one of these, or leave it out.",
         )
 
 
@@ -146,7 +149,7 @@ def _template(declared: str | PromptTemplate) -> PromptTemplate:
     if isinstance(declared, PromptTemplate):
         return declared
     if not isinstance(declared, str):
-        raise ConfigError("prompt_template is no text.", next_step="Write the prompt as a text.")
+        raise ConfigError("prompt_template must be text.", next_step="Write the prompt as a text.")
     return PromptTemplate.parse(declared)
 
 

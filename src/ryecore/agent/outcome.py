@@ -1,4 +1,4 @@
-"""What comes of a vertex, and the failure ladder that says how it failed. Pure.
+"""The outcome of a node, and the ladder that maps errors to failures. Pure.
 
 Source: docs/design/agent-node.md#failures; decisions 49 to 53 and 59.
 """
@@ -64,7 +64,7 @@ RETRYABLE_CODES: Final[frozenset[ErrorCode]] = frozenset(
 
 @frozen
 class NodeFailure:
-    """Why a vertex failed.
+    """Why a node failed.
 
     Attributes:
         code: One of the closed set.
@@ -115,7 +115,7 @@ def _json_ready(output: object) -> object:
 
 @frozen
 class NodeOutcome:
-    """What came of a vertex.
+    """The outcome of a node.
 
     Attributes:
         status: `completed`, `failed`, or `pending` where a job of the provider's still runs.
@@ -164,21 +164,21 @@ class NodeOutcome:
 
 
 def turn_error(code: ErrorCode, message: str, *, next_step: str = "") -> AgentTurnError:
-    """An error that ends an agent's turns."""
+    """Return an error that ends an agent's turns."""
     return AgentTurnError(
         message, next_step=next_step, code=code, retryable=code in RETRYABLE_CODES
     )
 
 
 def is_correctable(error: ToolCallError) -> bool:
-    """Whether the model can do better when it is told."""
+    """Whether the model can correct the error when it is shown it."""
     return isinstance(error, UnknownToolError | ToolArgsInvalidError)
 
 
 def failure_of(error: Exception) -> NodeFailure:
-    """Where an error stands on the ladder, by its type and kind, never by its text.
+    """Return the failure for an error, by its type and kind, never by its text.
 
-    That a cancellation wins over every error is for those to see to who know of one.
+    A cancellation wins over every error: the caller, who knows of it, sees to that.
     """
     code, retryable = _classified(error)
     return NodeFailure(code, _text(error), retryable)

@@ -127,7 +127,7 @@ class AgentSession:
     ) -> None:
         if not isinstance(agent, Agent):
             raise InputError(
-                f"A {type(agent).__name__} is no agent.",
+                f"AgentSession needs an Agent, not a {type(agent).__name__}.",
                 next_step="Write AgentSession(Agent(name=..., provider=..., model=...), deps).",
             )
         self.agent = agent
@@ -200,7 +200,7 @@ class AgentSession:
         for one in content:
             if not isinstance(one, _CONTENT):
                 raise InputError(
-                    f"A {type(one).__name__} can't be said.",
+                    f"A {type(one).__name__} can't be said to an agent.",
                     next_step="Pass texts and media; messages go to AgentSession(messages=...).",
                 )
         if not any(not isinstance(one, str) or one.strip() for one in content):

@@ -50,7 +50,7 @@ __all__ = [
 
 @frozen
 class GoWithin:
-    """Ask, for an answer that is no longer than this.
+    """Ask for an answer of bounded length.
 
     Attributes:
         max_output_tokens: How long it may be.
@@ -141,7 +141,7 @@ class Accept:
 
 @frozen
 class Nudge:
-    """The text is no answer yet: say this to the model and go on.
+    """The text is not the answer yet: send this to the model and take another turn.
 
     Attributes:
         text: What it is told, as the user.
@@ -177,7 +177,7 @@ class Continue:
 
 @frozen
 class Replace:
-    """Take the next turn with these messages in place of those that there are.
+    """Take the next turn with another conversation.
 
     Attributes:
         messages: The whole conversation.
@@ -188,7 +188,7 @@ class Replace:
 
 @frozen
 class HandOff:
-    """End here, because somebody else goes on.
+    """End here, because another thread continues.
 
     Attributes:
         data: What they need.

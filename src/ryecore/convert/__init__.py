@@ -2,8 +2,8 @@
 
 | Format | Module | Holds |
 | --- | --- | --- |
-| wire | `wire` | Payloads to other processes, events and results, with the keys of the documents. |
-| records | `records` | What stands in transcripts and journals. |
+| wire | `wire` | Events, outcomes, costs and reports, with the keys of the documents. |
+| records | `records` | Transcripts and journals. |
 | configuration | `config` | What people write in YAML. |
 
 A class says in its fields (`fields`) how it is written. `strict` makes the converters, and imports

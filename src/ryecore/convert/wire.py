@@ -1,4 +1,4 @@
-"""The wire: payloads to other processes, events and results. An unknown key is an error."""
+"""The wire: events, outcomes, costs and reports. An unknown key is an error."""
 
 from ryecore.convert.strict import Format, make_converter
 

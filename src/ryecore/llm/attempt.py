@@ -1,4 +1,4 @@
-"""One try at one provider: the asking, without any decision on what follows."""
+"""One attempt at one provider, without any decision on what follows."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
@@ -29,7 +29,7 @@ _CLOSE_S: Final = 5.0  # for what it does when it is closed early
 
 
 class Attempt:
-    """One try, and what came of it. Whatever the provider raises becomes an `LlmError`.
+    """One attempt and its outcome. Whatever the provider raises becomes an `LlmError`.
 
     Args:
         provider: The provider.
@@ -245,7 +245,7 @@ AskForMedia: TypeAlias = Callable[[str], Awaitable[MediaOutcome]]
 async def call_for_media(
     provider_id: str, model: str, options: ChainOptions, ask: AskForMedia, *, timeout_s: float
 ) -> MediaOutcome:
-    """Ask once, and record what it came to. A job that still runs is no record yet.
+    """Ask once, and record the outcome. A job that still runs is not recorded yet.
 
     Args:
         provider_id: The provider's id.

@@ -1,4 +1,4 @@
-"""About how many tokens a request is, where nobody counts them."""
+"""Estimates of the tokens of requests, for when nobody counts them."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -16,7 +16,7 @@ _BYTES_A_MEDIUM: Final = 6_000
 
 
 def estimated_tokens(request: LlmRequest) -> int:
-    """About how many tokens a request is, rather too many than too few."""
+    """Return a request's tokens as estimated, rather too many than too few."""
     return -(-(_size_around(request) + _size_of_all(request.messages)) // _BYTES_A_TOKEN)
 
 
@@ -30,7 +30,7 @@ class TokenEstimate:
         self._messages_size = 0
 
     def of(self, request: LlmRequest) -> int:
-        """What `estimated_tokens` says of a request."""
+        """Return what `estimated_tokens` returns for a request."""
         around = (request.system, request.tools, request.response_format)
         if around != self._around:
             self._around, self._around_size = around, _size_around(request)
@@ -45,12 +45,12 @@ class TokenEstimate:
 
 
 def text_tokens(text: str) -> int:
-    """About how many tokens a text is."""
+    """Return a text's tokens as estimated."""
     return -(-_size(text) // _BYTES_A_TOKEN)
 
 
 def tool_tokens(tool: ToolSpec) -> int:
-    """About how many tokens telling a model of a tool takes."""
+    """Return the tokens of a tool's definition as estimated."""
     return -(-_tool_size(tool) // _BYTES_A_TOKEN)
 
 

@@ -1,4 +1,4 @@
-"""What a host gives a fallback chain."""
+"""Options of a fallback chain, which the host provides."""
 
 import random
 import time
@@ -44,7 +44,7 @@ AttemptVerdict: TypeAlias = Go | Refuse
 
 @frozen
 class ChainOptions:
-    """What a host gives a fallback chain. Nothing of it shows in a `repr`.
+    """Options of a fallback chain. No `repr` shows their values.
 
     Attributes:
         key_for: Gives the credential for a provider's id; empty where none is needed. It is asked

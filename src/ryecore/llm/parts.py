@@ -1,4 +1,4 @@
-"""What messages are made of. No vendor's type stands here."""
+"""Messages and their parts, independent of any vendor's types."""
 
 from typing import ClassVar, Literal, Self, TypeAlias
 
@@ -30,7 +30,7 @@ class TextPart:
 
 @frozen
 class ReasoningPart:
-    """What a model thought. Only the provider that it came from ever sees it again.
+    """A model's reasoning. It is sent back only to the provider that it came from.
 
     Attributes:
         text: What may be read of it; empty where the provider shows nothing.
@@ -50,7 +50,7 @@ class ReasoningPart:
 
 @frozen
 class ToolCallPart:
-    """A model's wish to call a tool.
+    """A model's request to call a tool.
 
     Attributes:
         call_id: What the result will refer to.
@@ -89,7 +89,7 @@ ResultContent: TypeAlias = TextPart | MediaPart
 
 @frozen
 class ToolResultPart:
-    """What came of a tool call, as the model sees it.
+    """The result of a tool call, as the model sees it.
 
     Attributes:
         call_id: The call that it answers.

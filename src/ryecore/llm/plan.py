@@ -1,4 +1,4 @@
-"""Whom to ask, in which order, what came of each attempt, and what follows one that failed."""
+"""Fallback plans, records of attempts, and the verdict on a failed attempt."""
 
 from math import isfinite
 from typing import Final, Literal, TypeAlias
@@ -63,12 +63,12 @@ class FallbackPlanEntry:
 
 
 AttemptOutcome: TypeAlias = Literal["success", "error", "cut", "skipped", "refused", "cancelled"]
-"""What came of a try. `cut`: content had come already. `skipped`: it was not made."""
+"""The outcome of an attempt. `cut`: content had arrived. `skipped`: it was not made."""
 
 
 @frozen
 class AttemptRecord:
-    """What came of one try.
+    """The record of one attempt.
 
     Attributes:
         entry: Which entry of the plan it was, from 0.

@@ -1,4 +1,4 @@
-"""What a host injects: a provider of models."""
+"""The protocols that a provider of models implements."""
 
 from collections.abc import AsyncIterator
 from typing import Protocol, TypeAlias, runtime_checkable

@@ -1,4 +1,4 @@
-"""What a model is asked, and what a model can do."""
+"""Requests to models, and the capabilities of models."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, TypeAlias
@@ -20,7 +20,7 @@ __all__ = [
 
 
 class Contents:
-    """What stands in a conversation that grows from request to request.
+    """The contents of a conversation that grows from request to request.
 
     Attributes:
         media_types: The types of all media in it, those in tools' results too.
@@ -120,7 +120,7 @@ def _as_set(media_types: Iterable[str]) -> frozenset[str]:
 
 @frozen
 class Capabilities:
-    """What a model of a provider can do. What isn't known should be said to be possible.
+    """The capabilities of a model. An unknown capability should be declared as possible.
 
     Attributes:
         tools: Whether it calls tools.
@@ -150,7 +150,7 @@ class Capabilities:
 def missing_capabilities(
     request: LlmRequest, has: Capabilities, contents: Contents | None = None
 ) -> tuple[str, ...]:
-    """What a request needs that a model can't do, in words; empty where it can do all of it.
+    """Return the capabilities that a request needs and a model lacks, in words.
 
     Args:
         request: The request.

@@ -1,4 +1,4 @@
-"""What a model answered, and what it counted."""
+"""The answer of a model and its token counts."""
 
 from typing import Literal, Self, TypeAlias
 
@@ -58,7 +58,7 @@ class Usage:
 
 @frozen
 class LlmResult:
-    """What a model answered.
+    """The answer of a model.
 
     Attributes:
         parts: What it said, in order.

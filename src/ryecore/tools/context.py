@@ -1,4 +1,4 @@
-"""What a tool is called with besides its arguments: on whose behalf, within what of the host's."""
+"""The context of a tool call, and the limits of all calls."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path

@@ -50,7 +50,7 @@ def read_result_tool(
 
 @lru_cache(maxsize=64)
 def _shape(max_chars: int) -> FunctionShape:
-    """What a model is told; the same for every store, and dear to read."""
+    """Return the tool's definition; the same for every store, and costly to read."""
     return read_function(_reader(_read_nothing, "", max_chars, None))
 
 

@@ -66,7 +66,7 @@ OnToolEvent: TypeAlias = Callable[[ToolCalled | ToolReturned], None]
 
 @frozen
 class ToolOutcome:
-    """What came of a tool call.
+    """The outcome of a tool call.
 
     Attributes:
         part: What the model sees.

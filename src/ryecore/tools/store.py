@@ -61,7 +61,7 @@ class FolderResultStore:
 
 
 class MemoryResultStore:
-    """Results in memory; those that were used longest ago make room for new ones.
+    """Results in memory; the least recently used make room for new ones.
 
     Args:
         max_bytes: How much is kept in all.

@@ -196,7 +196,7 @@ async def test_a_structured_answer_stands_in_the_output():
 
 
 def test_a_session_that_cant_be_is_refused_at_once():
-    with pytest.raises(InputError, match="no agent"):
+    with pytest.raises(InputError, match="needs an Agent"):
         AgentSession("helper", Studio().deps)
     for changed in ({"provider": "gone"}, {"tools": ["gone"]}, {"output_schema": {"type": 1}}):
         with pytest.raises(AgentTurnError):

@@ -30,7 +30,7 @@ _UNSIGNED: Final = base64.urlsafe_b64decode("skip_thought_signature_validator")
 
 
 def config_of(request: LlmRequest) -> types.GenerateContentConfig:
-    """Everything of a request that is no message."""
+    """Return everything of a request except its messages."""
     facts = facts_of(request.model)
     config = types.GenerateContentConfig(
         system_instruction=request.system or None,

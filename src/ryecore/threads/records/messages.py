@@ -1,6 +1,6 @@
-"""A conversation as records, and from records again. Pure.
+"""Conversations as transcript records, and rebuilt from them. Pure.
 
-What was said is rebuilt exactly as the turns left it: resume, fork and handoff go on from there.
+A conversation is rebuilt exactly as the turns left it; resume, fork and handoff start from it.
 
 Source: docs/design/threads.md#resume-messages; decision 47.
 """

@@ -1,4 +1,4 @@
-"""Decide again what was decided in a thread, from its transcript. Nothing runs.
+"""Replay of a thread: its decisions, made again from its transcript. Nothing runs.
 
 The deciding is pure: records go in, differences come out. Limits, holds, costs and permissions are
 judged by what the transcript itself says the thread had; hooks, outputs and today's permissions by

@@ -1,4 +1,4 @@
-"""What deciding again found."""
+"""The report of a replay."""
 
 from typing import Literal, TypeAlias
 
@@ -16,7 +16,7 @@ About: TypeAlias = Literal["limits", "holds", "cost", "permissions", "hooks", "o
 
 @frozen
 class Difference:
-    """A decision that comes out otherwise.
+    """A decision that comes out differently.
 
     Attributes:
         turn: The turn; 0 for what comes before the first.
@@ -38,7 +38,7 @@ class Difference:
 
 @frozen(repr=False)
 class ReplayReport:
-    """What deciding again found in a thread.
+    """The report of a replay: the decisions of a thread, made again.
 
     Attributes:
         thread_id: The thread.
