@@ -21,8 +21,9 @@ for number in (signal.SIGQUIT, signal.SIGHUP):
     signal.signal(number, signal.SIG_DFL)
 
 # How long an example takes is the machine's affair, and no verdict.
-settings.register_profile("ordinary", deadline=None)
-settings.load_profile("ordinary")
+settings.register_profile("ordinary", deadline=None, max_examples=50)
+settings.register_profile("soak", deadline=None, max_examples=500)
+settings.load_profile("soak" if os.environ.get("RYE_SOAK") else "ordinary")
 
 # What is collected stays until the end: nothing of it is garbage that is worth looking for.
 gc.disable()

@@ -9,6 +9,7 @@ from tests.conformance.anthropic_wire import AnthropicWire
 class TestAnthropic(ProviderConformance):
     wire = AnthropicWire()
     cut_step = 1 if os.environ.get("RYE_SOAK") else 5
+    backends = ("asyncio", "trio") if os.environ.get("RYE_SOAK") else ("trio",)
 
     def make_provider(self, base_url: str) -> LlmProvider:
         return AnthropicProvider(base_url=base_url)

@@ -12,6 +12,7 @@ pytest.importorskip("openai", reason="the extra openai is not installed")
 class TestOpenAIChat(ProviderConformance):
     wire = ChatWire()
     cut_step = 1 if os.environ.get("RYE_SOAK") else 5
+    backends = ("asyncio", "trio") if os.environ.get("RYE_SOAK") else ("asyncio",)
 
     def make_provider(self, base_url: str) -> LlmProvider:
         from ryecore.providers.openai import OpenAIProvider

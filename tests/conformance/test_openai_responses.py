@@ -12,6 +12,7 @@ pytest.importorskip("openai", reason="the extra openai is not installed")
 class TestOpenAIResponses(ProviderConformance):
     wire = ResponsesWire()
     cut_step = 3 if os.environ.get("RYE_SOAK") else 11  # its events are long
+    backends = ("asyncio", "trio") if os.environ.get("RYE_SOAK") else ("trio",)
 
     def make_provider(self, base_url: str) -> LlmProvider:
         from ryecore.providers.openai import OpenAIProvider

@@ -21,6 +21,7 @@ from ryecore import (
 from ryecore.agent import AgentToolResult
 from ryecore.lillux import watch
 from ryecore.testing import FunctionProvider, ScriptedProvider, call
+from tests.unit.lillux.system import wait_for_fds
 from tests.workspace import Workspace
 
 pytestmark = pytest.mark.anyio
@@ -130,4 +131,4 @@ async def test_a_hundred_runs_at_once_share_one_executor_and_leave_no_descriptor
                 for _ in range(100):
                     tasks.start_soon(one)
         assert [done.output for done in outcomes] == ["done"] * 100
-        assert len(os.listdir("/proc/self/fd")) <= before + 2
+        wait_for_fds(before + 2)

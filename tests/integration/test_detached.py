@@ -138,8 +138,7 @@ async def test_the_callers_timeout_holds(workspace: Workspace) -> None:
         report = await end_of(rye, launched)
     assert report.status == "error"
     assert "did not end within 1 s" in str(report.error)
-    assert not is_alive(tool)
-    assert not is_alive(child)
+    wait_until_dead(tool, child)
 
 
 async def test_what_is_wrong_with_a_call_is_said_at_once(workspace: Workspace) -> None:
@@ -168,8 +167,7 @@ async def test_cancel_ends_the_tool_and_all_that_it_started(workspace: Workspace
         assert asked.record.cancel_requested
         report = await end_of(rye, launched)
     assert report.status == "cancelled"
-    assert not is_alive(tool)
-    assert not is_alive(child)
+    wait_until_dead(tool, child)
 
 
 async def test_cancel_reaches_from_another_process(workspace: Workspace) -> None:
@@ -260,8 +258,7 @@ async def test_term_counts_as_a_wish_to_stop(workspace: Workspace) -> None:
         tool, child = await pids_of(workspace, launched)
         os.kill(launched.pid, signal.SIGTERM)
         assert (await end_of(rye, launched)).status == "cancelled"
-    assert not is_alive(tool)
-    assert not is_alive(child)
+    wait_until_dead(tool, child)
 
 
 @pytest.mark.parametrize("delay_ms", [0, 50, 100, 200])

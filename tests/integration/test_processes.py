@@ -450,7 +450,7 @@ async def test_five_hundred_at_once_leave_nothing() -> None:
         assert sorted(int(result.stdout) for result in results) == list(range(500))
         wait_for_fds(fds)
         assert threads() == tasks
-        assert children() == before
+        assert children() <= before
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
@@ -461,7 +461,7 @@ async def test_cancelling_hundreds_reaps_all() -> None:
         async with anyio.create_task_group() as group:
             for _ in range(200):
                 group.start_soon(run_process, shell("exec sleep 1000"))
-    assert children() == before
+    assert children() <= before
 
 
 def test_a_full_log_does_not_hurt_the_host() -> None:

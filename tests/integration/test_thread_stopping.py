@@ -15,7 +15,7 @@ from ryecore.errors import StateError
 from ryecore.state.waiting import run_blocking
 from tests.forking import ROOT, Forked
 from tests.thread_host import PlannedWorkspace
-from tests.unit.lillux.system import open_fds, wait_until_dead
+from tests.unit.lillux.system import open_fds, wait_for_fds, wait_until_dead
 from tests.workspace import Workspace
 
 pytestmark = pytest.mark.anyio
@@ -120,7 +120,7 @@ async def test_whatever_ends_a_thread_here_leaves_nothing(
                     assert (await thread.result()).state == "killed"
     wanted = "killed" if way == "kill" else "cancelled"
     assert settled(planned) == {"parent": wanted, "child": wanted}
-    assert open_fds() <= before
+    wait_for_fds(before)
 
 
 async def test_a_parent_that_is_stopped_stops_its_child_in_another_process(

@@ -374,15 +374,13 @@ def test_a_call_whose_process_is_killed_ends_as_a_cold_one(hosts: Hosts, tmp_pat
 
 
 def cold_calls(root: Path, say: Say, least: int) -> None:
-    """Call until a template has failed, or so often, and say how long the longest call took."""
+    """Call until a template has failed, or so often, and say how the templates stood."""
 
     async def main() -> None:
-        longest, states, reasons = 0.0, set[str](), list[str]()
+        states, reasons = set[str](), list[str]()
         async with open_rye(root) as rye:
             for number in itertools.count():
-                begun = time.monotonic()
                 done = await rye.execute(MARK, {"id": number}, trace=True)
-                longest = max(longest, time.monotonic() - begun)
                 assert done.success, done.error
                 assert start_of(done) == "cold"
                 states |= {one.state for one in stats_of(rye)}
@@ -391,16 +389,15 @@ def cold_calls(root: Path, say: Say, least: int) -> None:
                     break
                 if not least:
                     await anyio.sleep(0.1)  # a cold start costs more than to look a little later
-        say([longest, sorted(states), reasons])
+        say([sorted(states), reasons])
 
     anyio.run(main)
 
 
 def test_no_call_waits_for_a_slow_interpreter(hosts: Hosts, tmp_path: Path) -> None:
-    wrap_python(furnish(tmp_path), "[ $template = 0 ] || sleep 8")
-    longest, states, _ = hosts.run(cold_calls, tmp_path, 6)
+    wrap_python(furnish(tmp_path), "[ $template = 0 ] || exec sleep 600")
+    states, _ = hosts.run(cold_calls, tmp_path, 6)
     assert states == ["starting"]
-    assert longest < 8
     assert effects(tmp_path) == list(range(7))
 
 
@@ -411,7 +408,7 @@ def test_an_interpreter_that_fails_as_a_template_harms_no_call(
     hosts: Hosts, tmp_path: Path, script: str
 ) -> None:
     wrap_python(furnish(tmp_path), f"[ $template = 0 ] || {script}")
-    _, states, reasons = hosts.run(cold_calls, tmp_path, 0)
+    states, reasons = hosts.run(cold_calls, tmp_path, 0)
     assert "failed" in states
     assert reasons[0]
     assert Counter(effects(tmp_path)).most_common(1)[0][1] == 1

@@ -319,7 +319,7 @@ def test_no_descriptor_is_left_behind(tmp_path: Path) -> None:
     path.write_bytes(content.replace(b'"load"', b'"l0ad"'))
     with pytest.raises(RyeError):
         found_in(tmp_path, KEY)
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(os.listdir("/proc/self/fd")) <= before
 
 
 @pytest.mark.parametrize(("code", "in_flight"), [("cancelled", "a"), ("tool_failed", None)])

@@ -2,7 +2,6 @@
 
 import signal
 import threading
-import time
 
 import anyio
 import pytest
@@ -58,9 +57,7 @@ async def test_a_signals_handler_cancels_what_waits_for_nothing_else():
     try:
         with anyio.move_on_after(20), cancelled_by(token) as scope:
             signal.setitimer(signal.ITIMER_REAL, 0.05)
-            began = time.monotonic()
             await anyio.sleep_forever()
         assert scope.cancelled_caught
-        assert time.monotonic() - began < 10
     finally:
         signal.signal(signal.SIGALRM, before)

@@ -177,14 +177,12 @@ async def test_an_event_loop_runs_while_a_task_waits_for_the_lock(tmp_path: Path
 async def test_a_deadline_ends_a_wait_at_once(tmp_path: Path, how: str) -> None:
     found = database(tmp_path)
     with holder(HOLD_GATE, tmp_path / "some.db.gate", stopped=True):
-        began = time.monotonic()
         with anyio.move_on_after(0.1) as scope:
             if how == "a deadline of the loop":
                 await begin(found)
             else:
                 await run_in_thread(increase, found)
-        assert scope.cancelled_caught
-        assert time.monotonic() - began < waiting.LOCK_WAIT_S / 2
+        assert scope.cancelled_caught  # else the wait for the lock ends, with StateLocked
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -205,11 +203,10 @@ def test_a_signal_ends_a_command_that_waits(tmp_path: Path, number: signal.Signa
         while not any(os.path.realpath(one) == str(gate) for one in opened.iterdir()):
             assert time.monotonic() < deadline, running.poll()
             time.sleep(0.01)
-        began = time.monotonic()
         running.send_signal(number)
-        running.communicate(timeout=30)
-        assert time.monotonic() - began < waiting.LOCK_WAIT_S / 2
+        _, errors = running.communicate(timeout=30)
         assert running.returncode != 0
+        assert errors.strip() == b"Aborted!"  # and not that the lock was held to the end
     store.close()
 
 

@@ -6,7 +6,6 @@ import select
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -96,11 +95,9 @@ def test_the_timeout_ends_the_command_and_keeps_its_output(project: Path) -> Non
 
 
 def test_the_timeout_ends_what_the_command_started(project: Path) -> None:
-    began = time.monotonic()
-    result = bash(project, "sleep 60 & echo $!; wait", timeout=0.3)
+    result = bash(project, "sleep 600 & echo $!; wait", timeout=0.3)
     assert result["timed_out"]
     assert ends(int(result["stdout"]))
-    assert time.monotonic() - began < 5
 
 
 def test_one_that_ignores_term_is_killed(project: Path) -> None:
@@ -119,9 +116,7 @@ def test_a_child_that_ignores_term_is_killed_though_the_shell_ended(project: Pat
 
 
 def test_a_grandchild_that_left_the_group_cannot_hold_it_up(project: Path) -> None:
-    began = time.monotonic()
-    result = bash(project, "setsid sleep 60 & echo $!; wait", timeout=0.3)
-    assert time.monotonic() - began < 5
+    result = bash(project, "setsid sleep 600 & echo $!; wait", timeout=0.3)
     assert result["timed_out"]
     end(int(result["stdout"]))
 
@@ -129,9 +124,7 @@ def test_a_grandchild_that_left_the_group_cannot_hold_it_up(project: Path) -> No
 def test_a_background_process_that_holds_the_pipes_does_not_delay_the_answer(
     project: Path,
 ) -> None:
-    began = time.monotonic()
-    result = bash(project, "sleep 60 & echo $!", timeout=30)
-    assert time.monotonic() - began < 5
+    result = bash(project, "sleep 600 & echo $!", timeout=30)
     assert result["success"]
     assert "background" in result["note"]
     assert ends(int(result["stdout"]))

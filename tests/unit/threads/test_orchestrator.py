@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -292,14 +291,12 @@ async def test_transcripts_are_searched(
 ) -> None:
     threads.start("root")
     threads.write("root", *SEARCHED)
-    began = time.monotonic()
     found = await perform(
         threads, "chain_search", thread_id="root", query=query, search_type=search_type
     )
     assert [one["event_type"] for one in found["results"]] == types
     assert all(len(one["excerpt"]) <= 302 for one in found["results"])
     assert not found["truncated"]
-    assert time.monotonic() - began < 5
 
 
 async def test_a_search_is_bounded_and_says_so(threads: ThreadTree) -> None:

@@ -98,21 +98,18 @@ async def test_a_tree_is_drawn_until_all_of_it_has_ended(threads: ThreadTree) ->
 
 async def test_a_thread_that_tells_of_a_change_is_drawn_at_once(threads: ThreadTree) -> None:
     threads.start("root")
-    began = time.monotonic()
 
     def draw(tree: TreeNode) -> None:
         if not tree.ended:
             threads.end("root")
 
-    await watch_tree(threads.store, "root", draw, every_s=30)
-    assert time.monotonic() - began < 10
+    with anyio.fail_after(60):
+        await watch_tree(threads.store, "root", draw, every_s=3600)
 
 
-def test_a_thousand_threads_are_read_in_the_time_of_a_glance(threads: ThreadTree) -> None:
+def test_a_tree_of_a_thousand_threads_is_read(threads: ThreadTree) -> None:
     register = threads.store.registry.register
     run_blocking(register("t-0", "directive:x"))
     for n in range(1, 1000):
         run_blocking(register(f"t-{n}", "directive:x", f"t-{(n - 1) // 10}"))
-    began = time.monotonic()
     assert sum(1 for _ in load_tree(threads.store, "t-0").walk()) == 1000
-    assert time.monotonic() - began < 5
