@@ -37,6 +37,7 @@ import ryecore.llm
 import ryecore.results
 import ryecore.testing
 import ryecore.testing.conformance
+import ryecore.testing.state
 import ryecore.tools
 from ryecore.cli.commands import rye as rye_command
 from ryecore.items.metadata import _PLAIN_KEYS, parse_metadata
@@ -358,6 +359,7 @@ def _directives(page: str) -> set[str]:
         ("reference/results.md", ryecore.results),
         ("reference/testing.md", ryecore.testing),
         ("reference/conformance.md", ryecore.testing.conformance),
+        ("reference/testing-state.md", ryecore.testing.state),
         ("reference/tools.md", ryecore.tools),
     ],
 )

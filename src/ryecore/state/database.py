@@ -246,11 +246,6 @@ class Database:
             with self.write() as run:
                 commit_nothing(run)
 
-    @property
-    def is_held_up(self) -> bool:
-        """Whether a write would wait for the disk now, because the log is being restarted."""
-        return self._log.holds_gate
-
     async def synced(self) -> None:
         """Wait until all commits so far survive what the durability names.
 

@@ -113,14 +113,7 @@ class ThreadStore:
         await self._database.synced()
 
     def quiet(self, most_s: float) -> AbstractContextManager[bool]:
-        """Have reads meanwhile wait for no other thread of this process.
-
-        Args:
-            most_s: After how many seconds it is given up.
-
-        Returns:
-            A context that yields whether it is so.
-        """
+        """Have reads meanwhile wait for no other thread; see `Database.quiet`."""
         return self._database.quiet(most_s)
 
     def is_in_place(self) -> bool:
