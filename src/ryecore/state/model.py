@@ -5,7 +5,7 @@ Source: docs/design/threads.md#states; decisions 35, 37 and 39.
 
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
-from typing import Final, Literal, Self, get_args
+from typing import TYPE_CHECKING, Final, Literal, Self, get_args
 
 from attrs import field, frozen
 
@@ -14,8 +14,10 @@ from ryecore.convert.money import to_usd
 from ryecore.convert.wire import WIRE
 from ryecore.errors import ThreadNotFound
 from ryecore.lillux.processes import ProcessId
-from ryecore.policy.budget import Amount
 from ryecore.policy.limits import Limits
+
+if TYPE_CHECKING:
+    from ryecore.policy.budget import Amount
 
 __all__ = [
     "TERMINAL",
@@ -104,8 +106,10 @@ class Cost:
         return self.input_tokens + self.output_tokens
 
     @property
-    def amount(self) -> Amount:
+    def amount(self) -> "Amount":
         """The money and the tokens."""
+        from ryecore.policy.budget import Amount  # noqa: PLC0415 - for what counts money alone
+
         return Amount(self.spend_microcents, self.tokens)
 
 
