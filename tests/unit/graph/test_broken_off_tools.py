@@ -11,7 +11,7 @@ from tests.graph_crashing import MARK, marks
 from tests.graphs import graph
 from tests.workspace import Workspace
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("forked_walkers")]
 
 OPEN = 'test -e "$1/../open" && exec echo 1'
 """Once the gate is open, the tool ends well."""
