@@ -145,7 +145,7 @@ class ServedCalls:
     async def _dispatch(self, place: int) -> None:
         call, setup = self._calls[place], self._setup
         self._begun.add(place)
-        told = _Told(setup, call, self._asked.model)
+        told = _CallEvents(setup, call, self._asked.model)
         context = self._context(place)
         came: ToolOutcome | ToolCallError
         try:
@@ -181,7 +181,7 @@ class ServedCalls:
 
     def _tell_unrun(self, place: int, feed: Feed) -> None:
         if feed.is_error:
-            _Told(self._setup, self._calls[place], self._asked.model).failed(feed.text)
+            _CallEvents(self._setup, self._calls[place], self._asked.model).failed(feed.text)
 
     def _feed(self, place: int, feed: Feed) -> None:
         self._answer(place, feed.text, is_error=feed.is_error)
@@ -207,8 +207,8 @@ class ServedCalls:
         return tuple(self._results[place] for place in range(len(self._calls)))
 
 
-class _Told:
-    """Tells one call's events: what the registry knows, with the run's own facts."""
+class _CallEvents:
+    """Emits the events of one call, with the facts of its run."""
 
     __slots__ = ("_call", "_called", "_model", "_setup", "result")
 
@@ -247,7 +247,7 @@ class _Told:
         )
 
     def failed(self, why: str) -> None:
-        """Tell of a call that never came to its tool, so that nobody misses it."""
+        """Emit the events of a call that never reached its tool."""
         if not self._called:
             self.on_event(ToolCalled(self._call.name, _shown_input(self._call.arguments_json)))
         self.on_event(ToolReturned(self._call.name, False, why[:_SUMMARY_CHARS]))

@@ -16,7 +16,7 @@ from ryecore.providers.errors import (
 )
 from ryecore.providers.openai.values import listed, mapped, text_of
 
-__all__ = ["BrokenAnswer", "failure_of", "told_failure"]
+__all__ = ["BrokenAnswer", "error_in_body", "error_of"]
 
 _CODES: Final[dict[str, LlmErrorKind]] = {
     # A key without money stays without it, however often it is tried; another key may have some.
@@ -51,7 +51,7 @@ class BrokenAnswer(Exception):
     """The server's answer isn't what its API promises, or not all of it."""
 
 
-def failure_of(error: Exception, provider: str, model: str, key: str) -> LlmError:
+def error_of(error: Exception, provider: str, model: str, key: str) -> LlmError:
     """Any exception as the error to raise. It keeps nothing of the exception, for it knows the key.
 
     Args:
@@ -70,7 +70,7 @@ def failure_of(error: Exception, provider: str, model: str, key: str) -> LlmErro
         next_step = error.next_step
     elif isinstance(error, openai.APIStatusError):
         status = error.status_code
-        kind, said = _told(error.body, status)
+        kind, said = _kind_and_text(error.body, status)
         message = status_text(provider, status, said)
         wait_s = retry_after_s(error.response.headers)
     elif isinstance(error, openai.APITimeoutError):
@@ -80,7 +80,7 @@ def failure_of(error: Exception, provider: str, model: str, key: str) -> LlmErro
         why = f" ({type(cause).__name__}: {cause})" if cause is not None else ""
         kind, message = "unavailable", f"The connection to {provider} failed{why}."
     elif isinstance(error, openai.APIError):  # the SDK found it in a stream
-        told = told_failure(error.body or error.message)
+        told = error_in_body(error.body or error.message)
         kind, message = told.kind, told.message
     elif isinstance(error, BrokenAnswer):
         kind, message = "unavailable", str(error)
@@ -103,7 +103,7 @@ def failure_of(error: Exception, provider: str, model: str, key: str) -> LlmErro
     )
 
 
-def told_failure(body: object) -> LlmError:
+def error_in_body(body: object) -> LlmError:
     """An error that came where an answer should have: in a stream, or with status 200.
 
     Args:
@@ -111,11 +111,11 @@ def told_failure(body: object) -> LlmError:
     """
     code = mapped(body).get("code") or mapped(mapped(body).get("error")).get("code")
     numeric = code if isinstance(code, int) and 400 <= code < 600 else None
-    kind, said = _told(body, numeric)
+    kind, said = _kind_and_text(body, numeric)
     return LlmError(f"The answer broke off: {said or 'the server failed.'}", kind=kind)
 
 
-def _told(body: object, status: int | None) -> tuple[LlmErrorKind, str]:
+def _kind_and_text(body: object, status: int | None) -> tuple[LlmErrorKind, str]:
     """The kind of an error object, and what it says. A page of HTML says nothing."""
     held = mapped(body)
     inner = mapped(held.get("error")) or held

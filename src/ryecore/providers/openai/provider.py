@@ -23,7 +23,7 @@ from ryecore.llm import (
     StreamFold,
 )
 from ryecore.providers.connections import MAX_ANSWER_BYTES, PooledProvider, make_transport
-from ryecore.providers.openai.errors import failure_of
+from ryecore.providers.openai.errors import error_of
 from ryecore.providers.openai.media import ask_for_images, images_in, media_of, read_contents
 from ryecore.providers.openai.models import COMPATIBLE, openai_capabilities
 from ryecore.providers.openai.request import ChatApi, ResponsesApi
@@ -137,7 +137,7 @@ class OpenAIProvider(PooledProvider[openai.AsyncOpenAI]):
                     await events.close()
                     await _run_out(iterator)
         except Exception as error:
-            failure = failure_of(error, self._provider_id, request.model, key)
+            failure = error_of(error, self._provider_id, request.model, key)
         if failure is not None:  # raised out here, it has no __context__ that knows the key
             raise failure
 
@@ -164,7 +164,7 @@ class OpenAIProvider(PooledProvider[openai.AsyncOpenAI]):
                 fold.add(chunk)
             return fold.result()
         except Exception as error:
-            failure = failure_of(error, self._provider_id, request.model, key)
+            failure = error_of(error, self._provider_id, request.model, key)
         raise failure
 
     async def generate_media(
@@ -185,7 +185,7 @@ class OpenAIProvider(PooledProvider[openai.AsyncOpenAI]):
             parts = [await anyio.to_thread.run_sync(media.put, one, media_type) for one in images]
             return MediaResult(tuple(parts), request.model, usage)
         except Exception as error:
-            failure = failure_of(error, self._provider_id, request.model, key)
+            failure = error_of(error, self._provider_id, request.model, key)
         raise failure
 
     async def poll_media(self, job_id: str, *, key: str, media: MediaStore) -> MediaOutcome:

@@ -16,7 +16,7 @@ from ryecore.llm import (
     Usage,
     UsageUpdate,
 )
-from ryecore.providers.openai.errors import BrokenAnswer, told_failure
+from ryecore.providers.openai.errors import BrokenAnswer, error_in_body
 from ryecore.providers.openai.values import Json, listed, mapped, number, text_of
 
 __all__ = ["THOUGHT_FIELDS", "ChatReader", "ResponsesReader"]
@@ -86,7 +86,7 @@ class ChatReader:
         out: list[StreamChunk] = []
         data = mapped(event)
         if data.get("error") or data.get("object") == "error":
-            raise told_failure(data)
+            raise error_in_body(data)
         choices = data.get("choices")
         if choices and isinstance(choices, list):
             choice = mapped(choices[0])
@@ -121,7 +121,7 @@ class ChatReader:
             BrokenAnswer: The stream was cut.
         """
         if self._finish in _CHAT_FAILED:
-            raise told_failure(self._failed)
+            raise error_in_body(self._failed)
         if not self._finish or not (said_done or self.finished):
             raise BrokenAnswer("The stream was cut before the answer was whole.")
         return self._last()
@@ -141,7 +141,7 @@ class ChatReader:
         first = {"finish_reason": "stop", **mapped(choices[0] if choices else None)}
         out = self.read({**data, "choices": [{**first, "delta": message}]})
         if self._finish in _CHAT_FAILED:
-            raise told_failure(self._failed)
+            raise error_in_body(self._failed)
         self._model = text_of(data.get("model"))
         return out + self._last()
 
@@ -278,7 +278,7 @@ class ResponsesReader:
         if act is not None:
             act(self, data, out)
         elif data.get("error"):
-            raise told_failure(data)
+            raise error_in_body(data)
         return out
 
     def end(self, *, said_done: bool) -> list[StreamChunk]:
@@ -303,7 +303,7 @@ class ResponsesReader:
         for at, item in enumerate(listed(data.get("output"))):
             self._item(at, mapped(item), out)
         if data.get("status") in _RESPONSES_FAILED or data.get("error"):
-            raise told_failure(data.get("error"))
+            raise error_in_body(data.get("error"))
         if "output" not in data or data.get("status") not in ("completed", "incomplete"):
             raise BrokenAnswer("The answer isn't what the Responses API promises.")
         self._finish(data)
@@ -365,7 +365,7 @@ class ResponsesReader:
     def _completed(self, data: Json, out: list[StreamChunk]) -> None:
         response = mapped(data.get("response"))
         if response.get("status") in _RESPONSES_FAILED:
-            raise told_failure(response.get("error"))
+            raise error_in_body(response.get("error"))
         if not response:
             raise BrokenAnswer("The answer's end says nothing of the answer.")
         if not self._said:  # there are servers that stream nothing else
@@ -374,10 +374,10 @@ class ResponsesReader:
         self._finish(response)
 
     def _failed(self, data: Json, out: list[StreamChunk]) -> None:
-        raise told_failure(mapped(data.get("response")).get("error"))
+        raise error_in_body(mapped(data.get("response")).get("error"))
 
     def _error(self, data: Json, out: list[StreamChunk]) -> None:
-        raise told_failure(data)
+        raise error_in_body(data)
 
     def _finish(self, response: Json) -> None:
         reason = mapped(response.get("incomplete_details")).get("reason")
