@@ -1,16 +1,16 @@
 """The threads of a project, for the person or the application that it belongs to."""
 
 import math
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar, TypeVarTuple, Unpack
+from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, Unpack
 
 from ryecore.actions.reports import ThreadReport, check_page, read_log
 from ryecore.errors import InputError
 from ryecore.policy import CallContext
 from ryecore.runs.request import RunRequest, parse_limits
 from ryecore.runs.tasks import Running
-from ryecore.state.model import ThreadRecords, thread_not_found
+from ryecore.state.model import ThreadRecord, ThreadRecords, thread_not_found
 from ryecore.state.waiting import run_blocking, run_in_thread
 
 if TYPE_CHECKING:
@@ -59,9 +59,6 @@ class Threads:
     async def account(self, thread_id: str) -> "Account":
         """Return what a thread may spend, holds and has spent, in money and in tokens.
 
-        Args:
-            thread_id: The thread, or the beginning of its id.
-
         Raises:
             ThreadNotFound: There is no such thread.
             BudgetNotRegistered: It has no account, as a tool's thread.
@@ -71,9 +68,6 @@ class Threads:
     async def charges(self, thread_id: str) -> "tuple[Charge, ...]":
         """List what each request of a thread to a model held and has cost, in their order.
 
-        Args:
-            thread_id: The thread, or the beginning of its id.
-
         Raises:
             ThreadNotFound: There is no such thread.
         """
@@ -81,9 +75,6 @@ class Threads:
 
     async def spent(self, thread_id: str) -> "TreeSum":
         """Return what a thread and all below it have spent and hold, in money and in tokens.
-
-        Args:
-            thread_id: The thread, or the beginning of its id.
 
         Raises:
             ThreadNotFound: There is no such thread.
@@ -291,11 +282,7 @@ class Threads:
         """
         from ryecore.threads.tree import load_tree  # noqa: PLC0415 - for threads alone
 
-        def load() -> "TreeNode":
-            store, found = self._find(thread_id)
-            return load_tree(store, found)
-
-        return await self._call(thread_id, load)
+        return await self._call(thread_id, lambda: load_tree(*self._find(thread_id)))
 
     async def watch(
         self, thread_id: str, draw: "Callable[[TreeNode], None]", *, every_s: float = 1.0
@@ -332,12 +319,7 @@ class Threads:
 
         Source: decision 47.
         """
-
-        def verify() -> "TranscriptReport":
-            _, found = self._find(thread_id)
-            return self._service().verify(found)
-
-        return await self._call(thread_id, verify)
+        return await self._call(thread_id, lambda: self._service().verify(self._find(thread_id)[1]))
 
     async def replay(self, thread_id: str) -> "ReplayReport":
         """Decide again what was decided in a thread, from its transcript, and run nothing.
@@ -352,12 +334,7 @@ class Threads:
 
         Source: decision 47.
         """
-
-        def replay() -> "ReplayReport":
-            _, found = self._find(thread_id)
-            return self._service().replay(found)
-
-        return await self._call(thread_id, replay)
+        return await self._call(thread_id, lambda: self._service().replay(self._find(thread_id)[1]))
 
     async def hand_off(self, thread_id: str) -> ThreadReport:
         """Ask a thread that runs, here or in another process, to let another one go on with it.
@@ -372,7 +349,7 @@ class Threads:
         async def hand_off() -> ThreadReport:
             _, found = await run_in_thread(self._find, thread_id)
             await self._service().hand_off(found, CallContext())
-            return await run_in_thread(self._show, found)
+            return await self.show(found)
 
         return await self._running.run(thread_id, hand_off)
 
@@ -382,11 +359,7 @@ class Threads:
         Raises:
             ThreadNotFound: There is none of this id.
         """
-        return await self._call(thread_id, self._show, thread_id)
-
-    def _show(self, thread_id: str) -> ThreadReport:
-        store, thread_id = self._find(thread_id)
-        return ThreadReport.of(store, run_blocking(store.look(thread_id)))
+        return await self._report(thread_id, lambda store, found: store.look(found))
 
     async def wait(self, thread_id: str, *, timeout_s: float | None = None) -> ThreadReport:
         """Wait until a thread has ended, in whichever process it runs.
@@ -420,12 +393,7 @@ class Threads:
         Raises:
             ThreadNotFound: There is none of this id.
         """
-
-        def cancel() -> ThreadReport:
-            store, found = self._find(thread_id)
-            return ThreadReport.of(store, run_blocking(store.cancel(found)))
-
-        return await self._call(thread_id, cancel)
+        return await self._report(thread_id, lambda store, found: store.cancel(found))
 
     async def kill(self, thread_id: str, *, grace_s: float = 3.0) -> ThreadReport:
         """Kill a thread: its processes, those of the threads below it, and of all their tools.
@@ -447,12 +415,7 @@ class Threads:
             raise InputError(
                 f"grace_s is {grace_s}, no number from 0.", next_step="Pass seconds, such as 3."
             )
-
-        def kill() -> ThreadReport:
-            store, found = self._find(thread_id)
-            return ThreadReport.of(store, run_blocking(store.kill(found, grace_s)))
-
-        return await self._call(thread_id, kill)
+        return await self._report(thread_id, lambda store, found: store.kill(found, grace_s))
 
     async def prune(
         self,
@@ -512,6 +475,15 @@ class Threads:
             return read_log(store.log_of(found), offset)
 
         return await self._call(thread_id, read)
+
+    async def _report(
+        self, thread_id: str, act: "Callable[[ThreadStore, str], Coroutine[Any, Any, ThreadRecord]]"
+    ) -> ThreadReport:
+        def report() -> ThreadReport:
+            store, found = self._find(thread_id)
+            return ThreadReport.of(store, run_blocking(act(store, found)))
+
+        return await self._call(thread_id, report)
 
     async def _call(
         self, about: str, function: Callable[[Unpack[Values]], T], *values: *Values
