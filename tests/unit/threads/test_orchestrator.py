@@ -135,14 +135,15 @@ async def test_a_wait_ends_with_a_thread_of_another_process(
         import sys
         from pathlib import Path
         from ryecore.state.store import ThreadStore
+        from ryecore.state.waiting import run_blocking
         store = ThreadStore.open(Path(sys.argv[1]), Path(sys.argv[2]))
         store.make_folder("far")
-        store.registry.register("far", "directive:far", "root")
-        fence = store.registry.claim("far")
+        run_blocking(store.registry.register("far", "directive:far", "root"))
+        fence = run_blocking(store.registry.claim("far"))
         print("ready", flush=True)
         sys.stdin.readline()
         if sys.argv[3] == "settle":
-            store.settle("far", "completed", {"result": "From afar."}, fence)
+            run_blocking(store.settle("far", "completed", {"result": "From afar."}, fence))
     """
     places = [str(workspace.path("")), str(workspace.path("", "user"))]
     for ending, status in (("settle", "completed"), ("die", "error")):
