@@ -173,7 +173,7 @@ class ServedCalls:
                 self._answer(place, str(came), is_error=True)
 
     def _context(self, place: int) -> ToolContext:
-        """The tool's context of one call, with an id of that call."""
+        """Return the tool's context of one call, with an id of that call."""
         context, call = self._setup.tool_context, self._calls[place]
         where = place_id(context.call.call_id, self._state.turn, place)
         call_id = place_id(where, call.name, call.arguments_json)

@@ -186,5 +186,5 @@ class AgentNode:
 
     @classmethod
     def asking(cls, prompt: str, *, agent: Agent, node_id: str | None = None) -> Self:
-        """A vertex that asks an agent one thing; the prompt is a template too."""
+        """Return a vertex that asks an agent one thing; the prompt is a template too."""
         return cls(id=node_id or agent.name, agent_ref=agent.name, prompt_template=prompt)

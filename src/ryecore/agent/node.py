@@ -47,7 +47,7 @@ class TurnBudget(Protocol):
         ...
 
     async def before_media(self, provider: str, model: str, input_tokens: int) -> AttemptVerdict:
-        """The same for media, which are made at an endpoint of their own.
+        """Return the same for media, which are made at an endpoint of their own.
 
         Args:
             provider: Who is asked.

@@ -171,7 +171,7 @@ def turn_error(code: ErrorCode, message: str, *, next_step: str = "") -> AgentTu
 
 
 def is_correctable(error: ToolCallError) -> bool:
-    """Whether the model can correct the error when it is shown it."""
+    """Return whether the model can correct the error when it is shown it."""
     return isinstance(error, UnknownToolError | ToolArgsInvalidError)
 
 

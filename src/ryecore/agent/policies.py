@@ -82,7 +82,7 @@ class OutputSchema:
         self._validator = SchemaValidator(text)
 
     async def read(self, answer: str) -> object:
-        """The value of an answer, or how it misses the schema.
+        """Return the value of an answer, or how it misses the schema.
 
         Args:
             answer: JSON, alone or as the one fenced block.

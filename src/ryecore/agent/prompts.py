@@ -52,7 +52,7 @@ class ReadFileMissing(Exception):
 
 
 def mentions_secrets(text: str) -> bool:
-    """Whether a text holds a `{{ … secrets … }}`."""
+    """Return whether a text holds a `{{ … secrets … }}`."""
     return any(
         _SECRETS.search(piece, begin) is not None
         for piece in text.split("}")
@@ -100,7 +100,7 @@ class PromptTemplate:
         )
 
     async def render(self, scope: Mapping[str, object], read_file: ReadFile | None) -> str:
-        """The text with its values.
+        """Return the text with its values.
 
         Args:
             scope: What paths lead into: `inputs`, `ctx` and `run`.

@@ -142,7 +142,7 @@ class _AgentRun:
             return await self._go_on(agent, node)
 
     async def _go_on(self, agent: Agent, node: AgentNode) -> NodeOutcome:
-        """The steps after the first, all of which an observer sees."""
+        """Return the steps after the first, all of which an observer sees."""
         plan = build_plan(self._deps, agent, node)
         prompt = await self._prompt(node)
         surface = self._deps.resolve_media_surface

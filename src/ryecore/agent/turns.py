@@ -120,7 +120,7 @@ class _Turns:
                 return ended
 
     async def _ask(self, max_output_tokens: int | None) -> LlmResult | Stop | None:
-        """The model's answer; None for another try."""
+        """Return the model's answer; None for another try."""
         setup, common = self._setup, self._setup.request
         request = LlmRequest(  # written out: `evolve` takes over half as long again
             common.model,

@@ -1,4 +1,4 @@
-"""One attempt at one provider, without any decision on what follows."""
+"""One attempt at one provider, without the decision on what follows."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
@@ -23,22 +23,22 @@ from ryecore.policy.cancelling import is_stray, watched
 __all__ = ["AskForMedia", "Attempt", "call_for_media"]
 
 _LAPS: Final = 32
-_BURST: Final = 1024  # after so many chunks the event loop gets a turn, and a cancel its chance
-_END_S: Final = 1.0  # for what a provider does after its last chunk
-_CLOSE_S: Final = 5.0  # for what it does when it is closed early
+_BURST: Final = 1024  # chunks after which the event loop gets a turn, and a cancellation its chance
+_END_S: Final = 1.0  # the time for a provider to end after its last chunk
+_CLOSE_S: Final = 5.0  # the time for it to close early
 
 
 class Attempt:
-    """One attempt and its outcome. Whatever the provider raises becomes an `LlmError`.
+    """One attempt and its outcome. Any exception of the provider becomes an `LlmError`.
 
     Args:
         provider: The provider.
         provider_id: Its id.
-        request: What is asked.
+        request: The request.
 
     Attributes:
-        result: The answer, where there is one.
-        error: How it failed, where it did: without secrets, cause and context.
+        result: The answer, if it succeeded.
+        error: The error, if it failed: without secrets, cause and context.
     """
 
     __slots__ = ("_fold", "_id", "_provider", "_request", "error", "result")
@@ -53,7 +53,7 @@ class Attempt:
 
     @property
     def has_content(self) -> bool:
-        """Whether a part of the answer was given out."""
+        """Whether a part of the answer was passed on."""
         return self._fold is not None and self._fold.has_content
 
     @property
@@ -65,13 +65,13 @@ class Attempt:
 
     @property
     def usage(self) -> Usage | None:
-        """What was counted so far."""
+        """The usage counted so far; None if the provider counted none."""
         if self.result is not None:
             return self.result.usage
         return None if self._fold is None else self._fold.usage
 
     def fail(self, kind: LlmErrorKind, message: str, *, code: str = "") -> None:
-        """Say how it failed."""
+        """Set the error of the attempt."""
         self.error = LlmError(
             message, kind=kind, provider=self._id, model=self._request.model, code=code
         )
@@ -83,7 +83,7 @@ class Attempt:
         stall_s: float,
         on_chunk: Callable[[StreamChunk], None] | None,
     ) -> None:
-        """Ask for an answer as it comes. What `on_chunk` raises is raised."""
+        """Request a streamed answer. An exception of `on_chunk` is raised to the caller."""
         fold = self._fold = StreamFold(self._id, self._request.model)
         try:
             chunks = self._provider.stream(self._request, key=key, media=media)
@@ -137,12 +137,12 @@ class Attempt:
             if not left:
                 left = _BURST
                 await anyio.lowlevel.checkpoint()
-        # Let it end by itself, because a connection that was read to its end is used again.
+        # Let the stream end by itself, because only a connection read to its end is used again.
         patience.shorten(_END_S)
-        await _let(following)  # the answer is there, whatever comes after it
+        await _let(following)  # the answer is complete, whatever follows it
 
     async def generate(self, key: str, media: MediaStore | None, stall_s: float) -> None:
-        """Ask for a whole answer."""
+        """Request a whole answer."""
         with anyio.CancelScope(deadline=anyio.current_time() + stall_s) as scope:
             try:
                 result = await self._provider.generate(self._request, key=key, media=media)
@@ -171,14 +171,14 @@ class Attempt:
 
 
 class _Patience:
-    """How long a stream may send nothing, by a scope whose deadline moves on as chunks come.
+    """The bound on a stream's silence: a scope whose deadline moves as chunks arrive.
 
-    The clock is looked at when there is something to wait for, and the deadline moves in laps:
-    most chunks of a burst cost neither.
+    The clock is read only before a wait, and the deadline moves in laps, so most chunks of a burst
+    cost neither.
 
     Attributes:
-        scope: Ends when patience does.
-        has_news: Whether a chunk has come since the last wait.
+        scope: The scope that is cancelled when the time is up.
+        has_news: Whether a chunk has arrived since the last wait.
     """
 
     __slots__ = ("_clock", "_lap_s", "_move_at", "_within_s", "has_news", "scope")
@@ -188,11 +188,11 @@ class _Patience:
         self.has_news = True
         self._clock: Callable[[], float] | None = None
         self._lap_s = stall_s / _LAPS
-        self._within_s = stall_s + self._lap_s  # never shorter than what was promised
+        self._within_s = stall_s + self._lap_s  # never shorter than the documented time
         self._move_at = -inf
 
     def on_wait(self) -> None:
-        """Count from now, if there was news."""
+        """Restart the time, if a chunk has arrived."""
         if self.has_news:
             self.has_news = False
             clock = self._clock = self._clock or _loop_clock()
@@ -202,14 +202,14 @@ class _Patience:
                 self._move_at = now + self._lap_s
 
     def shorten(self, within_s: float) -> None:
-        """From the next wait on, wait so long at most."""
+        """Shorten the time, from the next wait on."""
         self.has_news = True
         self._within_s = within_s
         self._move_at = -inf
 
 
 def _loop_clock() -> Callable[[], float]:
-    """The clock of the event loop, as its scopes count; its own is the fastest way to it."""
+    """Return the clock of the event loop's scopes; the loop's own function is the fastest."""
     loop = anyio.lowlevel.current_token().native_token
     clock: Callable[[], float] | None = getattr(loop, "time", None)
     if clock is None:
@@ -220,16 +220,16 @@ def _loop_clock() -> Callable[[], float]:
 
 
 async def _close(chunks: AsyncIterator[StreamChunk]) -> None:
-    """Close a stream, also while being cancelled, and wait for that a bounded time."""
+    """Close a stream, even while being cancelled, and wait a bounded time for its end."""
     aclose = getattr(chunks, "aclose", None)
     if aclose is None:
         return
     with anyio.CancelScope(shield=True, deadline=anyio.current_time() + _CLOSE_S):
-        await _let(aclose)  # the answer, or the first error, counts
+        await _let(aclose)  # only the answer, or the first error, counts
 
 
 async def _let(end: Callable[[], Awaitable[object]]) -> None:
-    """Let something end; how it does so doesn't matter."""
+    """Await the end of an awaitable, and ignore its exceptions."""
     try:
         with suppress(Exception):
             await end()
@@ -239,26 +239,26 @@ async def _let(end: Callable[[], Awaitable[object]]) -> None:
 
 
 AskForMedia: TypeAlias = Callable[[str], Awaitable[MediaOutcome]]
-"""Asks with a key."""
+"""Asks for media with a key."""
 
 
 async def call_for_media(
     provider_id: str, model: str, options: ChainOptions, ask: AskForMedia, *, timeout_s: float
 ) -> MediaOutcome:
-    """Ask once, and record the outcome. A job that still runs is not recorded yet.
+    """Ask once for media, and record the outcome. A job that still runs isn't recorded yet.
 
     Args:
         provider_id: The provider's id.
         model: The model's name.
-        options: Whence the key comes, and who is told of the record.
-        ask: Asks with a key.
-        timeout_s: How long that may take, in seconds.
+        options: The source of the key, and the receiver of the record.
+        ask: Asks for media with a key.
+        timeout_s: The time limit in seconds.
 
     Returns:
         The media, or a job.
 
     Raises:
-        LlmError: They can't be made; without the key, and without what was raised.
+        LlmError: The media can't be made. It has neither the key nor the original exception.
     """
     began = options.now()
     error: LlmError | None = None

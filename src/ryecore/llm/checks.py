@@ -1,6 +1,6 @@
-"""Refuse what is of the wrong type where it is written, and not a run later.
+"""Validators that refuse a value of the wrong type at once, and not later in a run.
 
-The value itself isn't shown: it may be a key that somebody put into the wrong place.
+Their errors don't show the value, which may be a misplaced key.
 """
 
 from collections.abc import Callable, Iterable
@@ -15,11 +15,11 @@ Check: TypeAlias = Callable[[object, Any, Any], None]
 
 
 def of(what: str, *kinds: type) -> Check:
-    """A validator of attrs: the value is of one of some types.
+    """Return an attrs validator for values of some types.
 
     Args:
-        what: What they are called in the error.
-        kinds: The types; None's own for what need not be there.
+        what: The types as the error names them.
+        kinds: The types, with None's own for an optional value.
     """
 
     def check(owner: object, attribute: Any, value: object) -> None:
@@ -53,7 +53,7 @@ def _number(what: str, step: str, is_allowed: Callable[[float], bool]) -> Check:
     def check(owner: object, attribute: Any, value: object) -> None:
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise _wrong(owner, attribute, value, what)
-        if not is_allowed(value):  # neither is NaN
+        if not is_allowed(value):  # so is NaN
             raise ConfigError(
                 f"{type(owner).__name__}.{attribute.name} must be {what}, and is {value:g}.",
                 next_step=f"Write {attribute.name}{step}.",
@@ -63,22 +63,22 @@ def _number(what: str, step: str, is_allowed: Callable[[float], bool]) -> Check:
 
 
 def function(owner: object, attribute: Any, value: Any) -> None:
-    """A validator of attrs: the value can be called; None only where that is the default."""
+    """Validate with attrs that a value is callable; None is allowed only as the default."""
     if not callable(value) and (value is not None or attribute.default is not None):
         raise _wrong(owner, attribute, value, "a function")
 
 
 def plain_function(owner: object, attribute: Any, value: Any) -> None:
-    """A validator of attrs: the value can be called, and its call needn't be awaited."""
+    """Validate with attrs that a value is callable, and no coroutine function."""
     if not callable(value) or iscoroutinefunction(value):
         raise _wrong(owner, attribute, value, "a function that isn't async")
 
 
 def tuple_of_names(declared: Iterable[str]) -> tuple[str, ...]:
-    """A converter of attrs: names, each once, in their order.
+    """Convert names with attrs: each once, in their order.
 
     Raises:
-        ConfigError: It is one text, or no text stands in it.
+        ConfigError: It is a single text, or holds something else than texts.
     """
     if isinstance(declared, str) or not isinstance(declared, Iterable):
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""What attempts cost, in integer microcents. 1 microcent is 1e-8 USD."""
+"""The costs of attempts, in integer microcents. 1 microcent is 1e-8 USD."""
 
 from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
@@ -22,7 +22,7 @@ _MAX_DECIMALS: Final = 18
 _BYTES_A_TOKEN: Final = 4
 _MOST_TOKENS: Final = 2**40
 _NOTHING: Final = Usage()
-# So far apart that what one kind costs can't make up for another.
+# So far apart that the cost of one kind can't make up for another.
 _SOME_OF_EACH: Final = Usage(10**6, 10**12, 10**18, 10**24)
 _MAY_BE_ESTIMATED: Final = frozenset({"success", "cut", "cancelled"})
 
@@ -47,21 +47,21 @@ def _optional_usd(value: Decimal | str | int | None) -> Decimal | None:
 
 @frozen(slots=False)
 class Price:
-    """What a model costs, in USD per million tokens. Give texts or Decimals: they are exact.
+    """The price of a model, in USD per million tokens. Use texts or Decimals: they are exact.
 
     Attributes:
-        input: For tokens that are read.
-        output: For tokens that are written.
-        cache_read: For tokens that are read from the provider's cache; `input` where not given.
-        cache_write: For tokens that are written to it; `input` where not given, which is too
-            little where a provider asks more for them, as Anthropic does.
-        reasoning: For tokens that are thought; `output` where not given.
-        per_medium: For each medium that is made at an endpoint of its own, in USD: `0` where its
-            tokens alone are paid for. Without it such media have no price.
+        input: For input tokens.
+        output: For output tokens.
+        cache_read: For tokens that are read from the provider's cache; by default `input`.
+        cache_write: For tokens that are written to it; by default `input`, which is too little for
+            providers that charge more for them, as Anthropic does.
+        reasoning: For reasoning tokens; by default `output`.
+        per_medium: For each medium that is made at an endpoint of its own, in USD: `0` if only its
+            tokens are charged. Without it, such media have no price.
 
     Raises:
         TypeError: A price is a float.
-        ValueError: A price is no number, is negative, or has more than 18 decimals.
+        ValueError: A price isn't a number, is negative, or has more than 18 decimals.
     """
 
     input: Decimal = field(converter=_usd)
@@ -76,7 +76,7 @@ class Price:
 
         Args:
             usage: The tokens.
-            media: How many media were made. Without `per_medium`, they add nothing: ask
+            media: The number of media. Without `per_medium`, they add nothing: ask
                 `covers_media` first.
         """
         scale, read, written, cache_read, cache_written, thought, medium = self._rates
@@ -92,12 +92,12 @@ class Price:
 
     @property
     def covers_media(self) -> bool:
-        """Whether media that are made at an endpoint of their own have a price."""
+        """Whether media made at an endpoint of their own have a price."""
         return self.per_medium is not None
 
     @cached_property
     def _rates(self) -> tuple[int, int, int, int, int, int, int]:
-        """A scale, and microcents for each count, times the scale that makes them whole."""
+        """A scale, and the microcents for each count, multiplied by it to be integers."""
         microcents = [
             price * _MICROCENTS_A_TOKEN
             for price in (
@@ -117,18 +117,18 @@ class Price:
 
 
 PriceLookup: TypeAlias = Callable[[str, str], Price | None]
-"""Gives the price of a provider's model by their names; None where it isn't known."""
+"""Returns the price of a model by the provider's and the model's name; None if unknown."""
 
 
 @frozen
 class AttemptCost:
-    """What one attempt cost.
+    """The cost of one attempt.
 
     Attributes:
-        cost_microcents: The cost; 0 where there is no price.
-        priced: Whether there is a price.
+        cost_microcents: The cost; 0 without a price.
+        priced: Whether the model has a price.
         estimated: Whether the usage is an estimate, because the provider reported none.
-        usage: What was counted, or estimated.
+        usage: The counted or estimated tokens.
     """
 
     cost_microcents: int
@@ -143,19 +143,19 @@ class AttemptCost:
 
 
 class CostTracker:
-    """Adds up what attempts cost: one tracker for one run.
+    """The sum of the costs of a run's attempts.
 
-    Prices come from the host, else from the bundled ones of the extra `prices` where it is
-    installed. A model without a price costs 0, and is counted as unpriced.
+    Prices come from the host, else from the extra `prices` if it is installed. A model without a
+    price costs 0, and is counted as unpriced.
 
     Args:
         price_of: The host's own prices.
-        bundled: Whether to use the bundled prices: None for where they are installed.
+        bundled: Whether to use the bundled prices; None to use them if they are installed.
 
     Attributes:
         cost_microcents: The whole cost.
-        unpriced: How many attempts had no price.
-        estimated: How many attempts were estimated.
+        unpriced: The number of attempts without a price.
+        estimated: The number of attempts with estimated usage.
 
     Raises:
         MissingExtra: `bundled` is True, and the extra `prices` is not installed.
@@ -187,16 +187,16 @@ class CostTracker:
     def record(self, record: AttemptRecord, *, input_tokens_estimate: int = 0) -> AttemptCost:
         """Add an attempt.
 
-        An answer, whole or cut, is estimated where the provider didn't count it: 4 bytes a token,
-        rounded up. A count of zero for what was read, or for what was written, is none.
+        Usage that the provider didn't count is estimated, also of an answer that was cut off: 4
+        bytes a token, rounded up. A count of zero input or output tokens counts as missing.
 
         Args:
-            record: What came of it.
-            input_tokens_estimate: How much it read, for an estimate.
+            record: The record of the attempt.
+            input_tokens_estimate: Its input tokens, for an estimate.
         """
         if record.outcome in ("skipped", "refused"):
             return AttemptCost(0, True, False)
-        if record.usage is not None and not _can_be(record.usage):  # nothing of it is kept
+        if record.usage is not None and not _can_be(record.usage):  # nothing of it is stored
             raise ValueError(f"{record.provider} counted what can be no number of tokens.")
         usage, estimated = _counted(record, input_tokens_estimate)
         cost = self._cost_of(record.provider, record.model, usage, len(record.media))
@@ -209,14 +209,14 @@ class CostTracker:
     def worst_case(
         self, provider: str, model: str, input_tokens: int, output_tokens: int, media: int = 0
     ) -> int | None:
-        """The most that an attempt can cost, in microcents; None where the model has no price.
+        """Return the most that an attempt can cost, in microcents; None without a price.
 
         Args:
             provider: The provider's id.
             model: The model.
-            input_tokens: How much it will read, from wherever.
-            output_tokens: How much it may write, thoughts included.
-            media: How many media it may make.
+            input_tokens: The tokens that it will read, from cache or not.
+            output_tokens: The tokens that it may write, reasoning included.
+            media: The number of media that it may make.
 
         Source: decision 40.
         """
@@ -228,7 +228,7 @@ class CostTracker:
         return max(plain, cached)
 
     def to_dict(self) -> dict[str, int]:
-        """The totals, for JSON."""
+        """Return the totals as a JSON-ready object."""
         usage = self.usage
         return {
             "input_tokens": usage.input_tokens,
@@ -251,12 +251,12 @@ class CostTracker:
                     next_step="Let it return a Price, or None where the price isn't known.",
                 )
             return price.cost_of(usage, media) if price.covers_media or not media else None
-        if media or not self._bundled:  # the bundled prices are of tokens
+        if media or not self._bundled:  # the bundled prices are for tokens
             return None
         return self._bundled_cost(provider, model, usage)
 
     def _bundled_cost(self, provider: str, model: str, usage: Usage) -> int | None:
-        """Most models have a flat price, and that is looked up once."""
+        """Return the cost by bundled prices; a flat one, as most models have, is looked up once."""
         name = (provider, model)
         if name not in self._flat:
             self._flat[name] = _flat_price(provider, model)
@@ -265,20 +265,20 @@ class CostTracker:
 
 
 def _flat_price(provider: str, model: str) -> Price | None:
-    """The bundled price of a model as one of ours, where the two come to the same."""
+    """Return the bundled price of a model as a `Price`; None if that can't express it exactly."""
     rates = bundled_rates(provider, model)
     if rates is None:
         return None
     try:
         price = Price(*rates)
-    except ValueError:  # it has more decimals
+    except ValueError:  # it has too many decimals
         return None
     same = price.cost_of(_SOME_OF_EACH) == bundled_cost(provider, model, _SOME_OF_EACH)
     return price if same else None
 
 
 def _can_be(usage: Usage) -> bool:
-    """Whether a provider's counts can be: one below 0 would pay for another."""
+    """Return whether a provider's counts are possible: one below 0 would pay for another."""
     counts = (
         usage.input_tokens,
         usage.output_tokens,
@@ -309,7 +309,7 @@ def _counted(record: AttemptRecord, input_tokens_estimate: int) -> tuple[Usage, 
         usage = evolve(usage, input_tokens=input_tokens_estimate)
     written = -(-record.text_bytes // _BYTES_A_TOKEN)
     missing = written - counted.total_output_tokens
-    # Of an answer that was cut, some count the beginning alone; a whole one they count or don't.
+    # Of an answer that was cut off, some providers count only the beginning.
     is_counted = record.outcome == "success" and counted.total_output_tokens > 0
     if missing > 0 and not is_counted:
         usage = evolve(usage, output_tokens=counted.output_tokens + missing)

@@ -1,4 +1,4 @@
-"""Errors and texts of providers, cleaned of keys."""
+"""The removal of keys from errors and texts of providers."""
 
 import re
 from base64 import b64encode
@@ -10,7 +10,7 @@ from ryecore.errors import LlmError
 __all__ = ["clean_error", "redact"]
 
 _MAX_CHARS: Final = 500
-# A shorter key occurs within other words by chance: it is struck only as a word of its own, and a
+# A shorter key occurs in other words by chance: it is removed only as a word of its own, and a
 # key of three characters or fewer, such as a local server's "x", not at all.
 _MIN_ANYWHERE: Final = 8
 _MIN_KEY: Final = 4
@@ -21,13 +21,13 @@ _LOOKS_LIKE_KEY: Final = re.compile(
 
 
 def redact(text: str, *keys: str, max_chars: int = _MAX_CHARS) -> str:
-    """A provider's text without keys: the given ones, and what looks like one; shortened.
+    """Remove keys from a provider's text: the passed ones, and what looks like one; shorten it.
 
     Args:
         text: The text.
-        keys: The keys that were in use. One of fewer than 8 characters is struck where it stands
-            as a word of its own, one of fewer than 4 not at all: neither is a secret.
-        max_chars: How long it may be.
+        keys: The keys that were in use. One of fewer than 8 characters is removed only as a word of
+            its own, one of fewer than 4 not at all: neither is a secret.
+        max_chars: The bound of its length.
     """
     for key in keys:
         for form in _written(key) if len(key.strip()) >= _MIN_KEY else ():
@@ -40,10 +40,10 @@ def redact(text: str, *keys: str, max_chars: int = _MAX_CHARS) -> str:
 
 
 def _written(key: str) -> list[str]:
-    """A key in the forms that an error may quote it in, the longest first.
+    """Return the forms in which an error may quote a key, the longest first.
 
-    Python and HTTP write it escaped, and without the blanks around it; a URL in percents; a header
-    in base64.
+    Python and HTTP write it escaped, and without the blanks around it; a URL percent-encoded; a
+    header in base64.
     """
     bare = key.strip()
     encoded = bare.encode(errors="replace")
@@ -56,13 +56,13 @@ def _written(key: str) -> list[str]:
 
 
 def clean_error(problem: Exception, key: str, *, provider: str, model: str) -> LlmError:
-    """A new error for what a provider raised: neither its text nor a traceback can hold the key.
+    """Return a new error for a provider's exception: no text or traceback can hold the key.
 
     Args:
-        problem: What was raised; what is no `LlmError` is of the kind `unknown`.
+        problem: The exception; one that isn't an `LlmError` gets the kind `unknown`.
         key: The key that was in use.
         provider: The provider's id.
-        model: The model that was asked.
+        model: The model's name.
     """
     if isinstance(problem, LlmError):
         return LlmError(

@@ -1,4 +1,4 @@
-"""Estimates of the tokens of requests, for when nobody counts them."""
+"""Estimates of the tokens of requests, for providers that don't count them."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -16,12 +16,12 @@ _BYTES_A_MEDIUM: Final = 6_000
 
 
 def estimated_tokens(request: LlmRequest) -> int:
-    """Return a request's tokens as estimated, rather too many than too few."""
+    """Estimate a request's tokens, rather too many than too few."""
     return -(-(_size_around(request) + _size_of_all(request.messages)) // _BYTES_A_TOKEN)
 
 
 class TokenEstimate:
-    """Estimates the requests of one conversation, each by what it has more than the one before."""
+    """Estimates the requests of one conversation, each by its additions to the one before."""
 
     def __init__(self) -> None:
         self._around: tuple[object, ...] = ()
@@ -30,12 +30,12 @@ class TokenEstimate:
         self._messages_size = 0
 
     def of(self, request: LlmRequest) -> int:
-        """Return what `estimated_tokens` returns for a request."""
+        """Estimate a request's tokens, as `estimated_tokens` does."""
         around = (request.system, request.tools, request.response_format)
         if around != self._around:
             self._around, self._around_size = around, _size_around(request)
         messages, known = request.messages, len(self._messages)
-        # Messages that are the same ones compare at once; equal ones are equally long.
+        # Identical objects compare at once, and equal messages have equal lengths.
         if messages[:known] == self._messages:
             self._messages_size += _size_of_all(messages[known:])
         else:
@@ -45,17 +45,17 @@ class TokenEstimate:
 
 
 def text_tokens(text: str) -> int:
-    """Return a text's tokens as estimated."""
+    """Estimate a text's tokens."""
     return -(-_size(text) // _BYTES_A_TOKEN)
 
 
 def tool_tokens(tool: ToolSpec) -> int:
-    """Return the tokens of a tool's definition as estimated."""
+    """Estimate the tokens of a tool's definition."""
     return -(-_tool_size(tool) // _BYTES_A_TOKEN)
 
 
 def _size_around(request: LlmRequest) -> int:
-    """What is sent along with a conversation."""
+    """Return the size of all that is sent along with a conversation."""
     size = _size(request.system) + sum(map(_tool_size, request.tools))
     if request.response_format is not None:
         size += _size(str(request.response_format.schema))

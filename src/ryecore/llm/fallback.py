@@ -1,4 +1,4 @@
-"""Ask the entries of a plan, one after the other, until one has answered."""
+"""The fallback chain: ask a plan's entries one after the other until one answers."""
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
@@ -38,19 +38,19 @@ _Ask: TypeAlias = Callable[[Attempt, str], Awaitable[None]]
 
 
 class FallbackChain:
-    """Asks the entries of a plan in order, until one has answered.
+    """Asks the entries of a plan in order, until one answers.
 
-    One chain serves one conversation, call after call: which providers are in cooldown, it keeps
-    from call to call. It is not for several calls at the same time. It keeps no key.
+    One chain serves one conversation, call after call, and remembers the cooldowns of providers. It
+    doesn't take several calls at the same time. It stores no key.
 
     Args:
-        plan: Whom to ask, in order.
+        plan: The entries, in order.
         options: Credentials, clocks, hooks and bounds.
 
     Attributes:
-        plan: Whom it asks.
-        active_provider: The id of the provider that the current attempt asks, or the last one did.
-        active_model: The model that it asks.
+        plan: The entries.
+        active_provider: The id of the provider of the current attempt, or of the last one.
+        active_model: The model of that attempt.
 
     Raises:
         ValueError: The plan is empty.
@@ -76,23 +76,23 @@ class FallbackChain:
         *,
         cancellation: CancelToken | None = None,
     ) -> LlmResult:
-        """Ask for an answer as it comes.
+        """Request a streamed answer.
 
         Chunks go to a function, and not to an async generator's consumer, because a cancel scope
-        guards each attempt and must not span a `yield`. Once a part of the answer has come,
-        nobody else is asked: the answer is finished or the call fails.
+        guards each attempt and must not span a `yield`. Once a part of the answer has arrived,
+        no other entry is asked: the answer is finished or the call fails.
 
         Args:
-            request: What is asked. Each entry's own model takes the place of `request.model`;
-                reasoning that came from another provider is left out.
-            on_chunk: Given each chunk as it comes. What it raises ends the call.
-            cancellation: Ends the call at once, as an error of the kind `cancelled`.
+            request: The request. Each entry's own model replaces `request.model`; reasoning of
+                other providers is left out.
+            on_chunk: Called with each chunk as it arrives. Its exceptions end the call.
+            cancellation: Ends the call at once, with an error of the kind `cancelled`.
 
         Returns:
             The whole answer.
 
         Raises:
-            LlmError: Nobody could answer; its kind is the last failure's.
+            LlmError: No entry could answer; the kind is that of the last failure.
         """
         options = self._options
 
@@ -104,14 +104,14 @@ class FallbackChain:
     async def generate(
         self, request: LlmRequest, *, cancellation: CancelToken | None = None
     ) -> LlmResult:
-        """Ask for a whole answer; see `stream`. Prefer that for long answers.
+        """Request a whole answer. Prefer `stream` for long answers.
 
         Args:
-            request: What is asked.
-            cancellation: Ends the call at once, as an error of the kind `cancelled`.
+            request: The request.
+            cancellation: Ends the call at once, with an error of the kind `cancelled`.
 
         Raises:
-            LlmError: Nobody could answer; its kind is the last failure's.
+            LlmError: No entry could answer; the kind is that of the last failure.
         """
         options = self._options
 
@@ -142,7 +142,7 @@ class FallbackChain:
 
 
 class _Walk:
-    """One call's way through the plan."""
+    """One call's walk through the plan."""
 
     __slots__ = (
         "_ask", "_cancellation", "_chain", "_lacking", "_last_resort", "_left", "_number",
@@ -162,7 +162,7 @@ class _Walk:
         self._ask = ask
         self._cancellation = cancellation
         chain._contents.look(request.messages)
-        self._left = list(range(len(chain.plan)))  # neither tried nor unable
+        self._left = list(range(len(chain.plan)))  # neither tried nor excluded
         self._lacking: set[str] = set()
         self._passed_over: set[int] = set()
         self._said: list[str] = []
@@ -171,7 +171,7 @@ class _Walk:
         self._last_resort = False
 
     async def run(self) -> LlmResult:
-        """Ask until one has answered."""
+        """Ask entry after entry until one answers."""
         error: LlmError | None = None
         while (index := self._next()) is not None:
             if error is not None:
@@ -182,9 +182,9 @@ class _Walk:
         raise self._told(error) if error is not None else self._unable()
 
     def _next(self) -> int | None:
-        """The entry to ask next: able to, and not in cooldown while there is another.
+        """Return the next entry that is able to answer; one in cooldown only if all others are.
 
-        Where all that are left are in cooldown, the one whose cooldown ends first is asked; once.
+        If all that remain are in cooldown, the one whose cooldown ends first is asked, once.
         """
         cooled: list[int] = []
         for index in tuple(self._left):
@@ -208,7 +208,7 @@ class _Walk:
         return index
 
     async def _ask_entry(self, index: int) -> tuple[LlmResult | None, LlmError | None]:
-        """Ask one entry as often as it should be: an answer, or why the next one is to be asked."""
+        """Ask one entry, with its retries; return the answer, or the reason to ask the next one."""
         chain, options = self._chain, self._options
         entry, provider_id = chain.plan[index], chain._ids[index]
         request = _request_for(self._request, entry.model, provider_id, chain._contents)
@@ -252,7 +252,7 @@ class _Walk:
             return None, error
 
     async def _try(self, index: int, request: LlmRequest) -> Attempt:
-        """Make one attempt, and record what came of it, cancelled or not."""
+        """Make one attempt, and record its outcome, even when cancelled."""
         entry = self._chain.plan[index]
         tried = Attempt(entry.provider, self._chain._ids[index], request)
         self._number += 1
@@ -264,7 +264,7 @@ class _Walk:
         except BaseException as problem:
             who = f"The host raised {type(problem).__name__}."
             reason = who if isinstance(problem, Exception) else "The caller cancelled it."
-            with suppress(Exception):  # what ends the attempt counts
+            with suppress(Exception):  # only what ended the attempt counts
                 self._record(index, tried, "cancelled", began, "cancelled", reason)
             raise
         error = tried.error
@@ -284,7 +284,7 @@ class _Walk:
         return tried
 
     async def _send(self, tried: Attempt, index: int, request: LlmRequest) -> None:
-        """Fetch the credential, have the attempt allowed, and make it."""
+        """Fetch the credential, ask the host's gate, and make the attempt."""
         options = self._options
         provider_id = self._chain._ids[index]
         key = await fetch_key(options, provider_id)
@@ -307,14 +307,14 @@ class _Walk:
         try:
             renewed = renew(provider_id)
             return bool(await renewed if isawaitable(renewed) else renewed)
-        except Exception:  # its text may hold anything
+        except Exception:  # its text may hold a secret
             return False
 
     def _missing(self, index: int) -> tuple[str, ...]:
         entry = self._chain.plan[index]
         try:
             has = entry.provider.capabilities(entry.model)
-        except Exception:  # what isn't known is taken to be possible; the attempt will tell
+        except Exception:  # unknown capabilities count as possible; the attempt will show
             return ()
         return missing_capabilities(self._request, has, self._chain._contents)
 
@@ -382,7 +382,7 @@ class _Walk:
         self._said.append(f"{provider_id}/{model}: {said}")
 
     def _told(self, error: LlmError) -> LlmError:
-        """The error that the call ends with, and what was said before it."""
+        """Return the error that ends the call, with the failures before it."""
         if self._said and error.kind != "cancelled":
             error.message = f"{error.message} Of the other entries: {_listed(self._said)}"
             error.args = (error.message,)
@@ -412,7 +412,7 @@ def _listed(said: list[str]) -> str:
 def _request_for(
     request: LlmRequest, model: str, provider_id: str, contents: Contents
 ) -> LlmRequest:
-    """The request as one entry gets it: its model, and no other provider's reasoning."""
+    """Return the request for one entry: with its model, without other providers' reasoning."""
     messages = request.messages
     if not contents.reasoned_by <= {provider_id}:
         messages = tuple(_stripped(messages, provider_id))

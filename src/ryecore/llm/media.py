@@ -1,4 +1,4 @@
-"""Media by the handle of their content."""
+"""Stores of media, by the handle of their content."""
 
 import hashlib
 from os import PathLike
@@ -14,30 +14,30 @@ _SCHEME: Final = "media://"
 
 
 class MediaStore(Protocol):
-    """Where media are kept."""
+    """A store of media."""
 
     def put(self, content: bytes, media_type: str, name: str = "") -> MediaPart:
-        """Keep content, and give its handle. The same content has the same handle.
+        """Store content, and return its handle. The same content has the same handle.
 
         Raises:
-            StoreError: It can't be kept.
+            StoreError: It can't be stored.
         """
         ...
 
     def read(self, part: MediaPart) -> bytes:
-        """The content behind a handle.
+        """Read the content of a handle.
 
         Raises:
-            StoreError: It isn't there, or isn't what its handle says.
+            StoreError: It is missing, or doesn't match its handle.
         """
         ...
 
 
 class FolderMediaStore:
-    """Media in a folder, by their SHA-256; verified while they are read.
+    """Media in a folder, by SHA-256, verified when they are read.
 
     Args:
-        root: The folder; it is made where it is missing.
+        root: The folder; it is made if it is missing.
 
     Raises:
         StoreError: The folder can't be made.
@@ -47,28 +47,28 @@ class FolderMediaStore:
         self._store = ContentStore(root, durable=False)
 
     def put(self, content: bytes, media_type: str, name: str = "") -> MediaPart:
-        """Keep content, and give its handle."""
+        """Store content, and return its handle."""
         return MediaPart(_SCHEME + self._store.put(content), media_type, len(content), name)
 
     def read(self, part: MediaPart) -> bytes:
-        """The content behind a handle."""
+        """Read the content of a handle."""
         return self._store.get(_digest(part))
 
 
 class MemoryMediaStore:
-    """Media in memory, for as long as the store lives."""
+    """Media in memory, for the lifetime of the store."""
 
     def __init__(self) -> None:
         self._contents: dict[str, bytes] = {}
 
     def put(self, content: bytes, media_type: str, name: str = "") -> MediaPart:
-        """Keep content, and give its handle."""
+        """Store content, and return its handle."""
         digest = hashlib.sha256(content).hexdigest()
         self._contents[digest] = content
         return MediaPart(_SCHEME + digest, media_type, len(content), name)
 
     def read(self, part: MediaPart) -> bytes:
-        """The content behind a handle."""
+        """Read the content of a handle."""
         try:
             return self._contents[_digest(part)]
         except KeyError:

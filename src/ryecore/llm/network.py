@@ -1,7 +1,7 @@
 """The switch that refuses every request of an adapter to a model.
 
-It is for tests, and it is the one thing here that holds for the whole process: what it guards
-against is the provider that nobody thought of. No environment variable sets it.
+It is for tests. It is the only switch here for the whole process, because it guards against the
+provider that nobody thought of. No environment variable sets it.
 """
 
 from contextlib import AbstractContextManager
@@ -14,7 +14,7 @@ __all__ = ["allow_model_requests", "check_model_requests_allowed", "refuse_model
 
 
 class _Switch:
-    """What holds now."""
+    """The state of the switch."""
 
     __slots__ = ("allowed",)
 
@@ -26,7 +26,7 @@ _SWITCH: Final = _Switch()
 
 
 class _Turned:
-    """A turn of the switch. As a context manager it turns it back at its end."""
+    """A change of the switch; as a context manager, it restores the earlier state."""
 
     __slots__ = ("_before",)
 
@@ -47,33 +47,33 @@ class _Turned:
 
 
 def refuse_model_requests() -> AbstractContextManager[object]:
-    """From now on, let no adapter ask a model, in this whole process.
+    """Refuse all requests of adapters to models, from now on, in the whole process.
 
-    A server on this machine is refused as well. Scripted models and functions ask nobody, and are
-    not concerned.
+    A server on this machine is refused as well. Scripted models and functions send no requests and
+    still work.
 
     Returns:
-        A context manager. With it, what was before holds again at its end; without, the refusal
+        A context manager that restores the earlier state at its end. Without `with`, the refusal
         stays.
     """
     return _Turned(False)
 
 
 def allow_model_requests() -> AbstractContextManager[object]:
-    """From now on, let adapters ask models again; see `refuse_model_requests`.
+    """Allow requests of adapters to models again; see `refuse_model_requests`.
 
     Returns:
-        A context manager. With it, what was before holds again at its end.
+        A context manager that restores the earlier state at its end.
     """
     return _Turned(True)
 
 
 def check_model_requests_allowed(provider: str, model: str = "") -> None:
-    """Refuse a request if the switch says so. An adapter calls it before it opens a connection.
+    """Refuse a request if the switch is set. Adapters call it before they open a connection.
 
     Args:
         provider: The provider's id.
-        model: The model that is asked for.
+        model: The model's name.
 
     Raises:
         LlmError: `bad_request`: requests to models are refused.

@@ -19,17 +19,17 @@ __all__ = ["GO", "AttemptVerdict", "ChainOptions", "Go", "Refuse", "fetch_key", 
 
 @frozen
 class Go:
-    """Go on: the attempt may be made."""
+    """The verdict that the attempt may be made."""
 
 
 @frozen
 class Refuse:
-    """The attempt must not be made. The call ends; no other entry is asked.
+    """The verdict that the attempt must not be made. The call ends; no other entry is asked.
 
     Attributes:
-        code: Why, for a program; it becomes `LlmError.code`. An agent's run fails as
-            `budget_exceeded`, whatever it is.
-        message: Why, one sentence; it becomes the error's message.
+        code: The reason for programs; it becomes `LlmError.code`. An agent's run fails as
+            `budget_exceeded`, whatever the code is.
+        message: The reason in one sentence; it becomes the error's message.
     """
 
     code: str
@@ -47,19 +47,19 @@ class ChainOptions:
     """Options of a fallback chain. No `repr` shows their values.
 
     Attributes:
-        key_for: Gives the credential for a provider's id; empty where none is needed. It is asked
-            at each attempt. Whatever it raises counts as `auth`, and its text is dropped.
+        key_for: Returns the credential for a provider's id, or an empty text if none is needed. It
+            is called at each attempt. Its exceptions count as `auth`; their texts are dropped.
         sleep: Waits a number of seconds.
         now: A monotonic clock in seconds, for cooldowns and durations.
-        on_auth_error: Told the id of a provider that refused its credential, at most once a call.
-            True where the credential was renewed: `key_for` is then asked again.
-        on_attempt: Told of every attempt, those that were skipped too.
-        before_attempt: Asked before each attempt, with the entry, the request as it will be sent,
+        on_auth_error: Called with the id of a provider that refused its credential, at most once a
+            call. It returns whether it renewed the credential; `key_for` is then called again.
+        on_attempt: Called with the record of each attempt, also of skipped ones.
+        before_attempt: Called before each attempt with the entry, the request as it will be sent,
             and the attempt's number in this call, from 1. It can refuse.
-        media: Where media are read and put.
-        stall_s: After how many seconds without a chunk a provider counts as `unavailable`. A whole
-            answer (`generate`) has this long in all.
-        cooldown_s: For how many seconds a provider that failed is passed over.
+        media: The store of media.
+        stall_s: The seconds without a chunk after which a provider counts as `unavailable`. A whole
+            answer (`generate`) has this time in all.
+        cooldown_s: The seconds for which a provider that failed is passed over.
         random: Numbers from 0 to 1, for the jitter of waits.
 
     Raises:
@@ -87,18 +87,18 @@ class ChainOptions:
 
 
 async def fetch_key(options: ChainOptions, provider_id: str) -> str | None:
-    """The credential for a provider; None where the host has none, for whatever reason."""
+    """Return the credential for a provider; None if the host can't provide it."""
     try:
         key = options.key_for(provider_id)
         if not isinstance(key, str):
             key = await key
-    except Exception:  # its text may hold anything
+    except Exception:  # its text may hold a secret
         return None
     return key if isinstance(key, str) else None
 
 
 def no_credential(provider_id: str, model: str) -> LlmError:
-    """The error where `fetch_key` gave none."""
+    """Return the error for a missing credential."""
     return LlmError(
         f"The host has no credential for '{provider_id}'.",
         next_step="Let key_for give it; an empty text says that none is needed.",

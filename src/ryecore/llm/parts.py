@@ -33,10 +33,10 @@ class ReasoningPart:
     """A model's reasoning. It is sent back only to the provider that it came from.
 
     Attributes:
-        text: What may be read of it; empty where the provider shows nothing.
+        text: The readable text; empty if the provider shows none.
         origin: The id of the provider that it came from.
-        opaque: What that provider needs to take it back: a signature, or encrypted content. Without
-            text, it belongs to the part that follows.
+        opaque: What that provider needs to accept it again: a signature, or encrypted content.
+            Without text, it belongs to the part that follows.
 
     Source: decision 56.
     """
@@ -53,7 +53,7 @@ class ToolCallPart:
     """A model's request to call a tool.
 
     Attributes:
-        call_id: What the result will refer to.
+        call_id: The id that its result refers to.
         name: The tool's name, as the model wrote it.
         arguments_json: The arguments as the model wrote them, JSON or not.
     """
@@ -67,13 +67,13 @@ class ToolCallPart:
 
 @frozen
 class MediaPart:
-    """An image, sound, video or document, by the handle of its content.
+    """An image, a sound, a video or a document, by the handle of its content.
 
     Attributes:
         handle: `media://` and the SHA-256 of the content in hex.
         media_type: Such as `image/png`.
-        size_bytes: How large the content is.
-        name: A file's name, where it has one.
+        size_bytes: The size of the content.
+        name: The file's name, if it has one.
     """
 
     type: ClassVar[Literal["media"]] = "media"
@@ -94,10 +94,10 @@ class ToolResultPart:
     Attributes:
         call_id: The call that it answers.
         name: The tool's name.
-        content: Texts, which are JSON wherever the tool gave data, and media.
-        is_error: Whether it tells of a failure.
-        untrusted: Whether it may hold text that nobody vouches for. It is for the host; no adapter
-            shows it to a model.
+        content: Texts, which are JSON if the tool returned data, and media.
+        is_error: Whether the call failed.
+        untrusted: Whether it may hold text of untrusted origin. It is for the host; no adapter
+            sends it to a model.
     """
 
     type: ClassVar[Literal["tool_result"]] = "tool_result"
@@ -122,8 +122,8 @@ class Message:
     """One message of a conversation.
 
     Attributes:
-        role: Who speaks. The results of tools stand in messages of the role `tool`.
-        parts: What is said, in order.
+        role: The speaker. The results of tools are messages of the role `tool`.
+        parts: The content, in order.
     """
 
     role: Role
@@ -131,19 +131,19 @@ class Message:
 
     @classmethod
     def user(cls, *content: str | TextPart | MediaPart) -> Self:
-        """A message of the user's: texts and media."""
+        """Return a message of the user, made of texts and media."""
         return cls("user", tuple(TextPart(one) if isinstance(one, str) else one for one in content))
 
     @classmethod
     def assistant(cls, *content: str | Part) -> Self:
-        """A message of the model's."""
+        """Return a message of the model."""
         return cls(
             "assistant", tuple(TextPart(one) if isinstance(one, str) else one for one in content)
         )
 
     @classmethod
     def results(cls, *results: ToolResultPart) -> Self:
-        """The answers to one message's tool calls, in their order."""
+        """Return a message with the results of tool calls, in the order of the calls."""
         return cls("tool", results)
 
     @property

@@ -28,11 +28,11 @@ __all__ = [
 
 @frozen
 class Backoff:
-    """How long to wait before the next try: exponential, with full jitter.
+    """The wait before the next try: exponential, with full jitter.
 
     Attributes:
         base_s: The bound of the first wait, in seconds.
-        cap_s: The bound of every wait, in seconds, what a provider asks for included.
+        cap_s: The bound of every wait in seconds, including one that a provider asks for.
 
     Source: decisions 50 and 51.
     """
@@ -46,10 +46,10 @@ class FallbackPlanEntry:
     """One choice of a fallback plan.
 
     Attributes:
-        provider: The provider, ready to be asked.
-        model: The model to ask it for.
-        max_attempts: How often it is tried, at least 1.
-        backoff: How long to wait between the tries.
+        provider: The provider.
+        model: The model's name.
+        max_attempts: The number of tries, at least 1.
+        backoff: The wait between tries.
 
     Raises:
         ConfigError: `max_attempts` is less than 1.
@@ -71,22 +71,21 @@ class AttemptRecord:
     """The record of one attempt.
 
     Attributes:
-        entry: Which entry of the plan it was, from 0.
+        entry: The index of the plan's entry, from 0.
         provider: The provider's id.
-        model: The model that was asked.
-        number: Which of the tries that were made it is, from 1; 0 where it was skipped.
-        outcome: What came of it.
-        kind: How it failed, where it did.
-        reason: Why it was skipped or failed, in words, without secrets.
-        usage: What the provider counted; None where it didn't say.
-        text_bytes: The size in bytes of an answer that was cut, or whose provider reported no
-            output, for an estimate.
-        duration_ms: How long it took.
-        media: The types of the media that were made, where they were asked for at an endpoint of
-            their own.
-        stop_reason: Why the model stopped, where it answered.
-        response_model: The model that answered, as the provider names it; empty where none did.
-        status: The HTTP status of a failure, where the provider answered with one.
+        model: The requested model.
+        number: The number of the try, from 1; 0 if it was skipped.
+        outcome: Its outcome.
+        kind: The kind of its failure, if it failed.
+        reason: The reason why it was skipped or failed, in words, without secrets.
+        usage: The tokens that the provider counted; None if it reported none.
+        text_bytes: The size in bytes of an answer that was cut off, or whose provider reported no
+            output tokens, for an estimate.
+        duration_ms: Its duration.
+        media: The types of the media that were made at an endpoint of their own.
+        stop_reason: Why the model stopped, if it answered.
+        response_model: The model that answered, as the provider names it; empty if none did.
+        status: The HTTP status of a failure, if the provider sent one.
     """
 
     entry: int
@@ -105,15 +104,15 @@ class AttemptRecord:
     status: int | None = None
 
 
-_MAX_COOLDOWN_S: Final = 3600.0  # a provider that asks for a year is asked again all the same
+_MAX_COOLDOWN_S: Final = 3600.0  # the bound of a cooldown, whatever wait a provider asks for
 
 
 @frozen
 class RetryAttempt:
-    """Ask the same entry again.
+    """The verdict to ask the same entry again.
 
     Attributes:
-        delay_s: After how many seconds.
+        delay_s: The wait in seconds.
     """
 
     delay_s: float
@@ -121,15 +120,15 @@ class RetryAttempt:
 
 @frozen
 class Refresh:
-    """Have the credential renewed, and ask the same entry again."""
+    """The verdict to renew the credential and ask the same entry again."""
 
 
 @frozen
 class Failover:
-    """Ask the next entry.
+    """The verdict to ask the next entry.
 
     Attributes:
-        cooldown_s: For how many seconds this one's provider is passed over; 0 for not at all.
+        cooldown_s: The seconds for which this entry's provider is passed over; 0 for none.
     """
 
     cooldown_s: float = 0.0
@@ -137,7 +136,7 @@ class Failover:
 
 @frozen
 class GiveUp:
-    """End with this error."""
+    """The verdict to end the call with this error."""
 
 
 Verdict: TypeAlias = RetryAttempt | Refresh | Failover | GiveUp
@@ -157,20 +156,20 @@ def verdict_of(
     has_other: bool = False,
     cooldown_s: float = 0.0,
 ) -> Verdict:
-    """Decide what follows a try that failed.
+    """Decide what follows a failed try.
 
     Args:
-        kind: How it failed.
-        attempt: Which try of this entry it was, from 1.
-        max_attempts: How often the entry is tried.
-        backoff: How long to wait between tries.
-        random: The jitter, from 0 to 1; 1 where it is not finite.
-        retry_after_s: How long the provider asks to wait; None where it didn't say.
-        content_started: Whether a part of the answer has been given out.
-        refreshed: Whether a renewal of a credential was tried in this call.
-        has_refresh: Whether there is anybody who could renew one.
+        kind: The kind of the failure.
+        attempt: The number of the try of this entry, from 1.
+        max_attempts: The number of tries of the entry.
+        backoff: The wait between tries.
+        random: The jitter, from 0 to 1; a number that isn't finite counts as 1.
+        retry_after_s: The wait that the provider asks for; None for none.
+        content_started: Whether a part of the answer has been passed on.
+        refreshed: Whether this call has tried to renew a credential.
+        has_refresh: Whether the host can renew credentials.
         has_other: Whether another entry could be asked at once.
-        cooldown_s: For how long a provider that failed is passed over.
+        cooldown_s: The seconds for which a provider that failed is passed over.
 
     Source: docs/design/agent-node.md#failures; decision 50.
     """
@@ -179,7 +178,7 @@ def verdict_of(
         return GiveUp()
     if kind == "auth":
         return Refresh() if has_refresh and not refreshed else Failover(cooldown_s)
-    if not facts.is_retryable:  # it is about the request and the model, not the provider
+    if not facts.is_retryable:  # the failure concerns the request and the model, not the provider
         return Failover()
     asked_s = retry_after_s
     if asked_s is None or not isfinite(asked_s) or asked_s < 0:

@@ -1,4 +1,4 @@
-"""The prices that the extra `prices` brings along. Nothing is ever fetched."""
+"""The prices bundled with the extra `prices`. Nothing is ever fetched."""
 
 from datetime import UTC, datetime
 from decimal import ROUND_CEILING, Context, Decimal, localcontext
@@ -16,21 +16,21 @@ if TYPE_CHECKING:
 
 __all__ = ["Rates", "bundled_cost", "bundled_rates", "have_bundled_prices"]
 
-_EXACT: Final = Context(prec=60)  # whatever precision the host's own context has
+_EXACT: Final = Context(prec=60)  # independent of the precision of the host's context
 
 
 Rates: TypeAlias = tuple[Decimal, Decimal, Decimal | None, Decimal | None]
-"""USD per million tokens: read, written, read from a cache, written to it."""
+"""USD per million tokens: input, output, read from a cache, written to it."""
 
 
 def have_bundled_prices(*, required: bool = False) -> bool:
-    """Whether there are bundled prices.
+    """Return whether the bundled prices are installed.
 
     Args:
-        required: Whether they are asked for by name.
+        required: Whether to raise an error if they aren't.
 
     Raises:
-        MissingExtra: They are required, and not installed.
+        MissingExtra: They are required, but not installed.
     """
     if _installed():
         return True
@@ -49,7 +49,7 @@ def _installed() -> bool:
 
 
 def bundled_rates(provider: str, model: str) -> Rates | None:
-    """What a model's tokens cost, where that is the same at all times and however much is read.
+    """Return the flat price of a model's tokens; None if it depends on the time or the input.
 
     Args:
         provider: The provider's id.
@@ -73,9 +73,9 @@ def bundled_rates(provider: str, model: str) -> Rates | None:
 
 
 def bundled_cost(provider: str, model: str, usage: Usage) -> int | None:
-    """What tokens cost in microcents, rounded up once; None where there is no price.
+    """Return the cost of tokens in microcents, rounded up once; None without a price.
 
-    A price that depends on how much is read holds for all of it, as the provider says.
+    A price that depends on the size of the input applies to all of it, as at the provider.
 
     Args:
         provider: The provider's id.
@@ -87,7 +87,7 @@ def bundled_cost(provider: str, model: str, usage: Usage) -> int | None:
         return None
     from genai_prices import Usage as Counted  # noqa: PLC0415 - a large import, rarely needed
 
-    counts = Counted(  # theirs are not disjoint: a part is counted in the whole as well
+    counts = Counted(  # their counts overlap: the whole includes the parts
         input_tokens=usage.total_input_tokens,
         output_tokens=usage.total_output_tokens,
         cache_read_tokens=usage.cache_read_tokens,
@@ -97,7 +97,7 @@ def bundled_cost(provider: str, model: str, usage: Usage) -> int | None:
     with localcontext(_EXACT):
         try:
             price_usd = info.calc_price(counts, of).total_price
-        except ValueError:  # it is priced by something else than these tokens
+        except ValueError:  # it isn't priced by these tokens
             return None
         microcents = price_usd * MICROCENTS_PER_USD
         return int(microcents.to_integral_value(ROUND_CEILING))
@@ -105,7 +105,7 @@ def bundled_cost(provider: str, model: str, usage: Usage) -> int | None:
 
 @lru_cache(maxsize=1024)
 def _find(provider: str, model: str) -> "tuple[Provider, ModelInfo] | None":
-    """A model that is priced by the token."""
+    """Find a model that is priced by the token."""
     try:
         found = _snapshot().find_provider_model(model, None, provider, None)
     except LookupError:
@@ -116,7 +116,7 @@ def _find(provider: str, model: str) -> "tuple[Provider, ModelInfo] | None":
 
 @lru_cache(maxsize=1)
 def _snapshot() -> "DataSnapshot":
-    """What stands in the installed package, and not what anybody may have loaded since."""
+    """Return the prices of the installed package, not those that anybody may have loaded since."""
     from genai_prices.data import providers  # noqa: PLC0415 - a large import, rarely needed
     from genai_prices.data_snapshot import DataSnapshot  # noqa: PLC0415 - see above
 

@@ -1,4 +1,4 @@
-"""The protocols that a provider of models implements."""
+"""The protocols of model providers."""
 
 from collections.abc import AsyncIterator
 from typing import Protocol, TypeAlias, runtime_checkable
@@ -23,43 +23,43 @@ __all__ = [
 
 @runtime_checkable
 class LlmProvider(Protocol):
-    """A provider of models: an adapter over a vendor's SDK, or anything else that can answer.
+    """A provider of models: an adapter over a vendor's SDK, or any other source of answers.
 
-    It is shared by any number of concurrent runs, and keeps no key: each call brings its own.
-    Whatever goes wrong is raised as an `LlmError` that names its kind; what else is raised counts
-    as `unknown`. It doesn't retry: the fallback chain does.
+    Any number of concurrent runs share it. It stores no key: each call brings its own. It raises
+    failures as an `LlmError` with a kind; any other exception counts as `unknown`. It doesn't
+    retry: the fallback chain does.
     """
 
     @property
     def provider_id(self) -> str:
-        """What plans, events and reasoning parts call it."""
+        """Its name in plans, events and reasoning parts."""
         ...
 
     def capabilities(self, model: str) -> Capabilities:
-        """What a model can do."""
+        """Return the capabilities of a model."""
         ...
 
     def stream(
         self, request: LlmRequest, *, key: str, media: MediaStore | None = None
     ) -> AsyncIterator[StreamChunk]:
-        """Ask a model, and give its answer as it comes. The last chunk is a `StreamEnd`.
+        """Ask a model, and yield its answer as it arrives. The last chunk is a `StreamEnd`.
 
-        Best an async generator, so that closing it early closes the connection at once.
+        Use an async generator, so that closing it early closes the connection at once.
 
         Args:
-            request: What is asked.
-            key: The credential; empty where none is needed. It is used for this call alone.
-            media: Where the request's media are read, and media of the answer are put.
+            request: The request.
+            key: The credential for this call alone; empty if none is needed.
+            media: The store of the media of the request and the answer.
         """
         ...
 
     async def generate(
         self, request: LlmRequest, *, key: str, media: MediaStore | None = None
     ) -> LlmResult:
-        """Ask a model, and give its whole answer; see `stream`.
+        """Ask a model, and return its whole answer; see `stream`.
 
         Raises:
-            LlmError: It can't answer.
+            LlmError: The model can't answer.
         """
         ...
 
@@ -70,9 +70,9 @@ class MediaRequest:
 
     Attributes:
         model: The model's name.
-        prompt: What to make.
-        media_type: The type that is wanted, or its family, such as `image/*`.
-        count: How many, at least 1.
+        prompt: The description of the media to make.
+        media_type: The wanted type, or its family, such as `image/*`.
+        count: The number of media, at least 1.
         inputs: Media to start from.
     """
 
@@ -85,12 +85,12 @@ class MediaRequest:
 
 @frozen
 class MediaResult:
-    """Media that were made.
+    """Media that a model has made.
 
     Attributes:
         media: Their parts.
         model: The model that made them.
-        usage: What it counted; None where it didn't say, or counts no tokens.
+        usage: Its token counts; None if it reported none.
     """
 
     media: tuple[MediaPart, ...]
@@ -100,10 +100,10 @@ class MediaResult:
 
 @frozen
 class MediaJob:
-    """Media that will take a while.
+    """A job of a provider that makes media in the background.
 
     Attributes:
-        job_id: What the provider calls the job; opaque.
+        job_id: The provider's id of the job; opaque.
     """
 
     job_id: str
@@ -119,17 +119,17 @@ class MediaProvider(Protocol):
     async def generate_media(
         self, request: MediaRequest, *, key: str, media: MediaStore
     ) -> MediaOutcome:
-        """Make media, and put them into the store; or begin a job.
+        """Make and store media, or start a job.
 
         Raises:
-            LlmError: They can't be made.
+            LlmError: The media can't be made.
         """
         ...
 
     async def poll_media(self, job_id: str, *, key: str, media: MediaStore) -> MediaOutcome:
-        """Look after a job: its media, or the job again while it runs.
+        """Check a job: return its media, or the job while it runs.
 
         Raises:
-            LlmError: It failed, or isn't known.
+            LlmError: The job failed, or is unknown.
         """
         ...

@@ -20,11 +20,11 @@ __all__ = [
 
 
 class Contents:
-    """The contents of a conversation that grows from request to request.
+    """A summary of the contents of a conversation that grows from request to request.
 
     Attributes:
-        media_types: The types of all media in it, those in tools' results too.
-        reasoned_by: The ids of the providers whose reasoning stands in it.
+        media_types: The types of all media in it, including those in results of tools.
+        reasoned_by: The ids of the providers whose reasoning it has.
     """
 
     __slots__ = ("_seen", "media_types", "reasoned_by")
@@ -35,7 +35,7 @@ class Contents:
         self.reasoned_by: set[str] = set()
 
     def look(self, messages: tuple[Message, ...]) -> None:
-        """Look at what is new; at everything, where it isn't the same conversation that grew."""
+        """Read the new messages; read all if they don't continue the conversation."""
         known = len(self._seen)
         if messages[:known] != self._seen:
             known = 0
@@ -62,9 +62,9 @@ class ToolSpec:
     """A tool as the model sees it.
 
     Attributes:
-        name: What the model calls it, exactly.
-        description: What it does, for the model.
-        parameters: The JSON Schema of its arguments, an object's.
+        name: Its exact name for the model.
+        description: Its description for the model.
+        parameters: The JSON Schema of its arguments, which are an object.
     """
 
     name: str
@@ -74,11 +74,11 @@ class ToolSpec:
 
 @frozen
 class ResponseFormat:
-    """The form that the answer should have. It is a hint: no provider is relied on to keep it.
+    """The wanted form of the answer. It is a hint: answers are checked all the same.
 
     Attributes:
         schema: The answer's JSON Schema.
-        name: What the schema is called, for providers that want a name.
+        name: The schema's name, for providers that need one.
     """
 
     schema: Mapping[str, Any]
@@ -92,14 +92,14 @@ class LlmRequest:
     Attributes:
         model: The model's name, as its provider spells it.
         messages: The conversation.
-        system: What stands in the system position; empty for none.
+        system: The system text; empty for none.
         tools: The tools that the model may call.
-        tool_choice: Whether it may, must not, or must call one.
-        max_output_tokens: How long the answer may be; the provider's own bound where None.
-        temperature: 0 to 2; the provider's own where None.
-        response_format: The form that the answer should have.
-        reasoning: How hard to think; the model's own way where None.
-        stop: Texts at which the answer ends.
+        tool_choice: Whether the model may, must not, or must call a tool.
+        max_output_tokens: The bound of the answer; None for the provider's own.
+        temperature: From 0 to 2; None for the provider's own.
+        response_format: The wanted form of the answer.
+        reasoning: The effort of reasoning; None for the model's own.
+        stop: Texts that end the answer.
     """
 
     model: str
@@ -123,13 +123,13 @@ class Capabilities:
     """The capabilities of a model. An unknown capability should be declared as possible.
 
     Attributes:
-        tools: Whether it calls tools.
-        parallel_tools: Whether it calls several in one turn.
-        reasoning: Whether it thinks first.
+        tools: Whether it can call tools.
+        parallel_tools: Whether it can call several tools in one turn.
+        reasoning: Whether it can reason before it answers.
         response_format: Whether it takes a schema for its answer.
         input_media: The media types that it takes, such as `image/png` or `image/*`.
-        context_tokens: How much it reads at once; None where that isn't known.
-        max_output_tokens: How much it writes at most; None where that isn't known.
+        context_tokens: The size of its context; None if unknown.
+        max_output_tokens: The most that it writes; None if unknown.
     """
 
     tools: bool = True
@@ -141,7 +141,7 @@ class Capabilities:
     max_output_tokens: int | None = None
 
     def takes(self, media_type: str) -> bool:
-        """Whether the model takes media of a type."""
+        """Return whether the model takes media of a type."""
         return media_type in self.input_media or (
             f"{media_type.partition('/')[0]}/*" in self.input_media or "*/*" in self.input_media
         )
@@ -150,12 +150,12 @@ class Capabilities:
 def missing_capabilities(
     request: LlmRequest, has: Capabilities, contents: Contents | None = None
 ) -> tuple[str, ...]:
-    """Return the capabilities that a request needs and a model lacks, in words.
+    """List the capabilities that a request needs and a model lacks, in words.
 
     Args:
         request: The request.
-        has: What the model can do.
-        contents: What stands in the request's messages, where they have been looked at.
+        has: The capabilities of the model.
+        contents: The summary of the request's messages, if it was made already.
     """
     missing: list[str] = []
     if request.tools and not has.tools:

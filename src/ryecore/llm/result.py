@@ -9,8 +9,8 @@ from ryecore.llm.parts import Message, Part, TextPart, ToolCallPart
 __all__ = ["LlmResult", "StopReason", "Usage"]
 
 StopReason: TypeAlias = Literal["stop", "tool_use", "length", "content_filter", "error"]
-"""Why a model stopped: it had finished, wants tools called, wrote all that it may, was stopped by
-a filter, or broke off."""
+"""Why a model stopped: it finished, calls tools, reached its bound, was stopped by a filter, or
+broke off."""
 
 
 @frozen
@@ -18,11 +18,11 @@ class Usage:
     """The tokens of one request. The counts are disjoint: no token is in two of them.
 
     Attributes:
-        input_tokens: Read, and neither taken from a cache nor written to one.
+        input_tokens: Read, and neither from a cache nor written to one.
         output_tokens: Written, without reasoning.
         cache_read_tokens: Read from the provider's cache.
         cache_write_tokens: Read, and written to the provider's cache.
-        reasoning_tokens: Thought.
+        reasoning_tokens: Written as reasoning.
     """
 
     input_tokens: int = 0
@@ -33,12 +33,12 @@ class Usage:
 
     @property
     def total_input_tokens(self) -> int:
-        """All that was read, from wherever."""
+        """All tokens that were read, from a cache or not."""
         return self.input_tokens + self.cache_read_tokens + self.cache_write_tokens
 
     @property
     def total_output_tokens(self) -> int:
-        """All that was written, reasoning included."""
+        """All tokens that were written, reasoning included."""
         return self.output_tokens + self.reasoning_tokens
 
     @property
@@ -61,9 +61,9 @@ class LlmResult:
     """The answer of a model.
 
     Attributes:
-        parts: What it said, in order.
-        stop_reason: Why it stopped.
-        usage: What it counted; None where it didn't say.
+        parts: Its content, in order.
+        stop_reason: Why the model stopped.
+        usage: The token counts; None if the provider reported none.
         model: The model that answered, as the provider names it.
         provider: The provider's id.
     """

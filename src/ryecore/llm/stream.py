@@ -1,4 +1,4 @@
-"""What a provider streams, and its fold into an answer."""
+"""The chunks that a provider streams, and their fold into an answer."""
 
 from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
@@ -24,18 +24,18 @@ __all__ = [
 
 @frozen
 class TextDelta:
-    """More text."""
+    """A piece of text."""
 
     text: str
 
 
 @frozen
 class ReasoningDelta:
-    """More of what the model thinks.
+    """A piece of the model's reasoning.
 
     Attributes:
-        text: More text; may be empty.
-        opaque: What the provider needs to take the whole part back. It ends the part.
+        text: A piece of text; may be empty.
+        opaque: What the provider needs to accept the whole part again. It ends the part.
     """
 
     text: str
@@ -44,11 +44,11 @@ class ReasoningDelta:
 
 @frozen
 class ToolCallStart:
-    """A tool call begins. The same index again is the same call, and says nothing new.
+    """The start of a tool call. A second start with the same index is ignored.
 
     Attributes:
-        index: Which of the turn's calls it is.
-        call_id: What its result will refer to.
+        index: The index of the call in its turn.
+        call_id: The id that its result refers to.
         name: The tool's name.
     """
 
@@ -59,11 +59,11 @@ class ToolCallStart:
 
 @frozen
 class ToolCallDelta:
-    """More of a tool call's arguments.
+    """A piece of a tool call's arguments.
 
     Attributes:
-        index: Which of the turn's calls it belongs to.
-        arguments_json: More of their JSON text.
+        index: The index of the call in its turn.
+        arguments_json: A piece of their JSON text.
     """
 
     index: int
@@ -72,25 +72,25 @@ class ToolCallDelta:
 
 @frozen
 class MediaChunk:
-    """A whole medium that the model made."""
+    """A complete medium that the model made."""
 
     part: MediaPart
 
 
 @frozen
 class UsageUpdate:
-    """What was counted so far. It replaces what was said before."""
+    """The usage so far. It replaces earlier ones."""
 
     usage: Usage
 
 
 @frozen
 class StreamEnd:
-    """The answer is whole. A stream that ends without one was cut.
+    """The end of a complete answer. A stream that ends without one was cut off.
 
     Attributes:
         stop_reason: Why the model stopped.
-        usage: What was counted in all; None for what the last `UsageUpdate` said.
+        usage: The usage in all; None for that of the last `UsageUpdate`.
         model: The model that answered, as the provider names it; empty for the one asked for.
     """
 
@@ -111,16 +111,16 @@ StreamChunk: TypeAlias = (
 
 
 class StreamFold:
-    """What has come of a stream so far. Chunks after its end are ignored.
+    """The part of a streamed answer that has arrived. Chunks after its end are ignored.
 
     Args:
         provider: The id of the provider, the origin of reasoning parts.
-        model: The model that was asked.
+        model: The requested model.
 
     Attributes:
-        has_content: Whether anything came that a person or the next turn would see.
-        end: The last chunk; None while there was none.
-        usage: What was counted so far.
+        has_content: Whether any content arrived that a person or the next turn would see.
+        end: The last chunk; None until it arrives.
+        usage: The usage so far.
     """
 
     __slots__ = (
@@ -141,7 +141,7 @@ class StreamFold:
         self.usage: Usage | None = None
 
     def add(self, chunk: StreamChunk) -> None:
-        """Take the next chunk."""
+        """Add the next chunk."""
         if self.end is not None:
             return
         if type(chunk) is TextDelta and not self._reasoning:  # as most chunks are
@@ -153,12 +153,12 @@ class StreamFold:
 
     @property
     def text_bytes(self) -> int:
-        """How much text, reasoning and arguments came, for an estimate of what it cost."""
+        """The size in bytes of text, reasoning and arguments so far, to estimate the cost."""
         whole = (part.part if isinstance(part, _Call) else part for part in self._parts)
         return parts_bytes(whole) + sum(map(_size, (*self._text, *self._reasoning)))
 
     def result(self) -> LlmResult:
-        """The answer, as far as it came."""
+        """Return the answer, as far as it has arrived."""
         self._close_text()
         self._close_reasoning("")
         end = self.end
@@ -187,7 +187,7 @@ class StreamFold:
             self._close_reasoning(chunk.opaque)
 
     def _add_call(self, chunk: ToolCallStart) -> None:
-        # A call that a provider sends twice is one call: it must not have its effect twice.
+        # A call that a provider sends twice is one call, and must not take effect twice.
         call_id = chunk.call_id
         if chunk.index in self._calls or call_id in self._call_ids:
             return
@@ -230,7 +230,7 @@ class StreamFold:
 
 
 class _Call:
-    """A tool call whose arguments are still coming."""
+    """A tool call whose arguments are still arriving."""
 
     __slots__ = ("arguments", "start")
 
@@ -244,7 +244,7 @@ class _Call:
 
 
 def _joined(pieces: list[str]) -> str:
-    """One text. A character that came in two halves is one again; half a one is replaced."""
+    """Join pieces of text: surrogate pairs are combined, lone surrogates are replaced."""
     text = "".join(pieces)
     if not text.isascii():
         try:

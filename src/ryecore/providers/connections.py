@@ -26,18 +26,18 @@ __all__ = [
 
 @lru_cache(maxsize=1)
 def authorities() -> ssl.SSLContext:
-    """The machine's authorities; read once, since that takes longer than to open a connection.
+    """Return the machine's certificate authorities, which are slow to read and read once.
 
-    They hold nothing of a call, and any number of pools, loops and threads may share them.
+    They hold no state of a call: any number of pools, loops and threads may share them.
     """
     return httpx2.create_ssl_context(trust_env=False)
 
 
 MAX_ANSWER_BYTES: Final = 24 * 1024 * 1024
-"""The default bound, in bytes, of an answer that comes whole and of one event of a stream."""
+"""The default bound in bytes of an unstreamed answer, and of one event of a stream."""
 
 MAX_TEXT_BYTES: Final = 16 * 1024 * 1024
-"""The same for models that make no media."""
+"""The same bound for models that don't make media."""
 
 _EVENTS_A_STREAM: Final = 4
 _MAX_JSON_VALUES: Final = 1_000_000
@@ -51,9 +51,9 @@ def make_transport(
 
     Args:
         proxy: A proxy's address; None for none.
-        max_answer_bytes: How large an answer may be that comes whole, or one event of a stream, in
-            bytes. A whole stream may have four times as much.
-        limits: The bounds of the number of connections.
+        max_answer_bytes: The bound in bytes of an unstreamed answer, and of one event of a stream.
+            A whole stream may have four times as much.
+        limits: The bounds on the number of connections.
     """
     transport = httpx2.AsyncHTTPTransport(
         verify=authorities(), trust_env=False, proxy=proxy, limits=limits
@@ -71,14 +71,14 @@ _T = TypeVar("_T")
 
 
 class PerLoop(Generic[_T]):
-    """Something that belongs to an event loop, such as a pool of connections.
+    """An object for each event loop, such as a pool of connections.
 
-    A provider may serve one loop after another, and several in their own threads. Each gets its
-    own. It is closed by `aclose` or when its loop ends, whichever comes first.
+    A provider may serve several loops, one after another or in threads of their own. Each loop's
+    object is closed by `aclose` or at the end of the loop, whichever comes first.
 
     Args:
-        make: Makes one; called in the loop that it is for.
-        close: Closes one.
+        make: Makes an object; called in its loop.
+        close: Closes an object.
     """
 
     def __init__(self, make: Callable[[], _T], close: Callable[[_T], Awaitable[None]]) -> None:
@@ -87,24 +87,24 @@ class PerLoop(Generic[_T]):
         self._held: dict[EventLoopToken, tuple[_T, AsyncGenerator[_T, None]]] = {}
 
     async def get(self) -> _T:
-        """The one of the running loop; made where there is none yet."""
+        """Return the object of the running loop, made at the first call."""
         token = current_token()
         held = self._held.get(token)
         if held is None:
             self._forget_closed_loops()
-            # A loop that ends closes its asynchronous generators: this is how the end is heard of.
+            # A loop that ends closes its asynchronous generators, which reports its end.
             keeper = self._keep(token)
             held = self._held[token] = (await anext(keeper), keeper)
         return held[0]
 
     async def aclose(self) -> None:
-        """Close the one of the running loop. The next `get` makes a new one."""
+        """Close the object of the running loop. The next `get` makes a new one."""
         held = self._held.pop(current_token(), None)
         if held is not None:
             await held[1].aclose()
 
     def _forget_closed_loops(self) -> None:
-        """Let go of what stood in loops that were closed without closing their generators."""
+        """Drop the objects of loops that were closed without closing their generators."""
         for token in tuple(self._held):
             is_closed = getattr(token.native_token, "is_closed", None)
             if is_closed is not None and is_closed():
@@ -126,9 +126,9 @@ class PooledProvider(Generic[_T]):
     """A provider that holds connections, one pool for each event loop, and no key.
 
     Args:
-        provider_id: What plans, events and reasoning parts call it.
-        make: Makes a pool; called in the event loop that it is for.
-        close: Closes one.
+        provider_id: Its name in plans, events and reasoning parts.
+        make: Makes a pool; called in its event loop.
+        close: Closes a pool.
     """
 
     def __init__(
@@ -139,11 +139,11 @@ class PooledProvider(Generic[_T]):
 
     @property
     def provider_id(self) -> str:
-        """What plans, events and reasoning parts call it."""
+        """Its name in plans, events and reasoning parts."""
         return self._provider_id
 
     def _check(self, model: str, key: str) -> None:
-        """Refuse what must not be sent at all."""
+        """Refuse a key that can't be sent, and any request while requests to models are refused."""
         check_model_requests_allowed(self._provider_id, model)
         check_key(key, self._provider_id, model)
 

@@ -1,4 +1,4 @@
-"""What HTTP itself says about a failure, the same for every vendor."""
+"""The meaning of HTTP failures, which all vendors share."""
 
 import math
 import time
@@ -24,15 +24,15 @@ _REDIRECTED: Final = "Redirects are not followed: give base_url the address that
 
 
 def check_key(key: str, provider: str, model: str = "") -> None:
-    """Refuse a key that no HTTP header can carry, before anything quotes it in an error.
+    """Refuse a key that can't stand in an HTTP header, before an error can quote it.
 
     Args:
-        key: The key; empty where none is needed.
+        key: The key; empty if none is needed.
         provider: The provider's id.
-        model: The model that is asked.
+        model: The model's name.
 
     Raises:
-        LlmError: `auth`: it can't be a key, for its blanks, control or other characters.
+        LlmError: `auth`: the key has blanks, control characters or characters beyond ASCII.
     """
     if not key.isascii() or not key.isprintable() or key != key.strip():
         raise LlmError(
@@ -45,15 +45,15 @@ def check_key(key: str, provider: str, model: str = "") -> None:
 
 
 def bound_failure(error: BaseException, provider: str, model: str) -> LlmError | None:
-    """Return the error of an answer that is compressed or larger than its bounds.
+    """Return the error for an answer that is compressed or larger than its bounds.
 
     Args:
         error: The exception of an SDK.
         provider: The provider's id.
-        model: The model that was asked.
+        model: The model's name.
 
     Returns:
-        An error of the kind `unavailable`; None where it has another cause.
+        An error of the kind `unavailable`; None if the exception has another cause.
     """
     bound = out_of_bounds(error)
     if bound is None:
@@ -69,11 +69,11 @@ def bound_failure(error: BaseException, provider: str, model: str) -> LlmError |
 
 
 def next_step_of(kind: LlmErrorKind, status: int | None = None) -> str:
-    """Return the next step for a failure; empty where none is known.
+    """Return the next step for a failure; empty if none is known.
 
     Args:
         kind: How the request failed.
-        status: The HTTP status; None where there was none.
+        status: The HTTP status; None if there was none.
     """
     if kind == "bad_request" and status in (404, 405):
         return _NOT_FOUND
@@ -87,7 +87,7 @@ def status_text(provider: str, status: int | None, text: str) -> str:
 
     Args:
         provider: The provider's id.
-        status: The HTTP status; None where there was none.
+        status: The HTTP status; None if there was none.
         text: The text of the server or of an SDK.
     """
     if status is None:
@@ -96,10 +96,10 @@ def status_text(provider: str, status: int | None, text: str) -> str:
 
 
 def kind_of_status(status: int) -> LlmErrorKind:
-    """How a request failed, by its HTTP status alone.
+    """Return the kind of a failure by its HTTP status alone.
 
-    A status that promises no answer ever is `bad_request`: a redirect, too, because no key is
-    carried to where nobody meant it to go.
+    A status that a retry can't change is `bad_request`. So is a redirect: a key must not be sent to
+    an address that the host didn't name.
     """
     if status in (401, 402, 403, 407):
         return "auth"
@@ -111,14 +111,13 @@ def kind_of_status(status: int) -> LlmErrorKind:
 
 
 def retry_after_s(headers: Mapping[str, str]) -> float | None:
-    """How long the server asks to wait, in seconds, by `retry-after-ms` or `Retry-After`.
+    """Return the wait that a server asks for, in seconds: `retry-after-ms` or `Retry-After`.
 
     Args:
-        headers: The response's headers; names are looked up in lower case.
+        headers: The response's headers, looked up by names in lower case.
 
     Returns:
-        The wait, never negative; None where nothing is said that can be understood. A date that is
-        past is no wait: 0.
+        The wait, never negative; None if no header can be understood. A date in the past means 0.
     """
     milliseconds = _seconds(headers.get("retry-after-ms"))
     if milliseconds is not None:

@@ -1,7 +1,7 @@
 """Calls of a conversation in a form that every vendor takes, whichever model wrote them.
 
-A conversation goes on with another vendor's model, and models invent tools. A vendor that refuses
-an id, a name or arguments would refuse each later request of the conversation as well.
+A conversation may continue with another vendor's model, and models invent tools. A vendor that
+refuses an id, a name or arguments would refuse each later request of the conversation as well.
 """
 
 import hashlib
@@ -18,15 +18,15 @@ _ID: Final = re.compile(r"[a-zA-Z0-9_-]+")
 _NAME: Final = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")
 _NOT_IN_NAMES: Final = re.compile(r"[^a-zA-Z0-9_-]")
 _MAX_DEPTH: Final = 100
-"""Deeper than that, an SDK may run out of its stack: Google's does."""
+"""At a greater depth an SDK may overflow its stack, as Google's does."""
 
 
 def portable_id(call_id: str, max_chars: int = 64) -> str:
-    """A call's id: itself where it fits, else always the same other one.
+    """Return a call's id: unchanged if it fits, else a stable replacement.
 
     Args:
         call_id: The id.
-        max_chars: How long it may be, in characters, at least 29.
+        max_chars: The bound of its length in characters, at least 29.
     """
     if len(call_id) <= max_chars and _ID.fullmatch(call_id):
         return call_id
@@ -35,11 +35,11 @@ def portable_id(call_id: str, max_chars: int = 64) -> str:
 
 
 def portable_name(name: str, known: Container[str]) -> str:
-    """The name of the tool that was called: itself where it fits, or a tool is really called so.
+    """Return the name of a called tool: unchanged if it fits, or if a known tool has it.
 
     Args:
         name: The name, as the model wrote it.
-        known: The names of the tools that are offered.
+        known: The names of the offered tools.
     """
     if name in known or _NAME.fullmatch(name):
         return name
@@ -47,11 +47,11 @@ def portable_name(name: str, known: Container[str]) -> str:
 
 
 def arguments_of(text: str) -> dict[str, Any] | None:
-    """A call's arguments; none where the text is empty.
+    """Return a call's arguments; an empty text has none.
 
     Returns:
-        The object; None where the text is no JSON object, or one that can't be written again: with
-        numbers that JSON doesn't have, half characters, or too deep.
+        The object; None if the text isn't a JSON object, or one that can't be written again: with
+        numbers that JSON lacks, lone surrogates, or too much depth.
     """
     try:
         arguments = FINITE_DECODER.decode(text or "{}")
@@ -66,7 +66,7 @@ def arguments_of(text: str) -> dict[str, Any] | None:
 
 
 def _depth(value: object) -> int:
-    """How deep something is nested; no recursion, for it may be deep."""
+    """Return the depth of nesting, without recursion, since it may be great."""
     depth, level = 0, [value]
     while level := [
         inner

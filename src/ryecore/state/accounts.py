@@ -87,7 +87,7 @@ _KEEP: Final = (
 def path_of(
     run: sqlite3.Connection, thread_id: str | None, spend: int = 1, tokens: int = 1
 ) -> list[Step]:
-    """The accounts that a thread's requests are charged to, its own first.
+    """Return the accounts that a thread's requests are charged to, its own first.
 
     Args:
         run: The transaction.
@@ -234,7 +234,7 @@ def _moved(row: sqlite3.Row, dimension: str, *, released: bool) -> tuple[int, in
 
 
 def account_of(row: sqlite3.Row) -> Account:
-    """A whole row as an account."""
+    """Return a whole row as an account."""
 
     def amount(name: str) -> Amount:
         return Amount(row[f"spend_{name}"], row[f"tokens_{name}"])

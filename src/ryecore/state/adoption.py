@@ -72,7 +72,7 @@ class StateProof:
         return not self.failed and not self.owners and self.public_key is not None
 
     def to_dict(self) -> dict[str, object]:
-        """The proof as a JSON-ready object."""
+        """Return the proof as a JSON-ready object."""
         return {
             "folder": str(self.folder),
             "reason": self.claim.reason,

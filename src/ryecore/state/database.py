@@ -172,7 +172,7 @@ class Database:
         return self._awaited
 
     def read(self, query: str, parameters: Sequence[object] = ()) -> list[sqlite3.Row]:
-        """The rows that a query finds.
+        """Return the rows that a query finds.
 
         Raises:
             StateError: The file can't be read.
@@ -257,7 +257,7 @@ class Database:
                 await self._sync.synced()
 
     def is_in_place(self) -> bool:
-        """Whether the file that is open still stands at its path."""
+        """Return whether the file that is open still stands at its path."""
         try:
             return _file_at(self._path) == self._file
         except OSError:

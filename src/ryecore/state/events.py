@@ -23,7 +23,7 @@ class EventBody(Protocol):
     """What happened, without its envelope."""
 
     def to_dict(self) -> Mapping[str, object]:
-        """The event's own keys, as they go over the wire."""
+        """Return the event's own keys, as they go over the wire."""
         ...
 
 
@@ -54,7 +54,7 @@ class Envelope(NamedTuple, Generic[Body]):
     event: Body
 
     def to_dict(self) -> dict[str, object]:
-        """The event as it goes over the wire: the envelope's keys beside its own."""
+        """Return the event as it goes over the wire: the envelope's keys beside its own."""
         return {
             "runId": self.run_id,
             "timestamp": self.timestamp,
@@ -85,7 +85,7 @@ class EventsMissed:
         return self.last - self.first + 1
 
     def to_dict(self) -> dict[str, object]:
-        """The gap as it goes over the wire."""
+        """Return the gap as it goes over the wire."""
         return {
             "runId": self.run_id,
             "type": self.type,

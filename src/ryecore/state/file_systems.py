@@ -80,7 +80,7 @@ def _version_of(connection: sqlite3.Connection) -> int:
 
 
 def is_shared(file_system: str) -> bool:
-    """Whether several machines may have a file system of this type mounted at once."""
+    """Return whether several machines may have a file system of this type mounted at once."""
     return _SHARED_FILE_SYSTEMS.fullmatch(file_system) is not None
 
 

@@ -30,7 +30,7 @@ class LazyThreadStore:
         self._removed: list[ThreadStore] = []
 
     def open(self) -> "ThreadStore":
-        """The threads; their place is made where it is missing, or was removed meanwhile.
+        """Return the threads; their place is made where it is missing, or was removed meanwhile.
 
         Raises:
             StateError: The place can't be made or used.
@@ -49,7 +49,7 @@ class LazyThreadStore:
             return self._store
 
     def open_existing(self) -> "ThreadStore | None":
-        """The threads; None where the project has none. Nothing is made or moved.
+        """Return the threads; None where the project has none. Nothing is made or moved.
 
         Where their place was removed, they are those that this process knew.
 

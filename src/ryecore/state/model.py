@@ -48,12 +48,12 @@ TERMINAL: Final[frozenset[str]] = frozenset(get_args(Status)) - {"created", "run
 
 
 def has_ended(status: str) -> bool:
-    """Whether a status is one that a thread can't leave."""
+    """Return whether a status is one that a thread can't leave."""
     return status in TERMINAL
 
 
 def check_status(status: str) -> Status:
-    """A status by its name.
+    """Return a status by its name.
 
     Raises:
         ValueError: There is none of this name.
@@ -64,7 +64,7 @@ def check_status(status: str) -> Status:
 
 
 def thread_not_found(thread_id: str) -> ThreadNotFound:
-    """The error that says that no thread has this id."""
+    """Return the error that says that no thread has this id."""
     return ThreadNotFound(
         f"There is no thread {thread_id!r} in this project.",
         next_step="See which there are: rye threads list --all",
@@ -229,7 +229,7 @@ class ThreadRecord:
         return self.owner.pid if self.owner else None
 
     def to_dict(self) -> Mapping[str, object]:
-        """The record as a JSON-ready object.
+        """Return the record as a JSON-ready object.
 
         It has `estimated` only where a part of what it spent is an estimate.
 

@@ -254,7 +254,7 @@ class KillPlan:
             ) from problem
 
     async def _is_under_way(self) -> bool:
-        """Whether a process still runs a thread of the tree."""
+        """Return whether a process still runs a thread of the tree."""
         return any(not one.ended and not is_abandoned(one) for one in await self._rows())
 
     async def _rows(self) -> "tuple[ThreadRecord, ...]":

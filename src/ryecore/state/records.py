@@ -112,7 +112,7 @@ def _read_adopted(folder: Path) -> Mapping[str, PublicKey]:
 
 
 def load_run_key(user_root: Path) -> RunKey:
-    """The key that signs this user's records, made at first need.
+    """Return the key that signs this user's records, made at first need.
 
     Args:
         user_root: The user's `.ai` folder.
@@ -153,7 +153,7 @@ def load_run_key(user_root: Path) -> RunKey:
 
 
 def canonical_json(record: Mapping[str, object]) -> bytes:
-    """A record in its one form: keys sorted, no spaces, ASCII, no number that JSON lacks."""
+    """Return a record in its one form: keys sorted, no spaces, ASCII, no number that JSON lacks."""
     return _canonical(record).encode()
 
 
@@ -186,7 +186,7 @@ def indented_json(value: object, *, ascii_only: bool = False) -> str:
 
 
 def sign_record(kind: str, record: Mapping[str, object], key: SigningKey) -> dict[str, object]:
-    """A record with its signature.
+    """Return a record with its signature.
 
     Args:
         kind: What it is a record of, such as `state`; it is signed too.
@@ -200,7 +200,7 @@ def sign_record(kind: str, record: Mapping[str, object], key: SigningKey) -> dic
 
 
 def record_signature(kind: str, canonical: bytes, key: SigningKey) -> str:
-    """The signature of a record that stands in its canonical form already.
+    """Return the signature of a record that stands in its canonical form already.
 
     Args:
         kind: What it is a record of.
@@ -217,7 +217,7 @@ def record_signature(kind: str, canonical: bytes, key: SigningKey) -> str:
 
 
 def holds(kind: str, record: Mapping[str, object], key: PublicKey) -> bool:
-    """Whether a key has signed exactly this record, as one of this kind."""
+    """Return whether a key has signed exactly this record, as one of this kind."""
     line = record.get(_FIELD)
     signature = parse_payload(line) if isinstance(line, str) else None
     if signature is None or signature.provenance:

@@ -30,7 +30,7 @@ __all__ = [
 
 
 def not_registered(thread_id: str) -> BudgetNotRegistered:
-    """The error that says that a thread has no account."""
+    """Return the error that says that a thread has no account."""
     return BudgetNotRegistered(
         f"The thread {thread_id} has no account.",
         next_step="Register it, or reserve its budget of its parent, before it spends.",
@@ -81,7 +81,7 @@ def refuse_opening(run: sqlite3.Connection, thread_id: str) -> StateError:
 def insufficient(
     account: str, dimension: Dimension, left: Amount, wanted: Amount
 ) -> InsufficientBudget:
-    """The error that says that an account has less left than was asked for."""
+    """Return the error that says that an account has less left than was asked for."""
     if dimension == "spend":
         lacking = wanted.spend_microcents - left.spend_microcents
         needed = f"${write_usd(wanted.spend_microcents):.8f}"
@@ -136,7 +136,7 @@ def refuse_another(run: sqlite3.Connection, follows: Predecessor | None) -> None
 
 
 def already_continued(thread_id: str, other: str, status: Status) -> ThreadConflict:
-    """The error that says that another thread goes on with one already.
+    """Return the error that says that another thread goes on with one already.
 
     Args:
         thread_id: The thread.

@@ -296,7 +296,7 @@ def _whole_numbers(amount: Amount) -> tuple[int, int]:
 
 
 def _is_open(run: sqlite3.Connection, thread_id: str, parent_id: str | None) -> sqlite3.Row | None:
-    """The account that a thread has already, as a child of this parent."""
+    """Return the account that a thread has already, as a child of this parent."""
     found: sqlite3.Row | None = run.execute(
         "SELECT parent_id, spend_ceiling, tokens_ceiling FROM accounts WHERE thread_id = ?",
         (thread_id,),

@@ -117,7 +117,7 @@ class ThreadStore:
         return self._database.quiet(most_s)
 
     def is_in_place(self) -> bool:
-        """Whether the registry that is open is the one that stands in the folder."""
+        """Return whether the registry that is open is the one that stands in the folder."""
         return self._database.is_in_place()
 
     def _load_key(self) -> RunKey:
@@ -133,7 +133,7 @@ class ThreadStore:
         self._database.close()
 
     def folder_of(self, thread_id: str) -> Path:
-        """A thread's folder, whether it is there or not.
+        """Return a thread's folder, whether it is there or not.
 
         Raises:
             ThreadNotFound: No thread can have this id.
@@ -144,7 +144,7 @@ class ThreadStore:
         return self.folder / thread_id
 
     async def find(self, beginning: str) -> str:
-        """The whole id of a thread that is called by its id's beginning.
+        """Return the whole id of a thread that is called by its id's beginning.
 
         Raises:
             ThreadNotFound: There is none, or it begins several ids.
@@ -164,7 +164,7 @@ class ThreadStore:
         return ids[0]
 
     def log_of(self, thread_id: str) -> Path:
-        """The file that a thread's output is written to as it comes."""
+        """Return the file that a thread's output is written to as it comes."""
         return self.folder_of(thread_id) / "output.log"
 
     def make_folder(self, thread_id: str) -> Path:
@@ -271,7 +271,7 @@ class ThreadStore:
     # Everyone's side
 
     async def look(self, thread_id: str) -> ThreadRecord:
-        """A thread's row; one that nobody runs any more is ended first.
+        """Return a thread's row; one that nobody runs any more is ended first.
 
         Where that can't be written now, as on a read-only disk, it is shown as ended all the same.
 
@@ -306,7 +306,7 @@ class ThreadStore:
     async def look_at_all(
         self, find: Callable[[ThreadRegistry], Awaitable[tuple[ThreadRecord, ...]]]
     ) -> tuple[ThreadRecord, ...]:
-        """The rows that a query of the registry finds, once those nobody runs are ended.
+        """Return the rows that a query of the registry finds, once those nobody runs are ended.
 
         Where that can't be written now, as on a read-only disk, they are shown as ended.
         """

@@ -60,7 +60,7 @@ def columns(process: ProcessId) -> tuple[str, int, int, int, int]:
 
 
 def record_of(row: sqlite3.Row) -> ThreadRecord:
-    """A whole row as a record.
+    """Return a whole row as a record.
 
     Raises:
         StateError: It holds what no ryecore has written.
@@ -72,7 +72,7 @@ def record_of(row: sqlite3.Row) -> ThreadRecord:
 
 
 def result_of(thread_id: str, body: str) -> object:
-    """A result as it was stored.
+    """Return a result as it was stored.
 
     Raises:
         StateError: It is no JSON.
@@ -145,7 +145,7 @@ def ownership_of(record: ThreadRecord) -> tuple[object, ...]:
 
 
 def as_json(result: object) -> str:
-    """A result as it is stored.
+    """Return a result as it is stored.
 
     Raises:
         InputError: It can't be written as JSON.
@@ -171,7 +171,7 @@ def describe_death(pid: int | None, when: str = "") -> str:
 
 
 def crash_result(record: ThreadRecord, status: Status) -> dict[str, object]:
-    """The result of a thread whose process has died."""
+    """Return the result of a thread whose process has died."""
     began = "" if record.status == "running" else " before it began"
     error = "It was killed." if status == "killed" else describe_death(record.pid, began)
     result: dict[str, object] = {"status": "error", "error": error, "error_type": status}
@@ -181,7 +181,7 @@ def crash_result(record: ThreadRecord, status: Status) -> dict[str, object]:
 
 
 def conflict(record: ThreadRecord, what: str) -> ThreadConflict:
-    """The error that says that a thread's status doesn't allow something."""
+    """Return the error that says that a thread's status doesn't allow something."""
     return ThreadConflict(
         f"The thread {record.thread_id} is {record.status} and can't {what}.",
         next_step=f"See what became of it: rye threads show {record.thread_id}",

@@ -124,7 +124,7 @@ def read_records(
 def verified_records(
     path: Path, thread_id: str, key: PublicKey, head: tuple[int, str] | None, *, ended: bool = False
 ) -> tuple[Record, ...]:
-    """A transcript's records, once its whole chain is proved: what a thread may go on from.
+    """Return a transcript's records, once its whole chain is proved: what a thread may go on from.
 
     Args:
         path: The file.
@@ -337,7 +337,7 @@ class Chain:
         return found
 
     def dropped(self) -> bool:
-        """Whether something stands behind the last whole record."""
+        """Return whether something stands behind the last whole record."""
         return bool(self._open.bad) or self._open.is_torn
 
     def check(self, path: Path, *, ended: bool = False) -> None:

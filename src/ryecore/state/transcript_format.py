@@ -70,7 +70,7 @@ class Record:
 
 
 def stamp(at_us: int) -> str:
-    """A time in microseconds since 1970 as seconds, exactly; from 1970's first second on."""
+    """Return a time in microseconds since 1970 as seconds, exactly; from 1970's first second on."""
     digits = str(at_us)  # faster than arithmetic
     return f"{digits[:-6]}.{digits[-6:]}"
 
@@ -187,7 +187,7 @@ def open_plain(path: Path, flags: int = os.O_RDONLY) -> int:
 
 
 def lines_of(file: BinaryIO, offset: int, to_offset: int) -> Iterator[Line]:
-    """The lines of a file from where it stands, in bounded memory.
+    """Return the lines of a file from where it stands, in bounded memory.
 
     Args:
         file: The file, which stands at `offset`.
@@ -215,7 +215,7 @@ def lines_of(file: BinaryIO, offset: int, to_offset: int) -> Iterator[Line]:
 
 
 def parse_line(line: Line) -> Record | None:
-    """A line as a record; None where it is none, or has no end."""
+    """Return a line as a record; None where it is none, or has no end."""
     content = line.content
     if content is None or not (content.startswith(b"{") and content.endswith(b"}\n")):
         return None
@@ -279,7 +279,7 @@ class Checkpoint:
 
 
 def segment(previous: str) -> "_Hash":
-    """A running digest that goes on from the one before it (hex; empty for the first)."""
+    """Return a running digest that goes on from the one before it (hex; empty for the first)."""
     return hashlib.sha256(bytes.fromhex(previous))
 
 
@@ -295,7 +295,7 @@ class CheckpointLines:
         self._head = head_of(thread_id, CHECKPOINT)
 
     def write(self, said: Checkpoint, at_us: int, key: SigningKey) -> bytes:
-        """The signed line of a checkpoint.
+        """Return the signed line of a checkpoint.
 
         Args:
             said: What it says.

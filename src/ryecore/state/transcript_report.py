@@ -38,7 +38,7 @@ class TurnReport:
     reason: str = ""
 
     def to_dict(self) -> dict[str, object]:
-        """The report as a JSON-ready object."""
+        """Return the report as a JSON-ready object."""
         return {
             "turn": self.turn,
             "state": self.state,
@@ -70,7 +70,7 @@ class TranscriptReport:
     unit: Unit = "turn"
 
     def to_dict(self) -> dict[str, object]:
-        """The report as a JSON-ready object."""
+        """Return the report as a JSON-ready object."""
         return {
             "ok": self.ok,
             "turns": [turn.to_dict() for turn in self.turns],
@@ -80,7 +80,7 @@ class TranscriptReport:
         }
 
     def render(self, thread_id: str = "transcript") -> StyledText:
-        """The report for a terminal or a notebook, under the thread's id."""
+        """Return the report for a terminal or a notebook, under the thread's id."""
         text = StyledText()
         said = "nothing altered or cut" if self.ok else "not what was signed"
         style = "good" if self.ok else "bad"

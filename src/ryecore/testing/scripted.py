@@ -160,7 +160,7 @@ class FunctionProvider:
         return self._named(prepared) if prepared.nameless else prepared.chunks, end, turn.ending
 
     def _named(self, prepared: PreparedTurn) -> list[StreamChunk]:
-        """The chunks, with an id for each call that has none."""
+        """Return the chunks, with an id for each call that has none."""
         chunks = [*prepared.chunks]
         for at in prepared.nameless:
             start = chunks[at]
@@ -224,7 +224,7 @@ class ScriptedProvider(FunctionProvider):
 
 
 def fresh_error(error: LlmError, provider: str, model: str) -> LlmError:
-    """The same error anew: one that is raised twice would carry the first one's traceback.
+    """Return the same error anew: one that is raised twice would carry the first one's traceback.
 
     Args:
         error: The error of a script.

@@ -134,7 +134,7 @@ _MAPPINGS: Final = (dict, abc.Mapping, abc.MutableMapping)
 
 
 def form_of(annotation: Any, where: str, inside: tuple[type, ...] = ()) -> Form:
-    """The form of an annotation.
+    """Return the form of an annotation.
 
     Args:
         annotation: A resolved annotation.
@@ -185,7 +185,7 @@ def form_of(annotation: Any, where: str, inside: tuple[type, ...] = ()) -> Form:
 
 
 def json_default(value: object) -> Mapping[str, Any]:
-    """The `default` of a schema; nothing where the value is no JSON."""
+    """Return the `default` of a schema; nothing where the value is no JSON."""
     if isinstance(value, Enum):
         value = value.value
     try:
@@ -323,7 +323,7 @@ def _typed_dict(kind: Any, where: str, inside: tuple[type, ...]) -> Form:
 
 
 def _record(kind: Any, where: str, inside: tuple[type, ...]) -> Form:
-    """A dataclass or an attrs class."""
+    """Return a dataclass or an attrs class."""
     hints = _hints(kind, where)
     fields: dict[str, Form] = {}
     required: list[str] = []
@@ -350,7 +350,7 @@ _FACTORY: Final = object()  # a default that is made anew each time, so that non
 
 
 def _init_fields(kind: Any) -> Iterable[tuple[str, str, object]]:
-    """The name in `__init__`, the attribute and the default of each field."""
+    """Return the name in `__init__`, the attribute and the default of each field."""
     if attrs.has(kind):
         for one in attrs.fields(kind):
             if one.init:

@@ -75,7 +75,7 @@ class ApproveToolCall(Protocol):
     """Answers an approval request. It may take its time."""
 
     async def __call__(self, request: ToolApprovalRequest, /) -> bool:
-        """Whether this, and exactly this, may be done."""
+        """Return whether this, and exactly this, may be done."""
         ...
 
 

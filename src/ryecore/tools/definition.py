@@ -348,7 +348,7 @@ class FunctionTool(ToolDef, Generic[P, R]):
         self: "FunctionTool[Concatenate[T, Q], R]", instance: T, owner: type | None = None
     ) -> "FunctionTool[Q, R]": ...
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        """The tool of an object, where the function is a method."""
+        """Return the tool of an object, where the function is a method."""
         if instance is None or not isinstance(self.run, FunctionRunner):
             return self
         run = self.run.bound_to(instance)

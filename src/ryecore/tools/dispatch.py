@@ -156,7 +156,7 @@ async def serve(
 
 
 async def _checked(tool: ToolDef, text: str, sent: dict[str, Any]) -> Mapping[str, Any]:
-    """The arguments, with what the host set; they fit the schema."""
+    """Return the arguments, with what the host set; they fit the schema."""
     if not tool.config:
         await check_arguments(tool.name, text, tool.schema)
         return sent
@@ -257,7 +257,7 @@ def _ended_early(tool: ToolDef, ctx: ToolContext, how: str) -> ToolCallError:
 
 
 def _keep(store: ResultStore, text: str) -> str | None:
-    """The handle of what is kept; a result that can't be kept is still a result."""
+    """Return the handle of what is kept; a result that can't be kept is still a result."""
     try:
         return store.put(text.encode("utf-8", errors="replace"))
     except Exception:  # a host's own store, or a full disk

@@ -60,7 +60,7 @@ def target_of(url: object) -> Target:
 
 
 def check_domain(entry: str) -> str:
-    """An entry of a list, if it is one.
+    """Return an entry of a list, if it is one.
 
     Raises:
         ValueError: It is neither a name, nor `*.` and a name, nor an address.
@@ -70,7 +70,7 @@ def check_domain(entry: str) -> str:
 
 
 def is_listed(target: Target, listed: Iterable[str]) -> bool:
-    """Whether a host is listed: exactly, or below `*.name`, which is never an address."""
+    """Return whether a host is listed: exactly, or below `*.name`, which is never an address."""
     return any(_matches(target, *_split(entry)) for entry in listed)
 
 
@@ -99,7 +99,7 @@ def _split(entry: str) -> tuple[bool, str, int | None]:
 
 
 def _host(host: str) -> tuple[str, bool]:
-    """The one usual form of a host, and whether it is an address.
+    """Return the one usual form of a host, and whether it is an address.
 
     Raises:
         ValueError: It is none, or an address in a form that readers take differently.

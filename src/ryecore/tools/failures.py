@@ -23,7 +23,7 @@ _TRACEBACK: Final = re.compile(
 
 
 def shown(text: str, *secrets: str) -> str:
-    """A text that came from elsewhere, as a model may read it.
+    """Return a text that came from elsewhere, as a model may read it.
 
     Args:
         text: The text.
@@ -37,12 +37,12 @@ def shown(text: str, *secrets: str) -> str:
 
 
 def quoted(text: str) -> str:
-    """A name that a model wrote, fit to stand in a message."""
+    """Return a name that a model wrote, fit to stand in a message."""
     return ascii(text if len(text) <= 80 else f"{text[:80]}…")
 
 
 def invalid_arguments(tool_name: str, *failures: str) -> ToolArgsInvalidError:
-    """The error that lists all that is wrong with a call's arguments."""
+    """Return the error that lists all that is wrong with a call's arguments."""
     listed = [one if len(one) <= 300 else f"{one[:300]}…" for one in failures[:_MAX_LISTED]]
     if len(failures) > _MAX_LISTED:
         listed.append(f"and {len(failures) - _MAX_LISTED} more")
@@ -90,7 +90,7 @@ def _said(error: BaseException) -> str:
 
 
 def _raised_at(error: BaseException) -> str:
-    """The innermost place, as `shop.py:12 in price`."""
+    """Return the innermost place, as `shop.py:12 in price`."""
     trace = error.__traceback__
     if trace is None:
         return ""

@@ -157,7 +157,7 @@ class FunctionRunner:
         )
 
     def bound_to(self, instance: object) -> "FunctionRunner":
-        """The same for the method of an object."""
+        """Return the same for the method of an object."""
         function = self.function.__get__(instance)
         return FunctionRunner(
             function, evolve(self.shape, is_unbound=False), inline=self._is_inline

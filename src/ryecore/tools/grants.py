@@ -18,7 +18,7 @@ _MAX_NEAR: Final = 5
 
 
 def granted(tools: Mapping[str, ToolDef], name: str, ctx: ToolContext) -> ToolDef:
-    """The tool of exactly this name, where it may be called.
+    """Return the tool of exactly this name, where it may be called.
 
     Raises:
         UnknownToolError: There is none; near names are given, of those that may be called.

@@ -218,7 +218,7 @@ class ItemRunner:
 
 
 def refusal(tool_name: str, error: RyeError) -> ToolCallError:
-    """A refusal of the chain's, on the ladder of tools.
+    """Return a refusal of the chain's, on the ladder of tools.
 
     What doesn't verify, or isn't allowed, is denied: no model can correct it, and none is to try
     again.

@@ -19,7 +19,7 @@ _ENDS_OR_JOINS = frozenset(";&|<>()`$\n\r#")
 
 
 def words_of(command: object) -> tuple[str, ...]:
-    """The words of exactly one command.
+    """Return the words of exactly one command.
 
     Args:
         command: A text as for a shell, or a list of words.
@@ -44,7 +44,7 @@ def words_of(command: object) -> tuple[str, ...]:
 
 
 def is_listed_command(words: tuple[str, ...], listed: Iterable[str]) -> bool:
-    """Whether a command begins with the words of a listed one."""
+    """Return whether a command begins with the words of a listed one."""
     return any(
         words[: len(one)] == one for one in (tuple(entry.split()) for entry in listed) if one
     )
@@ -77,7 +77,7 @@ _PROTECTED: Final = frozenset({".ai", ".git", ".venv", "venv", "node_modules", "
 
 
 def resolve_path(path: object, root: Path | None, *, confined: bool, writing: bool) -> str:
-    """The absolute path that a path argument stands for.
+    """Return the absolute path that a path argument stands for.
 
     Args:
         path: What the model wrote.

@@ -60,7 +60,7 @@ class ToolRegistry:
         return made
 
     def get(self, name: str) -> ToolDef | None:
-        """The tool of exactly this name; None where there is none."""
+        """Return the tool of exactly this name; None where there is none."""
         return self._tools.get(name)
 
     def __contains__(self, name: object) -> bool:
@@ -76,7 +76,7 @@ class ToolRegistry:
         return f"ToolRegistry({', '.join(self._tools)})"
 
     def specs(self, names: Iterable[str] | None = None) -> tuple[ToolSpec, ...]:
-        """The tools as models see them.
+        """Return the tools as models see them.
 
         Args:
             names: Which, in this order; by default all, in the order that they were added in.
@@ -95,7 +95,7 @@ class ToolRegistry:
         return tuple(specs)
 
     def denies(self, name: str, ctx: ToolContext) -> bool:
-        """Whether a call would be denied whatever its arguments are: by grant or capability.
+        """Return whether a call would be denied whatever its arguments are: by grant or capability.
 
         Args:
             name: The name that the model wrote; one that is unknown is not denied.

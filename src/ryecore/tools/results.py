@@ -100,7 +100,7 @@ class _HoldsMedia(Exception):
 
 
 def _plain(value: object) -> object:
-    """The JSON-able form of what JSON doesn't know."""
+    """Return the JSON-able form of what JSON doesn't know."""
     if isinstance(value, (MediaPart, *_BINARY)):
         raise _HoldsMedia
     if isinstance(value, Enum):
@@ -128,12 +128,12 @@ _encode: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, default=_
 
 
 def has_media(value: object) -> bool:
-    """Whether a value is a medium itself. One that holds media is noticed by `as_text`."""
+    """Return whether a value is a medium itself. One that holds media is noticed by `as_text`."""
     return isinstance(value, (MediaPart, *_BINARY))
 
 
 def as_text(tool_name: str, value: object, limits: ToolLimits) -> str | None:
-    """A value as text: text as it is, all else as JSON.
+    """Return a value as text: text as it is, all else as JSON.
 
     Args:
         tool_name: Who gave it.
@@ -165,7 +165,7 @@ def as_text(tool_name: str, value: object, limits: ToolLimits) -> str | None:
 def with_media(
     tool_name: str, value: object, store: MediaStore | None, limits: ToolLimits
 ) -> tuple[str, tuple[MediaPart, ...]]:
-    """A value that holds media: its JSON, in which their handles stand, and the media.
+    """Return a value that holds media: its JSON, in which their handles stand, and the media.
 
     Returns:
         The text, empty where the value is nothing but a medium; and the media in their order.
@@ -190,7 +190,7 @@ def with_media(
 
 
 def preview(text: str, size: int, handle: str | None) -> str:
-    """The head and the tail of a long text, and where the whole is.
+    """Return the head and the tail of a long text, and where the whole is.
 
     Args:
         text: The whole.
@@ -253,7 +253,7 @@ def _too_large(tool_name: str, limits: ToolLimits) -> ToolExecutionError:
 
 
 def _whole_characters(text: str) -> str:
-    """The text, with a mark in place of each half of a character."""
+    """Return the text, with a mark in place of each half of a character."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -30,7 +30,7 @@ class ResultStore(Protocol):
         ...
 
     def read(self, handle: str) -> bytes:
-        """The content behind a handle.
+        """Return the content behind a handle.
 
         Raises:
             StoreError: It isn't there, or isn't what its handle says.
@@ -56,7 +56,7 @@ class FolderResultStore:
         return _SCHEME + self._store.put(content)
 
     def read(self, handle: str) -> bytes:
-        """The content behind a handle."""
+        """Return the content behind a handle."""
         return self._store.get(_digest(handle))
 
 
@@ -89,7 +89,7 @@ class MemoryResultStore:
         return _SCHEME + digest
 
     def read(self, handle: str) -> bytes:
-        """The content behind a handle."""
+        """Return the content behind a handle."""
         digest = _digest(handle)
         with self._lock:
             content = self._contents.get(digest)

@@ -1,4 +1,4 @@
-"""What the SDK raises, as an LlmError."""
+"""The conversion of the SDK's exceptions to LlmError."""
 
 import re
 from typing import Final
@@ -29,7 +29,7 @@ _BY_TYPE: Final[dict[str, LlmErrorKind]] = {
     "not_found_error": "bad_request",
     "request_too_large": "context_length",
 }
-# A limit on spending is no matter of waiting: it is as if the account couldn't pay.
+# Waiting doesn't lift a spending limit, so it counts as an account that can't pay.
 _SPENT: Final = re.compile(r"_spend_limit_reached$")
 _TOO_LONG: Final = re.compile(
     r"prompt is too long|too many tokens|context (?:window|limit|length)", re.IGNORECASE
@@ -37,12 +37,12 @@ _TOO_LONG: Final = re.compile(
 
 
 def error_of(error: Exception, provider_id: str, model: str, key: str) -> LlmError:
-    """What went wrong, without the key; to be raised outside of the handler.
+    """Return an exception as an error without the key. Raise it outside of the handler.
 
     Args:
-        error: What was raised.
+        error: The exception.
         provider_id: The provider's id.
-        model: The model that was asked.
+        model: The name of the model.
         key: The key that was in use.
     """
     if isinstance(error, LlmError):
@@ -86,6 +86,6 @@ def _kind(error: anthropic.APIStatusError, text: str, status: int | None) -> Llm
     if error.type == "invalid_request_error" and _TOO_LONG.search(text):
         return "context_length"
     if status in (None, 413, 529):
-        # Within a stream the status has been sent already: the type alone says what happened.
+        # A stream has sent its status before the error: only the error's type identifies it.
         return _BY_TYPE.get(str(error.type), "context_length" if status == 413 else "unavailable")
     return kind_of_status(status)

@@ -1,4 +1,4 @@
-"""Media in requests: images, PDF and plain text."""
+"""Media in requests: images, PDFs and plain text."""
 
 import base64
 from typing import Any
@@ -15,13 +15,13 @@ def write_medium(
 
     Args:
         part: The medium.
-        media: Where it is read; None where the call brings no store.
+        media: The store to read it from; None if the call has none.
         provider_id: The provider's id, for errors.
-        model: The model that is asked, for errors.
+        model: The model, for errors.
 
     Raises:
-        LlmError: The API takes no such medium, or there is no store.
-        StoreError: It can't be read.
+        LlmError: The API doesn't take such media, or the call has no store.
+        StoreError: The medium can't be read.
     """
     kind = part.media_type
     if media is None:

@@ -1,4 +1,4 @@
-"""What Anthropic's models can do: data alone."""
+"""The capabilities and limits of Anthropic's models, as data."""
 
 from typing import Final, Literal
 
@@ -15,15 +15,15 @@ _MEDIA: Final = frozenset(
 
 @frozen
 class ModelFacts:
-    """How a model wants to be asked.
+    """The limits and request options of a model.
 
     Attributes:
-        context_tokens: How much it reads at once; None where that isn't known.
-        max_output_tokens: The bound that a request without one gets.
-        known: Whether the bound is the model's own, and not a careful guess.
-        thinking: Whether it decides itself how long to think, or gets a budget.
-        without: What turns thinking off; empty where nothing does.
-        forced_tools: Whether it can be made to call a tool.
+        context_tokens: The size of its context; None if unknown.
+        max_output_tokens: The bound for requests that set none.
+        known: Whether that bound is the model's own, and not a cautious guess.
+        thinking: Whether the model decides how long to think, or takes a budget.
+        without: The setting that turns thinking off; empty if it can't be turned off.
+        forced_tools: Whether it can be forced to call a tool.
     """
 
     context_tokens: int | None = 1_000_000
@@ -38,7 +38,7 @@ _BUDGET: Final = ModelFacts(200_000, 64_000, thinking="budget")
 _ALWAYS: Final = ModelFacts(without="", forced_tools=False)
 _UNKNOWN: Final = ModelFacts(None, 32_000, known=False)
 
-# The longest prefix wins, so that a date after the name changes nothing.
+# The longest prefix wins, so a date after the name makes no difference.
 _BY_PREFIX: Final[dict[str, ModelFacts]] = {
     "claude-haiku-4-5": _BUDGET,
     "claude-sonnet-4-5": _BUDGET,
@@ -62,13 +62,13 @@ _BY_PREFIX: Final[dict[str, ModelFacts]] = {
 
 
 def facts_of(model: str) -> ModelFacts:
-    """How a model wants to be asked. An unknown one is taken for a recent one."""
+    """Return the facts of a model; an unknown one is treated as a recent one."""
     known = [prefix for prefix in _BY_PREFIX if model.startswith(prefix)]
     return _BY_PREFIX[max(known, key=len)] if known else _UNKNOWN
 
 
 def capabilities_of(model: str) -> Capabilities:
-    """What a model can do. An unknown one can do everything."""
+    """Return the capabilities of a model; an unknown one has all."""
     facts = facts_of(model)
     return Capabilities(
         reasoning=True,

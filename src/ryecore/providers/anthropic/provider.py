@@ -1,4 +1,4 @@
-"""The adapter itself."""
+"""The provider of Anthropic's models."""
 
 from collections.abc import AsyncGenerator, Mapping
 from http.cookiejar import CookieJar, DefaultCookiePolicy
@@ -23,17 +23,17 @@ _CONNECT_S: Final = 10.0
 class AnthropicProvider(PooledProvider[httpx2.AsyncClient]):
     """Anthropic's models, for asyncio and trio.
 
-    It holds connections, one pool for each event loop, and no key. Nothing of the environment
-    counts: no key, address, header or proxy.
+    It holds one pool of connections for each event loop, and no key. It reads no key, address,
+    header or proxy from the environment.
 
     Args:
-        base_url: Where to ask; the vendor's own address where None.
+        base_url: The server's address; None for the vendor's own.
         timeout_s: How long to wait for each piece of an answer, in seconds.
-        provider_id: What plans, events and reasoning parts call it.
-        headers: More headers for each request.
+        provider_id: Its name in plans, events and reasoning parts.
+        headers: Additional headers for each request.
         proxy: The address of a proxy; None for none.
-        max_answer_bytes: How large an answer may be that comes whole, or one event of a stream, in
-            bytes; a whole stream may have four times as much.
+        max_answer_bytes: The bound in bytes of an unstreamed answer, and of one event of a stream;
+            a whole stream may have four times as much.
     """
 
     def __init__(
@@ -54,16 +54,16 @@ class AnthropicProvider(PooledProvider[httpx2.AsyncClient]):
         self._timeout = httpx2.Timeout(timeout_s, connect=min(timeout_s, _CONNECT_S))
 
     def capabilities(self, model: str) -> Capabilities:
-        """What a model can do. An unknown one can do everything."""
+        """Return the capabilities of a model; an unknown one has all."""
         return capabilities_of(model)
 
     async def stream(
         self, request: LlmRequest, *, key: str, media: MediaStore | None = None
     ) -> AsyncGenerator[StreamChunk, None]:
-        """Ask a model, and give its answer as it comes; see `LlmProvider.stream`.
+        """Ask a model, and yield its answer as it arrives; see `LlmProvider.stream`.
 
         Raises:
-            LlmError: It can't answer, or its answer was cut.
+            LlmError: The model can't answer, or its answer was cut off.
         """
         self._check(request.model, key)
         failure: Exception
@@ -81,16 +81,17 @@ class AnthropicProvider(PooledProvider[httpx2.AsyncClient]):
             failure = ValueError("The stream ended before the answer did.")
         except Exception as error:
             failure = error
-        # Raised out here, it has no context: what the SDK raised holds the request, and the key.
+        # Raised outside of the handler, so that its context can't hold the SDK's exception, which
+        # knows the request and the key.
         raise error_of(failure, self._provider_id, request.model, key)
 
     async def generate(
         self, request: LlmRequest, *, key: str, media: MediaStore | None = None
     ) -> LlmResult:
-        """Ask a model, and give its whole answer; see `LlmProvider.generate`.
+        """Ask a model, and return its whole answer; see `LlmProvider.generate`.
 
         Raises:
-            LlmError: It can't answer.
+            LlmError: The model can't answer.
         """
         self._check(request.model, key)
         try:
@@ -108,7 +109,7 @@ class AnthropicProvider(PooledProvider[httpx2.AsyncClient]):
             timeout=self._timeout,
             transport=make_transport(self._proxy, self._max_answer_bytes, limits),
             trust_env=False,
-            # Calls with different keys share the pool, and must not share a session.
+            # Calls with different keys share the pool, but must not share a session.
             cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
         )
 
@@ -117,7 +118,7 @@ class AnthropicProvider(PooledProvider[httpx2.AsyncClient]):
 
 
 class _Client(anthropic.AsyncAnthropic):
-    """The SDK's client for one call, without what the environment says."""
+    """The SDK's client for one call, without settings from the environment."""
 
     def __init__(
         self,
@@ -136,7 +137,7 @@ class _Client(anthropic.AsyncAnthropic):
             http_client=pool,
             open_telemetry=False,
         )
-        # The constructor has mixed in what ANTHROPIC_CUSTOM_HEADERS says.
+        # The constructor has added the headers of ANTHROPIC_CUSTOM_HEADERS.
         self._custom_headers: Mapping[str, str] = headers
         self._anonymous = not key
 

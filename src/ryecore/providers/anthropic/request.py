@@ -1,4 +1,4 @@
-"""A request in Anthropic's words."""
+"""Requests in Anthropic's format."""
 
 from typing import Any, Final
 
@@ -19,7 +19,7 @@ from ryecore.providers.portable_calls import arguments_of, portable_id, portable
 __all__ = ["REDACTED", "parameters_of"]
 
 REDACTED: Final = "redacted_thinking:"
-"""Begins the opaque text of a block that shows nothing. A signature is base64: it has no colon."""
+"""The prefix of a redacted block's opaque text. A signature is base64 and has no colon."""
 
 _BUDGETS: Final = {"low": 4_096, "medium": 12_288, "high": 24_576}
 _LEAST_BUDGET: Final = 1_024
@@ -28,14 +28,14 @@ _LEAST_BUDGET: Final = 1_024
 def parameters_of(
     request: LlmRequest, provider_id: str, media: MediaStore | None
 ) -> dict[str, Any]:
-    """The arguments of the SDK's `messages.create`.
+    """Return the arguments of the SDK's `messages.create`.
 
-    Temperature is left out: the API takes none since its version 2026-10-21.
+    The temperature is left out: the API takes none since its version 2026-10-21.
 
     Args:
-        request: What is asked.
-        provider_id: Whose reasoning goes back.
-        media: Where media are read.
+        request: The request.
+        provider_id: The provider's id; only its own reasoning is sent back.
+        media: The store to read media from.
 
     Raises:
         LlmError: Something in the messages can't be sent.
@@ -79,7 +79,7 @@ def _tool_choice(request: LlmRequest, facts: ModelFacts) -> dict[str, Any]:
 
 
 def _thinking(request: LlmRequest, facts: ModelFacts, max_tokens: int) -> dict[str, Any]:
-    """How hard to think, in the words that the model knows."""
+    """Return the arguments for the effort of reasoning, as the model takes them."""
     effort = request.reasoning
     if effort is None:
         return {}
@@ -88,7 +88,7 @@ def _thinking(request: LlmRequest, facts: ModelFacts, max_tokens: int) -> dict[s
             return {"thinking": {"type": facts.without}}
         return {"output_config": {"effort": "low"}}
     if facts.thinking == "adaptive":
-        # Newer models show nothing of their reasoning unless they are asked for a summary.
+        # Newer models show their reasoning only as a summary, and only on request.
         thinking = {"type": "adaptive", "display": "summarized"}
         return {"thinking": thinking, "output_config": {"effort": effort}}
     budget = min(_BUDGETS[effort], max_tokens - 1)
@@ -99,7 +99,7 @@ def _thinking(request: LlmRequest, facts: ModelFacts, max_tokens: int) -> dict[s
 
 
 class _Writer:
-    """Messages in Anthropic's form."""
+    """Converts messages to Anthropic's format."""
 
     def __init__(self, provider_id: str, request: LlmRequest, media: MediaStore | None) -> None:
         self._provider_id = provider_id
@@ -114,7 +114,7 @@ class _Writer:
 
     def _block(self, part: Part, role: str) -> dict[str, Any] | None:
         if isinstance(part, TextPart):
-            # The API refuses text that is nothing but blanks, though models write it.
+            # The API refuses text of blanks alone, though models write it.
             return {"type": "text", "text": part.text} if part.text.strip() else None
         if isinstance(part, ToolCallPart):
             return self._call(part)
@@ -122,7 +122,7 @@ class _Writer:
             return self._result(part)
         if isinstance(part, ReasoningPart):
             return self._reasoning(part)
-        # Media that a model made: no assistant message of the vendor's takes them.
+        # Media that a model made: the vendor's assistant messages can't hold them.
         return (
             write_medium(part, self._media, self._provider_id, self._model)
             if role == "user"

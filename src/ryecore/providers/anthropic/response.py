@@ -38,10 +38,10 @@ _COUNTS: Final = (
 
 
 class EventReader:
-    """The events of one stream, turned into chunks.
+    """Converts the events of one stream to chunks.
 
     Attributes:
-        ended: Whether the answer is whole.
+        ended: Whether the answer is complete.
     """
 
     __slots__ = ("_calls", "_counts", "_early", "_empty", "_model", "_stop", "ended")
@@ -56,7 +56,7 @@ class EventReader:
         self.ended = False
 
     def read(self, event: Any) -> StreamChunk | None:
-        """The chunk that an event makes; None where it makes none."""
+        """Return the chunk of an event; None if it has none."""
         read = _READ.get(event.type)
         return None if read is None else read(self, event)
 
@@ -72,7 +72,7 @@ class EventReader:
             self._empty[event.index] = block.input
             index = self._calls[event.index] = len(self._calls)
             return ToolCallStart(index, _text(block.id), _text(block.name))
-        # Blocks begin empty; but there are servers that put all of one into its beginning.
+        # A block starts empty, but some servers send its whole content with the start.
         if block.type == "text" and block.text:
             return TextDelta(_text(block.text))
         if block.type == "redacted_thinking":
@@ -85,7 +85,7 @@ class EventReader:
         if kind == "text_delta":
             return TextDelta(_text(delta.text))
         if kind == "input_json_delta":
-            # The vendor's own tools write arguments too: those blocks are no calls of ours.
+            # The vendor's own tools have arguments, too; their blocks aren't calls of our tools.
             index = self._calls.get(event.index)
             if index is None:
                 self._early.add(event.index)
@@ -101,7 +101,7 @@ class EventReader:
         return None
 
     def _block_ended(self, event: Any) -> StreamChunk | None:
-        # A call without arguments comes without a single delta.
+        # A call without arguments has no delta.
         if event.index not in self._empty:
             return None
         arguments = self._empty.pop(event.index) or {}
@@ -113,13 +113,13 @@ class EventReader:
         return self._counted(getattr(event, "usage", None))
 
     def _ended(self, event: Any) -> StreamChunk | None:
-        if self._stop is None:  # it broke off, and whoever stands between closed it in order
+        if self._stop is None:  # the answer broke off, and a proxy closed the stream properly
             return None
         self.ended = True
         return StreamEnd(self._stop, _usage(self._counts), self._model)
 
     def _counted(self, usage: Any) -> StreamChunk | None:
-        """Counts are cumulative, and those that don't change may be left out."""
+        """Return the chunk of the counts, which are cumulative; unchanged ones may be missing."""
         if usage is None:
             return None
         self._counts.update(_counts(usage))
@@ -138,10 +138,10 @@ _READ: Final[dict[str, Callable[[EventReader, Any], StreamChunk | None]]] = {
 
 
 def result_of(message: AnthropicMessage, provider_id: str) -> LlmResult:
-    """A whole answer.
+    """Return a whole answer.
 
     Raises:
-        ValueError: It is none.
+        ValueError: It isn't an answer.
     """
     if getattr(message, "type", None) != "message" or not isinstance(message.content, list):
         raise ValueError("The answer is no message.")
@@ -168,7 +168,7 @@ def _parts(blocks: list[Any], provider_id: str) -> Iterator[Part]:
 
 
 def _text(value: Any) -> str:
-    """A text; an empty one in the place of anything else: the SDK takes whatever comes."""
+    """Return a text, or an empty one for another type: the SDK doesn't check types."""
     return value if isinstance(value, str) else ""
 
 
@@ -181,7 +181,7 @@ def _stop(reason: str | None) -> StopReason:
 
 
 def _counts(usage: Any) -> dict[str, int]:
-    """What was counted; a count that is missing, or is none, is left out."""
+    """Return the valid counts; missing and invalid ones are left out."""
     found = {name: getattr(usage, name, None) for name in _COUNTS}
     details = getattr(usage, "output_tokens_details", None)
     found["thinking_tokens"] = getattr(details, "thinking_tokens", None)
@@ -189,7 +189,7 @@ def _counts(usage: Any) -> dict[str, int]:
 
 
 def _usage(counts: dict[str, int]) -> Usage | None:
-    """The vendor's input tokens leave the cache out; its output tokens hold the reasoning."""
+    """Return the usage: input tokens don't include cached ones, output tokens include reasoning."""
     if not counts:
         return None
     thinking = counts.get("thinking_tokens", 0)

@@ -1,4 +1,4 @@
-"""What the SDK raises, as an LlmError."""
+"""The conversion of the SDK's exceptions to LlmError."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -27,14 +27,14 @@ _DELAY: Final = re.compile(r"(\d+(?:\.\d+)?)s")
 def error_of(
     error: Exception, provider_id: str, model: str, key: str, response: httpx2.Response | None
 ) -> LlmError:
-    """What went wrong, without the key; to be raised outside of the handler.
+    """Return an exception as an error without the key. Raise it outside of the handler.
 
     Args:
-        error: What was raised.
+        error: The exception.
         provider_id: The provider's id.
-        model: The model that was asked.
+        model: The name of the model.
         key: The key that was in use.
-        response: What the server answered; None where it didn't.
+        response: The server's response; None if it sent none.
     """
     if isinstance(error, LlmError):
         return error
@@ -89,14 +89,14 @@ def _kind(code: int, text: str, details: list[Mapping[str, Any]]) -> LlmErrorKin
 
 
 def _details(body: object) -> Iterator[Mapping[str, Any]]:
-    """The typed details of an error's body, wherever they are what they should be."""
+    """Yield the typed details of an error's body; malformed ones are left out."""
     error = body.get("error") if isinstance(body, dict) else None
     details = error.get("details") if isinstance(error, dict) else None
     yield from (one for one in details or () if isinstance(one, dict))
 
 
 def _delay(details: list[Mapping[str, Any]]) -> float | None:
-    """How long to wait, where the body says so: `"retryDelay": "7s"`."""
+    """Return the wait in seconds that the body asks for, such as `"retryDelay": "7s"`."""
     for one in details:
         if found := _DELAY.fullmatch(str(one.get("retryDelay", ""))):
             return float(found[1])

@@ -1,4 +1,4 @@
-"""Media at endpoints of their own: images at once, videos as interactions in the background."""
+"""Media from endpoints of their own: images at once, videos as background interactions."""
 
 import asyncio
 import base64
@@ -33,11 +33,11 @@ _FILTERED: Final = re.compile(r"safety|polic|prohibited|blocked", re.IGNORECASE)
 def read_medium(
     part: MediaPart, media: MediaStore | None, provider_id: str, model: str
 ) -> types.Blob:
-    """The content of a medium.
+    """Return the content of a medium.
 
     Raises:
-        LlmError: There is no store to read it from.
-        StoreError: It can't be read.
+        LlmError: The call has no store to read it from.
+        StoreError: The medium can't be read.
     """
     if media is None:
         raise LlmError(
@@ -53,16 +53,16 @@ def read_medium(
 async def make_media(
     client: AsyncClient, request: MediaRequest, provider_id: str, media: MediaStore
 ) -> MediaOutcome:
-    """Make images, or begin to make a video.
+    """Make images, or start a video.
 
     Args:
         client: The SDK's client.
-        request: What to make.
+        request: The request.
         provider_id: The provider's id.
-        media: Where inputs are read, and images are put.
+        media: The store of the inputs and the images.
 
     Raises:
-        LlmError: It can't be made.
+        LlmError: The media can't be made.
     """
     family = request.media_type.partition("/")[0]
     inputs = [read_medium(one, media, provider_id, request.model) for one in request.inputs]
@@ -93,16 +93,16 @@ async def make_media(
 async def poll_video(
     client: AsyncClient, job_id: str, provider_id: str, media: MediaStore
 ) -> MediaOutcome:
-    """A video, or its job again while it isn't ready.
+    """Return a video, or its job while it isn't ready.
 
     Args:
         client: The SDK's client.
         job_id: The interaction's id.
         provider_id: The provider's id.
-        media: Where the video is put.
+        media: The store to put the video into.
 
     Raises:
-        LlmError: It failed.
+        LlmError: The job failed.
     """
     _needs_asyncio(provider_id, "")
     made = await client.interactions.get(id=job_id)
@@ -120,7 +120,7 @@ async def poll_video(
     if video.data:
         content = base64.b64decode(video.data)
     else:
-        # Only the name counts: the key goes to no other host that an answer names.
+        # Only the name is used: the key must not go to another host that an answer names.
         named = _FILE.search(video.uri or "")
         if named is None:
             raise _failed(provider_id, model, "the video's file has no name", "unavailable")
@@ -155,7 +155,7 @@ async def _video(
 
 
 def _needs_asyncio(provider_id: str, model: str) -> None:
-    """The SDK's interactions hand work to threads of asyncio's."""
+    """Refuse trio: the SDK's interactions use asyncio's threads."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -168,7 +168,7 @@ def _needs_asyncio(provider_id: str, model: str) -> None:
 
 
 def _usage(counted: Any) -> Usage | None:
-    """What an interaction counted; its input holds the cached tokens, its output no thoughts."""
+    """Return an interaction's usage: its input includes cached tokens, its output no thoughts."""
     if counted is None:
         return None
     cached = counted.total_cached_tokens or 0

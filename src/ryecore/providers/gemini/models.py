@@ -1,4 +1,4 @@
-"""What Gemini models can do: data alone."""
+"""The capabilities and limits of Gemini models, as data."""
 
 from typing import Final, Literal
 
@@ -13,16 +13,16 @@ _MEDIA: Final = frozenset({"image/*", "audio/*", "video/*", "text/*", "applicati
 
 @frozen
 class ModelFacts:
-    """How a model wants to be asked.
+    """The limits and request options of a model.
 
     Attributes:
-        context_tokens: How much it reads at once; None where that isn't known.
-        max_output_tokens: How much it writes at most; None where that isn't known.
-        thinking: Whether it takes a level, a budget of tokens, or doesn't think.
-        least: What comes closest to not thinking: a level, or a budget.
+        context_tokens: The size of its context; None if unknown.
+        max_output_tokens: The most that it writes; None if unknown.
+        thinking: Whether it takes a level or a budget of tokens, or doesn't think.
+        least: The least reasoning it can be set to: a level, or a budget.
         medium: The level for a medium effort.
-        modern: Whether it wants the signatures of its calls back, takes a schema beside tools, and
-            takes media within the results of tools.
+        modern: Whether it needs the signatures of its calls sent back, and takes a schema beside
+            tools and media within the results of tools.
     """
 
     context_tokens: int | None = 1_048_576
@@ -55,14 +55,14 @@ _BY_PREFIX: Final[dict[str, ModelFacts]] = {
 
 
 def facts_of(model: str) -> ModelFacts:
-    """How a model wants to be asked. An unknown one is taken for a recent one."""
+    """Return the facts of a model; an unknown one is treated as a recent one."""
     name = model.removeprefix("models/")
     known = [prefix for prefix in _BY_PREFIX if name.startswith(prefix)]
     return _BY_PREFIX[max(known, key=len)] if known else _UNKNOWN
 
 
 def capabilities_of(model: str) -> Capabilities:
-    """What a model can do. An unknown one can do everything."""
+    """Return the capabilities of a model; an unknown one has all."""
     facts = facts_of(model)
     return Capabilities(
         reasoning=bool(facts.thinking),

@@ -1,4 +1,4 @@
-"""The adapter itself."""
+"""The provider of Google's Gemini models."""
 
 import ssl
 from collections.abc import AsyncGenerator, Mapping
@@ -31,19 +31,19 @@ __all__ = ["Call", "GeminiProvider", "Pool"]
 
 _KEY_HEADER: Final = "x-goog-api-key"
 _NO_KEY: Final = "none"
-# The SDK prepares for websockets that are not used here; the certificates would take 20 ms a call.
+# The SDK loads certificates for websockets, which would cost 20 ms a call. None are used here.
 _NO_CERTIFICATES: Final = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
 class Pool:
-    """The connections of one event loop, and what the calls over them share.
+    """The connections of one event loop, and the settings of calls over them.
 
     Args:
-        base_url: Where to ask.
-        headers: More headers for each request.
+        base_url: The server's address.
+        headers: Additional headers for each request.
         timeout_s: How long to wait for each piece of an answer, in seconds.
         proxy: The address of a proxy; None for none.
-        max_answer_bytes: How large an answer may be; see `make_transport`.
+        max_answer_bytes: The bound of an answer's size; see `make_transport`.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Pool:
         limits = httpx2.Limits(max_connections=None, max_keepalive_connections=20)
         self.transport = make_transport(proxy, max_answer_bytes, limits)
         self.files = self.transport.bounded_by(BodyBounds(max_answer_bytes))
-        # The SDK makes one for itself where it is given none.
+        # The SDK would make its own.
         self.unused = httpx2.Client(transport=httpx2.BaseTransport(), trust_env=False)
 
     async def aclose(self) -> None:
@@ -69,7 +69,7 @@ class Pool:
 
 
 class Call(httpx2.AsyncBaseTransport):
-    """One call: its own client of the SDK, with its own key, over the shared pool.
+    """One call: a client of the SDK with the call's key, over the shared pool.
 
     Args:
         pool: The pool.
@@ -77,7 +77,7 @@ class Call(httpx2.AsyncBaseTransport):
 
     Attributes:
         client: The SDK's client.
-        response: What the server answered; None before it does.
+        response: The server's response; None before it arrives.
     """
 
     def __init__(self, pool: Pool, key: str) -> None:
@@ -87,7 +87,7 @@ class Call(httpx2.AsyncBaseTransport):
         http = httpx2.AsyncClient(transport=self, trust_env=False, timeout=pool.timeout)
         self.client = genai.Client(
             enterprise=False,
-            # Without any key it would look for one in the environment.
+            # Without a key, the SDK would look for one in the environment.
             api_key=key or _NO_KEY,
             debug_config=genai_client.DebugConfig(
                 client_mode=None, replays_directory=None, replay_id=None
@@ -99,16 +99,16 @@ class Call(httpx2.AsyncBaseTransport):
                 httpx_client=pool.unused,
                 httpx_async_client=http,
                 async_client_args={"ssl": _NO_CERTIFICATES},
-                # Parts of the SDK try five times unless they are told otherwise.
+                # Parts of the SDK try five times by default.
                 retry_options=types.HttpRetryOptions(attempts=1),
             ),
         ).aio
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Send a request of the SDK's over the pool."""
+        """Send a request of the SDK over the pool."""
         if self._anonymous:
             request.headers.pop(_KEY_HEADER, None)
-        # The SDK says no time where its options name none, and would wait for ever.
+        # Without a timeout in its options, the SDK would wait for ever.
         request.extensions["timeout"] = self._pool.timeout.as_dict()
         is_file = request.url.params.get("alt") == "media"
         transport = self._pool.files if is_file else self._pool.transport
@@ -116,12 +116,12 @@ class Call(httpx2.AsyncBaseTransport):
         return self.response
 
     async def finish(self) -> None:
-        """Give the connection back. The SDK leaves a stream open that wasn't read to its end."""
+        """Return the connection to the pool: the SDK leaves a stream open that wasn't read up."""
         if self.response is not None:
             await self.response.aclose()
 
     async def aclose(self) -> None:
-        """Nothing: the pool stays open for other calls."""
+        """Do nothing: the pool stays open for other calls."""
 
 
 _BASE_URL: Final = "https://generativelanguage.googleapis.com"
@@ -130,17 +130,17 @@ _BASE_URL: Final = "https://generativelanguage.googleapis.com"
 class GeminiProvider(PooledProvider[Pool]):
     """Google's Gemini models over the Gemini API, for asyncio and trio.
 
-    It holds connections, one pool for each event loop, and no key. Nothing of the environment
-    counts: no key, address, header or proxy.
+    It holds one pool of connections for each event loop, and no key. It reads no key, address,
+    header or proxy from the environment.
 
     Args:
-        base_url: Where to ask; the vendor's own address where None.
+        base_url: The server's address; None for the vendor's own.
         timeout_s: How long to wait for each piece of an answer, in seconds.
-        provider_id: What plans, events and reasoning parts call it.
-        headers: More headers for each request.
+        provider_id: Its name in plans, events and reasoning parts.
+        headers: Additional headers for each request.
         proxy: The address of a proxy; None for none.
-        max_answer_bytes: How large an answer or a video may be that comes whole, or one event of a
-            stream, in bytes; a whole stream may have four times as much.
+        max_answer_bytes: The bound in bytes of an unstreamed answer, of a video, and of one event
+            of a stream; a whole stream may have four times as much.
     """
 
     def __init__(
@@ -161,16 +161,16 @@ class GeminiProvider(PooledProvider[Pool]):
         )
 
     def capabilities(self, model: str) -> Capabilities:
-        """What a model can do. An unknown one can do everything."""
+        """Return the capabilities of a model; an unknown one has all."""
         return capabilities_of(model)
 
     async def stream(
         self, request: LlmRequest, *, key: str, media: MediaStore | None = None
     ) -> AsyncGenerator[StreamChunk, None]:
-        """Ask a model, and give its answer as it comes; see `LlmProvider.stream`.
+        """Ask a model, and yield its answer as it arrives; see `LlmProvider.stream`.
 
         Raises:
-            LlmError: It can't answer, or its answer was cut.
+            LlmError: The model can't answer, or its answer was cut off.
         """
         self._check(request.model, key)
         call = await self._call(key)
@@ -192,16 +192,17 @@ class GeminiProvider(PooledProvider[Pool]):
             return
         finally:
             await call.finish()
-        # Raised out here, it has no context: what the SDK raised holds the request, and the key.
+        # Raised outside of the handler, so that its context can't hold the SDK's exception, which
+        # knows the request and the key.
         raise error_of(failure, self._provider_id, request.model, key, call.response)
 
     async def generate(
         self, request: LlmRequest, *, key: str, media: MediaStore | None = None
     ) -> LlmResult:
-        """Ask a model, and give its whole answer; see `LlmProvider.generate`.
+        """Ask a model, and return its whole answer; see `LlmProvider.generate`.
 
         Raises:
-            LlmError: It can't answer.
+            LlmError: The model can't answer.
         """
         self._check(request.model, key)
         call = await self._call(key)
@@ -224,10 +225,10 @@ class GeminiProvider(PooledProvider[Pool]):
     async def generate_media(
         self, request: MediaRequest, *, key: str, media: MediaStore
     ) -> MediaOutcome:
-        """Make images at once, or begin to make a video; see `MediaProvider.generate_media`.
+        """Make images, or start a video; see `MediaProvider.generate_media`.
 
         Raises:
-            LlmError: They can't be made.
+            LlmError: The media can't be made.
         """
         self._check(request.model, key)
         call = await self._call(key)
@@ -238,10 +239,10 @@ class GeminiProvider(PooledProvider[Pool]):
         raise failure
 
     async def poll_media(self, job_id: str, *, key: str, media: MediaStore) -> MediaOutcome:
-        """Look after a video; see `MediaProvider.poll_media`.
+        """Check the job of a video; see `MediaProvider.poll_media`.
 
         Raises:
-            LlmError: It failed, or isn't known.
+            LlmError: The job failed, or is unknown.
         """
         self._check("", key)
         call = await self._call(key)

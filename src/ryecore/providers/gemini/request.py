@@ -1,4 +1,4 @@
-"""A request in Gemini's words."""
+"""Requests in Gemini's format."""
 
 import base64
 import binascii
@@ -25,7 +25,7 @@ __all__ = ["config_of", "contents_of"]
 
 
 _BUDGETS: Final = {"low": 1_024, "medium": 8_192, "high": 24_576}
-# What the vendor documents for calls that it didn't make itself: those of another provider's model.
+# The signature that the vendor documents for calls of another provider's model.
 _UNSIGNED: Final = base64.urlsafe_b64decode("skip_thought_signature_validator")
 
 
@@ -38,7 +38,7 @@ def config_of(request: LlmRequest) -> types.GenerateContentConfig:
         temperature=request.temperature,
         stop_sequences=list(request.stop) or None,
         thinking_config=_thinking(request, facts),
-        # The SDK would call functions itself.
+        # Keep the SDK from calling functions itself.
         automatic_function_calling=types.AutomaticFunctionCallingConfig(disable=True),
     )
     if request.tools:
@@ -61,12 +61,12 @@ def config_of(request: LlmRequest) -> types.GenerateContentConfig:
 def contents_of(
     request: LlmRequest, provider_id: str, media: MediaStore | None
 ) -> list[types.Content]:
-    """The messages of a request.
+    """Return the messages of a request.
 
     Args:
-        request: What is asked.
-        provider_id: Whose reasoning goes back.
-        media: Where media are read.
+        request: The request.
+        provider_id: The provider's id; only its own reasoning is sent back.
+        media: The store to read media from.
 
     Raises:
         LlmError: A medium can't be sent.
@@ -99,7 +99,7 @@ def _thinking(request: LlmRequest, facts: ModelFacts) -> types.ThinkingConfig | 
 
 
 class _Writer:
-    """Messages in Gemini's form."""
+    """Converts messages to Gemini's format."""
 
     def __init__(self, request: LlmRequest, provider_id: str, media: MediaStore | None) -> None:
         self._model = request.model
@@ -122,7 +122,7 @@ class _Writer:
         return types.Content(role="user", parts=parts)
 
     def _said(self, message: Message) -> list[types.Part]:
-        """What the model said. A signature travels on the part that follows it."""
+        """Return the parts of a model's message. A signature is sent on the part after it."""
         parts: list[types.Part] = []
         signature: bytes | None = None
         called = False

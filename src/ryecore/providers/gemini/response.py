@@ -25,7 +25,7 @@ from ryecore.llm import (
 __all__ = ["MADE", "ResponseReader"]
 
 MADE: Final = "made-"
-"""Begins the id of a call that came without one. Such an id isn't sent back."""
+"""The prefix of an id made for a call that came without one. It isn't sent back."""
 
 _Finish = types.FinishReason
 _STOPS: Final[dict[types.FinishReason, StopReason]] = {
@@ -41,16 +41,16 @@ _STOPS: Final[dict[types.FinishReason, StopReason]] = {
     _Finish.IMAGE_RECITATION: "content_filter",
     _Finish.ESCALATION: "content_filter",
 }
-"""Every other reason is an error: the model broke off, or wrote what can't be parsed."""
+"""Any other reason is an error: the model broke off, or its output can't be parsed."""
 
 
 class ResponseReader:
-    """The responses of one answer, one or many, turned into chunks.
+    """Converts the responses of one answer, one or many, to chunks.
 
     Args:
         provider_id: The provider's id.
-        model: The model that was asked.
-        media: Where media of the answer are put.
+        model: The requested model.
+        media: The store to put media of the answer into.
     """
 
     __slots__ = ("_calls", "_id", "_media", "_model", "_provider_id", "_stop", "_usage",
@@ -67,17 +67,17 @@ class ResponseReader:
         self._version = ""
 
     def read(self, response: types.GenerateContentResponse) -> list[StreamChunk]:
-        """The chunks that a response makes.
+        """Return the chunks of a response.
 
         Raises:
-            LlmError: The prompt was blocked, or a medium can't be kept.
+            LlmError: The prompt was blocked, or a medium can't be stored.
         """
         chunks: list[StreamChunk] = []
         self._id = self._id or response.response_id or ""
         self._version = response.model_version or self._version
         if response.usage_metadata is not None:
             if self._usage is None:
-                # Each response counts anew. The first is told, for a stream that is cut; and the
+                # Each response has new counts. The first are sent, in case the stream breaks; the
                 # last, with the end.
                 chunks.append(UsageUpdate(_usage(response.usage_metadata)))
             self._usage = response.usage_metadata
@@ -96,10 +96,10 @@ class ResponseReader:
         return chunks
 
     def end(self) -> StreamEnd:
-        """The end, once all responses were read.
+        """Return the last chunk, after all responses.
 
         Raises:
-            ValueError: The answer isn't whole.
+            ValueError: The answer isn't complete.
         """
         if self._stop is None:
             raise ValueError("The stream ended before the answer did.")
@@ -128,7 +128,7 @@ class ResponseReader:
             chunks.append(self._medium(part.inline_data, part.inline_data.data))
 
     def _answer_id(self) -> str:
-        """What makes the ids of this answer's calls unique in the conversation."""
+        """Return an id that makes the ids of this answer's calls unique in the conversation."""
         self._id = self._id or uuid.uuid4().hex
         return self._id
 
@@ -150,7 +150,7 @@ class ResponseReader:
 
 
 def _usage(counted: types.GenerateContentResponseUsageMetadata) -> Usage:
-    """The vendor's prompt tokens hold the cached ones; its candidates leave the thoughts out."""
+    """Return the usage: prompt tokens include cached ones, candidates don't include thoughts."""
     cached = max(0, counted.cached_content_token_count or 0)
     return Usage(
         max(0, (counted.prompt_token_count or 0) - cached)

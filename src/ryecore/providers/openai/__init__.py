@@ -1,4 +1,4 @@
-"""OpenAI, and every server that speaks its chat completions.
+"""OpenAI's models, and servers with an API compatible with its chat completions.
 
 It needs the extra `openai`.
 """

@@ -1,4 +1,4 @@
-"""How OpenAI's SDK and servers fail, in the seam's words."""
+"""The conversion of failures of OpenAI's SDK and servers to LlmError."""
 
 import re
 from typing import Final
@@ -19,7 +19,7 @@ from ryecore.providers.openai.values import listed, mapped, text_of
 __all__ = ["BrokenAnswer", "error_in_body", "error_of"]
 
 _CODES: Final[dict[str, LlmErrorKind]] = {
-    # A key without money stays without it, however often it is tried; another key may have some.
+    # Retries can't help a key without credit, but another key may have some.
     "insufficient_quota": "auth",
     "billing_hard_limit_reached": "auth",
     "invalid_api_key": "auth",
@@ -48,17 +48,17 @@ _TOO_LONG: Final = re.compile(
 
 
 class BrokenAnswer(Exception):
-    """The server's answer isn't what its API promises, or not all of it."""
+    """An answer that is incomplete, or doesn't have the form that the API promises."""
 
 
 def error_of(error: Exception, provider: str, model: str, key: str) -> LlmError:
-    """Any exception as the error to raise. It keeps nothing of the exception, for it knows the key.
+    """Return the error to raise for an exception. It doesn't refer to it: that knows the key.
 
     Args:
-        error: What was raised.
+        error: The exception.
         provider: The provider's id.
-        model: The model that was asked.
-        key: The key that was in use; it is taken out of all texts.
+        model: The name of the model.
+        key: The key that was in use; it is removed from all texts.
     """
     if bound := bound_failure(error, provider, model):
         return bound
@@ -104,10 +104,10 @@ def error_of(error: Exception, provider: str, model: str, key: str) -> LlmError:
 
 
 def error_in_body(body: object) -> LlmError:
-    """An error that came where an answer should have: in a stream, or with status 200.
+    """Return the error that was sent in place of an answer: in a stream, or with status 200.
 
     Args:
-        body: The error object, or what holds it.
+        body: The error object, or the object that holds it.
     """
     code = mapped(body).get("code") or mapped(mapped(body).get("error")).get("code")
     numeric = code if isinstance(code, int) and 400 <= code < 600 else None
@@ -116,7 +116,7 @@ def error_in_body(body: object) -> LlmError:
 
 
 def _kind_and_text(body: object, status: int | None) -> tuple[LlmErrorKind, str]:
-    """The kind of an error object, and what it says. A page of HTML says nothing."""
+    """Return the kind and the text of an error object; a page of HTML has no text."""
     held = mapped(body)
     inner = mapped(held.get("error")) or held
     said = next(
@@ -130,7 +130,7 @@ def _kind_and_text(body: object, status: int | None) -> tuple[LlmErrorKind, str]
     if not said and (details := listed(held.get("detail"))):
         said = text_of(mapped(details[0]).get("msg"))
     for word in (inner.get("code"), inner.get("type")):
-        # `invalid_request_error` is what nearly everything is called.
+        # Nearly every error has the type `invalid_request_error`.
         if word in _CODES and (word != "invalid_request_error" or status is None):
             return _too_long(_CODES[word], said), said
     if status == 413:

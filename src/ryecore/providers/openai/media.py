@@ -1,4 +1,4 @@
-"""Media: in requests, and images from OpenAI's own endpoint for them."""
+"""Media in requests, and images from OpenAI's endpoint for them."""
 
 import base64
 from collections.abc import Iterable, Mapping
@@ -30,19 +30,19 @@ __all__ = [
 ]
 
 Contents: TypeAlias = Mapping[str, bytes]
-"""The content of media, by their handle."""
+"""The content of media, by handle."""
 
 
 _FORMATS: Final = {"image/png": "png", "image/webp": "webp", "image/jpeg": "jpeg"}
 
 
 def data_url(part: MediaPart, contents: Contents) -> str:
-    """A medium as a `data:` address."""
+    """Return a medium as a `data:` address."""
     return f"data:{part.media_type};base64,{base64.b64encode(contents[part.handle]).decode()}"
 
 
 def file_name(part: MediaPart) -> str:
-    """A medium's name; a document must have one."""
+    """Return a medium's name; a document must have one."""
     return part.name or f"file.{part.media_type.rpartition('/')[2]}"
 
 
@@ -59,10 +59,10 @@ def media_of(request: LlmRequest) -> list[MediaPart]:
 
 
 async def read_contents(parts: Iterable[MediaPart], media: MediaStore | None) -> Contents:
-    """Return the content of media by their handle, read on a worker thread.
+    """Return the content of media by handle, read on a worker thread.
 
     Raises:
-        LlmError: There is no store to read them from.
+        LlmError: The call has no store to read them from.
         StoreError: A medium can't be read.
     """
     wanted = {part.handle: part for part in parts}
@@ -85,16 +85,16 @@ async def ask_for_images(
     contents: Contents,
     headers: dict[str, str | openai.Omit],
 ) -> ImagesResponse:
-    """Ask for images, made anew or from others.
+    """Request images, made from a prompt alone or from other images.
 
     Args:
-        client: The client to ask with.
-        request: What to make.
+        client: The SDK's client.
+        request: The request.
         contents: The content of the media to start from.
         headers: The call's own headers.
 
     Raises:
-        LlmError: Something else than images is asked for, or a type that can't be made.
+        LlmError: The request is for other media than images, or for an unsupported type.
     """
     settings: dict[str, Any] = {
         "model": request.model,
@@ -112,7 +112,7 @@ async def ask_for_images(
     elif request.media_type != "image/*":
         raise LlmError(f"No model here makes {request.media_type}.", kind="bad_request")
     if not request.model.startswith(("gpt-", "chatgpt-")):
-        # The others, and compatible servers, answer with an address unless they are told not to.
+        # Other models, and compatible servers, answer with an address by default.
         settings["response_format"] = "b64_json"
         settings.pop("output_format", None)
     if not request.inputs:
@@ -124,10 +124,10 @@ async def ask_for_images(
 
 
 def images_in(answer: object) -> tuple[list[bytes], str, Usage | None]:
-    """The images of an answer, their media type, and what was counted.
+    """Return the images of an answer, their media type, and the usage.
 
     Raises:
-        BrokenAnswer: There is none, or one comes as an address alone.
+        BrokenAnswer: The answer has no image, or one as an address alone.
     """
     if not isinstance(answer, ImagesResponse) or not answer.data:
         raise BrokenAnswer("The answer holds no image.")

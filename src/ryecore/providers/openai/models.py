@@ -1,4 +1,4 @@
-"""What OpenAI's models can do, by their names. What isn't known is thought possible."""
+"""The capabilities of OpenAI's models, by name. An unknown model has all."""
 
 import re
 from typing import Final
@@ -14,9 +14,9 @@ _READABLE: Final = frozenset(
 COMPATIBLE: Final = Capabilities(
     reasoning=True, input_media=frozenset({"image/*", "audio/*", "application/pdf"})
 )
-"""What a model of a compatible server can do, unless the host says otherwise: everything."""
+"""The default capabilities of a compatible server's models: all of them."""
 
-# By the beginning of a name; the first that fits counts.
+# By the prefix of a name; the first that fits counts.
 _KNOWN: Final = (
     (
         "gpt-3.5",
@@ -41,7 +41,7 @@ _ALWAYS_THINKS: Final = re.compile(r"o\d|gpt-5(?!\.|-chat)")
 
 
 def openai_capabilities(model: str) -> Capabilities:
-    """What a model of OpenAI's own can do."""
+    """Return the capabilities of one of OpenAI's models."""
     name = model.removeprefix("ft:")
     for beginning, capabilities in _KNOWN:
         if name.startswith(beginning):
@@ -50,12 +50,12 @@ def openai_capabilities(model: str) -> Capabilities:
 
 
 def effort_word(model: str, effort: ReasoningEffort) -> str:
-    """How a model calls an effort: those that always think know no `none`."""
+    """Return a model's word for an effort; models that always think don't take `none`."""
     if effort != "none" or not _ALWAYS_THINKS.match(model):
         return effort
     return "low" if model.startswith("o") else "minimal"
 
 
 def takes_temperature(model: str) -> bool:
-    """Whether a model takes a temperature: those that always think refuse one."""
+    """Return whether a model takes a temperature; models that always think refuse one."""
     return not _ALWAYS_THINKS.match(model)

@@ -1,4 +1,4 @@
-"""The adapter itself: the calls of the seam, over the vendor's SDK."""
+"""The provider of OpenAI's models and of compatible servers."""
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from http.cookiejar import DefaultCookiePolicy
@@ -31,7 +31,7 @@ from ryecore.providers.openai.request import ChatApi, ResponsesApi
 __all__ = ["OpenAIApi", "OpenAIProvider"]
 
 OpenAIApi: TypeAlias = Literal["responses", "chat"]
-"""Which of the vendor's two formats is spoken."""
+"""The two formats of the vendor's API."""
 
 _NO_KEY = "given-with-each-call"
 _OPENAI = "https://api.openai.com/v1"
@@ -42,27 +42,26 @@ _DRAIN_S: Final = 1.0
 
 
 class OpenAIProvider(PooledProvider[openai.AsyncOpenAI]):
-    """OpenAI, or any server that speaks its format. It works on asyncio and trio.
+    """OpenAI's models, or those of a compatible server, for asyncio and trio.
 
-    It has no key: each call brings its own. It reads no environment variable, follows no redirect,
-    keeps no cookie, and tries nothing twice.
+    It holds no key: each call brings its own. It reads no environment variable, follows no
+    redirect, keeps no cookie, and doesn't retry.
 
     Args:
-        base_url: Where the server is, with its version: `http://localhost:8000/v1`; OpenAI's own
-            address where None.
-        api: The format: `responses` for OpenAI's own server, else `chat`, by default.
-        provider_id: What the provider is called.
-        capabilities: What every model can do, or a function that says it of a model by its name.
-            By default all is thought possible that OpenAI's names don't exclude.
+        base_url: The server's address with the version, such as `http://localhost:8000/v1`; None
+            for OpenAI's own.
+        api: The format; by default `responses` for OpenAI's own server, else `chat`.
+        provider_id: Its name in plans, events and reasoning parts.
+        capabilities: The capabilities of all models, or a function from a model's name to its
+            capabilities. By default, models have all that OpenAI's names don't exclude.
         timeout_s: How long to wait for the next bytes, in seconds.
-        headers: More headers for every request.
-        proxy: A proxy's address; none of the environment counts.
-        reasoning_summary: How much of its reasoning a model shows over `responses`; OpenAI wants
-            organisations verified that ask for it. None for nothing.
-        stream_usage: Whether streams over `chat` are asked for their usage. There are servers that
-            refuse to be asked.
-        max_answer_bytes: How large an answer may be that comes whole, or one event of a stream, in
-            bytes; a whole stream may have four times as much.
+        headers: Additional headers for every request.
+        proxy: A proxy's address; None for none. The environment's are ignored.
+        reasoning_summary: How much of its reasoning a model shows over `responses`; None for
+            nothing. OpenAI requires a verified organisation for it.
+        stream_usage: Whether to request the usage of streams over `chat`; some servers refuse it.
+        max_answer_bytes: The bound in bytes of an unstreamed answer, and of one event of a stream;
+            a whole stream may have four times as much.
 
     Source: decisions 50, 56 and 61.
     """
@@ -101,17 +100,17 @@ class OpenAIProvider(PooledProvider[openai.AsyncOpenAI]):
         return f"<OpenAIProvider {self._provider_id!r} at {self._api.path}>"
 
     def capabilities(self, model: str) -> Capabilities:
-        """What a model can do."""
+        """Return the capabilities of a model."""
         told = self._capabilities
         return told if isinstance(told, Capabilities) else told(model)
 
     async def stream(
         self, request: LlmRequest, *, key: str, media: MediaStore | None = None
     ) -> AsyncIterator[StreamChunk]:
-        """Ask a model, and give its answer as it comes.
+        """Ask a model, and yield its answer as it arrives.
 
         Raises:
-            LlmError: It can't answer, or broke off.
+            LlmError: The model can't answer, or its answer was cut off.
         """
         failure: LlmError | None = None
         try:
@@ -125,8 +124,8 @@ class OpenAIProvider(PooledProvider[openai.AsyncOpenAI]):
                     for chunk in reader.read(event):
                         yield chunk
                     if reader.finished or events.said_done:
-                        # The few bytes behind an answer are read, so that its connection can
-                        # serve again.
+                        # Read the few bytes behind an answer, so that its connection can be used
+                        # again.
                         with anyio.move_on_after(_DRAIN_S):
                             await _run_out(iterator)
                         break
@@ -138,16 +137,16 @@ class OpenAIProvider(PooledProvider[openai.AsyncOpenAI]):
                     await _run_out(iterator)
         except Exception as error:
             failure = error_of(error, self._provider_id, request.model, key)
-        if failure is not None:  # raised out here, it has no __context__ that knows the key
+        if failure is not None:  # raised out here, so that its __context__ can't hold the key
             raise failure
 
     async def generate(
         self, request: LlmRequest, *, key: str, media: MediaStore | None = None
     ) -> LlmResult:
-        """Ask a model, and give its whole answer, in one request that isn't streamed.
+        """Ask a model, and return its whole answer, without streaming.
 
         Raises:
-            LlmError: It can't answer.
+            LlmError: The model can't answer.
         """
         try:
             self._check(request.model, key)
@@ -170,10 +169,10 @@ class OpenAIProvider(PooledProvider[openai.AsyncOpenAI]):
     async def generate_media(
         self, request: MediaRequest, *, key: str, media: MediaStore
     ) -> MediaOutcome:
-        """Make images, and put them into the store.
+        """Make images, and store them.
 
         Raises:
-            LlmError: They can't be made.
+            LlmError: The images can't be made.
         """
         try:
             self._check(request.model, key)
@@ -189,7 +188,7 @@ class OpenAIProvider(PooledProvider[openai.AsyncOpenAI]):
         raise failure
 
     async def poll_media(self, job_id: str, *, key: str, media: MediaStore) -> MediaOutcome:
-        """Refuse: this endpoint begins no jobs.
+        """Refuse, because this endpoint has no jobs.
 
         Raises:
             LlmError: Always.
@@ -220,26 +219,26 @@ class OpenAIProvider(PooledProvider[openai.AsyncOpenAI]):
 
 
 async def _run_out(iterator: AsyncIterator[object]) -> None:
-    """Let the SDK's generators come to their end, whatever it is: none is left to the collector."""
+    """Run the SDK's generators to their end, so that none is left to the garbage collector."""
     try:
         async for _ in iterator:
             pass
-    except Exception:  # the answer is whole, or isn't wanted any more
+    except Exception:  # the answer is complete, or isn't needed any more
         return
 
 
-# The vendor's SDK, made so that it knows no key, reads no environment and tries nothing twice.
+# The vendor's SDK, set up without a key, environment or retries.
 
 
 class _Events(openai.AsyncStream[object]):
-    """A stream of plain JSON events, which remembers whether the server said that it was done."""
+    """A stream of plain JSON events, which records whether the server sent `[DONE]`."""
 
     said_done = False
 
     async def _iter_events(self) -> AsyncIterator[ServerSentEvent]:
         async for event in super()._iter_events():
             if event.data.startswith("[DONE]"):
-                # Seeing it, the SDK would leave its generators to the collector.
+                # At this event, the SDK would leave its generators to the garbage collector.
                 self.said_done = True
                 yield ServerSentEvent(data="null")
             else:
@@ -253,21 +252,21 @@ def _make_client(
     proxy: str | None = None,
     max_answer_bytes: int = MAX_ANSWER_BYTES,
 ) -> openai.AsyncOpenAI:
-    """A client with a pool of connections of its own.
+    """Return a client with its own pool of connections.
 
     Args:
-        base_url: Where the server is; OpenAI's own address where None.
+        base_url: The server's address; None for OpenAI's own.
         timeout_s: How long to wait for the next bytes, in seconds.
-        headers: More headers for every request.
+        headers: Additional headers for every request.
         proxy: A proxy's address.
-        max_answer_bytes: How large an answer may be; see `make_transport`.
+        max_answer_bytes: The bound of an answer's size; see `make_transport`.
     """
     pool = httpx2.AsyncClient(
         timeout=httpx2.Timeout(timeout_s, connect=min(_CONNECT_S, timeout_s)),
         transport=make_transport(proxy, max_answer_bytes, openai.DEFAULT_CONNECTION_LIMITS),
         trust_env=False,
     )
-    # Calls with different keys share the pool, and must not share a session.
+    # Calls with different keys share the pool, but must not share a session.
     pool.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=()))
     client = openai.AsyncOpenAI(
         api_key=_NO_KEY,
@@ -275,18 +274,18 @@ def _make_client(
         max_retries=0,
         http_client=pool,
     )
-    # What the SDK found in the environment is dropped again.
+    # Drop the values that the SDK found in the environment.
     client.admin_api_key = client.organization = client.project = client.webhook_secret = None
     client._custom_headers = dict(headers)
     return client
 
 
 def _key_headers(key: str, headers: Mapping[str, str]) -> dict[str, str | openai.Omit]:
-    """The headers of one call: its key, or none at all.
+    """Return the headers of one call, with its key if it has one.
 
     Args:
-        key: The key; empty where none is needed.
-        headers: The headers of every request, which may authorise in a way of their own.
+        key: The key; empty if none is needed.
+        headers: The headers of every request, which may hold another authorisation.
     """
     if key:
         return {"Authorization": f"Bearer {key}"}

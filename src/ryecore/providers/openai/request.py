@@ -37,13 +37,13 @@ _STRICT_WORDS: Final = frozenset(
 
 @frozen
 class ChatApi:
-    """How chat completions are asked for.
+    """The format of requests for chat completions.
 
     Attributes:
-        max_tokens_field: What the bound of the answer is called.
-        stream_usage: Whether streams are asked for their usage.
-        max_id_chars: How long the id of a call may be, in characters; None where ids go back as
-            they came, because the server may have put something into them.
+        max_tokens_field: The name of the field for the answer's bound.
+        stream_usage: Whether to request the usage of streams.
+        max_id_chars: The bound of a call's id, in characters; None to send ids back unchanged,
+            because a server may store data in them.
     """
 
     max_tokens_field: Literal["max_completion_tokens", "max_tokens"] = "max_tokens"
@@ -60,14 +60,14 @@ class ChatApi:
         *,
         stream: bool,
     ) -> dict[str, Any]:
-        """The request's body.
+        """Return the request's body.
 
         Args:
-            request: What is asked.
-            contents: The content of its media.
-            origin: The id of this provider, which alone gets its reasoning back.
-            can: What the model can do.
-            stream: Whether a stream is asked for.
+            request: The request.
+            contents: The content of its media, by handle.
+            origin: The id of this provider; only its own reasoning is sent back.
+            can: The capabilities of the model.
+            stream: Whether to request a stream.
         """
         system = _system_text(request, can)
         body: dict[str, Any] = {
@@ -97,13 +97,13 @@ class ChatApi:
         return body
 
     def reader(self) -> ChatReader:
-        """What reads one answer."""
+        """Return a reader of one answer."""
         return ChatReader()
 
 
 @frozen
 class ResponsesApi:
-    """How responses are asked for. Nothing is stored at the vendor's.
+    """The format of requests for responses. The vendor stores nothing of them.
 
     Attributes:
         reasoning_summary: How much of its reasoning the model shows; None for nothing.
@@ -121,7 +121,7 @@ class ResponsesApi:
         *,
         stream: bool,
     ) -> dict[str, Any]:
-        """The request's body; see `ChatApi.body`."""
+        """Return the request's body; see `ChatApi.body`."""
         body: dict[str, Any] = {
             "model": request.model,
             "input": [*_responses_input(request, contents, origin)],
@@ -153,12 +153,12 @@ class ResponsesApi:
         return body
 
     def reader(self) -> ResponsesReader:
-        """What reads one answer."""
+        """Return a reader of one answer."""
         return ResponsesReader()
 
 
 class _ChatWriter:
-    """Messages in the form of chat completions."""
+    """Converts messages to the format of chat completions."""
 
     def __init__(
         self, request: LlmRequest, contents: Contents, origin: str, max_id_chars: int | None
@@ -170,11 +170,11 @@ class _ChatWriter:
         self._max_id_chars = max_id_chars
 
     def messages(self, system: str) -> Iterator[dict[str, Any]]:
-        """All messages, the system text first."""
+        """Yield all messages, the system text first."""
         if system:
             yield {"role": "system", "content": system}
         asked = max((at for at, one in enumerate(self._said) if one.role == "user"), default=-1)
-        # Only users show media here: what a tool or the model showed stands behind its results.
+        # Only a user's message can hold media: those of a tool or the model follow its results.
         shown: list[MediaPart] = []
         for at, message in enumerate(self._said):
             if shown and message.role != "tool":
@@ -197,7 +197,7 @@ class _ChatWriter:
             yield _chat_user(shown, self._contents)
 
     def _assistant(self, message: Message, origin: str | None) -> dict[str, Any]:
-        """A message of the model's, with its own reasoning while the same question is worked on."""
+        """Return a message of the model, with its own reasoning until the question is answered."""
         texts = [part.text for part in message.parts if isinstance(part, TextPart)]
         said: dict[str, Any] = {"role": "assistant", "content": "".join(texts) if texts else None}
         calls = message.tool_calls
@@ -255,7 +255,7 @@ def _chat_medium(part: MediaPart, contents: Contents) -> dict[str, Any]:
 
 
 def _chat_tool(schema: dict[str, Any]) -> dict[str, Any]:
-    # Here `strict` is off by default, and not every server knows it.
+    # `strict` is off by default in this format, and some servers don't know it.
     del schema["strict"]
     return {"type": "function", "function": schema}
 
@@ -328,7 +328,7 @@ def _responses_output(part: ToolResultPart, contents: Contents) -> str | list[di
 
 
 def _responses_reasoning(part: ReasoningPart) -> dict[str, Any] | None:
-    """A reasoning item as it goes back; None where its sealed content didn't come."""
+    """Return a reasoning item to send back; None if its encrypted content is missing."""
     try:
         kept = mapped(json.loads(part.opaque or "null"))
     except ValueError:
@@ -345,7 +345,7 @@ def _responses_reasoning(part: ReasoningPart) -> dict[str, Any] | None:
 
 
 def _system_text(request: LlmRequest, can: Capabilities) -> str:
-    """The system text; with the answer's schema in it where the model takes none by itself."""
+    """Return the system text, with the answer's schema if the model takes no schema."""
     if request.response_format is None or can.response_format:
         return request.system
     schema = json.dumps(dict(request.response_format.schema))
@@ -353,7 +353,7 @@ def _system_text(request: LlmRequest, can: Capabilities) -> str:
 
 
 def _tool_schema(tool: ToolSpec) -> dict[str, Any]:
-    """A tool's function. It isn't strict: schemas are the tools' own."""
+    """Return a tool's function. It isn't strict, because tools choose their schemas."""
     return {
         "name": tool.name,
         "description": tool.description,
@@ -363,14 +363,14 @@ def _tool_schema(tool: ToolSpec) -> dict[str, Any]:
 
 
 def arguments_text(text: str) -> str:
-    """A call's arguments as they go back: servers refuse, or break at, what is no JSON object."""
+    """Return a call's arguments to send back, as a JSON object: servers fail at other texts."""
     if arguments_of(text) is None:
         return json.dumps({"invalid_arguments": text})
     return text or "{}"
 
 
 def fits_strict(schema: object) -> bool:
-    """Whether OpenAI can hold an answer to a schema: closed objects that require all they have."""
+    """Return whether a schema can be strict: closed objects that require all their properties."""
     if isinstance(schema, bool) or not isinstance(schema, Mapping) or not schema:
         return False
     if not _STRICT_WORDS.issuperset(schema):

@@ -33,7 +33,7 @@ THOUGHT_FIELDS: Final = ("reasoning_content", "reasoning")
 
 
 class _ChatCall:
-    """A tool call whose parts are still coming."""
+    """A tool call whose parts are still arriving."""
 
     __slots__ = ("announced", "call_id", "index", "name", "waiting")
 
@@ -46,10 +46,10 @@ class _ChatCall:
 
 
 class ChatReader:
-    """Reads one answer, streamed or whole, without any I/O.
+    """Reads one answer, streamed or whole, without I/O.
 
-    Servers differ: ids, indices and names of calls may be missing, usage may come in any chunk, in
-    a choice, or never, and reasoning under two names.
+    Servers differ: ids, indices and names of calls may be missing; usage may come in any chunk, in
+    a choice, or never; and reasoning has two names.
     """
 
     __slots__ = (
@@ -78,10 +78,10 @@ class ChatReader:
         self.finished = False
 
     def read(self, event: object) -> list[StreamChunk]:
-        """What one event of the stream says.
+        """Return the chunks of one event of the stream.
 
         Raises:
-            LlmError: It is an error.
+            LlmError: The server sent an error.
         """
         out: list[StreamChunk] = []
         data = mapped(event)
@@ -90,7 +90,7 @@ class ChatReader:
         choices = data.get("choices")
         if choices and isinstance(choices, list):
             choice = mapped(choices[0])
-            if choice.get("index"):  # nobody asked for a second answer
+            if choice.get("index"):  # a second answer, which wasn't requested
                 return out
             delta = choice.get("delta")
             if delta:
@@ -106,19 +106,19 @@ class ChatReader:
             self._usage = usage
             self._model = text_of(data.get("model")) or self._model
             out.append(UsageUpdate(usage))
-            # What is counted with or behind the reason is counted in all.
+            # Counts that come with or after the reason are totals.
             self.finished = bool(self._finish)
         return out
 
     def end(self, *, said_done: bool) -> list[StreamChunk]:
-        """What the end of the stream says.
+        """Return the chunks at the end of the stream.
 
         Args:
-            said_done: Whether the server said that it was done.
+            said_done: Whether the server sent `[DONE]`.
 
         Raises:
             LlmError: The server failed.
-            BrokenAnswer: The stream was cut.
+            BrokenAnswer: The stream was cut off.
         """
         if self._finish in _CHAT_FAILED:
             raise error_in_body(self._failed)
@@ -127,11 +127,11 @@ class ChatReader:
         return self._last()
 
     def whole(self, answer: object) -> list[StreamChunk]:
-        """What a whole answer says.
+        """Return the chunks of a whole answer.
 
         Raises:
-            LlmError: It is an error.
-            BrokenAnswer: It is no answer.
+            LlmError: The server sent an error.
+            BrokenAnswer: It isn't an answer.
         """
         data = mapped(answer)
         choices = listed(data.get("choices"))
@@ -177,7 +177,7 @@ class ChatReader:
                 self._tool_call(mapped(call), out)
 
     def _content(self, parts: list[Any], out: list[StreamChunk]) -> None:
-        """Content in parts, as some servers send it, thoughts among them."""
+        """Read content in parts, as some servers send it, reasoning included."""
         for part in map(mapped, parts):
             if text := text_of(part.get("text")):
                 out.append(TextDelta(text))
@@ -202,11 +202,11 @@ class ChatReader:
             self._announce(call, out)
 
     def _call(self, index: object, call_id: str, name: str) -> _ChatCall:
-        """The call that a delta belongs to; a new one where it belongs to none."""
+        """Return the call that a delta belongs to, or a new one."""
         call = self._by_id.get(call_id) if call_id else None
         if call is None and isinstance(index, int):
             call = self._by_index.get(index)
-            # Some servers give every call the index 0, and an id and name of its own.
+            # Some servers give every call the index 0, but its own id and name.
             if call is not None and name and call_id and call.name:
                 call = None
         elif call is None and not call_id and not name and self._calls:
@@ -226,14 +226,14 @@ class ChatReader:
             out.extend(ToolCallDelta(call.index, text) for text in call.waiting)
 
     def _stop_thinking(self, out: list[StreamChunk]) -> None:
-        """End the reasoning, and keep the name under which the server wants it back."""
+        """End the reasoning, and record the name under which to send it back."""
         if self._thinking:
             out.append(ReasoningDelta("", self._thinking))
             self._thinking = ""
 
 
 def _chat_usage(told: Json) -> Usage | None:
-    """Disjoint counts: cached tokens are in `prompt_tokens`, reasoning in `completion_tokens`."""
+    """Return disjoint counts: the server's `prompt_tokens` and `completion_tokens` overlap."""
     if "prompt_tokens" not in told and "completion_tokens" not in told:
         return None
     read, written = number(told.get("prompt_tokens")), number(told.get("completion_tokens"))
@@ -245,7 +245,7 @@ def _chat_usage(told: Json) -> Usage | None:
     )
     stored = number(details.get("cache_write_tokens"))
     thought = number(mapped(told.get("completion_tokens_details")).get("reasoning_tokens"))
-    # Some servers count reasoning beside the completion; the total tells.
+    # Some servers count reasoning beside the completion, which the total shows.
     if thought and number(told.get("total_tokens")) == read + written + thought:
         written += thought
     return Usage(max(0, read - cached - stored), max(0, written - thought), cached, stored, thought)
@@ -255,7 +255,7 @@ _RESPONSES_FAILED: Final = ("failed", "cancelled")
 
 
 class ResponsesReader:
-    """Reads one answer, streamed or whole, without any I/O."""
+    """Reads one answer, streamed or whole, without I/O."""
 
     __slots__ = ("_calls", "_end", "_refused", "_said", "finished")
 
@@ -267,10 +267,10 @@ class ResponsesReader:
         self.finished = False
 
     def read(self, event: object) -> list[StreamChunk]:
-        """What one event of the stream says.
+        """Return the chunks of one event of the stream.
 
         Raises:
-            LlmError: It is an error.
+            LlmError: The server sent an error.
         """
         data = mapped(event)
         out: list[StreamChunk] = []
@@ -282,21 +282,21 @@ class ResponsesReader:
         return out
 
     def end(self, *, said_done: bool) -> list[StreamChunk]:
-        """What the end of the stream says: nothing that its last event hadn't.
+        """Return the chunks at the end of the stream: none, after its last event.
 
         Raises:
-            BrokenAnswer: The stream was cut.
+            BrokenAnswer: The stream was cut off.
         """
         if self._end is None:
             raise BrokenAnswer("The stream was cut before the answer was whole.")
         return [self._end]
 
     def whole(self, answer: object) -> list[StreamChunk]:
-        """What a whole answer says.
+        """Return the chunks of a whole answer.
 
         Raises:
-            LlmError: It is an error.
-            BrokenAnswer: It is no answer.
+            LlmError: The server sent an error.
+            BrokenAnswer: It isn't an answer.
         """
         data = mapped(answer)
         out: list[StreamChunk] = []
@@ -327,7 +327,7 @@ class ResponsesReader:
 
     def _arguments(self, data: Json, out: list[StreamChunk]) -> None:
         at = number(data.get("output_index"))
-        # Of a call that hasn't begun, the whole item will bring the arguments.
+        # If the call hasn't begun, the whole item will bring the arguments.
         if at in self._calls:
             self._said.add(at)
             out.append(ToolCallDelta(at, text_of(data.get("delta"))))
@@ -345,7 +345,7 @@ class ResponsesReader:
         out.append(ToolCallStart(at, text_of(item.get("call_id")), text_of(item.get("name"))))
 
     def _item(self, at: int, item: Json, out: list[StreamChunk]) -> None:
-        """A whole item: what of it wasn't streamed, and what ends it."""
+        """Read a whole item: the parts that weren't streamed, and the end of the item."""
         kind, new = item.get("type"), at not in self._said
         self._said.add(at)
         if kind == "message" and new:
@@ -368,7 +368,7 @@ class ResponsesReader:
             raise error_in_body(response.get("error"))
         if not response:
             raise BrokenAnswer("The answer's end says nothing of the answer.")
-        if not self._said:  # there are servers that stream nothing else
+        if not self._said:  # some servers stream nothing else
             for at, item in enumerate(listed(response.get("output"))):
                 self._item(at, mapped(item), out)
         self._finish(response)
@@ -414,7 +414,7 @@ def _thoughts(item: Json) -> str:
 
 
 def _responses_usage(told: Json) -> Usage | None:
-    """Disjoint counts: cached tokens are in `input_tokens`, reasoning in `output_tokens`."""
+    """Return disjoint counts: the server's include cached and reasoning tokens."""
     if "input_tokens" not in told and "output_tokens" not in told:
         return None
     details = mapped(told.get("input_tokens_details"))

@@ -1,4 +1,4 @@
-"""JSON values of any type, read as the type that is expected."""
+"""JSON values of any type, read as the expected type."""
 
 from collections.abc import Mapping
 from typing import Any, TypeAlias
@@ -9,20 +9,20 @@ Json: TypeAlias = Mapping[str, Any]
 
 
 def mapped(value: object) -> Json:
-    """A JSON object; an empty one in the place of anything else."""
+    """Return a JSON object, or an empty one for a value of another type."""
     return value if isinstance(value, dict) else {}
 
 
 def listed(value: object) -> list[Any]:
-    """A JSON array; an empty one in the place of anything else."""
+    """Return a JSON array, or an empty one for a value of another type."""
     return value if isinstance(value, list) else []
 
 
 def text_of(value: object) -> str:
-    """A text; an empty one in the place of anything else."""
+    """Return a text, or an empty one for a value of another type."""
     return value if isinstance(value, str) else ""
 
 
 def number(value: object) -> int:
-    """A count; 0 in the place of anything else."""
+    """Return a count, or 0 for another value."""
     return value if type(value) is int and value > 0 else 0

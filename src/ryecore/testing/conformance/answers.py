@@ -167,7 +167,7 @@ class AnswerCases(Cases):
 
 
 def thoughtful(at: Bench) -> Script:
-    """An answer with reasoning, as the vendor writes it."""
+    """Return an answer with reasoning, as the vendor writes it."""
     parts = at.wire.reasoning()
     called = any(isinstance(part, ToolCallPart) for part in parts)
     return Script(parts, "tool_use" if called else "stop")

@@ -88,17 +88,17 @@ class Bench:
         self.media: MediaStore = MemoryMediaStore()
 
     def request(self, text: str = "Hello?", **settings: Any) -> LlmRequest:
-        """A request with one message of the user's, or with what the settings say."""
+        """Return a request with one message of the user's, or with what the settings say."""
         settings.setdefault("messages", (Message.user(text),))
         return LlmRequest(self.model, **settings)
 
     async def chunks(self, request: LlmRequest | None = None, key: str = KEY) -> list[StreamChunk]:
-        """All chunks of one streamed answer."""
+        """Return all chunks of one streamed answer."""
         stream = self.provider.stream(request or self.request(), key=key, media=self.media)
         return [chunk async for chunk in stream]
 
     async def streamed(self, request: LlmRequest | None = None, key: str = KEY) -> LlmResult:
-        """A streamed answer, folded. It must end in order."""
+        """Return a streamed answer, folded. It must end in order."""
         chunks = await self.chunks(request, key)
         fold = StreamFold(self.provider.provider_id, self.model)
         for chunk in chunks:
@@ -108,7 +108,7 @@ class Bench:
         return fold.result()
 
     async def generated(self, request: LlmRequest | None = None, key: str = KEY) -> LlmResult:
-        """A whole answer."""
+        """Return a whole answer."""
         return await self.provider.generate(request or self.request(), key=key, media=self.media)
 
     async def both(self, script: Script, request: LlmRequest | None = None) -> LlmResult:
@@ -125,7 +125,7 @@ class Bench:
         return streamed
 
     def expected(self, script: Script) -> tuple[Part, ...]:
-        """The parts that a script should become."""
+        """Return the parts that a script should become."""
         return tuple(self._expected(part) for part in script.parts)
 
     def _expected(self, part: ScriptPart) -> Part:

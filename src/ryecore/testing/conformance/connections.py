@@ -134,7 +134,7 @@ class ConnectionCases(Cases):
 
 
 def _answer(at: Bench) -> Script:
-    """A short answer with everything in it that the vendor has."""
+    """Return a short answer with everything in it that the vendor has."""
     call = ToolCallPart("call_1", "look_up", '{"word": "tide"}')
     if "tools" in at.wire.lacks:
         return Script((TextPart("Füße."),), "length", Usage(11, 7), deltas=2)
@@ -142,7 +142,7 @@ def _answer(at: Bench) -> Script:
 
 
 def _echo(seen: SeenRequest) -> Script:
-    """An answer that says what was asked, and with which key."""
+    """Return an answer that says what was asked, and with which key."""
     text = "".join(part.text for _, part in seen.flat if isinstance(part, TextPart))
     return Script((TextPart(f"{text} for {seen.key}"),), deltas=4)
 

@@ -146,7 +146,7 @@ class KeyCases(Cases):
 
 
 def _secret(seed: str) -> str:
-    """A key that can be made again, so that nobody needs to keep it."""
+    """Return a key that can be made again, so that nobody needs to keep it."""
     return _PREFIX + hashlib.sha256(seed.encode()).hexdigest()[:24]
 
 
@@ -163,7 +163,7 @@ def _holders(seeds: list[str]) -> list[str]:
 
 
 def _hold(held: list[object], seeds: list[str]) -> bool:
-    """Whether a key is among these objects."""
+    """Return whether a key is among these objects."""
     for one in compress(held, map(_CAN_HOLD.__contains__, map(type, held))):
         if isinstance(one, str):
             if _PREFIX in one and any(_secret(seed) in one for seed in seeds):

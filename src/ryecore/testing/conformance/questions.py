@@ -237,7 +237,7 @@ async def _seen(at: Bench, request: LlmRequest) -> tuple[SeenRequest, SeenReques
 
 
 def _answered(message: Message) -> tuple[Message, ...]:
-    """The results of a message's calls, and the user's next word."""
+    """Return the results of a message's calls, and the user's next word."""
     results = tuple(
         ToolResultPart(one.call_id, one.name, (TextPart("1"),)) for one in message.tool_calls
     )

@@ -122,7 +122,7 @@ class Script:
     deltas: int = 1
 
     def pieces(self, text: str) -> tuple[str, ...]:
-        """A text of the script in its pieces; none of them is empty."""
+        """Return a text of the script in its pieces; none of them is empty."""
         size = max(1, -(-len(text) // self.deltas))
         return tuple(text[at : at + size] for at in range(0, len(text), size))
 
@@ -225,18 +225,18 @@ class Wire(ABC):
 
     @abstractmethod
     def stream(self, script: Script) -> Sequence[bytes]:
-        """A script as a stream, one piece an event."""
+        """Return a script as a stream, one piece an event."""
 
     @abstractmethod
     def whole(self, script: Script) -> bytes:
-        """A script as a whole answer."""
+        """Return a script as a whole answer."""
 
     @abstractmethod
     def error(self, failure: Failure, message: str) -> Reply:
         """How the vendor's server refuses; the message stands in its body."""
 
     def stream_error(self, message: str) -> bytes:
-        """The event of a stream that breaks off because the server is overloaded."""
+        """Return the event of a stream that breaks off because the server is overloaded."""
         raise NotImplementedError
 
     def reasoning(self) -> tuple[ScriptPart, ...]:

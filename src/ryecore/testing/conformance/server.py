@@ -99,7 +99,7 @@ class WireServer:
             return self._changed.wait_for(condition, timeout_s)
 
     def reply(self, answer: Answer, seen: SeenRequest | None) -> Reply:
-        """An answer as an HTTP response."""
+        """Return an answer as an HTTP response."""
         if callable(answer):
             if seen is None:
                 raise ValueError("Without a wire no request can be read.")
@@ -156,7 +156,7 @@ class WireServer:
 
 
 def _read(reader: BufferedReader) -> RawRequest | None:
-    """The next request; None where the client has gone, or speaks no HTTP."""
+    """Return the next request; None where the client has gone, or speaks no HTTP."""
     method, _, rest = reader.readline().decode("latin-1").partition(" /")
     path, _, version = rest.rpartition(" ")
     if not version.startswith("HTTP/1.1"):
@@ -197,7 +197,7 @@ def _send(connection: socket.socket, reply: Reply) -> bool:
 
 
 def _until(body: Sequence[bytes], stop_at: int | None) -> Sequence[bytes]:
-    """The pieces of a body, cut after so many bytes, without empty ones."""
+    """Return the pieces of a body, cut after so many bytes, without empty ones."""
     if stop_at is None:
         return [piece for piece in body if piece]
     ends = accumulate(len(piece) for piece in body)

@@ -89,7 +89,7 @@ class Node:
         return self.ceiling[d] - self.own(d) - self.children(d) - self.held(d) - self.reserved(d)
 
     def remaining(self, d: int) -> int:
-        """The least on the path."""
+        """Return the least on the path."""
         least = self.left(d)
         return min(least, self.above.remaining(d)) if self.above and self.shares(d) else least
 

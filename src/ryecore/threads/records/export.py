@@ -219,7 +219,7 @@ class Exported:
 
 
 def render_export(thread: Exported, records: Iterable[Record]) -> str:
-    """A thread's conversation as knowledge.
+    """Return a thread's conversation as knowledge.
 
     Args:
         thread: The thread.

@@ -175,7 +175,7 @@ class Rebuilt:
 
 
 def rebuild(records: Iterable[Record]) -> Rebuilt:
-    """The conversation that records tell of.
+    """Return the conversation that records tell of.
 
     Args:
         records: A transcript's, verified.
@@ -303,7 +303,7 @@ class Cut:
 
 
 def cut_after(records: Iterable[Record], turn: int) -> Cut:
-    """The records up to the results of a turn.
+    """Return the records up to the results of a turn.
 
     Args:
         records: A transcript's, verified.
@@ -331,7 +331,7 @@ def cut_after(records: Iterable[Record], turn: int) -> Cut:
 
 
 def keep_tail(messages: Sequence[Message], max_tokens: int) -> list[Message]:
-    """The end of a conversation, within a budget.
+    """Return the end of a conversation, within a budget.
 
     Args:
         messages: The conversation, by whole turns.

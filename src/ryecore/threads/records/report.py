@@ -66,7 +66,7 @@ class ReplayReport:
         return {"ok": self.ok, **WIRE.write(self)}
 
     def render(self) -> StyledText:
-        """The report for a terminal or a notebook."""
+        """Return the report for a terminal or a notebook."""
         text = StyledText()
         said = (
             ("  as recorded", "good")
