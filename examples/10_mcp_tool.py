@@ -1,4 +1,4 @@
-"""A tool of an MCP server: pinned to what the server said of it, and refused once that changes."""
+"""A tool of an MCP server: pinned as the server declared it, and refused once that changes."""
 
 import json
 import sys

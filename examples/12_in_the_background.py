@@ -1,4 +1,4 @@
-"""A tool that goes on in a process of its own: see it, read its output, wait for it, stop it."""
+"""A tool that runs in a process of its own: see it, read its output, wait for it, stop it."""
 
 import tempfile
 from pathlib import Path

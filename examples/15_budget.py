@@ -1,4 +1,4 @@
-"""A budget that stops a thread: the most that a request can cost is held first, then what it did.
+"""A budget that stops a thread: the most a request can cost is held, then its cost is charged.
 
 A scripted model answers; with ANTHROPIC_API_KEY and ryecore[anthropic,prices], the real one does.
 """

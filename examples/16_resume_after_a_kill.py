@@ -1,4 +1,4 @@
-"""A process is killed while a tool runs, and its thread goes on in another: nothing is done twice.
+"""A process is killed while a tool runs, and another resumes its thread: nothing is done twice.
 
 A scripted model answers; with ANTHROPIC_API_KEY and ryecore[anthropic], the real one does.
 """
@@ -27,7 +27,7 @@ Pay invoice 7. Where you can't know whether that went well, see first what was p
 def pay(invoice: int) -> None:
     """Pay an invoice."""
     PAID.write_text(what_was_paid() + f"invoice {invoice}\n")
-    os.kill(os.getpid(), 9)  # the process dies here, before anybody is told
+    os.kill(os.getpid(), 9)  # the process dies here, before the result is recorded
 
 
 @tool

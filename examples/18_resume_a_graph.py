@@ -1,4 +1,4 @@
-"""A graph's process is killed while it pays; the run is gone on with, and nothing is done twice."""
+"""A graph's process is killed while it pays; the run is resumed, and nothing is done twice."""
 
 import tempfile
 from pathlib import Path
@@ -21,7 +21,7 @@ config:
 """
 TOOLS = {
     "check.sh": """echo checked >> "$1/book.txt"; echo '{"amount": 120}'""",
-    # The graph's process dies here, before anybody is told.
+    # The graph's process dies here, before the result is recorded.
     "pay.sh": """echo paid >> "$1/book.txt"; kill -9 $PPID; echo '{"paid": true}'""",
 }
 

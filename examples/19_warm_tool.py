@@ -19,7 +19,7 @@ def execute(params, project_path):
 
 
 def call(rye: SyncRye) -> bool:
-    """Call the tool once, and say how it went; whether it started warm."""
+    """Call the tool once, print its time, and return whether it started warm."""
     begun = time.perf_counter()
     done = rye.execute("tool:acme/mean", {"numbers": [3, 4, 8]}, trace=True).raise_for_status()
     took_ms = (time.perf_counter() - begun) * 1e3
