@@ -1,1 +1,1 @@
-"""The verbs execute, fetch, search, sign and verify, and the handles of threads and graphs."""
+"""The actions execute, fetch, search, sign and verify, and the interfaces to threads and graphs."""

@@ -1,4 +1,4 @@
-"""Check whether a caller may do what it asks for: by its capabilities, and by approval."""
+"""The checks of a caller's capabilities, and the approvals by the host."""
 
 from itertools import accumulate
 from pathlib import Path
@@ -17,10 +17,10 @@ _PREVIEW_CHARACTERS: Final = 4000
 
 
 async def ask(approve: Approve | None, request: ApprovalRequest) -> None:
-    """Ask for an approval, and go on only where it is given.
+    """Ask the host for an approval, and raise unless it approves.
 
     Raises:
-        NotApproved: The host takes no such questions, or refused.
+        NotApproved: The host has no approval callback, or refused.
 
     Source: decision 13.
     """
@@ -32,7 +32,7 @@ async def ask(approve: Approve | None, request: ApprovalRequest) -> None:
             f"{question}, and nobody is there to give it.",
             next_step="Do it yourself with the rye command, or pass approve= to Rye.open.",
         )
-    # Nothing but True is a yes.
+    # Only True approves.
     if await approve(request) is not True:
         raise NotApproved(f"{question}, which was refused.", next_step="Ask the person why.")
 
@@ -46,7 +46,7 @@ def file_to_approve(
     *,
     size_bytes: int | None = None,
 ) -> FileToApprove:
-    """Describe a file to the person who is asked, and count what the preview doesn't show.
+    """Describe a file for an approval, and count the lines that its preview leaves out.
 
     Args:
         item_id: Its kind and its path below the kind's folder.
@@ -62,7 +62,7 @@ def file_to_approve(
     whole = content.decode("utf-8", errors="replace")
     lines = whole.splitlines(keepends=True)
     ends = accumulate(map(len, lines[:_PREVIEW_LINES]))
-    shown = sum(end <= _PREVIEW_CHARACTERS for end in ends)  # whole lines alone
+    shown = sum(end <= _PREVIEW_CHARACTERS for end in ends)  # whole lines only
     preview = "".join(lines[:shown])
     return FileToApprove(
         item_id,
@@ -80,7 +80,7 @@ def check_capability(action: Action, ref: ItemRef, ctx: CallContext) -> None:
     """Check that the caller has the capability for an action on an item.
 
     Raises:
-        InputError: It lacks it. The host's own calls lack nothing.
+        InputError: The capability is missing. The host's own calls have every capability.
     """
     if ctx.capabilities is None:
         return
@@ -94,15 +94,15 @@ def check_capability(action: Action, ref: ItemRef, ctx: CallContext) -> None:
 
 
 def own_space(spaces: Spaces, name: str, done: str) -> Space:
-    """The project's or the user's space, by its name.
+    """Return the project's or the user's space, by its name.
 
     Args:
         spaces: All spaces.
         name: `project` or `user`.
-        done: What is done there, for the error's text.
+        done: The action there, for the error's text.
 
     Raises:
-        InputError: It is another one.
+        InputError: The name is another one.
     """
     if name not in ("project", "user"):
         raise InputError(

@@ -1,6 +1,6 @@
-"""Execute a directive inline: verify it, check its inputs, return its directions.
+"""The inline execution of directives: verify one, check its inputs, return its directions.
 
-No model is needed. A dry run shows what its thread would run under.
+No model is needed. A dry run shows the plan of its thread.
 """
 
 import time
@@ -33,11 +33,11 @@ _MAX_REPR: Final = 60
 
 @frozen(repr=False)
 class DirectiveResult(ExecutionResult):
-    """What came of a directive: its directions, or a dry run's plan. It has no chain.
+    """The result of a directive: its directions, or a dry run's plan. It has no chain.
 
     Attributes:
         inputs: The inputs, defaults applied, each of its declared type.
-        directive_plan: What its thread would run under; a dry run's alone.
+        directive_plan: The plan of its thread; None except after a dry run.
     """
 
     inputs: Mapping[str, object] = field(factory=dict)
@@ -45,11 +45,11 @@ class DirectiveResult(ExecutionResult):
 
     @property
     def your_directions(self) -> str:
-        """The instructions to follow, inputs put in; empty after a dry run."""
+        """The instructions to follow, with the inputs put in; empty after a dry run."""
         return self.data if isinstance(self.data, str) else ""
 
     def to_dict(self) -> dict[str, object]:
-        """The response object that models and MCP clients see.
+        """Return the response object for models and MCP clients.
 
         Source: docs/design/execute.md#in-thread-response; decision 33.
         """
@@ -72,7 +72,7 @@ class DirectiveResult(ExecutionResult):
         return result
 
     def render(self) -> StyledText:
-        """The result for a terminal or a notebook."""
+        """Render the result for a terminal or a notebook."""
         return render_directive(self.to_dict())
 
     def __repr__(self) -> str:
@@ -81,10 +81,10 @@ class DirectiveResult(ExecutionResult):
 
 
 class DirectiveAction:
-    """Executes directives inline.
+    """The action that executes directives inline.
 
     Args:
-        planner: Reads directives, and plans what their threads would run under.
+        planner: Reads directives, and plans their threads.
         chain: Verifies the tools that directives and hooks call.
     """
 
@@ -98,18 +98,18 @@ class DirectiveAction:
         request: ExecuteRequest,
         ctx: CallContext,
     ) -> DirectiveResult:
-        """Execute a directive, or show what its thread would run under.
+        """Execute a directive, or plan its thread.
 
         Args:
             run: The directive, its inputs, its model and its limits.
             request: How to execute.
-            ctx: On whose behalf, within what.
+            ctx: The caller's context.
 
         Returns:
             The directions, or the plan of a dry run.
 
         Raises:
-            RyeError: It can't be found, verified or read, or the inputs don't fit.
+            RyeError: The directive can't be found, verified or read, or the inputs don't fit.
         """
         started, ref = time.perf_counter(), run.ref
         log = Trace(ctx.event_sink)
@@ -120,7 +120,7 @@ class DirectiveAction:
             )
             await self._check_programs(ref, directive, done.directive_plan)
         except RyeError as error:
-            error.item_id = str(ref)  # not the ancestor that failed: what was asked for
+            error.item_id = str(ref)  # the requested item, not the ancestor that failed
             error.during(
                 str(ref), trace=log.events if request.trace else (), duration_ms=_since(started)
             )
@@ -128,10 +128,10 @@ class DirectiveAction:
         return done
 
     async def schema(self, ref: ItemRef) -> dict[str, object]:
-        """The JSON Schema of a directive's inputs.
+        """Return the JSON Schema of a directive's inputs.
 
         Raises:
-            RyeError: It can't be found, verified or read.
+            RyeError: The directive can't be found, verified or read.
         """
         try:
             loaded = await anyio.to_thread.run_sync(self._planner.load, ref, Trace())
@@ -143,7 +143,7 @@ class DirectiveAction:
     async def _check_programs(
         self, ref: ItemRef, directive: Directive, plan: DirectivePlan | None
     ) -> None:
-        """Refuse what its thread would refuse: a value within a program of an action or a hook."""
+        """Refuse a value within a program of an action or a hook, as the thread would."""
         for hook in () if plan is None else plan.hooks:
             await check_hook(hook, self._chain)
         await check_actions(ref, directive, self._chain)

@@ -1,4 +1,4 @@
-"""The actions of one Rye, as threads are handed them."""
+"""The dispatcher, through which threads call the actions of one Rye."""
 
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -21,13 +21,13 @@ __all__ = ["ActionDispatcher"]
 
 
 class ActionDispatcher:
-    """Hands each call on to the action that serves it, with the caller's context.
+    """The dispatcher of each call to the action that serves it, with the caller's context.
 
     Args:
         execute: Executes tools and directives.
-        fetch: Makes what reads items, when it is first needed.
-        search: Makes what finds them.
-        sign: Makes what signs them.
+        fetch: Makes the fetch action, when it is first needed.
+        search: Makes the search action.
+        sign: Makes the sign action.
         listing: Lists the tools of all spaces.
     """
 
@@ -87,22 +87,22 @@ class ActionDispatcher:
         return await self._execute(request, ctx)
 
     async def trace(self, ref: str | ItemRef, *, ctx: CallContext | None = None) -> ChainTrace:
-        """A tool's verified chain and the decisions that lead to it."""
+        """Return the trace of a tool's verified chain."""
         prepared = await self._execute.inspect(ref, ctx or CallContext())
         return ChainTrace(f"tool:{prepared.chain.head.item_id}", prepared.chain, prepared.events)
 
     async def chain(self, ref: str | ItemRef, *, ctx: CallContext | None = None) -> ValidChain:
-        """A tool's verified chain."""
+        """Return a tool's verified chain."""
         return await self._execute.chain(ref, ctx or CallContext())
 
     async def plan(
         self, ref: str | ItemRef, parameters: Mapping[str, Any], *, ctx: CallContext
     ) -> Planned:
-        """What a call of a tool would do."""
+        """Plan a call of a tool."""
         return await self._execute.plan(ref, parameters, ctx)
 
     def tool_ids(self) -> tuple[str, ...]:
-        """The ids of all tools of all spaces."""
+        """Return the ids of all tools of all spaces."""
         return self._listing.ids()
 
     async def search(
@@ -114,16 +114,16 @@ class ActionDispatcher:
         offset: int = 0,
         ctx: CallContext | None = None,
     ) -> SearchResults:
-        """Items by what they hold."""
+        """Search items by their content."""
         ctx = ctx or CallContext()
         return await self._search()(query, scope, None, limit, offset, ctx)
 
     async def fetch(self, ref: str | ItemRef, *, ctx: CallContext) -> Fetched:
-        """Read one item, verified."""
+        """Read and verify one item."""
         from ryecore.actions.fetch import FetchOptions  # noqa: PLC0415 - when it is needed
 
         return await self._fetch()(ref, FetchOptions(), ctx)
 
     async def request_signing(self, pattern: str, *, ctx: CallContext) -> Shown:
-        """Sign what a glob matches, once the host has approved."""
+        """Sign the items that a glob matches, once the host has approved."""
         return await self._sign().on_behalf(pattern, ctx)

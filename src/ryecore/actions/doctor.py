@@ -1,6 +1,6 @@
-"""Examine a project's state, its disk and its keys. Nothing is changed.
+"""The examination of a project's state, disk and keys, which changes nothing.
 
-Each check is a function of its own: it reads, and yields what it found with the next step.
+Each check is a function that yields its findings, each with the next step.
 """
 
 import os
@@ -44,10 +44,10 @@ class Check:
     """The result of one check.
 
     Attributes:
-        name: What was examined.
+        name: The subject of the check.
         verdict: `problem` where something fails or will; `warning` where it may.
-        message: What was found, a sentence.
-        next_step: What to do about it; empty where nothing is to be done.
+        message: The finding, a sentence.
+        next_step: The next step; empty for none.
     """
 
     name: str
@@ -56,7 +56,7 @@ class Check:
     next_step: str = ""
 
     def to_dict(self) -> dict[str, object]:
-        """The check as a JSON-ready object."""
+        """Return the check as a JSON-ready object."""
         return {
             "name": self.name,
             "verdict": self.verdict,

@@ -1,4 +1,4 @@
-"""execute: run a tool through its verified chain, or hand out a directive's directions."""
+"""The execute action: run a tool through its verified chain, or return a directive's directions."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -34,14 +34,14 @@ _FOREIGN_OPTIONS: Final = {
 
 
 class ExecuteAction:
-    """Checks the matrix and the caller's capabilities, then executes.
+    """The execute action: it checks the matrix and the caller's capabilities, then executes.
 
     Args:
-        spaces: Where a bare id is looked for.
+        spaces: The spaces in which a bare id is looked up.
         executor: Executes tools.
-        launch: Launches them in a process of their own.
-        directives: Makes what executes directives, when the first one is.
-        threads: Makes what runs their threads.
+        launch: Launches tools in processes of their own.
+        directives: Makes the action for directives, when it is first needed.
+        threads: Makes the service that runs their threads.
     """
 
     def __init__(
@@ -62,8 +62,8 @@ class ExecuteAction:
         """Execute an item.
 
         Args:
-            request: What to execute, and how.
-            ctx: On whose behalf, within what.
+            request: The request.
+            ctx: The caller's context.
 
         Returns:
             The result.
@@ -124,7 +124,7 @@ class ExecuteAction:
     async def _orchestrate(
         self, ref: ItemRef, parameters: Mapping[str, Any], ctx: CallContext
     ) -> ExecutionResult:
-        """Serve the system bundle's orchestrator here, where threads run; another one's runs as is.
+        """Serve the system bundle's orchestrator in this process; a replaced one runs as a tool.
 
         Source: decision 41. It reaches the caller's own threads.
         """
@@ -165,10 +165,10 @@ class ExecuteAction:
             raise
 
     async def inspect(self, item: str | ItemRef, ctx: CallContext) -> PreparedChain:
-        """Make a tool's chain ready, and run nothing.
+        """Prepare a tool's chain, and run nothing.
 
         Raises:
-            RyeError: It is no tool, or its chain does not hold; with the trace.
+            RyeError: The item isn't a tool, or its chain can't be verified; with the trace.
         """
         ref = self._allowed(item, ctx)
         if ref.kind == "directive":
@@ -179,10 +179,10 @@ class ExecuteAction:
         return await self._executor.inspect(ref, ctx)
 
     async def chain(self, item: str | ItemRef, ctx: CallContext) -> ValidChain:
-        """A tool's verified chain, remembered while nothing on disk has changed; nothing runs.
+        """Return a tool's verified chain, cached until something on disk changes. Nothing runs.
 
         Raises:
-            RyeError: It is no tool, or its chain does not hold.
+            RyeError: The item isn't a tool, or its chain can't be verified.
         """
         ref = self._allowed(item, ctx)
         if ref.kind == "directive":
@@ -192,10 +192,10 @@ class ExecuteAction:
     async def plan(
         self, item: str | ItemRef, parameters: Mapping[str, Any], ctx: CallContext
     ) -> Planned:
-        """What a call of a tool would do, and nothing of it is done.
+        """Plan a call of a tool. Nothing runs.
 
         Raises:
-            RyeError: It is no tool, the caller may not execute it, or it would not run.
+            RyeError: The item isn't a tool, the caller may not execute it, or it can't run.
         """
         ref = self._allowed(item, ctx)
         if ref.kind == "directive":
@@ -204,10 +204,10 @@ class ExecuteAction:
         return Planned(chain, plan, is_served_here=ref.id == ORCHESTRATOR)
 
     async def schema(self, item: str | ItemRef, ctx: CallContext) -> Mapping[str, Any] | None:
-        """The JSON Schema of what an item is given; None where a tool declares none.
+        """Return the JSON Schema of an item's parameters; None where a tool declares none.
 
         Raises:
-            RyeError: It can't be found, verified or read.
+            RyeError: The item can't be found, verified or read.
         """
         ref = self._allowed(item, ctx)
         if ref.kind == "directive":
@@ -215,7 +215,7 @@ class ExecuteAction:
         return (await self._executor.inspect(ref, ctx)).chain.parameter_schema
 
     def _allowed(self, item: str | ItemRef, ctx: CallContext) -> ItemRef:
-        """The ref of what is looked at, by a caller that could execute it."""
+        """Return the ref of an item that the caller may execute."""
         try:
             ref = self._find_ref(item)
             check_cell(ref.kind, "local", "inline", async_=False)
@@ -242,8 +242,8 @@ def _run_request(ref: ItemRef, request: ExecuteRequest, ctx: CallContext) -> Run
     """Return the request for a run of an item.
 
     Raises:
-        InputError: The parameters, a limit or the key can't be used, or the key is passed for a
-            call that starts nothing that is kept.
+        InputError: The parameters, a limit or the key can't be used, or a key is passed for a
+            call that registers no run.
     """
     run = RunRequest(
         ref,

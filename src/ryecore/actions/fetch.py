@@ -1,4 +1,4 @@
-"""fetch: read one item, verified; copy it to another space where that is wished."""
+"""The fetch action: read and verify one item, and optionally copy it to another space."""
 
 import base64
 from contextlib import suppress
@@ -36,10 +36,10 @@ __all__ = ["CopiedItem", "FetchAction", "FetchOptions", "FetchedItem"]
 
 @frozen
 class FetchOptions:
-    """What to fetch from where.
+    """The options of a fetch.
 
     Attributes:
-        source: The one space to look in; None searches them in their order.
+        source: The only space to look in; None for all, in their order.
         destination: The space that gets a copy; None for none.
         overwrite: Whether the copy may replace another file.
     """
@@ -51,12 +51,12 @@ class FetchOptions:
 
 @frozen
 class CopiedItem:
-    """A copy that was made.
+    """A copy of an item.
 
     Attributes:
-        space: Where it stands.
+        space: The space of the copy.
         path: The file.
-        problem: Why it doesn't verify there yet; None where it does.
+        problem: Why the copy doesn't verify there yet; None where it does.
     """
 
     space: Space
@@ -69,14 +69,14 @@ _MAX_LINES: Final = 40
 
 @frozen(repr=False)
 class FetchedItem:
-    """An item that was read and verified.
+    """A fetched item, read and verified.
 
     Attributes:
         item: The verified item, or the export of a thread with what proves its record.
-        description: What it says of itself.
+        description: Its own description.
         shadows: The copies of this id in later spaces.
-        shadowed_by: The copies in earlier spaces, which an execution would take instead.
-        copied: The copy that was made, if one was wished.
+        shadowed_by: The copies in earlier spaces, which an execution would use instead.
+        copied: The copy, if one was requested.
     """
 
     item: VerifiedItem | AttestedExport
@@ -92,12 +92,12 @@ class FetchedItem:
 
     @property
     def is_record(self) -> bool:
-        """Whether it is the record of a thread, whose text no author has signed."""
+        """Whether the item is the record of a thread, whose text no author has signed."""
         return isinstance(self.item, AttestedExport)
 
     @property
     def content(self) -> str:
-        """The raw text with its signature; base64 where the file is no UTF-8."""
+        """The raw text with its signature; base64 where the file isn't UTF-8."""
         return self._encoded()[0]
 
     def _encoded(self) -> tuple[str, str]:
@@ -107,7 +107,7 @@ class FetchedItem:
             return base64.b64encode(self.item.content).decode(), "base64"
 
     def to_dict(self) -> dict[str, object]:
-        """The response that models and MCP clients see."""
+        """Return the response object for models and MCP clients."""
         source, said = self.item.source, self.description
         content, encoding = self._encoded()
         document: dict[str, object] = {
@@ -146,7 +146,7 @@ class FetchedItem:
         return document
 
     def render(self) -> StyledText:
-        """The item for a terminal or a notebook: who vouches for it, and how it begins."""
+        """Render the item for a terminal or a notebook: its signer, and its first lines."""
         source, verified = self.item.source, self.item.is_verified
         text = StyledText()
         text.line(
@@ -178,13 +178,13 @@ def _places(copies: tuple[tuple[Path, Space], ...]) -> list[dict[str, str]]:
 
 
 class FetchAction:
-    """Fetches items.
+    """The fetch action.
 
     Args:
-        spaces: Where items are looked for.
+        spaces: The spaces in which items are looked up.
         verifier: Verifies them, or proves exports of threads, before anything is read or copied.
-        file_types: The comment forms that signed runtimes add.
-        approve: Asked before a model copies anything.
+        file_types: The file types, with the comment syntax that signed runtimes add.
+        approve: The host's approval, asked for before a model copies anything.
     """
 
     def __init__(
@@ -206,15 +206,15 @@ class FetchAction:
 
         Args:
             item: A canonical ref.
-            options: What to fetch from where.
-            ctx: On whose behalf. A model needs the capability `rye.fetch.KIND.ID`, and the host's
-                approval for a copy.
+            options: The options.
+            ctx: The caller's context. A model needs the capability `rye.fetch.KIND.ID`, and the
+                host's approval for a copy.
 
         Returns:
             The item.
 
         Raises:
-            RyeError: It can't be found, doesn't verify, or can't be copied.
+            RyeError: The item can't be found, verified or copied.
         """
         try:
             ref = item if isinstance(item, ItemRef) else self._parse(item, ctx)
@@ -314,7 +314,7 @@ class FetchAction:
     def _write_both(self, item: VerifiedItem, path: Path, *, replace: bool) -> None:
         source = item.source.path
         if item.is_verified and comment_form(source.suffix, self._file_types()) is None:
-            # Signature first: an interrupted copy leaves at worst a signature without its file.
+            # The signature first: an interrupted copy leaves at worst a signature without its file.
             sidecar, _ = read_digest(f"{source}{SIDECAR}", max_bytes=MAX_SIDECAR_BYTES)
             write_atomically(path.with_name(path.name + SIDECAR), sidecar)
         write_atomically(path, item.content, replace=replace)
@@ -334,7 +334,7 @@ def _check_options(options: FetchOptions) -> None:
 
 
 def _file_in(space: Space, ref: ItemRef, more: tuple[str, ...]) -> Path | None:
-    """Where one space holds the item, if it does."""
+    """Return the path of the item in one space; None where it isn't there."""
     with suppress(ItemNotFound):
         try:
             return locate(ref, (space,), more_extensions=more).path
@@ -348,11 +348,11 @@ def _file_in(space: Space, ref: ItemRef, more: tuple[str, ...]) -> Path | None:
 def _check_place(
     item: VerifiedItem, path: Path, space: Space, *, overwrite: bool
 ) -> Literal["nothing", "same", "other"]:
-    """What stands where the copy is to stand.
+    """Return what exists at the destination of a copy.
 
     Raises:
-        InputError: The copy can't stand there.
-        LinkLeavesSpace: A link among its folders leads out of the space.
+        InputError: The copy can't be made there.
+        LinkLeavesSpace: A link among the folders leads out of the space.
     """
     source = item.source
     if source.space == space:

@@ -1,7 +1,7 @@
-"""Run a graph in a process of its own, on the interpreter that ryecore runs on.
+"""Graph runs in processes of their own, on the interpreter that ryecore runs on.
 
 The run is registered before its process starts, which claims it with a single-use token. However
-the process ends, the run has ended with it.
+the process ends, the run ends with it.
 
 Source: docs/design/runtimes.md#state-graphs; decisions 20, 30 and 41.
 """
@@ -36,16 +36,16 @@ __all__ = ["GraphProcesses"]
 _END_S: Final = 2.0
 """How long past its deadline a run may take to write its end."""
 _GRACE_S: Final = 10.0
-"""Between TERM and KILL: what the run has started is given two seconds, then its end is written."""
+"""The seconds between TERM and KILL: two for the run's own children, the rest for its end."""
 _MAX_SAID: Final = 2000
 
 
 class GraphProcesses:
-    """Runs graphs in processes of their own.
+    """The runner of graphs in processes of their own.
 
     Args:
         threads: Opens the project's threads.
-        settings: How such a process opens the same Rye.
+        settings: The settings with which such a process opens the same Rye.
         environ: The environment of this Rye.
     """
 
@@ -63,15 +63,15 @@ class GraphProcesses:
         """Run a graph, and wait for its end.
 
         Args:
-            plan: What to run. Its standard input says the graph's digest and its parameters.
+            plan: The plan. Its standard input holds the graph's digest and its parameters.
             ref: The graph.
-            ctx: On whose behalf, within what. Its event sink hears nothing of the run.
+            ctx: The caller's context. Its event sink receives no events of the run.
 
         Returns:
-            How the process ended. Where it left no document, it is given one that says so.
+            The result of the process. Where it left no document, one is added that says so.
 
         Raises:
-            RyeError: Nothing ran: the run can't be registered, or the process can't be started.
+            RyeError: The run can't be registered, or the process can't be started.
         """
         store = await run_in_thread(self._threads)
         # Not on another thread: from here to the `try` nothing may be cancelled. The process syncs
@@ -105,19 +105,19 @@ class GraphProcesses:
             end = partial(self._ended, run_id, str(ref), why)
             try:
                 document = await run_to_end(partial(run_in_thread, end))
-            except BaseException:  # such as the end of the event loop before the thread began
+            except BaseException:  # such as a closed event loop before the thread began
                 end()
                 raise
         return _with_document(done, document, why)
 
     def _ended(self, run_id: str, item_id: str, why: str) -> Mapping[str, object]:
-        """See that a run has ended whose process has; its document."""
+        """End the run of a process that has ended, where it hasn't, and return its document."""
         store = self._threads()
         document = failure_document(run_id, why)
         with suppress(StateError):
-            record = run_blocking(store.look(run_id))  # ends one that a process had claimed
+            record = run_blocking(store.look(run_id))  # ends a run that a process had claimed
             if record.status == "created":
-                with suppress(StateError):  # somebody was quicker
+                with suppress(StateError):  # another process was faster
                     result = failure_result(item_id, document)
                     run_blocking(store.settle(run_id, "error", result, record.fence))
                 record = run_blocking(store.registry.get_thread(run_id))
@@ -136,7 +136,7 @@ def _how_it_ended(done: ProcessResult) -> str:
 
 
 def _with_document(done: ProcessResult, document: Mapping[str, object], why: str) -> ProcessResult:
-    """The result with the run's document, which counts however its process went on behind it."""
+    """Return the result with the run's document, which counts however the process ended."""
     if done.status == "exited" and done.stdout.strip():
         return done
     if document.get("success") is True:

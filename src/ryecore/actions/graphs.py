@@ -1,4 +1,4 @@
-"""The graphs of a project, for the person or the application that it belongs to."""
+"""The interface `rye.graphs` to the graphs of a project."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
@@ -39,21 +39,21 @@ __all__ = ["Graphs"]
 
 
 SchemaOf: TypeAlias = Callable[[ItemRef, CallContext], Awaitable[Mapping[str, Any] | None]]
-"""Finds the JSON Schema of what an item is given; None where it takes anything."""
+"""Returns the JSON Schema of an item's parameters; None where it takes anything."""
 
 
 class Graphs:
     """The graphs of one project: `rye.graphs`.
 
-    A graph is a tool, so `Rye.execute` runs it too, in a process of its own. Here it is walked in
-    this process, with the models that the host injects.
+    A graph is a tool, so `Rye.execute` runs it too, in a process of its own. Here it runs in this
+    process, with the models that the host injects.
 
     Args:
-        spaces: Where a bare id is looked for.
+        spaces: The spaces in which a bare id is looked up.
         running: The calls of the Rye, which end when it is closed.
         service: Runs graphs.
-        store: Opens the project's threads; None where there are none yet.
-        schema: The JSON Schema of what an item is given.
+        store: Opens the project's threads; returns None where there are none yet.
+        schema: Finds the JSON Schema of an item's parameters.
     """
 
     def __init__(
@@ -71,18 +71,18 @@ class Graphs:
         self._schema = schema
 
     async def load(self, ref: str | ItemRef, *, ctx: CallContext | None = None) -> "Graph":
-        """Load a graph, verified and checked, and run nothing of it.
+        """Load a graph, verify and check it, and run nothing.
 
         Args:
             ref: `tool:ID`, or its bare id.
-            ctx: On whose behalf; the host's own by default.
+            ctx: The caller's context; the host's own by default.
 
         Returns:
-            The graph. In a notebook it is drawn.
+            The graph. A notebook draws it.
 
         Raises:
-            GraphInvalid: It has problems; all are listed, each with its line.
-            RyeError: It can't be found or verified, or is no graph.
+            GraphInvalid: The graph has problems; all are listed, each with its line.
+            RyeError: The graph can't be found or verified, or isn't one.
         """
         ctx = ctx or CallContext()
 
@@ -94,18 +94,17 @@ class Graphs:
     async def validate(
         self, ref: str | ItemRef, *, ctx: CallContext | None = None
     ) -> "GraphReport":
-        """Check a graph and all that it calls, and run nothing of it.
+        """Check a graph and everything that it calls, and run nothing.
 
         Args:
             ref: `tool:ID`, or its bare id.
-            ctx: On whose behalf; the host's own by default.
+            ctx: The caller's context; the host's own by default.
 
         Returns:
-            Every problem, each with file and line; what keeps it from running, and what only
-            looks wrong.
+            The errors that keep it from running, and the warnings, each with file and line.
 
         Raises:
-            RyeError: It can't be found, verified or parsed, or is no graph.
+            RyeError: The graph can't be found, verified or parsed, or isn't one.
         """
         ctx = ctx or CallContext()
         found = self._ref(ref, ctx)
@@ -121,7 +120,7 @@ class Graphs:
         return await self._running.run(ref, validate)
 
     async def _looked_up(self, graph: "Graph", ctx: CallContext) -> "SchemaLookup":
-        """The schemas of what a graph calls; where one can't be had, why."""
+        """Return the schemas of the items that a graph calls, or why one can't be read."""
         from ryecore.graph.validation.calls import called_items  # noqa: PLC0415
 
         schemas: dict[ItemRef, Mapping[str, Any] | RyeError | None] = {}
@@ -152,18 +151,18 @@ class Graphs:
 
         Args:
             ref: `tool:ID`, or its bare id.
-            inputs: What it is given, checked against its `config_schema`.
-            limits: What bounds it, its nodes and all that these start.
-            idempotency_key: A call repeated with it, here or elsewhere, waits for the run that
-                there is, and returns its result.
-            ctx: On whose behalf; the host's own by default.
+            inputs: Its inputs, checked against its `config_schema`.
+            limits: The limits of the run, its nodes and everything that these start.
+            idempotency_key: A call repeated with the same key, here or elsewhere, waits for the
+                first run, and returns its result.
+            ctx: The caller's context; the host's own by default.
 
         Returns:
-            What came of it; a run that failed is a result too.
+            The result, also of a run that failed.
 
         Raises:
-            CallCancelled: It waited for a run that was started before, and was cancelled or out
-                of time; the run goes on.
+            CallCancelled: The call waited for an earlier run, and was cancelled or out of time;
+                the run continues.
             RyeError: Nothing ran.
         """
         ctx = ctx or CallContext()
@@ -199,9 +198,9 @@ class Graphs:
         """Start a graph, and return as soon as it runs; see `run` for the arguments.
 
         Returns:
-            The run: its events, its result, and a way to stop it. It is cancelled when the Rye
-            that started it is closed. With an idempotency key that was used before, the run that
-            there is, which may have ended.
+            The handle of the run: its events, its result, and a way to stop it. The run is
+            cancelled when the Rye that started it is closed. For an idempotency key that was used
+            before, the handle of the first run, which may have ended.
 
         Raises:
             RyeError: Nothing runs.
@@ -220,18 +219,18 @@ class Graphs:
         limits: Limits | Mapping[str, float] | None = None,
         ctx: CallContext | None = None,
     ) -> "GraphResult":
-        """Run a single node of a graph, with a state that is given.
+        """Run a single node of a graph, with a given state.
 
         Args:
             ref: The graph.
             node: The node's id.
-            inputs: What the graph is given.
-            state: Values of the state, above those that the graph begins with.
-            limits: What bounds it.
-            ctx: On whose behalf; the host's own by default.
+            inputs: The inputs of the graph.
+            state: Values of the state, which override those that the graph begins with.
+            limits: The limits of the run.
+            ctx: The caller's context; the host's own by default.
 
         Returns:
-            What came of it: `output` holds `executed_node`, `next_node` and the `state` after it.
+            The result: its `output` holds `executed_node`, `next_node` and the `state` after it.
 
         Raises:
             RyeError: Nothing ran.
@@ -286,30 +285,30 @@ class Graphs:
         limits: Limits | Mapping[str, float] | None = None,
         ctx: CallContext | None = None,
     ) -> "GraphResult":
-        """Go on with a run that was killed, stopped or has failed, in a new one; wait for its end.
+        """Resume a run that was killed or stopped or has failed, in a new run; wait for its end.
 
-        What a node was doing when its process was killed is not known, and is not done again by
-        itself, but where its author has given it `retry` or `cache_result`.
+        What a node was doing when its process was killed is unknown. It isn't repeated unless its
+        author has declared `retry` or `cache_result`.
 
         Args:
-            run_id: The run, or as much of its id as names it alone.
-            at: The step behind which to go on; where it stopped by default.
-            again: Whether to go on from its end though another run did so already.
-            rerun: Whether to do again what had begun, and of which no end is known.
-            result: What came of that, where you found out.
-            members: Where that was members of a foreach, what came of those that were done, by
-                their indexes; `rerun` does the others again.
-            state: Values that the state gets first.
-            changed: Whether to go on though the graph has changed since.
-            limits: What bounds the new run.
-            ctx: On whose behalf; the host's own by default.
+            run_id: The run: its id, or an unambiguous beginning of it.
+            at: The step after which to continue; where the run stopped by default.
+            again: Whether to resume although another run has done so already.
+            rerun: Whether to repeat the node that had begun and has no known end.
+            result: The result of that node, if you found it out.
+            members: The results of the finished members of that node, if it is a foreach, by
+                their indexes; `rerun` repeats the others.
+            state: Values to set in the state first.
+            changed: Whether to resume although the graph has changed.
+            limits: The limits of the new run.
+            ctx: The caller's context; the host's own by default.
 
         Returns:
-            What came of it.
+            The result of the new run.
 
         Raises:
-            ThreadConflict: It still runs, or another run goes on with it.
-            StateError: What it left can't be read or was altered, or a node's end isn't known.
+            ThreadConflict: The run hasn't ended, or another run has resumed it.
+            StateError: Its records were altered or can't be read, or a node's end isn't known.
             RyeError: Nothing runs.
 
         Source: decision 47.
@@ -338,7 +337,7 @@ class Graphs:
         limits: Limits | Mapping[str, float] | None = None,
         ctx: CallContext | None = None,
     ) -> "GraphRun":
-        """Go on with a run like `resume`, and return as soon as the new one runs."""
+        """Resume a run like `resume`, and return as soon as the new one runs."""
         options = ResumeOptions(
             run_id, at, again, rerun, result, dict(members or {}), changed, _check_state(state)
         )
@@ -374,16 +373,16 @@ class Graphs:
         return RunRequest(ref, limits=parse_limits(limits), graph=GraphOptions(resumes=resumes))
 
     async def show(self, run_id: str) -> "RunView":
-        """Show a run: what happened at each node, where it stands, and how it can be gone on with.
+        """Show a run: what happened at each node, its state, and how it can be resumed.
 
-        Whether its journal is true, `rye.threads.verify` says.
+        The journal isn't proved; `rye.threads.verify` does that.
 
         Args:
-            run_id: The run, or as much of its id as names it alone.
+            run_id: The run: its id, or an unambiguous beginning of it.
 
         Raises:
-            ThreadNotFound: There is none of this id.
-            InputError: It is no run of a graph.
+            ThreadNotFound: No run has this id.
+            InputError: The thread isn't a run of a graph.
         """
         from ryecore.graph.run_view import load_run_view, with_graph  # noqa: PLC0415 - for runs
 
@@ -396,7 +395,7 @@ class Graphs:
             try:
                 ref = ItemRef.parse(view.item_id, "tool")
                 loaded = await self._service().load(ref, CallContext())
-            except RyeError:  # what it is today is no matter of what happened then
+            except RyeError:  # the graph of today doesn't matter for a past run
                 return view
             return with_graph(view, found, loaded.graph)
 
@@ -409,15 +408,15 @@ class Graphs:
         limit: int = 50,
         offset: int = 0,
     ) -> "ThreadRecords":
-        """List the runs of graphs, newest first; those nobody runs any more are ended first.
+        """List the runs of graphs, newest first. Runs whose process died are ended before.
 
         Args:
-            running: Whether those that have not ended count alone.
+            running: Whether to list only runs that have not ended.
             limit: How many, from 1 to 1,000.
             offset: How many to skip.
 
         Returns:
-            Their rows; `total` says how many there are in all.
+            Their rows; `total` is the number of all.
 
         Raises:
             InputError: `limit` or `offset` is negative or not a whole number.
@@ -437,13 +436,13 @@ class Graphs:
         return await self._running.run("graphs", partial(run_in_thread, find))
 
     async def forget_results(self) -> int:
-        """Forget the results that nodes with `cache_result` remember, of all graphs here.
+        """Delete the cached results of nodes with `cache_result`, for all graphs of the project.
 
         Returns:
-            How many there were.
+            How many results were deleted.
 
         Raises:
-            StateError: They can't be removed.
+            StateError: They can't be deleted.
         """
 
         async def forget() -> int:
@@ -452,11 +451,11 @@ class Graphs:
         return await self._running.run("graphs", forget)
 
     def _find(self, run_id: str) -> tuple[ItemRef, str]:
-        """The graph of a run, and the run's whole id.
+        """Return the graph of a run, and the run's whole id.
 
         Raises:
-            ThreadNotFound: There is none of this id.
-            InputError: It is no run of a graph.
+            ThreadNotFound: No run has this id.
+            InputError: The thread isn't a run of a graph.
         """
         from ryecore.graph.run_view import is_run  # noqa: PLC0415 - for runs alone
 

@@ -1,7 +1,7 @@
-"""Launch a tool, or a directive's thread, in a process of its own, and return at once.
+"""The launch of tools and directives' threads in processes of their own.
 
-The thread is registered before anything starts. From then on whatever happens is told by the
-registry: the process ends the thread itself, or is found dead.
+The thread is registered before anything starts. From then on the registry holds its state: the
+process ends the thread itself, or is found dead.
 
 Source: docs/design/execute.md#async; decisions 33 and 35 to 37.
 """
@@ -51,12 +51,12 @@ _RUNNER: Final = "ryecore.thread_worker"
 
 @frozen(kw_only=True)
 class LaunchedThread(ExecutionResult):
-    """An execution that goes on in a process of its own.
+    """The result of an asynchronous execution, which runs in a process of its own.
 
     Attributes:
-        thread_id: What `rye.threads` knows it by.
-        pid: Its process id; 0 where its process has ended.
-        earlier: Its state, where it was started before with the same idempotency key.
+        thread_id: Its id, for `rye.threads`.
+        pid: The process id; 0 where the process has ended.
+        earlier: The thread's status, where the same idempotency key had started it before.
     """
 
     thread_id: str
@@ -64,7 +64,7 @@ class LaunchedThread(ExecutionResult):
     earlier: EarlierStart | None = None
 
     def to_dict(self) -> dict[str, object]:
-        """The response object of an asynchronous call.
+        """Return the response object of an asynchronous call.
 
         Source: docs/design/execute.md#async; decision 33.
         """
@@ -83,7 +83,7 @@ class LaunchedThread(ExecutionResult):
         }
 
     def render(self) -> StyledText:
-        """The thread for a terminal or a notebook."""
+        """Render the thread for a terminal or a notebook."""
         text = StyledText()
         text.line(
             status_mark("running"),
@@ -101,13 +101,13 @@ class LaunchedThread(ExecutionResult):
 
 
 class LaunchAction:
-    """Launches tools.
+    """The action that launches tools and threads.
 
     Args:
         executor: Checks a call before it is launched.
         threads: Opens the project's threads.
-        settings: How the process opens the same Rye.
-        environ: The environment of the process, which is ryecore's own and no tool's.
+        settings: The settings with which the process opens the same Rye.
+        environ: The environment of the process, which runs ryecore's code, not the tool's.
         planner: Reads directives.
     """
 
@@ -126,11 +126,11 @@ class LaunchAction:
         self._planner = planner
 
     async def __call__(self, request: RunRequest, ctx: CallContext) -> LaunchedThread:
-        """Launch a tool, or a graph.
+        """Launch a tool or a graph.
 
         Args:
             request: The request.
-            ctx: On whose behalf. Its cancellation and its event sink end with this call.
+            ctx: The caller's context. Its cancellation and event sink apply to this call only.
 
         Returns:
             The thread that the tool runs in.
@@ -140,7 +140,7 @@ class LaunchAction:
                 or its thread can't be registered.
         """
         started, ref = time.perf_counter(), request.ref
-        if request.start_key is not None:  # its run is found whatever became of the tool's file
+        if request.start_key is not None:  # found even if the tool's file has changed
             try:
                 registry = self._threads().registry
                 await registry.check_start(request.start_key, ctx.budget_account)
@@ -150,7 +150,7 @@ class LaunchAction:
             except RyeError as error:
                 error.during(str(ref))
                 raise
-        # What is wrong with the call is reported here and now, not in a thread's result.
+        # A wrong call is reported to the caller, not in a thread's result.
         checked = await self._executor.execute(
             ref, request.inputs, ctx, timeout_s=request.timeout_s, dry_run=True
         )
@@ -168,7 +168,7 @@ class LaunchAction:
         return _launched(ref, run_id, process.pid, checked.chain, started)
 
     async def _chain_now(self, ref: ItemRef, ctx: CallContext) -> ValidChain:
-        """The tool's chain; an empty one where it doesn't hold any more."""
+        """Return the tool's chain; an empty one where it can't be verified."""
         try:
             return await self._executor.chain(ref, ctx)
         except RyeError:
@@ -182,7 +182,7 @@ class LaunchAction:
 
     @property
     def can_rebuild_models(self) -> bool:
-        """Whether another process can be given the models that threads ask."""
+        """Whether another process can rebuild the host's models."""
         return self._settings.deps_factory is not None
 
     async def fork(self, request: RunRequest, ctx: CallContext) -> "StartedThread":
@@ -190,7 +190,7 @@ class LaunchAction:
 
         Args:
             request: The request.
-            ctx: On whose behalf. Its cancellation and its event sink end with this call.
+            ctx: The caller's context. Its cancellation and event sink apply to this call only.
 
         Returns:
             The thread.
@@ -241,7 +241,7 @@ class LaunchAction:
 
     def _start(self, payload: Payload) -> ProcessId:
         threads, run_id, process = self._threads(), payload.run_id, None
-        # A tool takes its parent from the context alone.
+        # A tool's parent comes from the context alone.
         environ = {} if payload.token is None else parent_variable(payload.ctx)
         with _ended_by_failure(threads, payload.run_id, payload.request):
             if not sys.executable:
@@ -252,7 +252,7 @@ class LaunchAction:
             try:
                 folder = threads.make_folder(run_id)
                 process = spawn_detached(
-                    # -P: what lies in the working folder can't stand in for a module.
+                    # -P: a file in the working folder can't shadow a module.
                     ProcessSpec(
                         sys.executable,
                         ("-P", "-m", _RUNNER),
@@ -266,7 +266,7 @@ class LaunchAction:
                     ),
                     threads.log_of(run_id),
                 )
-                # From now on whoever looks notices that it has died before it claimed the thread.
+                # From now on every reader notices if it died before it claimed the thread.
                 run_blocking(threads.registry.assign_process(run_id, process))
             except BaseException:
                 if process is not None:
@@ -278,7 +278,7 @@ class LaunchAction:
 
 
 def graph_request(plan: ExecutionPlan, request: RunRequest) -> RunRequest:
-    """Return the request for the run of a graph, as its plan was verified for the call.
+    """Return the request for the run of a graph, bound to the plan that was verified.
 
     Args:
         plan: The plan. Its standard input holds the graph's digest and its parameters.
@@ -302,20 +302,20 @@ def register_for_process(
 
     Args:
         store: The project's threads.
-        settings: How the process opens the same Rye.
-        environ: The environment of this Rye. A parent that it names alone is not proved.
+        settings: The settings with which the process opens the same Rye.
+        environ: The environment of this Rye. A parent that only it names is not proved.
         request: The request.
-        ctx: On whose behalf, within what.
+        ctx: The caller's context.
         deadline: The monotonic time in seconds when the run must have ended; by default the
             caller's.
 
     Returns:
-        What the process reads on its standard input.
+        The payload, which the process reads on its standard input.
 
     Raises:
         AlreadyStarted: A run was started with the idempotency key.
         LimitReached: The parent has started as many children as it may.
-        StateError: Nothing can be written, or the environment alone names a parent.
+        StateError: Nothing can be written, or only the environment names a parent.
     """
     from ryecore.runs.bounds import (  # noqa: PLC0415 - threads alone
         refuse_unproved_parent,
@@ -353,7 +353,7 @@ def register_for_process(
 
 @contextmanager
 def _ended_by_failure(store: "ThreadStore", run_id: str, request: RunRequest) -> Iterator[None]:
-    """End a run that nobody has claimed yet, where it can't be started."""
+    """End a registered run if its process can't be started."""
     try:
         yield
     except BaseException as problem:

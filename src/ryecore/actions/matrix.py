@@ -1,4 +1,4 @@
-"""The request to execute an item, and the matrix of what can be executed where and how. Pure.
+"""The request to execute an item, and the matrix of supported executions. Pure.
 
 Source: docs/design/execute.md#matrix; decision 31.
 """
@@ -25,7 +25,7 @@ class ExecuteRequest:
     Attributes:
         item: A canonical ref, or a bare id.
         parameters: The parameters of a tool, or the inputs of a directive.
-        dry_run: Whether to validate only.
+        dry_run: Whether only to validate.
         target: `local`, `remote` or `remote:NAME`.
         thread: `inline` or `fork`.
         async_: Whether to return at once.
@@ -54,10 +54,10 @@ class ExecuteRequest:
 
 
 def check_modes(request: ExecuteRequest) -> None:
-    """Check what needs no knowledge of the item.
+    """Check the modes that don't depend on the item.
 
     Raises:
-        UnsupportedExecution: A mode is unknown, or two exclude each other.
+        UnsupportedExecution: A mode is unknown, or two modes exclude each other.
     """
     target, thread = request.target, request.thread
     async_, dry_run = request.async_, request.dry_run
@@ -94,11 +94,11 @@ def check_modes(request: ExecuteRequest) -> None:
 
 
 def check_cell(kind: str, target: str, thread: str, *, async_: bool) -> None:
-    """Check the cell of the matrix for a kind of item.
+    """Check whether the matrix supports an execution of a kind of item.
 
     Raises:
         UnsupportedExecution: The matrix refuses the cell.
-        NotAvailableYet: The cell is to come.
+        NotAvailableYet: The cell isn't implemented yet.
     """
     is_remote = target != "local"
     if kind not in ("tool", "directive"):

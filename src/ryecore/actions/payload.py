@@ -1,7 +1,7 @@
-"""What a detached process reads on its standard input: one run, and on whose behalf.
+"""The payload of a detached process, which reads it on its standard input: a run and its caller.
 
-Everything in it is data. What can't travel (callables, keys, cancellation, event sinks) is rebuilt
-by the host's `deps_factory`, or has no meaning in another process. Nothing of it touches a disk.
+A payload holds only data. Callables and keys are rebuilt by the host's `deps_factory`; cancellation
+and event sinks have no meaning in another process. No payload is written to a disk.
 """
 
 import json
@@ -31,14 +31,14 @@ def _portable(ctx: CallContext) -> CallContext:
 
 @frozen
 class Payload:
-    """One run that another process carries out.
+    """A run for another process.
 
     Attributes:
-        settings: How to open the Rye.
+        settings: The settings with which to open the Rye.
         run_id: The run, which is registered already.
-        request: What to run.
-        ctx: On whose behalf. Its deadline is monotonic, and one clock for all processes of a
-            machine; its cancellation and its event sink stay behind.
+        request: The request.
+        ctx: The caller's context. Its deadline is monotonic, on a clock that all processes of a
+            machine share; its cancellation and its event sink are left out.
         token: Proves to the registry that the process was started for the run; None for a tool.
     """
 
@@ -55,7 +55,7 @@ class Payload:
 
     @property
     def is_graph(self) -> bool:
-        """Whether the run is one of a graph."""
+        """Whether the run is that of a graph."""
         return self.request.graph.digest is not None
 
     def to_bytes(self) -> bytes:

@@ -1,4 +1,4 @@
-"""Prune ended threads: when somebody asks for it, and automatically after a run.
+"""The pruning of ended threads, on request and automatically after a run.
 
 A run is a thread, a run of a graph, or a tool that ran in a process of its own.
 
@@ -40,9 +40,9 @@ class PruneReport:
         thread_ids: The threads that were removed, or would be.
         size_bytes: The size of their files.
         is_dry_run: Whether nothing was removed.
-        kept_resumable: The number of threads that stay for now, because they failed or were killed
-            and may be resumed.
-        finished: The number of threads whose files an earlier, killed pruning had left behind.
+        kept_resumable: The number of threads that are kept longer, because they failed or were
+            killed and may be resumed.
+        finished: The number of threads whose files an interrupted pruning had left.
     """
 
     thread_ids: tuple[str, ...] = ()
@@ -52,7 +52,7 @@ class PruneReport:
     finished: int = 0
 
     def to_dict(self) -> dict[str, object]:
-        """The report as a JSON-ready object."""
+        """Return the report as a JSON-ready object."""
         return {
             "status": "success",
             "dry_run": self.is_dry_run,
@@ -64,7 +64,7 @@ class PruneReport:
         }
 
     def render(self) -> StyledText:
-        """The report for a terminal."""
+        """Render the report for a terminal."""
         text = StyledText()
         verb = "would go" if self.is_dry_run else "pruned"
         text.line(f"{counted(len(self.thread_ids), 'thread')}, {byte_size(self.size_bytes)} {verb}")
@@ -93,15 +93,15 @@ async def prune_threads(
     dry_run: bool,
     on_progress: OnProgress | None,
 ) -> PruneReport:
-    """Prune the ended threads of a project, family by family.
+    """Prune the ended threads of a project, one family after the other.
 
     A cancelled call ends after the family that is being removed.
 
     Args:
         open_store: Opens the project's threads; None where there are none yet.
         service: Reads the signed configuration.
-        chosen: The age, how many to keep, and whether those that may be resumed are removed too;
-            each None for what the configuration says.
+        chosen: The age, how many to keep, and whether resumable threads are removed too; each
+            None for the configured value.
         dry_run: Whether to remove nothing.
         on_progress: Called after each family; None for nothing.
 
@@ -114,7 +114,7 @@ async def prune_threads(
     store = await run_in_thread(open_store)
     if store is None:
         return PruneReport(is_dry_run=dry_run)
-    # A thread whose process is gone ends here, so its age counts from now.
+    # A thread whose process died is ended here, so its age counts from now.
     await store.look_at_all(lambda found: found.list_active())
     finished = 0 if dry_run else await run_in_thread(store.pruning.finish)
     plan = await run_in_thread(store.pruning.plan, retention)
@@ -137,7 +137,7 @@ _MARK: Final = "pruned-at"
 
 
 class AutomaticPruning:
-    """Prunes what signed configuration doesn't keep, for all runs of one Rye.
+    """The automatic pruning after runs, by the rule in signed configuration.
 
     Args:
         store: Opens the project's threads.
@@ -150,17 +150,17 @@ class AutomaticPruning:
         self._look_at = 0.0
 
     async def __call__(self) -> None:
-        """Prune, unless that was done within a day. Called behind each run's end.
+        """Prune, at most once a day. Called after each run's end.
 
-        One family is removed at least, and others for two seconds, in a worker thread; what is left
-        waits for the next run's end. The configuration is looked at once a minute at most. That it
-        fails is a warning, and never a run's failure.
+        At least one family is removed, and others for two seconds, in a worker thread; the rest
+        waits for the next run's end. The configuration is read at most once a minute. A failure is
+        a warning, never the failure of a run.
         """
         if time.monotonic() < self._look_at:
             return
-        self._look_at = time.monotonic() + _LOOK_EVERY_S  # of many ends at once, one looks
+        self._look_at = time.monotonic() + _LOOK_EVERY_S  # once for concurrent ends
         try:
-            # Whoever closes the Rye right behind the run's end, as commands do, waits for it.
+            # Closing the Rye right after the run's end, as commands do, waits for it.
             with anyio.CancelScope(shield=True):
                 if not await run_in_thread(self._prune):
                     self._look_at = 0.0
@@ -168,7 +168,7 @@ class AutomaticPruning:
             warn(f"Ended threads could not be pruned: {error}")
 
     def _prune(self) -> bool:
-        """Prune for a while; whether nothing is left to prune."""
+        """Prune for a limited time, and return whether nothing is left to prune."""
         kept = self._planner.retention()
         if kept is None:
             return True
@@ -183,7 +183,7 @@ class AutomaticPruning:
         began = time.monotonic()
         for number, family in enumerate(families):
             if number and time.monotonic() - began > _MOST_S:
-                return False  # the mark stays old, so that the next run's end continues
+                return False  # the marker stays old, so that the next run's end continues
             pruning.prune(family)
         with suppress(OSError):
             mark.touch(mode=0o600)

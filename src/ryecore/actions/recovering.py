@@ -1,4 +1,4 @@
-"""Resume all threads and runs of graphs whose process died.
+"""The recovery of all threads and graph runs whose process died.
 
 Of several processes that recover at once, exactly one resumes each.
 
@@ -55,7 +55,7 @@ class Recovered:
         return _id_of(self.run)
 
     def to_dict(self) -> dict[str, object]:
-        """The same as a JSON-ready object."""
+        """Return the recovery as a JSON-ready object."""
         document: dict[str, object] = {
             "thread_id": self.thread_id,
             "item_id": self.record.item_id,
@@ -67,7 +67,7 @@ class Recovered:
         return document
 
     def render(self) -> StyledText:
-        """The same for a terminal."""
+        """Render the recovery for a terminal."""
         text = StyledText()
         mark = status_mark("problem") if self.error else status_mark("running")
         text.line(mark, (self.thread_id, "id"), (f"  {self.record.item_id}", "dim"))
@@ -98,11 +98,11 @@ async def recover(
 
     Args:
         store: The project's threads; None where there are none yet.
-        threads: Starts those that resume others.
-        graphs: Starts the runs that resume others.
-        limits: The limits of each, as for a resume.
-        ctx: On whose behalf.
-        dry_run: Whether to list only what would be resumed.
+        threads: Resumes threads.
+        graphs: Resumes graph runs.
+        limits: The limits of each new run.
+        ctx: The caller's context.
+        dry_run: Whether only to list what would be resumed.
 
     Returns:
         The threads and runs that died, oldest first, without those that another process resumes.
@@ -125,7 +125,7 @@ async def recover(
             if not dry_run:
                 run = await starts.start_resume(thread_id, limits=limits, ctx=ctx)
         except ThreadConflict:
-            continue  # another process was quicker
+            continue  # another process was faster
         except RyeError as error:
             # A resume that died before it began is skipped: its predecessor is in this list, too.
             if record.continuation_of not in ids:

@@ -24,15 +24,14 @@ _MAX_LOG_BYTES: Final = 16 * 1024 * 1024
 
 @frozen(repr=False)
 class ThreadReport:
-    """A thread, and what came of it.
+    """The report of a thread: its row, result and relatives.
 
     Attributes:
         record: Its row in the registry.
-        result: Its result, as `rye_execute` answers with it; None while it runs.
+        result: Its result, as `rye_execute` returns it; None while it runs.
         folder: Its folder below `.ai/state/threads`.
         children: The threads that it has started, oldest first.
-        chain: The ids of the threads that go on from one another, itself among them; of one that
-            goes on from none and that none goes on from, its own alone.
+        chain: The ids of its chain of continuations, its own included.
     """
 
     record: ThreadRecord
@@ -43,7 +42,7 @@ class ThreadReport:
 
     @classmethod
     def of(cls, store: "ThreadStore", record: ThreadRecord) -> Self:
-        """Read the report of a thread, from its row on."""
+        """Make the report of a thread from its row."""
         registry, thread_id = store.registry, record.thread_id
         return cls(
             record,
@@ -60,7 +59,7 @@ class ThreadReport:
 
     @property
     def status(self) -> str:
-        """Where it stands: created, running, completed, error, cancelled, continued or killed."""
+        """Its status: created, running, completed, error, cancelled, continued or killed."""
         return self.record.status
 
     @property
@@ -70,17 +69,17 @@ class ThreadReport:
 
     @property
     def data(self) -> object:
-        """What its tool returned; None where there is no result."""
+        """The data that its tool returned; None without a result."""
         return self.result.get("data") if isinstance(self.result, Mapping) else None
 
     @property
     def error(self) -> str | None:
-        """Why it failed; None where it didn't."""
+        """The reason for its failure; None where it didn't fail."""
         error = self.result.get("error") if isinstance(self.result, Mapping) else None
         return str(error) if error is not None else None
 
     def to_dict(self) -> dict[str, object]:
-        """The report as a JSON-ready object."""
+        """Return the report as a JSON-ready object."""
         limits = self.record.limits
         return {
             **self.record.to_dict(),
@@ -92,7 +91,7 @@ class ThreadReport:
         }
 
     def render(self) -> StyledText:
-        """The thread for a terminal or a notebook."""
+        """Render the thread for a terminal or a notebook."""
         from ryecore.threads.rendering import render_thread  # noqa: PLC0415 - to be shown alone
 
         return render_thread(
@@ -110,15 +109,15 @@ class ThreadReport:
 
 
 def read_log(path: Path, offset: int) -> tuple[str, int]:
-    """Read what a thread's tool has printed.
+    """Read the output of a thread's tool.
 
     Args:
         path: The log.
-        offset: From which byte on.
+        offset: The byte to start at.
 
     Returns:
-        The text, of at most 16 MiB, and the byte to read from next. A character that is not yet
-        whole is left for the next time.
+        The text, of at most 16 MiB, and the byte to start at next. An incomplete character at the
+        end is left for the next call.
 
     Raises:
         StateError: The log can't be read.
@@ -126,7 +125,7 @@ def read_log(path: Path, offset: int) -> tuple[str, int]:
     try:
         with open(path, "rb") as file:
             file.seek(min(max(offset, 0), os.fstat(file.fileno()).st_size))
-            # What is printed comes in pieces, and one may end within a character.
+            # Output comes in pieces, and a piece may end within a character.
             decoder = codecs.getincrementaldecoder("utf-8")("replace")
             text = decoder.decode(file.read(_MAX_LOG_BYTES))
             return text, file.tell() - len(decoder.getstate()[0])
@@ -140,7 +139,7 @@ def read_log(path: Path, offset: int) -> tuple[str, int]:
 
 
 def check_page(limit: int, offset: int) -> None:
-    """Check which part of a list is asked for.
+    """Check the page of a list.
 
     Raises:
         InputError: `limit` or `offset` is negative or not a whole number.

@@ -1,4 +1,4 @@
-"""search: find items by their names, their descriptions and their text."""
+"""The search action: find items by their names, their descriptions and their text."""
 
 import hashlib
 import threading
@@ -47,13 +47,13 @@ _REASONS: Final[Sequence[tuple[type[IntegrityError], str]]] = (
 
 
 class SearchAction:
-    """Finds items. Nothing runs, and each result was verified just now.
+    """The search action. Nothing runs, and each result is verified as it is found.
 
     Args:
-        spaces: Where items stand.
-        folder: Where indexes are kept, in the user's cache.
-        verifier: Verifies what is shown.
-        file_types: The comment forms that signed runtimes add.
+        spaces: The spaces to search.
+        folder: The folder of the indexes, in the user's cache.
+        verifier: Verifies the results.
+        file_types: The file types, with the comment syntax that signed runtimes add.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class SearchAction:
     ) -> None:
         self._verifier = verifier
         self._items = SearchIndex(spaces, folder, file_types)
-        # There may be ten thousand exports: they are read only when somebody searches them.
+        # There may be ten thousand exports, so they are read only for a search of records.
         self._exports = SearchIndex(spaces, folder, file_types, of_exports=True)
         self._export_folder = spaces.project.folder("knowledge") / EXPORT_FOLDER
 
@@ -76,17 +76,17 @@ class SearchAction:
         *,
         records: bool = False,
     ) -> SearchResults:
-        """Search.
+        """Search items.
 
         Args:
-            query: What to look for; `*` for everything.
-            scope: Where: `*`, a kind, or such as `tool.acme.*`.
-            source: The one space to look in; None for all.
+            query: The query; `*` for everything.
+            scope: The kinds and ids: `*`, a kind, or a pattern such as `tool.acme.*`.
+            source: The only space to search; None for all.
             limit: How many results at most, 1 to 100.
             offset: How many to skip.
-            ctx: On whose behalf. A model finds only what it may fetch.
-            records: Whether to look through the records of threads, too. A scope that names their
-                folder does, without it.
+            ctx: The caller's context. A model finds only items that it may fetch.
+            records: Whether to search the records of threads, too. A scope that names their folder
+                does so by itself.
 
         Returns:
             The page; records stand behind all items.
@@ -124,14 +124,14 @@ class _Request:
     """A search whose arguments were checked.
 
     Attributes:
-        query: What to look for.
-        scope: The kinds and ids to look through.
-        source: The one space to look in; None for all.
+        query: The query.
+        scope: The kinds and ids to search.
+        source: The only space to search; None for all.
         limit: How many results at most.
         offset: How many to skip.
-        ctx: On whose behalf.
-        with_exports: Whether to look through the records of threads, too.
-        asked_ns: When it was asked, by the monotonic clock: files that changed before are read.
+        ctx: The caller's context.
+        with_exports: Whether to search the records of threads, too.
+        asked_ns: The time of the request, by the monotonic clock: files changed before it are read.
     """
 
     query: Query
@@ -144,9 +144,9 @@ class _Request:
     asked_ns: int
 
     def wants(self, found: IndexHit) -> bool:
-        """Return whether an item is in scope, and may be fetched on this behalf.
+        """Return whether an item is in scope, and the caller may fetch it.
 
-        What may not be fetched isn't counted either, so that a model doesn't learn of it.
+        An item that may not be fetched isn't counted either, so that a model doesn't learn of it.
         """
         ref, space = found.source.ref, found.source.space
         granted = self.ctx.capabilities
@@ -158,7 +158,7 @@ class _Request:
 
     @property
     def leaves_out_records(self) -> bool:
-        """Whether records of threads could fit, and are not looked through."""
+        """Whether records of threads could match, and are not searched."""
         return (
             self.ctx.capabilities is None
             and not self.with_exports
@@ -209,7 +209,7 @@ def _request(
 
 @frozen
 class _Page:
-    """The results of one page, how many there are in all, and what helps where there are none."""
+    """The results of one page, the number of all, and a hint where there are none."""
 
     results: tuple[SearchResult, ...]
     total: int
@@ -217,13 +217,13 @@ class _Page:
 
 
 class _Search:
-    """One search, on a thread of its own.
+    """One search, in a worker thread.
 
     Args:
-        request: What to search.
+        request: The request.
         items: The index of items.
         exports: The index of the records of threads.
-        verifier: Verifies what is shown.
+        verifier: Verifies the results.
     """
 
     def __init__(
@@ -279,11 +279,11 @@ class _Search:
     def _fitting(
         self, index: SearchIndex, kinds: Sequence[str], verifier: ExportVerifier
     ) -> list[IndexHit]:
-        """Return what fits the request, the best first.
+        """Return the items that match the request, the best first.
 
-        A model finds an item that it can't read by its name alone: else a query would tell it,
-        word by word, what stands there. Nor are its results ranked by how rare a word is, which
-        all files decide, but by the fields that fit.
+        A model finds an item that it can't read by its name alone: otherwise queries would reveal
+        its text, word by word. Nor are its results ranked by how rare a word is, which depends on
+        all files, but by the fields that match.
         """
         query = self._request.query
         found = self._found(index, query, kinds)
@@ -318,7 +318,7 @@ class _Search:
     def _described(
         self, index: SearchIndex, found: Sequence[IndexHit], verifier: ExportVerifier
     ) -> Iterator[SearchResult]:
-        """Yield a result for each item that another process hasn't indexed anew meanwhile."""
+        """Yield a result for each item that another process hasn't reindexed meanwhile."""
         shown = index.show(found)
         for one in found:
             self._check()
@@ -345,7 +345,7 @@ def _result(
     preview, hits = _preview(shown, query)
     description, title = shown.description, shown.title
     if not is_shown:
-        # It can't be fetched, and a model may take it for an instruction.
+        # The text can't be fetched, and a model may take it for an instruction.
         title, description, preview, hits = source.ref.id.rpartition("/")[2], "", "", ()
     copies = index.copies(source.ref)
     place = next((at for at, (path, _) in enumerate(copies) if path == source.path), len(copies))
@@ -371,7 +371,7 @@ def _result(
 
 
 def _preview(shown: IndexedTexts, query: Query) -> tuple[str, tuple[tuple[int, int], ...]]:
-    """Return the piece of the text that fits; else of the description; else its beginning."""
+    """Return the matching piece of the text or the description; otherwise the text's beginning."""
     for text in (shown.text, shown.description):
         preview, hits = excerpt(text, query.phrases)
         if hits:
@@ -386,12 +386,12 @@ def _others(copies: tuple[tuple[Path, Space], ...], space: Space) -> tuple[tuple
 
 @frozen
 class _Standing:
-    """Whether a file that was found verifies at this moment.
+    """The verification of a found file at this moment.
 
     Attributes:
-        integrity: The content hash of what verified; else `attested` for a record that holds, or
-            why it doesn't verify.
-        is_verified: Whether a trusted author's signature holds.
+        integrity: The content hash of a verified file, `attested` for a proved record, or else the
+            reason why verification failed.
+        is_verified: Whether a trusted author's signature is valid.
         is_record: Whether it is the record of a thread.
         may_be_read: Whether it can be fetched as it was indexed.
     """
@@ -403,7 +403,7 @@ class _Standing:
 
     @property
     def is_signed(self) -> bool:
-        """Whether it bears an author's signature at all."""
+        """Whether it has an author's signature at all."""
         return not self.is_record and self.integrity not in ("unsigned", "malformed", "unreadable")
 
 
@@ -420,7 +420,7 @@ def _integrity(found: IndexHit, verifier: ExportVerifier) -> _Standing:
         return _Standing(reason, False, False, False)
     is_record = isinstance(item, AttestedExport)
     if found.content_hash and hashlib.sha256(item.content).hexdigest() != found.content_hash:
-        # Since it was indexed: what is shown of it is not what verified.
+        # Changed since it was indexed: the indexed text is not the verified one.
         return _Standing("unattested" if is_record else "changed", False, is_record, False)
     if is_record:
         return _Standing("attested", False, True, True)

@@ -1,4 +1,4 @@
-"""How a Rye was opened, as data."""
+"""The settings of an open Rye, as data."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 WARM_MEMORY_MIB: Final = 256
-"""What the templates of warm starts may take by default."""
+"""The default memory bound of the templates of warm starts, in MiB."""
 
 _MAX_WARM_MEMORY_MIB: Final = 1024 * 1024
 
@@ -58,21 +58,21 @@ class OpenOptions(TypedDict, total=False):
 
 @frozen
 class Settings:
-    """How a Rye was opened, as data: enough to open the same one in another process.
+    """The settings of an open Rye, with which another process can open the same one.
 
     Attributes:
         project_path: The project's folder.
         user_space: The folder that holds the user's `.ai`.
         system_spaces: The system bundles.
-        inherit_env: What tools inherit of the environment.
-        trusted_keys: The PEM of the public keys that the host vouches for.
+        inherit_env: The environment variables that tools inherit.
+        trusted_keys: The PEM of the public keys that the host trusts.
         trust_project_interpreters: Whether an interpreter inside the project may run.
-        config: What the host sets.
-        cache_dir: Where verified files are sealed.
-        durability: What a change of state survives.
-        deps_factory: `package.module:function`, which rebuilds what the host injects.
-        warm_memory_mib: What the templates of warm starts may take; 0 starts everything cold.
-        allow_env: Names of the project's `.env` that are set without a signed element's asking.
+        config: The host's configuration.
+        cache_dir: The folder in which verified files are sealed.
+        durability: The failures that a change of state survives.
+        deps_factory: `package.module:function`, which rebuilds the host's dependencies.
+        warm_memory_mib: The memory bound of the templates of warm starts; 0 for no warm starts.
+        allow_env: Names of the project's `.env` that are set without a signed element's request.
     """
 
     project_path: str
@@ -111,10 +111,10 @@ class Settings:
 
 
 def check_factory(deps_factory: str | None) -> str | None:
-    """The name of a factory, as it is.
+    """Check the name of a factory, and return it.
 
     Raises:
-        ConfigError: It is not of the form `package.module:function`.
+        ConfigError: The name isn't of the form `package.module:function`.
     """
     if deps_factory is None or _FACTORY.fullmatch(deps_factory):
         return deps_factory
@@ -124,10 +124,10 @@ def check_factory(deps_factory: str | None) -> str | None:
 
 
 def check_warm_memory(warm_memory_mib: int) -> int:
-    """A bound of memory, as it is.
+    """Check a bound of memory, and return it.
 
     Raises:
-        ConfigError: It is no whole number from 0 to 1,048,576.
+        ConfigError: The bound isn't a whole number from 0 to 1,048,576.
     """
     if type(warm_memory_mib) is int and 0 <= warm_memory_mib <= _MAX_WARM_MEMORY_MIB:
         return warm_memory_mib
@@ -139,10 +139,10 @@ def check_warm_memory(warm_memory_mib: int) -> int:
 
 
 def check_allowed(names: Iterable[str]) -> tuple[str, ...]:
-    """Return the names of a `.env` that may be allowed, sorted.
+    """Check names of a `.env` that are to be allowed, and return them sorted.
 
     Raises:
-        ConfigError: A text was passed for a collection, or no `.env` may set one of the names.
+        ConfigError: A text was passed for a collection, or a `.env` may not set one of the names.
     """
     allowed = () if isinstance(names, str) else tuple(sorted(set(names)))
     refused = [name for name in allowed if not may_set_from_dotenv(name)]

@@ -1,4 +1,4 @@
-"""sign: for the person whose key it is, and with that person's approval for a model."""
+"""The sign action: for the owner of the key, or with the owner's approval for a model."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -37,7 +37,7 @@ Files = tuple[tuple[str, Path, str], ...]
 
 @frozen
 class SignReport:
-    """What was signed, and what could not be.
+    """The report of a signing.
 
     Attributes:
         signed: The files that were signed.
@@ -51,7 +51,7 @@ class SignReport:
 
     @property
     def summary(self) -> str:
-        """One sentence about it."""
+        """The report in one sentence."""
         total = len(self.signed) + len(self.failed)
         failed = f", {len(self.failed)} failed" if self.failed else ""
         skipped = f", {self.skipped_text}" if self.skipped else ""
@@ -59,12 +59,12 @@ class SignReport:
 
     @property
     def skipped_text(self) -> str:
-        """How many records of threads were skipped."""
+        """The number of skipped records of threads, in words."""
         count = len(self.skipped)
         return f"{counted(count, 'record')} of threads skipped"
 
     def to_dict(self) -> dict[str, object]:
-        """The report as a JSON-ready object."""
+        """Return the report as a JSON-ready object."""
         return {
             "status": "success" if not self.failed else "error",
             "signed": [
@@ -85,14 +85,14 @@ class SignReport:
 
 
 class SignAction:
-    """Signs items with the author's key.
+    """The action that signs items with the author's key.
 
     Args:
-        spaces: Where items are looked for.
+        spaces: The spaces in which items are looked up.
         keys: The author's key.
-        verifier: Says whether a file bears a signature already.
-        file_types: The comment forms that signed runtimes add.
-        approve: Asked before anything is signed on behalf of a model.
+        verifier: Finds whether a file has a signature already.
+        file_types: The file types, with the comment syntax that signed runtimes add.
+        approve: The host's approval, asked for before anything is signed on behalf of a model.
     """
 
     def __init__(
@@ -120,14 +120,14 @@ class SignAction:
 
         Args:
             pattern: `kind:id`, `kind:path.ext`, a glob such as `tool:acme/*`, or a file's path.
-            ctx: On whose behalf. A model can't sign.
-            space: Where to look.
+            ctx: The caller's context. A model can't sign.
+            space: The space to look in.
 
         Returns:
             What was signed.
 
         Raises:
-            InputError: A caller with capabilities of its own asked for it.
+            InputError: The caller isn't the host: it has a set of capabilities.
             SigningError: There is no key.
             ItemNotFound: Nothing matches.
         """
@@ -143,15 +143,15 @@ class SignAction:
     async def on_behalf(
         self, pattern: str, ctx: CallContext, *, space: Literal["project", "user"] = "project"
     ) -> SignReport:
-        """Sign what a model, a tool or an MCP client asks for, if the host approves.
+        """Sign the items that a model, a tool or an MCP client asks for, if the host approves.
 
-        It needs the capability of each item by its name: no wildcard grants it. Exactly the
-        content that was approved is signed. Config is approved file by file.
+        The caller needs the capability of each item by its name: no wildcard grants it. Exactly
+        the approved content is signed. Configuration is approved file by file.
 
         Args:
             pattern: `kind:id`, `kind:path.ext` or a glob such as `tool:acme/*`.
-            ctx: On whose behalf.
-            space: Where to look.
+            ctx: The caller's context.
+            space: The space to look in.
 
         Returns:
             What was signed.
@@ -172,7 +172,7 @@ class SignAction:
             )
         found = await anyio.to_thread.run_sync(find_files, place, pattern)
         files, _ = _without_records(found, pattern)
-        self._keys.load()  # without one, nobody needs to be asked
+        self._keys.load()  # without a key there is nothing to approve
         for kind, _, relative in files:
             check_name(kind, relative)
             check_capability("sign", ItemRef.of_file(kind, relative), ctx)
@@ -194,7 +194,7 @@ class SignAction:
         key = self._keys.load()
         signed: list[SignedFile] = []
         failed: list[tuple[Path, str]] = []
-        # Runtimes come first: a signed one brings the comment form of the files behind it.
+        # Runtimes come first: a signed one adds the comment syntax of later files.
         for kind, path, relative in sorted(files, key=_is_no_runtime):
             file_types = self._file_types() if comment_form(path.suffix) is None else {}
             content_hash = approved[path] if approved is not None else None
@@ -248,7 +248,7 @@ class SignAction:
 
 
 def _without_records(files: Files, pattern: str) -> tuple[Files, tuple[Path, ...]]:
-    """Remove the records of threads that a glob matches; one that is named is refused later."""
+    """Remove the records of threads that a glob matches; one named exactly is refused later."""
     if not any(mark in pattern for mark in "*?["):
         return files, ()
     records = tuple(path for kind, path, relative in files if is_export(kind, relative))

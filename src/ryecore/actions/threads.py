@@ -1,4 +1,4 @@
-"""The threads of a project, for the person or the application that it belongs to."""
+"""The interface `rye.threads` to the threads of a project."""
 
 import math
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
@@ -35,13 +35,13 @@ Values = TypeVarTuple("Values")
 class Threads:
     """The threads of one project: `rye.threads`.
 
-    An id may be cut short wherever what is left names one thread alone.
+    Wherever an id is expected, an unambiguous beginning of it suffices.
 
     Args:
-        store: Opens the project's threads; None where there are none yet and none is asked for.
+        store: Opens the project's threads; returns None where there are none yet.
         running: The calls of the Rye, which end when it is closed.
         service: Runs the threads of directives.
-        prune: Prunes what signed configuration doesn't keep, where that is due.
+        prune: Prunes threads by the rule in signed configuration, where that is due.
     """
 
     def __init__(
@@ -57,28 +57,28 @@ class Threads:
         self._prune = prune
 
     async def account(self, thread_id: str) -> "Account":
-        """Return what a thread may spend, holds and has spent, in money and in tokens.
+        """Return the account of a thread: its limit, holds and spending, in money and in tokens.
 
         Raises:
-            ThreadNotFound: There is no such thread.
-            BudgetNotRegistered: It has no account, as a tool's thread.
+            ThreadNotFound: No thread has this id.
+            BudgetNotRegistered: The thread has no account, such as a tool's thread.
         """
         return await self._read_ledger(thread_id, lambda ledger, found: ledger.account(found))
 
     async def charges(self, thread_id: str) -> "tuple[Charge, ...]":
-        """List what each request of a thread to a model held and has cost, in their order.
+        """List the hold and the cost of each request of a thread to a model, in their order.
 
         Raises:
-            ThreadNotFound: There is no such thread.
+            ThreadNotFound: No thread has this id.
         """
         return await self._read_ledger(thread_id, lambda ledger, found: ledger.charges(found))
 
     async def spent(self, thread_id: str) -> "TreeSum":
-        """Return what a thread and all below it have spent and hold, in money and in tokens.
+        """Return the spending and holds of a thread and all below it, in money and in tokens.
 
         Raises:
-            ThreadNotFound: There is no such thread.
-            BudgetNotRegistered: It has no account, as a tool's thread.
+            ThreadNotFound: No thread has this id.
+            BudgetNotRegistered: The thread has no account, such as a tool's thread.
         """
         return await self._read_ledger(thread_id, lambda ledger, found: ledger.tree(found))
 
@@ -98,15 +98,15 @@ class Threads:
         limit: int = 50,
         offset: int = 0,
     ) -> ThreadRecords:
-        """List the threads that have not ended; those nobody runs any more are ended first.
+        """List the threads that have not ended. Threads whose process died are ended before.
 
         Args:
-            all: Whether the ended ones count too, newest first.
+            all: Whether to list ended threads too, newest first.
             limit: How many, from 1 to 1,000.
             offset: How many to skip.
 
         Returns:
-            Their rows; `total` says how many there are in all.
+            Their rows; `total` is the number of all.
 
         Raises:
             InputError: `limit` or `offset` is negative or not a whole number.
@@ -132,14 +132,14 @@ class Threads:
         return await self._running.run(request.ref, partial(self._service().run, request, ctx))
 
     async def prune_automatically(self) -> None:
-        """Prune what signed configuration doesn't keep; for whoever has ended a row."""
+        """Prune threads by the rule in signed configuration, after a run's end."""
         await self._running.run("threads", self._prune)
 
     async def thread(self, thread_id: str) -> "Thread":
-        """The handle of a directive's thread, wherever it runs or ran: its events and its cost.
+        """Return the handle of a directive's thread, wherever it runs or ran.
 
         Raises:
-            ThreadNotFound: There is none of this id.
+            ThreadNotFound: No thread has this id.
         """
         _, found = await self._call(thread_id, self._find, thread_id)
         return await self._service().thread(found)
@@ -153,21 +153,21 @@ class Threads:
         limits: "Limits | Mapping[str, float] | None" = None,
         ctx: CallContext | None = None,
     ) -> "ThreadResult":
-        """Go on with a thread that has ended or was killed, in a new one; wait for its end.
+        """Resume a thread that has ended or was killed, in a new thread; wait for its end.
 
-        Of all callers that resume a thread, in whichever process, exactly one succeeds. Whether a
-        tool had its effect when its process was killed is unknown. It isn't called again by
-        itself, and the model learns of it.
+        Of all callers that resume a thread, in any process, exactly one succeeds. Whether a tool
+        had its effect when its process was killed is unknown: it isn't called again by itself,
+        and the model is told of it.
 
         Args:
             thread_id: The thread.
-            message: What is said to the model; by default, that it was interrupted.
-            again: Whether to resume it though another thread has done so already.
-            limits: What bounds the new thread, above what the directive and configuration say.
-            ctx: On whose behalf; the host's own by default.
+            message: The message to the model; by default, that it was interrupted.
+            again: Whether to resume it although another thread has done so already.
+            limits: The new thread's limits, which override those of directive and configuration.
+            ctx: The caller's context; the host's own by default.
 
         Raises:
-            ThreadConflict: It still runs, or another thread continues it already.
+            ThreadConflict: The thread still runs, or another thread continues it already.
             RyeError: Nothing runs.
 
         Source: decision 47.
@@ -184,20 +184,20 @@ class Threads:
         limits: "Limits | Mapping[str, float] | None" = None,
         ctx: CallContext | None = None,
     ) -> "ThreadResult":
-        """Run a new thread that begins where another one stood after a turn; wait for its end.
+        """Fork a thread after a turn into a new thread, and wait for its end.
 
-        It has an account of its own, what the other might do and today's directive allows, and
-        none of its children.
+        The fork has an account of its own, and none of the thread's children. It may do what both
+        the thread and today's directive allow.
 
         Args:
             thread_id: The thread.
-            at: The turn behind whose results the conversation is cut.
-            message: What is said to the model then.
-            limits: What bounds the new thread, above what the directive and configuration say.
-            ctx: On whose behalf; the host's own by default.
+            at: The turn after whose results the conversation is cut.
+            message: The message to the model at that point.
+            limits: The new thread's limits, which override those of directive and configuration.
+            ctx: The caller's context; the host's own by default.
 
         Raises:
-            StateError: The turn isn't there.
+            StateError: The thread has no such turn.
             RyeError: Nothing runs.
 
         Source: decision 47.
@@ -214,7 +214,7 @@ class Threads:
         limits: "Limits | Mapping[str, float] | None" = None,
         ctx: CallContext | None = None,
     ) -> "Thread":
-        """Go on with a thread like `resume`, and return as soon as the new one runs."""
+        """Resume a thread like `resume`, and return as soon as the new one runs."""
         request = partial(self._resume_request, thread_id, message, limits, again=again)
         return await self._serve(thread_id, request, lambda: self._service().start, ctx)
 
@@ -227,7 +227,7 @@ class Threads:
         limits: "Limits | Mapping[str, float] | None" = None,
         ctx: CallContext | None = None,
     ) -> "Thread":
-        """Begin where a thread stood after a turn like `fork`, and return as soon as that runs."""
+        """Fork a thread like `fork`, and return as soon as the new one runs."""
         request = partial(self._fork_request, thread_id, at, message, limits)
         return await self._serve(thread_id, request, lambda: self._service().start, ctx)
 
@@ -275,10 +275,10 @@ class Threads:
         return await self._service().fork_request(found, at, message, parse_limits(limits))
 
     async def tree(self, thread_id: str) -> "TreeNode":
-        """How a thread stands, and all that it has started.
+        """Return the tree of a thread and all that it has started.
 
         Raises:
-            ThreadNotFound: There is none of this id.
+            ThreadNotFound: No thread has this id.
         """
         from ryecore.threads.tree import load_tree  # noqa: PLC0415 - for threads alone
 
@@ -287,18 +287,18 @@ class Threads:
     async def watch(
         self, thread_id: str, draw: "Callable[[TreeNode], None]", *, every_s: float = 1.0
     ) -> "TreeNode":
-        """Have a thread, and all that it has started, drawn until all of them have ended.
+        """Draw a thread, and all that it has started, until all of them have ended.
 
         Args:
             thread_id: The thread at the top.
-            draw: Draws it: at once, after changes, and at least every `every_s` while it runs.
-            every_s: In seconds.
+            draw: Draws the tree: at once, after changes, and at least every `every_s` meanwhile.
+            every_s: The longest time between two drawings, in seconds.
 
         Returns:
-            The tree in the end.
+            The final tree.
 
         Raises:
-            ThreadNotFound: There is none of this id.
+            ThreadNotFound: No thread has this id.
         """
         from ryecore.threads.tree import watch_tree  # noqa: PLC0415 - for threads alone
 
@@ -309,41 +309,41 @@ class Threads:
         return await self._running.run(thread_id, watch)
 
     async def verify(self, thread_id: str) -> "TranscriptReport":
-        """Prove a thread's transcript: which turn was altered, cut, or never attested.
+        """Prove a thread's transcript, and report turns that were altered, cut, or never attested.
 
-        That of a graph's run is proved too; each of its steps is a turn.
+        The journal of a graph's run is proved likewise; each of its steps is a turn.
 
         Raises:
-            ThreadNotFound: There is none of this id.
-            ThreadConflict: It is a tool's thread, so it has no transcript.
+            ThreadNotFound: No thread has this id.
+            ThreadConflict: It is a tool's thread, which has no transcript.
 
         Source: decision 47.
         """
         return await self._call(thread_id, lambda: self._service().verify(self._find(thread_id)[1]))
 
     async def replay(self, thread_id: str) -> "ReplayReport":
-        """Decide again what was decided in a thread, from its transcript, and run nothing.
+        """Repeat the decisions of a thread from its transcript, and run nothing.
 
         Returns:
-            Every difference to what was recorded, turn by turn.
+            Every difference from the recorded decisions, turn by turn.
 
         Raises:
-            ThreadNotFound: There is none of this id.
-            ThreadConflict: It is no directive's thread, so it has no transcript.
-            StateError: Its transcript can't be read, or was altered.
+            ThreadNotFound: No thread has this id.
+            ThreadConflict: It is not a directive's thread.
+            StateError: Its transcript was altered or can't be read.
 
         Source: decision 47.
         """
         return await self._call(thread_id, lambda: self._service().replay(self._find(thread_id)[1]))
 
     async def hand_off(self, thread_id: str) -> ThreadReport:
-        """Ask a thread that runs, here or in another process, to let another one go on with it.
+        """Ask a running thread, in any process, to hand its work off to a new thread.
 
-        It does so at its next turn. Doesn't wait for that.
+        The thread does so at its next turn. This call doesn't wait for that.
 
         Raises:
-            ThreadNotFound: There is none of this id.
-            ThreadConflict: It has ended, or is no directive's thread.
+            ThreadNotFound: No thread has this id.
+            ThreadConflict: It has ended, or is not a directive's thread.
         """
 
         async def hand_off() -> ThreadReport:
@@ -354,26 +354,26 @@ class Threads:
         return await self._running.run(thread_id, hand_off)
 
     async def show(self, thread_id: str) -> ThreadReport:
-        """Show a thread and what came of it.
+        """Return the report of a thread.
 
         Raises:
-            ThreadNotFound: There is none of this id.
+            ThreadNotFound: No thread has this id.
         """
         return await self._report(thread_id, lambda store, found: store.look(found))
 
     async def wait(self, thread_id: str, *, timeout_s: float | None = None) -> ThreadReport:
-        """Wait until a thread has ended, in whichever process it runs.
+        """Wait until a thread has ended, in any process.
 
         Args:
             thread_id: The thread.
-            timeout_s: How long to wait, in seconds; None is for ever.
+            timeout_s: How long to wait, in seconds; None for no bound.
 
         Returns:
-            The thread; `ended` is False where the time is over.
+            The report; `ended` is False after a timeout.
 
         Raises:
-            InputError: `timeout_s` is no number.
-            ThreadNotFound: There is none of this id.
+            InputError: `timeout_s` isn't a number.
+            ThreadNotFound: No thread has this id.
         """
         if timeout_s is not None and math.isnan(timeout_s):
             raise InputError("timeout_s is no number.", next_step="Pass seconds, or None.")
@@ -386,12 +386,12 @@ class Threads:
         return await self._running.run(thread_id, wait)
 
     async def cancel(self, thread_id: str) -> ThreadReport:
-        """Ask a thread to stop; what it runs is ended, and then the thread. Doesn't wait for that.
+        """Ask a thread to stop its work and end. Doesn't wait for that.
 
-        One that was handed off is stopped in the thread that goes on from it, which is returned.
+        For a thread that was handed off, the thread that continues it is stopped and returned.
 
         Raises:
-            ThreadNotFound: There is none of this id.
+            ThreadNotFound: No thread has this id.
         """
         return await self._report(thread_id, lambda store, found: store.cancel(found))
 
@@ -399,16 +399,16 @@ class Threads:
         """Kill a thread: its processes, those of the threads below it, and of all their tools.
 
         Returns once they have ended. A thread that shares its process with others is asked to stop;
-        after the grace its tools are killed, and that process is not. One that was handed off is
-        killed in the thread that goes on from it, which is returned.
+        after the grace its tools are killed, but not that process. For a thread that was handed
+        off, the thread that continues it is killed and returned.
 
         Args:
             thread_id: The thread.
             grace_s: How long they may take to end by themselves, in seconds.
 
         Raises:
-            InputError: `grace_s` is no number from 0.
-            ThreadNotFound: There is none of this id.
+            InputError: `grace_s` isn't a number from 0.
+            ThreadNotFound: No thread has this id.
             StateError: A process can't be ended from here.
         """
         if not grace_s >= 0:
@@ -431,9 +431,9 @@ class Threads:
         Args:
             older_than: The age from which they are removed, such as `30d`; by default that of the
                 signed `agent/retention.yaml`.
-            keep: How many are kept whatever their age, the latest first.
-            include_resumable: Whether threads that may be resumed are removed at the same age; by
-                default they stay longer.
+            keep: How many of the latest threads are kept whatever their age.
+            include_resumable: Whether resumable threads are removed at the same age; by default
+                they are kept longer.
             dry_run: Whether to remove nothing.
             on_progress: Called with the number of threads removed so far, and of those to remove.
 
@@ -455,18 +455,18 @@ class Threads:
         return await self._running.run("threads", call)
 
     async def log(self, thread_id: str, *, offset: int = 0) -> tuple[str, int]:
-        """Read what a thread's tool has printed so far.
+        """Read the output of a thread's tool so far.
 
         Args:
             thread_id: The thread.
-            offset: From which byte on.
+            offset: The byte to start at.
 
         Returns:
-            The text, of at most 16 MiB, and the byte to go on from. A character that is not yet
-            whole is left for the next time.
+            The text, of at most 16 MiB, and the byte to start at next. An incomplete character at
+            the end is left for the next call.
 
         Raises:
-            ThreadNotFound: There is none of this id.
+            ThreadNotFound: No thread has this id.
             StateError: The log can't be read.
         """
 
@@ -488,11 +488,11 @@ class Threads:
     async def _call(
         self, about: str, function: Callable[[Unpack[Values]], T], *values: *Values
     ) -> T:
-        """Call a function that reads or writes the registry, on a thread of its own."""
+        """Call a function that reads or writes the registry, in a worker thread."""
         return await self._running.run(about, partial(run_in_thread, function, *values))
 
     def _find(self, thread_id: str) -> "tuple[ThreadStore, str]":
-        """The store, and the whole id of a thread that is called by its beginning."""
+        """Return the store, and the whole id of a thread for its id or a beginning of it."""
         store = self._store()
         if store is None or not thread_id:
             raise thread_not_found(thread_id)

@@ -1,6 +1,6 @@
-"""verify: one item, or all that a glob matches; nothing runs.
+"""The verify action, for one item or all that a glob matches.
 
-Exports of threads are records: each is proved by its record's signature, and shown apart.
+Exports of threads are records: each is proved by its record's signature, and reported apart.
 """
 
 import os
@@ -24,13 +24,13 @@ __all__ = ["VerifyAction", "VerifyReport"]
 
 @frozen
 class VerifyReport:
-    """What verified, and what did not.
+    """The report of a verification.
 
     Attributes:
         verified: The items that verified.
-        failed: The files that did not, each with the refusal.
+        failed: The files that did not verify, each with the error.
         records: The exports of threads that this user's run key attested.
-        failed_records: The exports of threads that it did not, each with the refusal.
+        failed_records: The exports of threads that could not be proved, each with the error.
     """
 
     verified: tuple[VerifiedItem, ...]
@@ -39,7 +39,7 @@ class VerifyReport:
     failed_records: tuple[tuple[Path, RyeError], ...] = ()
 
     def to_dict(self) -> dict[str, object]:
-        """The report as a JSON-ready object."""
+        """Return the report as a JSON-ready object."""
         return {
             "status": "success" if not self.failed else "error",
             "verified": list(map(_shown, self.verified)),
@@ -67,12 +67,12 @@ def _refusal(path: Path, error: RyeError) -> dict[str, str]:
 
 
 class VerifyAction:
-    """Verifies items, and runs nothing.
+    """The verify action, which runs nothing.
 
     Args:
-        spaces: Where items are looked for.
+        spaces: The spaces in which items are looked up.
         verifier: Verifies them, and proves exports of threads.
-        file_types: The comment forms that signed runtimes add.
+        file_types: The file types, with the comment syntax that signed runtimes add.
     """
 
     def __init__(
@@ -87,17 +87,19 @@ class VerifyAction:
 
         Args:
             ref: A canonical ref, `kind:path.ext`, or a file's path below a space's `.ai`.
-            ctx: On whose behalf.
+            ctx: The caller's context.
 
         Returns:
             The verified item.
 
         Raises:
-            RyeError: It can't be found, or doesn't verify; or it is the record of a thread, which
-                no author has signed.
+            RyeError: The item can't be found or verified, or is the record of a thread, which no
+                author has signed.
         """
         try:
-            if ctx.capabilities is not None:  # first: who may not read it learns nothing of it
+            if (
+                ctx.capabilities is not None
+            ):  # first, so that a caller that may not read the item learns nothing of it
                 check_capability("fetch", _named_by_model(ref), ctx)
             source = self._source(ref)
             item = self._verifier.verify(source)
@@ -118,14 +120,14 @@ class VerifyAction:
 
         Args:
             pattern: `kind:id` or a glob such as `tool:acme/*`, which recurses.
-            space: Where to look: `project` or `user`.
-            ctx: On whose behalf.
+            space: The space to look in: `project` or `user`.
+            ctx: The caller's context.
 
         Returns:
             What verified, and what did not.
 
         Raises:
-            InputError: It is another space, or a capability is missing.
+            InputError: The space is another one, or a capability is missing.
             ItemNotFound: Nothing matches.
         """
         verified: list[VerifiedItem] = []
@@ -166,7 +168,7 @@ class VerifyAction:
 
 
 def _named_by_model(ref: str) -> ItemRef:
-    """A canonical ref, or `kind:path.ext`: a model names nothing by its place on the disk."""
+    """Parse a canonical ref or `kind:path.ext`; a model can't name an item by its file path."""
     kind, _, name = ref.partition(":")
     if kind in KIND_FOLDERS and "." in name:
         return ItemRef.of_file(kind, name)

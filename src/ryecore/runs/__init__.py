@@ -1,1 +1,1 @@
-"""What threads and graph runs share: limits of the parent, budgets, hooks, and runs kept alive."""
+"""The code that threads and graph runs share: lifecycle, parent bounds, budgets and hooks."""

@@ -1,4 +1,4 @@
-"""The bounds of a run: those of its parent, and of the run that it continues.
+"""The bounds that a run inherits: from its parent, and from the run that it continues.
 
 Source: docs/design/threads.md#parent; decisions 41 and 80.
 """
@@ -29,7 +29,7 @@ __all__ = [
 
 
 PARENT_ID: Final = "RYE_PARENT_THREAD_ID"
-"""The variable that names the parent to a child's process. By itself it proves nothing."""
+"""The environment variable that names the parent to a child's process. It proves nothing."""
 
 
 @frozen
@@ -38,8 +38,8 @@ class RunBounds:
 
     Attributes:
         run_id: The run.
-        limits: What it may use.
-        capabilities: What it may do.
+        limits: Its limits.
+        capabilities: Its capabilities.
     """
 
     run_id: str
@@ -51,7 +51,7 @@ def read_bounds(store: ThreadStore, key: PublicKey, thread_id: str) -> RunBounds
     """Read the bounds of a run from its file.
 
     Raises:
-        StateError: It isn't there, was altered, or can't be read.
+        StateError: The file is missing, was altered, or can't be read.
     """
     return bounds_of(
         thread_id, read_thread_file(store.folder_of(thread_id) / THREAD_FILE, key, thread_id)
@@ -62,7 +62,7 @@ def bounds_of(thread_id: str, document: Mapping[str, Any]) -> RunBounds:
     """Return the limits and capabilities of a thread, from its proved file.
 
     Raises:
-        StateError: It can't be read.
+        StateError: The file holds no readable limits or capabilities.
     """
     try:
         return RunBounds(
@@ -94,21 +94,22 @@ def _another_version(thread_id: str, problem: Exception) -> StateError:
 async def find_parent(
     host: RunHost, parent_id: str | None, registered: Registered | None
 ) -> RunBounds | None:
-    """Find the parent of a thread or run that is about to begin.
+    """Find the parent of a run that is about to begin, and prove it.
 
-    The caller's own thread is the parent. A name in the environment proves nothing by itself.
+    The caller's own thread is the parent. A parent that only the environment names needs a row
+    in the registry.
 
     Args:
-        host: The host in which it begins; its environment is read.
+        host: The host of the run; its environment is read.
         parent_id: The caller's thread; None for the host.
-        registered: The row that another process has made for it, if any.
+        registered: The run, where another process has registered it already.
 
     Returns:
         The parent; None for a root.
 
     Raises:
-        StateError: The row belongs to another parent, the environment names a parent and no row
-            proves it, or the parent's file can't be read or was altered.
+        StateError: The row names another parent, no row proves the parent that the environment
+            names, or the parent's file was altered or can't be read.
 
     Source: decision 41.
     """
@@ -127,7 +128,7 @@ async def find_parent(
 
 
 def refuse_unproved_parent(environ: Mapping[str, str], parent_id: str | None) -> None:
-    """Refuse to register a thread or run whose parent only the environment names.
+    """Refuse to register a run whose parent only the environment names.
 
     Args:
         environ: The environment.
@@ -150,7 +151,7 @@ async def count_child(store: ThreadStore, parent: RunBounds | None) -> None:
     """Count one more child of a parent, before it is started.
 
     Raises:
-        LimitReached: The parent has started as many as it may.
+        LimitReached: The parent has started as many children as it may.
 
     Source: docs/design/threads.md#spawns; decisions 40 and 80.
     """
@@ -159,7 +160,7 @@ async def count_child(store: ThreadStore, parent: RunBounds | None) -> None:
 
 
 def spawn_limit(store: ThreadStore, user_root: Path, parent_id: str | None) -> SpawnLimit | None:
-    """Return the limit that a child in a process of its own is counted against.
+    """Return the parent's limit on children, for a child in a process of its own.
 
     Args:
         store: The project's threads.
@@ -182,13 +183,13 @@ def is_host(ctx: CallContext) -> bool:
 async def carried_limits(
     store: ThreadStore, thread_id: str, carried: ContinuationLimits, *, needs_turns: bool
 ) -> Limits:
-    """Bound a thread or run by what is left of the one that it continues.
+    """Return the limits that remain for a run that continues another one.
 
     Args:
         store: The project's threads.
-        thread_id: The thread, which has a row.
-        carried: Its bounds.
-        needs_turns: Whether it needs at least one turn.
+        thread_id: The new run, which has a row.
+        carried: The limits of the earlier run, and how long it ran.
+        needs_turns: Whether the new run needs at least one turn.
 
     Returns:
         Its limits.
@@ -225,11 +226,11 @@ def _used_up(previous_id: str, what: str, example: str, most: float) -> LimitRea
 def within_bounds(
     held: frozenset[str] | None, *bounds: Iterable[str] | None
 ) -> frozenset[str] | None:
-    """Return what may be done: no more than the caller, the parent and the earlier run may do.
+    """Return the capabilities that the caller and all other bounds have in common.
 
     Args:
-        held: What the caller may do; None for the host, which may do everything.
-        bounds: What each of the others might do; None for one that bounds nothing.
+        held: The caller's capabilities; None for the host, which may do everything.
+        bounds: The capabilities of the parent and of the earlier run; None for no bound.
 
     Source: decisions 41 and 47.
     """
@@ -240,7 +241,7 @@ def within_bounds(
 
 
 def check_depth(parent: RunBounds | None) -> None:
-    """Check that a parent may start a child at all.
+    """Check that the depth of a parent lets it start a child.
 
     Raises:
         LimitReached: Its depth is used up.

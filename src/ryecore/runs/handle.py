@@ -28,13 +28,13 @@ HandleT = TypeVar("HandleT", bound="RunHandle[Any]")
 
 
 class RunHandle(ABC, Generic[ResultT]):
-    """The handle of a run. The run goes on whether somebody listens or not.
+    """The handle of a run. The run needs no listener.
 
     Args:
         host: The host.
         run_id: The run.
         item_id: The directive or graph, as a canonical ref.
-        life: Its lifecycle, where this handle started it; else the registry is asked.
+        life: Its lifecycle, where this handle started it; otherwise the registry is read.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class RunHandle(ABC, Generic[ResultT]):
 
     @property
     def cost(self) -> Amount:
-        """The money and the tokens used by it, by what it was handed off to, and by all below."""
+        """The money and tokens that it, the runs it was handed off to, and their children used."""
         cost, run_id = NOTHING, self._run_id
         while run_id:
             cost += self._spent(run_id)
@@ -79,10 +79,10 @@ class RunHandle(ABC, Generic[ResultT]):
         return run_blocking(self._host.registry.list_children(self._run_id))
 
     async def result(self) -> ResultT:
-        """Wait until it has ended, and every run that it was handed off to.
+        """Wait until the run, and every run that it was handed off to, has ended.
 
         Returns:
-            The result; of the last run, where it was handed off.
+            The result of the last of them.
 
         Raises:
             RyeClosed: The Rye was closed before that.
@@ -96,10 +96,10 @@ class RunHandle(ABC, Generic[ResultT]):
         return self._result
 
     def cancel(self) -> None:
-        """Ask it, what it was handed off to, and all below, to stop. Returns at once.
+        """Ask the run, the runs it was handed off to, and their children to stop. Returns at once.
 
         Raises:
-            StateError: The request can't be written, so that other processes don't learn of it.
+            StateError: The request can't be written for other processes to read.
         """
         run_id: str | None = self._run_id
         while run_id is not None:
@@ -109,14 +109,14 @@ class RunHandle(ABC, Generic[ResultT]):
             run_id = run_blocking(self._host.store.cancel(run_id)).continuation_thread_id
 
     async def settle(self) -> None:
-        """Run it to its end, as a task. Whatever happens, whoever waits for it learns of it."""
+        """Run to the end as a task, and wake whoever waits for the result, also after a failure."""
         if self._life is None:
             return
         try:
             self._result = await self._life.run_chain()
         except Exception as error:
             self._error = error
-        except BaseException:  # who waits elsewhere isn't cancelled with it
+        except BaseException:  # a waiter in another task isn't cancelled with it
             self._error = RyeClosed(
                 f"The Rye was closed while {self._run_id} ran.",
                 next_step=f"Resume it: {self._resume_command}",
@@ -129,14 +129,14 @@ class RunHandle(ABC, Generic[ResultT]):
     @property
     @abstractmethod
     def _resume_command(self) -> str:
-        """The command that resumes it."""
+        """Return the command that resumes the run."""
 
     @abstractmethod
     def _read_result(self, record: ThreadRecord, total: Amount) -> ResultT:
-        """Read the result of a run that has ended from what is stored of it."""
+        """Read the stored result of a run that has ended."""
 
     async def _stored_result(self) -> ResultT:
-        """Wait for a run that this handle has not started, and read its result."""
+        """Wait for the end of a run that was started elsewhere, and read its result."""
         record = await self._host.store.wait(self._run_id)
         while record.status == "continued" and record.continuation_thread_id is not None:
             record = await self._host.store.wait(record.continuation_thread_id)
@@ -166,7 +166,7 @@ async def start_run(
     Args:
         host: The host.
         life: The lifecycle of the run.
-        handle: Makes its handle.
+        handle: Makes the handle.
 
     Raises:
         AlreadyStarted: A run was started with its idempotency key.
@@ -185,7 +185,7 @@ async def start_run(
 
 
 async def run_to_result(host: RunHost, life: RunLifecycle[Any, ResultT]) -> ResultT:
-    """Run to the end, and every run that it is handed off to, in the caller's task.
+    """Run to the end in the caller's task, with every run that this one is handed off to.
 
     Returns:
         The result of the last one.
@@ -205,14 +205,14 @@ async def run_to_result(host: RunHost, life: RunLifecycle[Any, ResultT]) -> Resu
 
 
 async def wait_for_earlier(earlier: RunHandle[ResultT], ctx: CallContext) -> ResultT:
-    """Wait for the result of a run that was started before, as long as the caller does.
+    """Wait for the result of a run that was started before, until the caller is cancelled.
 
     Args:
         earlier: Its handle.
         ctx: The caller's context, which may be cancelled or have a deadline.
 
     Raises:
-        CallCancelled: The caller waits no longer; the run goes on.
+        CallCancelled: The caller was cancelled or out of time; the run continues.
     """
     with bounded_by(ctx.cancellation, deadline=ctx.deadline):
         return await earlier.result()

@@ -1,4 +1,4 @@
-"""Run the hooks of a thread: inject knowledge, do something beside its work, steer it.
+"""The hooks of a thread, which inject knowledge, act on events, and steer the thread.
 
 Source: docs/design/threads.md#hooks; decision 42.
 """
@@ -33,7 +33,7 @@ from ryecore.state.exports import without_record_line
 __all__ = ["ContextBlock", "HookOutcome", "HookRunner", "context_block"]
 
 _STEERING: Final = ("error", "limit")
-"""Once a hook has answered one of these events, no later one is asked."""
+"""The events for which no later hook runs once one has answered."""
 
 _PAST_A_LIMIT: Final[tuple[Control, ...]] = ("fail", "abort", "handoff")
 _CONTEXT_TAG: Final = re.compile(r"<(?=\s*/?\s*context\b)", re.IGNORECASE)
@@ -41,15 +41,15 @@ _ESCAPES: Final = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&
 _FAILED: Final = ("error", "cancelled", "killed")
 _MAX_SAID: Final = 500
 _AFTER_S: Final = 60.0
-"""How long hooks may take at least that follow a thread's end, in seconds."""
+"""The least time for the hooks that run after a thread's end, in seconds."""
 
 
 @frozen
 class ContextBlock:
-    """Knowledge that a hook or a directive puts around the prompt.
+    """Knowledge that a hook or a directive adds to the prompt.
 
     Attributes:
-        hook_id: The hook that brought it; None for the directive's own `<context>`.
+        hook_id: The hook that added it; None for the directive's own `<context>`.
         item_id: The item's id.
         position: `before` or `after` the prompt, or in the `system` prompt.
         text: The item's text, without its signature and metadata.
@@ -68,7 +68,7 @@ class ContextBlock:
     is_trusted: bool = True
 
     def render(self) -> str:
-        """The block as the model sees it. Its text can neither end its tag nor begin another."""
+        """Render the block for the model. Its text can neither end its tag nor begin another."""
         if not self.wrap and self.is_trusted:
             return self.text
         text = _CONTEXT_TAG.sub("&lt;", self.text)
@@ -77,7 +77,7 @@ class ContextBlock:
         return f'<context id="{item_id}" type="{kind}"{mark}>\n{text}\n</context>'
 
     def to_dict(self) -> dict[str, object]:
-        """The block as the transcript's `context_injected` holds it."""
+        """Return the payload of the transcript's `context_injected` event."""
         return {
             "hook": self.hook_id,
             "item_id": self.item_id,
@@ -88,12 +88,12 @@ class ContextBlock:
 
 @frozen
 class HookOutcome:
-    """What came of an event's hooks.
+    """The outcome of an event's hooks.
 
     Attributes:
-        blocks: The knowledge that they bring, in order.
+        blocks: The knowledge that they add, in order.
         control: The control result that counts: the first.
-        by: The id of the hook that it came from; empty where there is none.
+        by: The id of the hook that returned it; empty for none.
     """
 
     blocks: tuple[ContextBlock, ...] = ()
@@ -106,22 +106,22 @@ _NOTHING: Final = HookOutcome()
 
 @define
 class _Run:
-    """What one hook has done so far."""
+    """The progress of one hook."""
 
     blocks: list[ContextBlock] = field(factory=list)
     control: Control | None = None
 
 
 class HookRunner:
-    """Runs the hooks of one thread.
+    """The runner of the hooks of one thread.
 
     Args:
         hooks: All of them, whichever event they are for.
         dispatcher: The actions.
-        tell: Told how each hook went.
-        directive_ctx: Within what the directive's own hooks act: the thread's capabilities.
-        host_ctx: Within what the hooks of configuration act.
-        muted: The keys of hooks that don't act here, because one of them started this thread.
+        tell: Records the outcome of each hook.
+        directive_ctx: The context of the directive's own hooks: the thread's capabilities.
+        host_ctx: The context of the hooks in configuration.
+        muted: The keys of hooks that don't run here, because one of them started this thread.
         suppress: The ids of hooks and items whose context is left out, as `<suppress>` says.
     """
 
@@ -148,10 +148,10 @@ class HookRunner:
         }
 
     def past_the_end(self, deadline: float | None = None) -> "HookRunner":
-        """The same hooks, where the thread was stopped or its time is up: they act all the same.
+        """Return the same hooks for a thread that has ended, free of its cancellation and deadline.
 
         Args:
-            deadline: The monotonic time in seconds until which they may in any case.
+            deadline: The monotonic time in seconds until which they may run in any case.
         """
         least = time.monotonic() + _AFTER_S
         until = least if deadline is None else max(least, deadline)
@@ -161,14 +161,14 @@ class HookRunner:
         return runner
 
     def listens(self, event: HookEvent) -> bool:
-        """Whether any hook is for an event, so that its context is needed."""
+        """Return whether any hook is for an event, so that its context is needed."""
         return bool(self._by_event[event])
 
     async def check(self) -> None:
-        """Check that no value of an event would stand within a program, before anything runs.
+        """Check, before anything runs, that no hook puts a value of an event into a program.
 
         Raises:
-            PlaceholderInScript: A hook has one there.
+            PlaceholderInScript: A hook does.
         """
         for hook in (hook for hooks in self._by_event.values() for hook in hooks):
             await check_hook(hook, self._dispatcher.chain)
@@ -178,15 +178,15 @@ class HookRunner:
 
         Args:
             event: One of `EVENTS`.
-            context: What their conditions see, and what `${path}` in their parameters stands for.
+            context: The values for their conditions, and for `${path}` in their parameters.
 
         Returns:
-            What they bring and want. Each that answers is run, but for the events `error` and
-            `limit`: there only those of layer 4, once one has given a control result. A hook that
-            fails is told of, and no more.
+            The knowledge and the control result. Every hook whose condition holds is run; for the
+            events `error` and `limit`, only those of layer 4 once one has returned a control
+            result. The failure of a hook is recorded, and not raised.
 
         Raises:
-            IntegrityError: What a hook acts on is not what a trusted key signed.
+            IntegrityError: The item that a hook uses is not what a trusted key signed.
         """
         hooks = self._by_event[event]
         if not hooks:
@@ -212,7 +212,7 @@ class HookRunner:
     async def _run(
         self, hook: Hook, context: Mapping[str, object], blocks: list[ContextBlock]
     ) -> Control | None:
-        """Run one hook, and tell how it went; its control result, where that counts."""
+        """Run one hook, record its outcome, and return its control result where that counts."""
         run = _Run()
         try:
             for action in hook.actions:
@@ -220,7 +220,7 @@ class HookRunner:
         except IntegrityError as error:
             self._told(hook, error=str(error))
             raise
-        except Exception as error:  # whatever it is, it ends the hook and not the thread
+        except Exception as error:  # any failure ends the hook, not the thread
             self._told(hook, error=str(error) or type(error).__name__)
             return None
         blocks += run.blocks
@@ -231,7 +231,7 @@ class HookRunner:
     async def _act(
         self, hook: Hook, action: HookAction, context: Mapping[str, object], run: _Run
     ) -> None:
-        # Each time a hook acts it is another call, whatever its parameters.
+        # Each run of a hook is a call of its own, whatever its parameters.
         ctx = (self._directive_ctx if hook.is_directives else self._host_ctx).part()
         if action.control is not None:
             run.control = run.control or action.control
@@ -243,7 +243,7 @@ class HookRunner:
                 )
                 run.blocks.append(block)
         elif action.item is not None:
-            await check_hook(hook, self._dispatcher.chain)  # the tool may be another one by now
+            await check_hook(hook, self._dispatcher.chain)  # the tool may have been replaced
             given = fill_parameters(action.parameters, context)
             if action.item.kind == "directive":
                 muted = self._muted | {hook.key}
@@ -274,7 +274,7 @@ class HookRunner:
 
 
 def _why_ignored(hook: Hook, control: Control | None) -> str:
-    """Why a hook's control result doesn't count; empty where it does, or there is none."""
+    """Return why a hook's control result is ignored; empty where it counts or is missing."""
     if control is None:
         return ""
     if hook.layer is HookLayer.INFRASTRUCTURE:
@@ -285,7 +285,7 @@ def _why_ignored(hook: Hook, control: Control | None) -> str:
 
 
 def _control_in(data: object) -> Control | None:
-    """The control result that a tool returns as `{"control": ...}`."""
+    """Return the control result of a tool, which it returns as `{"control": ...}`."""
     wanted = data.get("control") if isinstance(data, Mapping) else None
     if wanted is None:
         return None

@@ -52,9 +52,9 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
     """The lifecycle of one run: `begin` starts it, `finish` runs it to its end.
 
     Args:
-        host: What all runs of the Rye have in common.
+        host: The host of all runs of the Rye.
         request: The request for the run.
-        ctx: On whose behalf, within what.
+        ctx: The caller's context.
 
     Attributes:
         run_id: Its id, once it is registered.
@@ -87,17 +87,17 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
 
     @property
     def _follows(self) -> Predecessor | None:
-        """The link to the run that this one continues."""
+        """Return the link to the run that this one continues."""
         return None
 
     @property
     def _spawns(self) -> SpawnLimit | None:
-        """The limit that the run is counted against as it is registered, if any."""
+        """Return the parent's limit on children, if registering the run counts against it."""
         return None
 
     @property
     def _hands_over(self) -> str | None:
-        """The run whose account is handed over to this one, if any."""
+        """Return the run whose account is handed over to this one, if any."""
         return None
 
     @abstractmethod
@@ -143,7 +143,7 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
         """Hand the work to another run, where this kind of run can."""
 
     async def _conclude(self, ending: EndingT) -> EndingT:
-        """Do what follows the work, before the cost is reported."""
+        """Run the steps between the work and the report of its cost."""
         return ending
 
     @abstractmethod
@@ -156,36 +156,36 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
 
     @abstractmethod
     def _log_failure(self, error: BaseException, cost: Cost) -> None:
-        """Write the end of a run that broke off to the log, and sign it."""
+        """Write the failure of a run to the log, and sign it."""
 
     @abstractmethod
     def _failure_result(self, error: BaseException) -> tuple[Status, dict[str, object]]:
-        """Return the status and the stored result of a run that broke off."""
+        """Return the status and the stored result of a run that failed."""
 
     @property
     def _bytes_to_read(self) -> int:
-        """How much `_leave_files` reads, in bytes."""
+        """Return how much `_leave_files` reads, in bytes."""
         return 0
 
     def _leave_files(self, ending: EndingT, cost: Cost) -> None:
-        """Write the files that stay for people."""
+        """Write the files for people, which stay after the run."""
         file = evolve(self._file, status=self._status_of(ending), cost=cost, updated_at=utc_now())
         self._write_file(file)
 
     # Begin
 
     async def begin(self) -> None:
-        """Register the run, and do all that comes before its work.
+        """Register and plan the run, and open its account, file and log.
 
         Raises:
             AlreadyStarted: A run was started with this idempotency key.
-            RyeError: Nothing runs. A run that was registered by then has ended as an error.
+            RyeError: The run can't begin. If it was registered by then, it has ended as an error.
         """
         host, request = self._host, self._request
         await host.open_store()
         try:
             self._parent = await find_parent(host, self._ctx.budget_account, request.registered)
-            if request.start_key is not None:  # found whatever became of the item's file
+            if request.start_key is not None:  # found even if the item's file has changed
                 await host.registry.check_start(request.start_key, self._ctx.budget_account)
             await self._prepare()
             await self._register()
@@ -212,7 +212,7 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
         )
 
     async def _open_account(self) -> None:
-        """Open the account: a root's, a child's, or the one that is handed over.
+        """Open the account of a root or a child, or take over that of the earlier run.
 
         Raises:
             InsufficientBudget: Nothing is left for it.
@@ -239,7 +239,7 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
         self._limits = evolve(limits, spend_usd=spend_usd, tokens=granted.tokens)
 
     async def _claim(self) -> None:
-        """Claim the row. From here on the run runs, and others see it."""
+        """Claim the row, so that the run is visible to others as running."""
         host, run_id = self._host, self.run_id
         await host.registry.set_limits(run_id, self._limits.to_dict(), model=self._model)
         folder = host.store.make_folder(run_id)
@@ -289,7 +289,7 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
         return result
 
     async def finish(self) -> ResultT:
-        """Run to the end. Only a cancellation of its own task is raised, after the end.
+        """Run to the end. Nothing but a cancellation of its own task is raised, after the end.
 
         Returns:
             The result. A run that it was handed off to has begun, and is `continuation`.
@@ -299,7 +299,7 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
             if self._status_of(ending) == "completed":
                 ending = await self._wait_for_children(ending)
         except anyio.get_cancelled_exc_class():
-            with suppress(Exception):  # no failure of the end takes the cancellation's place
+            with suppress(Exception):  # a failure here must not replace the cancellation
                 await self._finalize(await self._stopped_ending())
             raise
         except Exception as error:
@@ -310,7 +310,7 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
         return await self._finalize(ending)
 
     async def _wait_for_children(self, ending: EndingT) -> EndingT:
-        """Wait for the children of a run that has done its own work, as long as it may."""
+        """Wait for the children of a run that has done its work, until its deadline."""
         tokens = (self.cancellation, self._ctx.cancellation)
         with bounded_by(*tokens, deadline=self._deadline):
             await _wait_for_children(self._host.store, self.run_id)
@@ -324,12 +324,12 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
         return self._stopped(killed=False)
 
     async def _finalize(self, ending: EndingT) -> ResultT:
-        """Close the run. Whatever fails on the way, nothing of it stays open here."""
+        """Close the run. Whatever fails on the way, nothing stays open in this process."""
         try:
             return await run_to_end(partial(self._close, ending))
         except BaseException as error:
             self._end_badly(error)
-            if self.continuation is not None:  # nobody is left to run it
+            if self.continuation is not None:  # no task is left to run it
                 self.continuation.abandon(error)
             raise
         finally:
@@ -345,7 +345,7 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
         await host.ledger.report_actual(run_id, cost.amount)
         await host.ledger.cascade_spend(run_id)
         account = await host.ledger.account(run_id)
-        total = account.total + account.held  # what is held still will be charged
+        total = account.total + account.held  # what is still held will be charged
         result = self._make_result(ending, cost, total)
         self._log_end(ending, cost, total)
         if log is None:
@@ -370,14 +370,14 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
     # End without a result
 
     def abandon(self, error: BaseException) -> None:
-        """End a run that does no more work."""
+        """End a run that is given up, with the error that stopped it."""
         self._end_badly(error)
         self._forget()
 
     def _end_badly(self, error: BaseException) -> None:
-        """End the log, row and account. The supervisor retries what can't be written now.
+        """End the log, the row and the account. The supervisor retries what can't be written.
 
-        A log that can't be closed now is closed by its next reader.
+        A log that can't be closed is closed by its next reader.
         """
         host, run_id, log, spending = self._host, self.run_id, self._log, self._spending
         if isinstance(error, RyeError):
@@ -416,7 +416,7 @@ def _position(log: RunLog) -> tuple[int, str] | None:
     return None if log.head is None else (log.head.offset, log.head.digest)
 
 
-# No child outlives its parent: its budget is a part of the parent's, whose account closes after it.
+# No child outlives its parent: its budget is part of the parent's, whose account closes last.
 
 
 async def _wait_for_children(store: ThreadStore, run_id: str) -> None:
@@ -427,7 +427,7 @@ async def _wait_for_children(store: ThreadStore, run_id: str) -> None:
 
 
 async def _stop_children(store: ThreadStore, run_id: str) -> None:
-    """Ask the children of a run to stop, and wait for that, up to a bound."""
+    """Ask the children of a run to stop, and wait a bounded time for their end."""
     running = await _running_children(store, run_id)
     for child in running:
         await store.cancel(child)

@@ -19,10 +19,10 @@ LimitCode: TypeAlias = Literal[
     "spawns_exceeded",
     "depth_exceeded",
 ]
-"""Which limit was met."""
+"""The name of a limit that can be met."""
 
 _OPTIONS: Final = {"duration": "duration_seconds"}
-"""The names that limits are set by, where they aren't those of their codes."""
+"""The option that sets a limit, by the limit's code, where the two names differ."""
 
 
 @frozen
@@ -30,10 +30,10 @@ class LimitHit:
     """A limit that was met.
 
     Attributes:
-        code: Which.
+        code: The name of the limit.
         current: How much was used: turns, tokens, US dollars, or seconds.
-        maximum: How much there was.
-        reason: More about it, in words; empty where code and numbers say it all.
+        maximum: The limit, in the same unit.
+        reason: An explanation; empty where code and numbers suffice.
         next_step: The next step; empty for a higher limit of the same kind.
     """
 
@@ -47,20 +47,20 @@ class LimitHit:
     def of_spend(
         cls, used_microcents: int, most_microcents: int, reason: str = "", next_step: str = ""
     ) -> Self:
-        """A hit of the limit of money."""
+        """Return a hit of the spending limit."""
         used, most = write_usd(used_microcents), write_usd(most_microcents)
         return cls("spend_exceeded", used, most, reason, next_step)
 
     @property
     def message(self) -> str:
-        """What happened and what to do about it, for people and models."""
+        """What happened, and the next step, for people and models."""
         what = self.code.removesuffix("_exceeded")
         met = f"The limit of {what} is met: {_number(self.current)} of {_number(self.maximum)}."
         more = f"Start or resume it with a higher one: --limit {_OPTIONS.get(what, what)}=..."
         return f"{self.reason or met} {self.next_step or more}"
 
     def to_dict(self) -> dict[str, object]:
-        """The names that hooks and transcripts use."""
+        """Return the hit under the names that hooks and transcripts use."""
         return {
             "limit_code": self.code,
             "current_value": self.current,

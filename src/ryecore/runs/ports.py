@@ -1,4 +1,4 @@
-"""The actions of one open Rye, as threads and graph runs call them from below."""
+"""The interface through which threads and graph runs call the actions of a Rye."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol, TypeAlias
@@ -13,17 +13,17 @@ from ryecore.search.model import SearchResults
 __all__ = ["ORCHESTRATOR", "Dispatcher", "Fetched", "Planned", "Shown", "Tell"]
 
 ORCHESTRATOR: Final = "rye/agent/threads/orchestrator"
-"""The tool of the system bundle that looks after threads, which ryecore serves itself."""
+"""The system bundle's tool that manages threads, which ryecore serves itself."""
 
 Tell: TypeAlias = Callable[[str, Mapping[str, Any]], None]
-"""Records that something happened: its type and its payload."""
+"""Records an event: its type and its payload."""
 
 
 class Shown(Protocol):
-    """What came of an action: the response object that models see."""
+    """The result of an action, which models see as a response object."""
 
     def to_dict(self) -> Mapping[str, object]:
-        """The response object."""
+        """Return the response object."""
         ...
 
 
@@ -38,12 +38,12 @@ class Fetched(Shown, Protocol):
 
 @frozen
 class Planned:
-    """What a call of a tool would do.
+    """The plan of a call of a tool, which wasn't made.
 
     Attributes:
         chain: The tool's verified chain.
-        plan: What would run.
-        is_served_here: Whether ryecore serves it in this process, so that the plan isn't run.
+        plan: The process that would run.
+        is_served_here: Whether ryecore serves the tool in this process, so that no process runs.
     """
 
     chain: ValidChain
@@ -54,7 +54,7 @@ class Planned:
 class Dispatcher(Protocol):
     """The actions of one open Rye.
 
-    Each takes the context of the caller and checks its capabilities: nothing here is exempt.
+    Each takes the caller's context and checks its capabilities, without exception.
     """
 
     async def execute(
@@ -96,27 +96,27 @@ class Dispatcher(Protocol):
             async_: Whether to return as soon as it is registered.
             model: `provider/model`, or a tier or name of `agent/agent.yaml`.
             limits: Limits by name, such as `{"turns": 8}`.
-            muted_hooks: The keys of hooks that don't act in it, because one of them started it.
-            ctx: On whose behalf.
+            muted_hooks: The keys of hooks that don't run in it, because one of them started it.
+            ctx: The caller's context.
         """
         ...
 
     async def trace(self, ref: str | ItemRef, *, ctx: CallContext | None = None) -> ChainTrace:
-        """A tool's verified chain; nothing runs."""
+        """Return the trace of a tool's verified chain. Nothing runs."""
         ...
 
     async def chain(self, ref: str | ItemRef, *, ctx: CallContext | None = None) -> ValidChain:
-        """The same chain without the decisions, remembered while nothing on disk has changed."""
+        """Return the chain without its trace, cached until something on disk changes."""
         ...
 
     async def plan(
         self, ref: str | ItemRef, parameters: Mapping[str, Any], *, ctx: CallContext
     ) -> Planned:
-        """What a call of a tool would do. Its chain is verified as for the call; nothing runs."""
+        """Plan a call of a tool. Its chain is verified as for the call; nothing runs."""
         ...
 
     def tool_ids(self) -> tuple[str, ...]:
-        """The ids of all tools of all spaces, sorted; what is new is noticed."""
+        """Return the ids of all tools of all spaces, sorted, new files included."""
         ...
 
     async def search(
@@ -128,13 +128,13 @@ class Dispatcher(Protocol):
         offset: int = 0,
         ctx: CallContext | None = None,
     ) -> SearchResults:
-        """Items by what they hold."""
+        """Search items by their content."""
         ...
 
     async def fetch(self, ref: str | ItemRef, *, ctx: CallContext) -> Fetched:
-        """Read one item, verified."""
+        """Read and verify one item."""
         ...
 
     async def request_signing(self, pattern: str, *, ctx: CallContext) -> Shown:
-        """Sign what a glob matches, once the host has approved."""
+        """Sign the items that a glob matches, once the host has approved."""
         ...

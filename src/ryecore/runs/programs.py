@@ -1,7 +1,7 @@
-"""Programs that hooks, graphs and directives pass to tools: no value stands within one.
+"""Checks of the programs that hooks, graphs and directives pass to tools.
 
-Every caller asks a tool's schema, which may mark a parameter as a program, or as none. Where the
-schema can't be had, the parameter's name decides.
+No value may be put into a program. A tool's schema may mark a parameter as a program, or as no
+program. Where the schema can't be read, the parameter's name decides.
 
 Source: decision 79; ADR 020.
 """
@@ -31,7 +31,7 @@ async def tool_schema(ref: ItemRef, chain: ChainLookup) -> Mapping[str, object] 
         chain: Verifies it.
 
     Returns:
-        The schema; None where the tool takes anything, or can't be had.
+        The schema; None where the tool declares none, or can't be verified.
     """
     try:
         return (await chain(ref)).parameter_schema
@@ -40,14 +40,14 @@ async def tool_schema(ref: ItemRef, chain: ChainLookup) -> Mapping[str, object] 
 
 
 async def check_hook(hook: Hook, chain: ChainLookup) -> None:
-    """Check that no value of an event stands within a program that a hook passes.
+    """Check that a hook puts no value of an event into a program.
 
     Args:
         hook: The hook.
         chain: Verifies the tools that are called.
 
     Raises:
-        PlaceholderInScript: One does.
+        PlaceholderInScript: A value would stand within a program.
     """
     for action in hook.actions:
         item = action.item
@@ -63,15 +63,15 @@ async def check_hook(hook: Hook, chain: ChainLookup) -> None:
 
 
 async def check_actions(directive: ItemRef, definition: Directive, chain: ChainLookup) -> None:
-    """Check that no input stands within a program that a directive's action passes.
+    """Check that the actions of a directive put no input into a program.
 
     Args:
         directive: The directive, for the error's text.
-        definition: What it says, before inputs are put in.
+        definition: The parsed directive, before inputs are put in.
         chain: Verifies the tools that are called.
 
     Raises:
-        PlaceholderInScript: One does.
+        PlaceholderInScript: A value would stand within a program.
     """
     for action in definition.actions:
         if action.attributes.get("primary") != "execute":

@@ -1,4 +1,4 @@
-"""The request for a run: a directive's thread, the run of a graph, or a tool in its own process.
+"""The request for a run: a directive's thread, a graph's run, or a tool in its own process.
 
 It is made once, from the arguments of a caller, and evolves on its way to the process that runs it.
 """
@@ -43,10 +43,10 @@ class Registered:
 
 @frozen
 class ThreadOptions:
-    """The part of a request that only threads have.
+    """The options of a request for a thread.
 
     Attributes:
-        muted_hooks: The ids of hooks that don't act in the thread.
+        muted_hooks: The ids of hooks that don't run in the thread.
         continues: The thread that it continues; None for a fresh thread.
     """
 
@@ -55,23 +55,23 @@ class ThreadOptions:
 
     @property
     def owns_process(self) -> bool:
-        """Whether its process runs nothing but this chain of threads."""
+        """Whether the thread's process runs nothing but this chain of threads."""
         return self.continues is not None and self.continues.owns_process
 
 
 @frozen
 class ResumeOptions:
-    """How the run of a graph is resumed.
+    """The options for resuming the run of a graph.
 
     Attributes:
         run_id: The run that is resumed.
         at: The step after which to continue; where the run stopped by default.
-        again: Whether to resume from its end though another run has done so.
-        rerun: Whether to repeat what had begun and has no known end.
-        result: The result of that, as the caller found out; `...` where it is not known.
+        again: Whether to resume it although another run has done so.
+        rerun: Whether to repeat the node that had begun and has no known end.
+        result: The result of that node, as the caller found out; `...` where it is not known.
         members: The results of single members of a foreach, by their indexes.
-        changed: Whether the graph may have changed since.
-        state: Values that are set in the state first, by key.
+        changed: Whether to resume although the graph has changed.
+        state: Values to set in the state first, by key.
     """
 
     run_id: str
@@ -86,7 +86,7 @@ class ResumeOptions:
 
 @frozen
 class GraphOptions:
-    """The part of a request that only graphs have.
+    """The options of a request for the run of a graph.
 
     Attributes:
         digest: The SHA-256 (hex) that the graph's file must have; None for any.
@@ -112,9 +112,9 @@ class RunRequest:
         model: The caller's choice of a model; None for the directive's own.
         timeout_s: The caller's timeout for a tool, in seconds.
         start_key: The idempotency key.
-        registered: The row to run in, where another process has registered the run.
-        thread: What only threads have.
-        graph: What only graphs have.
+        registered: The run, where another process has registered it already.
+        thread: The options of a thread; None for another kind of run.
+        graph: The options of a graph's run; None for another kind of run.
     """
 
     ref: ItemRef
@@ -128,14 +128,14 @@ class RunRequest:
     graph: GraphOptions = GraphOptions()
 
     def with_key(self, key: str | None, capabilities: Collection[str] | None) -> Self:
-        """Add the idempotency key of a caller, which identifies this request.
+        """Return the request with a caller's idempotency key, bound to the content of the request.
 
         Args:
             key: The key; None for none.
-            capabilities: What the caller may do; None for the host.
+            capabilities: The caller's capabilities; None for the host.
 
         Raises:
-            InputError: It can't be a key, or the inputs can't be written as JSON.
+            InputError: The key is malformed, or the inputs can't be written as JSON.
         """
         if key is None:
             return self
@@ -162,7 +162,7 @@ def check_mapping(
         example: An example, for the next step.
 
     Raises:
-        InputError: It is not such a mapping.
+        InputError: It is no mapping, or a key is no text.
     """
     if value is None:
         return {}
@@ -243,5 +243,5 @@ async def register_run(
         except AlreadyStarted:
             raise
         except ThreadConflict:
-            pass  # another process was quicker
+            pass  # another process was faster
     return await register(f"{run_id}-{os.urandom(4).hex()}")

@@ -1,6 +1,7 @@
-"""How a run is resumed: what the new one takes over, and that only one continues from an end.
+"""The resuming of runs: what the new run takes over, and the check that it is the only one.
 
-Two would both take the next step. A fork of a thread begins a chain of its own, and isn't counted.
+Two successors of one run would both take its next step. A fork of a thread begins a chain of its
+own, and may stand beside a successor.
 
 Source: decision 47.
 """
@@ -26,7 +27,7 @@ ContinuationKind: TypeAlias = Literal["handoff", "resume", "fork"]
 
 @frozen
 class Continuation:
-    """The thread, and the turn of it, that a new thread continues.
+    """The earlier thread that a new thread continues, and what is taken over from it.
 
     Attributes:
         kind: `handoff` from one that ends with it, `resume` of one that has ended, or a `fork` of
@@ -35,9 +36,9 @@ class Continuation:
         chain_root_id: The first thread of the chain; None for a fork, which begins its own.
         messages: The conversation so far.
         message: The next message to the model; empty for the one of the directive or of ryecore.
-        capabilities: Those of the earlier thread, which bound those of the new one.
+        capabilities: The capabilities of the earlier thread, which bound the new one.
         turn: The turn that a fork was cut after; 0 for none.
-        digest: The digest of its transcript at that turn.
+        digest: The digest of the earlier transcript at that turn.
         inputs: The inputs of the earlier thread, from its proved transcript.
         model: The model of the earlier thread, likewise; None where the request names one.
         beside: See `Predecessor.beside`.
@@ -63,7 +64,7 @@ class Continuation:
 
     @property
     def follows(self) -> Predecessor:
-        """The link to it in the new thread's row."""
+        """The link to the earlier thread in the new thread's row."""
         return Predecessor(self.previous_id, self.chain_root_id, self.beside)
 
 
@@ -90,17 +91,17 @@ def idle_followers(
     has_begun: Callable[[ThreadRecord], bool],
     next_step: Callable[[str], str],
 ) -> frozenset[str]:
-    """Return the runs that were started to continue one, and ended before they did anything.
+    """Return the successors of a run that ended before they did anything.
 
     Args:
         store: The project's threads.
         run_id: The run.
-        has_begun: Whether a run that has ended did anything.
-        next_step: The next step of the error, by the id of the run that continues it.
+        has_begun: Returns whether a run that has ended did anything.
+        next_step: Returns the next step for the error, from the successor's id.
 
     Raises:
-        ThreadConflict: Another run continues it, or did.
-        StateError: The records of another one can't be read, or were altered.
+        ThreadConflict: A successor still runs, or did something.
+        StateError: The records of a successor were altered or can't be read.
     """
     idle: set[str] = set()
     for one in run_blocking(store.registry.list_following(run_id)):

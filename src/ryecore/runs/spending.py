@@ -1,6 +1,6 @@
-"""Hold what a try may cost at most before it is made, and settle what it did cost after.
+"""The spending of a run: the highest cost of a request is held first, the actual one settled.
 
-Threads and graph runs spend by the same rules; each tells its own records of it.
+Threads and graph runs spend by the same rules; each records it in its own log.
 
 Source: decisions 39 and 40.
 """
@@ -30,7 +30,7 @@ from ryecore.state.transcript_format import Head
 __all__ = ["MAX_OUTPUT_TOKENS", "RunLog", "Spending"]
 
 MAX_OUTPUT_TOKENS: Final = 16_384
-"""How long an answer may be where neither host nor provider says it, so that a hold is bounded."""
+"""The most tokens of an answer where neither host nor provider sets a bound."""
 
 _LEAST_OUTPUT: Final = 16
 _LOOK: Final = "See what it cost, and start another one: rye threads show."
@@ -46,59 +46,59 @@ class RunLog(Protocol):
     """The log of a run: a thread's transcript, or a graph's journal."""
 
     head: Head | None
-    """Where the chain of checkpoints stands; None before the first."""
+    """The last checkpoint of the chain; None before the first."""
 
     def tell(self, kind: str, payload: Mapping[str, Any], /) -> None:
-        """Record something. It stands there before this returns."""
+        """Record an event. It is in the file before this returns."""
         ...
 
     def append(self, kind: str, payload: Mapping[str, Any], /) -> None:
-        """Record something; it is written with what is told next."""
+        """Record an event, to be written with the next one that `tell` records."""
         ...
 
     async def synced(self) -> None:
-        """Wait until all records so far survive what the durability names."""
+        """Wait until all records so far are as safe as the durability demands."""
         ...
 
     def close(self) -> None:
-        """Close it, and end the streams of its listeners."""
+        """Close the log, and end the streams of its listeners."""
         ...
 
 
 @frozen
 class _Held:
-    """What is held for the try that is under way."""
+    """The hold of the attempt in progress."""
 
     turn: int
     attempt: int
     amount: Amount
 
     def settled(self, actual: Amount, mark: Mark) -> Settlement:
-        """The actual cost."""
+        """Return the settlement of the hold at an actual cost."""
         return Settlement(self.turn, self.attempt, self.amount, actual, mark)
 
 
 class Spending:
-    """What one thread or run spends: its account's holds and settlements, in step with the tries.
+    """The spending of one run: the holds and settlements of its account, attempt by attempt.
 
     Args:
-        thread_id: The thread or run, which is its account.
+        thread_id: The run, whose account has the same id.
         ledger: The ledger.
-        limits: What it may use.
-        deps: What models cost, and which may be asked without a price.
-        log: Where each try is recorded, before it is made and after.
-        cancellation: Cancelled where a settlement finds that somebody wishes it.
+        limits: The limits of the run.
+        deps: The prices of models, and the models that may be used without one.
+        log: The log, which records each attempt before it is made and after.
+        cancellation: Cancelled where a settlement finds a request to stop.
 
     Attributes:
-        tracker: What its tries cost.
-        cost: What it has used itself.
-        turn: The turn that tries belong to; 0 before the first.
-        limit: The limit that refused the last try; None where none did.
-        stopped: Whether a settlement above its hold stops it.
-        overspent: Of what that took too much.
-        handoff_requested: Whether somebody wishes that another thread goes on.
-        input_estimate: How many tokens the last try read, roughly.
-        is_tight: Whether a hold was refused, so that what is left is asked for before each turn.
+        tracker: The costs of its attempts.
+        cost: Its own cost, without its children's.
+        turn: The current turn; 0 before the first.
+        limit: The limit that refused the last attempt; None where none did.
+        stopped: Whether a settlement above its hold stops the run.
+        overspent: What that settlement used too much of.
+        handoff_requested: Whether a handoff to another thread was requested.
+        input_estimate: The rough number of input tokens of the last attempt.
+        is_tight: Whether a hold was refused, so that the balance is read before each turn.
     """
 
     def __init__(
@@ -135,7 +135,7 @@ class Spending:
     def begin_turn(self, turn: int) -> None:
         """Begin a turn. A request that is repeated after an error belongs to the same turn.
 
-        It counts once a request of it is allowed.
+        The turn counts once one of its requests is allowed.
         """
         if turn != self.turn:
             self.turn = turn
@@ -143,19 +143,19 @@ class Spending:
             self._is_counted = False
 
     async def output_bound(self, wanted: int, input_tokens: int, provider: str, model: str) -> int:
-        """How long the next answer may be, so that its hold is within what is left.
+        """Return the most tokens that the next answer may have, so that its hold can be paid.
 
         Args:
-            wanted: How long it may be at most.
-            input_tokens: How much is about to be read, roughly.
-            provider: Who is asked.
+            wanted: The most tokens that are wanted.
+            input_tokens: The rough number of input tokens.
+            provider: The provider.
             model: The model.
 
         Returns:
-            The bound. Where not even a short answer is within it, that of a short one: the ledger
-            refuses it, and says what is missing.
+            The bound. Where the balance doesn't suffice even for a short answer, that of a short
+            one: the ledger refuses it, and says what is missing.
         """
-        input_tokens = max(input_tokens, self.input_estimate)  # of a try that was refused: exactly
+        input_tokens = max(input_tokens, self.input_estimate)  # exact after a refused attempt
         most = Amount(
             self.tracker.worst_case(provider, model, input_tokens, wanted) or 0,
             input_tokens + wanted,
@@ -163,11 +163,11 @@ class Spending:
         limits, cost = self._limits, self.cost
         used = cost.amount
         if (
-            not self.is_tight  # children may have used what isn't known here
+            not self.is_tight  # children may have spent more than is known here
             and _is_ample(limits.spend_microcents, used.spend_microcents, most.spend_microcents)
             and _is_ample(limits.tokens, used.tokens, most.tokens)
         ):
-            return wanted  # the ledger itself has the last word
+            return wanted  # the ledger decides
         left = await self._ledger.remaining(self._thread_id)
         bound = min(wanted, left.tokens - input_tokens)
         for_input = self.tracker.worst_case(provider, model, input_tokens, 0)
@@ -179,7 +179,7 @@ class Spending:
     async def before_attempt(
         self, entry: FallbackPlanEntry, request: LlmRequest, number: int
     ) -> AttemptVerdict:
-        """Record the intent, and hold the worst case. The try is refused where that is too much."""
+        """Record the attempt, and hold its highest cost, or refuse it where that is too much."""
         self.input_estimate = self._estimate.of(request)
         output = request.max_output_tokens or MAX_OUTPUT_TOKENS
         return await self._hold(
@@ -187,12 +187,12 @@ class Spending:
         )
 
     async def before_media(self, provider: str, model: str, input_tokens: int) -> AttemptVerdict:
-        """The same for a medium that is to be made: one, and as many tokens as an answer may have.
+        """Record and hold the generation of one medium, as `before_attempt` does for an answer.
 
         Args:
-            provider: Who is asked.
+            provider: The provider.
             model: The model.
-            input_tokens: How much is about to be read, roughly.
+            input_tokens: The rough number of input tokens.
         """
         self.input_estimate = input_tokens
         return await self._hold(provider, model, MAX_OUTPUT_TOKENS, 1, media=1)
@@ -253,15 +253,15 @@ class Spending:
             self._tell_end(Amount(), "cancelled", None, 0, 0, "freed")
 
     def on_cost(self, record: AttemptRecord, cost: AttemptCost) -> None:
-        """Count what a try has cost; `settle_unwritten` settles it."""
+        """Count the cost of an attempt; `settle_unwritten` settles it."""
         held, self._held = self._held, None
-        if held is None:  # it was never allowed, so it never left
+        if held is None:  # it was never allowed, so it was never sent
             return
         usage = cost.usage
         read, written = usage.total_input_tokens, usage.total_output_tokens
         spend = cost.cost_microcents
         mark: Mark = "estimated" if cost.estimated else "counted"
-        has_counted = record.usage is not None and usage.total_tokens > 0  # an answer has some
+        has_counted = record.usage is not None and usage.total_tokens > 0  # an answer reports some
         if not has_counted and not cost.estimated:
             if record.outcome == "success":
                 # A medium without reported tokens: only those of the request are known.
@@ -275,7 +275,7 @@ class Spending:
                 and record.status is None
                 and (record.kind in _NO_ANSWER or record.kind is None)
             ):
-                # It left, and nobody said what became of it.
+                # It was sent, and its outcome was not reported.
                 read, written, mark = self.input_estimate, 0, "estimated"
                 worst = self.tracker.worst_case(record.provider, record.model, read, 0)
                 spend = min(worst or 0, held.amount.spend_microcents)
@@ -294,8 +294,8 @@ class Spending:
     async def settle_unwritten(self) -> None:
         """Write the settlements that the ledger doesn't have yet, such as after a full disk.
 
-        A hold stays until its settlement is written. So this comes before the thread's total is
-        reported: else both would be charged.
+        A hold stays until its settlement is written. So this comes before the report of the
+        thread's total: otherwise both would be charged.
 
         Raises:
             StateError: Nothing can be written. A repeated call charges nothing twice.
@@ -334,9 +334,9 @@ class Spending:
         self.handoff_requested = settled.handoff_requested
 
     def assume_open(self) -> None:
-        """Charge all of the hold of a try that was cut off, whose end nobody has reported.
+        """Charge the whole hold of an attempt that was interrupted, as its cost is unknown.
 
-        Such is a request for media that was cancelled. Source: decision 40.
+        An example is a cancelled request for media. Source: decision 40.
         """
         held, self._held = self._held, None
         if held is None:
@@ -355,9 +355,9 @@ class Spending:
         self._tell_end(amount, "cancelled", None, read, written, "assumed")
 
     def asks_again(self) -> bool:
-        """Whether what the ledger refused is to be asked again, for as short an answer as is left.
+        """Return whether to repeat a refused request with a shorter answer that can be paid.
 
-        Once a turn: what is refused after that, is.
+        Only once a turn; a second refusal is final.
         """
         if self.limit is None or self._refused_turn == self.turn:
             return False
@@ -365,7 +365,7 @@ class Spending:
         return True
 
     def overspent_hit(self) -> LimitHit:
-        """The limit that is met where a settlement was above its hold."""
+        """Return the limit that a settlement above its hold has met."""
         cost, limits = self.cost, self._limits
         said = "A try cost more than was held for it, so this thread and all below it are stopped."
         if self.overspent == "tokens":

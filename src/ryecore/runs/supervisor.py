@@ -1,4 +1,4 @@
-"""Keep the runs of this process alive in the registry, and pass requests to stop on to them.
+"""The supervisor that keeps runs alive in the registry, and passes them requests to stop.
 
 A run is a thread or the run of a graph. One watcher and one timer serve all runs of a Rye.
 
@@ -34,7 +34,7 @@ class Supervised(Protocol):
     """A thread, or the run of a graph, that is supervised."""
 
     cancellation: CancelToken
-    """Cancelled when somebody asks it to stop."""
+    """Cancelled when the run is asked to stop."""
 
     def want_handoff(self) -> None:
         """Hand the work to another thread."""
@@ -72,7 +72,7 @@ class Supervisor:
             tasks.start_soon(self.run)
 
     async def during(self, tasks: Tasks, call: Callable[[], Awaitable[T]]) -> T:
-        """Supervise at least as long as a call lasts, also where the Rye was not entered.
+        """Supervise for the duration of a call, also where the Rye was not entered.
 
         Args:
             tasks: The tasks of the Rye.
@@ -115,7 +115,7 @@ class Supervisor:
         *,
         is_closed: bool = False,
     ) -> None:
-        """Write the end of a run as soon as possible: no other process may while this one lives.
+        """Write the end of a run as soon as possible. No other process may while this one lives.
 
         Args:
             thread_id: The run.
@@ -123,8 +123,8 @@ class Supervisor:
             status: The status that it ends with.
             result: Its result, JSON-ready.
             unwritten: The costs to write first, because the end charges every open hold in full.
-            is_closed: Whether its transcript is closed. An open one is closed with the end, with a
-                record of each request that cost more than was held for it.
+            is_closed: Whether its transcript is closed already. An open one is closed now, with
+                a record of each request that cost more than was held for it.
         """
         self._deferred[thread_id] = _DeferredEnd(fence, status, result, unwritten, is_closed)
 
@@ -140,7 +140,7 @@ class Supervisor:
                 overspent = () if unwritten is None or end.is_closed else unwritten.overspent
                 await store.close_files(thread_id, overspent)
             except ThreadConflict:
-                pass  # it has ended otherwise
+                pass  # another process has ended it
             except StateError:
                 continue
             self._deferred.pop(thread_id, None)
@@ -160,7 +160,7 @@ class Supervisor:
                 await self.flush()
 
     async def _opened(self) -> ThreadStore:
-        """Return the store once it can be opened. Who began a run was told why it could not."""
+        """Return the store once it can be opened. The start of a run reports why it can't."""
         while True:
             with suppress(RyeError):
                 return await run_in_thread(self._store)

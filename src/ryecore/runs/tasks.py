@@ -15,7 +15,7 @@ Values = TypeVarTuple("Values")
 
 
 class Tasks:
-    """The task group of one Rye. The block that it spans is left once all of it has ended."""
+    """The task group of one Rye. Closing it waits until every task has ended."""
 
     def __init__(self) -> None:
         self._group: TaskGroup | None = None
@@ -25,7 +25,7 @@ class Tasks:
 
     @property
     def are_possible(self) -> bool:
-        """Whether something can be started: the Rye was entered, and isn't closed."""
+        """Whether tasks can be started: the Rye was entered, and isn't closed."""
         return self._group is not None and not self._is_stopped
 
     async def open(self) -> None:
@@ -39,9 +39,9 @@ class Tasks:
         """Start a task, which raises nothing but its cancellation."""
         if self._group is None:
             raise RuntimeError("Ask `are_possible` first.")
-        # Each has a scope of its own: the group's is also around what the Rye's user does.
+        # Each task has its own scope: that of the group also spans the code of the Rye's user.
         scope = anyio.CancelScope()
-        if self._is_stopped:  # it only comes to its end
+        if self._is_stopped:  # let the task only clean up
             scope.cancel()
         self._scopes.add(scope)
         self._group.start_soon(self._scoped, scope, function, args)
@@ -61,7 +61,7 @@ class Tasks:
                 self._idle.set()
 
     async def stop(self) -> None:
-        """Cancel what runs, and wait until it has ended. Any task may call this."""
+        """Cancel all tasks, and wait until they have ended. Any task may call this."""
         self._is_stopped = True
         for scope in tuple(self._scopes):
             scope.cancel()
@@ -82,7 +82,7 @@ T = TypeVar("T")
 
 
 class Running:
-    """Runs calls until it is closed.
+    """The calls in progress of one Rye.
 
     Attributes:
         is_closed: Whether it was closed.
@@ -94,15 +94,15 @@ class Running:
         self._idle: anyio.Event | None = None
 
     async def run(self, ref: object, call: Callable[[], Awaitable[T]]) -> T:
-        """Run a call, and end it where this is closed meanwhile.
+        """Run a call, and cancel it if this is closed meanwhile.
 
         Args:
-            ref: What the call is about, for the error's text.
-            call: What to run.
+            ref: The subject of the call, for the error's text.
+            call: The call.
 
         Raises:
             ProcessError: No descriptor, process, thread or memory is left.
-            RyeClosed: This was closed, before or meanwhile.
+            RyeClosed: This is closed, or was closed during the call.
         """
         if self.is_closed:
             raise RyeClosed("This Rye is closed.", next_step="Open another one.").during(str(ref))
@@ -129,7 +129,7 @@ class Running:
         self.is_closed = True
         if not self._scopes:
             return
-        self._idle = self._idle or anyio.Event()  # one for all who close it at once
+        self._idle = self._idle or anyio.Event()  # shared by concurrent closers
         for scope in tuple(self._scopes):
             scope.cancel()
         with anyio.CancelScope(shield=True):

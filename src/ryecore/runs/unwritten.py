@@ -1,4 +1,4 @@
-"""Costs that could not be written into the ledger, kept until they can be.
+"""Costs that could not be written to the ledger yet.
 
 Source: decisions 39 and 40.
 """
@@ -17,7 +17,7 @@ from ryecore.state.model import Cost
 __all__ = ["OVERSPENT", "Settlement", "Unwritten"]
 
 OVERSPENT: Final = "budget_overspent"
-"""The type of the record of a request that cost more than was held for it."""
+"""The type of the event for a request that cost more than was held for it."""
 
 
 @frozen
@@ -29,7 +29,7 @@ class Settlement:
         attempt: Its number in that turn.
         held: The amount that was held for it.
         actual: Its actual cost.
-        mark: How the cost is known.
+        mark: Where the cost comes from.
     """
 
     turn: int
@@ -65,7 +65,7 @@ class Unwritten:
 
     @property
     def overspent(self) -> tuple[Mapping[str, object], ...]:
-        """The payloads of the records of overspent requests; none is written yet."""
+        """The payloads of the events for overspent requests that are still to be written."""
         return tuple(one.to_dict() for one in self.settlements if one.is_overspent)
 
     async def write(self, ledger: BudgetLedger) -> None:
