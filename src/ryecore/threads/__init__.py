@@ -1,1 +1,1 @@
-"""Managed threads: a directive with a model loop, a budget, permissions and a signed transcript."""
+"""Managed threads: directives with a model loop, a budget, permissions and a signed transcript."""

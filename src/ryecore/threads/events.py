@@ -25,12 +25,12 @@ RECORD_TYPES: Final = (
 
 @frozen
 class ThreadEvent:
-    """One thing that happened in a thread.
+    """An event in a thread.
 
     Attributes:
         thread_id: The thread.
-        timestamp: When, in seconds since 1970 (UTC).
-        type: What; one of `RECORD_TYPES`.
+        timestamp: The time, in seconds since 1970 (UTC).
+        type: One of `RECORD_TYPES`.
         payload: The rest, JSON-ready.
     """
 
@@ -40,7 +40,7 @@ class ThreadEvent:
     payload: Mapping[str, Any]
 
     def to_dict(self) -> dict[str, object]:
-        """The event as its line in the transcript."""
+        """Return the event as its line in the transcript."""
         return {
             "timestamp": self.timestamp,
             "thread_id": self.thread_id,
@@ -53,21 +53,21 @@ _STEPS: Final = frozenset({
     "thread_started", "model_call", "tool_call_start", "limit_reached", "thread_handoff",
     "directive_return",
 })  # fmt: skip
-"""What whoever waits for a thread is told of."""
+"""The events that the event sink of a thread's caller receives."""
 
 
 class Recorder:
-    """Tells what happens in one thread: first to its transcript, then to those who listen.
+    """The recorder of a thread's events: first to its transcript, then to its listeners.
 
     Args:
         thread_id: The thread.
-        transcript: Where it is kept.
-        sink: Whoever waits for the thread: told each step, and of a tool its name; no values.
+        transcript: The transcript.
+        sink: The caller's event sink, which gets each step and the names of tools, but no values.
 
     Attributes:
-        transcript: Where it is kept.
-        turn: The turn that records belong to.
-        head: Where the chain of checkpoints stands; None before the first.
+            transcript: The transcript.
+            turn: The current turn.
+            head: The last checkpoint of the chain; None before the first.
     """
 
     def __init__(
@@ -81,12 +81,12 @@ class Recorder:
         self._bus: EventBus[ThreadEvent] | None = None
 
     def tell(self, kind: str, payload: Mapping[str, Any]) -> None:
-        """Record something. It stands in the transcript before this returns."""
+        """Record an event. It is in the transcript before this returns."""
         self.append(kind, payload)
         self.transcript.commit()
 
     def append(self, kind: str, payload: Mapping[str, Any]) -> None:
-        """Record something; it is written with what is committed next."""
+        """Record an event, to be written with the next one that `tell` records."""
         self.transcript.append(kind, payload)
         if self._bus is not None:
             self._bus.emit(ThreadEvent(self._thread_id, time.time(), kind, payload))
@@ -95,7 +95,7 @@ class Recorder:
             self._sink({"step": kind, "item_id": about, "turn": self.turn})
 
     async def synced(self) -> None:
-        """Wait until all records so far survive what the durability names.
+        """Wait until all records so far are as safe as the durability demands.
 
         An effect waits for its intent here, and a registry's row for the checkpoint it names.
         """
@@ -109,14 +109,14 @@ class Recorder:
             self._bus.emit(ThreadEvent(self._thread_id, time.time(), "checkpoint", said))
 
     def emit(self, event: AgentEvent) -> None:
-        """Take an event of the turn core."""
+        """Record an event of the turn core."""
         if type(event) is AgentToken:
             self.transcript.delta(event.token)
             if self._bus is not None:
                 text = {"text": event.token}
                 self._bus.emit(ThreadEvent(self._thread_id, time.time(), "token_delta", text))
         elif type(event) is AgentToolCall:
-            # Told right before the tool runs: the intent stands before its effect.
+            # Recorded right before the tool runs: the intent precedes its effect.
             self.tell(
                 "tool_call_start",
                 {
@@ -128,7 +128,7 @@ class Recorder:
             )
 
     def listen(self) -> tuple[int, EventStream[ThreadEvent]]:
-        """Begin to listen: how much of the transcript came before, and what comes from now on."""
+        """Subscribe: return the transcript's length so far, and a stream of the events to come."""
         self.transcript.commit()
         if self._bus is None:
             self._bus = EventBus(self._thread_id)
@@ -136,11 +136,11 @@ class Recorder:
 
     @property
     def is_closed(self) -> bool:
-        """Whether nothing comes any more."""
+        """Whether no more events can come."""
         return self._bus is not None and self._bus.is_closed
 
     def close(self) -> None:
-        """Close the transcript, and let those who listen come to the end."""
+        """Close the transcript, and end the streams of the listeners."""
         self.transcript.close()
         if self._bus is not None:
             self._bus.close()

@@ -28,7 +28,7 @@ __all__ = ["leave_knowledge", "make_files", "started_payload"]
 def started_payload(
     file: ThreadFile, inputs: Mapping[str, object], palette: Palette, muted: frozenset[str]
 ) -> dict[str, object]:
-    """The payload of `thread_started`: what decisions go by, so that they can be made again."""
+    """Return the payload of `thread_started`, from which decisions can be replayed."""
     return {
         **file.to_dict(),
         "inputs": dict(inputs),
@@ -38,19 +38,19 @@ def started_payload(
 
 
 def make_files(host: RunHost, folder: Path, file: ThreadFile, palette: Palette) -> Transcript:
-    """Write a thread's own file and what it may do, and begin its transcript.
+    """Write a thread's file and its capabilities, and begin its transcript.
 
     Args:
         host: The host.
         folder: The thread's folder.
-        file: What its file says.
-        palette: Which tools it is offered.
+        file: The content of its file.
+        palette: Its tools.
 
     Returns:
         The transcript, still empty.
 
     Raises:
-        StateError: They can't be written.
+        StateError: The files can't be written.
     """
     write_thread_file(folder / THREAD_FILE, file, host.key, host.durability)
     _leave_capabilities(host, folder, file, palette)
@@ -58,7 +58,7 @@ def make_files(host: RunHost, folder: Path, file: ThreadFile, palette: Palette) 
 
 
 def _leave_capabilities(host: RunHost, folder: Path, file: ThreadFile, palette: Palette) -> None:
-    """Write what the thread may do and which tools it is offered."""
+    """Write the capabilities and tools of a thread to `capabilities.md`."""
     tools = [OfferedTool(tool.spec, tool.source or tool.origin) for tool in palette.tools]
     text = render_capabilities(file.thread_id, file.item_id, file.capabilities, tools)
     path = folder / CAPABILITIES_FILE
@@ -66,7 +66,7 @@ def _leave_capabilities(host: RunHost, folder: Path, file: ThreadFile, palette: 
 
 
 def leave_knowledge(host: RunHost, file: ThreadFile) -> None:
-    """Write the thread's conversation as knowledge, found by search and vouched for by nobody."""
+    """Write the thread's conversation as knowledge, which search finds and no author signs."""
     folder = host.store.folder_of(file.thread_id)
     began = datetime.fromisoformat(file.created_at)
     place = (folder / CAPABILITIES_FILE).relative_to(host.project_root.parent)

@@ -1,4 +1,4 @@
-"""SafetyHarness: what a thread may use, what it may do, and whether it is to stop.
+"""The safety harness of a thread: limits, capabilities and cancellation.
 
 Source: docs/design/threads.md#harness; docs/design/threads.md#turn-loop; decisions 40, 41 and 46.
 """
@@ -23,13 +23,13 @@ def _frozen(capabilities: Iterable[str]) -> frozenset[str]:
 
 @frozen
 class SafetyHarness:
-    """What bounds one thread. It decides and does nothing.
+    """The bounds of one thread. It makes decisions and has no effects.
 
     Attributes:
-        limits: What the thread may use, every layer and its parent's bounds applied.
-        capabilities: What it may do, never more than its parent.
-        cancellation: Says that it is to stop, from whichever process.
-        started: When it began, on the clock `now`.
+        limits: The limits of the thread, every layer and its parent's bounds applied.
+        capabilities: Its capabilities, never more than its parent's.
+        cancellation: Cancelled when it is to stop, by any process.
+        started: The time of its start, on the clock `now`.
         now: A monotonic clock, in seconds.
     """
 
@@ -41,16 +41,16 @@ class SafetyHarness:
 
     @property
     def deadline(self) -> float | None:
-        """When its time is over, on its clock; None where it has no such limit."""
+        """The time at which it must end, on its clock; None without such a limit."""
         duration_s = self.limits.duration_s
         return None if duration_s is None else self.started + float(duration_s)
 
     def acting_as(self, thread_id: str, caller: CallContext) -> CallContext:
-        """The context in which the thread acts: its own account, within what bounds it.
+        """Return the context of the thread's own calls: its account, deadline and capabilities.
 
         Args:
             thread_id: The thread.
-            caller: On whose behalf it was started.
+            caller: The context of its caller.
         """
         return CallContext(
             capabilities=self.capabilities,
@@ -63,14 +63,14 @@ class SafetyHarness:
 
     @property
     def is_cancelled(self) -> bool:
-        """Whether it was asked to stop."""
+        """Whether the thread was asked to stop."""
         return self.cancellation.cancelled
 
     def check_limits(self, cost: Cost) -> LimitHit | None:
-        """The first limit that is met: turns, tokens, spend, duration; None where there is none.
+        """Return the first limit that is met: turns, tokens, spend, duration; None where none is.
 
         Args:
-            cost: What the thread has used itself. What its children used is the ledger's to know.
+            cost: The thread's own cost. The ledger counts that of its children.
         """
         limits = self.limits
         if limits.turns is not None and cost.turns >= limits.turns:
@@ -84,7 +84,7 @@ class SafetyHarness:
         return self.check_duration()
 
     def check_duration(self) -> LimitHit | None:
-        """Whether its time is over."""
+        """Return the hit of the duration limit; None while there is time."""
         deadline = self.deadline
         now = self.now()
         if deadline is None or now < deadline:
@@ -92,22 +92,22 @@ class SafetyHarness:
         return LimitHit("duration_exceeded", round(now - self.started, 3), deadline - self.started)
 
     def time_is_up(self) -> LimitHit:
-        """The hit of its deadline, or of one that was set from outside."""
+        """Return the hit of its deadline, or of one that was set from outside."""
         passed_s = self.now() - self.started
         most_s = float(self.limits.duration_s or 0)
         return self.check_duration() or LimitHit("duration_exceeded", passed_s, most_s)
 
     def check_permission(self, capability: str) -> bool:
-        """Whether it has a capability, by name or by wildcard."""
+        """Return whether the thread has a capability, by name or by wildcard."""
         return allows(self.capabilities, capability)
 
     def missing(self, capabilities: Iterable[str]) -> tuple[str, ...]:
-        """Those of some capabilities that it doesn't have."""
+        """Return those of some capabilities that the thread lacks."""
         return tuple(one for one in capabilities if not self.check_permission(one))
 
 
 def limits_until(limits: Limits, deadline: float | None) -> Limits:
-    """Limits whose time is over at a deadline too.
+    """Return limits whose duration ends at a deadline at the latest.
 
     Args:
         limits: The limits.

@@ -1,4 +1,4 @@
-"""The lifecycle of a directive's thread: what it adds to that of every run.
+"""The lifecycle of a directive's thread, an extension of that of every run.
 
 The fifteen steps of a thread are those of `RunLifecycle`, with steps 3 to 10 here.
 
@@ -58,12 +58,12 @@ _ARTIFACTS: Final = "artifacts"
 
 @frozen
 class ThreadDeps:
-    """What the threads of one open Rye need besides their host.
+    """The dependencies of a Rye's threads, besides their host.
 
     Attributes:
         planner: Reads directives.
-        palettes: Builds what models may call.
-        orchestrator: The tool by which a thread looks after those below it.
+        palettes: Builds the palettes of their models.
+        orchestrator: The tool with which a thread manages those below it.
     """
 
     planner: DirectivePlanner
@@ -76,9 +76,9 @@ class ThreadLifecycle(RunLifecycle[Ending, ThreadResult]):
 
     Args:
         host: The host.
-        deps: What its threads need besides.
+        deps: The other dependencies.
         request: The request for the thread.
-        ctx: On whose behalf, within what.
+        ctx: The caller's context.
 
     Attributes:
         recorder: The thread's log, once it is opened.
@@ -103,7 +103,7 @@ class ThreadLifecycle(RunLifecycle[Ending, ThreadResult]):
         self.recorder: Recorder | None = None
 
     def check(self) -> None:
-        """Check whether its directive verifies and its model is known. Nothing is changed.
+        """Check that the directive verifies and its model is known. Nothing is changed.
 
         Raises:
             RyeError: The thread can't begin.
@@ -212,7 +212,7 @@ class ThreadLifecycle(RunLifecycle[Ending, ThreadResult]):
         )
 
     async def _along_chain(self, limits: Limits) -> Limits:
-        """Bound a thread that continues another one by what that one has left.
+        """Return the limits of a thread, less what the thread that it continues has used.
 
         Limits that a person or the host resumes with are new: they count from zero.
 
@@ -241,7 +241,7 @@ class ThreadLifecycle(RunLifecycle[Ending, ThreadResult]):
         return ArtifactStore(folder(self.run_id) / _ARTIFACTS, also)
 
     def _own_tools(self, guard: ResultGuard) -> list[ToolDef]:
-        """Return the thread's own tools: to return, to read on, to look after its children."""
+        """Return the thread's own tools: to return outputs, read artifacts, and manage children."""
         returns = return_tool(self._directive.loaded.directive.outputs)
         tools = [] if returns is None else [returns]
         if self._harness.capabilities:
@@ -256,7 +256,7 @@ class ThreadLifecycle(RunLifecycle[Ending, ThreadResult]):
         self._harness = evolve(self._harness, limits=self._limits)
 
     async def _open_log(self, record: ThreadRecord, folder: Path) -> None:
-        """Write the files, and tell what decisions go by."""
+        """Write the files, and record the settings that decisions depend on."""
         host, thread = self._host, self._thread
         continues = self._continues
         self._file = self._thread_file(
@@ -278,13 +278,13 @@ class ThreadLifecycle(RunLifecycle[Ending, ThreadResult]):
         await self.recorder.synced()
 
     def _tell(self, kind: str, payload: Mapping[str, Any]) -> None:
-        if self.recorder is not None:  # a hook of an earlier step has no log yet
+        if self.recorder is not None:  # no log is open for a hook of an earlier step
             self.recorder.tell(kind, payload)
 
     # Run
 
     async def _run(self) -> Ending:
-        """Step 14."""
+        """Run the loop of turns: step 14."""
         loop = ThreadLoop(
             self._host,
             self._deps.planner,
@@ -348,7 +348,7 @@ class ThreadLifecycle(RunLifecycle[Ending, ThreadResult]):
         is_completed = ending.status == "completed"
         hooks = self._hooks.past_the_end(self._deadline if is_completed else None)
         if hooks.listens("after_complete"):
-            with suppress(StateError, LinkLeavesSpace):  # so that they find the conversation
+            with suppress(StateError, LinkLeavesSpace):  # so that the hooks find the conversation
                 said = evolve(self._file, status=ending.status, cost=self._cost)
                 size = self._bytes_to_read
                 await self._host.write(leave_knowledge, self._host, said, reads_bytes=size)
@@ -364,7 +364,7 @@ class ThreadLifecycle(RunLifecycle[Ending, ThreadResult]):
         return await self._hand_off(ending) if ending.hands_off else ending
 
     async def _hand_off(self, ending: Ending) -> Ending:
-        """Begin the thread that continues this one. Where that fails, this one fails."""
+        """Begin the thread that continues this one. If that fails, this one fails."""
         host, loop = self._host, self._loop
         await host.registry.set_cost(self.run_id, self._cost, fence=self._fence)
         continues = handoff_of(
@@ -374,7 +374,7 @@ class ThreadLifecycle(RunLifecycle[Ending, ThreadResult]):
             loop.most_handed_on if loop else 0,
             self._limits,
         )
-        # The key stays with this one: a repeated start follows the chain from it.
+        # The key stays with this thread: a repeated start follows the chain from here.
         request = evolve(
             self._request,
             inputs=self._directive.inputs,
@@ -391,7 +391,7 @@ class ThreadLifecycle(RunLifecycle[Ending, ThreadResult]):
             code = ending.code or str(error.facts.get("code") or "handoff")
             return evolve(ending, status="error", error=message, code=code, hands_off=False)
         self.continuation = following
-        if self.cancellation.cancelled:  # asked to stop while it was handed on
+        if self.cancellation.cancelled:  # asked to stop during the handoff
             following.cancellation.cancel()
         self._opened.append("thread_handoff", {"to": following.run_id})
         await host.registry.link_continuation(self.run_id, following.run_id)

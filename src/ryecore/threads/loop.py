@@ -1,4 +1,4 @@
-"""The model loop of one thread: its first message, its turns on the turn core, how it ended.
+"""The model loop of one thread: its first message, its turns on the turn core, its ending.
 
 Source: docs/design/threads.md#turn-loop; docs/design/threads.md#states; decisions 42 to 49.
 """
@@ -69,8 +69,8 @@ class ResolvedDirective:
         loaded: The verified directive.
         inputs: Its inputs, checked.
         model: The model that its turns use, as `provider/model`.
-        fallback: The model to ask where that one can't answer.
-        config: How the loop of turns behaves.
+        fallback: The model to use where that one can't answer.
+        config: The configuration of the loop.
     """
 
     loaded: LoadedDirective
@@ -82,14 +82,14 @@ class ResolvedDirective:
 
 @frozen
 class ThreadPlan:
-    """What a thread's loop runs.
+    """The plan of a thread's loop.
 
     Attributes:
         thread_id: The thread.
         directive: Its directive.
         composed: The directive and those that it extends.
-        palette: What the model may call.
-        guard: Bounds what the model sees of results.
+        palette: The tools of the model.
+        guard: Shortens results for the model.
         continues: The thread that it continues, and the conversation so far.
     """
 
@@ -103,15 +103,15 @@ class ThreadPlan:
 
 @frozen
 class Ending:
-    """How a thread ended.
+    """The ending of a thread.
 
     Attributes:
-        status: Its last status; `completed` until it is known that it goes on in another thread.
-        text: What the model said last.
-        outputs: What it returned.
-        error: What went wrong; None where nothing did.
-        code: Why, for a program; where it is to be handed off, the limit that it is for.
-        hands_off: Whether another thread is to go on with it.
+        status: Its last status; `completed` until a handoff has succeeded.
+        text: The last text of the model.
+        outputs: The outputs that it returned.
+        error: The error; None for none.
+        code: The code of the error; for a handoff, of the limit that caused it.
+        hands_off: Whether the thread is to be handed off to another one.
     """
 
     status: Status
@@ -123,19 +123,19 @@ class Ending:
 
 
 class ThreadLoop:
-    """The turns of one thread.
+    """The loop of turns of one thread.
 
     Args:
         host: The host.
         planner: Reads configuration.
-        thread: What it runs.
+        thread: The plan.
         harness: Limits, permissions, cancellation.
         hooks: Runs its hooks.
-        recorder: Where everything is recorded.
-        call: On whose behalf its tools run.
+        recorder: Records every event.
+        call: The context of its tools.
 
     Attributes:
-        spending: What it has spent.
+        spending: Its spending.
         messages: The conversation.
     """
 
@@ -172,23 +172,23 @@ class ThreadLoop:
 
     @property
     def most_handed_on(self) -> int:
-        """How many tokens of its conversation leave the next thread room to go on."""
+        """The most tokens of the conversation that a handoff passes on."""
         most = self._directive.config.resume_ceiling_tokens
         return (
             most if self._policy is None else min(most, self._policy.settings.context_tokens // 2)
         )
 
     def want_handoff(self) -> None:
-        """Have another thread go on, at the next turn."""
+        """Request a handoff to another thread at the next turn."""
         self._wants_handoff = True
         if self._policy is not None:
             self._policy.handoff_wanted = True
 
     async def run(self) -> Ending:
-        """Ask the model until the thread ends.
+        """Run turns until the thread ends.
 
         Raises:
-            RyeError: It failed: a provider, a model, a hook whose item doesn't verify.
+            RyeError: A provider, a model or a hook failed.
         """
         plan = self._plan()
         native, context_tokens, output_tokens = _what_it_can(plan[0])
@@ -230,7 +230,7 @@ class ThreadLoop:
         return ending_of_turns(result, policy.returned, policy.limit)
 
     async def tell_time_is_up(self, hit: LimitHit) -> None:
-        """Tell of the limit that no turn can: the time was up while something was under way."""
+        """Record the duration limit that was met outside of a turn."""
         if self._policy is None:
             self._recorder.tell("limit_reached", hit.to_dict())
         else:
@@ -248,7 +248,7 @@ class ThreadLoop:
         """Make the first messages, and record them.
 
         Returns:
-            The system text, which only hooks and the directive's own context supply.
+            The system prompt, which only hooks and the directive's own context supply.
 
         Source: docs/design/threads.md#first-message.
         """
@@ -266,7 +266,7 @@ class ThreadLoop:
         if continues is not None:
             context["previous_thread_id"] = continues.previous_id
         outcome = await self._hooks.run(event, context)
-        if outcome.control != "handoff":  # before anything is done there is nothing to hand off
+        if outcome.control != "handoff":  # nothing has been done that could be handed off
             policy.steer(outcome)
         own = await directive_context(thread.composed.context, self._host.dispatcher, self._call)
         blocks = (*own, *outcome.blocks)
@@ -328,7 +328,7 @@ class ThreadLoop:
 
 
 def _own(deps: AgentRunnerDeps, palette: Palette, harness: SafetyHarness) -> AgentRunnerDeps:
-    """What the host injects, with the thread's own tools and limits."""
+    """Return the host's dependencies with the thread's own tools and limits."""
     turns = AgentTurnLimits(
         max_tool_turns=harness.limits.turns or _NO_TURNS,
         max_calls_a_turn=deps.limits.max_calls_a_turn,
@@ -344,10 +344,10 @@ def _own(deps: AgentRunnerDeps, palette: Palette, harness: SafetyHarness) -> Age
 
 
 def _what_it_can(entry: FallbackPlanEntry) -> tuple[bool, int, int]:
-    """Whether a model calls tools, how much it reads, and how much it may write."""
+    """Return whether a model calls tools, its context size, and its most output tokens."""
     try:
         can = entry.provider.capabilities(entry.model)
-    except Exception:  # what isn't known is taken to be possible; the first try will tell
+    except Exception:  # the unknown is taken to be possible; the first attempt will show
         can = Capabilities()
     most = can.max_output_tokens or MAX_OUTPUT_TOKENS
     return can.tools, can.context_tokens or _CONTEXT_TOKENS, min(most, MAX_OUTPUT_TOKENS)
@@ -359,11 +359,11 @@ _CANCELLED: Final = "It was asked to stop."
 def ending_of_turns(
     result: TurnResult, returned: Returned | None, limit: LimitHit | None
 ) -> Ending:
-    """The ending that turns led to.
+    """Return the ending of a thread from that of its turns.
 
     Args:
-        result: How the turns ended.
-        returned: What the model handed over; None where it didn't.
+        result: The result of the turns.
+        returned: The model's return; None for none.
         limit: The limit that was met.
     """
     text = result.last.text if result.last else ""
@@ -384,7 +384,7 @@ def ending_of_turns(
 
 
 def ending_of_error(error: Exception) -> Ending:
-    """The ending that an error led to."""
+    """Return the ending of a thread that failed."""
     if isinstance(error, LlmError) or not isinstance(error, RyeError):
         failure = failure_of(error)
         return Ending("error", error=failure.message, code=failure.code)
@@ -393,7 +393,7 @@ def ending_of_error(error: Exception) -> Ending:
 
 
 def ending_of_stop(*, killed: bool) -> Ending:
-    """The ending of a thread that was asked to stop."""
+    """Return the ending of a thread that was asked to stop."""
     if killed:
         return Ending("killed", error="It was killed.", code="killed")
     return Ending("cancelled", error=_CANCELLED, code="cancelled")

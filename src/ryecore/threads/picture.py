@@ -1,4 +1,4 @@
-"""A tree of threads as a picture: what each is, where it stands, and what it has cost. Pure."""
+"""The picture of a tree of threads: the item, state and cost of each. Pure."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -22,15 +22,15 @@ _MAX_BOXES: Final = 200
 def tree_picture(
     nodes: "Sequence[TreeNode]", *, now: float, max_boxes: int = _MAX_BOXES
 ) -> Picture:
-    """Draw threads with all that they have started; each leads to those.
+    """Draw threads, with arrows to the threads that they have started.
 
     Tokens and money count a thread together with all below it, as its budget does.
 
     Args:
         nodes: The threads at the top.
         now: The time in seconds since 1970 (UTC), for those that still run.
-        max_boxes: How many boxes there may be. Of a larger tree, what runs is shown first, and
-            the rest is counted.
+        max_boxes: The most boxes. Of a larger tree, running threads are shown first, and the rest
+            is counted.
     """
     boxes: list[Box] = []
     lines: list[Line] = []
@@ -84,10 +84,10 @@ def _used(used: int, limit: int | None, written: Callable[[int], str]) -> str:
 
 
 def result_picture(result: "ThreadResult") -> Picture:
-    """Draw what came of a thread, with what all that it started has cost.
+    """Draw the result of a thread, with the total cost of its children.
 
     Args:
-        result: What came of it. Which threads it started, the registry alone knows.
+        result: The result. It doesn't tell which threads it started; the registry does.
     """
     cost, total = result.cost, result.total
     own = cost.amount

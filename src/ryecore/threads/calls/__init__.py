@@ -1,1 +1,1 @@
-"""What a thread's model can call, and what it sees of the results."""
+"""The tools of a thread's model, and the guard of their results."""

@@ -1,6 +1,6 @@
-"""The result guard: how much of a tool's result a thread's model sees, and where the whole is.
+"""The result guard, which shortens a tool's result for a thread's model and stores the whole.
 
-What is cut down stays JSON where it was JSON, so that a model can go on reading it as data.
+A shortened JSON result is still JSON, so that a model can read it as data.
 
 Source: docs/design/threads.md#turn-loop; decision 48.
 """
@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 READ_ARTIFACT: Final = "read_artifact"
-"""The tool that reads kept results."""
+"""The tool that reads stored results."""
 
 _ENVELOPE: Final = frozenset({
     "chain", "chain_elements", "linked_items", "validated_pairs", "metadata", "trace", "path",
@@ -50,17 +50,17 @@ _LEAST: Final = validators.and_(validators.instance_of(int), validators.ge(600))
 
 @frozen
 class GuardLimits:
-    """How much of a result a model sees.
+    """The bounds of a result for a model.
 
     Attributes:
-        chars: How many characters, at least 600.
-        tight_chars: How many where the model's context is nearly full.
-        tight_from: How full it is then, 0 to 1.
-        repeat_chars: How short a result is that is simply shown again where it comes again.
-        read_chars: How much `read_artifact` gives at once, unless the context is nearly full.
+        chars: The most characters, at least 600.
+        tight_chars: The most characters where the model's context is nearly full.
+        tight_from: The share of the context from which it counts as nearly full, 0 to 1.
+        repeat_chars: The most characters of a repeated result that is shown again in full.
+        read_chars: How much `read_artifact` returns at once, unless the context is nearly full.
 
     Raises:
-        ValueError: One is too small.
+        ValueError: A bound is too small.
     """
 
     chars: int = field(default=2_400, validator=_LEAST)
@@ -71,11 +71,11 @@ class GuardLimits:
 
 
 class ArtifactStore:
-    """A thread's own results, in its folder. Nothing of another thread's can be read here.
+    """The store of a thread's own results, in its folder, and those of no other thread.
 
     Args:
-        folder: Where they are kept; made when the first one is.
-        also: Folders of the threads that this one continues, which are read and never written.
+        folder: The folder; made with the first result.
+        also: The folders of the threads that this one continues, which are only read.
     """
 
     def __init__(
@@ -86,18 +86,18 @@ class ArtifactStore:
         self._stores: dict[Path, FolderResultStore] = {}
 
     def put(self, content: bytes) -> str:
-        """Keep content, and give its handle.
+        """Store content, and return its handle.
 
         Raises:
-            StoreError: It can't be kept.
+            StoreError: The content can't be stored.
         """
         return self._store(self._folder).put(content)
 
     def read(self, handle: str) -> bytes:
-        """The content behind a handle.
+        """Return the content behind a handle.
 
         Raises:
-            StoreError: It isn't there, or isn't what its handle says.
+            StoreError: The content is missing, or doesn't match its handle.
         """
         problem = StoreError("No result has this handle.")
         for folder in (self._folder, *self._also):
@@ -116,14 +116,14 @@ class ArtifactStore:
 
 
 class ResultGuard:
-    """Bounds what the model of one thread sees of results. It is `ToolContext.present`.
+    """The guard that shortens results for the model of one thread. It is `ToolContext.present`.
 
     Args:
-        store: Where whole results are kept; the thread's own.
-        limits: How much is seen.
+        store: The thread's own store of whole results.
+        limits: The bounds.
 
     Attributes:
-        context_share: How full the model's context is, 0 to 1. The thread says so after each turn.
+        context_share: How full the model's context is, 0 to 1. The thread sets it after each turn.
     """
 
     def __init__(self, store: ResultStore, limits: GuardLimits | None = None) -> None:
@@ -134,12 +134,12 @@ class ResultGuard:
 
     @property
     def max_chars(self) -> int:
-        """How much of a result is seen now."""
+        """The most characters of a result at this moment."""
         limits = self._limits
         return limits.chars if self.context_share <= limits.tight_from else limits.tight_chars
 
     def reader(self) -> ToolDef:
-        """The tool `read_artifact`, for the palette of a thread that has tools."""
+        """Return the tool `read_artifact`, for the palette of a thread that has tools."""
         return read_result_tool(
             self._store,
             name=READ_ARTIFACT,
@@ -148,15 +148,15 @@ class ResultGuard:
         )
 
     async def __call__(self, tool_name: str, call_id: str, text: str) -> tuple[str, str | None]:
-        """Show a result.
+        """Shorten a result for the model.
 
         Args:
             tool_name: The tool.
-            call_id: The call that it answers.
+            call_id: The call.
             text: The whole result, as text or JSON.
 
         Returns:
-            What the model sees, and the handle of the whole where that is more.
+            The text for the model, and the handle of the whole where the text is shortened.
         """
         size = len(text)
         if size <= self._limits.repeat_chars or tool_name == READ_ARTIFACT:
@@ -184,15 +184,15 @@ class ResultGuard:
         return handle, cut_down(text, max_chars, handle)
 
     def _keep(self, text: str) -> str | None:
-        """The handle of what is kept; a result that can't be kept is still a result."""
+        """Store a whole result, and return its handle; None where it can't be stored."""
         try:
             return self._store.put(text.encode())
-        except Exception:  # a full disk, or a store of the host's
+        except Exception:  # a full disk, or a failure of the host's store
             return None
 
 
 def strip_envelope(document: Mapping[str, object]) -> dict[str, object]:
-    """A response object without what only people and programs need: chain, places, signatures.
+    """Remove from a response object what a model doesn't need: chain, paths, signatures.
 
     Source: docs/design/threads.md#tool-results.
     """
@@ -205,12 +205,12 @@ def strip_envelope(document: Mapping[str, object]) -> dict[str, object]:
 
 
 def cut_down(text: str, max_chars: int, handle: str | None) -> str:
-    """A long result as a short one: JSON keeps its structure, other text its head and tail.
+    """Shorten a result: JSON keeps its structure, other text its head and tail.
 
     Args:
-        text: The whole.
-        max_chars: How long the outcome may be, at least 600.
-        handle: Where the whole is kept; None where it isn't.
+        text: The whole result.
+        max_chars: The most characters of the short one, at least 600.
+        handle: The handle of the whole; None where it isn't stored.
 
     Returns:
         Text of at most `max_chars`, which is JSON where `text` is.
@@ -231,7 +231,7 @@ def cut_down(text: str, max_chars: int, handle: str | None) -> str:
 
 
 def _json_value(text: str) -> object:
-    """The list, mapping or text that a JSON text holds; None where it is something else."""
+    """Return the list, mapping or text that a JSON text holds; None for anything else."""
     if text[:1] not in ("{", "[", '"'):
         return None
     try:
@@ -249,14 +249,14 @@ def _identical(text: str, call_id: str, handle: str) -> str:
 
 @frozen
 class _Level:
-    """How much is left of a value.
+    """A level of shortening.
 
     Attributes:
-        chars: How long a text may be.
-        longer: How long one may be that is likely what was asked for.
-        items: How many of a list are shown.
-        keys: How many of a mapping are.
-        depth: How deep it goes.
+        chars: The most characters of a text.
+        longer: The most characters of a text that is likely the main one.
+        items: The most items of a list.
+        keys: The most keys of a mapping.
+        depth: The deepest level of nesting.
     """
 
     chars: int
@@ -266,7 +266,7 @@ class _Level:
     depth: int
 
     def top(self, value: object) -> dict[str, object]:
-        """A whole value as a mapping."""
+        """Return a whole value, shortened, as a mapping."""
         if isinstance(value, Mapping):
             return self._mapping(value, self.depth)
         return self._mapping({"items" if isinstance(value, list) else "text": value}, self.depth)

@@ -1,7 +1,7 @@
-"""The built-in tools by which a thread's model uses items: rye_execute, rye_fetch, rye_sign.
+"""The built-in tools with which a thread's model uses items: rye_execute, rye_fetch, rye_sign.
 
-Nothing is decided here: each call goes to the dispatcher in the thread's own context, which first
-resolves what is named, and then asks for the capability of that very item.
+Permissions are decided elsewhere: each call goes to the dispatcher in the thread's own context,
+which first resolves the item, and then checks the capability for that very item.
 
 Source: docs/design/threads.md#harness; decisions 13, 41 and 43.
 """
@@ -29,7 +29,7 @@ BUILT_IN_NAMES: Final[Mapping[Action, str]] = {
     "fetch": "rye_fetch",
     "sign": "rye_sign",
 }
-"""The built-in tools, by the primary action that each stands for."""
+"""The names of the built-in tools, by their primary actions."""
 
 _DESCRIPTIONS: Final[Mapping[Action, str]] = {
     "execute": (
@@ -121,15 +121,14 @@ _SCHEMAS: Final[Mapping[Action, Mapping[str, Any]]] = {
 
 
 def item_tool(action: Action, dispatcher: Dispatcher) -> ToolDef:
-    """The built-in tool of a primary action.
+    """Make the built-in tool of a primary action.
 
-    Its results are response objects without chain, places and signatures. What may not be done is
-    denied; what can't be done is a failure of the call; a tool or a child that ran and failed is a
-    result that says so.
+    Its results are response objects without chain, paths and signatures. A forbidden call is
+    denied, an impossible one fails; a tool or a child that ran and failed is a result.
 
     Args:
         action: `execute`, `fetch` or `sign`.
-        dispatcher: What does it.
+        dispatcher: The dispatcher that performs it.
     """
     name = BUILT_IN_NAMES[action]
     runs: Mapping[Action, ToolFunction] = {
@@ -143,13 +142,13 @@ def item_tool(action: Action, dispatcher: Dispatcher) -> ToolDef:
         parameters=_SCHEMAS[action],
         run=runs[action],
         parallel_safe=action == "fetch",
-        timeout_s=math.inf,  # the item has limits of its own, which say more
+        timeout_s=math.inf,  # the item has its own limits
         source=f"the built-in {name}",
     )
 
 
 class _Bound:
-    """A primary action, bound to what does it."""
+    """A primary action, bound to a dispatcher."""
 
     __slots__ = ("_dispatcher",)
 
@@ -159,7 +158,7 @@ class _Bound:
         self._dispatcher = dispatcher
 
     async def __call__(self, arguments: Mapping[str, Any], ctx: ToolContext) -> object:
-        """Do it, on behalf of the thread."""
+        """Perform the action on behalf of the thread."""
         name = BUILT_IN_NAMES[self.action]
         try:
             document = strip_envelope(await self._response(arguments, ctx))
@@ -179,7 +178,7 @@ class _Bound:
 
 
 class _Execute(_Bound):
-    """rye_execute."""
+    """The tool rye_execute."""
 
     __slots__ = ()
 
@@ -217,7 +216,7 @@ class _Execute(_Bound):
 
 
 class _Fetch(_Bound):
-    """rye_fetch."""
+    """The tool rye_fetch."""
 
     __slots__ = ()
 
@@ -244,7 +243,7 @@ class _Fetch(_Bound):
 
 
 class _Sign(_Bound):
-    """rye_sign."""
+    """The tool rye_sign."""
 
     __slots__ = ()
 
@@ -264,15 +263,15 @@ _ANY_FETCH: Final = "rye.fetch.*"
 
 
 def needed_for(action: Action, arguments_json: str) -> tuple[str, ...] | None:
-    """The capabilities of which a call of `rye_execute`, `rye_fetch` or `rye_sign` needs one.
+    """Return the capabilities that allow a call of `rye_execute`, `rye_fetch` or `rye_sign`.
 
     Args:
-        action: What the tool does.
+        action: The tool's action.
         arguments_json: Its arguments, as the model wrote them.
 
     Returns:
-        One, or for a bare id, which may be a directive or a tool, two; None where what it named
-        isn't known from the arguments.
+        The capabilities, any of which suffices: one, or two for a bare id, which may be a directive
+        or a tool. None where the arguments don't tell which item is meant.
     """
     try:
         given = json.loads(arguments_json or "{}")
@@ -282,9 +281,9 @@ def needed_for(action: Action, arguments_json: str) -> tuple[str, ...] | None:
     if not isinstance(item_id, str):
         return (_ANY_FETCH,) if action == "fetch" else None
     if action == "sign" and "*" in item_id:
-        return None  # what it matched then is not known
+        return None  # what the glob matched then is unknown
     needed: list[str] = []
-    for kind in ("directive", "tool"):  # a bare id is one or the other
+    for kind in ("directive", "tool"):  # a bare id is either
         try:
             ref = ItemRef.parse(item_id, kind)
         except RyeError:
@@ -294,7 +293,7 @@ def needed_for(action: Action, arguments_json: str) -> tuple[str, ...] | None:
 
 
 def grants(capabilities: frozenset[str], needed: str) -> bool:
-    """Whether capabilities grant what `needed_for` gave."""
+    """Return whether capabilities grant one that `needed_for` returned."""
     if needed == _ANY_FETCH:
         return holds_any(capabilities, "fetch")
     return allows(capabilities, needed)

@@ -1,7 +1,7 @@
-"""What a thread's model can call: built-in tools, signed tools and the host's functions.
+"""The palette of a thread: built-in tools, signed tools and the host's functions.
 
-What is shown follows from the thread's capabilities. What is not shown, because it doesn't fit, can
-still be executed with rye_execute: the palette is a convenience, and each call is checked anew.
+The thread's capabilities decide which tools the model sees. A tool that doesn't fit can still be
+executed with rye_execute: the palette is a convenience, and each call is checked anew.
 
 Source: docs/design/threads.md#harness; decision 41.
 """
@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 TOKEN_BUDGET: Final = 2_000
-"""About how many tokens the preloaded signed tools may take."""
+"""The most tokens that the signed tools may take, roughly."""
 
 _WITHOUT_RESULTS: Final = (READ_ARTIFACT, RETURN_TOOL)
 _TOOLS: Final = "rye.execute.tool."
@@ -58,12 +58,12 @@ _TreeKey: TypeAlias = tuple[tuple[str, ...], tuple[ToolDef, ...], tuple[str, ...
 
 @frozen
 class Palette:
-    """What one thread's model can call.
+    """The tools that one thread's model can call.
 
     Attributes:
-        registry: The tools, ready to be called; the thread's own.
-        tools: The tools in the order in which they are shown.
-        left_out: What is not shown, each with the reason.
+        registry: The thread's registry of tools, ready to be called.
+        tools: The tools, in the order that the model sees.
+        left_out: The tools that are not shown, each with the reason.
         tree: Capabilities and tools as text, for `capabilities.md`.
     """
 
@@ -75,7 +75,7 @@ class Palette:
 
 @frozen
 class _Kept:
-    """A tool that was made of an item, and of which bytes at which place."""
+    """A tool that was made from an item, with the item's path and digest."""
 
     ref: ItemRef
     integrity: str
@@ -98,13 +98,13 @@ async def build_palette(
 
 
 class PaletteBuilder:
-    """Builds the palettes of the threads of one open Rye.
+    """The builder of the palettes of one open Rye's threads.
 
-    Between threads it remembers tools by the digest of their verified file, and nothing else: which
-    items there are, and whether their chains hold, is asked for each palette.
+    Between threads it caches tools by the digest of their verified file, and nothing else: the list
+    of items and the verification of their chains are made anew for each palette.
 
     Args:
-        dispatcher: Finds, verifies and executes.
+        dispatcher: Finds, verifies and executes tools.
     """
 
     def __init__(self, dispatcher: Dispatcher) -> None:
@@ -128,12 +128,12 @@ class PaletteBuilder:
         """Build the palette of one thread.
 
         Args:
-            capabilities: What the thread may do.
+            capabilities: The thread's capabilities.
             host_tools: The host's functions; those that the capabilities allow are shown.
-            extra: The thread's own tools, such as `rye_directive_return`. They are shown always,
+            extra: The thread's own tools, such as `rye_directive_return`. They are always shown,
                 `read_artifact` only beside others.
-            token_budget: About how many tokens the signed tools may take.
-            limits: What bounds the thread's calls.
+            token_budget: The most tokens that the signed tools may take, roughly.
+            limits: The limits of the thread's calls.
 
         Returns:
             The palette. A tool that can't be offered is left out, and never breaks the thread.
@@ -173,7 +173,7 @@ class PaletteBuilder:
     def _allowed(
         self, capabilities: Sequence[str], host_tools: Iterable[ToolDef], taken: set[str]
     ) -> tuple[list[ToolDef], list[str]]:
-        """The host's functions that the thread may call."""
+        """Return the host's functions that the thread may call, and why others are left out."""
         tools: dict[str, ToolDef] = {}
         left_out: list[str] = []
         for given in host_tools:
@@ -217,7 +217,7 @@ class PaletteBuilder:
             if kept.tokens > left:
                 left_out.append(too_much)
                 continue
-            if kept.tool.name in used:  # two digests that are one, which somebody has sought
+            if kept.tool.name in used:  # a deliberate collision of two digests
                 left_out.append(f"tool:{item_id}: another tool has its name")
                 continue
             used.add(kept.tool.name)
@@ -226,11 +226,11 @@ class PaletteBuilder:
         return tools, left_out
 
     async def _tool(self, item_id: str, name: str, *, is_exact: bool) -> _Kept | None:
-        """The tool of an item; None where a wildcard found what nobody calls.
+        """Return the tool of an item; None for a library that a wildcard matched.
 
         Raises:
-            RyeError: Its chain doesn't hold.
-            ValueError: Its schema is none.
+            RyeError: The tool's chain can't be verified.
+            ValueError: The tool's schema isn't a valid one.
         """
         kept = self._kept.get((item_id, name))
         ref = ItemRef("tool", check_item_id(item_id)) if kept is None else kept.ref
@@ -265,10 +265,10 @@ class PaletteBuilder:
 
 
 def names_of(item_ids: Iterable[str], taken: Iterable[str] = ()) -> dict[str, str]:
-    """What models call items: `rye_file_system_read` for `rye/file-system/read`.
+    """Return the tool names of items: `rye_file_system_read` for `rye/file-system/read`.
 
-    Where that is too long, taken, or another's too, a digest of the id follows a hyphen. No
-    flattened id holds a hyphen, so no item can be given an id by which it gets another's name.
+    Where that is too long, taken or ambiguous, a hyphen and a digest of the id follow. No flattened
+    id holds a hyphen, so an item's id can't be chosen to get another's name.
 
     Args:
         item_ids: The ids.
@@ -294,7 +294,7 @@ def _with_digest(item_id: str, name: str) -> str:
 def _wanted(
     capabilities: Sequence[str], dispatcher: Dispatcher, hosts: set[str | None]
 ) -> list[tuple[str, bool]]:
-    """The ids of signed tools that the capabilities name, and whether by name: these first."""
+    """Return the ids of signed tools that capabilities grant, and whether by name: these first."""
     exact: set[str] = set()
     patterns: list[str] = []
     for one in capabilities:
@@ -317,8 +317,8 @@ def _wanted(
 
 
 def _tree(capabilities: Sequence[str], tools: Sequence[ToolDef], left_out: Sequence[str]) -> str:
-    """Capabilities, each with the tools that it grants; the same ones always give the same text."""
-    # By name before by wildcard, so that a tool stands below what says most of it.
+    """Return the text of the capabilities, each with the tools that it grants. Deterministic."""
+    # Names before wildcards, so that a tool stands below the most specific capability.
     granting = sorted(set(capabilities), key=lambda one: ("*" in one, one))
     below: dict[str, list[str]] = {one: [] for one in sorted(granting)}
     built_in: list[str] = []
@@ -330,7 +330,7 @@ def _tree(capabilities: Sequence[str], tools: Sequence[ToolDef], left_out: Seque
         line = f"{tool.name} ({tool.source})" if tool.source else tool.name
         if by is not None:
             below[by].append(line)
-        else:  # a tool of the thread's own that isn't granted: it is shown, and denied
+        else:  # a tool of the thread's own without a capability: it is shown, and denied
             built_in.append(line)
     blocks = [*below.items()]
     if built_in:

@@ -1,4 +1,4 @@
-"""How a thread's model hands back its outputs: the tool `rye_directive_return`. Pure.
+"""The tool `rye_directive_return`, with which a thread's model returns its outputs. Pure.
 
 Source: docs/design/threads.md#turn-loop; decision 44.
 """
@@ -24,10 +24,10 @@ __all__ = [
 ]
 
 RETURN_TOOL: Final = "rye_directive_return"
-"""What a model calls to hand back its outputs."""
+"""The tool that a model calls to return its outputs."""
 
 RETURN_NAMES: Final = frozenset({RETURN_TOOL, "directive_return"})
-"""Every name by which a model's call is one."""
+"""The names under which a model may call it."""
 
 _STATUS: Final = "status"
 _DETAIL: Final = "error_detail"
@@ -42,12 +42,12 @@ _DESCRIPTION: Final = (
 
 @frozen
 class Returned:
-    """What a model handed back.
+    """The return of a model.
 
     Attributes:
-        outputs: The outputs, each of its declared type; of one that gave up, those that it has.
-        status: `error` where it gave up.
-        error_detail: Why it gave up; empty elsewhere.
+        outputs: The outputs, each of its declared type; only those it has where it gave up.
+        status: `error` where the model gave up.
+        error_detail: The reason for giving up; empty elsewhere.
     """
 
     outputs: Mapping[str, object]
@@ -57,7 +57,7 @@ class Returned:
 
 @frozen
 class Rejected:
-    """What is wrong with what a model handed back, in words that it is told."""
+    """The rejection of a model's outputs, with a text for the model."""
 
     text: str
 
@@ -66,7 +66,7 @@ OnReturn: TypeAlias = Returned | Rejected
 
 
 def return_tool(outputs: Iterable[Declared]) -> ToolDef | None:
-    """The tool for a directive's outputs; None where it declares none.
+    """Make the tool for a directive's outputs; return None where it declares none.
 
     The thread answers its calls itself, so the tool never runs.
     """
@@ -76,7 +76,7 @@ def return_tool(outputs: Iterable[Declared]) -> ToolDef | None:
     schema: dict[str, Any] = input_schema(declared)
     for name, part in _blocked(declared).items():
         schema["properties"] = {**schema["properties"], name: part}
-    # A model that is blocked can't give them, so the check is `check_outputs`', not the schema's.
+    # A blocked model can't return them, so `check_outputs` requires them, and not the schema.
     required = schema.pop("required")
     if required:
         listed = ", ".join(required)
@@ -93,7 +93,7 @@ async def _run(arguments: Mapping[str, Any], ctx: ToolContext) -> object:
 
 
 def _blocked(declared: Iterable[Declared]) -> dict[str, dict[str, object]]:
-    """The properties of a model that gives up, unless an output has their name."""
+    """Return the properties for giving up, without those whose names are outputs."""
     if {one.name for one in declared} & {_STATUS, _DETAIL}:
         return {}
     return {
@@ -107,17 +107,17 @@ def _blocked(declared: Iterable[Declared]) -> dict[str, dict[str, object]]:
 
 
 def check_outputs(outputs: Iterable[Declared], arguments_json: str) -> OnReturn:
-    """Check what a model hands back.
+    """Check the outputs that a model returns.
 
-    Outputs are coerced and checked like inputs. A required one has to be there; 0, false and empty
-    text are.
+    Outputs are coerced and checked like inputs. A required one must be present; 0, false and empty
+    text count as present.
 
     Args:
-        outputs: What the directive declares.
+        outputs: The outputs that the directive declares.
         arguments_json: The call's arguments as the model wrote them.
 
     Returns:
-        The outputs, or what is wrong.
+        The outputs, or the rejection.
 
     Source: docs/design/threads.md#turn-loop; decisions 34 and 44.
     """

@@ -1,7 +1,7 @@
 """Tool calls written as text, for models that have no native ones. Pure.
 
-A call is a fenced block that holds JSON, or an `<invoke>` element that stands in no fence. What
-looks like a call and can't be read for certain is told to the model; nothing is run by guess.
+A call is a fenced block that holds JSON, or an `<invoke>` element outside of fences. A malformed
+call is reported to the model; nothing is run by guess.
 
 Source: docs/design/threads.md#turn-loop.
 """
@@ -27,9 +27,9 @@ __all__ = [
 ]
 
 WRITTEN: Final = "textcall_"
-"""How the ids of calls begin that were written as text."""
+"""The prefix of the ids of calls that were written as text."""
 
-# Nothing here goes back over what it has taken, so that a long answer takes no longer than it is.
+# No pattern here backtracks, so that the time grows only linearly with an answer's length.
 _START: Final = re.compile(
     r"^ {0,3}+(?P<fence>`{3,}+|~{3,}+)(?P<info>[^\n`]*+)$|(?P<code>`++)|(?P<invoke><invoke\s)",
     re.MULTILINE,
@@ -47,13 +47,13 @@ _FORM: Final = (
 
 @frozen
 class TextCalls:
-    """What stands in an answer.
+    """The calls found in an answer.
 
     Attributes:
         text: The answer without its calls.
-        calls: The calls, in order; none where `problem` says something.
-        problem: What is wrong with what looks like a call, in words that the model is told; empty
-            where nothing is. Then nothing of the answer is to be run.
+        calls: The calls, in order; none where there is a problem.
+        problem: A text for the model about a malformed call, because of which nothing of the
+            answer is run; empty for none.
     """
 
     text: str
@@ -62,7 +62,7 @@ class TextCalls:
 
 
 class _Malformed(Exception):
-    """Something looks like a call and can't be read."""
+    """A call can't be read."""
 
 
 def extract_tool_calls(text: str, *, start: int = 1, tools: Iterable[ToolSpec] = ()) -> TextCalls:
@@ -74,7 +74,7 @@ def extract_tool_calls(text: str, *, start: int = 1, tools: Iterable[ToolSpec] =
         tools: The tools, whose schemas say which parameters of an `<invoke>` are text.
 
     Returns:
-        The calls, or what is wrong.
+            The calls, or the problem.
     """
     schemas = {tool.name: tool.parameters for tool in tools}
     kept: list[str] = []
@@ -108,7 +108,7 @@ def extract_tool_calls(text: str, *, start: int = 1, tools: Iterable[ToolSpec] =
 
 
 def render_tools(tools: Iterable[ToolSpec]) -> str:
-    """Tell a model without native calls which tools there are, and how to call one."""
+    """Render the tools and how to call one, for a model without native calls."""
     listed = "\n\n".join(
         f"### {tool.name}\n{tool.description}\nArguments (JSON Schema): "
         f"{json.dumps(tool.parameters, ensure_ascii=False)}"
@@ -124,7 +124,7 @@ def render_tools(tools: Iterable[ToolSpec]) -> str:
 
 
 def render_call(name: str, arguments_json: str) -> str:
-    """A call as such a model writes it, to show it what it has called."""
+    """Render a call as a model without native calls writes it."""
     try:
         arguments: object = json.loads(arguments_json or "{}")
     except (ValueError, RecursionError):
@@ -133,9 +133,9 @@ def render_call(name: str, arguments_json: str) -> str:
 
 
 def render_results(results: Iterable[ToolResultPart]) -> str:
-    """The results of a turn's calls as one text, for a model without native calls.
+    """Render the results of a turn's calls as one text, for a model without native calls.
 
-    A result can't close its block: the marks are longer than any that stand in it.
+    A result can't close its block: the fence is longer than any in it.
     """
     blocks: list[str] = []
     for one in results:
@@ -147,7 +147,7 @@ def render_results(results: Iterable[ToolResultPart]) -> str:
 
 
 def _code_end(text: str, opened: re.Match[str]) -> int:
-    """The end of a span of code; of its marks alone where nothing closes it on this line."""
+    """Return the end of a code span; the end of its opening where this line doesn't close it."""
     closing = text.find(opened["code"], opened.end())
     if closing < 0 or text.find("\n", opened.end(), closing) >= 0:
         return opened.end()
@@ -219,7 +219,7 @@ def _invoked(
 
 
 def _value(written: str, schema: object) -> object:
-    """A parameter's value: text where its schema takes text, else the JSON that it is."""
+    """Return a parameter's value: as text where its schema takes text, else parsed as JSON."""
     plain = written.removeprefix("\n").removesuffix("\n")
     if isinstance(schema, Mapping):
         kinds = schema.get("type")
@@ -241,7 +241,7 @@ def _past_space(text: str, place: int) -> int:
 
 
 def _written(value: object) -> str:
-    """JSON that can be sent, with half characters escaped."""
+    """Write JSON that can be sent, with lone surrogates escaped."""
     text = json.dumps(value, ensure_ascii=False)
     try:
         text.encode()

@@ -1,1 +1,1 @@
-"""How threads look after the threads below them."""
+"""The operations with which threads manage the threads below them."""

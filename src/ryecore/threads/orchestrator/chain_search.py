@@ -1,7 +1,7 @@
-"""Searching the transcripts of a chain of threads.
+"""The search through the transcripts of a chain of threads.
 
-Regular expressions are matched by the native engine, a line at a time: it needs no more than linear
-time, or a bounded number of steps where a pattern looks around, and lets the event loop go on.
+The native engine matches regular expressions a line at a time. It needs at most linear time, or a
+bounded number of steps for a pattern with look-around, and doesn't block the event loop.
 
 Source: docs/design/threads.md#orchestrator.
 """
@@ -37,10 +37,10 @@ _LINE_CHARS: Final = 2000
 _LINE_OVERLAP: Final = 200
 _EXCERPT_CHARS: Final = 300
 _BATCH: Final = 64
-"""How many lines are matched before the time is looked at."""
+"""How many lines are matched between two checks of the time."""
 
 Match: TypeAlias = Callable[[Sequence[str]], Sequence[int]]
-"""Says which of some lines match."""
+"""Returns the indexes of the lines that match."""
 
 
 @frozen
@@ -48,11 +48,11 @@ class Found:
     """A record that matches.
 
     Attributes:
-        thread_id: Whose transcript it stands in.
-        timestamp: When it was written, in seconds since 1970 (UTC).
-        event_type: What it records.
-        turn: The turn that it belongs to; None where it belongs to none.
-        excerpt: Of the first line that matches, what is around the match.
+        thread_id: The thread of the transcript.
+        timestamp: The time of the record, in seconds since 1970 (UTC).
+        event_type: The type of the record.
+        turn: Its turn; None for none.
+        excerpt: The text around the match, in the first line that matches.
     """
 
     thread_id: str
@@ -62,7 +62,7 @@ class Found:
     excerpt: str
 
     def to_dict(self) -> dict[str, object]:
-        """The match as a JSON-ready object."""
+        """Return the match as a JSON-ready object."""
         return {
             "thread_id": self.thread_id,
             "timestamp": self.timestamp,
@@ -73,15 +73,14 @@ class Found:
 
 
 def matcher(query: str, search_type: SearchType) -> Match:
-    """What finds the lines that a query means.
+    """Return the function that matches lines for a query.
 
     Args:
-        query: A text, in which case doesn't count; or a regular expression, in which it does.
-            1 to 500 characters.
+        query: A case-insensitive text, or a case-sensitive regular expression; 1 to 500 characters.
         search_type: Which of the two it is.
 
     Raises:
-        InvalidQuery: It is empty, too long, or no regular expression.
+        InvalidQuery: The query is empty, too long, or not a regular expression.
     """
     if not query.strip() or len(query) > MAX_QUERY_CHARS:
         raise InvalidQuery(
@@ -98,7 +97,7 @@ def matcher(query: str, search_type: SearchType) -> Match:
 class _Pattern:
     """A regular expression, matched natively and without the interpreter's lock.
 
-    A schema whose items must not match finds, as its failures, those that do.
+    A JSON Schema forbids the pattern, so its failures are the matches.
     """
 
     def __init__(self, query: str) -> None:
@@ -134,9 +133,9 @@ def search_records(
 
     Args:
         records: The records, each with the id of the thread whose file it stands in.
-        match: What a query means.
-        most: How many are wanted.
-        until: The monotonic time in seconds when to stop with what was found.
+        match: The function that matches lines.
+        most: How many to find.
+        until: The monotonic time in seconds at which to stop.
 
     Returns:
         The records, and whether there may be more.
@@ -178,7 +177,7 @@ def _first_match(payload: object, match: Match, until: float) -> str | None:
 
 
 def _excerpt(line: str, match: Match) -> str:
-    """The part of a line that matches by itself; its beginning where only the whole does."""
+    """Return the part of a line that matches by itself; its beginning where only the whole does."""
     if len(line) <= _EXCERPT_CHARS:
         return line
     parts = list(_windows(line, _EXCERPT_CHARS, _EXCERPT_CHARS // 2))
@@ -189,7 +188,7 @@ def _excerpt(line: str, match: Match) -> str:
 
 
 def _lines(payload: object) -> Iterator[str]:
-    """The lines of all texts and numbers in a payload, long ones in pieces that overlap."""
+    """Yield the lines of all texts and numbers in a payload, long ones in overlapping pieces."""
     waiting = [payload]
     while waiting:
         one = waiting.pop()
@@ -198,7 +197,7 @@ def _lines(payload: object) -> Iterator[str]:
         elif isinstance(one, list | tuple):
             waiting.extend(reversed(one))
         elif isinstance(one, str):
-            # What is no character, such as half a pair, is none for the native side either.
+            # A lone surrogate isn't a character, neither here nor for the native side.
             whole = one if one.isascii() else one.encode(errors="replace").decode()
             for line in whole.splitlines():
                 if line:

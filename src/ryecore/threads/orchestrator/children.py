@@ -1,7 +1,7 @@
-"""The threads that a thread reaches, and how they stand and ended.
+"""The threads that a thread reaches, their states and outcomes.
 
-It reaches its own subtree, and that of the threads it continues. A fork of a thread doesn't
-continue it, so it begins without children. Other threads answer like those that don't exist.
+A thread reaches its own subtree, and that of the threads it continues. A fork of a thread doesn't
+continue it, so it begins without children. Any other thread is reported as missing.
 
 Source: decisions 41 and 47.
 """
@@ -30,7 +30,7 @@ __all__ = [
 
 
 def _tops(store: ThreadStore, caller: str) -> tuple[str, ...]:
-    """The caller, and the threads that it continues: what they started is its own to look after."""
+    """Return the caller and the threads that it continues, whose children it manages."""
     tops = [caller]
     while True:
         row = run_blocking(store.registry.get_thread(tops[-1]))
@@ -46,7 +46,7 @@ def _reaches(store: ThreadStore, caller: str, thread_id: str) -> bool:
 
 
 def below(store: ThreadStore, caller: str) -> frozenset[str]:
-    """The ids of all that a caller reaches, its own included."""
+    """Return the ids of all threads that a caller reaches, its own included."""
     registry = store.registry
     return frozenset(
         one.thread_id
@@ -56,7 +56,7 @@ def below(store: ThreadStore, caller: str) -> frozenset[str]:
 
 
 def find(store: ThreadStore, thread_id: str, caller: str | None) -> ThreadRecord:
-    """A thread's row, where the caller reaches it."""
+    """Return the row of a thread that the caller reaches."""
     if caller is not None and not _reaches(store, caller, thread_id):
         raise _not_below(thread_id)
     try:
@@ -68,7 +68,7 @@ def find(store: ThreadStore, thread_id: str, caller: str | None) -> ThreadRecord
 
 
 def _not_below(thread_id: str) -> ThreadNotFound:
-    """One answer for what doesn't exist and what isn't the caller's: it tells neither from both."""
+    """Make the error for a missing and for an unreachable thread, which it doesn't distinguish."""
     return ThreadNotFound(
         f"There is no thread {_quoted(thread_id)} below this one.",
         next_step="The operation list_active lists those that run.",
@@ -79,7 +79,7 @@ def _not_below(thread_id: str) -> ThreadNotFound:
 def find_all(
     store: ThreadStore, thread_ids: Sequence[str], caller: str | None
 ) -> list[ThreadRecord]:
-    """The rows of all, or an error that names the first that isn't there."""
+    """Return the rows of all, or raise an error for the first that is missing."""
     return [find(store, one, caller) for one in thread_ids]
 
 
@@ -97,7 +97,7 @@ def refuse_itself(thread_ids: Collection[str], caller: str | None, verb: str) ->
 
 
 def chain_of(store: ThreadStore, thread_id: str, caller: str | None) -> list[ThreadRecord]:
-    """The chain of continuations that a thread belongs to, as far as the caller reaches it."""
+    """Return the chain of continuations of a thread, as far as the caller reaches it."""
     find(store, thread_id, caller)
     chain = run_blocking(store.registry.get_chain(thread_id))
     if caller is None:
@@ -114,11 +114,11 @@ Document: TypeAlias = dict[str, object]
 
 _RESULT_CHARS: Final = 4000
 _LEAST_CHARS: Final = 80
-"""With less room than this, the JSON of a value is cut as text."""
+"""The room below which the JSON of a value is cut as text."""
 
 
 def outcome(store: ThreadStore, record: ThreadRecord) -> Document:
-    """How a thread stands, and what came of it, not too much of it."""
+    """Return the state and the shortened result of a thread."""
     document = standing(record)
     if record.ended:
         body = run_blocking(store.registry.get_result(record.thread_id))
@@ -130,7 +130,7 @@ def outcome(store: ThreadStore, record: ThreadRecord) -> Document:
 
 
 def standing(record: ThreadRecord) -> Document:
-    """How a thread stands, and what it has used itself."""
+    """Return the state and the own cost of a thread."""
     document: Document = {
         "thread_id": record.thread_id,
         "item_id": record.item_id,
@@ -149,11 +149,11 @@ def standing(record: ThreadRecord) -> Document:
 
 
 def bounded(value: object, max_chars: int) -> object:
-    """A JSON value, cut to about so many characters. A mapping keeps its keys, a list its order.
+    """Shorten a JSON value. A mapping keeps its keys, a list its order.
 
     Args:
         value: The value.
-        max_chars: How many characters its JSON may have.
+        max_chars: The most characters of its JSON, roughly.
     """
     if isinstance(value, str):
         return value if len(value) <= max_chars else _cut(value, max_chars)
@@ -169,7 +169,7 @@ def bounded(value: object, max_chars: int) -> object:
 
 
 def _bounded_mapping(value: Mapping[Any, Any], max_chars: int) -> dict[str, object]:
-    """What is short stays whole, and what is long shares the room that is left."""
+    """Keep short values whole, and share the remaining room among long ones."""
     names = list(value)[: max_chars // 20]
     sizes = {name: len(_json(value[name])) for name in names}
     shares: dict[Any, int] = {}
@@ -201,7 +201,7 @@ def _json(value: object) -> str:
     try:
         return json.dumps(value, ensure_ascii=False, default=str)
     except RecursionError:
-        return "…" * 10_000  # nobody reads what is nested so deeply
+        return "…" * 10_000  # nested too deeply to be of use
 
 
 def _cut(text: str, max_chars: int) -> str:

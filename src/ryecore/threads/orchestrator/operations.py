@@ -1,7 +1,7 @@
-"""What one thread may do to others, and the host to all: one function each, across processes.
+"""The operations of a thread on others, and of the host on all, across processes.
 
-A thread reaches its own subtree, and that of the threads it continues. What lies outside of it
-answers as what doesn't exist does.
+A thread reaches its own subtree, and that of the threads it continues. Any other thread is reported
+as missing.
 
 Source: docs/design/threads.md#orchestrator; decisions 41 and 46.
 """
@@ -68,12 +68,12 @@ MAX_THREAD_IDS: Final = 1000
 MAX_TAIL_LINES: Final = 500
 
 _MAX_WATCHED: Final = 100
-"""Each costs a task, a process's descriptor and a watcher."""
+"""The most threads of a wait for the first; each costs a task, a descriptor and a watcher."""
 _SEARCH_S: Final = 10.0
 _MAX_LISTED: Final = 200
 _RECORD_CHARS: Final = 2000
 _QUIET: Final = frozenset({"token_delta", "checkpoint"})
-"""Records that say nothing that others don't say."""
+"""The types of records that repeat what other records hold."""
 
 
 async def wait_threads(
@@ -84,11 +84,11 @@ async def wait_threads(
     timeout_s: float = 600.0,
     mode: WaitMode = "all",
 ) -> Document:
-    """Wait until threads have ended, in whichever processes they run.
+    """Wait until threads have ended, in any process.
 
     Args:
         store: The project's threads.
-        thread_ids: Which; 1 to 1,000, and to 100 where the first one is enough.
+        thread_ids: The threads: 1 to 1,000, or to 100 where the first one is enough.
         caller: The thread that asks; None for the host.
         timeout_s: How long to wait, in seconds, from 0 to 3,600.
         mode: Whether all have to end, or the first one is enough.
@@ -112,7 +112,7 @@ async def wait_threads(
         if mode == "any":
             await _first_end(store, ids)
         else:
-            for thread_id in ids:  # one after the other: the last is over when all are
+            for thread_id in ids:  # one after the other: all have ended when the last wait is over
                 await store.wait(thread_id)
     outcomes = await run_in_thread(_outcomes, store, ids)
     done = sum(1 for one in outcomes if one["ended"])
@@ -131,7 +131,7 @@ async def _first_end(store: ThreadStore, thread_ids: Sequence[str]) -> None:
         async def wait_for(thread_id: str) -> None:
             try:
                 await store.wait(thread_id)
-            except RyeError as error:  # which a task group would wrap
+            except RyeError as error:  # a task group would wrap it
                 refusals.append(error)
             waiting.cancel_scope.cancel()
 
@@ -156,7 +156,7 @@ def cancel_thread(store: ThreadStore, thread_id: str, *, caller: str | None) -> 
 def kill_thread(
     store: ThreadStore, thread_id: str, *, caller: str | None, grace_s: float = 3.0
 ) -> Document:
-    """End the process that runs a thread, and the thread as killed.
+    """Kill a thread and its process.
 
     A thread that shares its process with others is asked to stop instead.
 
@@ -179,7 +179,7 @@ def kill_thread(
 
 
 def get_status(store: ThreadStore, thread_id: str, *, caller: str | None) -> Document:
-    """Where a thread stands: its row, the threads it has started, and once it ended its outcome.
+    """Return the state of a thread: its row, its children, and its outcome once it has ended.
 
     Raises:
         ThreadNotFound: There is no such thread, or not the caller or below it.
@@ -199,11 +199,11 @@ def get_status(store: ThreadStore, thread_id: str, *, caller: str | None) -> Doc
 
 
 def list_active(store: ThreadStore, *, caller: str | None) -> Document:
-    """The threads that have not ended, oldest first; those nobody runs any more are ended first.
+    """List the threads that have not ended, oldest first, after ending those without a process.
 
     Args:
         store: The project's threads.
-        caller: The thread that asks, whose own are listed, itself left out; None for the host.
+        caller: The thread that asks: only threads below it are listed; None for the host.
 
     Returns:
         `threads`, at most 200, and `count`, which counts all.
@@ -219,18 +219,18 @@ def list_active(store: ThreadStore, *, caller: str | None) -> Document:
 def aggregate_results(
     store: ThreadStore, thread_ids: Iterable[str], *, caller: str | None
 ) -> Document:
-    """What came of threads, together.
+    """Return the outcomes of threads, with counts and totals.
 
     Args:
         store: The project's threads.
-        thread_ids: Which; 1 to 1,000.
+        thread_ids: The threads: 1 to 1,000.
         caller: The thread that asks; None for the host.
 
     Returns:
         `results` with the outcome of each, `counts` by status, and `totals` of what they spent.
 
     Raises:
-        InputError: None is named, or too many are.
+        InputError: No thread is named, or too many are.
         ThreadNotFound: There is no such thread, or not the caller or below it.
     """
     ids = _listed(thread_ids)
@@ -253,7 +253,7 @@ def aggregate_results(
 
 
 def get_chain(store: ThreadStore, thread_id: str, *, caller: str | None) -> Document:
-    """The chain of continuations that a thread belongs to, from its root on.
+    """Return the chain of continuations of a thread, from its root on.
 
     Raises:
         ThreadNotFound: There is no such thread, or not the caller or below it.
@@ -280,14 +280,14 @@ async def chain_search(
     Args:
         store: The project's threads.
         thread_id: A thread of the chain.
-        query: A text, in which case doesn't count, or a regular expression; 1 to 500 characters.
+        query: A case-insensitive text or a regular expression; 1 to 500 characters.
         caller: The thread that asks; None for the host.
         search_type: Which of the two it is.
         max_results: How many records to find, from 1 to 50.
 
     Returns:
-        `results`, the oldest first, and `truncated` where there may be more: no more are asked
-        for, or ten seconds are over.
+        `results`, the oldest first, and `truncated` where there may be more: `max_results` was
+        reached, or ten seconds were over.
 
     Raises:
         InputError: `max_results` is out of range.
@@ -316,7 +316,7 @@ async def chain_search(
             "truncated": truncated,
         }
 
-    # The search ends by itself at its time: who is cancelled need not wait for that.
+    # The search ends by itself at its time bound: a cancelled caller need not wait for it.
     return await anyio.to_thread.run_sync(search, abandon_on_cancel=True)
 
 
@@ -328,18 +328,18 @@ def read_transcript(
     tail_lines: int = 50,
     types: Collection[str] | None = None,
 ) -> Document:
-    """The last records of a thread's transcript.
+    """Return the last records of a thread's transcript.
 
     Args:
         store: The project's threads.
         thread_id: The thread.
         caller: The thread that asks; None for the host.
         tail_lines: How many records, from 1 to 500.
-        types: Of which types; None for all but deltas and checkpoints.
+        types: The types of the records; None for all but deltas and checkpoints.
 
     Returns:
-        `records`, the oldest first, each cut to 2,000 characters, and `total`, which counts all
-        of these types.
+        `records`, the oldest first, each cut to 2,000 characters, and `total`, the number of all
+        records of these types.
 
     Raises:
         InputError: `tail_lines` is out of range.
@@ -374,17 +374,17 @@ def read_transcript(
 async def resume_thread(
     store: ThreadStore, control: "ThreadService", thread_id: str, message: str, *, ctx: CallContext
 ) -> Document:
-    """Go on with a thread that has ended.
+    """Resume a thread that has ended.
 
     Args:
         store: The project's threads.
-        control: What starts threads again.
+        control: The service that resumes threads.
         thread_id: The thread.
-        message: What it is told; not blank.
-        ctx: On whose behalf.
+        message: The message to its model; not blank.
+        ctx: The caller's context.
 
     Raises:
-        InputError: There is no message.
+        InputError: The message is blank.
         ThreadConflict: It has not ended.
         ThreadNotFound: There is no such thread, or not below the caller.
     """
@@ -404,13 +404,13 @@ async def resume_thread(
 async def handoff_thread(
     store: ThreadStore, control: "ThreadService", thread_id: str, *, ctx: CallContext
 ) -> Document:
-    """Have a running thread end as continued, and another one go on.
+    """Hand a running thread off: it ends as continued, and a new thread takes over.
 
     Args:
         store: The project's threads.
-        control: What starts threads again.
+        control: The service that resumes threads.
         thread_id: The thread; the caller itself too.
-        ctx: On whose behalf.
+        ctx: The caller's context.
 
     Raises:
         ThreadConflict: It has ended.
@@ -439,7 +439,7 @@ def _listed(thread_ids: Iterable[str], most: int = MAX_THREAD_IDS) -> tuple[str,
 
 def _records(store: ThreadStore, thread_id: str) -> Iterator[Record]:
     path = store.folder_of(thread_id) / "transcript.jsonl"
-    # A tool's thread has none, and one that has just begun has none yet.
+    # A tool's thread has no transcript, and a thread that has just begun has none yet.
     return read_records(path) if os.path.lexists(path) else iter(())
 
 

@@ -1,7 +1,7 @@
-"""The tool by which a thread looks after the threads that it has started: `rye_orchestrator`.
+"""The tool `rye_orchestrator`, with which a thread manages the threads that it has started.
 
-It is served inside ryecore and never in a process of its own: only here is it known on whose behalf
-it is called, and only here are the host's models, with which a thread goes on.
+ryecore serves it in its own process: only there are the caller's context, and the host's models,
+which a resumed thread needs.
 
 Source: docs/design/threads.md#orchestrator; decisions 41 and 46.
 """
@@ -54,7 +54,7 @@ _NEEDED: Final[Mapping[str, frozenset[str]]] = {
     "resume_thread": _ONE | {"message"},
     "handoff_thread": _ONE,
 }
-"""What each operation can't do without."""
+"""The required parameters of each operation."""
 
 _DESCRIPTION: Final = (
     "Look after the threads that you have started: wait for them, see how they stand, read what "
@@ -145,11 +145,11 @@ PARAMETERS: Final[Mapping[str, Any]] = {
 
 @frozen
 class Orchestrator:
-    """The operations of the tool, for whoever dispatches `tool:rye/agent/threads/orchestrator`.
+    """The operations of the tool `tool:rye/agent/threads/orchestrator`.
 
     Attributes:
         store: Opens the project's threads.
-        control: What starts threads again.
+        control: The service that resumes threads.
     """
 
     store: Callable[[], ThreadStore]
@@ -163,16 +163,16 @@ class Orchestrator:
         """Perform one operation on behalf of a thread, or of the host.
 
         Args:
-            parameters: As `PARAMETERS` says.
-            ctx: On whose behalf: the thread is its `budget_account`; the host has neither an
-                account nor capabilities.
+            parameters: The parameters, as in `PARAMETERS`.
+            ctx: The caller's context: the thread is its `budget_account`; the host has neither
+                an account nor capabilities.
 
         Returns:
             A JSON-ready object. `success` is False, with `error` and `error_type`, where the
             operation was refused or has failed.
 
         Raises:
-            InvalidParameters: They don't fit the schema, or the operation lacks one.
+            InvalidParameters: They don't fit the schema, or lack one that the operation needs.
         """
         given = await _checked(parameters, self._schema)
         try:
@@ -224,7 +224,7 @@ class Orchestrator:
 def _look(
     store: ThreadStore, operation: str, given: Mapping[str, Any], caller: str | None
 ) -> Document:
-    """The operations that wait for nothing but the disk, or a process's grace."""
+    """Perform an operation that waits only for the disk, or for a process's grace."""
     match operation:
         case "list_active":
             return operations.list_active(store, caller=caller)
@@ -247,7 +247,7 @@ def _only(given: Mapping[str, Any], *names: str) -> dict[str, Any]:
 
 
 async def _checked(parameters: Mapping[str, Any], schema: SchemaValidator) -> Mapping[str, Any]:
-    """The parameters, which fit their schema; what is null counts as not given."""
+    """Check parameters against their schema; a null counts as a missing value."""
     given = {name: value for name, value in parameters.items() if value is not None}
     try:
         failures = await schema.failures_async(json.dumps(given))
@@ -268,13 +268,13 @@ async def _checked(parameters: Mapping[str, Any], schema: SchemaValidator) -> Ma
 
 
 def orchestrator_tool(store: Callable[[], ThreadStore], control: "ThreadService") -> ToolDef:
-    """Make the tool by which threads look after threads.
+    """Make the tool with which threads manage threads.
 
     A call acts for the thread that its context names: see `Orchestrator.perform`.
 
     Args:
         store: Opens the project's threads.
-        control: What starts threads again.
+        control: The service that resumes threads.
     """
     orchestrator = Orchestrator(store, control)
     return ToolDef(
