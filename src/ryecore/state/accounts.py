@@ -1,9 +1,9 @@
-"""The arithmetic of accounts, as SQL within a transaction that somebody else opens.
+"""The arithmetic of accounts, as SQL within the caller's transaction.
 
-The spine of it is the path: what a thread holds, spends and sets aside is charged to its own
-account and, per dimension, to each account above it up to and including the nearest open one that
-has a reservation of its own. An account that is released has none any more, so what still runs
-below it is charged further up.
+A thread's holds, spending and reservations are charged along a path: to its own account and, for
+money and tokens apart, to each account above it, up to and including the nearest open one with a
+reservation of its own. A released account has no reservation any more, so threads that still run
+below it are charged further up.
 
 Source: docs/design/threads.md#budget; decisions 39 and 40.
 """
@@ -47,7 +47,7 @@ class Step(NamedTuple):
 
     @property
     def left(self) -> Amount:
-        """What may still be held here."""
+        """The amount that may still be held here."""
         return Amount(max(self.spend_left, 0), max(self.tokens_left, 0))
 
 
@@ -91,12 +91,12 @@ def path_of(
 
     Args:
         run: The transaction.
-        thread_id: Where it begins; None is above a root, where there is nothing.
+        thread_id: The thread where the path begins; None, as above a root, for no path.
         spend: 1 to follow the path of money.
         tokens: 1 to follow the path of tokens.
 
     Raises:
-        BudgetNotRegistered: It has no account.
+        BudgetNotRegistered: The thread has no account.
     """
     path: list[Step] = []
     while thread_id is not None and (spend or tokens):
@@ -115,7 +115,7 @@ def path_of(
 def charge(
     run: sqlite3.Connection, path: list[Step], freed: tuple[int, int], spent: tuple[int, int]
 ) -> None:
-    """Free what was held and add what was spent, on a whole path; both as money and tokens."""
+    """Free a held amount and add a spent one along a whole path; both are money and tokens."""
     statement = _CHARGE_OWN
     for step in path:
         spend, tokens = step.on_spend, step.on_tokens
@@ -133,7 +133,7 @@ def charge(
 
 
 def cascade(run: sqlite3.Connection, thread_id: str) -> None:
-    """Charge a thread's total to those above it that set its budget aside; the difference only."""
+    """Charge a thread's total, as far as it isn't yet, to the accounts that reserved its budget."""
     row = _whole(run, thread_id)
     if row["state"] != "open" or row["parent_id"] is None:
         return
@@ -146,10 +146,10 @@ def cascade(run: sqlite3.Connection, thread_id: str) -> None:
 
 
 def release(run: sqlite3.Connection, thread_id: str, status: str) -> None:
-    """Charge a thread's open holds in full, cascade, and give back what was set aside for it.
+    """Charge a thread's open holds in full, cascade, and release its reservation.
 
-    What is still held and reserved below it stays set aside above it. A thread without an open
-    account is left as it is.
+    Holds and reservations below it stay reserved above it. A thread without an open account is left
+    unchanged.
     """
     account = run.execute("SELECT state FROM accounts WHERE thread_id = ?", (thread_id,)).fetchone()
     if account is None or account[0] != "open":
@@ -166,20 +166,20 @@ def release(run: sqlite3.Connection, thread_id: str, status: str) -> None:
 
 
 def keep_to_used(run: sqlite3.Connection, thread_id: str) -> None:
-    """Lower a closed account to what is spent and set aside, where threads below it still run.
+    """Lower a closed account to its spent and reserved amounts, if threads below it still run.
 
-    The rest is granted to the thread that goes on, so those that share this account get none of it.
+    The rest is granted to the continuation, so threads that share this account get none of it.
     """
     run.execute(_KEEP, (thread_id, thread_id))
 
 
 def stop_subtree(run: sqlite3.Connection, thread_id: str) -> None:
-    """Refuse every later hold and reservation of a thread and of those below it."""
+    """Refuse every later hold and reservation of a thread and its subtree."""
     run.execute(_STOP, (thread_id,))
 
 
 def _assume(run: sqlite3.Connection, thread_id: str) -> None:
-    """Nobody will say what became of the open requests: each cost all that was held for it."""
+    """Settle open requests, whose costs will never be reported, at the full amounts held."""
     spend, tokens, count = run.execute(
         "SELECT sum(held_spend), sum(held_tokens), count(*) FROM charges"
         " WHERE thread_id = ? AND mark = 'held'",
@@ -205,7 +205,7 @@ def _whole(run: sqlite3.Connection, thread_id: str) -> sqlite3.Row:
 
 
 def _move(run: sqlite3.Connection, row: sqlite3.Row, *, released: bool) -> None:
-    """Charge above what isn't yet, where a reservation kept it below, and lower that by as much."""
+    """Charge the uncharged part above a reservation, and lower the reservation by as much."""
     spend = _moved(row, "spend", released=released)
     tokens = _moved(row, "tokens", released=released)
     for step in path_of(run, row["parent_id"], row["reserves_spend"], row["reserves_tokens"]):
@@ -220,7 +220,7 @@ def _move(run: sqlite3.Connection, row: sqlite3.Row, *, released: bool) -> None:
 
 
 def _moved(row: sqlite3.Row, dimension: str, *, released: bool) -> tuple[int, int, int]:
-    """What the accounts above get more in children, held and reserved."""
+    """Return the amounts that accounts above gain in children, held and reserved."""
     total = row[f"{dimension}_own"] + row[f"{dimension}_children"]
     ceiling, cascaded = row[f"{dimension}_ceiling"], row[f"{dimension}_cascaded"]
     before = outstanding(ceiling, cascaded)
@@ -234,7 +234,7 @@ def _moved(row: sqlite3.Row, dimension: str, *, released: bool) -> tuple[int, in
 
 
 def account_of(row: sqlite3.Row) -> Account:
-    """Return a whole row as an account."""
+    """Return a row as an account."""
 
     def amount(name: str) -> Amount:
         return Amount(row[f"spend_{name}"], row[f"tokens_{name}"])
@@ -265,16 +265,16 @@ MARK: Final = (
     "UPDATE charges SET spend = ?, tokens = ?, mark = ?"
     " WHERE thread_id = ? AND turn = ? AND attempt = ?"
 )
-"""Says what a request cost, and how that is known."""
+"""The SQL that stores the cost of a request, and how it is known."""
 
 
 def place(
     run: sqlite3.Connection, thread_id: str, turn: int, attempt: int, spend: int, tokens: int
 ) -> bool:
-    """Write a hold down, and say whether it is new.
+    """Store a hold, and return whether it is new.
 
     Raises:
-        BudgetError: This try was settled already, or another amount is held for it.
+        BudgetError: The try was settled already, or has a hold of another amount.
     """
     try:
         run.execute(_PLACE, (thread_id, turn, attempt, spend, tokens))
@@ -295,10 +295,10 @@ def place(
 def find(
     run: sqlite3.Connection, thread_id: str, turn: int, attempt: int
 ) -> tuple[int, int, int, int, str]:
-    """What was held for a try, what it cost, and its mark.
+    """Return the hold of a try, its cost, and its mark.
 
     Raises:
-        BudgetError: Nothing was held for it.
+        BudgetError: The try has no hold.
     """
     found = run.execute(_FIND, (thread_id, turn, attempt)).fetchone()
     if found is None:
@@ -317,19 +317,19 @@ _RESERVE: Final = (
 
 
 def transfer_account(run: sqlite3.Connection, thread_id: str, continuation_id: str) -> Amount:
-    """Close an account, and open one below the same parent with what it has left.
+    """Close an account, and open one below the same parent with the rest of its budget.
 
     Args:
-        run: The transaction: between the two steps nobody can take what is handed over.
+        run: The transaction, so that no other thread can take the rest in between.
         thread_id: The thread that ends.
-        continuation_id: The thread that goes on. The registry knows it.
+        continuation_id: The continuation, which the registry knows.
 
     Returns:
-        The new account's ceilings. Said again, they are the same.
+        The new account's ceilings. A repeated call returns the same.
 
     Raises:
         InsufficientBudget: The account was stopped, or is closed.
-        BudgetNotRegistered: There is none.
+        BudgetNotRegistered: The thread has no account.
     """
     there = _ceilings(run, continuation_id)
     if there is not None:
@@ -352,7 +352,7 @@ def transfer_account(run: sqlite3.Connection, thread_id: str, continuation_id: s
 
 
 def _left(account: sqlite3.Row, dimension: str) -> int:
-    """Return what is handed over: less the holds and reservations of children that still run."""
+    """Return the rest to hand over, without holds and reservations of children that still run."""
     taken = ("own", "children", "held", "reserved")
     used = sum(int(account[f"{dimension}_{one}"]) for one in taken)
     return max(int(account[f"{dimension}_ceiling"]) - used, 0)

@@ -1,4 +1,4 @@
-"""Take over state that was restored, copied, or made by another user space, once it is proved.
+"""The adoption of state that was restored, copied, or made by another user space, with a proof.
 
 Source: decision 37; ADR 024.
 """
@@ -37,23 +37,23 @@ from ryecore.state.transcript_check import verify_transcript
 __all__ = ["DATABASE", "StateProof", "adopt_state", "prove_state"]
 
 DATABASE: Final = "threads.db"
-"""The name of the registry's file, in the folder for what is trusted."""
+"""The name of the registry's file, in the private folder."""
 
 
 @frozen
 class StateProof:
-    """The proof of a folder of state that is to be taken over.
+    """The proof of a folder of state to adopt.
 
     Attributes:
         folder: The folder.
         claim: The folder's own attestation.
         owners: The processes that use it now.
-        threads: How many threads its registry lists.
-        proved: How many have records that the key has signed and that agree with the registry.
-        unsigned: The ids of those without signed records, such as tools' threads.
-        failed: Why the others can't be proved, by id; under `""` the problem of the registry.
+        threads: The number of threads in its registry.
+        proved: The number of threads whose records the key has signed and the registry confirms.
+        unsigned: The ids of threads without signed records, such as those of tools.
+        failed: The reasons why the others can't be proved, by id; under `""` that of the registry.
         is_own_key: Whether the records are signed by this user's own run key.
-        public_key: The key that the records are proved with; None where it isn't known.
+        public_key: The key that proves the records; None if unknown.
     """
 
     folder: Path
@@ -68,7 +68,7 @@ class StateProof:
 
     @property
     def is_whole(self) -> bool:
-        """Whether all signatures hold, and no process uses the folder."""
+        """Whether all signatures are valid, and no process uses the folder."""
         return not self.failed and not self.owners and self.public_key is not None
 
     def to_dict(self) -> dict[str, object]:
@@ -93,20 +93,20 @@ def prove_state(
     folder_name: str = THREADS_FOLDER,
     run_key: PublicKey | None = None,
 ) -> StateProof:
-    """Prove the records of a project's threads. Nothing is changed.
+    """Check the records of a project's threads. Nothing is changed.
 
     Args:
         project_root: The project's `.ai` folder.
         user_root: The user's `.ai` folder.
         folder_name: The folder below `.ai/state`: `threads`, or one that was set aside.
-        run_key: The key that has signed them; by default this user's, else the one in the folder's
-            own attestation.
+        run_key: The key that signed them; by default this user's, else that of the folder's own
+            attestation.
 
     Returns:
         The proof.
 
     Raises:
-        InputError: There is no such folder.
+        InputError: The folder doesn't exist.
         LinkLeavesSpace: The project's `.ai` is a link that leaves the project.
         StateError: It can't be read.
     """
@@ -141,19 +141,19 @@ def prove_state(
 
 
 def adopt_state(project_root: Path, user_root: Path, proof: StateProof) -> Path:
-    """Take over state that was proved, as this user's own in this very place.
+    """Adopt proved state as this user's own, in this place.
 
     Args:
         project_root: The project's `.ai` folder.
         user_root: The user's `.ai` folder.
-        proof: What `prove_state` found, which the user has confirmed.
+        proof: The result of `prove_state`, which the user has confirmed.
 
     Returns:
         The folder of the threads.
 
     Raises:
-        UnattestedState: The proof doesn't hold, or a process uses the state.
-        StateError: It can't be written, or other threads are in the way.
+        UnattestedState: The proof has failures, or a process uses the state.
+        StateError: It can't be written, or other threads are in its place.
     """
     state, folder = project_root / "state", proof.folder
     threads = state / THREADS_FOLDER
@@ -183,7 +183,7 @@ def adopt_state(project_root: Path, user_root: Path, proof: StateProof) -> Path:
 
 
 def refusal_of_proof(proof: StateProof) -> UnattestedState:
-    """Return the error with the reason why state can't be taken over."""
+    """Return the error with the reason why state can't be adopted."""
     folder = proof.folder
     next_step = "Begin anew without it: rye threads adopt --set-aside"
     if proof.owners:
@@ -231,7 +231,7 @@ def _prove_rows(
         with opened_copy(database) as opened:
             (verdict,) = opened.execute("PRAGMA quick_check(1)").fetchone()
             (version,) = opened.execute("PRAGMA user_version").fetchone()
-            # What a row says is proved below; what such a thing would do to later rows can't be.
+            # Rows are proved below, but the effects of these objects on later rows can't be.
             foreign = opened.execute(
                 "SELECT type, name FROM sqlite_schema WHERE type IN ('trigger', 'view')"
             ).fetchone()
@@ -263,7 +263,7 @@ def _prove_rows(
 
 
 def _why_unproved(folder: Path, row: sqlite3.Row, ring: RunPublicKey) -> str | None:
-    """Return why a thread isn't what was signed; empty where it left no record, None if it is."""
+    """Return why a thread isn't proved; empty if it has no records, None if it is proved."""
     thread_id = row["thread_id"]
     place = folder / thread_id
     if folder not in Path(os.path.normpath(place)).parents:
@@ -281,20 +281,20 @@ def _why_unproved(folder: Path, row: sqlite3.Row, ring: RunPublicKey) -> str | N
     head = None if digest is None else (row["transcript_length"], digest)
     if head is None and not (place / TRANSCRIPT).exists():
         return None
-    # A thread that died within a turn left records that no checkpoint covers.
+    # A thread that died within a turn leaves records that no checkpoint covers.
     report = verify_transcript(place / TRANSCRIPT, thread_id, ring, head, ended=False)
     return None if report.ok else "; ".join(report.problems) or "its transcript was altered"
 
 
 def _attest_anew(folder: Path, private: Path, key: RunKey) -> None:
-    secret = os.urandom(16).hex()  # whoever made the copy knows the old name
+    secret = os.urandom(16).hex()  # the maker of the copy knows the old name
     private.rename(folder / f".{secret}")
     folder.chmod(0o700)
     attest(folder, secret, key)
 
 
 def _adopt_caches(state: Path, fingerprints: set[str], key: RunKey) -> None:
-    """Take over other folders that the same keys attested: each result there is signed itself."""
+    """Adopt other folders that the same keys attested; each result in them is signed itself."""
     for folder in state.iterdir():
         if folder.name.startswith((THREADS_FOLDER, ".")) or folder.is_symlink():
             continue
@@ -307,7 +307,7 @@ def _adopt_caches(state: Path, fingerprints: set[str], key: RunKey) -> None:
 
 
 def _forget_owners(database: Path) -> None:
-    """Clear the owners of copied threads: a process of the same number may run the original."""
+    """Clear the owners of copied threads: those processes may run the originals."""
     database.chmod(0o600)
     with closing(sqlite3.connect(database, isolation_level=None)) as opened:
         opened.execute("PRAGMA trusted_schema = OFF")
@@ -318,7 +318,7 @@ def _forget_owners(database: Path) -> None:
 
 
 def _clear_empty(state: Path, user_root: Path) -> None:
-    """Set this user's own threads aside where there are none, to make room for others."""
+    """Set this user's own folder aside if it has no threads, to make room for others."""
     own = find_attested_folder(state, THREADS_FOLDER, user_root)
     if own is not None:
         with opened_copy(own.private / DATABASE) as opened:

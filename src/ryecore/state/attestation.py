@@ -1,13 +1,12 @@
 """The folder of a project's state: it is used only if this user's run key attests it.
 
-A repository can carry a `.ai/state` of somebody else's making. What stands there is used only when
-this user's run key has attested it, for the very folder that it stands in. And because a later
-pull can replace any file whose name it knows, what is trusted stands in a folder below it whose
-name nobody else can know.
+A repository can carry a `.ai/state` that another user made. It is used only if this user's run key
+has attested it, for the very folder that it is in. Because a later pull can replace any file whose
+name is known, trusted files are in a private folder below it, with a secret name.
 
 A command that only reads moves nothing. A run that starts sets a folder aside that was copied here
 from elsewhere. A folder that was made in this place, is in use, belongs to another user of the
-machine, or has records of this user stays, and an error explains how to take it over.
+machine, or has records of this user stays, and an error explains how to adopt it.
 
 Source: decision 37; ADR 024.
 """
@@ -57,9 +56,9 @@ __all__ = [
 ]
 
 OBJECTS_FOLDER: Final = "objects"
-"""The folder below `.ai/state` that holds what graphs' states refer to by digest."""
+"""The folder below `.ai/state` with the objects that graphs' states refer to by digest."""
 GRAPHS_FOLDER: Final = "graphs"
-"""The folder below `.ai/state` that holds remembered results of nodes."""
+"""The folder below `.ai/state` with the cached results of nodes."""
 
 _KIND: Final = "state"
 _NAME: Final = "attested.json"
@@ -67,18 +66,18 @@ _MAX_BYTES: Final = 4096
 _PRIVATE: Final = re.compile(r"\.[0-9a-f]{32}")
 _MAX_PROBES: Final = 64
 _DEADMAN_BYTE: Final = 128
-"""In SQLite's shared memory, the byte that every connection to a database keeps locked."""
+"""The byte of SQLite's shared memory that every connection to a database locks."""
 
 Reason: TypeAlias = Literal["copied", "foreign", "unsigned"]
 
 
 @frozen
 class AttestedFolder:
-    """A folder of state that is this user's own.
+    """A folder of state that this user's run key attests.
 
     Attributes:
-        path: The folder, for what people may look at.
-        private: The folder in it for what is trusted.
+        path: The folder, with the files for people.
+        private: The folder in it for trusted files.
     """
 
     path: Path
@@ -91,12 +90,12 @@ class Claim:
 
     Attributes:
         folder: The folder.
-        reason: Why it isn't used as it is: it is this user's own but was `copied` or restored,
-            another user space's (`foreign`), or `unsigned`. None where it is attested.
-        fingerprint: Of the run key that claims to have signed it; empty where none does.
-        public_key: That key, where the record carries it and its signature holds.
-        is_made_here: Whether it says to have been made in this very place.
-        private: The folder in it for what is trusted, where the record names one.
+        reason: Why it can't be used: it is this user's own but was `copied` or restored, another
+            user space's (`foreign`), or `unsigned`. None if it is attested.
+        fingerprint: The fingerprint of the run key that it claims as its signer; empty for none.
+        public_key: That key, if the record has it and its signature is valid.
+        is_made_here: Whether it names this very place as its origin.
+        private: The folder in it for trusted files, if the record names one.
     """
 
     folder: Path
@@ -108,7 +107,7 @@ class Claim:
 
 
 def find_attested_folder(state: Path, name: str, user_root: Path) -> AttestedFolder | None:
-    """Return a folder of state that this user's run key attests. Nothing is made or moved.
+    """Find a folder of state that this user's run key attests. Nothing is made or moved.
 
     Args:
         state: The project's `.ai/state`.
@@ -116,10 +115,10 @@ def find_attested_folder(state: Path, name: str, user_root: Path) -> AttestedFol
         user_root: The user's `.ai` folder, which holds the run key.
 
     Returns:
-        The folder; None where there is none, or nothing in it.
+        The folder; None if it is missing or empty.
 
     Raises:
-        UnattestedState: What stands there is not this user's, or was copied or restored.
+        UnattestedState: The folder isn't this user's, or was copied or restored.
         StateError: The folder is a link, or can't be read.
         LinkLeavesSpace: The project's `.ai` is a link that leaves the project.
     """
@@ -142,7 +141,7 @@ def find_attested_folder(state: Path, name: str, user_root: Path) -> AttestedFol
 
 
 def attested_folder(state: Path, name: str, user_root: Path) -> AttestedFolder:
-    """Return a folder of state that this user's run key attests, made where it is missing.
+    """Return a folder of state that this user's run key attests, and make it if it is missing.
 
     Args:
         state: The project's `.ai/state`.
@@ -150,10 +149,10 @@ def attested_folder(state: Path, name: str, user_root: Path) -> AttestedFolder:
         user_root: The user's `.ai` folder, which holds the run key.
 
     Returns:
-        The folder. What was copied there from elsewhere is set aside, with a warning.
+        The folder. One that was copied there from elsewhere is set aside, with a warning.
 
     Raises:
-        UnattestedState: What stands there was made here by another user space, is in use, or is
+        UnattestedState: The folder there was made here by another user space, is in use, or is
             this user's own and was copied or restored.
         StateLocked: Another process holds the state's lock for too long.
         StateError: The folder is a link, or can't be made.
@@ -185,7 +184,7 @@ def claim_of(folder: Path, key: PublicKey | None) -> Claim:
 
     Args:
         folder: The folder.
-        key: The public half of this user's run key; None where the user has none.
+        key: The public half of this user's run key; None if the user has none.
     """
     record = _read_record(folder / _NAME)
     line = record.get("_signature")
@@ -197,7 +196,7 @@ def claim_of(folder: Path, key: PublicKey | None) -> Claim:
         named = folder / f".{record['id']}"
         if _PRIVATE.fullmatch(named.name) and named.is_dir() and not named.is_symlink():
             private = named
-    # The records of adopted keys count; a folder that such a key attests doesn't.
+    # An adopted key proves records, but doesn't attest folders.
     own = None if key is None else PublicKey(key.raw)
     reason: Reason | None
     if own is not None and holds(_KIND, record, own):
@@ -209,7 +208,7 @@ def claim_of(folder: Path, key: PublicKey | None) -> Claim:
 
 
 def refusal_of(claim: Claim) -> UnattestedState:
-    """Return the error for state that can't be used as it is, with the next step."""
+    """Return the error for state that can't be used, with the next step."""
     folder, owners = claim.folder, find_owners(claim.folder)
     match claim.reason:
         case "copied":
@@ -246,7 +245,7 @@ def refusal_of(claim: Claim) -> UnattestedState:
 def find_owners(folder: Path) -> tuple[LockHolder, ...]:
     """Return the processes that use a folder of state now.
 
-    One of another container is returned with the number 0.
+    A process of another container has the number 0.
     """
     owners: dict[int, LockHolder] = {}
     for private in private_folders(folder):
@@ -261,7 +260,7 @@ def find_owners(folder: Path) -> tuple[LockHolder, ...]:
 
 
 def private_folders(folder: Path) -> tuple[Path, ...]:
-    """Return the folders in a folder of state that have the name of one for trusted files."""
+    """Return the folders in a folder of state that are named like one for trusted files."""
     try:
         found = sorted(one for one in folder.iterdir() if _PRIVATE.fullmatch(one.name))
     except PermissionError:
@@ -294,11 +293,11 @@ def set_aside(folder: Path) -> Path:
 
 
 def attest(folder: Path, secret: str, key: SigningKey) -> None:
-    """Sign that a folder of state was made here, by this user.
+    """Sign that this user made a folder of state here.
 
     Args:
         folder: The folder.
-        secret: The name of the folder in it for what is trusted, without its dot.
+        secret: The name of the folder in it for trusted files, without its dot.
         key: The run key.
     """
     record = {
@@ -308,14 +307,14 @@ def attest(folder: Path, secret: str, key: SigningKey) -> None:
         "public_key": key.public.pem.decode(),
     }
     signed = sign_record(_KIND, record, key)
-    # In a folder of our own, where no file that a clone brought can say otherwise.
+    # In our own folder, where no file of a clone can overrule it.
     keep_out_of_git(folder)
     write_atomically(folder / _NAME, json.dumps(signed).encode(), mode=0o600)
 
 
 @contextmanager
 def alone_in(state: Path) -> Iterator[None]:
-    """Hold the lock of `.ai/state`: one process at a time makes, moves or adopts what is in it.
+    """Hold the lock of `.ai/state`, so that only one process makes, moves or adopts folders in it.
 
     Raises:
         StateLocked: Another process holds it for too long.
@@ -333,7 +332,7 @@ def alone_in(state: Path) -> Iterator[None]:
 
 
 def _clear_for_start(claim: Claim, key: PublicKey) -> None:
-    """Set the folder aside that stands in the place of this user's own, if that is allowed."""
+    """Set the folder in the place of this user's own aside, if that is allowed."""
     folder = claim.folder
     try:
         is_empty = not any(folder.iterdir())
@@ -369,14 +368,14 @@ def _has_own_records(folder: Path, key: PublicKey) -> bool:
 
 def _read_record(path: Path) -> dict[str, Any]:
     try:
-        record = json.loads(read_digest(path, max_bytes=_MAX_BYTES)[0])  # no FIFO is waited for
+        record = json.loads(read_digest(path, max_bytes=_MAX_BYTES)[0])  # doesn't wait for a FIFO
     except (OSError, ValueError, RecursionError):
         return {}
     return record if isinstance(record, dict) else {}
 
 
 def _carried_key(record: dict[str, Any], fingerprint: str) -> PublicKey | None:
-    """Return the key that a record carries, if it has signed the record."""
+    """Return the key in a record, if it has signed the record."""
     pem = record.get("public_key")
     if not isinstance(pem, str):
         return None
@@ -388,7 +387,7 @@ def _carried_key(record: dict[str, Any], fingerprint: str) -> PublicKey | None:
 
 
 def _make(folder: Path, key: SigningKey) -> AttestedFolder:
-    """The folder appears whole: made elsewhere and attested, then renamed."""
+    """Make and attest a folder under another name, then rename it, so that it appears complete."""
     fresh = folder.with_name(f".{folder.name}.{os.urandom(4).hex()}")
     fresh.mkdir(mode=0o700)
     secret = os.urandom(16).hex()
@@ -412,8 +411,8 @@ def check_plain(folder: Path) -> None:
     """Refuse a folder of state that is a link or not a folder.
 
     Raises:
-        StateError: It is one.
-        OSError: It can't be read, or there is none.
+        StateError: It is a link or not a folder.
+        OSError: It can't be read, or is missing.
     """
     status = folder.lstat()
     if not stat.S_ISDIR(status.st_mode):
@@ -424,13 +423,13 @@ def check_plain(folder: Path) -> None:
 
 
 def check_graph_folders(state: Path) -> None:
-    """Refuse links that a clone brought in the place of the folders that graphs write to.
+    """Refuse links of a clone in place of the folders that graphs write to.
 
     Args:
         state: The project's `.ai/state`.
 
     Raises:
-        StateError: One of them is a link or no folder, holds a link, or can't be read.
+        StateError: One of them is a link or not a folder, holds a link, or can't be read.
     """
     objects = state / OBJECTS_FOLDER
     try:

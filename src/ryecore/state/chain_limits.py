@@ -1,8 +1,8 @@
-"""The rest of a thread's limits, for the thread that continues it.
+"""The rest of a thread's limits, for its continuation.
 
 Turns, spawns, tokens and money count along a chain of handoffs and resumes. A thread of the chain
-that still runs counts with all that it was granted, so that two threads that continue the same one
-at once share what is left.
+that still runs counts with its whole limits, so that two threads that continue the same one at
+once share the rest.
 
 Source: decisions 40, 45 and 80.
 """
@@ -62,10 +62,10 @@ class Spent:
 def limit_along_chain(
     run: sqlite3.Connection, thread_id: str, bounds: ContinuationLimits
 ) -> Limits:
-    """Bound a thread by what its chain has left, and write its limits into its row.
+    """Bound a thread by the rest of its chain's limits, and store its limits in its row.
 
     Args:
-        run: The transaction: of two that continue the same thread, one sees the other's grant.
+        run: The transaction, so that of two continuations one sees the other's limits.
         thread_id: The thread, which the registry knows.
         bounds: Its bounds.
 
@@ -82,12 +82,12 @@ def limit_along_chain(
 
 
 def sum_of_chain(run: sqlite3.Connection, previous_id: str, thread_id: str) -> Spent:
-    """Return the usage of a thread and all that continue it; of running ones, their limits.
+    """Sum the usage of a thread and its continuations; running ones count with their limits.
 
     Args:
         run: The transaction.
         previous_id: The thread.
-        thread_id: The thread that is about to continue it, which isn't counted.
+        thread_id: The new continuation, which isn't counted.
     """
     total = Spent()
     for one_id, completed_at, limits, *used in run.execute(_CHAIN, (previous_id, thread_id)):
@@ -97,7 +97,7 @@ def sum_of_chain(run: sqlite3.Connection, previous_id: str, thread_id: str) -> S
 
 
 def _granted(limits: str | None, used: Spent) -> Spent:
-    """Return the limits of a running thread; its usage where they are open or unknown."""
+    """Return the limits of a running thread, or its usage if they are open or unknown."""
     document = json.loads(limits) if limits else {}
     most = read_limits(document) if isinstance(document, Mapping) else Limits()
 
@@ -118,7 +118,7 @@ def remaining_limits(limits: Limits, spent: Spent, ran_s: Decimal) -> Limits:
     Args:
         limits: The limits. Open ones stay open, and the depth stays as it is.
         spent: The usage.
-        ran_s: How long the threads of the chain have run so far, in seconds.
+        ran_s: The time that the threads of the chain have run so far, in seconds.
     """
     spend = limits.spend_microcents
     return evolve(
@@ -128,7 +128,7 @@ def remaining_limits(limits: Limits, spent: Spent, ran_s: Decimal) -> Limits:
         tokens=_less(limits.tokens, spent.tokens),
         spend_usd=None
         if spend is None
-        # Not a division, which rounds to the digits of the caller's context.
+        # Not a division, which would round to the precision of the caller's context.
         else Decimal(f"{max(spend - spent.spend_microcents, 0)}e-8"),
         duration_s=None
         if limits.duration_s is None

@@ -1,4 +1,4 @@
-"""Watch a folder of state for changes."""
+"""The watching of a folder of state for changes."""
 
 import os
 from contextlib import suppress
@@ -16,10 +16,10 @@ _LOOK_EVERY_S: Final = 1.0
 
 
 class ChangeWatcher:
-    """Tells when to look at a thread again. Used by one task at a time.
+    """Waits for changes of a thread, for one task at a time.
 
-    The kernel tells it, for as many folders at once as a user may watch (128 on most machines,
-    for all of that user's programs). Whoever comes later looks every second.
+    The kernel reports them, for as many folders as a user may watch at once (128 on most machines,
+    for all of that user's programs). Watchers beyond that check every second.
 
     Args:
         folder: The thread's folder.
@@ -33,10 +33,10 @@ class ChangeWatcher:
             self._watcher = None
 
     async def changed(self, timeout_s: float) -> None:
-        """Wait for a change, or until it is time to look without one.
+        """Wait for a change, or until it is time to check without one.
 
         Args:
-            timeout_s: How long to wait at most, in seconds.
+            timeout_s: The longest wait, in seconds.
         """
         if self._watcher is not None:
             try:
@@ -65,11 +65,11 @@ class ChangeWatcher:
 
 
 def signal_change(path: str, content: bytes = b"") -> None:
-    """Write a file that others watch. It may fail: nobody relies on it alone.
+    """Write a file that others watch. A failure is ignored: nobody relies on it alone.
 
     Args:
-        path: The file. A link that a clone brought is not followed, and no FIFO is waited for.
-        content: What the file holds afterwards.
+        path: The file. A link of a clone isn't followed, and a FIFO isn't waited for.
+        content: The new content.
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     with suppress(OSError):

@@ -1,4 +1,4 @@
-"""One SQLite file that several processes write: WAL, a gate in front of writers, migrations.
+"""A SQLite file that several processes write: WAL, a gate in front of writers, migrations.
 
 Source: decision 38.
 """
@@ -28,7 +28,7 @@ __all__ = ["Database", "Migration"]
 T = TypeVar("T")
 
 Migration = Sequence[str]
-"""The statements that lead from one version of a file's schema to the next."""
+"""The statements that upgrade a file's schema from one version to the next."""
 
 
 class Database:
@@ -36,14 +36,14 @@ class Database:
 
     Args:
         path: The file; its folder must exist.
-        migrations: How each version of its schema is made from the one before.
+        migrations: The upgrade to each version of its schema from the one before.
         durability: What a commit survives.
-        page_size_bytes: The size of its pages, where it is made anew. A commit writes every page
-            that it touches whole, so small ones suit small rows.
+        page_size_bytes: The size of its pages, if it is new. A commit writes whole pages, so small
+            ones suit small rows.
 
     Raises:
-        StateError: The file is no such database, was made by a newer version, stands on a file
-            system that machines share, or can't be opened.
+        StateError: The file isn't such a database, was made by a newer version, is on a file system
+            that machines share, or can't be opened.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Database:
             undo.callback(os.close, gate)
             connection = sqlite3.connect(
                 self._path,
-                timeout=0,  # `LockWait` waits instead, which a signal or a cancellation ends
+                timeout=0,  # `LockWait` waits instead, which signals and cancellations end
                 isolation_level=None,
                 check_same_thread=False,
             )
@@ -96,7 +96,7 @@ class Database:
             self._pid, self._gate, self._connection = os.getpid(), gate, connection
             self._renew_keepers()
             self._wait_for(self._configure)
-            if not self._wait_for(self._is_set_up):  # a reader needs no gate
+            if not self._wait_for(self._is_set_up):  # readers need no gate
                 with self._through_the_gate():
                     self._wait_for(self._set_up)
             self._file = _file_at(self._path)
@@ -120,8 +120,10 @@ class Database:
     def _configure(self) -> None:
         run = self._connection.execute
         run("PRAGMA trusted_schema = OFF")
-        run("PRAGMA wal_autocheckpoint = 0")  # a checkpoint waits for the disk: `LogKeeper` does it
-        run("PRAGMA synchronous = NORMAL")  # in machine durability, `GroupSync` syncs each commit
+        run(
+            "PRAGMA wal_autocheckpoint = 0"
+        )  # checkpoints wait for the disk: `LogKeeper` makes them
+        run("PRAGMA synchronous = NORMAL")  # with machine durability, `GroupSync` syncs each commit
         run("PRAGMA foreign_keys = ON")
 
     def _is_set_up(self) -> bool:
@@ -153,21 +155,21 @@ class Database:
         os.chmod(self._path, 0o600)
 
     def write(self) -> "_Transaction":
-        """One transaction that writes: committed at the end, undone by an exception.
+        """Return a writing transaction: committed at its end, rolled back by an exception.
 
         Raises:
-            StateError: It can't be written; nothing of it was.
+            StateError: It can't be written, and nothing of it was.
         """
         return self._transaction
 
     def writing(self) -> "_AwaitedTransaction":
-        """Return one transaction that writes, awaited until no other process writes.
+        """Return a writing transaction, awaited until no other process writes.
 
         Nothing is awaited within it: it is committed before another task runs.
 
         Raises:
             StateLocked: Another process writes for too long.
-            StateError: It can't be written; nothing of it was.
+            StateError: It can't be written, and nothing of it was.
         """
         return self._awaited
 
@@ -182,7 +184,7 @@ class Database:
             return self._wait_for(lambda: self._connection.execute(query, parameters).fetchall())
 
     async def fetch(self, query: str, parameters: Sequence[object] = ()) -> list[sqlite3.Row]:
-        """Return the rows that a query finds; other tasks run while a lock is waited for.
+        """Return the rows that a query finds; other tasks run during a wait for a lock.
 
         Raises:
             StateLocked: Another process locks the file for too long.
@@ -202,7 +204,7 @@ class Database:
 
     @contextmanager
     def look(self) -> Iterator[sqlite3.Connection]:
-        """Several queries that see one and the same state.
+        """Yield a connection whose queries all see the same state.
 
         Raises:
             StateError: The file can't be read.
@@ -217,13 +219,13 @@ class Database:
 
     @contextmanager
     def quiet(self, most_s: float) -> Iterator[bool]:
-        """Have what is read meanwhile wait for no other thread of this process.
+        """Keep other threads of this process away, so that reads don't wait for them.
 
         Args:
-            most_s: After how many seconds it is given up.
+            most_s: The longest wait for them, in seconds.
 
         Yields:
-            Whether it is so; False where another one still reads or writes.
+            Whether that succeeded; False if another thread still reads or writes.
         """
         is_quiet = self._lock.acquire(timeout=most_s)
         try:
@@ -233,7 +235,7 @@ class Database:
                 self._lock.release()
 
     def begin_log(self) -> None:
-        """Make the first commit of a log that is empty, which syncs its header and its folder.
+        """Make the first commit of an empty log, which syncs its header and its folder.
 
         Raises:
             StateError: It can't be written.
@@ -247,7 +249,7 @@ class Database:
                 commit_nothing(run)
 
     async def synced(self) -> None:
-        """Wait until all commits so far survive what the durability names.
+        """Wait until all commits so far have the promised durability.
 
         Raises:
             StateError: It can't be synced.
@@ -257,14 +259,14 @@ class Database:
                 await self._sync.synced()
 
     def is_in_place(self) -> bool:
-        """Return whether the file that is open still stands at its path."""
+        """Return whether the open file is still at its path."""
         try:
             return _file_at(self._path) == self._file
         except OSError:
             return False
 
     def close(self) -> None:
-        """Close the file. Another use of this object opens nothing again."""
+        """Close the file. It isn't opened again."""
         with self._lock:
             if self._pid == os.getpid():
                 self._log.pause()  # for ever
@@ -273,13 +275,13 @@ class Database:
                 self._pid = -1
 
     def before_fork(self) -> None:
-        """Wait until no thread writes: SQLite's locks would be closed in the child for ever."""
+        """Wait until no thread writes: the child would inherit held locks for ever."""
         self._lock.acquire()
         if self._pid != -1:
             self._log.pause()
 
     def after_fork(self) -> None:
-        """Go on; a child lets go of the gate, which it would else hold for a parent that dies."""
+        """Release the locks; a child drops the gate, which it would else hold for a dead parent."""
         if self._pid not in (-1, os.getpid()):
             self._close_gate()
         if self._pid != -1:
@@ -291,11 +293,11 @@ class Database:
             os.close(self._gate)
 
     def _reopen_if_forked(self) -> None:
-        """A forked child opens its own: SQLite's connections don't survive a fork."""
+        """Open a new connection in a forked child: SQLite's connections don't survive a fork."""
         if self._pid == -1:
             raise StateError(f"{self._path} was closed.", next_step="Open another Rye.")
         if self._pid != os.getpid():
-            self._abandoned.append(self._connection)  # closing it would take the parent's locks
+            self._abandoned.append(self._connection)  # closing it would release the parent's locks
             self._open()
 
     @contextmanager
@@ -310,7 +312,7 @@ class Database:
             fcntl.flock(self._gate, fcntl.LOCK_UN)
 
     def _wait_for(self, step: Callable[[], T]) -> T:
-        """Repeat a step of a connection while another connection's lock prevents it."""
+        """Repeat a step of a connection until no lock of another connection prevents it."""
         wait = None
         while True:
             try:
@@ -341,7 +343,7 @@ class Database:
         return connection
 
     def _try_begin(self) -> sqlite3.Connection | None:
-        """Begin a transaction that writes; None where another process has one."""
+        """Begin a writing transaction; return None if another process has one."""
         self._lock.acquire()
         try:
             if self._pid != os.getpid():
@@ -358,7 +360,7 @@ class Database:
         return None
 
     def _take(self) -> bool:
-        """Begin a transaction that writes, unless another process has one.
+        """Begin a writing transaction, unless another process has one.
 
         SQLite's own lock makes it correct; the gate keeps writers from failing half-way.
         """
@@ -422,7 +424,7 @@ class Database:
 
 
 class _Transaction:
-    """The one transaction that a database has at a time. A class, because a generator is slow."""
+    """The one transaction of a database at a time. A class, because a generator is slow."""
 
     __slots__ = ("_database",)
 
@@ -442,7 +444,7 @@ class _Transaction:
 
 
 class _AwaitedTransaction:
-    """The same, awaited; begun without another coroutine where nobody else writes."""
+    """The awaited transaction, begun without another coroutine if no other process writes."""
 
     __slots__ = ("_database",)
 

@@ -1,7 +1,7 @@
-"""The bus of one run: it stamps what happens, and shows it to any number of slow consumers.
+"""The event bus of a run: it stamps events and delivers them to any number of slow consumers.
 
-One ring holds the latest events, and each consumer has its own place in it. So an event costs the
-run one append, however many consume it, and a consumer that nobody reads costs nothing.
+One ring holds the latest events, and each consumer has its own position in it. So an event costs
+the run one append, however many consume it, and a consumer that nobody reads costs nothing.
 
 Source: docs/design/agent-node.md#events.
 """
@@ -20,10 +20,10 @@ __all__ = ["Envelope", "EventBody", "EventBus", "EventStream", "EventsMissed"]
 
 
 class EventBody(Protocol):
-    """What happened, without its envelope."""
+    """An event without its envelope."""
 
     def to_dict(self) -> Mapping[str, object]:
-        """Return the event's own keys, as they go over the wire."""
+        """Return the event's own keys in the wire format."""
         ...
 
 
@@ -32,20 +32,20 @@ Body = TypeVar("Body", bound=EventBody)
 _NOT_YET: Final = 0
 _CLOSED: Final = -1
 
-# Makes an envelope in half the time of its own constructor, which is a function of Python's.
+# Makes an envelope in half the time of its constructor, which is a Python function.
 _new: Final = tuple.__new__
 
 
 class Envelope(NamedTuple, Generic[Body]):
-    """An event, and when and where it happened.
+    """An event, with its time and its run.
 
     It is a tuple, because one is made for each token, and a frozen class takes three times as long.
 
     Attributes:
         run_id: The run.
-        timestamp: When, in seconds since 1970 (UTC), with their fraction.
-        sequence_number: Which event of its run it is, from 1, without gaps.
-        event: What happened.
+        timestamp: Its time in seconds since 1970 (UTC), with a fraction.
+        sequence_number: Its number in the run, from 1, without gaps.
+        event: The event.
     """
 
     run_id: str
@@ -54,7 +54,7 @@ class Envelope(NamedTuple, Generic[Body]):
     event: Body
 
     def to_dict(self) -> dict[str, object]:
-        """Return the event as it goes over the wire: the envelope's keys beside its own."""
+        """Return the event in the wire format: the envelope's keys beside its own."""
         return {
             "runId": self.run_id,
             "timestamp": self.timestamp,
@@ -65,12 +65,12 @@ class Envelope(NamedTuple, Generic[Body]):
 
 @frozen
 class EventsMissed:
-    """Here a consumer missed events, because it fell behind, or came late.
+    """A gap where a consumer missed events, because it fell behind or came late.
 
     Attributes:
         run_id: The run.
-        first: The number of the first event that it missed.
-        last: The number of the last one.
+        first: The number of the first missed event.
+        last: The number of the last missed event.
     """
 
     type: ClassVar[Literal["events:missed"]] = "events:missed"
@@ -81,11 +81,11 @@ class EventsMissed:
 
     @property
     def count(self) -> int:
-        """How many it missed."""
+        """The number of missed events."""
         return self.last - self.first + 1
 
     def to_dict(self) -> dict[str, object]:
-        """Return the gap as it goes over the wire."""
+        """Return the gap in the wire format."""
         return {
             "runId": self.run_id,
             "type": self.type,
@@ -96,15 +96,15 @@ class EventsMissed:
 
 
 class EventBus(Generic[Body]):
-    """Where one run's events go, and where its consumers read them.
+    """The events of one run, for its consumers.
 
     It belongs to the thread of one event loop, the first that uses it. Emitting from another
     thread is refused.
 
     Args:
         run_id: The run.
-        now: What gives the time, in seconds since 1970 (UTC).
-        capacity: How many events are kept for consumers that are behind, at least 1.
+        now: Returns the time in seconds since 1970 (UTC).
+        capacity: The number of events stored for consumers that are behind, at least 1.
 
     Raises:
         ValueError: The capacity is less than 1.
@@ -131,16 +131,16 @@ class EventBus(Generic[Body]):
 
     @property
     def is_closed(self) -> bool:
-        """Whether no more events come."""
+        """Whether the bus takes no more events."""
         return self._thread == _CLOSED
 
     @property
     def emitted(self) -> int:
-        """How many events there were, which is the number of the last one."""
+        """The number of events so far, which is also the number of the last one."""
         return self._emitted
 
     def emit(self, event: Body) -> None:
-        """Take an event. It waits for nobody: a consumer that is slow or gone doesn't hold it.
+        """Emit an event, without waiting for slow consumers.
 
         Raises:
             InputError: The bus is closed, or belongs to another thread.
@@ -158,16 +158,16 @@ class EventBus(Generic[Body]):
             self._wake()
 
     def subscribe(self, *, from_start: bool = False) -> "EventStream[Body]":
-        """Begin to consume. A stream that is simply dropped leaves nothing behind.
+        """Subscribe to the events. A stream that is simply dropped leaves nothing behind.
 
         Args:
-            from_start: Whether to begin with what is still kept of the past. What is no longer
-                kept comes as one `EventsMissed`.
+            from_start: Whether to begin with the stored past events. Those that aren't stored any
+                more come as one `EventsMissed`.
         """
         return EventStream(self, 0 if from_start else self._emitted)
 
     def close(self) -> None:
-        """Let every stream end, once it has given what is still there. Closing twice is fine.
+        """Close the bus: streams end after the stored events. Closing twice is fine.
 
         Raises:
             InputError: The bus belongs to another thread.
@@ -206,9 +206,9 @@ class EventBus(Generic[Body]):
 
 
 class EventStream(Generic[Body]):
-    """What one consumer reads of a bus, in order: envelopes, and gaps where it fell behind.
+    """The stream of one consumer, in order: envelopes, and gaps where it fell behind.
 
-    `EventBus.subscribe` makes it. A read that is cancelled loses nothing; the next one goes on.
+    `EventBus.subscribe` makes it. A read that is cancelled loses nothing.
     """
 
     __slots__ = ("_bus", "_seen")
@@ -221,7 +221,7 @@ class EventStream(Generic[Body]):
         return self
 
     async def __anext__(self) -> Envelope[Body] | EventsMissed:
-        # Written out, because each event of each consumer comes through here.
+        # Inlined, because each event of each consumer passes here.
         bus = self._bus
         while (seen := self._seen) == bus._emitted:
             if bus.is_closed:

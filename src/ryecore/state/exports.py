@@ -1,4 +1,4 @@
-"""Documents signed as records, and the exports of threads among a project's knowledge.
+"""Documents signed as records, and the exports of threads to a project's knowledge.
 
 The first line of such a document is a comment with the run key's signature over the thread and the
 rest of the file. It differs from an item's signature in place and form.
@@ -38,7 +38,7 @@ _MAX_BYTES: Final = 64 * 1024 * 1024
 
 @frozen
 class AttestedExport:
-    """The export of a thread that this user's run key attested. It owns the bytes that were proved.
+    """The export of a thread that this user's run key attested, with the proved bytes.
 
     The signature proves who wrote the file. The text of models and tools in it stays untrusted.
 
@@ -46,7 +46,7 @@ class AttestedExport:
         source: Its file.
         content: Its bytes.
         integrity: The SHA-256 (hex) of its text, which the record's signature covers.
-        fingerprint: The run key that signed the record.
+        fingerprint: The fingerprint of the run key that signed the record.
     """
 
     source: ItemSource
@@ -56,7 +56,7 @@ class AttestedExport:
 
     @property
     def is_verified(self) -> bool:
-        """Always False: no author has signed it."""
+        """False: no author has signed it."""
         return False
 
 
@@ -74,7 +74,7 @@ class ExportVerifier:
         self._key: PublicKey | None = None
 
     def for_batch(self) -> "ExportVerifier":
-        """Return a verifier for files that are verified together: keys are read once."""
+        """Return a verifier for a batch of files, which reads the keys once."""
         batch = ExportVerifier(self._verifier.for_batch(), self._user_root)
         batch._key = self._run_key()
         return batch
@@ -90,7 +90,7 @@ class ExportVerifier:
             source: The file.
 
         Raises:
-            IntegrityError: It isn't as a trusted author, or this user's run key, signed it.
+            IntegrityError: It has no valid signature of a trusted author or of this user's run key.
             StateError: The run key can't be read.
         """
         if source.space.name == "project" and is_export(source.ref.kind, source.relative):
@@ -98,7 +98,7 @@ class ExportVerifier:
         return self._verifier.verify(source)
 
     def prove(self, source: ItemSource) -> VerifiedItem | AttestedExport:
-        """Prove an export; a file among exports that an author has signed is an item."""
+        """Prove an export. A file in the exports folder that an author has signed is an item."""
         try:
             content = read_digest(source.path, max_bytes=_MAX_BYTES)[0]
         except OSError:
@@ -129,7 +129,7 @@ class ExportVerifier:
 
 
 def sign_document(kind: str, thread_id: str, body: str, key: SigningKey) -> bytes:
-    """Return a document with its signature in front.
+    """Sign a document, and return it with its signature in front.
 
     Args:
         kind: Its kind, such as `capabilities`, which is signed too.
@@ -143,7 +143,7 @@ def sign_document(kind: str, thread_id: str, body: str, key: SigningKey) -> byte
 
 
 def document_holds(kind: str, thread_id: str, content: bytes, key: PublicKey) -> bool:
-    """Return whether a key has signed exactly this document, of this kind and this thread."""
+    """Return whether a key has signed exactly this document, for this kind and thread."""
     line, newline, body = content.partition(b"\n")
     found = _LINE.fullmatch(line.decode("ascii", errors="replace"))
     if found is None or not newline or found["kind"] != kind:

@@ -1,4 +1,4 @@
-"""The limits of file systems: files that may only be read, and disks that machines share."""
+"""The limits of file systems: read-only files, and disks that machines share."""
 
 import os
 import re
@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 __all__ = ["connect_read_only", "file_system_of", "is_shared", "opened_copy"]
 
-# SQLite's shared memory needs one kernel: on these file systems two machines could both write.
+# SQLite's shared memory needs one kernel: with these file systems, two machines could write.
 _SHARED_FILE_SYSTEMS: Final = re.compile(
     r"9p|afs|beegfs|ceph|cifs|gfs2|glusterfs|lustre|ncpfs|nfs4?|ocfs2|smb3|smbfs"
     r"|fuse\.(?:ceph|gcsfuse|glusterfs|rclone|s3fs|sshfs)"
@@ -24,12 +24,12 @@ _SUFFIXES: Final = ("", "-wal")
 def connect_read_only(path: Path, version: int) -> sqlite3.Connection:
     """Connect to a database without writing beside it.
 
-    SQLite needs a file of shared memory for a log. Where a process that may write has left one, the
-    database is read in place. Elsewhere a copy is made and read.
+    To read a log, SQLite needs a file of shared memory. If a writing process has left one, the
+    database is read in place, else a copy is made and read.
 
     Args:
         path: The database.
-        version: The `user_version` that it has to have.
+        version: The required `user_version`.
 
     Raises:
         OSError: It can't be read.
@@ -80,12 +80,12 @@ def _version_of(connection: sqlite3.Connection) -> int:
 
 
 def is_shared(file_system: str) -> bool:
-    """Return whether several machines may have a file system of this type mounted at once."""
+    """Return whether several machines may mount a file system of this type at once."""
     return _SHARED_FILE_SYSTEMS.fullmatch(file_system) is not None
 
 
 def file_system_of(folder: Path) -> str:
-    """The type of the file system that a folder stands on; empty where that can't be told."""
+    """Return the type of a folder's file system; empty if unknown."""
     try:
         device = os.stat(folder).st_dev
         number = f"{os.major(device)}:{os.minor(device)}"

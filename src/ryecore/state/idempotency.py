@@ -1,9 +1,9 @@
 """Idempotency keys: a start that is repeated with the same key finds the run of the first.
 
-A key counts within the chain of the thread that starts something, so that one which is handed off
-or resumed still finds its own. What the host starts shares one scope, and callers that may do less
-than the host have one for each set of capabilities: who guesses a key neither sees the result of a
-run that could do more, nor keeps its owner from starting.
+The scope of a key is the chain of the thread that starts a run, so that a continuation still finds
+it. The host has one scope, and callers with fewer capabilities have one for each set of them: a
+guessed key neither shows the result of a run with more capabilities, nor keeps its owner from
+starting one.
 """
 
 import json
@@ -31,9 +31,9 @@ class IdempotencyKey:
 
     Attributes:
         key: The key.
-        item_id: What is started, as a canonical ref.
-        digest: The SHA-256 (hex) of all that the request says.
-        scope: Where the key counts unless a thread uses it; empty for the host's own.
+        item_id: The canonical ref of the item that is started.
+        digest: The SHA-256 (hex) of the whole request.
+        scope: The scope of the key unless a thread uses it; empty for the host's own.
     """
 
     key: str
@@ -53,12 +53,12 @@ class IdempotencyKey:
 
         Args:
             key: The caller's key: 1 to 200 visible ASCII characters.
-            item_id: What is started, as a canonical ref.
-            request: Its parameters, and whatever else makes it another request.
-            capabilities: What the caller may do; None for the host.
+            item_id: The canonical ref of the item that is started.
+            request: Its parameters, and all else that tells requests apart.
+            capabilities: The caller's capabilities; None for the host.
 
         Raises:
-            InputError: It can't be a key, or the request can't be written as JSON.
+            InputError: The key isn't valid, or the request can't be written as JSON.
         """
         if not isinstance(key, str) or _KEY.fullmatch(key) is None:
             raise InputError(
@@ -81,7 +81,7 @@ class EarlierStart:
     """The state of a run that was started before with the same idempotency key.
 
     Attributes:
-        status: Its status; of a thread that was handed off, that of the last one that goes on.
+        status: Its status; for a thread that was handed off, that of its last continuation.
         result: Its result, likewise; None while it runs.
         pid: The id of its process, likewise; 0 for none.
     """
@@ -92,7 +92,7 @@ class EarlierStart:
 
     @classmethod
     async def find(cls, store: "ThreadStore", thread_id: str) -> Self:
-        """Look at a run that was started before.
+        """Find the state of a run that was started before.
 
         Args:
             store: The project's threads.
@@ -117,9 +117,9 @@ def _scope_of_caller(capabilities: Collection[str] | None) -> str:
     if capabilities is None:
         return ""
     text = json.dumps(sorted(capabilities))
-    return f"capabilities:{sha256(text.encode()).hexdigest()}"  # no thread's id has a colon
+    return f"capabilities:{sha256(text.encode()).hexdigest()}"  # no id of a thread has a colon
 
 
 def describe_start(verb: str, earlier: EarlierStart | None) -> str:
-    """Return the verb of a new start, or the state of the run that was started before."""
+    """Return the verb of a new start, or the state of the earlier run."""
     return verb if earlier is None else f"already started, {earlier.status.replace('_', ' ')}"

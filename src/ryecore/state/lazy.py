@@ -1,4 +1,4 @@
-"""A project's threads, opened when they are first needed."""
+"""The store of a project's threads, opened when it is first needed."""
 
 from pathlib import Path
 from threading import Lock
@@ -13,7 +13,7 @@ __all__ = ["LazyThreadStore"]
 
 
 class LazyThreadStore:
-    """A project's threads, opened when they are first needed, and once.
+    """The store of a project's threads, opened once, when it is first needed.
 
     Args:
         project_root: The project's `.ai` folder.
@@ -30,14 +30,14 @@ class LazyThreadStore:
         self._removed: list[ThreadStore] = []
 
     def open(self) -> "ThreadStore":
-        """Return the threads; their place is made where it is missing, or was removed meanwhile.
+        """Return the store of threads, and make its folder if it is missing.
 
         Raises:
-            StateError: The place can't be made or used.
+            StateError: The folder can't be made or used.
         """
         with self._lock:
             if self._store is not None and not self._store.is_in_place():
-                self._removed.append(self._store)  # not closed yet: calls may be under way in it
+                self._removed.append(self._store)  # not closed yet: calls may still use it
                 self._store = None
             if self._store is None:
                 from ryecore.state.store import ThreadStore  # noqa: PLC0415 - SQLite comes with it
@@ -49,13 +49,13 @@ class LazyThreadStore:
             return self._store
 
     def open_existing(self) -> "ThreadStore | None":
-        """Return the threads; None where the project has none. Nothing is made or moved.
+        """Return the store of threads; None if the project has none. Nothing is made or moved.
 
-        Where their place was removed, they are those that this process knew.
+        If its folder was removed, the store that this process has opened is returned.
 
         Raises:
             UnattestedState: The threads there are not this user's.
-            StateError: The place can't be used.
+            StateError: The folder can't be used.
         """
         from ryecore.state.attestation import find_attested_folder  # noqa: PLC0415
         from ryecore.state.store import ThreadStore  # noqa: PLC0415 - SQLite comes with it
@@ -75,11 +75,11 @@ class LazyThreadStore:
 
     @property
     def is_open(self) -> bool:
-        """Whether anything was opened that is to be closed."""
+        """Whether a store is open."""
         return self._store is not None
 
     def close(self) -> None:
-        """Close what was opened."""
+        """Close the opened stores."""
         with self._lock:
             for store in (*self._removed, self._store):
                 if store is not None:

@@ -1,6 +1,6 @@
 """The ledger of threads' budgets, as every store provides it: exact across processes.
 
-Each operation is awaited and is one transaction, as those of the registry are.
+Each operation is awaited and is one transaction, as in the registry.
 
 Source: docs/design/threads.md#budget; docs/design/threads.md#the-end; decisions 37, 39, 40 and 77.
 """
@@ -16,15 +16,15 @@ __all__ = ["BudgetLedger"]
 class BudgetLedger(Protocol):
     """The accounts of a project's threads, in money and in tokens.
 
-    A root is registered with its ceiling. A child either reserves a part of what its parent has
-    left, or shares it: then each of its holds is placed on every account up to and including the
-    nearest one that reserved. Before a request the worst that it can cost is held, so that what is
-    spent and held never passes a ceiling, whoever races; after it, its actual cost is charged in
-    full. The end of a thread in the registry closes its account.
+    A root is registered with its ceiling. A child either reserves a part of its parent's rest, or
+    shares it: then each of its holds counts on every account up to and including the nearest one
+    with a reservation. Before a request its highest possible cost is held, so that spending and
+    holds never exceed a ceiling, even in a race; after it, its actual cost is charged in full. The
+    end of a thread in the registry closes its account.
     """
 
     async def synced(self) -> None:
-        """Wait until all writes so far survive what the store's durability names.
+        """Wait until all writes so far have the store's durability.
 
         Raises:
             StateError: They can't be made durable.
@@ -32,14 +32,14 @@ class BudgetLedger(Protocol):
         ...
 
     async def register(self, thread_id: str, ceiling: Amount) -> None:
-        """Open the account of a root. One that is open stays as it is.
+        """Open the account of a root. An open one is left unchanged.
 
         Args:
             thread_id: The thread, which the registry knows.
-            ceiling: What it and all those below it may spend.
+            ceiling: The most that it and its subtree may spend.
 
         Raises:
-            BudgetError: The thread has an account already, as another one's child.
+            BudgetError: The thread has an account already, as the child of another one.
             ThreadNotFound: The registry knows no such thread.
             ThreadConflict: The thread has ended.
             StateError: Nothing can be written.
@@ -57,19 +57,19 @@ class BudgetLedger(Protocol):
         reserves_spend: bool,
         reserves_tokens: bool,
     ) -> Amount:
-        """Open the account of a child, and set its budget aside where it reserves one.
+        """Open the account of a child, and reserve its budget if it wants one of its own.
 
-        A repeated call returns the same and sets nothing more aside.
+        A repeated call returns the same and reserves nothing more.
 
         Args:
             thread_id: The child, which the registry knows.
-            parent_id: The thread whose budget it is a part of.
-            wanted: What it would like to spend at most.
-            reserves_spend: Whether money is set aside for it alone; else it shares its parent's.
-            reserves_tokens: The same of tokens.
+            parent_id: The parent, whose budget it is a part of.
+            wanted: The wanted ceilings.
+            reserves_spend: Whether money is reserved for it alone; else it shares its parent's.
+            reserves_tokens: The same for tokens.
 
         Returns:
-            Its ceilings: the wanted amount, or what its parent has left where that is less.
+            Its ceilings: the wanted amount, or its parent's rest if that is less.
 
         Raises:
             InsufficientBudget: The parent has nothing left, was stopped, or has ended.
@@ -91,23 +91,23 @@ class BudgetLedger(Protocol):
         *,
         head: tuple[int, str] | None = None,
     ) -> None:
-        """Hold the worst that a request can cost, before it is sent. Renews the thread's lease.
+        """Hold the most that a request can cost, before it is sent, and renew the thread's lease.
 
-        A hold that stands already is left as it is.
+        A repeated hold changes nothing.
 
         Args:
             thread_id: The thread.
             turn: Its turn.
-            attempt: Which try of that turn.
-            amount: What the request can cost at most.
+            attempt: The number of the try in that turn.
+            amount: The most that the request can cost.
             head: The length in bytes and the digest of the transcript's last checkpoint, which
                 are written into the thread's row.
 
         Raises:
             InsufficientBudget: The account, or one that it shares, has less left; the account was
-                stopped; or the thread has ended. Nothing is held anywhere then.
+                stopped; or the thread has ended. Nothing is held then.
             BudgetNotRegistered: The thread has no account.
-            BudgetError: This try was settled already, or another amount is held for it.
+            BudgetError: The try was settled already, or has a hold of another amount.
             StateError: Nothing can be written.
 
         Source: decision 40.
@@ -124,25 +124,25 @@ class BudgetLedger(Protocol):
         mark: Mark = "counted",
         snapshot: Cost | None = None,
     ) -> Settled:
-        """Free a hold, and charge in full what the request cost.
+        """Free a hold, and charge the actual cost of the request in full.
 
-        Where it cost more than was held, the account and all those below it are stopped. Settling
-        again changes nothing; only a charge that was assumed or freed is corrected, all the way
-        up, however long its thread has ended.
+        If it exceeds the hold, the account and its subtree are stopped. Settling again changes
+        nothing, except that an assumed or freed charge is corrected on the whole path, even long
+        after the end of the thread.
 
         Args:
             thread_id: The thread.
             turn: Its turn.
-            attempt: Which try of that turn.
-            actual: What the request cost.
+            attempt: The number of the try in that turn.
+            actual: The actual cost of the request.
             mark: How the cost is known.
-            snapshot: What the thread has spent so far, for its row. This renews its lease too.
+            snapshot: The thread's cost so far, for its row. This renews its lease too.
 
         Returns:
-            Whether it overspent, and whether somebody asked the thread to stop or hand off.
+            Whether it overspent, and whether the thread was asked to stop or hand off.
 
         Raises:
-            BudgetError: Nothing was held for this try.
+            BudgetError: The try has no hold.
             StateError: Nothing can be written.
 
         Source: decision 40; docs/design/threads.md#turn-loop.
@@ -153,7 +153,7 @@ class BudgetLedger(Protocol):
         """Close a thread's account, and open that of its continuation with the rest.
 
         Returns:
-            What the continuation may spend.
+            The ceilings of the continuation.
 
         Raises:
             InsufficientBudget: The account was stopped, or is closed.
@@ -163,26 +163,26 @@ class BudgetLedger(Protocol):
         ...
 
     async def report_actual(self, thread_id: str, actual: Amount) -> None:
-        """Raise a thread's own spending to a total; it is never lowered.
+        """Raise a thread's own spending to a total. It is never lowered.
 
         Args:
             thread_id: The thread.
-            actual: Its total, without the threads below it.
+            actual: Its total, without its subtree.
 
         Raises:
-            BudgetNotRegistered: It has no account.
+            BudgetNotRegistered: The thread has no account.
 
         Source: docs/design/threads.md#the-end.
         """
         ...
 
     async def cascade_spend(self, thread_id: str) -> None:
-        """Charge to the accounts above what a thread's subtree spent of its reservation.
+        """Charge the spending of a thread's subtree within its reservation to the accounts above.
 
-        A repeated call charges only the difference. Shared budget was charged before.
+        A repeated call charges only the difference. Shared budget was charged already.
 
         Raises:
-            BudgetNotRegistered: It has no account.
+            BudgetNotRegistered: The thread has no account.
 
         Source: docs/design/threads.md#the-end.
         """
@@ -192,26 +192,26 @@ class BudgetLedger(Protocol):
         """Return a thread's account.
 
         Raises:
-            BudgetNotRegistered: It has none.
+            BudgetNotRegistered: The thread has no account.
         """
         ...
 
     async def remaining(self, thread_id: str) -> Amount:
-        """Return what a thread may still hold: the least that any account on its path has left.
+        """Return what a thread may still hold: the least rest of the accounts on its path.
 
         Raises:
-            BudgetNotRegistered: It has no account.
+            BudgetNotRegistered: The thread has no account.
         """
         ...
 
     async def tree(self, thread_id: str) -> TreeSum:
-        """Return what a thread and all below it have spent and hold.
+        """Return the sum of spending and holds of a thread and its subtree.
 
         Raises:
-            BudgetNotRegistered: It has no account.
+            BudgetNotRegistered: The thread has no account.
         """
         ...
 
     async def charges(self, thread_id: str) -> tuple[Charge, ...]:
-        """List a thread's requests, in the order of their turns and tries."""
+        """List the charges of a thread's requests, by turn and try."""
         ...

@@ -1,4 +1,4 @@
-"""What a thread's row says, and which statuses follow one another. Pure.
+"""The values of a thread's row, and its statuses. Pure.
 
 Source: docs/design/threads.md#states; decisions 35, 37 and 39.
 """
@@ -36,19 +36,19 @@ __all__ = [
 ]
 
 THREADS_FOLDER: Final = "threads"
-"""The folder below `.ai/state` that holds every thread and their registry."""
+"""The folder below `.ai/state` with all threads and their registry."""
 
 Durability = Literal["process", "machine"]
-"""What a change survives: the death of the process (`process`), or the loss of power too."""
+"""What a change survives: the death of the process (`process`), or a power cut too."""
 
 Status = Literal["created", "running", "completed", "error", "cancelled", "continued", "killed"]
 
 TERMINAL: Final[frozenset[str]] = frozenset(get_args(Status)) - {"created", "running"}
-"""The statuses that a thread can't leave."""
+"""The final statuses of a thread."""
 
 
 def has_ended(status: str) -> bool:
-    """Return whether a status is one that a thread can't leave."""
+    """Return whether a status is final."""
     return status in TERMINAL
 
 
@@ -56,7 +56,7 @@ def check_status(status: str) -> Status:
     """Return a status by its name.
 
     Raises:
-        ValueError: There is none of this name.
+        ValueError: No status has this name.
     """
     if status not in get_args(Status):
         raise ValueError(f"{status!r} is no status; there are {', '.join(get_args(Status))}")
@@ -64,7 +64,7 @@ def check_status(status: str) -> Status:
 
 
 def thread_not_found(thread_id: str) -> ThreadNotFound:
-    """Return the error that says that no thread has this id."""
+    """Return the error for an id that no thread has."""
     return ThreadNotFound(
         f"There is no thread {thread_id!r} in this project.",
         next_step="See which there are: rye threads list --all",
@@ -74,14 +74,14 @@ def thread_not_found(thread_id: str) -> ThreadNotFound:
 
 @frozen
 class Cost:
-    """What a thread has spent so far.
+    """The cost of a thread so far.
 
     Attributes:
         turns: Turns of its model.
         input_tokens: Tokens that the model read.
         output_tokens: Tokens that it wrote.
         spend_microcents: Money, in units of 1e-8 USD.
-        estimated: Whether a part of it is an estimate, because a provider reported no tokens.
+        estimated: Whether a part is an estimate, because a provider reported no tokens.
     """
 
     turns: int = 0
@@ -91,7 +91,7 @@ class Cost:
     estimated: bool = field(default=False, metadata=omitted_at_default())
 
     def to_dict(self) -> dict[str, object]:
-        """Return the cost as JSON types; it has `estimated` only where a part is an estimate."""
+        """Return the cost as JSON types, with `estimated` only if a part is an estimate."""
         cost: dict[str, object] = WIRE.write(self)
         return cost
 
@@ -115,13 +115,13 @@ class Cost:
 
 @frozen
 class Predecessor:
-    """What a thread goes on from.
+    """The thread that a new thread continues.
 
     Attributes:
         thread_id: The thread.
-        chain_root_id: The first thread of the chain that goes on with it; None for a fork.
-        beside: Of the threads that go on from the same one, those that don't count, since they
-            never began; another one keeps this from going on. None: any number of them may.
+        chain_root_id: The first thread of the continued chain; None for a fork.
+        beside: The ids of other continuations that don't count, since they never began; any other
+            one prevents this one. None allows any number of continuations.
     """
 
     thread_id: str
@@ -131,10 +131,10 @@ class Predecessor:
 
 @frozen
 class SpawnLimit:
-    """How many children a parent may start.
+    """The bound on the children of a parent.
 
     Attributes:
-        most: How many in all; None for any number.
+        most: The number in all; None for any.
     """
 
     most: int | None
@@ -142,14 +142,14 @@ class SpawnLimit:
 
 @frozen
 class ContinuationLimits:
-    """The bounds of a thread that continues another one.
+    """The bounds of a continuation.
 
     Attributes:
         previous_id: The thread that it continues.
         limits: The limits of that thread.
-        ran_s: How long that thread ran, in seconds.
-        wanted: The limits that the new thread would have as a fresh one.
-        renewed: The limits that a person or the host sets anew: these count from zero.
+        ran_s: The time that that thread ran, in seconds.
+        wanted: The limits that the new thread would have without a predecessor.
+        renewed: The limits that a person or the host sets anew, which count from zero.
     """
 
     previous_id: str
@@ -165,29 +165,29 @@ class ThreadRecord:
 
     Attributes:
         thread_id: Its id.
-        item_id: What runs in it, as a canonical ref.
+        item_id: The canonical ref of the item that runs in it.
         parent_id: The thread that started it; None for a root.
-        status: Where it stands.
-        created_at: UTC, with milliseconds.
-        updated_at: When its row was last changed.
-        completed_at: When it ended; None while it runs.
-        owner: The process that runs it, or is about to; None once nobody does.
-        fence: How often it changed hands; what an earlier owner writes is refused.
-        lease_until: The Unix time in seconds until which an owner that can't be looked at from
-            here counts as alive, once the machine was started anew.
-        lease_machine_s: The same within one boot, in seconds that the machine has been awake; 0
-            where an earlier version wrote the row.
-        owns_process: Whether its owner's process runs nothing else, and may be killed for it.
+        status: Its status.
+        created_at: The time of its registration, UTC, with milliseconds.
+        updated_at: The time of the last change of its row.
+        completed_at: The time of its end; None while it runs.
+        owner: The process that runs it or is about to; None after its end.
+        fence: The number of its changes of owner; writes of an earlier owner are refused.
+        lease_until: The Unix time in seconds until which an owner that can't be checked from here
+            counts as alive, after another boot of the machine.
+        lease_machine_s: The same within one boot, in seconds that the machine has been awake; 0 if
+            an earlier version wrote the row.
+        owns_process: Whether its owner's process runs nothing else, and may be killed with it.
         cancel_requested: Whether it was asked to stop.
         kill_requested: Whether it is being killed.
-        handoff_requested: Whether another thread is to go on with it.
-        model: The model that its turns use.
-        cost: What it has spent.
-        spawn_count: How many threads it has started.
+        handoff_requested: Whether it was asked to hand off to another thread.
+        model: The model of its turns.
+        cost: Its cost so far.
+        spawn_count: The number of threads that it has started.
         continuation_of: The thread that this one continues.
         continuation_thread_id: The thread that continues this one.
         chain_root_id: The first thread of its chain of continuations.
-        root_id: The root of the tree of threads that it belongs to; itself where it is one.
+        root_id: The root of its tree of threads; itself if it is one.
         limits: Its limits by name.
         transcript_head: The length in bytes and the digest of its transcript's last checkpoint
             that the registry knows of.
@@ -220,7 +220,7 @@ class ThreadRecord:
 
     @property
     def ended(self) -> bool:
-        """Whether it has a status that it can't leave."""
+        """Whether its status is final."""
         return has_ended(self.status)
 
     @property
@@ -231,7 +231,7 @@ class ThreadRecord:
     def to_dict(self) -> Mapping[str, object]:
         """Return the record as a JSON-ready object.
 
-        It has `estimated` only where a part of what it spent is an estimate.
+        It has `estimated` only if a part of its cost is an estimate.
 
         Source: docs/design/threads.md#registry.
         """
@@ -258,13 +258,13 @@ class ThreadRecords(tuple[ThreadRecord, ...]):
     """Some threads, in order.
 
     Attributes:
-        total: How many there are in all, including those that are not in this list.
+        total: The number of all threads, including those that aren't in this list.
     """
 
     total: int
 
     def __new__(cls, records: Iterable[ThreadRecord] = (), total: int | None = None) -> Self:
-        """Hold these threads; they are all there are where `total` is None."""
+        """Make the list of these threads; `total` None means that they are all."""
         made = super().__new__(cls, tuple(records))
         made.total = len(made) if total is None else total
         return made

@@ -1,8 +1,8 @@
-"""The processes that run threads: whether one lives, the wait for its end, and killing it.
+"""The processes that run threads: their liveness, the wait for their end, and killing them.
 
 A process that shares the owner's boot, pid namespace and time namespace checks the owner itself.
-Otherwise the lease decides: within the same boot on a clock that can't be set, after another boot
-on the time of day.
+Otherwise the lease decides: within the same boot by a clock that can't be set, after another boot
+by the time of day.
 
 Source: decisions 35 and 46; ADR 024; SECURITY.md#what-is-promised.
 """
@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 LEASE_S: Final = 60.0
-"""For how many seconds a lease holds; an owner renews it at a third of that."""
+"""The seconds that a lease is valid; an owner renews it after a third of them."""
 
 
 @frozen
@@ -49,15 +49,15 @@ class Moment:
     Attributes:
         unix_s: The time of day, in seconds since 1970. It may be set, and so jump.
         machine_s: Seconds that the machine has been awake since its boot, the same in every
-            container. Nobody sets it, and it stands still while the machine is suspended, when no
-            owner can renew a lease.
+            container. It can't be set, and stops while the machine is suspended, when no owner
+            can renew a lease.
     """
 
     unix_s: float
     machine_s: float
 
     def plus(self, seconds: float) -> "Moment":
-        """Return the moment that is so many seconds later."""
+        """Return the moment some seconds later."""
         return Moment(self.unix_s + seconds, self.machine_s + seconds)
 
 
@@ -68,12 +68,12 @@ def moment() -> Moment:
 
 
 def lease_end() -> Moment:
-    """Return when a lease ends that is taken or renewed now."""
+    """Return the end of a lease that is taken or renewed now."""
     return moment().plus(LEASE_S)
 
 
 def can_be_looked_at(owner: ProcessId, here: ProcessId) -> bool:
-    """Return whether this process can tell whether another one lives."""
+    """Return whether this process can check whether another one lives."""
     return (
         (owner.boot_id, owner.pid_namespace) == (here.boot_id, here.pid_namespace)
         # Start times differ between time namespaces, and would identify another process.
@@ -82,7 +82,7 @@ def can_be_looked_at(owner: ProcessId, here: ProcessId) -> bool:
 
 
 def is_abandoned(record: ThreadRecord, now: Moment | None = None) -> bool:
-    """Return whether a thread whose row says that it runs has no living owner.
+    """Return whether a thread is running according to its row, but has no living owner.
 
     Args:
         record: The thread.
@@ -100,19 +100,19 @@ def is_abandoned(record: ThreadRecord, now: Moment | None = None) -> bool:
             return not lives
     if owner.boot_id == here.boot_id and record.lease_machine_s:
         return now.machine_s > record.lease_machine_s
-    # A lease that ends later than any can was taken before the clock was set back.
+    # A lease with an impossibly late end was taken before the clock was set back.
     return not record.lease_until - LEASE_S <= now.unix_s <= record.lease_until
 
 
 def ended_if_abandoned(record: ThreadRecord) -> ThreadRecord:
-    """Return a thread's record as it is once its death has been written."""
+    """Return a thread's record, with the status that its death leads to."""
     if not is_abandoned(record):
         return record
     return evolve(record, status="killed" if record.kill_requested else "error")
 
 
 def _lives(owner: ProcessId) -> bool | None:
-    """Return whether a process lives; None where it is hidden or can't be read now."""
+    """Return whether a process lives; None if it is hidden or can't be read now."""
     try:
         with open(f"/proc/{owner.pid}/stat", "rb") as file:
             stat = file.read()
@@ -126,7 +126,7 @@ def _lives(owner: ProcessId) -> bool | None:
 
 def _exists(pid: int) -> bool:
     try:
-        os.kill(pid, 0)  # /proc may hide the processes of others
+        os.kill(pid, 0)  # /proc may hide processes of other users
     except ProcessLookupError:
         return False
     except OSError:
@@ -136,7 +136,7 @@ def _exists(pid: int) -> bool:
 
 @cache
 def _time_namespace_offset_s() -> float:
-    """Return by how much this time namespace's clock is ahead of the machine's."""
+    """Return the offset of this time namespace's clock from the machine's."""
     try:
         with open("/proc/self/timens_offsets", encoding="ascii") as file:
             for line in file:
@@ -152,11 +152,11 @@ os.register_at_fork(after_in_child=_time_namespace_offset_s.cache_clear)
 
 
 _LEASE_GRAIN_S: Final = 0.1
-"""So that a wait for a lease's end wakes behind it, and one that looks again doesn't spin."""
+"""A margin, so that a wait for a lease's end wakes after it, and a repeated one doesn't spin."""
 
 
 async def wait_for_owner_end(record: ThreadRecord) -> None:
-    """Wait for the end of a thread's process, or of its lease where that can't be looked at.
+    """Wait for the end of a thread's process, or of its lease if the process can't be checked.
 
     Args:
         record: The thread's row.
@@ -169,11 +169,11 @@ async def wait_for_owner_end(record: ThreadRecord) -> None:
         descriptor = os.pidfd_open(owner.pid)
     except ProcessLookupError:
         return
-    except OSError:  # there is no descriptor left, for one
+    except OSError:  # for example, no descriptor is left
         await _wait_for_lease(record)
         return
     try:
-        if process_status(owner) == "running":  # else the number is another process's by now
+        if process_status(owner) == "running":  # else the number belongs to another process by now
             await anyio.wait_readable(descriptor)
     except ProcessError:
         await _wait_for_lease(record)
@@ -213,7 +213,7 @@ class KillPlan:
     async def read(cls, registry: "ThreadRegistry", project: str, thread_id: str) -> Self:
         """Read which processes to kill, before any is asked to stop.
 
-        The row of a run that its owner ends when asked no longer names the process.
+        When its owner ends a run on request, the row doesn't name the process any more.
 
         Args:
             registry: The project's threads.
@@ -225,13 +225,13 @@ class KillPlan:
         return cls(registry, project, thread_id, owners, spared)
 
     async def carry_out(self, grace_s: float) -> None:
-        """Kill them, and wait until they have ended.
+        """Kill the processes, and wait until they have ended.
 
-        A thread that shares its process with others was asked to stop. Its owner has the grace to
-        end its tools; then they are killed, and the process is not.
+        A thread that shares its process with others was asked to stop. After the grace, the tools
+        that its owner hasn't ended are killed, but not the process.
 
         Args:
-            grace_s: How long they may take to end by themselves, in seconds.
+            grace_s: The time that they have to end by themselves, in seconds.
 
         Raises:
             StateError: A process can't be ended from here.
@@ -239,7 +239,7 @@ class KillPlan:
         until = time.monotonic() + grace_s
         try:
             await run_in_thread(partial(kill_processes, self._owners, grace_s, spared=self._spared))
-            while True:  # no event tells what happens in other processes
+            while True:  # no event reports changes in other processes
                 if not await self._is_under_way() or time.monotonic() >= until:
                     break
                 await pause(_LOOK_EVERY_S)

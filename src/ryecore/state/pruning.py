@@ -1,4 +1,4 @@
-"""Remove threads that ended long ago: their rows, accounts, folders and exports.
+"""The removal of threads that ended long ago: their rows, accounts, folders and exports.
 
 Threads that refer to each other (parents and children, chains of continuations, forks) are one
 family. A family is removed as a whole, once its last thread has ended long enough ago, so that no
@@ -49,7 +49,7 @@ _LINKED: Final = (
     f"SELECT 1 FROM threads WHERE (parent_id IN {_AMONG} OR continuation_of IN {_AMONG})"
     f" AND thread_id NOT IN {_AMONG} LIMIT 1"
 )
-_NESTED: Final = (  # "0" is the character behind "/"
+_NESTED: Final = (  # "0" is the character after "/"
     "SELECT 1 FROM json_each(?1) AS one CROSS JOIN threads ON threads.thread_id > one.value || '/'"
     f" AND threads.thread_id < one.value || '0' WHERE threads.thread_id NOT IN {_AMONG} LIMIT 1"
 )
@@ -60,13 +60,13 @@ _FORGET: Final = tuple(
 
 
 def parse_age(text: object) -> float:
-    """Return an age in seconds.
+    """Parse an age, and return it in seconds.
 
     Args:
         text: A whole number with its unit: `90s`, `15m`, `12h`, `30d` or `8w`.
 
     Raises:
-        ConfigError: It is something else.
+        ConfigError: It has another form.
     """
     found = _AGE.fullmatch(text.strip()) if isinstance(text, str) else None
     seconds = int(found[1]) * _SECONDS[found[2]] if found else 0
@@ -80,11 +80,11 @@ def parse_age(text: object) -> float:
 
 @frozen
 class Retention:
-    """The rule for which ended threads are kept.
+    """The rule that decides which ended threads are kept.
 
     Attributes:
         older_than_s: The age in seconds of the last end in a family, from which it is removed.
-        keep: How many threads are kept whatever their age, the latest first; a family counts whole.
+        keep: The number of threads kept whatever their age, the latest first; families count whole.
         include_resumable: Whether families that may be resumed are removed at the same age as
             others. By default a family stays twice as long if a thread of it failed or was killed
             and no other thread continues it.
@@ -101,7 +101,7 @@ def resolve_retention(
     keep: int | None,
     include_resumable: bool | None,
 ) -> Retention:
-    """Return the rule of the caller, completed by the configured one.
+    """Complete the caller's rule with the configured one.
 
     Raises:
         ConfigError: No age is passed or configured, or it can't be used.
@@ -129,7 +129,7 @@ class Family:
     """Threads that refer to each other, all of which have ended.
 
     Attributes:
-        ended: The id of each thread and the moment of its end.
+        ended: The time of each thread's end, by id.
         size_bytes: The size of their files.
     """
 
@@ -138,7 +138,7 @@ class Family:
 
     @property
     def thread_ids(self) -> tuple[str, ...]:
-        """Their ids."""
+        """The ids of the threads."""
         return tuple(thread_id for thread_id, _ in self.ended)
 
 
@@ -148,7 +148,7 @@ class PrunePlan:
 
     Attributes:
         families: The families, the earliest end first.
-        kept_resumable: The number of threads that stay for now because they may be resumed.
+        kept_resumable: The number of threads kept for now because they may be resumed.
     """
 
     families: tuple[Family, ...]
@@ -159,24 +159,24 @@ class ThreadPruning:
     """Removes ended threads of one project.
 
     Args:
-        database: Where the rows are kept.
+        database: The database of the rows.
         place: `.ai/state/threads`, which holds the threads' folders.
     """
 
     def __init__(self, database: Database, place: AttestedFolder) -> None:
         self._database = database
         self._folder = place.path
-        # A clone can bring a link of any name that it knows. It doesn't know this folder's.
+        # A clone can bring a link of any known name. This folder's name is secret.
         self._trash = place.private / _TRASH
         self._project_root = place.path.parent.parent
 
     def plan(self, retention: Retention, *, measures: bool = True) -> PrunePlan:
-        """Return the families that may be removed now. Nothing is changed.
+        """Plan which families may be removed now. Nothing is changed.
 
         Args:
             retention: Which threads are kept.
-            measures: Whether to measure their files, which takes long where there are many; else
-                each size is 0.
+            measures: Whether to measure their files, which takes long if there are many; else each
+                size is 0.
 
         Raises:
             StateError: The registry can't be read.
@@ -190,7 +190,7 @@ class ThreadPruning:
         late_cutoff = _moment(now - age * _RESUMABLE_FACTOR)
         left, kept_resumable = retention.keep, 0
         going: list[list[sqlite3.Row]] = []
-        # The latest first: `keep` counts those.
+        # The latest first, because `keep` counts them.
         for family in sorted(_families(rows), key=_ended_at, reverse=True):
             if left > 0:
                 left -= len(family)
@@ -213,13 +213,13 @@ class ThreadPruning:
         return PrunePlan(tuple(families), kept_resumable)
 
     def prune(self, family: Family) -> bool:
-        """Remove a family, unless something refers to it, or changed it, since it was planned.
+        """Remove a family, unless it was changed or referred to since it was planned.
 
         Returns:
             Whether it was removed.
 
         Raises:
-            StateError: It can't be written. The next call finishes what was begun.
+            StateError: It can't be written. The next call finishes the removal.
         """
         ids = json.dumps(family.thread_ids)
         with self._database.write() as run:
@@ -263,7 +263,7 @@ class ThreadPruning:
         aside = self._trash / secrets.token_hex(8)
         try:
             aside.mkdir(parents=True, mode=0o700)
-            with self._database.write() as run:  # no thread of such an id can be made meanwhile
+            with self._database.write() as run:  # no thread with such an id can be made meanwhile
                 for number, thread_id in enumerate(thread_ids):
                     query = "SELECT 1 FROM threads WHERE thread_id = ?"
                     if run.execute(query, (thread_id,)).fetchone() is None:
@@ -287,7 +287,7 @@ class ThreadPruning:
         return self._project_root / "knowledge" / EXPORT_FOLDER / f"{thread_id}.md"
 
     def _remove_export(self, thread_id: str) -> None:
-        """Remove an export; a file that was signed as an item in its place stays."""
+        """Remove an export. A file in its place that was signed as an item stays."""
         path = self._export(thread_id)
         if not path.is_file():
             return
@@ -321,7 +321,7 @@ def _moment(when: datetime) -> str:
 
 
 def _ended_at(family: Iterable[sqlite3.Row]) -> str:
-    """Return the last end in a family; a thread that still runs counts as later than any end."""
+    """Return the last end in a family; a running thread counts as later than any end."""
     return max(row["completed_at"] or "~" for row in family)
 
 
@@ -330,7 +330,7 @@ def _may_be_resumed(row: sqlite3.Row) -> bool:
 
 
 def _families(rows: Sequence[sqlite3.Row]) -> list[list[sqlite3.Row]]:
-    """Join threads that refer to each other."""
+    """Group threads that refer to each other."""
     above: dict[str, str] = {}
 
     def head(thread_id: str) -> str:

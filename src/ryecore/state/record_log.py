@@ -1,9 +1,8 @@
 """The records of threads, as every store provides them: in order, durable, signed by checkpoints.
 
-A thread has one log and one writer. A record is kept in memory until a commit; a checkpoint closes
-a turn with a signed digest of everything before it. What a process that was killed left behind is
-resumed: the records behind the last checkpoint stay, and the next checkpoint says that nobody
-attests them.
+A thread has one log and one writer. A record is buffered until a commit; a checkpoint closes a turn
+with a signed digest of everything before it. A log whose writer was killed can be resumed: the
+records after the last checkpoint stay, and the next checkpoint marks them as unattested.
 
 Source: docs/design/threads.md#storage; decisions 38, 47 and 77.
 """
@@ -23,11 +22,11 @@ class RecordLog(Protocol):
 
     @property
     def offset(self) -> int:
-        """The position behind the last committed record."""
+        """The position after the last committed record."""
         ...
 
     def append(self, event_type: str, payload: Mapping[str, Any], /) -> None:
-        """Keep a record in memory for the next commit.
+        """Buffer a record for the next commit.
 
         Args:
             event_type: Its type.
@@ -39,17 +38,17 @@ class RecordLog(Protocol):
         ...
 
     async def commit(self) -> None:
-        """Write the records that are kept, in their order.
+        """Write the buffered records, in order.
 
-        They survive what the store's durability names once this returns.
+        Once this returns, they have the store's durability.
 
         Raises:
-            StateError: They can't be written. They are kept, and the next commit tries again.
+            StateError: They can't be written. They stay buffered, and the next commit tries again.
         """
         ...
 
     async def checkpoint(self, turn: int) -> Head:
-        """Close a turn: write the records that are kept, and a signed checkpoint behind them.
+        """Close a turn: write the buffered records, and a signed checkpoint after them.
 
         Args:
             turn: The turn.
@@ -63,10 +62,10 @@ class RecordLog(Protocol):
         ...
 
     async def close(self) -> None:
-        """Commit, and let another writer resume the log; a second time does nothing.
+        """Commit, and release the log for another writer. A second call does nothing.
 
         Raises:
-            StateError: The records that were kept can't be written. The log is closed all the same.
+            StateError: The buffered records can't be written. The log is closed all the same.
         """
         ...
 
@@ -89,15 +88,15 @@ class RecordStore(Protocol):
 
         Args:
             thread_id: The thread.
-            head: Offset and digest of the last checkpoint that the registry knows, which the log
-                must hold.
+            head: The offset and digest of the last checkpoint in the registry, which the log must
+                have.
 
         Returns:
-            The log, and what was found in it.
+            The log, and its state at the recovery.
 
         Raises:
             StateLocked: Another process writes it.
-            StateError: There is none, or it isn't what was signed.
+            StateError: The log is missing, or isn't as it was signed.
         """
         ...
 
@@ -108,14 +107,14 @@ class RecordStore(Protocol):
 
         Args:
             thread_id: The thread.
-            from_offset: Where to begin: a record's `offset` or `end`.
-            to_offset: Where to stop; the end by default.
+            from_offset: The start: a record's `offset` or `end`.
+            to_offset: The end; by default that of the log.
 
         Yields:
             Each record, checkpoints included.
 
         Raises:
-            StateError: There is no log, or it can't be read.
+            StateError: The log is missing, or can't be read.
         """
         ...
 
@@ -126,11 +125,10 @@ class RecordStore(Protocol):
 
         Args:
             thread_id: The thread.
-            head: Offset and digest of the last checkpoint that the registry knows.
-            ended: Whether the thread has ended, so that nothing may stand behind the last
-                checkpoint.
+            head: The offset and digest of the last checkpoint in the registry.
+            ended: Whether the thread has ended, so that nothing may follow the last checkpoint.
 
         Returns:
-            What is proved, turn by turn; a missing log is reported as well.
+            The result, turn by turn; a missing log is reported as well.
         """
         ...

@@ -1,7 +1,7 @@
 """Records that this user's run key attests: state, never items.
 
-A record is a JSON object with a `_signature` over its canonical form. Its message begins with
-`rye-record-v1`, so that no signature of a record ever holds for an item, nor the other way round.
+A record is a JSON object with a `_signature` over its canonical form. The signed message begins
+with `rye-record-v1`, so that no signature of a record is valid for an item, or the reverse.
 
 Source: decision 5; docs/design/formats.md#signed-json-documents.
 """
@@ -51,7 +51,7 @@ _INDENTED: Final = [
 
 @frozen(slots=False)
 class RunPublicKey(PublicKey):
-    """The public half of a run key, with those of other user spaces that the user took over.
+    """The public half of a run key, with the keys of other user spaces that the user adopted.
 
     Attributes:
         adopted: The keys whose records count as this user's own, by fingerprint.
@@ -68,12 +68,12 @@ class RunKey(SigningKey):
 
     @cached_property
     def public(self) -> RunPublicKey:
-        """The public keys that prove records: this user's, and those that the user took over."""
+        """The public keys that prove records: this user's, and adopted ones."""
         return RunPublicKey(super().public.raw, self.adopted)
 
 
 def find_run_key(user_root: Path) -> RunKey | None:
-    """Return the key that signs this user's records; None if none was needed yet.
+    """Find the key that signs this user's records; None if none was needed yet.
 
     Raises:
         StateError: It can't be read, or others can read it.
@@ -83,7 +83,7 @@ def find_run_key(user_root: Path) -> RunKey | None:
 
 
 def adopt_run_key(user_root: Path, key: PublicKey) -> None:
-    """Count the records of another user space as this user's own from now on.
+    """Adopt a run key: records of another user space count as this user's own from now on.
 
     Args:
         user_root: The user's `.ai` folder.
@@ -112,7 +112,7 @@ def _read_adopted(folder: Path) -> Mapping[str, PublicKey]:
 
 
 def load_run_key(user_root: Path) -> RunKey:
-    """Return the key that signs this user's records, made at first need.
+    """Load the key that signs this user's records, and make it at first need.
 
     Args:
         user_root: The user's `.ai` folder.
@@ -128,7 +128,7 @@ def load_run_key(user_root: Path) -> RunKey:
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         if not path.exists():
-            # Of several processes that make it at once, all use the first one's.
+            # If several processes make it at once, all use the first one's.
             with suppress(FileExistsError):
                 write_atomically(path, SigningKey.generate().pem, mode=0o600, replace=False)
         with path.open("rb") as file:
@@ -153,19 +153,19 @@ def load_run_key(user_root: Path) -> RunKey:
 
 
 def canonical_json(record: Mapping[str, object]) -> bytes:
-    """Return a record in its one form: keys sorted, no spaces, ASCII, no number that JSON lacks."""
+    """Return a record in canonical form: keys sorted, no spaces, ASCII, only JSON's numbers."""
     return _canonical(record).encode()
 
 
 def indented_json(value: object, *, ascii_only: bool = False) -> str:
-    """JSON for people: what `json.dumps` indents by 2, made mostly in C, where it can't indent.
+    """Return JSON for people, as `json.dumps` with an indent of 2, but made mostly in C.
 
     Args:
-        value: A mapping by texts, as a rule. What JSON lacks is written as its text.
-        ascii_only: Whether all else is escaped.
+        value: Usually a mapping with texts as keys. Values that JSON lacks are written as texts.
+        ascii_only: Whether to escape characters beyond ASCII.
 
     Raises:
-        ValueError: It holds itself.
+        ValueError: The value contains itself.
     """
     write, write_flat = _INDENTED[ascii_only], _LINES[ascii_only]
     if type(value) is not dict or not value or not all(type(name) is str for name in value):
@@ -186,10 +186,10 @@ def indented_json(value: object, *, ascii_only: bool = False) -> str:
 
 
 def sign_record(kind: str, record: Mapping[str, object], key: SigningKey) -> dict[str, object]:
-    """Return a record with its signature.
+    """Sign a record.
 
     Args:
-        kind: What it is a record of, such as `state`; it is signed too.
+        kind: The kind of the record, such as `state`, which is signed too.
         record: The record.
         key: The run key.
 
@@ -200,15 +200,15 @@ def sign_record(kind: str, record: Mapping[str, object], key: SigningKey) -> dic
 
 
 def record_signature(kind: str, canonical: bytes, key: SigningKey) -> str:
-    """Return the signature of a record that stands in its canonical form already.
+    """Return the signature of a record in canonical form.
 
     Args:
-        kind: What it is a record of.
-        canonical: What `canonical_json` makes of it.
+        kind: The kind of the record.
+        canonical: The record, as `canonical_json` returns it.
         key: The run key.
 
     Returns:
-        What stands in `_signature`.
+        The value of `_signature`.
     """
     digest = hashlib.sha256(canonical).hexdigest()
     timestamp = utc_now()
@@ -217,7 +217,7 @@ def record_signature(kind: str, canonical: bytes, key: SigningKey) -> str:
 
 
 def holds(kind: str, record: Mapping[str, object], key: PublicKey) -> bool:
-    """Return whether a key has signed exactly this record, as one of this kind."""
+    """Return whether a key has signed exactly this record, for this kind."""
     line = record.get(_FIELD)
     signature = parse_payload(line) if isinstance(line, str) else None
     if signature is None or signature.provenance:

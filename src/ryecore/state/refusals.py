@@ -1,4 +1,4 @@
-"""The errors of the store, and the next step of each."""
+"""The errors of the store, each with its next step."""
 
 import errno
 import sqlite3
@@ -30,7 +30,7 @@ __all__ = [
 
 
 def not_registered(thread_id: str) -> BudgetNotRegistered:
-    """Return the error that says that a thread has no account."""
+    """Return the error for a thread without an account."""
     return BudgetNotRegistered(
         f"The thread {thread_id} has no account.",
         next_step="Register it, or reserve its budget of its parent, before it spends.",
@@ -39,10 +39,10 @@ def not_registered(thread_id: str) -> BudgetNotRegistered:
 
 
 def refuse_closed(thread_id: str, state: str, stopped: int, wanted: Amount) -> None:
-    """Refuse whatever is asked of an account that has ended or was stopped.
+    """Refuse requests to an account that has ended or was stopped.
 
     Raises:
-        InsufficientBudget: It has, or was.
+        InsufficientBudget: The account has ended or was stopped.
     """
     if state != "open":
         raise InsufficientBudget(
@@ -66,7 +66,7 @@ def refuse_closed(thread_id: str, state: str, stopped: int, wanted: Amount) -> N
 
 
 def refuse_opening(run: sqlite3.Connection, thread_id: str) -> StateError:
-    """The error that says that a thread can't have an account: it has ended, or there is none."""
+    """Return the error for a thread that can't have an account: it has ended, or is unknown."""
     row = run.execute("SELECT status FROM threads WHERE thread_id = ?", (thread_id,)).fetchone()
     if row is None:
         return thread_not_found(thread_id)
@@ -81,7 +81,7 @@ def refuse_opening(run: sqlite3.Connection, thread_id: str) -> StateError:
 def insufficient(
     account: str, dimension: Dimension, left: Amount, wanted: Amount
 ) -> InsufficientBudget:
-    """Return the error that says that an account has less left than was asked for."""
+    """Return the error for an account that has less left than was requested."""
     if dimension == "spend":
         lacking = wanted.spend_microcents - left.spend_microcents
         needed = f"${write_usd(wanted.spend_microcents):.8f}"
@@ -103,7 +103,7 @@ def insufficient(
 
 
 def id_taken(thread_id: str) -> ThreadConflict:
-    """Return the error for a thread's id that another one has."""
+    """Return the error for an id that another thread has."""
     return ThreadConflict(
         f"There is a thread {thread_id} already.",
         next_step="Give it another id.",
@@ -113,10 +113,10 @@ def id_taken(thread_id: str) -> ThreadConflict:
 
 
 def refuse_another(run: sqlite3.Connection, follows: Predecessor | None) -> None:
-    """Refuse to continue a thread that is gone, or that another one continues already.
+    """Refuse to continue a thread that was removed, or has a continuation already.
 
     Raises:
-        ThreadConflict: Another one does.
+        ThreadConflict: Another thread continues it.
         ThreadNotFound: It was pruned meanwhile.
     """
     if follows is None:
@@ -136,12 +136,12 @@ def refuse_another(run: sqlite3.Connection, follows: Predecessor | None) -> None
 
 
 def already_continued(thread_id: str, other: str, status: Status) -> ThreadConflict:
-    """Return the error that says that another thread goes on with one already.
+    """Return the error for a thread that another one continues already.
 
     Args:
         thread_id: The thread.
-        other: The one that goes on with it.
-        status: Its status.
+        other: Its continuation.
+        status: The status of the continuation.
     """
     verb = "was" if has_ended(status) else "is being"
     return ThreadConflict(
@@ -159,7 +159,7 @@ RESTORE_STEP: Final = (
 )
 """The next step for a damaged database."""
 
-# SQLite's primary result codes, as the errno that they stand for or a text of their own.
+# SQLite's primary result codes, with the matching errno or a text.
 _BY_SQLITE_CODE: Final[Mapping[int, int | str]] = {
     sqlite3.SQLITE_PERM: errno.EACCES,
     sqlite3.SQLITE_READONLY: errno.EROFS,
@@ -176,7 +176,7 @@ def advice(problem: BaseException) -> str:
     """Return the next step for an error of the operating system or of SQLite.
 
     Args:
-        problem: An `OSError` or `sqlite3.Error`; any other gets the general advice.
+        problem: An `OSError` or `sqlite3.Error`; other errors get the general advice.
     """
     if isinstance(problem, OSError):
         found: int | str | None = problem.errno

@@ -1,10 +1,10 @@
 """The registry of threads, as every store provides it.
 
 Each operation is awaited, takes and returns ids and frozen values, and is one transaction: it
-happens as a whole or not at all, whoever races and whatever dies. Where the caller is cancelled
-before the operation begins, nothing was written; once it has begun, it is finished first.
+happens as a whole or not at all, despite races and crashes. If the caller is cancelled before an
+operation begins, nothing is written; once it has begun, it is finished first.
 
-Whether a store keeps these promises is proved by `ryecore.testing.state`.
+`ryecore.testing.state` tests whether a store keeps these promises.
 
 Source: decisions 35, 37 and 77.
 """
@@ -30,12 +30,12 @@ __all__ = ["ThreadRegistry"]
 class ThreadRegistry(Protocol):
     """Every thread of a project, past and present.
 
-    What a thread's owner writes carries the fence that `claim` returned: once another process has
-    declared the owner dead, its writes are refused.
+    Writes of a thread's owner carry the fence that `claim` returned: once another process has
+    declared the owner dead, they are refused.
     """
 
     async def synced(self) -> None:
-        """Wait until all writes so far survive what the store's durability names.
+        """Wait until all writes so far have the store's durability.
 
         Raises:
             StateError: They can't be made durable.
@@ -60,31 +60,31 @@ class ThreadRegistry(Protocol):
         A child of a parent that was asked to stop is asked to stop, too.
 
         Args:
-            thread_id: Its id, which no other thread has.
-            item_id: What will run in it, as a canonical ref.
+            thread_id: Its unique id.
+            item_id: The canonical ref of the item that will run in it.
             parent_id: The thread that starts it.
-            owner: The process that answers for it until one claims it; the calling one.
-            model: The model that its turns will use.
+            owner: The process that is responsible until one claims it; the calling one.
+            model: The model of its turns.
             limits: Its limits by name, JSON-ready.
             follows: The thread that it continues.
-            start: The idempotency key that it is started with.
-            spawns: The parent's limit, which the thread is counted against in the same
-                transaction; None where `count_spawn` does that.
+            start: The idempotency key of its start.
+            spawns: The parent's limit of spawns, checked in the same transaction; None if
+                `count_spawn` checks it.
 
         Raises:
-            AlreadyStarted: The same was started with this key. It isn't counted again.
-            LimitReached: The parent has started as many as it may.
+            AlreadyStarted: The same request was started with this key. It isn't counted again.
+            LimitReached: The parent has started as many threads as it may.
             ThreadConflict: A thread has this id, or another one continues the same one already.
             StateError: Nothing can be written.
         """
         ...
 
     async def check_start(self, start: IdempotencyKey | None, parent_id: str | None) -> None:
-        """Refuse a start whose idempotency key another one has, before anything else is done.
+        """Refuse a start whose idempotency key was used before, before anything else is done.
 
         Raises:
-            AlreadyStarted: The same was started with this key.
-            InputError: Another request was.
+            AlreadyStarted: The same request was started with this key.
+            InputError: Another request was started with this key.
         """
         ...
 
@@ -96,28 +96,28 @@ class ThreadRegistry(Protocol):
         """Count one more child of a thread, unless that would pass its limit.
 
         Args:
-            parent_id: The thread that starts one.
-            most: How many it may start in all; None for any number.
+            parent_id: The parent.
+            most: The number that it may start in all; None for any.
 
         Returns:
-            How many it has started now, this one included.
+            The number of its children, this one included.
 
         Raises:
             LimitReached: It has started that many already (`spawns_exceeded`). Nothing is counted.
-            ThreadNotFound: There is none of this id.
+            ThreadNotFound: No thread has this id.
 
         Source: docs/design/threads.md#spawns; decision 40.
         """
         ...
 
     async def mint_token(self, thread_id: str) -> str:
-        """Make the token that a created thread is claimed with, once; an older one is void.
+        """Make the token with which a created thread can be claimed once; an older one is void.
 
-        The row keeps its SHA-256 alone.
+        The row stores only its SHA-256.
 
         Raises:
             ThreadConflict: The thread runs already, or has ended.
-            ThreadNotFound: There is none of this id.
+            ThreadNotFound: No thread has this id.
 
         Source: decision 41.
         """
@@ -136,16 +136,16 @@ class ThreadRegistry(Protocol):
         Args:
             thread_id: The thread.
             owner: The process that runs it from now on; the calling one.
-            owns_process: Whether that process runs nothing else, and may be killed for it.
+            owns_process: Whether that process runs nothing else, and may be killed with it.
             token: The token that `mint_token` made for this thread, if it did; it is used up.
 
         Returns:
             The fence that this owner's writes carry.
 
         Raises:
-            ThreadConflict: It has ended meanwhile, another process runs it, or the token is not
-                the thread's.
-            ThreadNotFound: There is none.
+            ThreadConflict: It has ended meanwhile, another process runs it, or the token isn't the
+                thread's.
+            ThreadNotFound: No thread has this id.
         """
         ...
 
@@ -158,7 +158,7 @@ class ThreadRegistry(Protocol):
         ...
 
     async def assign_process(self, thread_id: str, process: ProcessId) -> None:
-        """Set the process that is about to claim a created thread, and runs nothing else."""
+        """Set the process that is about to claim a created thread, and will run nothing else."""
         ...
 
     async def settle(
@@ -171,15 +171,15 @@ class ThreadRegistry(Protocol):
         head: tuple[int, str] | None = None,
         snapshot: Cost | None = None,
     ) -> None:
-        """End a thread in one transaction: its last status, its result, and its account's end.
+        """End a thread in one transaction: set its final status and result, and close its account.
 
         Args:
             thread_id: The thread.
-            status: The status that it ends with.
+            status: The final status.
             result: Its result, JSON-ready.
-            fence: The writing owner's.
+            fence: The fence of the writing owner.
             head: The length in bytes and the digest of its transcript's last checkpoint.
-            snapshot: What it has spent.
+            snapshot: Its cost.
 
         Raises:
             ThreadConflict: It has ended already, or another process has taken it over.
@@ -189,7 +189,7 @@ class ThreadRegistry(Protocol):
         ...
 
     async def set_cost(self, thread_id: str, cost: Cost, *, fence: int | None = None) -> None:
-        """Store what a thread has spent so far."""
+        """Store a thread's cost so far."""
         ...
 
     async def set_limits(
@@ -200,34 +200,34 @@ class ThreadRegistry(Protocol):
         model: str | None = None,
         fence: int | None = None,
     ) -> None:
-        """Store a thread's limits, by name and JSON-ready, and the model that its turns use."""
+        """Store a thread's limits, by name and JSON-ready, and the model of its turns."""
         ...
 
     async def request_cancel(self, thread_id: str, *, kill: bool = False) -> ThreadRecord:
-        """Ask a thread and all those below it to stop. Their owners read it from their rows.
+        """Ask a thread and its subtree to stop. Their owners read the request from the rows.
 
-        Threads that continue one that was handed off are asked with it.
+        The continuations of a thread that was handed off are included.
 
         Args:
             thread_id: The thread.
             kill: Whether its process is about to be killed.
 
         Returns:
-            The row as it stands; one that has ended is left as it is.
+            The current row. A thread that has ended is left unchanged.
         """
         ...
 
     async def request_handoff(self, thread_id: str) -> ThreadRecord:
-        """Ask a thread's owner to hand it off. The owner reads it from the row."""
+        """Ask a thread's owner to hand it off. The owner reads the request from the row."""
         ...
 
     async def settle_abandoned(self, records: Iterable[ThreadRecord]) -> tuple[str, ...]:
-        """End the threads whose owner is dead: `killed` where that was asked for, else `error`.
+        """End threads whose owner is dead: as `killed` if a kill was requested, else as `error`.
 
-        Those below them, which may run in other processes, are asked to stop.
+        Their subtrees, which may run in other processes, are asked to stop.
 
         Args:
-            records: Rows as they were read. One that changed since is left as it is.
+            records: Rows as they were read. One that has changed since is left unchanged.
 
         Returns:
             The ids of the threads that this call ended.
@@ -235,7 +235,7 @@ class ThreadRegistry(Protocol):
         ...
 
     async def set_head(self, thread_id: str, head: tuple[int, str]) -> None:
-        """Set the end of the chain of checkpoints in a thread's record log."""
+        """Set the head of the chain of checkpoints in a thread's record log."""
         ...
 
     async def link_continuation(self, thread_id: str, continuation_thread_id: str) -> None:
@@ -243,13 +243,13 @@ class ThreadRegistry(Protocol):
         ...
 
     async def limit_continuation(self, thread_id: str, bounds: ContinuationLimits) -> Limits:
-        """Bound a thread by what the chain that it continues has left, and store its limits.
+        """Bound a continuation by the rest of its chain's limits, and store its limits.
 
-        Of two threads that continue the same one, each sees what the other was granted.
+        Of two threads that continue the same one, each sees the limits of the other.
 
         Args:
             thread_id: The thread.
-            bounds: What it may have, and what its chain has used.
+            bounds: Its bounds, and the usage of its chain.
 
         Returns:
             Its limits.
@@ -264,16 +264,16 @@ class ThreadRegistry(Protocol):
         """Return a thread's row.
 
         Raises:
-            ThreadNotFound: There is none of this id.
+            ThreadNotFound: No thread has this id.
         """
         ...
 
     async def get_result(self, thread_id: str) -> object:
-        """Return a thread's result; None where it has none yet.
+        """Return a thread's result; None if it has none yet.
 
         Raises:
-            ThreadNotFound: There is none of this id.
-            StateError: It is damaged.
+            ThreadNotFound: No thread has this id.
+            StateError: The result is damaged.
         """
         ...
 
@@ -296,8 +296,8 @@ class ThreadRegistry(Protocol):
     async def list_died(self) -> tuple[ThreadRecord, ...]:
         """List the directives' threads and graphs' runs whose process died, oldest first.
 
-        Children are left out, because their parents start them again; so are those that were
-        stopped, and those that another one continues or has continued to its end.
+        Children are left out, because their parents start them again; so are threads that were
+        stopped, and threads that another one continues or has continued to its end.
         """
         ...
 
@@ -306,13 +306,13 @@ class ThreadRegistry(Protocol):
         ...
 
     async def find_by_prefix(self, prefix: str, *, limit: int = 9) -> tuple[ThreadRecord, ...]:
-        """List the threads whose id begins with a text, an exact match first."""
+        """List the threads whose id begins with a prefix, an exact match first."""
         ...
 
     async def list_tree(
         self, thread_id: str, *, and_after: bool = False
     ) -> tuple[ThreadRecord, ...]:
-        """List a thread and all below it, oldest first; nothing where the thread doesn't exist.
+        """List a thread and its subtree, oldest first; nothing if the thread doesn't exist.
 
         Args:
             thread_id: The thread.
@@ -321,15 +321,15 @@ class ThreadRegistry(Protocol):
         ...
 
     async def processes_of(self, thread_id: str) -> tuple[ProcessId, ...]:
-        """List the processes that run, or have run, only threads that are killed with this one."""
+        """List the processes that run, or have run, only threads to kill with this one."""
         ...
 
     async def processes_beside(self, thread_id: str) -> tuple[ProcessId, ...]:
-        """List the processes of running threads that are not killed with this one."""
+        """List the processes of running threads that aren't killed with this one."""
         ...
 
     async def is_below(self, thread_id: str, ancestor_id: str) -> bool:
-        """Return whether a thread belongs to the subtree of another one, or is that one."""
+        """Return whether a thread is in the subtree of another one, or is that one."""
         ...
 
     async def pending_requests(self, owner: ProcessId | None = None) -> tuple[ThreadRecord, ...]:
@@ -337,13 +337,13 @@ class ThreadRegistry(Protocol):
         ...
 
     async def get_chain(self, thread_id: str) -> tuple[ThreadRecord, ...]:
-        """List the chain of continuations that a thread belongs to, from its root on."""
+        """List the chain of continuations that a thread belongs to, from its first thread on."""
         ...
 
     async def last_of(self, thread_id: str) -> str:
-        """Return the id of the last continuation of a thread that was handed off; else its own."""
+        """Return the id of the last continuation of a thread that was handed off, else its own."""
         ...
 
     async def list_following(self, thread_id: str) -> tuple[ThreadRecord, ...]:
-        """List the threads that continue one, oldest first."""
+        """List the continuations of a thread, oldest first."""
         ...

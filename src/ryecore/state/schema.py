@@ -1,4 +1,4 @@
-"""How `threads.db` is made, version by version, and the SQL that several modules share.
+"""The schema of `threads.db`, version by version, and the SQL that several modules share.
 
 Source: decisions 35 to 40.
 """
@@ -14,25 +14,25 @@ from ryecore.state.model import TERMINAL
 __all__ = ["ENDED", "IS_RUN", "MIGRATIONS", "NOW", "OPEN_ACCOUNT", "SET_COST", "below"]
 
 NOW: Final = "strftime('%Y-%m-%dT%H:%M:%fZ', 'now')"
-"""The time as texts in rows say it."""
+"""The current time in the format of the rows."""
 
 SET_COST: Final = (
     "turns = ?, input_tokens = ?, output_tokens = ?, spend_microcents = ?, cost_estimated = ?,"
     f" updated_at = {NOW}"
 )
-"""Sets what a thread has spent; the values are those of `Cost`, in its order."""
+"""Sets a thread's cost; the values are those of `Cost`, in order."""
 
 ACTIVE: Final = "'created', 'running'"
-"""The other statuses, as a list in SQL. A query that names them uses the index by status."""
+"""The statuses that aren't final, as a list in SQL. Queries with it use the status index."""
 
 IS_RUN: Final = (
     "substr(item_id, 1, 5) = 'tool:'"
     " AND substr(thread_id, 1, length(item_id) - 4) = substr(item_id, 6) || '/'"
 )
-"""Whether a row is the run of a graph: a tool's thread that is named after it. An index has it."""
+"""Whether a row is the run of a graph: a tool's thread that is named after it. It is indexed."""
 
 ENDED: Final = ", ".join(f"'{status}'" for status in sorted(TERMINAL))
-"""The statuses that a thread can't leave, as a list in SQL."""
+"""The final statuses, as a list in SQL."""
 
 
 OPEN_ACCOUNT: Final = (
@@ -40,13 +40,13 @@ OPEN_ACCOUNT: Final = (
     " tokens_ceiling) SELECT thread_id, ?2, ?3, ?4, ?5, ?6 FROM threads"
     " WHERE thread_id = ?1 AND completed_at IS NULL"
 )
-"""Opens an account, unless its thread has ended: nobody would close it then."""
+"""Opens an account, unless its thread has ended: it would never be closed."""
 
 
 def below(table: str) -> str:
-    """A CTE `below` with the ids of one thread (the statement's next parameter) and its subtree."""
+    """Return a CTE `below`: a thread's id (the statement's next parameter) and its subtree's."""
     return (
-        "WITH RECURSIVE below (thread_id) AS (VALUES (?) UNION"  # UNION: a ring would end, too
+        "WITH RECURSIVE below (thread_id) AS (VALUES (?) UNION"  # UNION, so that even a cycle ends
         f" SELECT child.thread_id FROM {table} AS child JOIN below"
         " ON child.parent_id = below.thread_id)"
     )
@@ -57,9 +57,9 @@ BELOW_AND_AFTER: Final = (
     " JOIN below ON one.thread_id = below.thread_id WHERE one.continuation_thread_id IS NOT NULL"
     " AND (one.status = 'continued' OR one.completed_at IS NULL))"
 )
-"""The same, and with each thread that was handed off those that go on from it.
+"""The same, with the continuations of each thread that was handed off.
 
-Source: decision 45. They are below its parent, not below it.
+Source: decision 45. Continuations are below the thread's parent, not below the thread.
 """
 
 
@@ -110,7 +110,7 @@ MIGRATIONS: Final[Sequence[Migration]] = (
                 FROM threads AS parent JOIN above ON parent.thread_id = above.parent_id
             ) SELECT thread_id FROM above WHERE parent_id IS NULL
         ), thread_id)""",
-        # Money and tokens side by side: what is left is the ceiling less the four behind it.
+        # Money and tokens side by side: the rest is the ceiling minus the four columns after it.
         """CREATE TABLE accounts (
             thread_id TEXT PRIMARY KEY NOT NULL REFERENCES threads (thread_id) ON DELETE CASCADE,
             parent_id TEXT REFERENCES accounts (thread_id),
@@ -154,7 +154,7 @@ MIGRATIONS: Final[Sequence[Migration]] = (
         "CREATE INDEX threads_by_continuation ON threads (continuation_of)",
         f"CREATE INDEX threads_of_runs ON threads (substr(item_id, 1, 5)) WHERE {IS_RUN}",
     ),
-    # Threads whose rows are gone, and whose files are about to go.
+    # Threads whose rows are removed, and whose files are about to be.
     ("CREATE TABLE pruned (thread_id TEXT PRIMARY KEY NOT NULL) STRICT",),
     (
         "ALTER TABLE threads ADD COLUMN start_scope TEXT",
@@ -165,4 +165,4 @@ MIGRATIONS: Final[Sequence[Migration]] = (
     ),
     ("ALTER TABLE threads ADD COLUMN cost_estimated INTEGER NOT NULL DEFAULT 0",),
 )
-"""The statements that lead from each version of the file's schema to the next."""
+"""The statements that upgrade each version of the file's schema to the next."""

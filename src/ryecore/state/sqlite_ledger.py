@@ -1,7 +1,7 @@
-"""The budget ledger: what each thread may spend, holds and has spent, exact across processes.
+"""The budget ledger in SQLite: each thread's ceiling, holds and spending, exact across processes.
 
-Each method is one transaction. The accounts stand in the registry's own file, because two files
-can't commit together.
+Each method is one transaction. The accounts are in the registry's file, because two files can't
+commit together.
 
 Source: docs/design/threads.md#budget; docs/design/threads.md#the-end; decisions 37, 39 and 40.
 """
@@ -64,7 +64,7 @@ _REQUESTS: Final = (
     "SELECT cancel_requested OR kill_requested OR completed_at IS NOT NULL,"
     " handoff_requested, completed_at FROM threads WHERE thread_id = ?"
 )
-# A hold stands on its whole path: it is counted where that ends, or at the top of this tree.
+# A hold is placed on a whole path: it is counted at the end of it, or at the top of this tree.
 _TREE: Final = (
     f"{below('accounts')} SELECT count(*), sum(spend_own), sum(tokens_own),"
     " sum(spend_held * (thread_id = ? OR (state = 'open' AND reserves_spend))),"
@@ -75,10 +75,10 @@ _SETTLED: Final = frozenset({"counted", "estimated"})
 
 
 class SqliteLedger(BudgetLedger):
-    """The ledger in SQLite, in the registry's own file, because two files can't commit together.
+    """The budget ledger in SQLite.
 
     Args:
-        database: The database of the registry, where each thread stands before it has an account.
+        database: The database of the registry, in which each thread needs a row before an account.
     """
 
     def __init__(self, database: Database) -> None:
@@ -145,9 +145,9 @@ class SqliteLedger(BudgetLedger):
         left: Amount,
         wanted: Amount,
     ) -> None:
-        """Nothing is left. A child may still share with a parent whose whole ceiling is nothing.
+        """Refuse a child if nothing is left, unless it shares a ceiling of zero.
 
-        Such a tree runs on what costs nothing, and no hold of anything else passes.
+        Such a tree can run what costs nothing; every other hold is refused.
         """
         (ceiling,) = run.execute(
             f"SELECT {dimension}_ceiling FROM accounts WHERE thread_id = ?", (parent_id,)
@@ -173,7 +173,7 @@ class SqliteLedger(BudgetLedger):
             refuse_closed(path[0].thread_id, path[0].state, path[0].stopped, amount)
             if place(run, thread_id, turn, attempt, spend, tokens):
                 for step in path:
-                    # What costs nothing passes, even where more was spent than there was.
+                    # A request that costs nothing passes, even after an overspend.
                     if spend and step.on_spend and spend > step.spend_left:
                         raise insufficient(step.thread_id, "spend", step.left, amount)
                     if tokens and step.on_tokens and tokens > step.tokens_left:
@@ -241,7 +241,7 @@ class SqliteLedger(BudgetLedger):
         async with self._database.writing() as run:
             cascade(run, thread_id)
 
-    # Looking
+    # Queries
 
     @override
     async def account(self, thread_id: str) -> Account:
@@ -288,7 +288,7 @@ _ACCOUNT: Final = "SELECT * FROM accounts WHERE thread_id = ?"
 
 
 def _whole_numbers(amount: Amount) -> tuple[int, int]:
-    """Money and tokens as they are stored."""
+    """Return money and tokens as they are stored."""
     spend, tokens = amount.spend_microcents, amount.tokens
     if spend < 0 or tokens < 0:
         raise ValueError(f"No amount is negative, and {amount} is.")
@@ -296,7 +296,7 @@ def _whole_numbers(amount: Amount) -> tuple[int, int]:
 
 
 def _is_open(run: sqlite3.Connection, thread_id: str, parent_id: str | None) -> sqlite3.Row | None:
-    """Return the account that a thread has already, as a child of this parent."""
+    """Return the account that a child of this parent has already; None if it has none."""
     found: sqlite3.Row | None = run.execute(
         "SELECT parent_id, spend_ceiling, tokens_ceiling FROM accounts WHERE thread_id = ?",
         (thread_id,),

@@ -74,7 +74,7 @@ class SqliteRegistry(ThreadRegistry):
     """The registry in SQLite.
 
     Args:
-        database: Where the rows are kept.
+        database: The database of the rows.
     """
 
     def __init__(self, database: Database) -> None:
@@ -285,8 +285,8 @@ class SqliteRegistry(ThreadRegistry):
                 continue
             async with self._database.writing() as run:
                 found = self._row(run, record.thread_id)
-                # Between the look and this transaction another process may have claimed it, or
-                # its owner renewed the lease.
+                # Since the row was read, another process may have claimed the thread, or its
+                # owner renewed the lease.
                 if found.ended or ownership_of(found) != ownership_of(record):
                     continue
                 end_abandoned(run, found)
@@ -400,7 +400,7 @@ class SqliteRegistry(ThreadRegistry):
 
     @override
     async def find_by_prefix(self, prefix: str, *, limit: int = 9) -> tuple[ThreadRecord, ...]:
-        # Ids are ASCII, so all of them that begin with it stand below this bound.
+        # Ids are ASCII, so all ids with the prefix are below this bound.
         return await self._find(
             "WHERE thread_id >= ? AND thread_id < ? ORDER BY thread_id LIMIT ?",
             (prefix, f"{prefix}\x7f", limit),
@@ -456,7 +456,7 @@ class SqliteRegistry(ThreadRegistry):
 
     @override
     async def get_chain(self, thread_id: str) -> tuple[ThreadRecord, ...]:
-        # Back first, and forth from itself: one thread may be taken up again several times.
+        # First back, then forth from the thread itself: a thread may be resumed several times.
         chain = [await self.get_thread(thread_id)]
         met = {thread_id}
         before = chain[0].continuation_of

@@ -1,7 +1,7 @@
 """The threads of a project: registry, ledger, folders, and waiting for their end.
 
-What is true stands in the registry. A thread's folder holds its log and a copy of its result for
-people, and the file `status`, which changes with the row so that whoever waits is woken.
+The registry is authoritative. A thread's folder has its log, a copy of its result for people, and
+the file `status`, which changes with the row to wake waiting processes.
 """
 
 import os
@@ -86,7 +86,7 @@ class ThreadStore:
 
     @classmethod
     def open(cls, project_root: Path, user_root: Path, durability: Durability = "process") -> Self:
-        """Open a project's threads, and make their place where it is missing.
+        """Open a project's threads, and make their folder if it is missing.
 
         Args:
             project_root: The project's `.ai` folder.
@@ -94,18 +94,18 @@ class ThreadStore:
             durability: What a change survives.
 
         Raises:
-            StateError: The place can't be made or used.
+            StateError: The folder can't be made or used.
         """
         place = attested_folder(project_root / "state", THREADS_FOLDER, user_root)
         return cls(place, durability, user_root)
 
     def begin_log(self) -> None:
-        """Make the first commit of a new log, so that no run has to wait for the disk then."""
+        """Make the first commit of a new log now, so that no run waits for the disk for it."""
         with suppress(StateError):  # the next write raises the error
             self._database.begin_log()
 
     async def synced(self) -> None:
-        """Wait until all writes so far survive what the durability names.
+        """Wait until all writes so far have the promised durability.
 
         Raises:
             StateError: It can't be synced.
@@ -113,11 +113,11 @@ class ThreadStore:
         await self._database.synced()
 
     def quiet(self, most_s: float) -> AbstractContextManager[bool]:
-        """Have reads meanwhile wait for no other thread; see `Database.quiet`."""
+        """Keep other threads away, so that reads don't wait for them; see `Database.quiet`."""
         return self._database.quiet(most_s)
 
     def is_in_place(self) -> bool:
-        """Return whether the registry that is open is the one that stands in the folder."""
+        """Return whether the open registry is the one in the folder."""
         return self._database.is_in_place()
 
     def _load_key(self) -> RunKey:
@@ -133,7 +133,7 @@ class ThreadStore:
         self._database.close()
 
     def folder_of(self, thread_id: str) -> Path:
-        """Return a thread's folder, whether it is there or not.
+        """Return a thread's folder, whether it exists or not.
 
         Raises:
             ThreadNotFound: No thread can have this id.
@@ -144,10 +144,10 @@ class ThreadStore:
         return self.folder / thread_id
 
     async def find(self, beginning: str) -> str:
-        """Return the whole id of a thread that is called by its id's beginning.
+        """Find the whole id of a thread by a prefix.
 
         Raises:
-            ThreadNotFound: There is none, or it begins several ids.
+            ThreadNotFound: No id begins with it, or several do.
         """
         self.folder_of(beginning)
         ids = [one.thread_id for one in await self.registry.find_by_prefix(beginning)]
@@ -164,14 +164,14 @@ class ThreadStore:
         return ids[0]
 
     def log_of(self, thread_id: str) -> Path:
-        """Return the file that a thread's output is written to as it comes."""
+        """Return the file to which a thread's output is written as it arrives."""
         return self.folder_of(thread_id) / "output.log"
 
     def make_folder(self, thread_id: str) -> Path:
-        """Make a thread's folder. No link that a clone brought is followed.
+        """Make a thread's folder, without following links of a clone.
 
         Raises:
-            StateError: It can't be made, or a link stands in its place.
+            StateError: It can't be made, or a link is in its place.
         """
         folder = self.folder_of(thread_id)
         try:
@@ -194,17 +194,17 @@ class ThreadStore:
         return folder
 
     def announce(self, thread_id: str, word: str) -> None:
-        """Wake whoever waits for a change of a thread. It may fail: nobody relies on it alone."""
+        """Wake those who wait for a change of a thread. A failure is ignored, as they also poll."""
         signal_change(f"{self.folder_of(thread_id)}/status", f"{word}\n".encode())
 
     def _notify_owners(self) -> None:
-        """Wake all processes that run threads: the registry has a new request.
+        """Wake all processes that run threads, to read a new request from the registry.
 
-        One file for all, so that each of them watches one folder, however many threads it runs.
+        All share one file, so that each process watches one folder, however many threads it runs.
         """
         signal_change(f"{self.folder}/{_REQUESTS}")
 
-    # The owner's side
+    # Operations of the owner
 
     async def settle(
         self,
@@ -216,17 +216,17 @@ class ThreadStore:
         head: tuple[int, str] | None = None,
         snapshot: Cost | None = None,
     ) -> None:
-        """End a thread, leave a copy of its result, and wake whoever waits for it.
+        """End a thread, write a copy of its result, and wake those who wait for it.
 
         Its account is closed with it.
 
         Args:
             thread_id: The thread.
-            status: The status that it ends with.
+            status: The final status.
             result: Its result, JSON-ready.
-            fence: The writing owner's.
+            fence: The fence of the writing owner.
             head: The length in bytes and the digest of its transcript's last checkpoint.
-            snapshot: What it has spent.
+            snapshot: Its cost.
 
         Raises:
             ThreadConflict: It has ended already, or another process has taken it over.
@@ -234,14 +234,14 @@ class ThreadStore:
         """
         await self._write(
             self._copy_result, thread_id, result
-        )  # first: who sees the end finds the copy
+        )  # first, so that the copy exists when the end is visible
         try:
             await self.registry.settle(
                 thread_id, status, result, fence=fence, head=head, snapshot=snapshot
             )
         except ThreadConflict:
             kept = await self.registry.get_result(thread_id)
-            if kept is not None:  # it has ended otherwise: the copy says how
+            if kept is not None:  # it has ended in another way, which the copy shows
                 await self._write(self._copy_result, thread_id, kept)
             raise
         await self.synced()
@@ -249,11 +249,11 @@ class ThreadStore:
 
     async def free_start_key(self, thread_id: str) -> None:
         """Free the idempotency key of a thread that failed before anything of it ran."""
-        with suppress(StateError):  # else a repeated start is told of this failure
+        with suppress(StateError):  # else a repeated start reports this failure
             await self.registry.free_start_key(thread_id)
 
     async def _write(self, write: Callable[[*Values], T], *values: *Values) -> T:
-        """Call what writes files, off the event loop where that waits for the disk."""
+        """Call a function that writes files, off the event loop if that waits for the disk."""
         return await run_off_loop(self._durability, write, *values)
 
     @property
@@ -263,20 +263,20 @@ class ThreadStore:
     def _copy_result(self, thread_id: str, result: object) -> None:
         body = indented_json(result).encode(
             errors="backslashreplace"
-        )  # half a character, as JSON escapes it
-        with suppress(OSError):  # what counts is in the registry
+        )  # a lone surrogate, as JSON escapes it
+        with suppress(OSError):  # the registry is authoritative
             path = self.folder_of(thread_id) / "result.json"
             write_atomically(path, body, mode=0o600, durable=self._syncs_files)
 
-    # Everyone's side
+    # Operations of any process
 
     async def look(self, thread_id: str) -> ThreadRecord:
-        """Return a thread's row; one that nobody runs any more is ended first.
+        """Return a thread's row, and end the thread first if its owner is dead.
 
-        Where that can't be written now, as on a read-only disk, it is shown as ended all the same.
+        If that can't be written, as on a read-only disk, the returned row still shows the end.
 
         Raises:
-            ThreadNotFound: There is none of this id.
+            ThreadNotFound: No thread has this id.
         """
         self.folder_of(thread_id)
         record = await self.registry.get_thread(thread_id)
@@ -287,18 +287,18 @@ class ThreadStore:
         return record
 
     async def look_closed(self, thread_id: str) -> ThreadRecord:
-        """A thread's row; what a dead one has left is closed, where its finder died before that.
+        """Return a thread's row, and close the files of a dead thread if they aren't closed yet.
 
-        For whoever goes on with it: what no checkpoint speaks for is of less use.
+        It is for continuations, because records that no checkpoint covers are of less use.
 
         Raises:
-            ThreadNotFound: There is none of this id.
+            ThreadNotFound: No thread has this id.
         """
         record = await self.look(thread_id)
         if not record.ended or self._user_root is None:
             return record
         path, key = self.folder_of(thread_id) / THREAD_FILE, load_run_key(self._user_root).public
-        with suppress(StateError):  # none is there, or it was altered: that is left to be found
+        with suppress(StateError):  # it is missing or was altered, which other checks report
             if read_thread_file(path, key, thread_id).get("status") == "running":
                 await self.close_files(thread_id)
         return await self.registry.get_thread(thread_id)
@@ -306,9 +306,9 @@ class ThreadStore:
     async def look_at_all(
         self, find: Callable[[ThreadRegistry], Awaitable[tuple[ThreadRecord, ...]]]
     ) -> tuple[ThreadRecord, ...]:
-        """Return the rows that a query of the registry finds, once those nobody runs are ended.
+        """Return the rows that a query of the registry finds, after ending threads of dead owners.
 
-        Where that can't be written now, as on a read-only disk, they are shown as ended.
+        If that can't be written, as on a read-only disk, the returned rows still show the end.
         """
         with suppress(StateError):
             await self._settle_abandoned(await self.registry.list_active())
@@ -322,10 +322,10 @@ class ThreadStore:
             await self.close_files(thread_id)
             self.announce(thread_id, "ended")
         if ended:
-            self._notify_owners()  # of what still runs below them
+            self._notify_owners()  # to stop threads that still run below them
 
     async def end_file(self, thread_id: str) -> None:
-        """Say in a thread's own file how it ended, where its owner could not."""
+        """Write the end of a thread into its file, if its owner could not."""
         path = self.folder_of(thread_id) / THREAD_FILE
         if self._user_root is not None and path.exists():
             record = await self.registry.get_thread(thread_id)
@@ -334,11 +334,11 @@ class ThreadStore:
     async def close_files(
         self, thread_id: str, overspent: Sequence[Mapping[str, object]] = ()
     ) -> None:
-        """Close the transcript of a thread that has ended and whose owner could not, and its file.
+        """Close the transcript and the file of a thread that has ended, if its owner could not.
 
-        What no checkpoint covers is marked unattested. Where it can't be written now, the file says
-        that the thread runs, so that `look_closed` tries again. What cost more than was held for it
-        is told as `recover_orphan` does.
+        Records that no checkpoint covers are marked unattested. If that can't be written, the file
+        still shows a running thread, so that `look_closed` tries again. Requests that cost more
+        than was held are recorded as `recover_orphan` does.
 
         Source: decision 47.
         """
@@ -348,31 +348,31 @@ class ThreadStore:
         folder, key = self.folder_of(thread_id), load_run_key(self._user_root)
         head = await run_in_thread(recover_orphan, folder, record, key, self._durability, overspent)
         if head is not None:
-            with suppress(StateError):  # a head that lags behind says nothing wrong
+            with suppress(StateError):  # a head that lags behind isn't wrong
                 await self.registry.set_head(thread_id, (head.offset, head.digest))
 
     async def wait(self, thread_id: str, timeout_s: float | None = None) -> ThreadRecord:
-        """Wait until a thread has ended. Files and processes say when to look.
+        """Wait until a thread has ended. Changes of files and processes trigger the checks.
 
         Args:
             thread_id: The thread.
-            timeout_s: How long to wait; None is for ever.
+            timeout_s: The longest wait in seconds; None waits for ever.
 
         Returns:
-            Its row; not an ended one's where the time is over.
+            Its row, which hasn't ended if the time ran out.
 
         Raises:
-            ThreadNotFound: There is none of this id.
+            ThreadNotFound: No thread has this id.
         """
         record = await self.look(thread_id)
         if record.ended:
             return record
-        if self.folder.is_dir():  # else it was removed, and is made anew by whoever launches
+        if self.folder.is_dir():  # else it was removed, and the next launch makes it
             await run_in_thread(self.make_folder, thread_id)
         with anyio.move_on_after(timeout_s):
             async with ChangeWatcher(
                 self.folder_of(thread_id)
-            ) as watched:  # no change is missed now
+            ) as watched:  # from here on, no change is missed
                 while True:
                     record = await self.look(thread_id)
                     if record.ended:
@@ -381,7 +381,7 @@ class ThreadStore:
         return await self.look(thread_id)
 
     async def _next_sign(self, watched: ChangeWatcher, record: ThreadRecord) -> None:
-        """Until a file changes, the owner's process ends, or its lease does."""
+        """Wait until a file changes, or the owner's process or its lease ends."""
         async with anyio.create_task_group() as signs:
 
             async def changed() -> None:
@@ -389,7 +389,7 @@ class ThreadStore:
                 signs.cancel_scope.cancel()
 
             async def died() -> None:
-                with suppress(StateError):  # the next look says so
+                with suppress(StateError):  # the next check reports it
                     await wait_for_owner_end(record)
                 signs.cancel_scope.cancel()
 
@@ -397,33 +397,34 @@ class ThreadStore:
             signs.start_soon(died)
 
     async def cancel(self, thread_id: str) -> ThreadRecord:
-        """Ask a thread and all those below it to stop; each owner ends what runs, and the thread.
+        """Ask a thread and its subtree to stop; each owner ends its running work and the thread.
 
         Returns:
-            Its row; of one that was handed off that of the last that goes on. A thread that no
-            process has begun to run is ended at once.
+            Its row; for a thread that was handed off, that of its last continuation. A thread that
+            no process has claimed is ended at once.
 
         Raises:
-            ThreadNotFound: There is none of this id.
+            ThreadNotFound: No thread has this id.
         """
         return await self._stop(thread_id, kill=False)
 
     async def kill(self, thread_id: str, grace_s: float = 3.0) -> ThreadRecord:
-        """End the processes of a thread, of all below it and of their tools: TERM, grace, KILL.
+        """Kill the processes of a thread, its subtree and their tools: TERM, grace, KILL.
 
-        Waits until they have ended. Of a thread that shares its process with others, which is asked
-        to stop, the tools' processes are meant. One that was handed off is killed in what goes on.
+        Waits until they have ended. If a thread shares its process with others, the thread is asked
+        to stop, and only the processes of its tools are killed. A thread that was handed off is
+        killed in its continuations.
 
         Args:
             thread_id: The thread.
-            grace_s: Between TERM and KILL, in seconds.
+            grace_s: The time between TERM and KILL, in seconds.
 
         Returns:
-            Its row, or that of the last thread that goes on from it, which says `killed`; not yet,
-            where it shares its process with others and that takes longer than the grace.
+            Its row, or that of its last continuation, with the status `killed`; not yet, if it
+            shares its process with others and stopping takes longer than the grace.
 
         Raises:
-            ThreadNotFound: There is none of this id.
+            ThreadNotFound: No thread has this id.
             StateError: A process can't be ended from here.
         """
         record, unwritten = await self.look(thread_id), None
@@ -462,13 +463,13 @@ class ThreadStore:
         return await self.registry.get_thread(await self.registry.last_of(thread_id))
 
     async def hand_off(self, thread_id: str) -> ThreadRecord:
-        """Ask a thread's owner, in whichever process, that another thread goes on with it.
+        """Ask a thread's owner, in whichever process, to hand it off to another thread.
 
         Returns:
-            Its row. One that has ended is left as it is.
+            Its row. A thread that has ended is left unchanged.
 
         Raises:
-            ThreadNotFound: There is none of this id.
+            ThreadNotFound: No thread has this id.
         """
         await self.look(thread_id)
         record = await self.registry.request_handoff(thread_id)
@@ -476,10 +477,10 @@ class ThreadStore:
         return record
 
     async def _stop_one(self, record: ThreadRecord, *, kill: bool) -> None:
-        """Wake the owner of a thread whose row bears the request; without one, end the thread."""
+        """Wake the owner of a thread to read the request in its row; without an owner, end it."""
         thread_id = record.thread_id
         if record.status == "created":
-            # Nobody runs it yet, and who comes to claim it finds that it has ended.
+            # No process runs it yet, and one that tries to claim it finds that it has ended.
             result = {"status": "error", "error": "It was stopped before it began."}
             try:
                 await self.settle(
@@ -489,7 +490,7 @@ class ThreadStore:
                 found = await self.registry.get_thread(thread_id)
                 if found.status == "created":
                     raise
-                # It was claimed in between, and who claimed it finds the request.
+                # It was claimed in between, and its owner finds the request.
             else:
                 return
         self.announce(thread_id, "stopping")

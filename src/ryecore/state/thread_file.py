@@ -1,6 +1,6 @@
-"""thread.json: what a thread may do and where it stands, signed by the run key.
+"""thread.json: a thread's permissions and status, signed by the run key.
 
-The registry says what is true; this file is for people, and for whoever has the folder alone.
+The registry is authoritative; this file is for people, and for readers of the folder alone.
 
 Source: docs/design/threads.md#the-threads-file; decisions 5 and 37.
 """
@@ -46,24 +46,24 @@ _MAX_BYTES: Final = 4 * 1024 * 1024
 
 @frozen
 class ThreadFile:
-    """What stands in a thread's file.
+    """The contents of a thread's file.
 
     Attributes:
         thread_id: The thread.
-        item_id: What runs in it, as a canonical ref.
+        item_id: The canonical ref of the item that runs in it.
         directive: The directive's id, without its kind.
         item_hash: SHA-256 (hex) of the directive's verified content.
-        status: Where it stands.
-        created_at: UTC.
+        status: Its status.
+        created_at: The time of its registration, UTC.
         updated_at: When the file was written, UTC.
-        model: `provider/model`; None where it isn't known yet.
-        limits: Its limits, by the names that files use.
-        capabilities: What it may do.
+        model: `provider/model`; None if it isn't known yet.
+        limits: Its limits, by the names in files.
+        capabilities: Its capabilities.
         parent_id: The thread that started it; None for a root.
         root_id: The first thread of its tree; itself for a root.
         chain_root_id: The first thread of its chain of continuations.
         continuation_of: The thread that it continues.
-        cost: What it has spent.
+        cost: Its cost so far.
     """
 
     thread_id: str
@@ -106,16 +106,16 @@ class ThreadFile:
 def write_thread_file(
     path: Path, thread: ThreadFile, key: SigningKey, durability: Durability = "machine"
 ) -> None:
-    """Write a thread's file, signed, in one step that survives a crash.
+    """Write and sign a thread's file, atomically.
 
     Args:
         path: The file; its folder exists.
-        thread: What it says.
+        thread: The contents.
         key: The run key.
-        durability: What it survives.
+        durability: What the file survives.
 
     Raises:
-        StateError: It can't be written; what stood there stands there still.
+        StateError: It can't be written; an earlier file is unchanged.
     """
     signed = sign_record(_KIND, thread.to_dict(), key)
     text = indented_json(signed, ascii_only=True) + "\n"
@@ -129,10 +129,10 @@ def write_thread_file(
 
 
 def end_thread_file(path: Path, record: ThreadRecord, key: SigningKey) -> None:
-    """Say in a thread's file how it ended, where its owner could not.
+    """Write the end of a thread into its file, if its owner could not.
 
     Args:
-        path: The file. One that isn't there, or was altered, is left as it is.
+        path: The file. If it is missing or was altered, nothing is written.
         record: The thread's row.
         key: The run key.
     """
@@ -150,12 +150,12 @@ def end_thread_file(path: Path, record: ThreadRecord, key: SigningKey) -> None:
 
 
 def read_thread_file(path: Path, public_key: PublicKey, thread_id: str) -> Mapping[str, Any]:
-    """Read a thread's file, verified.
+    """Read and verify a thread's file.
 
     Args:
-        path: The file. A FIFO is never waited for.
+        path: The file. A FIFO isn't waited for.
         public_key: The run key's public half.
-        thread_id: The thread that it must be of.
+        thread_id: The thread that it must belong to.
 
     Returns:
         Its fields, without the signature.
@@ -210,11 +210,10 @@ def recover_orphan(
     durability: Durability,
     overspent: Sequence[Mapping[str, object]] = (),
 ) -> Head | None:
-    """Say in a dead thread's files how it ended.
+    """Write the end of a dead thread into its files.
 
-    A torn line of its transcript is dropped. What no checkpoint speaks for stays, and the closing
-    checkpoint says, signed, how many records that are. What was altered is left to be found, and
-    what is closed already stays so.
+    A torn line of its transcript is dropped. Records that no checkpoint covers stay, and the signed
+    closing checkpoint has their number. Altered files and closed ones are left unchanged.
 
     Args:
         folder: The thread's folder.
@@ -224,10 +223,10 @@ def recover_orphan(
         overspent: The requests that cost more than was held, recorded before the end.
 
     Returns:
-        The end of the transcript's chain; None where it could not be closed. Its file then stays as
-        it was, and the next caller tries again.
+        The head of the transcript's chain; None if it can't be closed. The file is unchanged then,
+        and the next caller tries again.
     """
-    if not (folder / THREAD_FILE).exists():  # it never came to run
+    if not (folder / THREAD_FILE).exists():  # it never ran
         return None
     head = None
     kind = "thread" if record.item_id.startswith("directive:") else "run"

@@ -1,4 +1,4 @@
-"""The rows of threads: how they are read, and written within a transaction of the registry.
+"""The rows of threads: reading them, and writing them in a transaction of the registry.
 
 Source: docs/design/threads.md#registry; docs/design/threads.md#spawns; decisions 35 and 40.
 """
@@ -60,10 +60,10 @@ def columns(process: ProcessId) -> tuple[str, int, int, int, int]:
 
 
 def record_of(row: sqlite3.Row) -> ThreadRecord:
-    """Return a whole row as a record.
+    """Return a row as a record.
 
     Raises:
-        StateError: It holds what no ryecore has written.
+        StateError: It has values that ryecore never writes.
     """
     try:
         return _record_of(row)
@@ -72,10 +72,10 @@ def record_of(row: sqlite3.Row) -> ThreadRecord:
 
 
 def result_of(thread_id: str, body: str) -> object:
-    """Return a result as it was stored.
+    """Parse a stored result.
 
     Raises:
-        StateError: It is no JSON.
+        StateError: It isn't JSON.
     """
     try:
         return json.loads(body)
@@ -140,18 +140,18 @@ def _record_of(row: sqlite3.Row) -> ThreadRecord:
 
 
 def ownership_of(record: ThreadRecord) -> tuple[object, ...]:
-    """Who holds a thread, and until when."""
+    """Return the owner of a thread, and its lease."""
     return (record.fence, record.owner, record.lease_until, record.lease_machine_s)
 
 
 def as_json(result: object) -> str:
-    """Return a result as it is stored.
+    """Return a result in its stored form.
 
     Raises:
         InputError: It can't be written as JSON.
     """
     try:
-        return json.dumps(result, default=str)  # ASCII: half a character is kept too
+        return json.dumps(result, default=str)  # ASCII, which keeps lone surrogates, too
     except (TypeError, ValueError, RecursionError) as problem:
         raise InputError(
             f"The result can't be written as JSON: {problem}.",
@@ -160,11 +160,11 @@ def as_json(result: object) -> str:
 
 
 def describe_death(pid: int | None, when: str = "") -> str:
-    """Return the sentence that says of a process that it died at its work.
+    """Return the sentence about the death of a process.
 
     Args:
-        pid: The process; None where it is not known.
-        when: More about the time, such as " before it began".
+        pid: The process; None if unknown.
+        when: Words about the time, such as " before it began".
     """
     who = f"The process {pid}" if pid else "Its process"
     return f"{who} ended{when} without recording a result."
@@ -175,13 +175,13 @@ def crash_result(record: ThreadRecord, status: Status) -> dict[str, object]:
     began = "" if record.status == "running" else " before it began"
     error = "It was killed." if status == "killed" else describe_death(record.pid, began)
     result: dict[str, object] = {"status": "error", "error": error, "error_type": status}
-    # Nobody has stopped it, so it may be recovered.
+    # It wasn't stopped on request, so it may be recovered.
     died = status == "error" and not record.cancel_requested
     return {**result, "item_id": record.item_id, **({"died": True} if died else {})}
 
 
 def conflict(record: ThreadRecord, what: str) -> ThreadConflict:
-    """Return the error that says that a thread's status doesn't allow something."""
+    """Return the error for an operation that a thread's status doesn't allow."""
     return ThreadConflict(
         f"The thread {record.thread_id} is {record.status} and can't {what}.",
         next_step=f"See what became of it: rye threads show {record.thread_id}",
@@ -194,7 +194,7 @@ def conflict(record: ThreadRecord, what: str) -> ThreadConflict:
 
 
 def set_status(run: sqlite3.Connection, thread_id: str, status: Status) -> None:
-    """Set a thread's status; one that ends it closes its account and its owner's writing.
+    """Set a thread's status. A final one closes its account and fences its owner off.
 
     Args:
         run: The transaction.
@@ -210,7 +210,7 @@ def set_status(run: sqlite3.Connection, thread_id: str, status: Status) -> None:
             f"UPDATE threads SET completed_at = {NOW}, fence = fence + 1 WHERE thread_id = ?",
             (thread_id,),
         )
-        release(run, thread_id, status)  # whatever ends a thread closes its account
+        release(run, thread_id, status)  # any end of a thread closes its account
 
 
 def set_result(run: sqlite3.Connection, thread_id: str, body: str) -> None:
@@ -231,13 +231,13 @@ def set_result(run: sqlite3.Connection, thread_id: str, body: str) -> None:
 def ask_to_stop(
     run: sqlite3.Connection, thread_id: str, column: str, *, and_after: bool = False
 ) -> None:
-    """Ask a thread and all below it to stop.
+    """Ask a thread and its subtree to stop.
 
     Args:
         run: The transaction.
         thread_id: The thread.
         column: `cancel_requested` or `kill_requested`.
-        and_after: Whether threads that were handed off stop in those that go on from them.
+        and_after: Whether to include the continuations of threads that were handed off.
     """
     found = BELOW_AND_AFTER if and_after else below("threads")
     run.execute(
@@ -248,9 +248,9 @@ def ask_to_stop(
 
 
 def end_abandoned(run: sqlite3.Connection, record: ThreadRecord) -> None:
-    """End a thread whose process has died: killed where that was asked for, else error.
+    """End a thread whose process has died: as killed if a kill was requested, else as error.
 
-    Those below it, which may run in other processes, are asked to stop.
+    Its subtree, which may run in other processes, is asked to stop.
 
     Args:
         run: The transaction.
@@ -266,22 +266,22 @@ _LEASE: Final = ("lease_until", "lease_machine_s")
 _ALL: Final = ("boot_id", "pid_namespace", "pid", "start_ticks", "time_namespace", *_LEASE)
 
 OWNERSHIP: Final = ", ".join(_ALL)
-"""The columns, as an INSERT lists them."""
+"""The columns of an owner and its lease, as a list for INSERT."""
 
 SET_OWNERSHIP: Final = ", ".join(f"{name} = ?" for name in _ALL)
-"""The columns, as an UPDATE sets them."""
+"""The columns of an owner and its lease, as assignments for UPDATE."""
 
 SET_LEASE: Final = ", ".join(f"{name} = ?" for name in _LEASE)
-"""Those of the lease alone, as an UPDATE sets them."""
+"""The columns of the lease alone, as assignments for UPDATE."""
 
 
 def ownership(process: ProcessId) -> tuple[object, ...]:
-    """Return a process and the lease that it takes now, as the values of `OWNERSHIP`."""
+    """Return a process and a new lease, as the values of `OWNERSHIP`."""
     return (*columns(process), *new_lease())
 
 
 def new_lease() -> tuple[float, float]:
-    """Return a lease that is renewed now, as the values of `SET_LEASE`."""
+    """Return a new lease, as the values of `SET_LEASE`."""
     lease = lease_end()
     return (lease.unix_s, lease.machine_s)
 
@@ -291,15 +291,15 @@ def count_spawn(run: sqlite3.Connection, parent_id: str, limit: SpawnLimit) -> i
 
     Args:
         run: The transaction.
-        parent_id: The thread that starts one.
-        limit: How many it may start.
+        parent_id: The parent.
+        limit: The bound on its children.
 
     Returns:
-        How many it has started now, this one included.
+        The number of its children, this one included.
 
     Raises:
         LimitReached: It has started that many already (`spawns_exceeded`). Nothing is counted.
-        ThreadNotFound: There is none of this id.
+        ThreadNotFound: No thread has this id.
     """
     row = run.execute(
         "SELECT spawn_count FROM threads WHERE thread_id = ?", (parent_id,)
@@ -323,7 +323,7 @@ def count_spawn(run: sqlite3.Connection, parent_id: str, limit: SpawnLimit) -> i
 
 _RESUMABLE: Final = ("error", "cancelled", "killed")
 _NEVER_CLAIMED: Final = 1
-"""The fence of a thread that ended before any process claimed it: it counts the end alone."""
+"""The fence of a thread that ended before any process claimed it: only the end raised it."""
 
 
 def _scope_of(run: sqlite3.Connection, start: IdempotencyKey, parent_id: str | None) -> str:
@@ -337,9 +337,9 @@ def _scope_of(run: sqlite3.Connection, start: IdempotencyKey, parent_id: str | N
 def refuse_started(
     run: sqlite3.Connection, start: IdempotencyKey | None, parent_id: str | None
 ) -> None:
-    """Refuse a start whose key another one has; one that ended before it began frees its key.
+    """Refuse a start whose key was used; a thread that ended before it began frees its key.
 
-    One whose process died before it could begin is ended first, so that nothing can begin it.
+    A thread whose process died before it could begin is ended first, so that it can't begin.
 
     Args:
         run: The transaction.
@@ -349,7 +349,7 @@ def refuse_started(
     Raises:
         AlreadyStarted: The same request was started with it. `thread_id` is its thread, or the last
             one that resumed it.
-        InputError: Another request was.
+        InputError: Another request was started with it.
     """
     if start is None:
         return
@@ -387,9 +387,9 @@ def refuse_started(
 
 
 def _resumed(run: sqlite3.Connection, record: ThreadRecord) -> ThreadRecord:
-    """Return the last thread that resumes one that failed or was stopped; itself without one.
+    """Return the last thread that resumes a failed or stopped one; else the thread itself.
 
-    A thread stands for those that it was handed off to.
+    A thread that was handed off counts as its continuations.
     """
     query = (
         "SELECT * FROM threads WHERE continuation_of = ?"
@@ -412,7 +412,7 @@ def _never_began(record: ThreadRecord) -> bool:
 
 
 def free_start_key(run: sqlite3.Connection, thread_id: str) -> None:
-    """Free the key that a thread was started with.
+    """Free the key of a thread's start.
 
     Args:
         run: The transaction.
@@ -424,7 +424,7 @@ def free_start_key(run: sqlite3.Connection, thread_id: str) -> None:
 def keep_start_key(
     run: sqlite3.Connection, thread_id: str, start: IdempotencyKey | None, parent_id: str | None
 ) -> None:
-    """Note the key that a thread was started with.
+    """Store the key of a thread's start.
 
     Args:
         run: The transaction that registers it.

@@ -1,8 +1,8 @@
 """The transcript of a thread: its one writer.
 
-Records are kept until a commit writes them with one call; a checkpoint closes each turn. What a
-process that was killed left behind is taken up again: a torn line is dropped, the records behind
-the last checkpoint are kept and marked.
+Records are buffered until a commit writes them with one call; a checkpoint closes each turn. The
+transcript of a killed process can be resumed: a torn line is dropped, and records after the last
+checkpoint are kept and marked.
 
 Source: docs/design/threads.md#storage; decisions 38 and 47.
 """
@@ -44,11 +44,11 @@ if TYPE_CHECKING:
 __all__ = ["Head", "OnRecord", "Recovery", "Transcript"]
 
 OnRecord: TypeAlias = Callable[[str, float, str, Mapping[str, Any]], None]
-"""Told of a record once it stands in the buffer: thread id, time in seconds, type, payload."""
+"""Called with each buffered record: thread id, time in seconds, type, payload."""
 
 _ChainState: TypeAlias = tuple["_Hash", str, int]
-"""The running digest of a segment, the digest before it, and how many of its records nobody
-attested when they were found."""
+"""The running digest of a segment, the digest before it, and the number of its records that were
+unattested at a recovery."""
 
 _KEPT_NS: Final = 50_000_000
 _KEPT_CHARS: Final = 4096
@@ -57,15 +57,15 @@ _DELTA: Final = "token_delta"
 
 @frozen
 class Recovery:
-    """What was found of a transcript that was taken up again.
+    """The state of a transcript when it was resumed.
 
     Attributes:
-        head: Its last checkpoint; None where it has none.
+        head: Its last checkpoint; None if it has none.
         turn: The turn that this checkpoint closes; 0 for none.
-        last_type: The type of the last record that is no checkpoint; empty where there is none.
-        tail_records: How many records stand behind it. They are kept, and no digest speaks for
-            them: the next checkpoint says so.
-        is_torn: Whether something behind the last whole record was dropped.
+        last_type: The type of the last record that isn't a checkpoint; empty if there is none.
+        tail_records: The number of records after the last checkpoint. They are kept, and the next
+            checkpoint marks them as unattested.
+        is_torn: Whether bytes after the last whole record were dropped.
     """
 
     head: Head | None
@@ -76,10 +76,10 @@ class Recovery:
 
 
 class Transcript:
-    """The writer of one thread's transcript. Made by `create` or `resume`.
+    """The writer of one thread's transcript, made by `create` or `resume`.
 
     Attributes:
-        on_record: Told of each record, after it stands in the buffer and perhaps before it is
+        on_record: Functions called with each record once it is buffered, perhaps before it is
             written. They must not raise.
     """
 
@@ -97,21 +97,21 @@ class Transcript:
         self._kept_since_ns = 0
         self._offset = 0
         self._chain: _ChainState = (segment(""), "", 0)
-        self._is_ragged = False  # a write broke off, and its rest may stand in the file
+        self._is_ragged = False  # a write broke off, and a part of it may be in the file
         self._failure = ""
 
     @classmethod
     def create(cls, path: Path, thread_id: str, key: SigningKey, durability: Durability) -> Self:
-        """Begin a thread's transcript.
+        """Create a thread's transcript.
 
         Args:
-            path: The file; its folder exists, and it doesn't.
+            path: The file, which must not exist; its folder must.
             thread_id: The thread.
             key: The run key, which signs the checkpoints.
-            durability: What a commit survives: the process's death, or the loss of power too.
+            durability: What a commit survives: the death of the process, or a power cut too.
 
         Raises:
-            StateError: It can't be made, or is there already.
+            StateError: It can't be made, or exists already.
         """
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
@@ -138,21 +138,21 @@ class Transcript:
         *,
         head: tuple[int, str] | None = None,
     ) -> tuple[Self, Recovery]:
-        """Go on with a transcript whose writer is gone.
+        """Resume a transcript whose writer is gone.
 
         Args:
             path: The file.
             thread_id: The thread.
             key: The run key that signed it.
             durability: What a commit survives.
-            head: The last checkpoint that the registry knows, which the file must hold.
+            head: The last checkpoint in the registry, which the file must have.
 
         Returns:
-            The transcript, and what was found. Only what no checkpoint speaks for was dropped, from
-            the first line on that is no whole record.
+            The transcript, and its state. Only lines that no checkpoint covers are dropped, from
+            the first one that isn't a whole record.
 
         Raises:
-            StateError: It can't be read, another process writes it, or it isn't what was signed.
+            StateError: It can't be read, another process writes it, or it isn't as it was signed.
         """
         try:
             descriptor = open_plain(path, os.O_RDWR | os.O_APPEND)
@@ -185,16 +185,16 @@ class Transcript:
 
     @property
     def offset(self) -> int:
-        """How many bytes are written."""
+        """The number of written bytes."""
         return self._offset
 
     def append(self, event_type: str, payload: Mapping[str, Any]) -> None:
-        """Keep a record for the next commit.
+        """Buffer a record for the next commit.
 
         Args:
             event_type: Its type.
-            payload: The rest, JSON-ready. It is read now, and must not change afterwards where
-                somebody listens.
+            payload: The rest, JSON-ready. It is read now; if `on_record` has functions, it must not
+                change afterwards.
 
         Raises:
             StateError: It is too large.
@@ -211,13 +211,13 @@ class Transcript:
                 told(self._thread_id, at_us / 1e6, event_type, payload)
 
     def commit(self) -> None:
-        """Write the pending records. They survive the process's death once this returns.
+        """Write the buffered records. Once this returns, they survive the death of the process.
 
-        In machine durability it survives the loss of power too; on an event loop's thread only
-        once `synced` was awaited, which keeps the wait for the disk off the loop.
+        With machine durability they survive a power cut too; on an event loop's thread only after
+        `synced`, which keeps the wait for the disk off the loop.
 
         Raises:
-            StateError: It can't be written. It is kept, and the next commit tries again.
+            StateError: They can't be written. They stay buffered, and the next commit tries again.
         """
         if self._pieces:
             self._keep_delta()
@@ -228,7 +228,7 @@ class Transcript:
             self._group.after_write()
 
     async def synced(self) -> None:
-        """Wait until all commits so far survive what the durability names.
+        """Wait until all commits so far have the promised durability.
 
         Raises:
             StateError: It can't be written.
@@ -237,7 +237,7 @@ class Transcript:
             await self._group.synced()
 
     def record(self, event_type: str, payload: Mapping[str, Any]) -> None:
-        """Keep a record, and commit.
+        """Append a record, and commit.
 
         Raises:
             StateError: It can't be written.
@@ -246,7 +246,7 @@ class Transcript:
         self.commit()
 
     def delta(self, text: str) -> None:
-        """Keep a piece of streamed text; pieces are written together, and never synced.
+        """Append a piece of streamed text. Pieces are written together, and not synced.
 
         Raises:
             StateError: They can't be written.
@@ -269,13 +269,13 @@ class Transcript:
         self.append(_DELTA, {"text": text})
 
     def checkpoint(self, turn: int) -> Head:
-        """Close a turn: write what is kept, and a signed checkpoint behind it.
+        """Close a turn: write the buffered records, and a signed checkpoint after them.
 
         Args:
             turn: The turn.
 
         Returns:
-            Where the chain stands now, for the registry.
+            The new head of the chain, for the registry.
 
         Raises:
             StateError: It can't be written; the next one tries again.
@@ -308,7 +308,7 @@ class Transcript:
         self._write(data, (digest, previous, unattested))
 
     def _write(self, data: bytes, chain: _ChainState) -> None:
-        """Write all that is kept, or leave nothing of it."""
+        """Write all buffered records, or leave none of them in the file."""
         if self._failure:
             self._refuse(self._failure)
         size = len(data)
@@ -322,13 +322,13 @@ class Transcript:
         except OSError as problem:
             self._trim()
             self._refuse(problem.strerror or str(problem), problem)
-        # At once: an interrupt before this line takes the write back, one after it finds it done.
+        # In one statement: an interrupt before it undoes the write, one after it finds it complete.
         self._offset, self._chain, self._lines, self._is_ragged = (
             self._offset + size, chain, [], False
         )  # fmt: skip
 
     def _trim(self) -> None:
-        """Take back what a write that broke off has left; else the next write does, or a reader."""
+        """Truncate a partial write; if that fails, the next write or a resume does it."""
         with suppress(OSError):
             os.ftruncate(self._descriptor, self._offset)
             self._is_ragged = False
@@ -339,7 +339,7 @@ class Transcript:
         try:
             _sync_data(self._descriptor)
         except OSError as problem:
-            # The kernel may have dropped what it couldn't write, and would call the next one good.
+            # The kernel may have dropped the pages, and would report the next sync as a success.
             self._failure = problem.strerror or str(problem)
             self._refuse(self._failure, problem)
 
@@ -350,10 +350,10 @@ class Transcript:
         ) from cause
 
     def close(self) -> None:
-        """Commit, and let the file go; a second time does nothing.
+        """Commit, and close the file. A second call does nothing.
 
         Raises:
-            StateError: What was kept can't be written. The file is closed all the same.
+            StateError: The buffered records can't be written. The file is closed all the same.
         """
         if self._descriptor < 0:
             return
@@ -380,7 +380,7 @@ class Transcript:
 
 
 def _lock(descriptor: int, path: Path) -> None:
-    """One writer at a time, of all processes; the kernel frees it when the writer dies."""
+    """Lock the file for one writer of all processes; the kernel unlocks it if the writer dies."""
     try:
         if try_flock(descriptor):
             return
@@ -403,7 +403,7 @@ def _sync_data(descriptor: int) -> None:
 
 
 def _sync_and_close(descriptor: int) -> None:
-    """Sync records that no caller awaits, such as the end of a run that failed."""
+    """Sync records whose sync no caller awaits, such as the end of a failed run, and close."""
     try:
         with suppress(OSError):
             _sync_data(descriptor)

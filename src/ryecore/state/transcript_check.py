@@ -1,7 +1,7 @@
-"""Prove a transcript: which turn was altered, cut, or never attested; and read one back.
+"""The check of a transcript: which turn was altered, cut, or never attested; and reading one.
 
-A file is judged line by line in bounded memory, and nothing in it can make that fail. One altered
-turn doesn't hide what stands behind it: each checkpoint says which digest it goes on from.
+A file is checked line by line in bounded memory, and no content can make that fail. An altered turn
+doesn't hide the turns after it: each checkpoint names the digest that it follows.
 
 Source: decision 47.
 """
@@ -42,8 +42,8 @@ __all__ = [
 ]
 
 _ENDS: Final = frozenset(f"thread_{status}" for status in TERMINAL)
-_MAX_NAMED: Final = 100  # of the turns that a gap may hold
-_MAX_BROKEN: Final = 1000  # reports of a file of somebody's making
+_MAX_NAMED: Final = 100  # turns that a gap may list
+_MAX_BROKEN: Final = 1000  # reports for a forged file
 
 
 def verify_transcript(
@@ -55,19 +55,19 @@ def verify_transcript(
     ended: bool,
     unit: Unit = "turn",
 ) -> TranscriptReport:
-    """Prove a transcript.
+    """Check a transcript.
 
     Args:
-        path: The file. Whatever stands there is judged, and nothing is waited for.
-        thread_id: The thread that it must be of.
+        path: The file. Anything at the path is judged, without waiting for a FIFO.
+        thread_id: The thread that it must belong to.
         public_key: The run key's public half.
-        head: Offset and digest of the last checkpoint, as the registry knows them; None where it
-            knows none. The file may go on behind it.
-        ended: Whether the thread has ended, and so nothing may stand behind its last checkpoint.
-        unit: What a turn is called.
+        head: The offset and digest of the last checkpoint in the registry; None if it has none. The
+            file may have more after it.
+        ended: Whether the thread has ended, so that nothing may follow its last checkpoint.
+        unit: The word for a turn.
 
     Returns:
-        What is proved, turn by turn.
+        The report, turn by turn.
 
     Source: decision 47.
     """
@@ -95,15 +95,15 @@ def verify_transcript(
 def read_records(
     path: Path, *, from_offset: int = 0, to_offset: int | None = None
 ) -> Generator[Record, None, None]:
-    """Read a transcript's records, one at a time; whether they are true, `verify_transcript` says.
+    """Read a transcript's records one at a time, without the check of `verify_transcript`.
 
     Args:
         path: The file.
-        from_offset: Where to begin, in bytes: a record's `offset` or `end`.
-        to_offset: Where to stop; the file's end by default.
+        from_offset: The start in bytes: a record's `offset` or `end`.
+        to_offset: The end in bytes; by default the end of the file.
 
     Yields:
-        Each record, of whatever type, up to the first line that is none or has no end.
+        Each record of any type, up to the first line that isn't a record or has no line end.
 
     Raises:
         StateError: The file can't be read.
@@ -124,21 +124,21 @@ def read_records(
 def verified_records(
     path: Path, thread_id: str, key: PublicKey, head: tuple[int, str] | None, *, ended: bool = False
 ) -> tuple[Record, ...]:
-    """Return a transcript's records, once its whole chain is proved: what a thread may go on from.
+    """Return a transcript's records after checking its whole chain, for a continuation.
 
     Args:
         path: The file.
-        thread_id: The thread that it must be of.
+        thread_id: The thread that it must belong to.
         key: The run key's public half.
-        head: Offset and digest of the last checkpoint, as the registry knows them.
-        ended: Whether the thread has ended, so that nothing unsigned may stand in it.
+        head: The offset and digest of the last checkpoint in the registry.
+        ended: Whether the thread has ended, so that all must be signed.
 
     Returns:
-        Its records; of a thread that has not ended, also those behind the last checkpoint, up to
-        the first line that is none.
+        Its records; for a thread that hasn't ended, also those after the last checkpoint, up to the
+        first line that isn't a record.
 
     Raises:
-        StateError: It can't be read, or was altered or cut, or something stands behind its end.
+        StateError: It can't be read, was altered or cut, or has lines after its end.
 
     Source: decision 47.
     """
@@ -164,11 +164,11 @@ def verified_records(
 
 @frozen
 class Tail:
-    """What stands behind the last checkpoint.
+    """The part of a transcript after the last checkpoint.
 
     Attributes:
-        records: How many whole records.
-        end: Where the last of them ends, in bytes.
+        records: The number of whole records.
+        end: The end of the last of them, in bytes.
         digest: The running digest up to there.
     """
 
@@ -179,26 +179,26 @@ class Tail:
 
 @define
 class _Segment:
-    """The lines since the last checkpoint's."""
+    """The lines after the last checkpoint."""
 
     first_line: int
-    digest: "_Hash | None"  # None where the digest that it goes on from isn't known
+    digest: "_Hash | None"  # None if the digest that it follows is unknown
     why_unknown: str = ""
     last_line: int = 0
     records: int = 0
-    turn: int = 0  # the highest that a record names
-    bad: str = ""  # why a line of it is none that was written there
+    turn: int = 0  # the highest turn in a record
+    bad: str = ""  # why a line of it isn't genuine
     is_torn: bool = False
-    good: Tail | None = None  # what stood before the first bad line
+    good: Tail | None = None  # the part before the first bad line
 
 
 class Chain:
-    """Judges a transcript, line by line.
+    """Checks a transcript, line by line.
 
     Args:
-        thread_id: The thread that it must be of.
+        thread_id: The thread that it must belong to.
         key: The key that must have signed its checkpoints.
-        head: Offset and digest of a checkpoint that it must hold.
+        head: The offset and digest of a checkpoint that it must have.
     """
 
     def __init__(self, thread_id: str, key: PublicKey, head: tuple[int, str] | None) -> None:
@@ -216,14 +216,14 @@ class Chain:
 
     @property
     def head(self) -> Head | None:
-        """The last checkpoint that holds."""
+        """The last valid checkpoint."""
         return None if self.last is None else Head(self.last.offset, self.last.digest)
 
     def feed(self, line: Line) -> Record | None:
-        """Judge the next line.
+        """Check the next line.
 
         Returns:
-            The record, where the line is one, and nothing else stands before it in its segment.
+            The record, if the line is one and so are all lines before it in its segment.
         """
         now, record = self._open, parse_line(line)
         now.last_line = line.number
@@ -265,7 +265,7 @@ class Chain:
         return Tail(now.records, self._end, now.digest.copy())
 
     def _close(self, line: Line, said: Checkpoint) -> None:
-        """A checkpoint that this key signed for this thread."""
+        """Close the segment with a checkpoint that this key signed for this thread."""
         now, last = self._open, self.last
         known = last.turn if last is not None else 0
         state: TurnState
@@ -296,7 +296,7 @@ class Chain:
             self._open.digest.update(line.content or b"")
 
     def _report_gap(self, now: _Segment, said: Checkpoint, known: int, line: Line) -> TurnState:
-        """Turns whose checkpoints are missing; what closes the gap can't be attested either."""
+        """Report turns without checkpoints; the turn that ends the gap can't be attested."""
         missing = range(known + 1, min(said.turn, known + 1 + _MAX_NAMED))
         state: TurnState = "altered" if now.bad else "cut"
         for turn in missing:
@@ -305,11 +305,11 @@ class Chain:
         return state if now.bad or not missing else "unattested"
 
     def _close_broken(self, line: Line, record: Record) -> None:
-        """A checkpoint's line that was altered, or that somebody else wrote."""
+        """Close the segment with a checkpoint that was altered, or that another key signed."""
         now = self._open
         turn = record.payload.get("turn")
         guess = self._guess(now)
-        if not now.turn and turn == guess + 1:  # what it says itself may be what was altered
+        if not now.turn and turn == guess + 1:  # its own turn may be what was altered
             guess += 1
         reason = now.bad or f"the checkpoint in line {line.number} doesn't hold"
         self._add(guess, "altered", now.first_line, line.number, reason)
@@ -326,7 +326,7 @@ class Chain:
             self.turns.append(TurnReport(turn, state, first, last, reason))
 
     def tail(self) -> Tail:
-        """What stands behind the last checkpoint of a chain that holds, up to a line that is none.
+        """Return the part after the last checkpoint of a valid chain, up to the first bad line.
 
         Raises:
             ValueError: The chain is broken.
@@ -337,11 +337,11 @@ class Chain:
         return found
 
     def dropped(self) -> bool:
-        """Return whether something stands behind the last whole record."""
+        """Return whether there are bytes after the last whole record."""
         return bool(self._open.bad) or self._open.is_torn
 
     def check(self, path: Path, *, ended: bool = False) -> None:
-        """Refuse a transcript that `verify_transcript` refuses; unless it has ended, tail apart.
+        """Refuse an invalid transcript; the tail of a thread that hasn't ended isn't checked.
 
         Raises:
             StateError: A turn was altered, or something is missing.
@@ -355,7 +355,7 @@ class Chain:
             )
 
     def report(self, size_bytes: int, *, ended: bool, unit: Unit) -> TranscriptReport:
-        """What was found."""
+        """Return the report of the check."""
         called = unit.title()
         problems = [
             f"{called} {one.turn} (lines {one.first_line} to {one.last_line}): {one.reason}."

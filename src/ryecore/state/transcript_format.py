@@ -1,8 +1,8 @@
-"""The lines of a transcript: how a record is written in one, and read from one.
+"""The lines of a transcript: writing a record as a line, and reading it.
 
     {"timestamp":1763796896.104512,"thread_id":"...","event_type":"...","payload":{...}}
 
-A line is ASCII, so that it holds whatever a model wrote, halves of characters too.
+A line is ASCII, so that it can hold any text of a model, lone surrogates too.
 """
 
 import hashlib
@@ -42,7 +42,7 @@ __all__ = [
 ]
 
 MAX_LINE_BYTES: Final = 16 * 1024 * 1024
-"""No line is longer, so that whoever reads a file of somebody's making needs no more memory."""
+"""The bound of a line, which bounds a reader's memory even with a forged file."""
 
 
 @frozen
@@ -50,12 +50,12 @@ class Record:
     """One line of a transcript.
 
     Attributes:
-        timestamp: When, in seconds since 1970 (UTC).
+        timestamp: The time in seconds since 1970 (UTC).
         thread_id: The thread.
-        type: What happened.
+        type: The type of the event.
         payload: The rest.
-        offset: Where the line begins, in bytes.
-        end: Where it ends.
+        offset: The start of the line, in bytes.
+        end: Its end, in bytes.
     """
 
     timestamp: float
@@ -70,25 +70,25 @@ class Record:
 
 
 def stamp(at_us: int) -> str:
-    """Return a time in microseconds since 1970 as seconds, exactly; from 1970's first second on."""
+    """Return a time in microseconds since 1970 exactly as seconds. It must be 1 s or more."""
     digits = str(at_us)  # faster than arithmetic
     return f"{digits[:-6]}.{digits[-6:]}"
 
 
 def head_of(thread_id: str, event_type: str) -> str:
-    """What stands between a line's timestamp and its payload."""
+    """Return the text between a line's timestamp and its payload."""
     return f',"thread_id":{json.dumps(thread_id)},"event_type":{json.dumps(event_type)},"payload":'
 
 
 def _plain(value: object) -> object:
-    """What the encoder doesn't know by itself."""
+    """Convert a value of a type that the encoder doesn't know."""
     if isinstance(value, Mapping):
         return dict(value)
     raise TypeError(f"{type(value).__name__} can't stand in a transcript")
 
 
 def _make_encoder() -> Callable[[Any, int], tuple[str, ...]]:
-    # What JSONEncoder.encode makes anew at each call, made once: it takes half the time.
+    # JSONEncoder.encode makes this at each call. Made once, it halves the time.
     make = getattr(json.encoder, "c_make_encoder", None)
     if make is None:
         encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False, default=_plain).encode
@@ -103,12 +103,12 @@ _encode: Final = _make_encoder()
 
 
 def encode_payload(payload: Mapping[str, Any]) -> str:
-    """A payload as ASCII JSON. Numbers that JSON lacks are written as texts, such as `"nan"`.
+    """Encode a payload as ASCII JSON; numbers that JSON lacks become texts, such as `"nan"`.
 
     Raises:
-        StateError: It is nested too deep, too large for a line, or holds a number that no reader
-            takes.
-        TypeError: It holds what is no JSON.
+        StateError: It is nested too deep, too large for a line, or has a number that no reader
+            accepts.
+        TypeError: It has a value that JSON can't hold.
     """
     try:
         text = "".join(_encode(payload, 0))
@@ -138,7 +138,7 @@ def _encode_odd(payload: Mapping[str, Any]) -> str:
 
 
 def _finite(value: object) -> object:
-    """A model's arguments may hold NaN, as Python reads it, and no other JSON reader does."""
+    """Replace NaN and infinity by texts: a model's arguments may have them, but JSON doesn't."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, Mapping):
@@ -153,13 +153,13 @@ def _finite(value: object) -> object:
 
 @frozen
 class Line:
-    """A line as it stands in a file.
+    """A line in a file.
 
     Attributes:
-        number: Which, from 1.
-        offset: Where it begins, in bytes.
-        end: Where it ends.
-        content: Its bytes with the line end; None where it is longer than any that is written.
+        number: Its number, from 1.
+        offset: Its start, in bytes.
+        end: Its end, in bytes.
+        content: Its bytes with the line end; None if it is longer than `MAX_LINE_BYTES`.
         is_whole: Whether it has a line end.
     """
 
@@ -171,13 +171,13 @@ class Line:
 
 
 def open_plain(path: Path, flags: int = os.O_RDONLY) -> int:
-    """Open a plain file; a link, a FIFO or a device is refused, and never waited for.
+    """Open a plain file. A link, a FIFO or a device is refused without waiting.
 
     Returns:
         Its descriptor.
 
     Raises:
-        OSError: It can't be opened, or is no plain file.
+        OSError: It can't be opened, or isn't a plain file.
     """
     descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -187,12 +187,12 @@ def open_plain(path: Path, flags: int = os.O_RDONLY) -> int:
 
 
 def lines_of(file: BinaryIO, offset: int, to_offset: int) -> Iterator[Line]:
-    """Return the lines of a file from where it stands, in bounded memory.
+    """Yield the lines of a file from its position on, in bounded memory.
 
     Args:
-        file: The file, which stands at `offset`.
-        offset: Where the first line begins.
-        to_offset: Where to stop.
+        file: The file, positioned at `offset`.
+        offset: The start of the first line.
+        to_offset: The end.
     """
     number = 0
     while offset < to_offset:
@@ -202,7 +202,7 @@ def lines_of(file: BinaryIO, offset: int, to_offset: int) -> Iterator[Line]:
             return
         end = offset + len(content)
         is_whole = content.endswith(b"\n")
-        if not is_whole and end < to_offset:  # it is longer: its end is all that is looked for
+        if not is_whole and end < to_offset:  # it is too long: skip to its end
             content = None
             while not is_whole and end < to_offset:
                 piece = file.readline(min(MAX_LINE_BYTES, to_offset - end))
@@ -215,7 +215,7 @@ def lines_of(file: BinaryIO, offset: int, to_offset: int) -> Iterator[Line]:
 
 
 def parse_line(line: Line) -> Record | None:
-    """Return a line as a record; None where it is none, or has no end."""
+    """Return a line as a record; None if it isn't one, or has no line end."""
     content = line.content
     if content is None or not (content.startswith(b"{") and content.endswith(b"}\n")):
         return None
@@ -239,19 +239,19 @@ def parse_line(line: Line) -> Record | None:
 
 
 CHECKPOINT: Final = "checkpoint"
-"""The type of its record, and the kind that its signature is of."""
+"""The type of a checkpoint's record, and the kind of its signature."""
 
 _DIGITS: Final = 64
-_FAR_FUTURE_S: Final = 1e10  # what is larger has no exact microseconds
+_FAR_FUTURE_S: Final = 1e10  # larger numbers have no exact microseconds
 _FIELDS: Final = frozenset({"turn", "offset", "digest", "previous", "_signature"})
 
 
 @frozen
 class Head:
-    """Where a chain of checkpoints stands.
+    """The head of a chain of checkpoints.
 
     Attributes:
-        offset: How many bytes stand before the last checkpoint's line.
+        offset: The offset of the last checkpoint's line, in bytes.
         digest: The digest of that checkpoint (hex).
     """
 
@@ -261,14 +261,15 @@ class Head:
 
 @frozen
 class Checkpoint:
-    """What a checkpoint says.
+    """The contents of a checkpoint.
 
     Attributes:
         turn: The turn that it closes.
-        offset: How many bytes stand before its line.
+        offset: The offset of its line, in bytes.
         digest: SHA-256 (hex) of `previous` and of the segment.
-        previous: The digest before it; empty at the first one.
-        unattested: How many records at the segment's begin a crash had left without a checkpoint.
+        previous: The digest of the checkpoint before; empty for the first one.
+        unattested: The number of records at the start of the segment that a crash left without a
+            checkpoint.
     """
 
     turn: int
@@ -279,7 +280,7 @@ class Checkpoint:
 
 
 def segment(previous: str) -> "_Hash":
-    """Return a running digest that goes on from the one before it (hex; empty for the first)."""
+    """Return a running digest that continues the one before (hex; empty for the first)."""
     return hashlib.sha256(bytes.fromhex(previous))
 
 
@@ -298,8 +299,8 @@ class CheckpointLines:
         """Return the signed line of a checkpoint.
 
         Args:
-            said: What it says.
-            at_us: When, in microseconds since 1970.
+            said: The contents.
+            at_us: The time in microseconds since 1970.
             key: The run key.
         """
         signature = record_signature(CHECKPOINT, self._canonical(said, at_us), key)
@@ -314,7 +315,7 @@ class CheckpointLines:
             key: The key that must have signed it.
 
         Returns:
-            What it says; None where a byte of the line isn't as it was written.
+            The contents; None if a byte of the line isn't as it was written.
         """
         payload = record.payload
         if not _FIELDS <= payload.keys() <= _FIELDS | {"unattested"}:
@@ -339,7 +340,7 @@ class CheckpointLines:
         return said if holds(CHECKPOINT, signed, key) else None
 
     def _canonical(self, said: Checkpoint, at_us: int) -> bytes:
-        """`canonical_json` of what is signed, written out: a turn waits for it."""
+        """Return `canonical_json` of the signed record, inlined, because a turn waits for it."""
         more = f',"unattested":{said.unattested}' if said.unattested else ""
         return (
             f'{{"digest":"{said.digest}","offset":{said.offset},"previous":"{said.previous}",'

@@ -1,4 +1,4 @@
-"""What a check of a transcript found, turn by turn."""
+"""The report of a check of a transcript, turn by turn."""
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
@@ -12,23 +12,23 @@ from ryecore.display.text import StyledText
 __all__ = ["TranscriptReport", "TurnReport", "TurnState", "Unit"]
 
 TurnState: TypeAlias = Literal["attested", "altered", "cut", "unattested"]
-"""How a turn stands: its digest is signed; it isn't what was signed; something of it is missing;
-or no checkpoint speaks for it."""
+"""The state of a turn: its digest is signed; it isn't as it was signed; a part is missing; or no
+checkpoint covers it."""
 
 Unit: TypeAlias = Literal["turn", "step"]
-"""What stands between two checkpoints: a turn of a thread, or a step of a graph's run."""
+"""The unit between two checkpoints: a turn of a thread, or a step of a graph's run."""
 
 
 @frozen
 class TurnReport:
-    """How one turn of a transcript stands.
+    """The state of one turn of a transcript.
 
     Attributes:
-        turn: The turn; 0 for what stands before the first.
-        state: How it stands.
+        turn: The turn; 0 for the part before the first.
+        state: Its state.
         first_line: Its first line, from 1.
         last_line: Its last.
-        reason: Why, in a sentence; empty where it is attested.
+        reason: The reason, a sentence; empty if it is attested.
     """
 
     turn: int
@@ -50,16 +50,16 @@ class TurnReport:
 
 @frozen
 class TranscriptReport:
-    """What a transcript's checkpoints prove.
+    """The report on a transcript.
 
     Attributes:
-        ok: Whether nothing is altered, cut, or missing. What a crash left without a checkpoint
-            is no problem while the thread may go on; it is marked `unattested`.
+        ok: Whether nothing is altered, cut, or missing. Records that a crash left without a
+            checkpoint are allowed while the thread may continue; they are marked `unattested`.
         turns: Each turn, in order.
-        problems: What is wrong, a sentence each.
-        unattested_records: How many records no digest speaks for.
-        size_bytes: How large the file is.
-        unit: What a turn is called here: each step of a graph's run is one.
+        problems: The problems, a sentence each.
+        unattested_records: The number of records that no digest covers.
+        size_bytes: The size of the file.
+        unit: The word for a turn, such as a step of a graph's run.
     """
 
     ok: bool
@@ -80,7 +80,7 @@ class TranscriptReport:
         }
 
     def render(self, thread_id: str = "transcript") -> StyledText:
-        """Return the report for a terminal or a notebook, under the thread's id."""
+        """Render the report for a terminal or a notebook, under the thread's id."""
         text = StyledText()
         said = "nothing altered or cut" if self.ok else "not what was signed"
         style = "good" if self.ok else "bad"
@@ -104,7 +104,7 @@ class TranscriptReport:
             text.line(("  ! ", "warn"), said)
         of_turns = tuple(f"{self.unit.title()} {one.turn} (lines" for one in self.turns)
         for problem in self.problems:
-            if not problem.startswith(of_turns):  # what is said of a turn stands there already
+            if not problem.startswith(of_turns):  # problems of turns are listed with the turns
                 text.line("  ", (problem, "bad"))
         return text
 
@@ -116,7 +116,7 @@ class TranscriptReport:
 
 
 def _joined(turns: Sequence[TurnReport]) -> Iterator[TurnReport]:
-    """Yield the turns, with the checkpoints of one turn that follow one another as one."""
+    """Yield the turns, with consecutive checkpoints of one turn joined."""
     for (turn, state, reason), group in groupby(turns, lambda t: (t.turn, t.state, t.reason)):
         parts = list(group)
         yield TurnReport(turn, state, parts[0].first_line, parts[-1].last_line, reason)

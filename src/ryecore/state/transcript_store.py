@@ -1,6 +1,6 @@
 """The logs of threads as files: one transcript in each thread's folder.
 
-An event loop never waits for a long one.
+An event loop never waits for a long read.
 
 Source: ADR 028.
 """
@@ -28,11 +28,11 @@ __all__ = ["FileRecordStore", "follow_records", "stream_records"]
 
 _LOOK_AGAIN_S: Final = 0.2
 _PIECE_BYTES: Final = 512 * 1024
-"""How much is read at a time, and held in memory."""
+"""The size of the pieces that are read into memory."""
 
 
 class FileRecordLog(RecordLog):
-    """A log that is one file."""
+    """The log of a thread in one file."""
 
     def __init__(self, transcript: Transcript) -> None:
         self._transcript = transcript
@@ -67,7 +67,7 @@ class FileRecordStore(RecordStore):
 
     Args:
         folder_of: Returns a thread's folder.
-        make_folder: Makes a thread's folder where it is missing, and returns it.
+        make_folder: Makes a thread's folder if it is missing, and returns it.
         load_key: Returns the run key, which signs checkpoints and proves them.
         durability: What a commit survives.
     """
@@ -128,15 +128,15 @@ class FileRecordStore(RecordStore):
 async def stream_records(
     path: Path, *, from_offset: int = 0, to_offset: int | None = None
 ) -> AsyncGenerator[Record, None]:
-    """Read a transcript's records as `read_records` does; long ones in pieces, in a worker thread.
+    """Read a transcript's records like `read_records`; a long one in pieces, in a worker thread.
 
     Args:
         path: The file.
-        from_offset: Where to begin, in bytes: a record's `offset` or `end`.
-        to_offset: Where to stop, in bytes; the file's end by default.
+        from_offset: The start in bytes: a record's `offset` or `end`.
+        to_offset: The end in bytes; by default the end of the file.
 
     Yields:
-        Each record, of whatever type, up to the first line that is none or has no end.
+        Each record of any type, up to the first line that isn't a record or has no line end.
 
     Raises:
         StateError: The file can't be read.
@@ -159,16 +159,16 @@ async def follow_records(
     from_start: bool = True,
     follow: bool = True,
 ) -> AsyncGenerator[Record, None]:
-    """Read the records of a thread that runs in another process, or nowhere any more.
+    """Read the records of a thread that runs in another process, or has ended.
 
     Args:
         folder: The thread's folder.
-        has_ended: Says whether the thread has ended; called in a worker thread.
-        from_start: Whether to begin with the records that are there already.
+        has_ended: Returns whether the thread has ended; called in a worker thread.
+        from_start: Whether to begin with the existing records.
         follow: Whether to wait for more until the thread has ended.
 
     Yields:
-        Each record of its transcript, as it comes.
+        Each record of its transcript, as it arrives.
 
     Raises:
         StateError: The transcript can't be read.
@@ -193,12 +193,12 @@ def _size(path: Path, to_offset: int | None) -> int:
         return to_offset
     try:
         return path.lstat().st_size
-    except OSError:  # who reads it says what is wrong
+    except OSError:  # the reader reports the error
         return 0
 
 
 def _next_piece(records: Generator[Record, None, None]) -> list[Record]:
-    """Read at least one record; none where there is none left."""
+    """Read at least one record; none at the end."""
     piece: list[Record] = []
     for record in records:
         piece.append(record)

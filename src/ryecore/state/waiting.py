@@ -1,12 +1,12 @@
-"""Wait for a disk or for another process's lock, without holding up an event loop.
+"""Waits for a disk or for another process's lock, without blocking an event loop.
 
-Worker threads do what waits. They are limited apart from anyio's own limit, which is the host's: a
-burst of waits here keeps no work of the host's waiting, and the host's work keeps no lease from
-being renewed.
+Blocking work runs in worker threads. Their limit is separate from anyio's, which is the host's: a
+burst of waits here doesn't delay the host's work, and the host's work doesn't delay the renewal of
+a lease.
 
-In machine durability a write on an event loop's thread goes to the operating system at once, and
-to the disk before its effect: who causes the effect awaits `synced`. On any other thread a write
-is synced before it returns.
+With machine durability, a write on an event loop's thread goes to the operating system at once, and
+to the disk before its effect: the code that causes the effect awaits `synced`. On any other thread
+a write is synced before it returns.
 
 A wait for a lock is bounded and names the holder. It is made of short sleeps between attempts, so
 that a signal, a cancellation or a deadline ends it at once, and no thread is left in the kernel.
@@ -55,11 +55,11 @@ Values = TypeVarTuple("Values")
 
 
 class Workers:
-    """Runs work in worker threads; more than fit at once wait for each other.
+    """A limited pool of worker threads; work beyond the limit waits.
 
     Args:
-        name: What they do, as the limit of each event loop is called.
-        most: How many run at once on behalf of an event loop.
+        name: The name of the limit in each event loop.
+        most: The number of threads for one event loop at once.
     """
 
     def __init__(self, name: str, most: int) -> None:
@@ -67,14 +67,14 @@ class Workers:
         self._limiter: RunVar[anyio.CapacityLimiter] = RunVar(name)
 
     async def run(self, work: Callable[[*Values], T], *values: *Values) -> T:
-        """Run work in a worker thread. A cancelled caller waits until it is done.
+        """Run a function in a worker thread. A cancelled caller waits until it is done.
 
         Args:
-            work: What is run.
-            values: What it is called with.
+            work: The function.
+            values: Its arguments.
 
         Returns:
-            What it returns.
+            The function's result.
         """
         limiter = self._limiter.get(None)
         if limiter is None:
@@ -84,18 +84,18 @@ class Workers:
 
 
 SYNC_WORKERS: Final = Workers("ryecore_syncs", 32)
-"""For syncs, and for writing and reading files. None of it waits for another process's lock."""
+"""Workers for syncs, and for reading and writing files, which never wait for a lock."""
 
 STATE_WORKERS: Final = Workers("ryecore_state", 32)
-"""For what uses the registry, and may wait for a lock."""
+"""Workers for uses of the registry, which may wait for a lock."""
 
 
 INLINE_BYTES: Final = 128 * 1024
-"""How much of a file an event loop reads itself, which takes a few milliseconds at most."""
+"""The most that an event loop reads of a file itself, which takes a few milliseconds."""
 
 
 def is_event_loop() -> bool:
-    """Return whether this code runs in a task of an event loop, which a wait would hold up."""
+    """Return whether this code runs in a task of an event loop, which a wait would block."""
     with suppress(RuntimeError):
         return anyio.get_current_task() is not None
     return False
@@ -107,17 +107,17 @@ async def run_off_loop(
     *values: *Values,
     reads_bytes: int = 0,
 ) -> T:
-    """Call what writes or reads files, in a worker thread where that takes long.
+    """Call a function that writes or reads files, in a worker thread if it may take long.
 
     Args:
-        durability: What is written survives that. In process durability no write waits for the
-            disk, so a short call is made here, which is faster.
-        work: What is called.
-        values: What it is called with.
-        reads_bytes: How many bytes it reads.
+        durability: What the writes survive. With process durability no write waits for the disk, so
+            a short call is made on this thread, which is faster.
+        work: The function.
+        values: Its arguments.
+        reads_bytes: The number of bytes that it reads.
 
     Returns:
-        What it returns.
+        The function's result.
     """
     is_short = durability == "process" and reads_bytes <= INLINE_BYTES
     if is_short or _is_blocking.get():
@@ -126,10 +126,10 @@ async def run_off_loop(
 
 
 class GroupSync:
-    """Syncs one file; writers that wait at the same time share a sync.
+    """Syncs one file. Writers that wait at the same time share a sync.
 
     Args:
-        sync: Syncs the file. It is called in a worker thread where an event loop is.
+        sync: Syncs the file. It is called in a worker thread if an event loop runs.
     """
 
     def __init__(self, sync: Callable[[], None]) -> None:
@@ -140,11 +140,11 @@ class GroupSync:
 
     @property
     def is_behind(self) -> bool:
-        """Whether something was written that is not synced."""
+        """Whether a write isn't synced yet."""
         return self._synced < self._written
 
     def after_write(self) -> None:
-        """Count a write. Off an event loop it is synced before this returns.
+        """Count a write; off an event loop, sync it before returning.
 
         Raises:
             OSError: It can't be synced.
@@ -154,9 +154,9 @@ class GroupSync:
             self._sync_until(self._written)
 
     async def synced(self) -> None:
-        """Wait until all that was written so far is synced.
+        """Wait until all writes so far are synced.
 
-        A sync is never cut short. A caller that is cancelled meanwhile is so once it is done, so
+        A sync is never interrupted. A caller that is cancelled meanwhile is cancelled after it, so
         that no effect follows whose intent waited here.
 
         Raises:
@@ -171,7 +171,7 @@ class GroupSync:
             await anyio.lowlevel.checkpoint_if_cancelled()
 
     def sync_now(self) -> None:
-        """Sync what was written so far, on this thread.
+        """Sync all writes so far, on this thread.
 
         Raises:
             OSError: It can't be synced.
@@ -199,10 +199,10 @@ _LONGEST_S: Final = 0.01
 _sleep_s: Final = time.sleep
 
 _is_blocking: ContextVar[bool] = ContextVar("is_blocking", default=False)
-"""Whether waits block this thread, since no event loop runs what waits."""
+"""Whether waits block this thread, because no event loop runs here."""
 
 _given_up: ContextVar[Event | None] = ContextVar("given_up", default=None)
-"""Set once nobody awaits the worker thread any more that this context belongs to."""
+"""The event that is set once nobody awaits this context's worker thread any more."""
 
 
 class LockWait:
@@ -210,7 +210,7 @@ class LockWait:
 
     Args:
         path: The locked file or folder, for the error.
-        lock_files: The files whose locks may prevent it.
+        lock_files: The files whose locks may cause the wait.
     """
 
     def __init__(self, path: Path, *lock_files: Path) -> None:
@@ -221,10 +221,10 @@ class LockWait:
         self._most_s = LOOP_WAIT_S if is_event_loop() else LOCK_WAIT_S
 
     def pause(self) -> None:
-        """Sleep a little, before the next attempt.
+        """Sleep a little before the next attempt.
 
         Raises:
-            StateLocked: It has taken too long, or the awaiting task was cancelled.
+            StateLocked: The wait has taken too long, or the awaiting task was cancelled.
         """
         self._check(self._most_s)
         given_up = _given_up.get()
@@ -234,10 +234,10 @@ class LockWait:
             self._refuse()
 
     async def pause_async(self) -> None:
-        """Sleep a little, before the next attempt; other tasks run meanwhile.
+        """Sleep a little before the next attempt, while other tasks run.
 
         Raises:
-            StateLocked: It has taken too long.
+            StateLocked: The wait has taken too long.
         """
         if _is_blocking.get():
             self.pause()
@@ -268,7 +268,7 @@ class LockWait:
 
 
 def try_flock(descriptor: int) -> bool:
-    """Take the exclusive lock of an open file, and return whether that went well at once.
+    """Try to take the exclusive lock of an open file, and return whether that succeeded.
 
     Raises:
         OSError: The file can't be locked at all.
@@ -285,13 +285,13 @@ def try_flock(descriptor: int) -> bool:
 
 
 def run_blocking(call: Coroutine[Any, Any, T]) -> T:
-    """Run an operation of the store on this thread, where no event loop can await it.
+    """Run an operation of the store on this thread, without an event loop.
 
     Args:
         call: The operation. Its waits block.
 
     Returns:
-        What it returns.
+        The function's result.
     """
     token = _is_blocking.set(True)
     try:
@@ -306,7 +306,7 @@ def run_blocking(call: Coroutine[Any, Any, T]) -> T:
 
 
 async def pause(seconds: float) -> None:
-    """Sleep, with the event loop where there is one."""
+    """Sleep; on an event loop, without blocking it."""
     if _is_blocking.get():
         _sleep_s(seconds)
     else:
@@ -314,14 +314,14 @@ async def pause(seconds: float) -> None:
 
 
 async def run_in_thread(work: Callable[[*Values], T], *values: *Values) -> T:
-    """Run what uses state in a worker thread. A cancelled call gives up its waits for locks.
+    """Run a function that uses state in a worker thread; cancellation ends its waits for locks.
 
     Args:
-        work: What is run.
-        values: What it is called with.
+        work: The function.
+        values: Its arguments.
 
     Returns:
-        What it returns. A cancelled call still waits until the thread is done.
+        The function's result. A cancelled call still waits until the thread is done.
     """
     if _is_blocking.get():
         return work(*values)

@@ -1,7 +1,7 @@
-"""SQLite's write-ahead log: synced after commits, and checkpointed by a thread of its own.
+"""SQLite's write-ahead log: synced after commits, and checkpointed by its own thread.
 
 A checkpoint syncs the log and the database, and the first commit into a restarted log syncs its
-header. SQLite does both within the next commit; here a thread does.
+header. SQLite does both within the next commit; here a thread does them.
 
 Source: ADR 028; https://www.sqlite.org/wal.html.
 """
@@ -20,17 +20,17 @@ from ryecore.state.waiting import try_flock
 __all__ = ["LogKeeper", "commit_nothing", "sync_log"]
 
 _COMMITS: Final = 256
-"""After how many commits of this process a checkpoint is made."""
+"""The number of this process's commits after which a checkpoint is made."""
 
 _LOG_BYTES: Final = 4 * 2**20
-"""A longer log is restarted, for which writers wait a moment."""
+"""The size above which the log is restarted, for which writers wait a moment."""
 
 _GATE_WAIT_S: Final = 1.0
 _GATE_PAUSE_S: Final = 0.002
 
 
 def sync_log(database: Path) -> None:
-    """Sync a database's log, so that what was committed survives a power cut.
+    """Sync a database's log, so that commits survive a power cut.
 
     Args:
         database: The database's file.
@@ -49,19 +49,19 @@ def sync_log(database: Path) -> None:
 
 
 def commit_nothing(transaction: sqlite3.Connection) -> None:
-    """Write one page as it is, so that a transaction's commit writes to the log."""
+    """Write one page unchanged, so that a transaction's commit writes to the log."""
     (version,) = transaction.execute("PRAGMA user_version").fetchone()
     transaction.execute(f"PRAGMA user_version = {version}")
 
 
 class LogKeeper:
-    """Makes the checkpoints of one open database, in a thread of its own.
+    """Makes the checkpoints of one open database, in its own thread.
 
     Args:
         database: The database's file, whose connections make no checkpoints themselves.
 
     Attributes:
-        holds_gate: Whether writers have to wait now, so that those on an event loop should await.
+        holds_gate: Whether writers have to wait now, so that one on an event loop should await.
     """
 
     def __init__(self, database: Path) -> None:
@@ -71,21 +71,21 @@ class LogKeeper:
         self._working = Lock()
 
     def after_commit(self) -> None:
-        """Count a commit, and begin a checkpoint where it is time. It never waits."""
+        """Count a commit, and start a checkpoint if it is due. It never waits."""
         self._commits += 1
         if self._commits >= _COMMITS and self._working.acquire(blocking=False):
             self._commits = 0
             try:
                 Thread(target=self._work, name="ryecore-checkpoint", daemon=True).start()
-            except RuntimeError:  # no more threads: another commit tries again
+            except RuntimeError:  # no thread can be started: a later commit tries again
                 self._working.release()
 
     def pause(self) -> None:
-        """Wait until no checkpoint is being made, and let none begin."""
+        """Wait for the current checkpoint, and let no other begin."""
         self._working.acquire()
 
     def resume(self) -> None:
-        """Let checkpoints be made again."""
+        """Allow checkpoints again."""
         self._working.release()
 
     def _work(self) -> None:
@@ -107,7 +107,7 @@ class LogKeeper:
                 self._begin_again(own)
 
     def _begin_again(self, own: sqlite3.Connection) -> None:
-        """Restart the log, and make the first commit into it here."""
+        """Restart the log, and make the first commit into it."""
         with ExitStack() as undo:
             gate = os.open(f"{self._database}.gate", os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
             undo.callback(os.close, gate)
@@ -118,7 +118,7 @@ class LogKeeper:
                 time.sleep(_GATE_PAUSE_S)
             undo.callback(fcntl.flock, gate, fcntl.LOCK_UN)
             self.holds_gate = True
-            own.execute("PRAGMA wal_checkpoint(PASSIVE)")  # of the few commits since
+            own.execute("PRAGMA wal_checkpoint(PASSIVE)")  # for the few commits since
             own.execute("BEGIN IMMEDIATE")
             commit_nothing(own)
             own.execute("COMMIT")
