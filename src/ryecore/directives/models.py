@@ -30,9 +30,10 @@ ModelNames = Mapping[str, tuple[str, ...]]
 
 def _read_models(value: object) -> tuple[str, ...]:
     models = value if isinstance(value, list) else [value]
-    if not all(isinstance(one, str) and _MODEL.fullmatch(one) for one in models):
+    names = tuple(one for one in models if isinstance(one, str) and _MODEL.fullmatch(one))
+    if len(names) < len(models):
         raise ValueError("must be provider/model, or a list of such")
-    return tuple(models)
+    return names
 
 
 _Section = Mapping[Annotated[str, Reader(str)], Annotated[tuple[str, ...], Reader(_read_models)]]

@@ -33,7 +33,9 @@ def _read_header(value: object) -> str:
 
 _Text = Annotated[str, Check("text that is not empty", bool)]
 _Seconds = Annotated[float, Check("above 0 and up to 86400", lambda value: 0 < value <= 86400)]
-_HeaderName = Annotated[str, Check("the name of a header", _HEADER_NAME.fullmatch)]
+_HeaderName = Annotated[
+    str, Check("the name of a header", lambda name: bool(_HEADER_NAME.fullmatch(name)))
+]
 
 
 @frozen
