@@ -228,7 +228,7 @@ async def test_the_one_that_was_used_the_longest_time_ago_goes_first(workspace, 
     ref = mcp_tool(workspace)
     async with workspace.open() as rye:
         plan = (await rye.execute(ref, {"text": "hi"}, dry_run=True)).plan
-    pool = ConnectorPool(max_kept=2)
+    pool = ConnectorPool(max_connectors=2)
     try:
         for name in ("a", "b", "a", "c"):
             await pool.run(*named(plan, name))
@@ -248,7 +248,7 @@ async def test_more_than_are_kept_serve_while_they_are_called_and_no_longer(
     ref = mcp_tool(workspace)
     async with workspace.open() as rye:
         plan = (await rye.execute(ref, {"text": "hi"}, dry_run=True)).plan
-    pool = ConnectorPool(max_kept=1)
+    pool = ConnectorPool(max_connectors=1)
     try:
         async with anyio.create_task_group() as calls:
             for name in ("a", "b", "c"):

@@ -87,7 +87,7 @@ def test_a_thread_and_its_tree_are_drawn_and_a_budget_refuses(tour: NotebookNode
     (tree,) = shown(tour, "threads.tree(")
     assert tree.count("<svg") == 1
     assert "shop/add_up" in tree
-    (refused,) = shown(tour, "limits")
+    (refused,) = shown(tour, "limits=")
     assert refused.startswith("0 requests\n")
     assert "Insufficient budget" in refused
 

@@ -480,7 +480,7 @@ class Graphs:
     def _ref(self, ref: str | ItemRef, ctx: CallContext) -> ItemRef:
         found = ref if isinstance(ref, ItemRef) else self._named(ref)
         if found.kind != "tool":
-            raise InputError(f"{found} is no graph.", next_step="A graph is a tool: name it so.")
+            raise InputError(f"{found} is not a graph.", next_step="A graph is a tool: name it so.")
         check_capability("execute", found, ctx)
         return found
 

@@ -166,11 +166,14 @@ def check_mapping(
     """
     if value is None:
         return {}
-    if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
+    next_step = f"Pass a mapping with text keys, such as {example}."
+    if not isinstance(value, Mapping):
         raise InputError(
-            f"{what} are a mapping with text keys, not {type(value).__name__}.",
-            next_step=f"Pass one, such as {example}.",
+            f"{what} must be a mapping, not {type(value).__name__}.", next_step=next_step
         )
+    for key in value:
+        if not isinstance(key, str):
+            raise InputError(f"{what} must have text keys, not {key!r:.80}.", next_step=next_step)
     return value
 
 

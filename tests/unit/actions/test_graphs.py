@@ -19,15 +19,15 @@ async def test_what_is_no_mapping_is_refused_by_its_name(workspace: Workspace, g
     ref = graph(workspace, NOTHING)
     async with workspace.open() as rye:
         ended = await rye.graphs.run(ref)
-        with pytest.raises(InputError, match="Inputs are a mapping with text keys, not"):
+        with pytest.raises(InputError, match=r"Inputs must (be a mapping|have text keys), not"):
             await rye.graphs.run(ref, given)
-        with pytest.raises(InputError, match="Inputs are a mapping"):
+        with pytest.raises(InputError, match="Inputs must"):
             await rye.graphs.start(ref, given)
-        with pytest.raises(InputError, match="Limits are a mapping"):
+        with pytest.raises(InputError, match="Limits must"):
             await rye.graphs.run(ref, limits=given)
-        with pytest.raises(InputError, match="Values of the state are a mapping"):
+        with pytest.raises(InputError, match="Values of the state must"):
             await rye.graphs.step(ref, "done", state=given)
-        with pytest.raises(InputError, match="Values of the state are a mapping"):
+        with pytest.raises(InputError, match="Values of the state must"):
             await rye.graphs.resume(ended.run_id, at=0, state=given)
         assert len(await rye.graphs.list()) == 1
 

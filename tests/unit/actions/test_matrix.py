@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ryecore.actions.matrix import check_cell, check_modes
+from ryecore.actions.matrix import ExecuteRequest, check_cell, check_modes
 from ryecore.errors import InputError, NotAvailableYet, UnsupportedExecution
 
 FORK_TOOL = "Tools can't be forked"
@@ -38,6 +38,10 @@ RUNS = {
     ("tool", "local", "inline", False),
     ("tool", "local", "inline", True),
 }
+
+
+def request(**modes: Any) -> ExecuteRequest:
+    return ExecuteRequest("tool:acme/x", **modes)
 
 
 def test_the_table_is_whole():
@@ -84,10 +88,10 @@ def test_a_dry_run_is_refused_where_nothing_could_be_validated_here_and_now(cell
         else None
     )
     if refusal is None:
-        check_modes(target, thread, async_=is_async, dry_run=True)
+        check_modes(request(target=target, thread=thread, async_=is_async, dry_run=True))
     else:
         with pytest.raises(UnsupportedExecution, match=refusal):
-            check_modes(target, thread, async_=is_async, dry_run=True)
+            check_modes(request(target=target, thread=thread, async_=is_async, dry_run=True))
 
 
 def test_each_reason_has_a_text_and_a_next_step_of_its_own():
@@ -123,19 +127,17 @@ def test_each_reason_has_a_text_and_a_next_step_of_its_own():
     ],
 )
 def test_modes_that_exclude_each_other_or_are_unknown_are_refused(modes, refusal):
-    fine = {"target": "local", "thread": "inline", "async_": False, "dry_run": False}
     with pytest.raises(UnsupportedExecution, match=refusal):
-        check_modes(**{**fine, **modes})
+        check_modes(request(**modes))
 
 
 @pytest.mark.parametrize("target", ["local", "remote", "remote:gpu", "remote:gpu-2_b"])
 @pytest.mark.parametrize("thread", ["inline", "fork"])
 def test_known_modes_pass(target, thread):
-    check_modes(target, thread, async_=False, dry_run=False)
+    check_modes(request(target=target, thread=thread))
 
 
 @pytest.mark.parametrize("flag", ["dry_run", "async_"])
 def test_a_flag_that_is_no_boolean_is_refused(flag: str) -> None:
-    given: dict[str, Any] = {"async_": False, "dry_run": False, flag: "false"}
     with pytest.raises(UnsupportedExecution, match="neither true nor false"):
-        check_modes("local", "inline", **given)
+        check_modes(request(**{flag: "false"}))

@@ -157,7 +157,7 @@ def test_a_command_that_becomes_empty_is_refused():
 
 
 def test_args_that_are_no_list_are_refused():
-    with pytest.raises(ConfigError, match="no list"):
+    with pytest.raises(ConfigError, match="not a list"):
         plan(element("a/t"), runtime(args="-x"))
 
 

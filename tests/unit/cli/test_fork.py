@@ -64,7 +64,7 @@ def test_what_else_is_wrong_is_said_before_that(run: Run) -> None:
     assert (
         "Missing required inputs: x" in run("execute", "directive:acme/sum", "--thread", "fork").err
     )
-    assert "there is no limit" in run(*FORK[:-2], "--limit", "turn=3").err
+    assert "unknown limit 'turn'" in run(*FORK[:-2], "--limit", "turn=3").err
 
 
 @pytest.mark.parametrize(

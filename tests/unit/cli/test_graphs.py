@@ -108,10 +108,10 @@ def test_no_graph_is_refused_with_what_to_do(run: Run, flow: str) -> None:
     assert flow in missing.err
     tool = run("graph", "run", "acme/double")
     assert tool.code == 2
-    assert "is no graph" in tool.err
+    assert "is not a graph" in tool.err
     assert run("graph", "resume", "acme/flow/flow-1").err.count("There is no thread") == 1
     directive = run("graph", "run", "directive:acme/x")
-    assert (directive.code, "is no graph" in directive.err) == (2, True)
+    assert (directive.code, "is not a graph" in directive.err) == (2, True)
 
 
 def test_a_run_can_go_on_by_itself(run: Run, flow: str) -> None:

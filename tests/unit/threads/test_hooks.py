@@ -9,6 +9,7 @@ import pytest
 from attrs import define, evolve, field
 
 from ryecore import CallContext
+from ryecore.convert.config import Configuration
 from ryecore.directives.hooks import read_hooks
 from ryecore.directives.model import ContextSpec
 from ryecore.errors import ContentChanged, ItemNotFound
@@ -22,7 +23,7 @@ pytestmark = pytest.mark.anyio
 
 
 def hooks(*declared, layer=HookLayer.PROJECT):
-    return read_hooks({"hooks": list(declared)}, "hooks.yaml", layer)
+    return read_hooks(Configuration.of("hooks.yaml", {"hooks": list(declared)}), layer)
 
 
 def control(name, event="error", result="retry", **options):
