@@ -65,9 +65,9 @@ class Recorder:
         sink: The caller's event sink, which gets each step and the names of tools, but no values.
 
     Attributes:
-            transcript: The transcript.
-            turn: The current turn.
-            head: The last checkpoint of the chain; None before the first.
+        transcript: The transcript.
+                    turn: The current turn.
+                    head: The last checkpoint of the chain; None before the first.
     """
 
     def __init__(

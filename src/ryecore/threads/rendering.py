@@ -1,7 +1,7 @@
-"""Threads as text: one in a line, one with its result, and trees of them, for any width. Pure.
+"""The rendering of threads as text: lines, results and trees, for any width. Pure.
 
-One row of a tree is a thread: what it is, and what it has used of what it may use. Tokens and spend
-count a thread together with all below it, as its budget does.
+A row of a tree shows a thread, its use and its limits. Tokens and spend count a thread together
+with all below it, as its budget does.
 """
 
 import math
@@ -26,7 +26,7 @@ __all__ = ["add_more", "render_change", "render_thread", "render_tree", "thread_
 
 _GAP: Final = "  "
 _LEAST_NAME: Final = 24
-"""Columns are given up before a name has less room than this."""
+"""The least width of a name, for which columns are left out."""
 _MAX_NOTES: Final = 3
 _LEAST_WIDTH: Final = 16
 
@@ -35,12 +35,12 @@ _NAMES: Final = ("turns", "tokens", "spend", "time")
 
 @frozen
 class _Layout:
-    """What of the columns is shown.
+    """The layout of a tree's columns.
 
     Attributes:
-        columns: Which.
-        bar: How wide a bar is; 0 for none.
-        with_limits: Whether limits stand beside what is used.
+        columns: The columns.
+        bar: The width of a bar; 0 for none.
+        with_limits: Whether limits are shown beside the use.
     """
 
     columns: tuple[str, ...]
@@ -57,17 +57,17 @@ _LAYOUTS: Final = (
     _Layout(("time",)),
     _Layout(()),
 )
-"""From the widest to the narrowest."""
+"""The layouts, from the widest to the narrowest."""
 
 
 @frozen
 class _Cell:
-    """What stands in one column of a row.
+    """A cell: one column of a row.
 
     Attributes:
-        used: What is used.
-        limit: What may be used, behind a slash; empty without a limit.
-        share: Which part of the limit is used; None without one.
+        used: The use.
+        limit: The limit, after a slash; empty without one.
+        share: The used share of the limit; None without one.
     """
 
     used: str = ""
@@ -76,7 +76,7 @@ class _Cell:
 
     @property
     def style(self) -> str:
-        """Calm, a warning from 80 % on, or at its end."""
+        """The style: plain, a warning from 80 % on, or an error at the limit."""
         if self.share is None or self.share < 0.8:
             return ""
         return "warn" if self.share < 1 else "bad"
@@ -84,7 +84,7 @@ class _Cell:
 
 @frozen
 class _Line:
-    """A row, ready to be arranged."""
+    """A row of cells."""
 
     guides: str
     mark: Span
@@ -93,24 +93,24 @@ class _Line:
 
     @property
     def lead(self) -> int:
-        """How wide what stands before the name is."""
+        """The width of the text before the name."""
         return len(self.guides) + (2 if self.mark[0] else 0)
 
 
 def render_tree(
     nodes: Sequence[TreeNode], *, width: int, now: float, max_rows: int = 40
 ) -> StyledText:
-    """Draw threads with all that they have started.
+    """Render trees of threads.
 
     Args:
         nodes: The threads at the top.
-        width: How many columns there are, at least 16. In few, limits and columns are left out.
+        width: The width in columns, at least 16. In a narrow one, limits and columns are left out.
         now: The time in seconds since 1970 (UTC), for those that still run.
-        max_rows: How many rows the tree may have. Of a larger one, what runs is shown first, and
-            the rest is counted.
+        max_rows: The most rows. Of a larger tree, running threads are shown first, and the rest is
+            counted.
 
     Returns:
-        The tree, its totals, and of at most three threads what there is to say.
+        The trees, their totals, and the notes of at most three threads.
     """
     width = max(width, _LEAST_WIDTH)
     everyone = [one for root in nodes for one in root.walk()]
@@ -125,7 +125,7 @@ def render_tree(
 
 
 def render_change(node: TreeNode, *, now: float) -> tuple[Span, ...]:
-    """How one thread stands, in one line by itself: for what no tree can be drawn on."""
+    """Render the state of one thread as a line, for outputs on which no tree can be drawn."""
     until = now if node.ended_at is None else node.ended_at
     mark = status_mark(node.status)
     said = [counted(node.turns, "turn")] if node.turns else []
@@ -247,7 +247,7 @@ def _add(text: StyledText, line: _Line, columns: "list[_Column]", room: int, wid
         spans.append((f"{line.mark[0]} ", line.mark[1]))
         left -= 2
     name, style = line.name
-    if not line.cells:  # it may run on below the columns, as nothing stands there
+    if not line.cells:  # it may extend over the columns, which are empty
         text.line(*spans, (cut(name, width - count_columns(guides)), style))
         return
     name = cut_start(name, max(left, 1))
@@ -260,13 +260,13 @@ def _add(text: StyledText, line: _Line, columns: "list[_Column]", room: int, wid
 
 @frozen
 class _Column:
-    """One column: how wide its parts are.
+    """The widths of one column's parts.
 
     Attributes:
-        name: Which.
-        bar: The bar; 0 without one.
-        used: What is used.
-        limit: The limits.
+        name: The name of the column.
+        bar: The width of the bar; 0 without one.
+        used: The width of the use.
+        limit: The width of the limits.
     """
 
     name: str
@@ -299,7 +299,7 @@ class _Column:
 
 
 def _bar(share: float | None, width: int) -> tuple[str, str]:
-    """What is full of a bar, and the rest: in halves, full only where all is used."""
+    """Return the full part of a bar and the rest, in half steps; full only at the limit."""
     if share is None:
         return "", " " * width
     halves = min(max(math.floor(share * 2 * width), 1 if share > 0 else 0), 2 * width)
@@ -323,7 +323,7 @@ def _share(used: float, limit: float | None) -> float | None:
 
 
 def _shortened(guides: str, room: int) -> str:
-    """The lines that lead to a row that is very deep: their last part."""
+    """Return the last part of the guides to a very deep row."""
     if len(guides) <= room:
         return guides
     return f"⋯{guides[len(guides) - room + 1 :]}" if room > 3 else ""
@@ -343,14 +343,14 @@ def render_thread(
     children: Sequence[ThreadRecord] = (),
     chain: Sequence[str] = (),
 ) -> StyledText:
-    """Show a thread, and what came of it.
+    """Render a thread and its result.
 
     Args:
         record: Its row.
         result: Its result; None while it runs.
-        folder: Where its files are.
+        folder: The folder of its files.
         children: The threads that it has started.
-        chain: The ids of the threads that go on from one another, itself among them.
+        chain: The ids of its chain of continuations, its own included.
     """
     text = StyledText()
     text.line(*thread_line(record))
@@ -384,7 +384,7 @@ def render_thread(
 
 
 def _used_of_limits(record: ThreadRecord) -> list[tuple[str, str, str]]:
-    """What a thread has used itself, of what it and all below it may: name, used, limit."""
+    """Return rows of name, own use, and limit, which includes the threads below."""
     cost, limits = record.cost, record.limits or {}
     used = {
         "turns": f"{cost.turns:,}",
@@ -402,7 +402,7 @@ def _used_of_limits(record: ThreadRecord) -> list[tuple[str, str, str]]:
 
 
 def _add_outcome(text: StyledText, result: Mapping[str, Any]) -> None:
-    """What came of a directive's thread."""
+    """Add the result of a directive's thread."""
     for line in str(result.get("error") or "").splitlines():
         text.line(("  error   ", "dim"), (line, "bad"))
     outputs = result.get("outputs")
@@ -414,13 +414,13 @@ def _add_outcome(text: StyledText, result: Mapping[str, Any]) -> None:
 
 
 def add_more(text: StyledText, shown: ThreadRecords, limit: int, offset: int, command: str) -> None:
-    """Add how many threads a list leaves out, and the command that shows them.
+    """Add the number of threads that a list leaves out, and the command that shows them.
 
     Args:
         text: The text to add to.
         shown: The threads that are listed.
-        limit: How many were asked for.
-        offset: How many were skipped.
+        limit: The most threads of a page.
+        offset: The number of skipped threads.
         command: The command that lists them from the first one.
     """
     more = shown.total - offset - len(shown)
@@ -432,11 +432,11 @@ def add_more(text: StyledText, shown: ThreadRecords, limit: int, offset: int, co
 
 
 def thread_line(record: ThreadRecord, id_width: int = 0) -> tuple[tuple[str, str], ...]:
-    """A thread in one line; of one with a model, what it took and spent too.
+    """Render a thread as one line; for one with a model, with its turns and spending.
 
     Args:
         record: Its row.
-        id_width: How many columns its id takes, so that several lines stand below one another.
+        id_width: The width of the id, which aligns several lines.
     """
     mark, cost = status_mark(record.status), record.cost
     turns = counted(cost.turns, "turn")

@@ -1,4 +1,4 @@
-"""What comes of a directive's thread."""
+"""The result of a directive's thread."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -22,17 +22,17 @@ _NOTHING: Final = Amount()
 
 @frozen(kw_only=True, repr=False)
 class ThreadResult(ExecutionResult):
-    """What came of a directive's thread. It has no chain.
+    """The result of a directive's thread. It has no chain.
 
     Attributes:
-        thread_id: What `rye.threads` knows it by.
-        state: How it ended: completed, error, cancelled, continued or killed.
-        text: What the model said last.
-        outputs: What it returned by name; empty where it returned nothing.
-        cost: What it used itself.
+        thread_id: Its id, for `rye.threads`.
+        state: Its last status: completed, error, cancelled, continued or killed.
+        text: The last text of the model.
+        outputs: The outputs by name; empty where the model returned none.
+        cost: Its own cost.
         total: The money and the tokens that it and all below it used.
-        code: Why it failed, for a program, such as `spend_exceeded`; empty where it didn't.
-        continuation_thread_id: The thread that goes on with it.
+        code: The code of its error, such as `spend_exceeded`; empty where it didn't fail.
+        continuation_thread_id: The thread that continues it; None for none.
     """
 
     chain: ValidChain = _NO_CHAIN
@@ -52,7 +52,7 @@ class ThreadResult(ExecutionResult):
         return self.total not in (own, Amount())
 
     def to_dict(self) -> dict[str, object]:
-        """The response object of a fork.
+        """Return the response object of a fork.
 
         Source: docs/design/execute.md#fork; docs/design/threads.md#the-end; decision 33.
         """
@@ -78,7 +78,7 @@ class ThreadResult(ExecutionResult):
         return result
 
     def render(self) -> StyledText:
-        """The result for a terminal or a notebook."""
+        """Render the result for a terminal or a notebook."""
         text = StyledText()
         mark = status_mark(self.state)
         text.line(
@@ -114,12 +114,12 @@ class ThreadResult(ExecutionResult):
 
 @frozen(kw_only=True, repr=False)
 class StartedThread(ExecutionResult):
-    """A directive's thread that goes on by itself.
+    """The result of starting a directive's thread, which runs by itself.
 
     Attributes:
-        thread_id: What `rye.threads` knows it by.
-        pid: Its process id; 0 where its process has ended.
-        earlier: How it stands, where it was started before with the same idempotency key.
+        thread_id: Its id, for `rye.threads`.
+        pid: The process id; 0 where the process has ended.
+        earlier: The thread's status, where the same idempotency key had started it before.
     """
 
     chain: ValidChain = _NO_CHAIN
@@ -128,7 +128,7 @@ class StartedThread(ExecutionResult):
     earlier: EarlierStart | None = None
 
     def to_dict(self) -> dict[str, object]:
-        """The response object of an asynchronous fork.
+        """Return the response object of an asynchronous fork.
 
         Source: docs/design/execute.md#fork; decision 33.
         """
@@ -146,7 +146,7 @@ class StartedThread(ExecutionResult):
         }
 
     def render(self) -> StyledText:
-        """The thread for a terminal or a notebook."""
+        """Render the thread for a terminal or a notebook."""
         text = StyledText()
         state = describe_start("started", self.earlier)
         text.line(status_mark("running"), (self.item_id, "strong"), (f"  {state}", "id"))
@@ -160,12 +160,12 @@ class StartedThread(ExecutionResult):
 
 
 def kept_result(record: ThreadRecord, kept: object, total: Amount) -> ThreadResult:
-    """What came of a thread, from what is kept of it.
+    """Make the result of a thread from the stored one.
 
     Args:
         record: Its row.
-        kept: Its result, as `ThreadResult.to_dict` gave it; less, where its process died.
-        total: What it and all below it used.
+        kept: The stored result, from `ThreadResult.to_dict`; less, where its process died.
+        total: The money and the tokens that it and all below it used.
     """
     said: Mapping[str, object] = kept if isinstance(kept, Mapping) else {}
     error, outputs, metadata = said.get("error"), said.get("outputs"), said.get("metadata")

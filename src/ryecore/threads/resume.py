@@ -1,4 +1,4 @@
-"""What a thread that goes on from another one begins with.
+"""The conversation with which a thread continues another one.
 
 Source: docs/design/threads.md#resume-messages; decisions 45 and 47.
 """
@@ -29,7 +29,7 @@ _GOES_ON: Final = frozenset({"thread_resumed", "thread_forked"})
 
 
 def continued_record(continues: Continuation) -> tuple[str, dict[str, Any]]:
-    """The record by which such a thread's transcript says what it goes on from."""
+    """Return the transcript record that names the thread that is continued."""
     payload: dict[str, Any] = {
         "from": continues.previous_id,
         "kind": continues.kind,
@@ -47,7 +47,7 @@ def handoff_of(
     max_tokens: int,
     limits: Limits,
 ) -> Continuation:
-    """What a thread hands on: the end of its conversation, within a budget of tokens."""
+    """Return the continuation of a handoff: the conversation's end, within a token budget."""
     return Continuation(
         "handoff",
         record.thread_id,
@@ -68,19 +68,19 @@ def resume_of(
     *,
     again: bool = False,
 ) -> Continuation:
-    """What a thread that has ended is taken up with: its conversation, trimmed to its end.
+    """Return the continuation that resumes a thread: its conversation, trimmed to its end.
 
     Args:
         store: The project's threads.
         record: The thread's row.
-        key: The run key, which signed what it left.
-        message: What is said to the model now.
-        max_tokens: How much of the conversation is kept.
-        again: Whether another thread may have taken it up already.
+        key: The run key, which signed its files.
+        message: The next message to the model.
+        max_tokens: The most tokens of the conversation to keep.
+        again: Whether to allow it although another thread has continued it already.
 
     Raises:
-        ThreadConflict: It still runs, or another thread goes on with it.
-        StateError: What it left can't be read, or was altered.
+        ThreadConflict: The thread still runs, or another thread continues it.
+        StateError: Its files were altered or can't be read.
     """
     refuse_running(record)
     beside = None
@@ -112,10 +112,10 @@ def _go_on_with(other: str) -> str:
 
 
 def has_begun(store: ThreadStore, record: ThreadRecord, key: PublicKey) -> bool:
-    """Return whether an ended thread had received the conversation that it was to continue.
+    """Return whether an ended thread had recorded the conversation that it continues.
 
     Raises:
-        StateError: What it left can't be read, or was altered.
+        StateError: Its files were altered or can't be read.
     """
     path = store.folder_of(record.thread_id) / TRANSCRIPT
     if not os.path.lexists(path):
@@ -129,17 +129,17 @@ def has_begun(store: ThreadStore, record: ThreadRecord, key: PublicKey) -> bool:
 def fork_of(
     store: ThreadStore, record: ThreadRecord, key: PublicKey, turn: int, message: str
 ) -> Continuation:
-    """What a fork of a thread begins with: all that was said up to the results of a turn.
+    """Return the continuation of a fork: the conversation up to the results of a turn.
 
     Args:
         store: The project's threads.
         record: The thread's row.
-        key: The run key, which signed what it left.
+        key: The run key, which signed its files.
         turn: The turn.
-        message: What is said to the model now; empty to let it go on by itself.
+        message: The next message to the model; empty for none.
 
     Raises:
-        StateError: The turn isn't there, or what the thread left can't be read.
+        StateError: The thread has no such turn, or its files were altered or can't be read.
 
     Source: decision 47.
     """
@@ -159,13 +159,13 @@ def fork_of(
 
 
 def _ran_s(records: tuple[Record, ...]) -> Decimal:
-    """Return how long a thread ran, in seconds, by its records; the clock may have gone back."""
+    """Return how long a thread ran, in seconds, by its records; never negative."""
     first, last = records[0].timestamp, records[-1].timestamp
     return max(Decimal(str(last)) - Decimal(str(first)), Decimal(0))
 
 
 def _beginning(records: tuple[Record, ...]) -> dict[str, Any]:
-    """What the thread was given and asked, as its first record says."""
+    """Return the inputs and settings of a thread, from its first record."""
     began = next((one.payload for one in records if one.type == "thread_started"), {})
     inputs, model = began.get("inputs"), began.get("model")
     return {
@@ -177,7 +177,7 @@ def _beginning(records: tuple[Record, ...]) -> dict[str, Any]:
 def _left_by(
     store: ThreadStore, record: ThreadRecord, key: PublicKey
 ) -> tuple[Mapping[str, Any], tuple[Record, ...]]:
-    """What a thread's file says, and its records, proved."""
+    """Return the content of a thread's file, and its records, proved."""
     thread_id, earlier = record.thread_id, record.continuation_of
     folder = store.folder_of(thread_id)
     path = folder / TRANSCRIPT

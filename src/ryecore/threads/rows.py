@@ -1,4 +1,4 @@
-"""Which rows of a tree of threads are shown, where not all of them fit. Pure."""
+"""The choice of a tree's rows, where not all threads fit. Pure."""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
@@ -15,7 +15,7 @@ __all__ = ["STATUS_ORDER", "TreeRow", "rows_of"]
 STATUS_ORDER: Final[tuple[Status, ...]] = (
     "created", "running", "completed", "continued", "error", "killed", "cancelled",
 )  # fmt: skip
-"""The order in which threads are counted."""
+"""The order of statuses in counts."""
 
 
 _INTEREST: Final[dict[Status, int]] = {
@@ -29,10 +29,10 @@ class TreeRow:
     """One row of a drawn tree.
 
     Attributes:
-        guides: The lines that lead to it.
+        guides: The lines drawn before it.
         node: The thread; None where the row stands for threads that are left out.
         tokens: Tokens of the thread and all below it.
-        spend_microcents: What they spent.
+        spend_microcents: Their spending.
         left_out: The statuses of the threads that are left out here.
     """
 
@@ -69,19 +69,19 @@ class _Flat:
                 self.spend[parent] += self.spend[at]
 
     def chosen(self, most: int) -> set[int]:
-        """The threads that are drawn: the most interesting, and those that lead to them."""
+        """Choose the threads to draw: the most interesting ones, and their ancestors."""
         if len(self.nodes) <= most:
             return set(range(len(self.nodes)))
         chosen: set[int] = set()
         hidden = [len(one) for one in self.children]
-        lines = 1 if self.parents.count(None) > 1 else 0  # for those left out at the top
+        lines = 1 if self.parents.count(None) > 1 else 0  # for threads left out at the top
         for at in sorted(range(len(self.nodes)), key=self._interest):
             path: list[int] = []
             one: int | None = at
             while one is not None and one not in chosen:
                 path.append(one)
                 one = self.parents[one]
-            # Each is a line, and so is what each leaves out; what it leads on from has one less.
+            # Each is a line, as is its count of left-out children; its parent leaves out one less.
             more = len(path) + sum(1 for each in path[1:] if hidden[each] > 1)
             more += 1 if path and hidden[path[0]] else 0
             more -= 1 if path and one is not None and hidden[one] == 1 else 0
@@ -101,7 +101,7 @@ class _Flat:
         return (_INTEREST[node.status], -since)
 
     def below(self, at: int) -> Iterator[Status]:
-        """The statuses of a thread and all below it."""
+        """Yield the statuses of a thread and all below it."""
         waiting = [at]
         while waiting:
             one = waiting.pop()
@@ -110,15 +110,15 @@ class _Flat:
 
 
 def rows_of(roots: Sequence["TreeNode"], max_rows: int) -> list[TreeRow]:
-    """The rows of a forest, from the top.
+    """Return the rows of a forest, from the top.
 
     Args:
         roots: The threads at its top.
-        max_rows: How many rows there may be. Of a larger forest, what runs is shown first, then
-            what failed, then what ended last; each row needs those that lead to it.
+        max_rows: The most rows. Of a larger forest, running threads come first, then failed ones,
+            then the last that ended; each with its ancestors.
 
     Returns:
-        The rows. At least one thread is shown, and what leads to it.
+        The rows. At least one thread is shown, with its ancestors.
     """
     flat = _Flat(roots)
     chosen = flat.chosen(max(max_rows, 1))

@@ -1,4 +1,4 @@
-"""Start threads, resume them, and look after them on behalf of others.
+"""The service that starts, resumes and examines the threads of a Rye.
 
 Source: docs/design/execute.md#fork; docs/design/threads.md#steps; decisions 45 to 48.
 """
@@ -39,14 +39,14 @@ __all__ = ["ThreadService"]
 
 
 class ThreadService:
-    """The threads that one open Rye runs.
+    """The service for the threads of one open Rye.
 
     Args:
         host: The host of all runs.
         planner: Reads directives.
 
     Attributes:
-        orchestrator: Looks after threads on behalf of a thread, or of the host.
+        orchestrator: Manages threads on behalf of a thread, or of the host.
     """
 
     def __init__(self, host: RunHost, planner: DirectivePlanner) -> None:
@@ -60,14 +60,14 @@ class ThreadService:
         return ThreadLifecycle(self._host, self._deps, request, ctx)
 
     async def run(self, request: RunRequest, ctx: CallContext) -> ThreadResult:
-        """Run a thread to its end, and every thread that it is handed off to.
+        """Run a thread, and every thread that it is handed off to, to the end.
 
         Returns:
-            The result of the last one. Of a thread that was started before with the same
-            idempotency key, the result of that one.
+            The result of the last one, or of the thread that the same idempotency key started
+            before.
 
         Raises:
-            CallCancelled: It waited for an earlier thread, and was cancelled or out of time.
+            CallCancelled: The call waited for an earlier thread, and was cancelled or out of time.
             RyeError: Nothing ran.
         """
         try:
@@ -76,7 +76,7 @@ class ThreadService:
             return await wait_for_earlier(await self.thread(found.thread_id), ctx)
 
     async def start(self, request: RunRequest, ctx: CallContext) -> Thread:
-        """Start a thread, and return as soon as it runs; or find the one that its key started.
+        """Start a thread, and return as soon as it runs, or find the one that its key started.
 
         Raises:
             RyeError: Nothing runs.
@@ -95,7 +95,7 @@ class ThreadService:
     async def launch(self, request: RunRequest, ctx: CallContext) -> StartedThread:
         """Start a thread as a task of this Rye; see `start`."""
         began = time.perf_counter()
-        # Whoever listens does so for the length of this call.
+        # The caller's event sink listens only for the length of this call.
         earlier: EarlierStart | None = None
         try:
             thread = await self._start(request, evolve(ctx, event_sink=None))
@@ -114,11 +114,11 @@ class ThreadService:
         )
 
     async def thread(self, thread_id: str) -> Thread:
-        """Return the handle of a thread that runs here, elsewhere, or has ended.
+        """Return the handle of a thread, wherever it runs or ran.
 
         Raises:
-            ThreadNotFound: There is none.
-            ThreadConflict: It is a tool's.
+            ThreadNotFound: No thread has this id.
+            ThreadConflict: It is a tool's thread.
         """
         record = await run_in_thread(self._directives, thread_id)
         return Thread(self._host, record.thread_id, record.item_id)
@@ -135,8 +135,8 @@ class ThreadService:
         """Return the request that resumes a thread that has ended.
 
         Raises:
-            ThreadConflict: It still runs, or another thread continues it already.
-            RyeError: What it left can't be read, or was altered.
+            ThreadConflict: The thread still runs, or another thread continues it already.
+            RyeError: Its files were altered or can't be read.
         """
 
         def make() -> RunRequest:
@@ -153,10 +153,10 @@ class ThreadService:
     async def fork_request(
         self, thread_id: str, turn: int, message: str, limits: Limits
     ) -> RunRequest:
-        """Return the request for a thread that begins where another one stood after a turn.
+        """Return the request that forks a thread after a turn.
 
         Raises:
-            RyeError: The turn isn't there, or what the thread left can't be read or was altered.
+            RyeError: The thread has no such turn, or its files were altered or can't be read.
 
         Source: decision 47.
         """
@@ -172,16 +172,16 @@ class ThreadService:
         """Check whether a thread can begin. Nothing is changed.
 
         Raises:
-            RyeError: It can't.
+            RyeError: The thread can't begin.
         """
-        _ = self._host.deps  # it raises where there are no models
+        _ = self._host.deps  # raises without models
         await run_in_thread(self._life(request, ctx).check)
 
     def _directives(self, thread_id: str) -> ThreadRecord:
-        """The row of a directive's thread.
+        """Return the row of a directive's thread.
 
         Raises:
-            ThreadConflict: It is a tool's, so no model ever said anything in it.
+            ThreadConflict: It is a tool's thread, which has no conversation.
         """
         record = self._transcribed(thread_id)
         if not _is_directives(record):
@@ -195,10 +195,10 @@ class ThreadService:
         return record
 
     def _transcribed(self, thread_id: str) -> ThreadRecord:
-        """The row of a thread that has a transcript: a directive's, or a run of a graph.
+        """Return the row of a thread with a transcript: a directive's, or the run of a graph.
 
         Raises:
-            ThreadConflict: It is a tool's.
+            ThreadConflict: It is a tool's thread.
         """
         store = self._host.store
         record = run_blocking(store.look_closed(thread_id))
@@ -213,7 +213,7 @@ class ThreadService:
         return record
 
     def retention(self) -> Retention | None:
-        """How long ended threads are kept; None where no signed configuration says so.
+        """Return the retention of ended threads; None where no signed configuration sets one.
 
         Raises:
             RyeError: The file can't be verified, read or used.
@@ -226,11 +226,11 @@ class ThreadService:
         """Prove the transcript of a thread, or of a graph's run, each step of which is a turn.
 
         Raises:
-            ThreadConflict: It is a tool's, which has none.
+            ThreadConflict: It is a tool's thread, which has no transcript.
         """
         record, host = self._transcribed(thread_id), self._host
         path = host.store.folder_of(thread_id) / TRANSCRIPT
-        # An owner that was declared dead may be stopped, and still hold what nobody could close.
+        # An owner that was declared dead may be suspended, and still hold an open transcript.
         is_closed = record.completed_at is not None and not find_lock_holders(path)
         return verify_transcript(
             path,
@@ -242,17 +242,17 @@ class ThreadService:
         )
 
     def replay(self, thread_id: str) -> ReplayReport:
-        """Decide again what was decided in a thread, and run nothing.
+        """Repeat the decisions of a thread, and run nothing.
 
         Raises:
-            ThreadConflict: It is no directive's.
-            StateError: Its transcript can't be read, or was altered.
+            ThreadConflict: It is not a directive's thread.
+            StateError: Its transcript was altered or can't be read.
         """
         self._directives(thread_id)
         return replay(self._host.store, self._planner, self._host.key.public, thread_id)
 
     async def hand_off(self, thread_id: str, ctx: CallContext) -> Shown:
-        """Have another thread go on with one, in whichever process it runs, at its next turn."""
+        """Ask a thread, in any process, to hand its work off at its next turn."""
         running = self._host.running.get(thread_id)
         if isinstance(running, ThreadLifecycle):
             running.want_handoff()
@@ -273,7 +273,7 @@ class ThreadService:
 
 
 def _continuing(record: ThreadRecord, continues: Continuation, limits: Limits) -> RunRequest:
-    """Return the request for the same directive with the same inputs, which continues a thread."""
+    """Return the request that continues a thread: the same directive with the same inputs."""
     return RunRequest(
         ItemRef.parse(record.item_id, "directive"),
         continues.inputs,

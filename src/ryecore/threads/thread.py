@@ -1,4 +1,4 @@
-"""Thread: the handle of a directive's thread that was started."""
+"""The handle of a directive's thread."""
 
 import time
 from collections.abc import AsyncGenerator
@@ -31,8 +31,8 @@ _MOST_WAIT_S: Final = 0.2
 class Thread(RunHandle[ThreadResult]):
     """The handle of a directive's thread: its events, its result, its cost, a way to stop it.
 
-    `Rye.start` makes it. The thread goes on whether somebody listens or not, until it ends, is
-    cancelled, or the Rye that started it is closed.
+    `Rye.start` makes it. The thread needs no listener. It runs until it ends, is cancelled, or the
+    Rye that started it is closed.
 
     Attributes:
         item_id: The directive, as a canonical ref.
@@ -46,15 +46,15 @@ class Thread(RunHandle[ThreadResult]):
     async def events(
         self, *, from_start: bool = True, follow: bool = True
     ) -> AsyncGenerator[ThreadEvent, None]:
-        """What happens in it, until it has ended: the transcript so far, and then live.
+        """Stream the events of the thread: the transcript so far, then live events until its end.
 
         Args:
-            from_start: Whether to begin with what has happened already.
-            follow: Whether to go on until it has ended; else what has happened so far is all.
+            from_start: Whether to begin with the past events.
+            follow: Whether to continue until the thread has ended.
 
         Yields:
-            The records of its transcript. Live, text comes as it is streamed; of what is past, in
-            larger pieces.
+            The records of its transcript. Live text comes as it is streamed, past text in larger
+            pieces.
         """
         running = self._host.running.get(self.thread_id)
         if isinstance(running, ThreadLifecycle) and running.recorder is not None:
@@ -65,12 +65,12 @@ class Thread(RunHandle[ThreadResult]):
             async for event in events:
                 yield event
         finally:
-            await events.aclose()  # a reader that leaves leaves nothing behind
+            await events.aclose()  # closes the subscription of a reader that stops early
 
     async def _live(
         self, recorder: Recorder, *, from_start: bool, follow: bool
     ) -> AsyncGenerator[ThreadEvent, None]:
-        """The events of a thread that runs here. What a slow reader misses is in the transcript."""
+        """Stream a local thread's events; what a slow reader misses comes from the transcript."""
         path = self._host.store.folder_of(self.thread_id) / TRANSCRIPT
         offset, live = recorder.listen()
         place = _Place(offset)
@@ -105,7 +105,7 @@ class Thread(RunHandle[ThreadResult]):
     async def _followed(
         self, *, from_start: bool, follow: bool
     ) -> AsyncGenerator[ThreadEvent, None]:
-        """The events of a thread that runs in another process, or nowhere any more."""
+        """Stream the events of a thread that runs in another process, or has ended."""
         folder = self._host.store.folder_of(self.thread_id)
         followed = follow_records(
             folder, lambda: self.record.ended, from_start=from_start, follow=follow
@@ -124,10 +124,10 @@ class Thread(RunHandle[ThreadResult]):
         )
 
     def render(self, *, width: int = _COLUMNS) -> StyledText:
-        """It and all below it, with what they have used of their limits.
+        """Render the thread and all below it, with their use and limits.
 
         Args:
-            width: How many columns there are.
+            width: The width in columns.
         """
         tree = load_tree(self._host.store, self.thread_id)
         return render_tree([tree], width=width, now=time.time())
@@ -139,14 +139,14 @@ class Thread(RunHandle[ThreadResult]):
         from ryecore.display import to_html  # noqa: PLC0415 - for notebooks alone
         from ryecore.threads.picture import tree_picture  # noqa: PLC0415
 
-        # It is shown between two cells: nothing is settled, and nobody is waited for.
+        # A notebook renders it between two cells: nothing is settled, and nothing waits.
         try:
             with self._host.store.quiet(_MOST_WAIT_S) as is_quiet:
                 if is_quiet:
                     tree = load_tree(self._host.store, self.thread_id, settles=False)
                     return to_html(tree_picture([tree], now=time.time()))
             why = "its registry is busy"
-        except Exception as problem:  # of whatever kind: what is shown of it is no part of a run
+        except Exception as problem:  # of any kind: rendering must not break a run
             why = f"its registry can't be read: {problem}"
         text = StyledText()
         text.line((self.item_id, "strong"), "  ", (self.thread_id, "id"), (f"  {why}", "warn"))
@@ -154,13 +154,13 @@ class Thread(RunHandle[ThreadResult]):
 
 
 class _Place:
-    """How far a reader of live events has come in the transcript.
+    """The position of a reader of live events in the transcript.
 
-    Each record stands there once. Streamed text stands in other pieces, so it is counted in
+    Each record is there once. Streamed text is there in other pieces, so it is counted in
     characters since the last record.
 
     Args:
-        offset: Where the transcript stood when the reader began to listen, in bytes.
+        offset: The length of the transcript when the reader subscribed, in bytes.
     """
 
     def __init__(self, offset: int) -> None:
@@ -169,7 +169,7 @@ class _Place:
         self._chars = 0
 
     def pass_by(self, event: ThreadEvent) -> None:
-        """Count what the reader is given."""
+        """Count an event that the reader has received."""
         if event.type == "token_delta":
             self._chars += len(event.payload["text"])
         else:
@@ -177,7 +177,7 @@ class _Place:
             self._chars = 0
 
     def beyond(self, event: ThreadEvent) -> ThreadEvent | None:
-        """What the reader wasn't given yet of the next event of the transcript."""
+        """Return the part of the transcript's next event that the reader hasn't received."""
         if event.type != "token_delta":
             self._records -= 1
             return None if self._records >= 0 else event

@@ -1,4 +1,4 @@
-"""The tree of a thread and all that it has started: read from the store, once or while it runs."""
+"""The tree of a thread and all that it has started, read from the store once or repeatedly."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -25,18 +25,18 @@ class TreeNode:
 
     Attributes:
         thread_id: Its id.
-        item_id: What runs in it, as a canonical ref.
-        status: Where it stands.
-        turns: Turns that its model took.
-        tokens: Tokens that it read and wrote itself.
-        spend_microcents: What it spent itself, in units of 1e-8 USD.
-        limits: What it may use; tokens and spend together with all below it.
-        started_at: When it was made, in seconds since 1970 (UTC).
+        item_id: Its item, as a canonical ref.
+        status: Its status.
+        turns: The turns of its model.
+        tokens: Its own input and output tokens.
+        spend_microcents: Its own spending, in units of 1e-8 USD.
+        limits: Its limits; tokens and spend include all below it.
+        started_at: When it was registered, in seconds since 1970 (UTC).
         ended_at: When it ended; None while it runs.
         children: The threads that it has started, oldest first; of the root of a tree, also those
             that continue it.
         model: The model that it uses.
-        note: What else is to be said of it, such as why it failed.
+        note: A note, such as why it failed.
     """
 
     thread_id: str
@@ -54,11 +54,11 @@ class TreeNode:
 
     @property
     def ended(self) -> bool:
-        """Whether it has ended; those below it may still run."""
+        """Whether it has ended; threads below it may still run."""
         return has_ended(self.status)
 
     def to_dict(self) -> dict[str, object]:
-        """The thread and all below it as a JSON-ready object."""
+        """Return the thread and all below it as a JSON-ready object."""
         return {
             "thread_id": self.thread_id,
             "item_id": self.item_id,
@@ -75,7 +75,7 @@ class TreeNode:
         }
 
     def walk(self) -> Iterator["TreeNode"]:
-        """The thread and all below it, each before those that it has started."""
+        """Yield the thread and all below it, each before its children."""
         waiting: list[TreeNode] = [self]
         while waiting:
             one = waiting.pop()
@@ -93,23 +93,22 @@ class TreeNode:
 
 
 _MAX_REASONS: Final = 20
-"""So many failed threads say why: each is a look at the store."""
+"""The most failed threads with a reason, each of which is a read of the store."""
 _MAX_NOTE: Final = 300
 _LEAST_S: Final = 0.05
-"""Between two looks, however much happens."""
+"""The least time between two reads, in seconds, however much happens."""
 
 
 def load_tree(store: "ThreadStore", root_id: str, *, settles: bool = True) -> TreeNode:
-    """Read how a thread stands, and all that it has started.
+    """Read the tree of a thread and all that it has started.
 
     Args:
         store: The project's threads.
-        root_id: The thread. Those that continue it stand below it, behind its children.
-        settles: Whether threads that nobody runs any more are ended first; else nothing is
-            written.
+        root_id: The thread. Threads that continue it are placed below it, after its children.
+        settles: Whether threads whose process died are ended first; otherwise nothing is written.
 
     Raises:
-        ThreadNotFound: There is none of this id.
+        ThreadNotFound: No thread has this id.
     """
     if settles:
         run_blocking(store.look(root_id))
@@ -130,7 +129,7 @@ def load_tree(store: "ThreadStore", root_id: str, *, settles: bool = True) -> Tr
             below.setdefault(row.parent_id, []).append(row.thread_id)
     below.setdefault(root_id, []).extend(continuing[1:])
     order = [root_id]
-    for thread_id in order:  # which grows: each thread stands before those that it has started
+    for thread_id in order:  # grows in the loop: each thread precedes its children
         order.extend(below.get(thread_id, ()))
     reasons = _reasons(store, [by_id[one] for one in order])
     nodes: dict[str, TreeNode] = {}
@@ -148,19 +147,19 @@ async def watch_tree(
     *,
     every_s: float = 1.0,
 ) -> TreeNode:
-    """Have a tree of threads drawn until all of them have ended.
+    """Draw a tree of threads until all of them have ended.
 
     Args:
         store: The project's threads.
         root_id: The thread at its top.
-        draw: Draws it: at once, when the thread tells of a change, and at least every `every_s`.
-        every_s: After how many seconds it is looked at again where nothing was told.
+        draw: Draws the tree: at once, after changes, and at least every `every_s`.
+        every_s: The longest time between two drawings, in seconds.
 
     Returns:
-        The tree in the end.
+        The final tree.
 
     Raises:
-        ThreadNotFound: There is none of this id.
+        ThreadNotFound: No thread has this id.
     """
     import anyio  # noqa: PLC0415 - a tree that is read once needs neither it nor a watcher
 
@@ -199,7 +198,7 @@ def _node(row: ThreadRecord, reason: str) -> TreeNode:
 
 
 def _reasons(store: "ThreadStore", rows: list[ThreadRecord]) -> dict[str, str]:
-    """Why threads failed, of those that did so last."""
+    """Return the reasons of the threads that failed last."""
     failed = [row for row in rows if row.status in ("error", "killed", "cancelled")]
     failed.sort(key=lambda row: row.completed_at or "", reverse=True)
     reasons: dict[str, str] = {}

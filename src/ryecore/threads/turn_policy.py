@@ -1,4 +1,4 @@
-"""ThreadPolicy: what the turn core does at each point of a thread.
+"""The policy of a thread: its verdicts at each point of the turn core.
 
 Source: docs/design/threads.md#turn-loop; decisions 40 to 45 and 49.
 """
@@ -80,21 +80,21 @@ _RETURN: Final = (
 
 @frozen
 class LoopSettings:
-    """What a thread's loop goes by.
+    """The settings of a thread's loop.
 
     Attributes:
         thread_id: The thread.
         directive: The directive's id.
         outputs: The outputs that it declares.
-        wanted_output_tokens: How long one answer may be.
-        context_tokens: How much the model reads at once.
-        handoff_at: At which part of that the thread is handed off, from 0 to 1.
-        pressure_at: At which part of that hooks are told of it.
-        nudges: How often a model is told to use its tools, or to hand over its outputs.
-        tools: What the model may call.
-        is_native: Whether the model calls tools by itself; else calls are read from its text.
-        has_tools: Whether it was given any tool besides the one that ends the thread.
-        continues: What kind of continuation the thread is; None for a fresh one.
+        wanted_output_tokens: The most tokens of one answer.
+        context_tokens: The size of the model's context.
+        handoff_at: The share of the context at which the thread is handed off, 0 to 1.
+        pressure_at: The share of the context at which its hooks run, 0 to 1.
+        nudges: How often a model is reminded to use its tools, or to return its outputs.
+        tools: The tools of the model.
+        is_native: Whether the model has native tool calls; otherwise calls are read from its text.
+        has_tools: Whether the model has any tool besides the one that ends the thread.
+        continues: The kind of continuation; None for a fresh thread.
     """
 
     thread_id: str
@@ -112,24 +112,24 @@ class LoopSettings:
 
 
 class ThreadPolicy(TurnPolicy):
-    """A thread's verdicts.
+    """The verdicts of a thread.
 
     Args:
-        settings: What the loop goes by.
+        settings: The settings of the loop.
         harness: Its limits, permissions and cancellation.
-        spending: Holds and settles.
+        spending: Holds and settles its costs.
         hooks: Runs its hooks.
-        guard: Bounds what the model sees of results.
-        recorder: Where everything is recorded.
-        ask: Who is asked first, and for which model.
+        guard: Shortens results for the model.
+        recorder: Records every event.
+        ask: The first provider and its model.
         classification: How errors are classed.
-        gate: The host's, asked before each try; None where it has none.
+        gate: The host's gate, called before each attempt; None for none.
 
     Attributes:
-        settings: What the loop goes by.
+        settings: The settings of the loop.
         limit: The limit that ended the thread; None where none did.
-        returned: What the model handed over; None where it didn't.
-        handoff_wanted: Whether the thread is to go on in another one.
+        returned: The model's return; None for none.
+        handoff_wanted: Whether the thread is to be handed off to another one.
     """
 
     def __init__(
@@ -167,7 +167,7 @@ class ThreadPolicy(TurnPolicy):
     # Before the model
 
     async def before_turn(self, state: TurnState) -> BeforeTurn:
-        """Check the limits and the wish to stop, and bound the answer by what is left."""
+        """Check limits and requests to stop, and bound the answer by the balance."""
         await self._spending.settle_unwritten()
         if self._harness.is_cancelled:
             return Stop("cancelled")
@@ -194,7 +194,7 @@ class ThreadPolicy(TurnPolicy):
     async def before_attempt(
         self, entry: FallbackPlanEntry, request: LlmRequest, number: int
     ) -> AttemptVerdict:
-        """Ask the host's gate, then hold what the try may cost."""
+        """Ask the host's gate, then hold the highest cost of the attempt."""
         if self._gate is not None:
             said = await ask_before(self._gate, self.settings.thread_id, entry, request, number)
             if isinstance(said, Refuse):
@@ -205,16 +205,16 @@ class ThreadPolicy(TurnPolicy):
         return await self.tell_limit(hit, self._hooks)
 
     async def tell_limit(self, hit: LimitHit, hooks: HookRunner) -> Stop:
-        """Record that a limit is met, and ask the hooks what is to be done.
+        """Record a limit that is met, and run the hooks for it.
 
         Args:
             hit: The limit.
-            hooks: Who is asked.
+            hooks: The hooks.
         """
         self.limit = hit
         self._recorder.tell("limit_reached", hit.to_dict())
         outcome = await hooks.run("limit", {**hit.to_dict(), "cost": self._cost(), **self._who()})
-        # Whoever goes on has no more turns and the same deadline.
+        # A continuation would have no more turns, and the same deadline.
         is_final = hit.code in ("turns_exceeded", "duration_exceeded")
         if outcome.control == "handoff" and self._may_hand_off and not is_final:
             self.handoff_wanted = True
@@ -223,14 +223,14 @@ class ThreadPolicy(TurnPolicy):
 
     @property
     def _may_hand_off(self) -> bool:
-        """Not where a thread has itself been handed off and got nowhere: that would never end."""
+        """Return whether a handoff is allowed: not without progress since the last one."""
         is_moving = self._has_answered or self.settings.continues != "handoff"
         return is_moving and not self._spending.stopped
 
     # The answer
 
     async def on_answer(self, state: TurnState, result: LlmResult) -> LlmResult:
-        """Record the whole answer; read calls from its text where the model has no other way."""
+        """Record the whole answer, and read calls from its text for a model without native ones."""
         await self._spending.settle_unwritten()
         asked = result
         problem = ""
@@ -249,12 +249,12 @@ class ThreadPolicy(TurnPolicy):
         return asked
 
     def _spending_seen(self, asked: LlmResult) -> None:
-        """How much of the context is used, as the provider counts it."""
+        """Note how many tokens of the context are used, as the provider counts them."""
         counted = asked.usage.total_tokens if asked.usage is not None else 0
         self._context_used = counted or self._spending.input_estimate
 
     async def on_call(self, state: TurnState, call: ToolCallPart, tool: ToolDef | None) -> OnCall:
-        """Take `rye_directive_return` out before anything is dispatched.
+        """Handle `rye_directive_return` before anything is dispatched.
 
         Source: docs/design/threads.md#turn-loop; decision 44.
         """
@@ -278,7 +278,7 @@ class ThreadPolicy(TurnPolicy):
     async def on_result(
         self, state: TurnState, call: ToolCallPart, came: ToolOutcome | ToolCallError
     ) -> OnResult:
-        """Bound what the model sees; tell it of what failed or was denied. Record exactly that.
+        """Shorten a result for the model, or report a failure or denial, and record exactly that.
 
         Source: docs/design/threads.md#turn-loop; decision 43.
         """
@@ -288,7 +288,7 @@ class ThreadPolicy(TurnPolicy):
         else:
             verdict = ladder_verdict(came)
             if isinstance(came, ToolExecutionError | ToolPolicyError):
-                # A failure is a result that a model can go on from; what is denied, a correction.
+                # A failure is a result that a model can work with; a denial is a correction.
                 verdict = Feed(str(came), is_correction=isinstance(came, ToolPolicyError))
             outcome = await self._tell_error(call, came)
             if outcome.control in ("fail", "abort"):
@@ -312,11 +312,11 @@ class ThreadPolicy(TurnPolicy):
         )
 
     def on_told(self, state: TurnState, part: ToolResultPart) -> None:
-        """Record what the model sees of a call, as soon as it is certain."""
+        """Record the result of a call for the model, as soon as it is certain."""
         self._recorder.tell("tool_call_result", result_payload(state.turn, part))
 
     async def on_text(self, state: TurnState, result: LlmResult) -> OnText:
-        """Accept a text, once the model was told to use its tools and to hand over its outputs.
+        """Accept a text, after reminders to use tools and to return outputs.
 
         Source: docs/design/threads.md#turn-loop; decision 44.
         """
@@ -338,7 +338,7 @@ class ThreadPolicy(TurnPolicy):
         return ACCEPT
 
     async def _told(self, nudge: Nudge) -> Nudge:
-        """Close a turn that goes on because the model is told something."""
+        """Close a turn after which the model gets a reminder."""
         self._recorder.append(
             "cognition_in", message_payload(self._recorder.turn, Message.user(nudge.text))
         )
@@ -352,7 +352,7 @@ class ThreadPolicy(TurnPolicy):
             self.steer(outcome)
 
     def steer(self, outcome: HookOutcome) -> None:
-        """Have the next turn begin with what a hook wants: to end here, or to be handed off."""
+        """Apply a hook's control result at the next turn: end the thread, or hand it off."""
         if outcome.control in ("fail", "abort"):
             self._stopped_by = self._stopped_by or outcome.by
         elif outcome.control == "handoff":
@@ -361,7 +361,7 @@ class ThreadPolicy(TurnPolicy):
     # After it
 
     async def on_error(self, state: TurnState, error: LlmError) -> OnError:
-        """Class the error, ask the hooks, and ask again where that may help."""
+        """Classify an error, run the hooks, and decide whether to retry."""
         spending = self._spending
         await spending.settle_unwritten()
         if error.kind == "refused":
@@ -396,7 +396,7 @@ class ThreadPolicy(TurnPolicy):
         return RetryTurn(planned.seconds) if isinstance(planned, RetryIn) else RAISE
 
     async def after_turn(self, state: TurnState, result: LlmResult) -> AfterTurn:
-        """Run the hooks after a step, close the turn in the transcript, mind the context."""
+        """Run the hooks after a step, close the turn in the transcript, and check the context."""
         settings, recorder = self.settings, self._recorder
         await self._after_step()
         recorder.checkpoint(state.turn)
@@ -433,7 +433,7 @@ class ThreadPolicy(TurnPolicy):
 
 
 def as_text(messages: Sequence[Message]) -> tuple[Message, ...]:
-    """A conversation for a model without tools: calls stand in its text, results in the user's."""
+    """Convert a conversation for a model without tools, with calls and results as text."""
     shown: list[Message] = []
     for message in messages:
         if message.role == "tool":
@@ -442,7 +442,7 @@ def as_text(messages: Sequence[Message]) -> tuple[Message, ...]:
             shown.append(Message.user(render_results(results), *media))
         elif message.tool_calls:
             said = (one for one in message.parts if not isinstance(one, ToolCallPart))
-            # A call that was made natively stands in no text yet.
+            # A native call isn't in the text yet.
             calls = (
                 TextPart(f"\n{render_call(one.name, one.arguments_json)}\n")
                 for one in message.tool_calls

@@ -74,7 +74,7 @@ def extract_tool_calls(text: str, *, start: int = 1, tools: Iterable[ToolSpec] =
         tools: The tools, whose schemas say which parameters of an `<invoke>` are text.
 
     Returns:
-            The calls, or the problem.
+        The calls, or the problem.
     """
     schemas = {tool.name: tool.parameters for tool in tools}
     kept: list[str] = []

@@ -1,1 +1,1 @@
-"""What a thread is planned from: its directive, hooks, prompt, risks and configuration."""
+"""The planning of threads: directive, hooks, prompt, risks and configuration."""

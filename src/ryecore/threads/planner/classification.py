@@ -1,7 +1,7 @@
-"""What an error means for a thread: its class, and whether it is worth another try. Pure.
+"""The classification of errors, and the retries of a thread. Pure.
 
-The fallback chain has tried again already, within one call. This is the thread's own level above
-it: it asks anew, with a longer breath, and ends after a few errors in a row.
+The fallback chain retries within one call. A thread retries above it, with longer waits, and ends
+after a few errors in a row.
 
 Source: docs/design/threads.md#turn-loop; decision 50; docs/design/threads.md#errors-of-models.
 """
@@ -63,13 +63,13 @@ def _read_text(value: object) -> TextPattern | None:
 
 @frozen
 class ErrorPattern:
-    """Return what errors of a class look like. Every declared trait must fit.
+    """A pattern of errors of a class. Every declared trait must match.
 
     Attributes:
         category: The class.
-        kinds: How it failed: a kind of `LlmError`, or a tool's error type such as `tool_denied`.
-        status: HTTP statuses, from and to, both included.
-        text: What the message holds, whatever its case; None where that doesn't matter.
+        kinds: Kinds of `LlmError`, or a tool's error types such as `tool_denied`.
+        status: The first and the last HTTP status.
+        text: A part of the message, in any case; None for any message.
     """
 
     category: ErrorClass = field(metadata=key("class"))
@@ -82,7 +82,7 @@ class ErrorPattern:
             raise ValueError("must have kinds, status or text: without them it fits every error")
 
     def fits(self, kind: str, status: int | None, message: str) -> bool:
-        """Return whether an error looks like this."""
+        """Return whether an error matches the pattern."""
         if self.kinds and kind not in self.kinds:
             return False
         if self.status and not _is_within(status, self.status):
@@ -92,10 +92,10 @@ class ErrorPattern:
 
 @frozen
 class RetryPolicy:
-    """How errors of a class are tried again: exponentially, with full jitter.
+    """The retries of a class of errors, with exponential waits and full jitter.
 
     Attributes:
-        attempts: How many tries there are in all.
+        attempts: The number of attempts in all.
         base_s: The bound of the first wait, in seconds.
         cap_s: The bound of every wait.
     """
@@ -160,12 +160,12 @@ _RETRY: Final[Mapping[ErrorClass, RetryPolicy | None]] = {
 
 @frozen
 class Classification:
-    """Return how errors are classed, and what is done about each class.
+    """The classes of errors, and the retries of each.
 
     Attributes:
-        patterns: The first that fits decides; what fits none is `permanent`.
-        retry: The classes that are tried again; not one that is None.
-        max_consecutive_errors: With how many errors in a row a thread ends.
+        patterns: The first that matches decides; an error that matches none is `permanent`.
+        retry: The retries by class; None for a class that isn't retried.
+        max_consecutive_errors: The number of errors in a row that ends a thread.
         retry_after_cap_s: The bound of a wait that a provider asks for, in seconds.
     """
 
@@ -176,15 +176,15 @@ class Classification:
 
 
 DEFAULT_CLASSIFICATION: Final = Classification()
-"""What the system bundle's file says too."""
+"""The default classification, which the system bundle's file repeats."""
 
 
 @frozen
 class RetryIn:
-    """Ask again.
+    """The decision to retry after an error.
 
     Attributes:
-        seconds: After how long.
+        seconds: The wait before the retry.
         category: The error's class.
     """
 
@@ -192,13 +192,13 @@ class RetryIn:
     category: ErrorClass = "transient"
 
     def to_dict(self) -> dict[str, object]:
-        """Return what hooks see of it."""
+        """Return the decision as hooks see it."""
         return {"category": self.category, "retryable": True, "retry_in_s": self.seconds}
 
 
 @frozen
 class GiveUp:
-    """End the thread with this error.
+    """The decision to end the thread with an error.
 
     Attributes:
         category: The error's class.
@@ -207,7 +207,7 @@ class GiveUp:
     category: ErrorClass
 
     def to_dict(self) -> dict[str, object]:
-        """Return what hooks see of it."""
+        """Return the decision as hooks see it."""
         return {"category": self.category, "retryable": False}
 
 
@@ -226,7 +226,7 @@ def classify(
     kind, status = error.error_type, None
     if isinstance(error, LlmError):
         kind, status = error.kind, error.status
-        if kind == "cancelled":  # whatever is configured, and whatever its text says
+        if kind == "cancelled":  # regardless of the configuration and the message
             return "cancelled"
     message = error.message[:_MAX_TEXT]
     for pattern in classification.patterns:
@@ -243,18 +243,18 @@ def on_error_plan(
     *,
     jitter: float = 1.0,
 ) -> ErrorPlan:
-    """Return what a thread does about an error.
+    """Return how a thread reacts to an error.
 
     Args:
         error: The error.
-        retries_so_far: How many errors in a row were answered by asking again.
-        control: What a hook wants. `retry` tries again what would not be, within the bound of
-            errors in a row; `fail` and `abort` end; the others change nothing here.
+        retries_so_far: The number of retries after errors in a row.
+        control: A hook's control result. `retry` retries any error, within the bound of errors in
+            a row; `fail` and `abort` end the thread; others change nothing here.
         classification: How errors are classed.
-        jitter: The dice, from 0 to 1.
+        jitter: A random number from 0 to 1.
 
     Returns:
-        What to do. A cancelled call is never made again.
+        The decision. A cancelled call is never retried.
 
     Source: decision 50; docs/design/threads.md#errors-of-models.
     """
@@ -280,10 +280,10 @@ def read_classification(config: Configuration) -> Classification:
     """Read `agent/error_classification.yaml`.
 
     Args:
-        config: Its layers as one; a key that it leaves out has its default.
+        config: The merged layers; a missing key has its default.
 
     Raises:
-        ConfigError: It can't be read.
+        ConfigError: The file can't be read.
     """
     return config.read(Classification) if config.values else DEFAULT_CLASSIFICATION
 

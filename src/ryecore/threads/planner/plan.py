@@ -1,4 +1,4 @@
-"""What a directive's thread runs under, once its files were read."""
+"""The plan of a directive's thread."""
 
 from attrs import frozen
 
@@ -13,11 +13,11 @@ __all__ = ["Composed", "DirectivePlan", "LoadedDirective"]
 
 @frozen
 class LoadedDirective:
-    """A directive that was found, verified and read.
+    """A verified directive.
 
     Attributes:
         item: The verified file.
-        directive: What it says; its placeholders are still there.
+        directive: The parsed directive, with its placeholders.
     """
 
     item: VerifiedItem
@@ -25,18 +25,18 @@ class LoadedDirective:
 
     @property
     def id(self) -> str:
-        """Its id, without the kind."""
+        """The directive's id, without the kind."""
         return self.item.source.ref.id
 
 
 @frozen
 class Composed:
-    """What a directive is together with those that it extends.
+    """A directive merged with those that it extends.
 
     Attributes:
         ancestors: The directives that it extends, the nearest first.
-        permissions: Its own, or its nearest ancestor's that declares any.
-        hooks: Its own and theirs, the root's first.
+        permissions: Its own permissions, or those of the nearest ancestor that declares any.
+        hooks: The hooks of all, the root's first.
         context: The knowledge around its prompt, the root's first.
     """
 
@@ -53,15 +53,15 @@ class Composed:
 
 @frozen
 class DirectivePlan:
-    """What a directive's thread would run under. A dry run shows it.
+    """The plan of a directive's thread, which a dry run shows.
 
     Attributes:
-        directive: The directive, inputs put in.
+        directive: The directive, with the inputs put in.
         extends: The directives that it extends, the nearest first.
         model: The model as `provider/model`; None where none is named or it can't be resolved.
         model_problem: Why the model that the directive names can't be resolved.
-        limits: Defaults, under configuration, under the directive, under the caller's.
-        capabilities: What it may do, within what the caller may.
+        limits: The caller's limits over those of directive, configuration and defaults.
+        capabilities: Its capabilities, within the caller's.
         risks: The risks that are acknowledged.
         hooks: The hooks of every layer, in order.
         context: The knowledge around its prompt.
@@ -78,7 +78,7 @@ class DirectivePlan:
     context: ContextSpec
 
     def to_dict(self) -> dict[str, object]:
-        """Return the plan as a dry run shows it."""
+        """Return the plan as the JSON-ready object of a dry run."""
         shown: dict[str, object] = {"extends": list(self.extends), "model": self.model}
         if self.model_problem is not None:
             shown["model_problem"] = self.model_problem

@@ -1,7 +1,7 @@
-"""Plan a directive's thread: the steps that read files, before anything of it runs.
+"""The planner of directives' threads, which takes the steps that read files.
 
-Every step is quick where nothing has changed: what was read is remembered with a witness, so a
-changed file, or one that newly shadows it, is noticed at once.
+Every step is fast where nothing has changed: content is cached with a witness, which detects a
+changed file, or one that newly shadows it, at once.
 
 Source: docs/design/threads.md#steps.
 """
@@ -49,7 +49,7 @@ __all__ = ["MAX_EXTENDS", "DirectivePlanner", "check_body"]
 T = TypeVar("T")
 
 MAX_EXTENDS: Final = 10
-"""How many directives an extends chain may have, the first one included."""
+"""The most directives of an extends chain, the first one included."""
 
 _AGENT: Final = ConfigSpec(AGENT_CONFIG, signed=True)
 _RESILIENCE: Final = ConfigSpec(RESILIENCE_CONFIG, signed=True)
@@ -66,13 +66,13 @@ _HOOK_LAYERS: Final[Mapping[str, HookLayer]] = {
 
 
 class DirectivePlanner:
-    """Reads directives and the signed configuration of agents, a step at a time.
+    """The planner, which reads directives and the signed configuration of agents step by step.
 
-    Every method is synchronous and may read files. Threads may call at the same time.
+    Every method is synchronous, may read files, and may be called from several threads at once.
 
     Args:
-        spaces: Where directives are looked for.
-        verifier: Verifies each one before anything of it is read.
+        spaces: The spaces in which directives are looked up.
+        verifier: Verifies each directive before it is read.
         configs: Reads the signed configuration of agents.
     """
 
@@ -83,10 +83,10 @@ class DirectivePlanner:
         self._remembered = Remembered()
 
     def load(self, ref: ItemRef, log: Trace) -> LoadedDirective:
-        """Find a directive, verify it and read it: step 3.
+        """Find, verify and read a directive: step 3.
 
         Raises:
-            RyeError: It can't be found, verified or read.
+            RyeError: The directive can't be found, verified or read.
         """
         return self._load(ref, "project", log)
 
@@ -130,11 +130,11 @@ class DirectivePlanner:
         """Return a directive's inputs, defaults applied, each of its declared type: step 3.
 
         Raises:
-            InvalidInputs: One is missing, unknown, or of another type.
+            InvalidInputs: An input is missing, unknown, or of another type.
         """
         with log.failing("inputs", item_id=loaded.id):
             inputs = resolve_inputs(loaded.directive.inputs, given)
-        # Names alone: a value may be a secret.
+        # Only names: a value may be a secret.
         log.add(
             "inputs",
             item_id=loaded.id,
@@ -144,19 +144,19 @@ class DirectivePlanner:
         return inputs
 
     def model(self, wanted: str, log: Trace) -> str:
-        """Return the model that a caller or a directive asks for, as `provider/model`.
+        """Resolve a model to the form `provider/model`.
 
         Args:
-            wanted: That form, which is taken as it is; else a tier or a name of `agent/agent.yaml`.
-            log: Records what it stands for.
+            wanted: That form, or a tier or a name of `agent/agent.yaml`.
+            log: Records the decision.
 
         Raises:
-            InputError: It stands for nothing, or for several.
+            InputError: The name is unknown or ambiguous.
             ConfigError: `agent/agent.yaml` can't be used.
         """
         if not isinstance(wanted, str):  # a caller may pass anything
             raise InputError("A model is named by text.", next_step="Write provider/model.")
-        # A model that is written out needs no configuration, so none is read.
+        # A full model name needs no configuration.
         names = {} if "/" in wanted else self._recall(_AGENT, read_model_names, log)
         with log.failing("resolve_model", wanted=wanted):
             model = choose_model(wanted, names)
@@ -164,7 +164,7 @@ class DirectivePlanner:
         return model
 
     def hooks(self, log: Trace) -> tuple[Hook, ...]:
-        """Return the hooks of every `agent/hooks.yaml`, and those built in, each in its own layer.
+        """Return the hooks of every `agent/hooks.yaml` and the built-in ones, each in its layer.
 
         Raises:
             RyeError: A file can't be verified or read.
@@ -174,7 +174,7 @@ class DirectivePlanner:
     def _read_hooks(self, log: Trace, evidence: Evidence) -> tuple[Hook, ...]:
         layers = [
             *self._configs.layers(_HOOKS, log, evidence),
-            # This one is the system's alone.
+            # Only the system bundle defines this one.
             *(
                 layer
                 for layer in self._configs.layers(_BUILT_IN_HOOKS, log, evidence)
@@ -196,16 +196,16 @@ class DirectivePlanner:
         model: str | None,
         hooks: Sequence[Hook],
     ) -> str | None:
-        """Return the directive that this one extends, which a hook may choose: step 4.
+        """Return the directive that another one extends, which a hook may choose: step 4.
 
         Args:
-            loaded: The directive; its own hooks are asked too.
+            loaded: The directive; its own hooks take part.
             inputs: Its inputs.
             model: Its model.
-            hooks: Those of configuration.
+            hooks: The hooks of configuration.
 
         Returns:
-            The id of what is extended; None where nothing is.
+            The id of the extended directive; None for none.
 
         Source: docs/design/threads.md#extends.
         """
@@ -220,17 +220,17 @@ class DirectivePlanner:
         return extends_by_hook((*directive.hooks, *hooks), context) or directive.extends
 
     def compose(self, loaded: LoadedDirective, extends: str | None, log: Trace) -> Composed:
-        """Return a directive and those that it extends as one, each of them verified: step 5.
+        """Merge a directive with those that it extends, each of them verified: step 5.
 
         Args:
             loaded: The directive.
-            extends: What it extends, as `extends` gave it.
+            extends: The result of `extends`.
             log: Records the chain.
 
         Raises:
-            CircularDependency: One of them extends one before it.
-            ChainTooDeep: There are more than `MAX_EXTENDS`.
-            RyeError: One can't be found, verified or read.
+            CircularDependency: A directive extends itself, directly or not.
+            ChainTooDeep: The chain has more than `MAX_EXTENDS` directives.
+            RyeError: A directive can't be found, verified or read.
         """
         ancestors = tuple(self._ancestors(loaded, extends, log))
         found = compose((loaded.directive, *(one.directive for one in ancestors)))
@@ -262,12 +262,12 @@ class DirectivePlanner:
         return chain[1:]
 
     def limits(self, declared: Limits, overrides: Limits, log: Trace) -> LayeredLimits:
-        """Return the limits of a thread before its parent caps them: step 7.
+        """Return the limits of a thread, without its parent's bounds: step 7.
 
         Args:
-            declared: The directive's.
-            overrides: The caller's.
-            log: Records which files were read.
+            declared: The directive's limits.
+            overrides: The caller's limits.
+            log: Records the files that were read.
 
         Raises:
             RyeError: `agent/resilience.yaml` can't be verified, read or used.
@@ -289,7 +289,7 @@ class DirectivePlanner:
         return limits
 
     def loop_config(self, log: Trace | None = None) -> LoopConfig:
-        """Read how threads' loops behave in this project.
+        """Read the configuration of threads' loops.
 
         Raises:
             RyeError: `agent/resilience.yaml` can't be verified, read or used.
@@ -297,7 +297,7 @@ class DirectivePlanner:
         return self._recall(_RESILIENCE, read_loop_config, log or Trace())
 
     def retention(self) -> Retention | None:
-        """Read how long ended threads are kept; None where no file says so: all are kept.
+        """Read the retention of ended threads; None, for keeping all, where no file sets one.
 
         Raises:
             RyeError: `agent/retention.yaml` can't be verified, read or used.
@@ -321,7 +321,7 @@ class DirectivePlanner:
         return self._recall(_ERRORS, read_classification, log)
 
     def _recall(self, spec: ConfigSpec, read: Callable[[Configuration], T], log: Trace) -> T:
-        """Return what a configuration file holds, its layers as one, remembered while it holds."""
+        """Return the parsed content of merged configuration layers, cached while unchanged."""
         return self._remembered.recall(
             (spec, read),
             log,
@@ -338,12 +338,12 @@ class DirectivePlanner:
         held: Iterable[str] | None,
         log: Trace,
     ) -> DirectivePlan:
-        """Return what a directive's thread would run under; nothing is started.
+        """Plan a directive's thread. Nothing is started.
 
         Args:
             loaded: The directive.
-            inputs: Its inputs, as `inputs` gave them.
-            model: The caller's model, as `model` gave it; None for the directive's own.
+            inputs: Its inputs, the result of `inputs`.
+            model: The caller's model, the result of `model`; None for the directive's own.
             overrides: The caller's limits.
             held: The caller's capabilities; None for the host, which may do everything.
             log: Records every decision.
@@ -358,7 +358,7 @@ class DirectivePlanner:
                 model = self.model(wanted, log)
             except (
                 InputError
-            ) as error:  # only a thread needs it, so a dry run reports it and continues
+            ) as error:  # only a thread needs a model, so a dry run reports the error and continues
                 problem = str(error)
         configured = self.hooks(log)
         extends = self.extends(loaded, inputs, model, configured)
@@ -380,7 +380,7 @@ def check_body(loaded: LoadedDirective) -> None:
     """Refuse a directive without instructions.
 
     Raises:
-        MetadataError: It has none.
+        MetadataError: The directive has none.
     """
     if not loaded.directive.body:
         raise MetadataError(

@@ -44,12 +44,12 @@ _GO_ON: Final[Mapping["ContinuationKind", str]] = {
 
 
 def system_text(blocks: Iterable[ContextBlock]) -> str:
-    """Return the system prompt; empty where no block is for it. Source: decision 48."""
+    """Return the system prompt; empty where no block belongs to it. Source: decision 48."""
     return _joined(block.render() for block in blocks if block.position == "system")
 
 
 def inputs_told(inputs: Mapping[str, object]) -> dict[str, object]:
-    """A directive's inputs as its model is told them: none can end the directive, or begin one.
+    """Escape a directive's inputs for its model: none can end the directive, or begin one.
 
     Source: docs/design/execute.md#inputs; decision 34.
     """
@@ -67,12 +67,12 @@ def _told(value: object) -> object:
 
 
 def directive_prompt(directive: Directive, returns: str = "") -> str:
-    """The directive as its model sees it: what it is for, the instructions, what to hand back.
+    """Render a directive for its model: its purpose, the instructions, the outputs to return.
 
     Args:
-        directive: The directive, inputs put in.
-        returns: The `<returns>` section, as `render_returns` gave it. The raw `<outputs>`, and what
-            else of the XML only concerns the host, are left out.
+        directive: The directive, with the inputs put in.
+        returns: The `<returns>` section, the result of `render_returns`. The raw `<outputs>` and
+            the XML that concerns only the host are left out.
 
     Source: docs/design/execute.md#returns; docs/design/threads.md#first-message.
     """
@@ -87,13 +87,13 @@ def first_message(blocks: Sequence[ContextBlock], directive: Directive, returns:
     """Return the text of a fresh thread's first message.
 
     Args:
-        blocks: What hooks and the directive's own `<context>` bring.
-        directive: The directive, inputs put in.
+        blocks: The knowledge of hooks and of the directive's own `<context>`.
+        directive: The directive, with the inputs put in.
         returns: The `<returns>` section; empty where it declares no outputs.
 
     Returns:
-        What hooks bring before it, what the directive does, the directive, then what the directive
-        and hooks bring behind it; blank lines between.
+        The hooks' knowledge before, the directive's own before, the directive, its own knowledge
+        after, the hooks' after; blank lines between.
 
     Source: docs/design/threads.md#first-message.
     """
@@ -103,11 +103,11 @@ def first_message(blocks: Sequence[ContextBlock], directive: Directive, returns:
 def continued_message(
     blocks: Sequence[ContextBlock], directive: Directive, continues: "Continuation"
 ) -> str:
-    """Return the user's message with which a thread continues another one.
+    """Return the first user message of a thread that continues another one.
 
     Args:
-        blocks: What hooks of `thread_continued` and the directive's own `<context>` bring.
-        directive: The directive, inputs put in. It is told again where what is left of the
+        blocks: The knowledge of `thread_continued` hooks and of the directive's own `<context>`.
+        directive: The directive, with the inputs put in. It is repeated where the trimmed
             conversation doesn't hold it.
         continues: The thread that it continues.
 
@@ -124,7 +124,7 @@ def continued_message(
 
 
 def _around(prompt: str, blocks: Sequence[ContextBlock]) -> str:
-    """Return a prompt within what hooks bring, within that what the directive does."""
+    """Return a prompt within the directive's knowledge, and both within that of hooks."""
 
     def rendered(position: str, *, own: bool) -> list[str]:
         return [
@@ -155,18 +155,18 @@ def _joined(texts: Iterable[str]) -> str:
 async def directive_context(
     context: ContextSpec, dispatcher: Dispatcher, ctx: CallContext
 ) -> tuple[ContextBlock, ...]:
-    """Return the knowledge that a directive puts around its own prompt.
+    """Read the knowledge that a directive adds to its own prompt.
 
     Args:
-        context: What it declares, composed with its ancestors'.
+        context: The declared context, merged with its ancestors'.
         dispatcher: The actions.
-        ctx: Within what it is read.
+        ctx: The context in which it is read.
 
     Returns:
-        The blocks; those for the system prompt stand there without a tag around them.
+        The blocks; those for the system prompt have no tag around them.
 
     Raises:
-        RyeError: An item can't be found, verified or read: the directive can't do without it.
+        RyeError: An item, which the directive needs, can't be found, verified or read.
     """
     blocks: list[ContextBlock] = []
     placed: tuple[tuple[Literal["system", "before", "after"], tuple[str, ...]], ...] = (

@@ -1,4 +1,4 @@
-"""How dangerous capabilities are, and whether that was acknowledged. Pure.
+"""The risk classes of capabilities, and their acknowledgement. Pure.
 
 `agent/capability_risk.yaml`, signed:
 
@@ -38,7 +38,7 @@ RISK_CONFIG: Final = "agent/capability_risk.yaml"
 
 RiskClass: TypeAlias = Literal["safe", "write", "elevated", "unrestricted"]
 RISK_CLASSES: Final[tuple[RiskClass, ...]] = get_args(RiskClass)
-"""From what needs no thought to what is blocked unless it was acknowledged."""
+"""The classes, from the harmless one to the one that is blocked unless acknowledged."""
 
 Risks: TypeAlias = Mapping[str, RiskClass]
 
@@ -57,18 +57,18 @@ DEFAULT_RISKS: Final[Risks] = {
     "rye.execute.tool.rye.file-system.read": "safe",
     "rye.execute.tool.rye.file-system.tree": "safe",
 }
-"""What the system bundle's file says too."""
+"""The default risks, which the system bundle's file repeats."""
 
 
 @frozen
 class RiskReport:
-    """What of a thread's capabilities is granted, and at which risk.
+    """The verdict on a thread's capabilities.
 
     Attributes:
-        allowed: What is granted, in the given order.
-        warnings: What was granted and nobody acknowledged; a sentence each.
-        blocked: What is not granted, because it is unrestricted and not acknowledged.
-        classes: Each capability's class.
+        allowed: The granted capabilities, in their order.
+        warnings: A sentence for each granted capability that needs acknowledgement and has none.
+        blocked: The capabilities that are unrestricted and not acknowledged, and so not granted.
+        classes: The class of each capability.
     """
 
     allowed: tuple[str, ...]
@@ -83,16 +83,16 @@ def check_risks(
     risks: Risks,
     log: "Trace",
 ) -> RiskReport:
-    """Refuse a thread that asks for what is unrestricted, unless its directive acknowledges that.
+    """Refuse a thread with unrestricted capabilities that its directive doesn't acknowledge.
 
     Args:
-        capabilities: What it may do, attenuated already.
-        acknowledged: What its directive acknowledges.
+        capabilities: Its capabilities, attenuated already.
+        acknowledged: The risks that its directive acknowledges.
         risks: The class of each pattern.
         log: Records the warnings.
 
     Raises:
-        InputError: Something is blocked.
+        InputError: A capability is blocked.
     """
     report = judge(capabilities, acknowledged, risks)
     if report.blocked:
@@ -117,13 +117,13 @@ def judge(
     """Judge capabilities by their risk.
 
     Args:
-        capabilities: What a thread may do, attenuated already.
-        acknowledged: What its directive acknowledges; a class covers the ones below it.
+        capabilities: The thread's capabilities, attenuated already.
+        acknowledged: The risks that its directive acknowledges; a class covers the ones below it.
         risks: The class of each pattern.
 
     Returns:
-        What is granted. `safe` and `write` are; `elevated` is, with a warning unless it is
-        acknowledged; `unrestricted` is where it is acknowledged.
+        The report. `safe` and `write` are granted; `elevated` too, with a warning unless it is
+        acknowledged; `unrestricted` only where it is acknowledged.
 
     Source: docs/design/threads.md#risk.
     """
@@ -148,14 +148,14 @@ def judge(
 def risk_of(capability: str, risks: Risks = DEFAULT_RISKS) -> RiskClass:
     """Return the class of a capability, which may be a pattern itself.
 
-    Of the patterns that cover it the most specific counts. A wide one also grants what lies
-    within it, so it is of no lower class than any pattern that it meets and is as specific. What
-    no pattern covers is unrestricted, and so is signing, whatever is configured.
+    Of the patterns that cover the capability the most specific counts. A wildcard also grants
+    everything within it, so its class is at least that of every pattern that overlaps it and is as
+    specific. A capability that no pattern covers is unrestricted, and signing always is.
     """
     return _risk_of(capability, tuple(risks.items()))
 
 
-@lru_cache(maxsize=4_096)  # each thread asks the same again
+@lru_cache(maxsize=4_096)  # every thread repeats the same look-ups
 def _risk_of(capability: str, risks: tuple[tuple[str, RiskClass], ...]) -> RiskClass:
     if capability.startswith("rye.sign."):
         return "unrestricted"
@@ -185,13 +185,13 @@ def read_risks(config: Configuration) -> Risks:
     """Read `agent/capability_risk.yaml`.
 
     Args:
-        config: Its layers as one; where it is empty the defaults hold.
+        config: The merged layers; the defaults apply where they are empty.
 
     Returns:
         The class of each pattern.
 
     Raises:
-        ConfigError: It can't be read.
+        ConfigError: The file can't be read.
     """
     return config.read(_RiskFile).patterns if config.values else DEFAULT_RISKS
 
@@ -201,8 +201,8 @@ def _specificity(pattern: str) -> tuple[int, int]:
 
 
 def _meet(one: str, other: str) -> bool:
-    """Return whether two patterns have anything in common; `*` stands for any text."""
-    # `reached` holds how much of the other one may be used up after each character of this one.
+    """Return whether any text matches both of two patterns; `*` stands for any text."""
+    # `reached` holds the positions in the other pattern after each character of this one.
     reached = _past_stars({0}, other)
     for character in one:
         if character == "*":
@@ -218,7 +218,7 @@ def _meet(one: str, other: str) -> bool:
 
 
 def _past_stars(reached: set[int], pattern: str) -> set[int]:
-    """Return these places, and those behind the wildcards that may stand for nothing."""
+    """Return the positions, and those behind wildcards, which may match the empty text."""
     found = set(reached)
     for at, character in enumerate(pattern):
         if at in found and character == "*":

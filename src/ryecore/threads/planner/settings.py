@@ -1,4 +1,4 @@
-"""How threads behave and how long they are kept, from signed configuration. Pure.
+"""The signed configuration of threads' loops, limits and retention. Pure.
 
 Source: docs/design/threads.md#turn-loop; docs/design/threads.md#errors-of-models; decision 11;
 ADR 027.
@@ -50,13 +50,13 @@ class _ResilienceFile:
 
 @frozen
 class LoopConfig:
-    """How a thread's loop behaves.
+    """The configuration of a thread's loop.
 
     Attributes:
-        handoff_at: How full the model's context is when another thread takes over, 0 to 1.
-        pressure_at: How full it is when hooks of `context_window_pressure` are asked, 0 to 1.
-        resume_ceiling_tokens: How much of a conversation the next thread begins with.
-        nudges: How often a model is told to use its tools, or to hand over its outputs.
+        handoff_at: The share of the model's context at which the thread is handed off, 0 to 1.
+        pressure_at: The share at which hooks of `context_window_pressure` run, 0 to 1.
+        resume_ceiling_tokens: The most tokens of the conversation that the next thread begins with.
+        nudges: How often a model is reminded to use its tools, or to return its outputs.
     """
 
     handoff_at: float = 0.9
@@ -82,7 +82,7 @@ def read_limits_section(config: Configuration) -> Limits:
     """Read the section `limits` of one layer of `agent/resilience.yaml`.
 
     Args:
-        config: The layer; two layers may spell a limit differently, as `turns` and `max_turns`.
+        config: The layer. Layers may spell a limit differently, as `turns` and `max_turns`.
 
     Raises:
         ConfigError: The file can't be read.
