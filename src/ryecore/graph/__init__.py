@@ -1,1 +1,1 @@
-"""State graphs: workflows as signed YAML, validated, walked node by node, and journaled."""
+"""State graphs: workflows in signed YAML, validated, run node by node, and journaled."""

@@ -1,4 +1,4 @@
-"""The lifecycle of a graph's run: what it adds to that of every run.
+"""The lifecycle of a graph's run, an extension of that of every run.
 
 Source: docs/design/graphs.md#the-walk; decisions 37, 39, 41 and 47.
 """
@@ -69,12 +69,12 @@ __all__ = ["GraphDeps", "GraphLifecycle"]
 
 @frozen
 class GraphDeps:
-    """What the graph runs of one open Rye need besides their host.
+    """The dependencies of a Rye's graph runs, besides their host.
 
     Attributes:
         load: Loads graphs.
-        limits: Lays a caller's limits above those of configuration.
-        cache: Remembers the results of nodes; None where nothing does.
+        limits: Merges a caller's limits with those of configuration.
+        cache: Caches the results of nodes; None without a cache.
         variables: Lists the environment variables that tools can ask for.
     """
 
@@ -89,9 +89,9 @@ class GraphLifecycle(RunLifecycle[Position, GraphResult]):
 
     Args:
         host: The host.
-        deps: What its graphs need besides.
+        deps: The other dependencies.
         request: The request for the run.
-        ctx: On whose behalf, within what.
+        ctx: The caller's context.
     """
 
     _loaded: LoadedGraph
@@ -133,10 +133,10 @@ class GraphLifecycle(RunLifecycle[Position, GraphResult]):
         return self._journal
 
     async def check(self) -> None:
-        """Check whether the run can begin. Nothing is changed.
+        """Check that the run can begin. Nothing is changed.
 
         Raises:
-            RyeError: It can't.
+            RyeError: The run can't begin.
         """
         host, options = self._host, self._request.graph
         self._loaded = await self._deps.load(self._request.ref, self._ctx)
@@ -171,7 +171,7 @@ class GraphLifecycle(RunLifecycle[Position, GraphResult]):
         check_depth(self._parent)
 
     def _models(self) -> AgentRunnerDeps:
-        """Return the host's models; none where it injects none, and no node asks for any."""
+        """Return the host's models; empty ones where it has none and no node uses any."""
         if self._host.has_models:
             return self._host.deps
         return AgentRunnerDeps(resolve_provider=lambda _: None, key_for=lambda _: "")
@@ -203,7 +203,7 @@ class GraphLifecycle(RunLifecycle[Position, GraphResult]):
 
     @property
     def _call_root(self) -> str:
-        """The run whose id stands in call ids, so that a repeated call keeps its id."""
+        """The run whose id is part of call ids, so that a repeated call keeps its id."""
         return (self._resumed and self._resumed.call_root) or self.run_id
 
     async def _plan(self) -> LayeredLimits:
@@ -213,7 +213,7 @@ class GraphLifecycle(RunLifecycle[Position, GraphResult]):
         return evolve(layered, limits=layered.limits.capped_by(self._parent.limits))
 
     async def _along_chain(self) -> LayeredLimits:
-        """Return the run's limits, within what the run that it resumes has left.
+        """Return the run's limits, less what the run that it resumes has used.
 
         Turns and duration bound a run only where its caller sets them. Limits that a person or the
         host resumes with count from zero.
@@ -251,7 +251,7 @@ class GraphLifecycle(RunLifecycle[Position, GraphResult]):
     async def _open_log(self, record: ThreadRecord, folder: Path) -> None:
         host, graph, run_id = self._host, self.graph, self.run_id
         options, begun = self._request.graph, self._begun
-        # Source: decision 41. Its file says what it may do, within what its starters may.
+        # Source: decision 41. Its file declares its capabilities, within those of its caller.
         capabilities = frozenset(attenuate(graph.permissions, self._held))
         self._file = self._thread_file(
             record,
@@ -261,7 +261,7 @@ class GraphLifecycle(RunLifecycle[Position, GraphResult]):
         )
         await host.write(self._write_file, self._file)
         objects = host.project_root.joinpath(*OBJECTS)
-        registry = host.registry  # once: each look makes sure that it is in its place
+        registry = host.registry  # once: each access checks the file
 
         def set_head(head: Head) -> None:
             run_blocking(registry.set_head(run_id, (head.offset, head.digest)))
@@ -382,7 +382,7 @@ class GraphLifecycle(RunLifecycle[Position, GraphResult]):
         self._has_end = True
 
     def _log_failure(self, error: BaseException, cost: Cost) -> None:
-        if self._has_end:  # the row alone could not be written
+        if self._has_end:  # only the row could not be written
             return
         status, result = self._failure_result(error)
         self.journal.break_off(f"run_{status}", {"error": result["error"]})

@@ -1,4 +1,4 @@
-"""A run of a graph while it runs: drawn over and over, told line by line, or in a notebook."""
+"""The live view of a graph's run: redrawn, line by line, or in a notebook."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -35,15 +35,15 @@ def render_live(
     now: float,
     cost: Amount = NOTHING,
 ) -> StyledText:
-    """Show how a run stands.
+    """Render the state of a run.
 
     Args:
         graph: Its graph.
-        run_status: What happened so far.
-        width: How many columns there are.
-        rows: How many nodes there is room for, at least 1.
+        run_status: The events so far.
+        width: The width in columns.
+        rows: The most nodes to show, at least 1.
         now: The time in seconds since 1970 (UTC).
-        cost: What it and all below it have used.
+        cost: The cost of the run and all below it.
     """
     width = max(width, _LEAST_WIDTH)
     text = StyledText()
@@ -81,7 +81,7 @@ def _head(graph: Graph, run_status: RunStatus, width: int, now: float, cost: Amo
 
 
 def _listed(graph: Graph, run_status: RunStatus, rows: int) -> Sequence[str]:
-    """The nodes that there is room for: around the one where the run stands."""
+    """Return the nodes to show: those around the current one."""
     ordered = sorted(graph.nodes, key=lambda name: name != graph.start)
     rows = max(rows, 1)
     if len(ordered) <= rows:
@@ -130,10 +130,10 @@ _LONG_LIST: Final = 20
 
 
 class ProgressLines:
-    """Turns what happens in one run into lines.
+    """The events of a run as lines of text.
 
     Args:
-        nodes: How many nodes the graph has; a run that loops takes more steps than that.
+        nodes: The number of the graph's nodes; a run that loops takes more steps.
     """
 
     def __init__(self, nodes: int) -> None:
@@ -143,10 +143,10 @@ class ProgressLines:
         self._total = self._over = self._said = self._step = self._carried = 0
 
     def line(self, event: GraphEvent) -> str | None:
-        """The line for an event, without its end; None where it is no news.
+        """Return the line for an event, without a line break; None for no line.
 
         Args:
-            event: What happened, each event of the run in its turn.
+            event: The next event of the run.
         """
         payload = event.payload
         if event.type == "run_started":
@@ -174,8 +174,8 @@ class ProgressLines:
         return None
 
     def _of_member(self, run_id: str, payload: Mapping[str, Any]) -> str | None:
-        """A line for each tenth of a long list."""
-        if payload.get("carried"):  # known before the node goes on, in a run that was resumed
+        """Return a line at each tenth of a long list; None otherwise."""
+        if payload.get("carried"):  # known from the run that is resumed
             self._carried += 1
             return None
         self._over += 1
@@ -213,13 +213,13 @@ class ProgressLines:
         return _line(run_id, f"step {step}{self._of(step)} {node} {mark} {took}{to}", said)
 
     def _of_end(self, event: GraphEvent, payload: Mapping[str, Any]) -> str:
-        # The end of a run whose process died is written later, and names neither.
+        # The end of a run whose process died is written later, without status and error.
         steps = int(payload.get("steps", self._step))
         took = _seconds((event.timestamp - self._begun_s) * 1000) if self._begun_s else ""
         status = str(payload.get("status", event.type.removeprefix("run_"))).replace("_", " ")
         count = counted(steps, "step")
         error = str(payload.get("error", ""))
-        said = "" if error == self._failure else error  # the node's own line said it
+        said = "" if error == self._failure else error  # the node's own line holds it
         mark = status_icon(event.type.removeprefix("run_"))
         return _line(event.run_id, f"{mark} {status}, {count} {took}", said)
 
@@ -232,7 +232,7 @@ def _line(run_id: str, text: str, detail: str) -> str:
     first = main_line(detail)
     if len(first) > _MAX_DETAIL:
         first = f"{first[: _MAX_DETAIL - 1]}…"
-    written = StyledText()  # whatever an error holds, it doesn't steer a terminal
+    written = StyledText()  # sanitized, so that an error can't control a terminal
     written.line(f"[graph:{run_id}] {text}" + (f" ({first})" if first else ""))
     return written.plain().rstrip("\n")
 
@@ -241,7 +241,7 @@ def _line(run_id: str, text: str, detail: str) -> str:
 
 
 def run_html(graph: Graph, run_id: str, journal: Path) -> str:
-    """Draw how a run stands. It neither waits nor raises.
+    """Render the state of a run as HTML. It neither waits nor raises.
 
     Args:
         graph: Its graph.

@@ -1,4 +1,4 @@
-"""Load graphs: verified as tools, read once for each content."""
+"""The loader of graphs, which verifies them as tools and parses each content once."""
 
 import hashlib
 from typing import Final
@@ -24,11 +24,11 @@ _MAX_REMEMBERED: Final = 256
 
 @frozen
 class LoadedGraph:
-    """A graph and the chain that vouches for it.
+    """A graph and its verified chain.
 
     Attributes:
         graph: The graph.
-        chain: Its chain: the graph, its runtime, the primitive.
+        chain: The chain: the graph, its runtime, the primitive.
     """
 
     graph: Graph
@@ -36,7 +36,7 @@ class LoadedGraph:
 
 
 async def refuse_spliced(graph: Graph, item: VerifiedItem, chain: ChainLookup) -> None:
-    """Refuse a graph that passes a value within a program.
+    """Refuse a graph that puts a value into a program.
 
     Args:
         graph: The graph.
@@ -44,7 +44,7 @@ async def refuse_spliced(graph: Graph, item: VerifiedItem, chain: ChainLookup) -
         chain: Verifies the tools that it calls, which may change without the graph.
 
     Raises:
-        GraphInvalid: It does; with each place.
+        GraphInvalid: The graph does; the error lists each place.
     """
     schemas = {ref: await tool_schema(ref, chain) for ref in tools_with_expressions(graph)}
     found = check_programs(graph, schemas).errors
@@ -54,7 +54,7 @@ async def refuse_spliced(graph: Graph, item: VerifiedItem, chain: ChainLookup) -
 
 
 class GraphLoader:
-    """Loads graphs.
+    """The loader of graphs.
 
     Args:
         dispatcher: The actions of the Rye, which verify each chain before its use.
@@ -68,8 +68,8 @@ class GraphLoader:
         """Load a graph.
 
         Raises:
-            GraphInvalid: It can't be walked; with all its problems.
-            RyeError: It can't be found or verified, or is not a graph that ryecore itself walks.
+            GraphInvalid: The graph has errors; all are listed.
+            RyeError: The graph can't be found or verified, or isn't one that ryecore itself runs.
         """
         chain, item = await self._found(ref, ctx)
         key = (ref, hashlib.sha256(item.content).hexdigest())
@@ -80,13 +80,13 @@ class GraphLoader:
         return LoadedGraph(graph, chain)
 
     async def examine(self, ref: ItemRef, ctx: CallContext) -> tuple[GraphReport, str]:
-        """Tell all that is wrong with a graph's file, or looks so.
+        """Report the errors and warnings of a graph's file.
 
         Returns:
             The report, and the file's text.
 
         Raises:
-            RyeError: It can't be found, verified or parsed, or ryecore itself doesn't walk it.
+            RyeError: The graph can't be found, verified or parsed, or isn't one that ryecore runs.
         """
         chain, item = await self._found(ref, ctx)
         return examine_graph(item, chain.head.spec), item.content.decode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""A state graph, read and checked. Nothing in it runs by itself.
+"""The model of a state graph: frozen data that was read and checked.
 
 Source: docs/design/runtimes.md#state-graphs; docs/design/graphs.md#the-walk.
 """
@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 GRAPH_RUNTIME: Final = "rye/core/runtimes/state-graph/runtime"
-"""The executor that makes a tool a graph."""
+"""The executor that marks a tool as a graph."""
 
 DEFAULT_MAX_STEPS: Final = 100
 DEFAULT_MAX_CONCURRENCY: Final = 10
@@ -52,14 +52,14 @@ class Edge:
 
     Attributes:
         to: The next node's id.
-        when: Under which condition; always where None.
+        when: The condition; None for always.
     """
 
     to: str
     when: Condition | None = None
 
     def label(self, *, is_last_of_several: bool) -> str:
-        """Return what a reader is shown on the edge: its condition, or that it is the rest.
+        """Return the text of the edge for readers: its condition, or that it is the default.
 
         Args:
             is_last_of_several: Whether other edges of its node are tried before it.
@@ -71,11 +71,11 @@ class Edge:
 
 @frozen
 class Tries:
-    """How often a node is tried.
+    """The attempts of a node.
 
     Attributes:
-        max: How often in all, at least 1.
-        base_s: The bound of the first wait, in seconds; each next one is twice as long.
+        max: The most attempts in all, at least 1.
+        base_s: The bound of the first wait, in seconds; each later one is twice as long.
         cap_s: The bound of any wait, in seconds.
 
     Source: decision 51.
@@ -88,13 +88,13 @@ class Tries:
 
 @frozen
 class Action:
-    """What a node has done: one item, executed.
+    """The action of a node: one item to execute.
 
     Attributes:
         ref: A tool or a directive.
-        params: Its parameters, with `${...}` in them; those that become None are left out.
+        params: Its parameters, with `${...}` in them; parameters that become None are left out.
         thread: `fork` runs a directive in a managed thread; `inline` gets its directions.
-        model: The model of a fork; as the directive says where None.
+        model: The model of a fork; None for the directive's own.
         limits: The limits of a fork.
     """
 
@@ -107,16 +107,17 @@ class Action:
 
 @frozen(kw_only=True)
 class _Vertex:
-    """What every node has.
+    """The common attributes of all nodes.
 
     Attributes:
         id: Its name in the graph.
-        line: Where it stands in the file, counted from 1.
-        next: Its edges, in order: the first that holds is taken; where none does, the graph ends.
-        on_error: The node to continue with where this one fails; by the policy where None.
-        assign: What it sets in the state, by key; skipped where it failed.
-        env_requires: The environment variables without which it can't run.
-        timeout_s: How long one try may take, in seconds; unbounded where None.
+        line: Its line in the file, from 1.
+        next: Its edges, in order: the first whose condition holds is taken; without one the graph
+            ends.
+        on_error: The node to continue with if this one fails; None for the graph's policy.
+        assign: The values that it sets in the state, by key; skipped if it failed.
+        env_requires: The environment variables that it needs.
+        timeout_s: The timeout of one attempt, in seconds; None for no bound.
         description: For people.
     """
 
@@ -132,7 +133,7 @@ class _Vertex:
 
     @property
     def kind(self) -> "NodeKind":
-        """The traits of its kind."""
+        """The traits of the node's kind."""
         return NODE_KINDS[self.type]
 
 
@@ -142,8 +143,8 @@ class ActionVertex(_Vertex):
 
     Attributes:
         action: The item.
-        tries: How often.
-        cache_result: Whether the result is remembered by all that it depends on.
+        tries: The attempts.
+        cache_result: Whether the result is cached, by everything that it depends on.
     """
 
     type: Literal["action"] = field(default="action", init=False)
@@ -154,7 +155,7 @@ class ActionVertex(_Vertex):
 
 @frozen(kw_only=True)
 class GateVertex(_Vertex):
-    """A node that does nothing but assign and choose an edge."""
+    """A node that only assigns values and chooses an edge."""
 
     type: Literal["gate"] = field(default="gate", init=False)
 
@@ -165,13 +166,13 @@ class ForeachVertex(_Vertex):
 
     Attributes:
         over: The list.
-        as_: What each member is called in the action's parameters.
+        as_: The name of a member in the action's parameters.
         action: The item.
-        collect: The key of the state that gets the results, in the list's order; none where None.
+        collect: The key of the state for the results, in the list's order; None for none.
         parallel: Whether several run at once.
-        max_concurrency: How many at most; the graph's where None.
-        tries: How often each is tried.
-        cache_result: Whether results are remembered.
+        max_concurrency: How many at most; None for the graph's bound.
+        tries: The attempts of each member.
+        cache_result: Whether results are cached.
     """
 
     type: Literal["foreach"] = field(default="foreach", init=False)
@@ -190,8 +191,8 @@ class AgentVertex(_Vertex):
     """A node that runs an agent.
 
     Attributes:
-        node: The agent's vertex, as the one executor takes it. Its `retry` feeds the first entry
-            of the agent's fallback plan, and nothing else.
+        node: The agent's vertex, for the node executor. Its `retry` applies to the first entry of
+            the agent's fallback plan only.
         agent: The agent that it refers to.
 
     Source: docs/design/agent-node.md; decision 50.
@@ -207,7 +208,7 @@ class ReturnVertex(_Vertex):
     """A node that ends the graph.
 
     Attributes:
-        output: What the run gives.
+        output: The output of the run.
     """
 
     type: Literal["return"] = field(default="return", init=False)
@@ -223,14 +224,14 @@ CallingVertex: TypeAlias = ActionVertex | ForeachVertex
 
 @frozen
 class NodeKind:
-    """What the code that is not a kind's own has to know of it.
+    """The traits of a kind of node, for code that handles all kinds.
 
     Attributes:
-        keys: The keys that a file may write.
-        shape: How pictures draw it.
-        acts: Whether it does anything that can fail, repeat or cost.
-        has_result: Whether `${result}` has a value behind it.
-        has_members: Whether its result tells of several.
+        keys: The keys that a file may contain.
+        shape: The shape in pictures.
+        acts: Whether it performs a call, which can fail, be retried or cost money.
+        has_result: Whether `${result}` has a value after it.
+        has_members: Whether its result holds those of several members.
     """
 
     keys: tuple[str, ...]
@@ -275,17 +276,17 @@ class Graph:
         path: The author's file.
         start: The id of the first node.
         nodes: Its nodes by their ids, in the file's order.
-        max_steps: How many nodes a run may execute; no parameter raises it.
-        max_concurrency: How many members of a foreach run at once at most.
-        on_error: What a failed node without `on_error` does to the run.
-        state: What the state begins as.
-        env_requires: The environment variables without which no run begins.
-        permissions: What its actions may do at most: capabilities.
+        max_steps: The most nodes that a run may execute; no parameter raises it.
+        max_concurrency: The most members of a foreach that run at once.
+        on_error: The policy for a failed node without `on_error`.
+        state: The initial state.
+        env_requires: The environment variables that a run needs.
+        permissions: The capabilities that bound its actions.
         hooks: Its own hooks.
         input_schema: The JSON Schema of its inputs; None where it takes anything.
         state_schema: The JSON Schema of its state; None where it declares none.
-        uses_time: Whether it asks for `state._now` or `state._timestamp` anywhere.
-        version: The author's.
+        uses_time: Whether it uses `state._now` or `state._timestamp` anywhere.
+        version: The author's version.
         description: For people.
     """
 

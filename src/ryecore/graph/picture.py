@@ -1,4 +1,4 @@
-"""A graph as a picture, by itself or with what happened in a run of it. Pure."""
+"""The picture of a graph, by itself or with the status of a run. Pure."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
@@ -21,7 +21,7 @@ def graph_picture(graph: "Graph", run: "RunStatus | None" = None) -> Picture:
 
     Args:
         graph: The graph.
-        run: What happened in a run of it; None for the graph by itself.
+        run: The status of a run; None for the graph by itself.
     """
     ordered = sorted(graph.nodes.values(), key=lambda node: node.id != graph.start)
     boxes = [Box("", _START, shape="round", tooltip=str(graph.ref))]
@@ -51,7 +51,7 @@ def _lines(node: "VertexOfGraph", run: "RunStatus | None") -> Iterable[Line]:
     taken = run.taken if run is not None else frozenset()
     for at, edge in enumerate(node.next):
         label = edge.label(is_last_of_several=at > 0)
-        # Of several edges to one node, the journal doesn't say which one it was.
+        # The journal doesn't tell which of several edges to one node was taken.
         yield Line(node.id, edge.to, label, is_taken=was_taken(node, edge.to, taken))
     if node.on_error is not None:
         is_taken = (node.id, node.on_error, True) in taken
@@ -59,7 +59,7 @@ def _lines(node: "VertexOfGraph", run: "RunStatus | None") -> Iterable[Line]:
 
 
 def _does(node: "VertexOfGraph") -> list[str]:
-    """What a node does."""
+    """Describe the work of a node."""
     match node.type:
         case "action":
             forked = ", in a thread" if node.action.thread == "fork" else ""
@@ -75,7 +75,7 @@ def _does(node: "VertexOfGraph") -> list[str]:
 
 
 def _happened(node_status: "NodeStatus") -> list[str]:
-    """What happened at a node, in at most three lines."""
+    """Describe the status of a node, in at most three lines."""
     lines: list[str] = []
     if node_status.members is not None:
         failed = f", {node_status.failed} failed" if node_status.failed else ""
@@ -93,5 +93,5 @@ def _happened(node_status: "NodeStatus") -> list[str]:
 
 
 def _seconds(elapsed_ms: float) -> str:
-    """How long it took, where that is worth a word: a gate takes no time."""
+    """Format a duration; empty for a negligible one, such as that of a gate."""
     return f"{elapsed_ms / 1000:.1f} s" if elapsed_ms >= 50 else ""

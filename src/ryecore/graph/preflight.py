@@ -1,4 +1,4 @@
-"""Check what a run needs before it is registered, and plan it for a dry run."""
+"""The checks of a graph's needs before its run is registered, and the plan of a dry run."""
 
 import json
 from collections.abc import Callable, Collection
@@ -20,11 +20,11 @@ __all__ = ["check_inputs", "check_preflight", "plan_graph"]
 
 
 async def check_inputs(graph: Graph, request: RunRequest, found: Found | None) -> dict[str, object]:
-    """Return a run's inputs with their defaults; those of the run that it resumes.
+    """Return a run's inputs with their defaults, or those of the run that it resumes.
 
     Raises:
-        ContentChanged: The graph isn't the one that the run was planned with.
-        InvalidParameters: They don't fit.
+        ContentChanged: The graph has changed since the run was planned.
+        InvalidParameters: The inputs don't fit the schema.
     """
     given = request.inputs if found is None else found.started.get("inputs", {})
     if request.graph.digest not in (None, graph.digest):
@@ -40,7 +40,7 @@ async def check_inputs(graph: Graph, request: RunRequest, found: Found | None) -
 def check_preflight(
     graph: Graph, host: RunHost, variables: Callable[[], Collection[str]], only: str | None
 ) -> None:
-    """Check that a graph has what it needs here.
+    """Check that the variables, models and node that a run needs exist.
 
     Args:
         graph: The graph.
@@ -50,7 +50,7 @@ def check_preflight(
 
     Raises:
         ConfigError: A variable or the models are missing, or the project's `.env` can't be read.
-        InputError: There is no such node.
+        InputError: The graph has no such node.
     """
     missing = _missing_variables(graph, variables)
     if missing:
@@ -73,14 +73,14 @@ def check_preflight(
 
 
 async def plan_graph(chain: ValidChain, called: ChainLookup) -> dict[str, object] | None:
-    """Return what a graph would do, for a dry run; None for a tool that ryecore doesn't walk.
+    """Plan a graph for a dry run; return None for a tool that isn't a graph of ryecore's.
 
     Args:
         chain: The tool's verified chain.
         called: Verifies the tools that it calls.
 
     Raises:
-        GraphInvalid: It has problems; all are listed, each with its line.
+        GraphInvalid: The graph has problems; all are listed, each with its line.
     """
     head = chain.head
     is_graph = head.spec.executor_id == GRAPH_RUNTIME and chain.is_own_process
@@ -99,7 +99,7 @@ async def plan_graph(chain: ValidChain, called: ChainLookup) -> dict[str, object
 
 
 def _missing_variables(graph: Graph, variables: Callable[[], Collection[str]]) -> list[str]:
-    """What a graph and its nodes require of the environment, and it lacks; as said to a person."""
+    """Return the missing environment variables of a graph and its nodes, as text for people."""
     required = [(name, "it") for name in graph.env_requires]
     required += [(n, f"node '{one.id}'") for one in graph.nodes.values() for n in one.env_requires]
     known = variables() if required else ()

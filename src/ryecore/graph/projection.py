@@ -1,4 +1,4 @@
-"""What happened in a run, node by node, as its events come. Pure."""
+"""The projection of a run's events into its status, node by node. Pure."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
@@ -22,19 +22,19 @@ _ENDS: Final[Mapping[str, str]] = {
 
 @frozen
 class NodeStatus:
-    """What happened at one node.
+    """The status of one node.
 
     Attributes:
-        status: Where it stands; of a node that ran several times, the last time.
-        times: How often it has come to its end.
-        elapsed_ms: How long all these took together.
-        started_at: When the node that runs began, in seconds since 1970 (UTC).
-        tries: How often it was tried the last time.
-        is_remembered: Whether its last result was remembered, and nothing ran.
-        members: How many members a foreach has.
-        done: How many of them have come to their end.
+        status: The status; of a node that ran several times, the last one.
+        times: How often it has ended.
+        elapsed_ms: The total duration of these runs.
+        started_at: When the running node began, in seconds since 1970 (UTC).
+        tries: The number of attempts of the last run.
+        is_remembered: Whether its last result came from the cache, and nothing ran.
+        members: The number of a foreach's members.
+        done: How many of them have ended.
         failed: How many of these failed.
-        error: Why it failed; empty where it didn't.
+        error: The reason for its failure; empty where it didn't fail.
         effect_unknown: Whether its tool was interrupted the last time and may have had its effect.
     """
 
@@ -51,7 +51,7 @@ class NodeStatus:
     effect_unknown: bool = False
 
     def to_dict(self) -> dict[str, object]:
-        """What happened, JSON-ready."""
+        """Return the status as a JSON-ready object."""
         document: dict[str, object] = {
             "status": self.status,
             "times": self.times,
@@ -70,19 +70,19 @@ class NodeStatus:
 
 @frozen
 class RunStatus:
-    """What happened in a run.
+    """The status of a run.
 
     Attributes:
-        nodes: What happened at each node that was come to, in the order of their first times.
-        taken: The ways that were taken: from a node, to one, and whether because it failed.
-        ended: How the run ended, as its journal says it; empty while it goes on.
-        status: The same in more detail: `completed_with_errors` too.
-        error: Why it failed; empty where it didn't.
-        code: The code of that error, such as `tool_failed`; empty where it didn't.
-        steps: How many nodes were run.
-        node: The node that runs, or is the next; None where the run has come to its end.
+        nodes: The status of each node that was reached, in the order of their first runs.
+        taken: The taken edges: from a node, to a node, and whether because of a failure.
+        ended: The last status, by the run's journal; empty while it runs.
+        status: The same in more detail: also `completed_with_errors`.
+        error: The reason for its failure; empty where it didn't fail.
+        code: The code of that error, such as `tool_failed`; empty where it didn't fail.
+        steps: The number of executed nodes.
+        node: The running or next node; None where the run has ended.
         started_at: When it began, in seconds since 1970 (UTC).
-        ended_at: When it ended; None while it goes on.
+        ended_at: When it ended; None while it runs.
     """
 
     nodes: Mapping[str, NodeStatus] = field(factory=dict)
@@ -98,14 +98,14 @@ class RunStatus:
 
 
 def was_taken(node: "VertexOfGraph", to: str, taken: frozenset[tuple[str, str, bool]]) -> bool:
-    """Whether a run took an edge of a node: also after an error that was passed over."""
+    """Return whether a run took an edge of a node, also after an ignored error."""
     was_passed_over = node.on_error != to and (node.id, to, True) in taken
     return was_passed_over or (node.id, to, False) in taken
 
 
 @define
 class _NodeProjection:
-    """Keeps what happened at one node, while events come."""
+    """The projection of one node's events."""
 
     status: "BoxStatus" = "running"
     times: int = 0
@@ -121,7 +121,7 @@ class _NodeProjection:
     effect_unknown: bool = False
 
     def started(self, at: float, payload: Mapping[str, Any]) -> None:
-        if self.is_over:  # members that a resumed run knows already are told before its start
+        if self.is_over:  # members that a resumed run knows already precede its start
             self.done = self.failed = 0
         if self.is_over or self.started_at is None:
             self.started_at = at
@@ -137,7 +137,7 @@ class _NodeProjection:
         self.failed += payload.get("error") is not None
 
     def completed(self, payload: Mapping[str, Any]) -> None:
-        """Take the end of the node, well or not."""
+        """Apply the end of the node, after success or failure."""
         is_well = payload.get("status") == "completed"
         is_cancelled = payload.get("code") == "cancelled"
         self.status = "completed" if is_well else "cancelled" if is_cancelled else "failed"
@@ -153,7 +153,7 @@ class _NodeProjection:
         self.effect_unknown = payload.get("effect_unknown") is True
 
     def snapshot(self, ended: str) -> NodeStatus:
-        """What came of it, once the run has ended so; `ended` is empty while it goes on."""
+        """Return the node's status, for the run's last status `ended`; empty while it runs."""
         status = self.status
         if ended and not self.is_over:
             status = "failed" if ended == "error" else "cancelled"
@@ -173,7 +173,7 @@ class _NodeProjection:
 
 
 class RunProjection:
-    """What happened in one run so far, made from its events, each in its turn."""
+    """The projection of one run's events, applied one after the other."""
 
     def __init__(self) -> None:
         self._nodes: dict[str, _NodeProjection] = {}
@@ -185,10 +185,10 @@ class RunProjection:
         self._ended_at: float | None = None
 
     def take(self, event: "GraphEvent") -> bool:
-        """Take the next event.
+        """Apply the next event.
 
         Returns:
-            Whether there is anything new to see.
+            Whether the status has changed.
         """
         kind, payload = event.type, event.payload
         node = payload.get("node")
@@ -226,7 +226,7 @@ class RunProjection:
         return True
 
     def completed(self, node: str, payload: Mapping[str, Any]) -> None:
-        """Take the end of a node, as `node_completed` tells it."""
+        """Apply the payload of `node_completed`, the end of a node."""
         one = self._nodes.get(node)
         if one is None:
             one = self._nodes[node] = _NodeProjection()
@@ -236,10 +236,10 @@ class RunProjection:
             self._taken.add((node, following, payload.get("status") == "failed"))
 
     def snapshot(self, ended: str = "") -> RunStatus:
-        """Return what has happened in the run so far.
+        """Return the status of the run so far.
 
         Args:
-            ended: How it has ended where its journal doesn't say so: its process was killed.
+            ended: Its last status where the journal doesn't hold it, since its process was killed.
         """
         ended = self._ended or ended
         return RunStatus(

@@ -1,4 +1,4 @@
-"""A verified graph, read; or every problem that it has, each with its line.
+"""The reader of a verified graph, which returns the graph or all its problems.
 
 Source: docs/design/graphs.md#the-walk.
 """
@@ -29,12 +29,12 @@ _YAML: tuple[str, ...] = (".yaml", ".yml")
 
 @frozen(repr=False)
 class GraphReport:
-    """What was found in a graph's file.
+    """The report on a graph's file.
 
     Attributes:
         graph: The graph; None where its file has errors.
-        errors: What keeps it from running, by the order of the file.
-        warnings: What looks wrong, and doesn't.
+        errors: The problems that keep it from running, in the order of the file.
+        warnings: The problems that don't keep it from running.
     """
 
     graph: Graph | None
@@ -43,7 +43,7 @@ class GraphReport:
 
     @property
     def is_valid(self) -> bool:
-        """Whether nothing keeps it from running."""
+        """Whether the file has no errors."""
         return not self.errors
 
     def to_dict(self) -> dict[str, object]:
@@ -55,7 +55,7 @@ class GraphReport:
         }
 
     def render(self) -> StyledText:
-        """Return the problems for a terminal or a notebook, each with its file and line."""
+        """Render the problems for a terminal or a notebook, each with its file and line."""
         text = StyledText()
         for status, problems in (("problem", self.errors), ("warning", self.warnings)):
             mark = status_mark(status)
@@ -81,13 +81,13 @@ def read_graph(item: VerifiedItem, spec: ElementSpec) -> Graph:
 
     Args:
         item: Its verified file.
-        spec: What it declares as a tool.
+        spec: Its declarations as a tool.
 
     Returns:
         The graph.
 
     Raises:
-        GraphInvalid: It has problems; all are listed, each with its line.
+        GraphInvalid: The graph has errors; all are listed, each with its line.
         MetadataError: Its file is broken YAML.
     """
     report = examine_graph(item, spec)
@@ -97,11 +97,11 @@ def read_graph(item: VerifiedItem, spec: ElementSpec) -> Graph:
 
 
 def examine_graph(item: VerifiedItem, spec: ElementSpec) -> GraphReport:
-    """Read a graph, and tell all that is wrong with it, or looks so.
+    """Read a graph, and report its errors and warnings.
 
     Args:
         item: Its verified file.
-        spec: What it declares as a tool.
+        spec: Its declarations as a tool.
 
     Raises:
         MetadataError: Its file is broken YAML.
@@ -131,7 +131,7 @@ def examine_graph(item: VerifiedItem, spec: ElementSpec) -> GraphReport:
 
 
 def located(found: Sequence[GraphFinding], text: str, path: Path) -> tuple[GraphProblem, ...]:
-    """Return problems with their lines, in the order of the file, each once."""
+    """Return problems with their lines, in the order of the file, without duplicates."""
     if not found:
         return ()
     lines = line_numbers(text)
@@ -157,15 +157,15 @@ def _is_in_node(found: GraphFinding) -> bool:
 def with_calls(
     report: GraphReport, text: str, lookup: Callable[[ItemRef], Mapping[str, object] | None]
 ) -> GraphReport:
-    """Return a report with what is wrong, or looks so, between a graph and the items that it calls.
+    """Add the problems between a graph and the items that it calls to a report.
 
     Args:
-        report: What was found in the graph's own file.
+        report: The report on the graph's own file.
         text: The file's text.
         lookup: Finds an item's schema. It raises RyeError where the item can't be used.
 
     Returns:
-        The report. Its graph is there all the same: what it calls may be mended without it.
+        The report. It still has its graph: called items may be repaired without changing it.
     """
     if report.graph is None:
         return report

@@ -1,1 +1,1 @@
-"""What a run of a graph leaves behind: its journal, signed checkpoints, and what a crash left."""
+"""The journal of a graph's run, with its signed checkpoints and the recovery after a crash."""

@@ -1,4 +1,4 @@
-"""What a run of a graph tells: the records of its journal.
+"""The events of a graph's run, which are the records of its journal.
 
 Source: docs/design/graphs.md#the-walk; decision 47.
 """
@@ -19,34 +19,34 @@ RUN_RECORD_TYPES: Final = (
     "node_pending", "cache_skipped", "checkpoint",
     "run_completed", "run_error", "run_cancelled", "run_killed",
 )  # fmt: skip
-"""The types of records in a journal. These decide what is gone on from after a crash:
+"""The types of records in a journal. After a crash these decide where a run resumes:
 
-- `node_started` {node, step}: told before each try of a node, the later ones too.
-- `node_retry` {node, error}: a try has failed, and another one comes: nothing is in flight.
-- `item_started` {node, index}: told before each try of a foreach's member.
-- `item_retry` {node, index, error}: such a try has failed, and another one comes.
-- `item_completed` {node, index, ...outcome}: what came of the member.
-- `node_completed` {node, step, ...outcome, control}: what came of the node, its tries used up; and
-  what hooks want where it failed.
-- `state_checkpoint` {step, node, state_hash}: where the run stands behind `step` nodes.
+- `node_started` {node, step}: before each attempt of a node.
+- `node_retry` {node, error}: an attempt has failed, and another one follows: none is in flight.
+- `item_started` {node, index}: before each attempt of a foreach's member.
+- `item_retry` {node, index, error}: such an attempt has failed, and another one follows.
+- `item_completed` {node, index, ...outcome}: the outcome of the member.
+- `node_completed` {node, step, ...outcome, control}: the outcome of the node after its last
+  attempt, and the hooks' control result where it failed.
+- `state_checkpoint` {step, node, state_hash}: the position of the run after `step` nodes.
 
-An outcome is what `Journal.outcome_of` makes of a `NodeResult`: `result` or `result_hash`, and
-where it failed `error`, `code` and perhaps `retryable`.
+`Journal.outcome_of` makes an outcome from a `NodeResult`: `result` or `result_hash`, and for a
+failure `error`, `code` and perhaps `retryable`.
 """
 
 SHOWN_TYPES: Final = ("token_delta",)
-"""What those who listen are shown besides, as it happens, and nothing keeps: `token_delta`
-{node, text}, more of an agent's answer."""
+"""The types of events that only live listeners receive, and no journal stores: `token_delta`
+{node, text}, the next piece of an agent's answer."""
 
 
 @frozen
 class GraphEvent:
-    """One thing that happened in a run of a graph.
+    """An event in a run of a graph.
 
     Attributes:
         run_id: The run.
-        timestamp: When, in seconds since 1970 (UTC).
-        type: What; one of `RUN_RECORD_TYPES` or `SHOWN_TYPES`.
+        timestamp: The time, in seconds since 1970 (UTC).
+        type: One of `RUN_RECORD_TYPES` or `SHOWN_TYPES`.
         payload: The rest, JSON-ready.
     """
 
@@ -56,7 +56,7 @@ class GraphEvent:
     payload: Mapping[str, Any]
 
     def to_dict(self) -> dict[str, object]:
-        """The event as its line in the journal."""
+        """Return the event as its line in the journal."""
         return {
             "timestamp": self.timestamp,
             "thread_id": self.run_id,
@@ -66,5 +66,5 @@ class GraphEvent:
 
 
 def event_of(record: Record) -> GraphEvent:
-    """A record of a journal as the event that it was."""
+    """Return the event of a journal's record."""
     return GraphEvent(record.thread_id, record.timestamp, record.type, record.payload)

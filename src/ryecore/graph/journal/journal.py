@@ -1,8 +1,8 @@
-"""The journal of a run: what happened, and signed checkpoints of where the run stands.
+"""The journal of a run: its events, and signed checkpoints of its positions.
 
-A checkpoint is the position as an object in the content store, a record that names its digest, and
-behind it the transcript's signed line, which speaks for both; then the registry knows the head. A
-process that dies between any two of these leaves a journal that is gone on from.
+A checkpoint is written in four steps: the position as an object in the content store, a record that
+names its digest, the transcript's signed line, which attests both, and the head in the registry. A
+process that dies between any two steps leaves a journal from which the run can be resumed.
 
 Source: decisions 38 and 47.
 """
@@ -34,20 +34,20 @@ from ryecore.state.waiting import is_event_loop
 __all__ = ["Journal", "SetHead"]
 
 SetHead: TypeAlias = Callable[[Head], None]
-"""Tells the registry where a journal's chain of checkpoints stands."""
+"""Writes a journal's last checkpoint to the registry."""
 
 _STEPS: Final = frozenset({
     "run_started", "run_resumed", "node_started", "node_retry", "item_completed", "node_completed",
 })  # fmt: skip
-"""What whoever waits for a run is told of."""
+"""The events that the event sink of a run's caller receives."""
 
 
 class Journal:
-    """The one writer of a run's journal. Made by `create`.
+    """The only writer of a run's journal. Made by `create`.
 
     Attributes:
-        head: Where the chain of checkpoints stands; None before the first.
-        step: How many nodes the last checkpoint stands behind.
+        head: The last checkpoint of the chain; None before the first.
+        step: The number of nodes before the last checkpoint.
     """
 
     def __init__(
@@ -84,19 +84,19 @@ class Journal:
         sink: EventSink | None = None,
         set_head: SetHead | None = None,
     ) -> Self:
-        """Begin a run's journal.
+        """Create a run's journal.
 
         Args:
             folder: The run's folder, which exists.
             objects: The folder of the content store.
             run_id: The run.
             key: The run key, which signs the checkpoints.
-            durability: What a commit survives: the process's death, or the loss of power too.
-            sink: Whoever waits for the run: told each step, and of a node its name; no values.
-            set_head: Told of each checkpoint, for the registry.
+            durability: Whether a commit survives the process's death only, or a power cut too.
+            sink: The caller's event sink, which gets each step and the names of nodes, no values.
+            set_head: Writes each checkpoint to the registry.
 
         Raises:
-            StateError: It can't be made, or is there already.
+            StateError: The journal can't be made, or exists already.
         """
         durable = durability == "machine"
         try:
@@ -128,16 +128,16 @@ class Journal:
         Before an effect, `synced` is awaited for the record of its intent.
 
         Raises:
-            StateError: It can't be written.
+            StateError: The journal can't be written.
         """
         self.append(kind, payload)
         self._transcript.commit()
 
     def append(self, kind: str, payload: Mapping[str, Any]) -> None:
-        """Record something; it is written with what is committed next.
+        """Record an event, to be written with the next one that `tell` records.
 
         Raises:
-            StateError: It is no JSON, or too large.
+            StateError: The payload isn't JSON, or is too large.
         """
         try:
             self._transcript.append(kind, payload)
@@ -153,28 +153,28 @@ class Journal:
             self._sink({"step": kind, "item_id": about, "turn": self.step})
 
     def show(self, kind: str, payload: Mapping[str, Any]) -> None:
-        """Show something to those who listen now. It is not kept."""
+        """Send an event to the live listeners, without storing it."""
         if self._bus is not None:
             self._bus.emit(GraphEvent(self._run_id, time.time(), kind, payload))
 
     @property
     def is_listened_to(self) -> bool:
-        """Whether somebody has begun to listen."""
+        """Whether there is a listener."""
         return self._bus is not None
 
     def checkpoint(
         self, position: Position, carried: Mapping[int, NodeResult] = MappingProxyType({})
     ) -> None:
-        """Make sure that the run can go on from a position.
+        """Write a checkpoint, from which the run can be resumed.
 
         Args:
-            position: Where it stands. Values of its state are replaced, never changed in place.
-            carried: What came of members of its foreach in the run that this one goes on with, by
-                their indexes. They stand in the same write, or another death would lose them.
+            position: The position. Values of its state are replaced, never changed in place.
+            carried: The outcomes of the foreach's members in the run that this one resumes, by
+                their indexes. They are part of the same write, so that no crash can lose them.
 
         Raises:
-            StateError: The state holds what is no JSON, or can't be written. The journal stands as
-                before, and the next one tries again.
+            StateError: The state isn't JSON, or can't be written. The journal is unchanged, and the
+                next checkpoint tries again.
         """
         digest = self._states.put(position)
         step = position.step
@@ -196,15 +196,15 @@ class Journal:
         if self._set_head is None:
             return
         if self._is_durable and is_event_loop():
-            self._is_head_due = True  # a head covers no record that a power cut can take
+            self._is_head_due = True  # a head never covers a record that a power cut can take
         else:
             self._set_head(head)
 
     async def synced(self) -> None:
-        """Wait until all records so far survive what the durability names.
+        """Wait until all records so far are as safe as the durability demands.
 
         Raises:
-            StateError: It can't be written.
+            StateError: The journal can't be written.
         """
         if not self._is_durable:
             return
@@ -218,10 +218,10 @@ class Journal:
             self._set_head(self.head)
 
     def break_off(self, kind: str, payload: Mapping[str, Any]) -> None:
-        """Say how the run ends whose position can't be kept, and sign that with all before it.
+        """Write and sign the end of a run whose position can't be stored.
 
         Raises:
-            StateError: It can't be written.
+            StateError: The journal can't be written.
         """
         if self._is_closed:
             return
@@ -229,26 +229,26 @@ class Journal:
         self._signed(self.step)
 
     def result_of(self, value: object) -> Mapping[str, object]:
-        """How a value stands in a record: `result`, or `result_hash` where it is large.
+        """Return a value's field in a record: `result`, or `result_hash` for a large one.
 
         Raises:
-            StateError: It is no JSON, or can't be written.
+            StateError: The value isn't JSON, or can't be written.
         """
         return self._states.result_of(value)
 
     def outcome_of(self, result: NodeResult) -> dict[str, object]:
-        """How a node's result stands in a record: its value as `result_of` writes it, its errors.
+        """Return the fields of a node's result in a record: its value as by `result_of`, its errors.
 
         Raises:
-            StateError: It is no JSON, or can't be written.
+            StateError: The value isn't JSON, or can't be written.
         """
         return self._states.outcome_of(result)
 
     def _listen(self) -> tuple[int, EventStream[GraphEvent]]:
-        """Begin to listen: how much of the journal came before, and what comes from now on.
+        """Subscribe: return the journal's length so far, and a stream of the events to come.
 
         Raises:
-            StateError: What is kept can't be written, or the journal is closed.
+            StateError: Pending records can't be written, or the journal is closed.
         """
         self._transcript.commit()
         if self._bus is None:
@@ -256,7 +256,7 @@ class Journal:
         return self._transcript.offset, self._bus.subscribe()
 
     async def events(self) -> AsyncGenerator[GraphEvent, None]:
-        """What happens in the run until its journal is closed: first what is written, then live.
+        """Stream the events of the run, first the written ones, then live until the journal closes.
 
         Yields:
             The records of the journal, each once; what a slow reader missed is read from the file.
@@ -294,10 +294,10 @@ class Journal:
             (offset, live), given = until, 0
 
     def close(self) -> None:
-        """Write what is kept, let the file go, and let those who listen come to the end.
+        """Write pending records, close the file, and end the streams of the listeners.
 
         Raises:
-            StateError: What was kept can't be written. It is closed all the same.
+            StateError: Pending records can't be written. The journal is closed all the same.
         """
         self._is_closed = True
         try:

@@ -1,7 +1,7 @@
 """Positions and results as objects in the content store, named by their digests.
 
 A position's object holds the state's small values, and names the large ones, each of which is an
-object of its own. So a step costs what it changed, however large the rest is.
+object of its own. So the cost of a step depends only on the changes.
 """
 
 import json
@@ -21,7 +21,7 @@ __all__ = ["PositionStore"]
 _LARGE_VALUE: Final = 2048
 _LARGE_RESULT: Final = 16 * 1024
 _DEEP: Final = 100
-"""What is nested deeper is no part of a record: whoever reads one may have less stack left."""
+"""The deepest nesting of a record, since a reader may have less stack left."""
 
 _STRINGS: Final = re.compile(r'"(?:[^"\\]|\\.)*"')
 
@@ -38,16 +38,16 @@ _encode: Final = json.JSONEncoder(
 
 
 class PositionStore:
-    """Where the positions and the large results of one run are kept.
+    """The store of the positions and large results of one run.
 
     Values of a state are never changed in place, only replaced: nodes get them from expressions,
-    and assign new ones. So a value that is the same object as before is neither encoded nor
-    written again.
+    and assign new ones. So a value that is the same object as before is not encoded and written
+    again.
 
     Args:
         objects: The folder of the content store.
         run_id: The run, for errors.
-        durable: Whether what is put survives a power cut.
+        durable: Whether stored objects survive a power cut.
 
     Raises:
         StateError: The folder can't be made.
@@ -55,7 +55,7 @@ class PositionStore:
 
     def __init__(self, objects: Path, run_id: str, *, durable: bool) -> None:
         self._run_id = run_id
-        self._known: dict[str, tuple[object, str]] = {}  # by key: the value, and what stands for it
+        self._known: dict[str, tuple[object, str]] = {}  # by key: the value, and its stored form
         self._last_result: tuple[object, str] = (None, "")
         self._unsynced: list[bytes] = []
         try:
@@ -70,10 +70,10 @@ class PositionStore:
         return self._durable_store is not None
 
     async def synced(self) -> None:
-        """Wait until all states so far survive a power cut, where they are to.
+        """Wait until all states so far survive a power cut, where the store is durable.
 
         Raises:
-            StateError: It can't be written.
+            StateError: A state can't be written.
         """
         if self._unsynced:
             await run_off_loop("machine", self._sync)
@@ -98,7 +98,7 @@ class PositionStore:
             The digest of its object.
 
         Raises:
-            StateError: It holds what is no JSON, or can't be written.
+            StateError: The state isn't JSON, or can't be written.
         """
         about = _checked(position.to_dict(), "What the run gives")
         known, kept, parts = self._known, {}, []
@@ -114,7 +114,7 @@ class PositionStore:
         return digest
 
     def _part(self, key: str, value: object) -> str:
-        """What stands for a key of the state in the position's object."""
+        """Return the JSON for a key of the state in the position's object."""
         text = _checked(value, f"The state's {key!r}")
         if len(text) <= _LARGE_VALUE:
             return f'{_encode(key)}:{{"value":{text}}}'
@@ -124,10 +124,10 @@ class PositionStore:
         return f'{_encode(key)}:{{"sha256":"{digest}"}}'
 
     def get(self, digest: str) -> Position:
-        """A position by its digest.
+        """Return a position by its digest.
 
         Raises:
-            StoreError: Its object, or one that it names, is missing or isn't what was stored.
+            StoreError: Its object, or one that it names, is missing or was altered.
         """
         said = self.value_of(digest)
         try:
@@ -140,7 +140,7 @@ class PositionStore:
             raise StoreError(f"The object {digest} is no position of a run.") from None
 
     def is_whole(self, digest: str) -> bool:
-        """Whether a position and all that it names can be read."""
+        """Return whether a position and all objects that it names can be read."""
         try:
             self.get(digest)
         except StoreError:
@@ -148,10 +148,10 @@ class PositionStore:
         return True
 
     def outcome_of(self, result: NodeResult) -> dict[str, object]:
-        """How a node's result stands in a record: its value, or the digest of a large one.
+        """Return a node result's fields in a record: its value, or the digest of a large one.
 
         Raises:
-            StateError: It is no JSON, or can't be written.
+            StateError: The value isn't JSON, or can't be written.
         """
         outcome: dict[str, object] = dict(self.result_of(result.value))
         if result.error is not None:
@@ -166,7 +166,7 @@ class PositionStore:
         return outcome
 
     def result_of(self, value: object) -> Mapping[str, object]:
-        """How a value stands in a record: `result`, or `result_hash` for a large one."""
+        """Return a value's field in a record: `result`, or `result_hash` for a large one."""
         text = _checked(value, "The result")
         if len(text) <= _LARGE_RESULT and _depth(text) <= _DEEP:
             return {"result": value}
@@ -175,10 +175,10 @@ class PositionStore:
         return {"result_hash": digest}
 
     def result_from(self, outcome: Mapping[str, Any]) -> NodeResult:
-        """The result in a record that holds what `outcome_of` wrote, and `node`.
+        """Return the result in a record that holds the fields of `outcome_of`, and `node`.
 
         Raises:
-            StoreError: Its value is missing or isn't what was stored, or this is no outcome.
+            StoreError: The value is missing or was altered, or the record holds no outcome.
         """
         value = outcome.get("result")
         if "result_hash" in outcome:
@@ -195,10 +195,10 @@ class PositionStore:
         return NodeResult(value, error, outcome.get("retryable") is True, passed_over, suppressed)
 
     def value_of(self, digest: str) -> Any:
-        """The value that an object holds.
+        """Return the value of an object.
 
         Raises:
-            StoreError: It is missing, or isn't what was stored.
+            StoreError: The object is missing or was altered.
         """
         if not isinstance(digest, str):
             raise StoreError("An object of the run has no digest.")
@@ -226,7 +226,7 @@ class PositionStore:
 
 
 def _checked(value: object, what: str) -> str:
-    """A value as ASCII JSON, or an error that says whose it is."""
+    """Return a value as ASCII JSON, or raise an error that names its source."""
     try:
         return _encode(value)
     except RecursionError:
@@ -242,7 +242,7 @@ def _checked(value: object, what: str) -> str:
 
 
 def _depth(text: str) -> int:
-    """How deep JSON is nested; 0 where it can't be deep."""
+    """Return the nesting depth of JSON; 0 where it is surely small."""
     if text.count("[") + text.count("{") <= _DEEP:
         return 0
     depth = deepest = 0
@@ -256,7 +256,7 @@ def _depth(text: str) -> int:
 
 
 def _decoded(content: bytes) -> Any:
-    """JSON, nested as deep as it was written, however little stack is left here."""
+    """Decode JSON of any depth that could be written, however little stack is left."""
     try:
         return json.loads(content)
     except RecursionError:

@@ -1,7 +1,7 @@
-"""What is found of a run: where it stands, and what no checkpoint speaks for.
+"""The recovery of a run from its journal: its last position, and the records after it.
 
-Only a position that a signed checkpoint attests is gone on from. Complete results behind it are
-used; of what had begun there and has no end, nobody knows whether it happened.
+A run is resumed only from a position that a signed checkpoint attests. Complete results after it
+are used. Whether a call that had begun there and has no end took effect is unknown.
 
 Source: decision 47.
 """
@@ -41,17 +41,17 @@ _NO_ITEMS: Final[frozenset[int]] = frozenset()
 
 @frozen
 class Found:
-    """What was found of a run.
+    """The recovered state of a run.
 
     Attributes:
         started: The payload of `run_started`.
-        position: Where the run stands behind its last checkpoint; None where it has none, and so
-            has done nothing.
-        completed: What came of the position's node, where that stands without a checkpoint.
-        control: What the hooks of its error want.
-        in_flight: The node that had begun, and of which no end is known.
-        items: Of a foreach's members, what came of those whose end is known.
-        items_in_flight: The members that had begun, and of which no end is known.
+        position: The position of the last checkpoint; None without one: then the run has done
+            nothing.
+        completed: The result of the position's node, where it is recorded after the checkpoint.
+        control: The control result of the hooks of its error.
+        in_flight: The node that had begun and has no known end.
+        items: The results of the foreach's members whose end is known.
+        items_in_flight: The members that had begun and have no known end.
         ran_s: How long the run lasted, in seconds, by its records.
     """
 
@@ -65,10 +65,10 @@ class Found:
     ran_s: Decimal = Decimal(0)
 
     def left_by_failure(self) -> "Found":
-        """What stays of it where its node has failed for good, and is called again.
+        """Return the part that remains when a node that has failed for good is run again.
 
-        Members that have failed are called again too, but for those that were broken off: of these
-        no end is known, as of a node that was.
+        Failed members are called again too, except interrupted ones, whose end is unknown, as that
+        of an interrupted node.
         """
         error = self.completed.error if self.completed is not None else None
         failed = {index: one.error for index, one in self.items.items() if one.error is not None}
@@ -88,7 +88,7 @@ def _is_broken_off(error: NodeError) -> bool:
 
 @define
 class _Behind:
-    """What happened behind a position."""
+    """The records after a position."""
 
     node: str | None = None
     is_in_flight: bool = False
@@ -118,10 +118,10 @@ class _Behind:
                     self.items[index] = payload
 
     def left_by_an_end(self) -> "_Behind":
-        """What stays of it where the run was stopped or has failed at this very node.
+        """Return the part that remains where the run was stopped or has failed at this node.
 
-        Members that have failed are called again by whoever resumes it; the others are not, and of
-        those that were broken off no end is known.
+        A resumed run calls failed members again, and no others; the end of interrupted ones is
+        unknown.
         """
         left = copy(self)
         left.items = {index: one for index, one in self.items.items() if not one.get("error")}
@@ -135,13 +135,13 @@ class _Behind:
 
 
 def _is_effect_unknown(outcome: Mapping[str, Any]) -> bool:
-    """Whether a record says of a call that it was broken off: by a signal, a timeout, a cancel."""
+    """Return whether a record says that a call was interrupted: by signal, timeout or cancel."""
     return outcome.get("effect_unknown") is True or outcome.get("code") == "cancelled"
 
 
 @define
 class _Stand:
-    """A position by the digest of its object, and what happened behind it."""
+    """A position, by the digest of its object, and the records after it."""
 
     digest: str = ""
     step: int = 0
@@ -150,14 +150,14 @@ class _Stand:
 
 
 class Fold:
-    """Takes a journal's records, one at a time, and keeps of them what a run goes on from.
+    """The fold of a journal's records, one at a time, into the state to resume from.
 
     Args:
-        at: The step behind which the run is to be looked at; its end where None.
+        at: The step after which to look at the run; None for its end.
 
     Attributes:
-        is_over: Whether a checkpoint speaks for its end. What stands behind that nobody of the
-            run has written, and it isn't taken.
+        is_over: Whether a checkpoint attests the end. Later records aren't the run's own, and are
+            ignored.
     """
 
     def __init__(self, at: int | None = None) -> None:
@@ -167,7 +167,7 @@ class Fold:
         self.attested: tuple[int, str] | None = None
         self._at = at
         self._found_at: _Stand | None = None
-        self._unattested: tuple[int, _Stand] | None = None  # with its place in the segment
+        self._unattested: tuple[int, _Stand] | None = None  # with its index in the segment
         self._records = 0
         self._has_end = False
         self._first_at: float | None = None
@@ -210,15 +210,15 @@ class Fold:
         self._unattested, self._records = None, 0
 
     def found(self, run_id: str, states: PositionStore, path: Path) -> Found:
-        """What was found, with its objects read.
+        """Return the recovered state, with its objects read.
 
         Args:
             run_id: The run.
-            states: Where its objects are.
+            states: The store of its objects.
             path: Its journal.
 
         Raises:
-            StateError: It has left nothing to go on from, or an object is missing or corrupt.
+            StateError: The run left nothing to resume from, or an object is missing or corrupt.
         """
         if self.started is None:
             raise never_began(run_id)
@@ -246,11 +246,11 @@ class Fold:
 
 
 def never_began(run_id: str, earlier: str | None = None) -> StateError:
-    """The error that says that a run ended before its first node.
+    """Make the error for a run that ended before its first node.
 
     Args:
         run_id: The run.
-        earlier: The run that it was to go on with.
+        earlier: The run that it was to resume.
     """
     next_step = "Run the graph anew."
     if earlier is not None:
@@ -271,7 +271,7 @@ def read_run(
     at: int | None = None,
     ended: bool = False,
 ) -> Found:
-    """What stands of a run, without taking it over; no position where it never began.
+    """Read the state of a run from its journal; without a position where it never began.
 
     Args:
         folder: The run's folder.
@@ -279,11 +279,11 @@ def read_run(
         run_id: The run.
         key: The public half of the run key.
         head: The last checkpoint that the registry knows, which the journal must hold.
-        at: The number of steps behind which to look; the end where None.
+        at: The step after which to look at the run; None for its end.
         ended: Whether the run has ended, so that nothing unsigned may stand in its journal.
 
     Raises:
-        StateError: It can't be read, was altered or cut, or has no such step.
+        StateError: The journal can't be read, was altered or cut, or has no such step.
     """
     path = folder / TRANSCRIPT
     if not os.path.lexists(path) and head is None:
@@ -326,7 +326,7 @@ def _fed(path: Path, chain: Chain) -> Iterator[Record]:
 def _not_whole(
     run_id: str, states: PositionStore, path: Path, step: int, problem: StoreError
 ) -> StateError:
-    """Say which earlier checkpoint is whole. Its journal was proved before."""
+    """Make the error that names an earlier intact checkpoint of a proved journal."""
     steps: dict[int, str] = {}
     fold = Fold()
     for record in read_records(path):
@@ -347,7 +347,7 @@ def _not_whole(
 
 
 def is_unknown(vertex: VertexOfGraph, found: Found) -> bool:
-    """Whether something with an effect had begun that may not simply be done again."""
+    """Return whether a call had begun that may have had an effect and must not be repeated."""
     if isinstance(vertex, ForeachVertex):
         return bool(found.items_in_flight) and not _may_repeat(vertex)
     if isinstance(vertex, ActionVertex):
@@ -356,5 +356,5 @@ def is_unknown(vertex: VertexOfGraph, found: Found) -> bool:
 
 
 def _may_repeat(vertex: CallingVertex) -> bool:
-    """Whether its author lets it be done more than once."""
+    """Return whether a node's author allows repeated calls."""
     return vertex.tries.max > 1 or vertex.cache_result
