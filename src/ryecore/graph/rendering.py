@@ -1,4 +1,4 @@
-"""Graphs and their runs as text, for a terminal of any width. Pure."""
+"""The rendering of graphs and their runs as text, for a terminal of any width. Pure."""
 
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final
@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 Facts = list[tuple[str, list[Span | str]]]
-"""Rows of a name and what there is to say."""
+"""Rows of a name and its text."""
 
 _LEAST_WIDTH: Final = 40
 _MOST_NAME: Final = 28
@@ -43,18 +43,18 @@ _MAX_NODES: Final = 500
 _MOST_STATE: Final = 40
 _MOST_STEPS: Final = 12
 _LEAST_MS: Final = 50
-"""What takes less takes no time worth a word: a gate, for one."""
+"""The shortest duration that is shown, in milliseconds."""
 
 
 def render_graph(
     graph: Graph, run_status: RunStatus | None = None, *, width: int = 80
 ) -> StyledText:
-    """Show a graph: its nodes in order, what they do, and where they lead.
+    """Render a graph: its nodes in order, their work, and their edges.
 
     Args:
         graph: The graph.
-        run_status: What happened in a run of it; None for the graph by itself.
-        width: How many columns there are.
+        run_status: The status of a run; None for the graph by itself.
+        width: The width in columns.
     """
     text = StyledText()
     nodes = len(graph.nodes)
@@ -99,7 +99,7 @@ def _inputs(schema: Mapping[str, object] | None) -> str:
 
 
 def document_of(graph: Graph) -> dict[str, object]:
-    """A graph as a JSON-ready object: its nodes, what they do, and where they lead."""
+    """Return a graph as a JSON-ready object: its nodes, their work, and their edges."""
     return {
         "status": "success",
         "item_id": str(graph.ref),
@@ -131,7 +131,7 @@ def _node_document(node: VertexOfGraph) -> dict[str, object]:
 
 
 def add_facts(text: StyledText, facts: Facts, width: int) -> None:
-    """Add rows of a name and what there is to say, cut to the columns that there are."""
+    """Add rows of a name and its text, cut to the width."""
     room = max(width, _LEAST_WIDTH) - 10
     for name, spans in facts:
         line: list[Span] = [(f"  {name:<8}", "dim")]
@@ -208,7 +208,7 @@ def _add_node(
 def _edges(
     graph: Graph, node: VertexOfGraph, run_status: RunStatus | None
 ) -> Iterator[tuple[str, str, str]]:
-    """Where a node leads: to what, why, and in which style."""
+    """Yield the edges of a node: the target, the reason, and the style."""
     taken = frozenset() if run_status is None else run_status.taken
     for at, edge in enumerate(node.next):
         went = was_taken(node, edge.to, taken)
@@ -220,7 +220,7 @@ def _edges(
 
 
 def does_text(node: VertexOfGraph) -> str:
-    """What a node does, in few words."""
+    """Describe the work of a node in a few words."""
     match node:
         case ActionVertex():
             facts = [f"{node.action.ref}{' in a thread' if node.action.thread == 'fork' else ''}"]
@@ -242,7 +242,7 @@ def does_text(node: VertexOfGraph) -> str:
 
 
 def happened(node_status: NodeStatus) -> list[str]:
-    """What happened at a node, in few words each."""
+    """Describe the status of a node, in a few words each."""
     facts: list[str] = []
     if node_status.members is not None:
         failed = f", {node_status.failed:,} failed" if node_status.failed else ""
@@ -262,7 +262,7 @@ def happened(node_status: NodeStatus) -> list[str]:
 
 
 def bar(share: float, columns: int) -> tuple[str, str]:
-    """What is full of a bar, and the rest: full only where all is done."""
+    """Return the full part of a bar and the rest; full only where everything is done."""
     halves = min(max(int(share * 2 * columns), 0), 2 * columns)
     full = "━" * (halves // 2) + "╸" * (halves % 2)
     return full, "─" * (columns - len(full))
@@ -272,11 +272,11 @@ def bar(share: float, columns: int) -> tuple[str, str]:
 
 
 def render_run(run: "RunView", *, width: int) -> StyledText:
-    """Show a run: each node with what happened there, its state, and how to resume it.
+    """Render a run: the status of each node, the state, and how to resume it.
 
     Args:
         run: The run.
-        width: How many columns there are.
+        width: The width in columns.
     """
     text = StyledText()
     _add_run_head(text, run, width)

@@ -32,18 +32,18 @@ class GraphResult(ExecutionResult):
     """The result of a graph's run. `data` is its document.
 
     Attributes:
-        run_id: What `rye.graphs` and `rye.threads` know it by.
-        ended: How: completed, completed_with_errors, error or cancelled.
-        output: What its return node gave.
-        steps: How many nodes were run.
-        state: The state in the end.
+        run_id: Its id, for `rye.graphs` and `rye.threads`.
+        ended: Its last status: completed, completed_with_errors, error or cancelled.
+        output: The output of its return node.
+        steps: The number of executed nodes.
+        state: The final state.
         failed: The error that ended it, with its node.
-        errors: The first of the errors that were passed over.
-        suppressed: How many these are.
-        cost: What its own agents used.
+        errors: The first of the ignored errors.
+        suppressed: The number of ignored errors.
+        cost: The cost of its own agents.
         total: The money and the tokens that it and all below it used.
         graph: The graph, as it ran; None where the result was read from elsewhere.
-        run_status: What happened at each of its nodes.
+        run_status: The status of each of its nodes.
     """
 
     run_id: str
@@ -60,7 +60,7 @@ class GraphResult(ExecutionResult):
     run_status: RunStatus | None = field(default=None, eq=False)
 
     def render(self) -> StyledText:
-        """Return the result for a terminal or a notebook."""
+        """Render the result for a terminal or a notebook."""
         text = StyledText()
         mark = status_mark(self.ended)
         text.line(
@@ -101,7 +101,7 @@ def status_of(ending: Ending) -> Status:
 
 
 def document_of(run_id: str, position: Position, total: Amount) -> dict[str, object]:
-    """Return a run's result as the object that models and child processes are given.
+    """Return a run's result as the document for models and parent processes.
 
     Source: docs/design/graphs.md#the-result.
     """
@@ -166,7 +166,7 @@ def failure_document(run_id: str, error: str, status: str = "error") -> dict[str
 
     Args:
         run_id: The run.
-        error: What went wrong.
+        error: The error.
         status: `error` or `cancelled`.
     """
     return {"success": False, "status": status, "error": error, "graph_run_id": run_id}

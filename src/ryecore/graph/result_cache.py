@@ -1,4 +1,4 @@
-"""Remember the results of a graph's tools: keyed by all that they depend on, signed, bounded.
+"""The cache of the results of a graph's tools, keyed by all that they depend on, and signed.
 
 What may be called is asked first, and the whole chain verified: a remembered result opens nothing
 that the call itself would not have. The verified bytes that run stand in sealed snapshots, which
@@ -52,13 +52,13 @@ __all__ = [
 ]
 
 MAX_AGE_DAYS: Final = 30
-"""How many days a result is remembered at most."""
+"""The most days that a result is cached."""
 
 MAX_ENTRIES: Final = 5_000
-"""How many results are kept; where there are more, the oldest go."""
+"""The most results; beyond it, the oldest are deleted."""
 
 MAX_RESULT_BYTES: Final = 1024 * 1024
-"""How large a result may be, as JSON, that is remembered."""
+"""The largest result, as JSON, that is cached."""
 
 _KIND: Final = "graph-result"
 _NAME: Final = re.compile(r"[0-9a-f]{64}\.json")
@@ -69,13 +69,13 @@ _AGE: Final = timedelta(days=MAX_AGE_DAYS)
 
 
 class Entries:
-    """The results that a project's graphs remember.
+    """The cached results of a project's graphs.
 
     Args:
         project_root: The project's `.ai` folder.
         user_root: The user's `.ai` folder, which holds the run key.
-        durability: What an entry survives.
-        max_entries: How many are kept.
+        durability: The failures that an entry survives.
+        max_entries: The most entries.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class Entries:
 
     @property
     def folder(self) -> Path:
-        """Where they stand: where no copy of a repository can put any.
+        """The folder of the entries, outside of what a copied repository can contain.
 
         Raises:
             StateError: It can't be made.
@@ -125,7 +125,7 @@ class Entries:
         return self._folder
 
     def get(self, key: str) -> tuple[object] | None:
-        """A result; None where there is none, or it isn't provably this one, or is too old."""
+        """Return a result; None where it is missing, can't be proved, or is too old."""
         try:
             content, _ = read_digest(str(self._path(key)), max_bytes=_MAX_FILE_BYTES)
             record = json.loads(content)
@@ -138,13 +138,13 @@ class Entries:
                 return None
             return (json.loads(record["result"]),)
         except (OSError, ValueError, TypeError, KeyError, RecursionError, StateError):
-            return None  # it is computed again, and written anew
+            return None  # the result is computed and written again
 
     def put(self, key: str, item_id: str, result: object) -> str:
-        """Keep a result.
+        """Store a result.
 
         Returns:
-            Why it isn't kept; empty where it is.
+            The reason why it isn't stored; empty where it is.
         """
         try:
             text = json.dumps(result, allow_nan=False)
@@ -166,11 +166,11 @@ class Entries:
         return ""
 
     def prune(self) -> None:
-        """Throw away what is too old, and of what is too much the oldest."""
+        """Delete entries that are too old, and the oldest beyond the bound."""
         now = time.time()
         found: list[tuple[float, str]] = []
         for one in self._listed():
-            with suppress(FileNotFoundError):  # another process was quicker
+            with suppress(FileNotFoundError):  # another process was faster
                 age_s = now - one.stat(follow_symlinks=False).st_mtime
                 if _NAME.fullmatch(one.name):
                     found.append((age_s, one.path))
@@ -182,13 +182,13 @@ class Entries:
             Path(path).unlink(missing_ok=True)
 
     def clear(self) -> int:
-        """Throw all of them away.
+        """Delete all entries.
 
         Returns:
-            How many there were.
+            How many were deleted.
 
         Raises:
-            StateError: They can't be removed.
+            StateError: The results can't be deleted.
         """
         count = 0
         try:
@@ -214,11 +214,11 @@ class Entries:
 
 _VERSION: Final = "rye-graph-result-v1"
 _SHELLS_OWN: Final = frozenset({"_", "SHLVL", "PWD", "OLDPWD", "COLUMNS", "LINES"})
-"""What a shell says of itself and its window, which differs from one to the next."""
+"""The variables of a shell and its window, which differ between shells."""
 
 
 def secret_of(key: SigningKey) -> bytes:
-    """What keys are made with: this user's alone, so that no value can be guessed from a key."""
+    """Return the user's secret for making keys, so that no value can be guessed from a key."""
     return hashlib.sha256(f"{_VERSION}\n".encode() + key.pem).digest()
 
 
@@ -226,7 +226,7 @@ _IGNORED: Final = frozenset({*_SHELLS_OWN, CALL_ID, THREAD_ID, THREAD_MARK})
 
 
 def why_unkeyed(planned: Planned) -> str:
-    """Why the result of a call can't be remembered; empty where it can."""
+    """Return why the result of a call can't be cached; empty where it can."""
     chain, plan = planned.chain, planned.plan
     if planned.is_served_here:
         return "it is served by ryecore itself, from what it knows at the time"
@@ -244,9 +244,9 @@ def why_unkeyed(planned: Planned) -> str:
 
 
 def result_key(secret: bytes, planned: Planned) -> str:
-    """The key of a call's result: 64 hex digits.
+    """Return the key of a call's result: 64 hex digits.
 
-    Its time limit and whatever names this very call are no part of it.
+    The key doesn't depend on the timeout, or on values that identify the single call.
     """
     plan = planned.plan
     seen = {
@@ -268,21 +268,21 @@ def _hashes(chain: Chain) -> list[list[str]]:
 
 
 def _program(command: str) -> list[object]:
-    """Which file the program is, as far as looking at it tells."""
+    """Return the identity of a program's file, by its metadata."""
     real = os.path.realpath(command)
     try:
         seen = os.stat(real)
-    except OSError:  # it is gone: the call itself will say so
+    except OSError:  # the file is missing: the call itself reports it
         return [real]
     return [real, seen.st_size, seen.st_mtime_ns]
 
 
 class ResultsCache:
-    """Remembers results by all that they depend on.
+    """The cache of results, by all that they depend on.
 
     Args:
         dispatcher: Plans calls.
-        entries: Where results are kept.
+        entries: The stored results.
     """
 
     def __init__(self, dispatcher: Dispatcher, entries: Entries) -> None:
@@ -291,10 +291,11 @@ class ResultsCache:
         self._secret: bytes | None = None
 
     async def key(self, call: Call) -> str | Unkeyed:
-        """The key of a call.
+        """Return the key of a call, or why it has none.
 
         Raises:
-            RyeError: The caller may not make it, or its item can't be found, verified or planned.
+            RyeError: The caller may not make the call, or its item can't be found, verified or
+                planned.
         """
         if call.action.ref.kind != "tool":
             return Unkeyed("what follows a directive may answer otherwise each time")
@@ -308,25 +309,25 @@ class ResultsCache:
         return result_key(self._secret, planned)
 
     async def get(self, key: str) -> tuple[object] | None:
-        """The result that is remembered; None where there is none, or it can't be proved."""
+        """Return the cached result; None where it is missing or can't be proved."""
         return await anyio.to_thread.run_sync(self._entries.get, key)
 
     async def clear(self) -> int:
-        """Forget all results.
+        """Delete all cached results.
 
         Returns:
-            How many there were.
+            How many were deleted.
 
         Raises:
-            StateError: They can't be removed.
+            StateError: The results can't be deleted.
         """
         return await anyio.to_thread.run_sync(self._entries.clear)
 
     async def put(self, call: Call, key: str, result: object) -> Unkeyed | None:
-        """Remember a result, where what it depends on is still what it was before the call.
+        """Cache a result, if its dependencies haven't changed since before the call.
 
         Returns:
-            Why it isn't remembered; None where it is.
+            The reason why it isn't cached; None where it is.
         """
         if await self.key(call) != key:
             return Unkeyed("what it depends on has changed while it ran")

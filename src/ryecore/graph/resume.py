@@ -1,6 +1,6 @@
-"""Resume the run of a graph: read what the earlier run left, and find where the new one starts.
+"""The resuming of a graph's run: recover the earlier run, and find the new start position.
 
-What began and has no known end is not run again by itself.
+A call that began and has no known end is not repeated by itself.
 
 Source: decision 47.
 """
@@ -29,13 +29,13 @@ OBJECTS: Final = ("state", OBJECTS_FOLDER)
 
 @frozen
 class Resumed:
-    """A run that another one resumes.
+    """The run that another one resumes.
 
     Attributes:
         found: The state that was recovered from its journal.
         follows: The link to it in the new run's row.
-        call_root: The run whose id stands in the call ids of both, so that a repeated call keeps
-            its id; None where the calls are meant to be new ones.
+        call_root: The run whose id is part of the call ids of both, so that a repeated call keeps
+            its id; None where the calls are to be new ones.
     """
 
     found: Found
@@ -46,13 +46,13 @@ class Resumed:
 def find_resumed(host: RunHost, options: ResumeOptions) -> Resumed:
     """Read the run that another one is to resume.
 
-    Only one run continues from the end of another: two would both take the next step. Who names a
-    step means to repeat it.
+    Only one run may continue from the end of another: two would both take the next step. A caller
+    that names a step wants to repeat it.
 
     Raises:
-        ThreadConflict: It still runs, or another run continues it.
-        InputError: It is completed.
-        StateError: What it left can't be read, or was altered; or it never began.
+        ThreadConflict: The run hasn't ended, or another run continues it.
+        InputError: The run is completed.
+        StateError: Its records were altered or can't be read, or it never began.
     """
     record = run_blocking(host.store.look_closed(options.run_id))
     refuse_running(record)
@@ -147,7 +147,7 @@ def start_position(
     if stood.node is None:
         if options.at is not None:
             raise _completed(options.run_id)
-        return StartPosition(stood, {})  # its process died before anybody was told
+        return StartPosition(stood, {})  # its process died before the end was recorded
     position = evolve(stood, ending=None, state={**stood.state, **options.state})
     if position.node not in graph.nodes:
         raise InputError(
@@ -160,7 +160,7 @@ def start_position(
         moved = after(graph, position, inputs, found.completed, found.control, now_ms=now_ms)
         if moved.ending is None or moved.node is None:
             return StartPosition(moved, {})
-        found = found.left_by_failure()  # whoever resumes such a run has its last node run again
+        found = found.left_by_failure()  # resuming such a run repeats its last node
     vertex = graph.nodes[position.node or ""]
     if isinstance(vertex, ForeachVertex):
         return StartPosition(position, {**found.items, **_answered(vertex, found, options)})

@@ -1,4 +1,4 @@
-"""GraphRun: the handle of a graph's run that was started."""
+"""The handle of a graph's run."""
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
@@ -36,8 +36,8 @@ _ENDED: Final[Mapping[object, EndStatus]] = {
 class GraphRun(RunHandle[GraphResult]):
     """The handle of a graph's run: its events, its result, its cost, a way to stop it.
 
-    `rye.graphs.start` makes it. The run goes on whether somebody listens or not, until it ends, is
-    cancelled, or the Rye that started it is closed.
+    `rye.graphs.start` makes it. The run needs no listener. It runs until it ends, is cancelled, or
+    the Rye that started it is closed.
 
     Attributes:
         item_id: The graph, as a canonical ref.
@@ -77,7 +77,7 @@ class GraphRun(RunHandle[GraphResult]):
         return self._journal is None
 
     async def events(self) -> AsyncGenerator[GraphEvent, None]:
-        """Stream what happens in it, from its beginning until its end.
+        """Stream the events of the run, from its beginning until its end.
 
         Yields:
             The records of its journal, as they come.
@@ -112,7 +112,7 @@ class GraphRun(RunHandle[GraphResult]):
             return self._result._repr_html_()
         from ryecore.graph.live import run_html  # noqa: PLC0415 - for notebooks alone
 
-        # It is shown between two cells: nothing is settled, and nobody is waited for.
+        # A notebook renders it between two cells: nothing is settled, and nothing waits.
         path = self._host.store.folder_of(self._run_id) / TRANSCRIPT
         return run_html(self.graph, self._run_id, path)
 
@@ -138,7 +138,7 @@ def _stored_result(
         error=None if is_well else str(error or ended),
         chain=chain,
         duration_ms=float(took) if isinstance(took, int | float) else view.lasted_s * 1000,
-        # Of one whose process died, its journal says whether something had begun.
+        # For a run whose process died, the journal tells whether a call had begun.
         effect_unknown=document.get("effect_unknown", stored.get("died") and view.is_unknown)
         is True,
         run_id=view.run_id,

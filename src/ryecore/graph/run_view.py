@@ -1,4 +1,4 @@
-"""RunView: one run of a graph, read from its row and its journal, wherever it runs or ran."""
+"""The view of one run of a graph, read from its row and its journal, wherever it runs or ran."""
 
 import time
 from collections import deque
@@ -35,8 +35,8 @@ class RunCheckpoint:
     """A checkpoint of a run, which it can be resumed from.
 
     Attributes:
-        step: How many nodes were run before it: what `--at` names.
-        node: The node that comes next; None where the run has come to its end.
+        step: The number of nodes executed before it, as passed to `--at`.
+        node: The next node; None where the run has ended.
     """
 
     step: int
@@ -45,23 +45,23 @@ class RunCheckpoint:
 
 @frozen(kw_only=True, repr=False)
 class RunView:
-    """One run of a graph: what happened at each node, and how it can be gone on with.
+    """One run of a graph: the status of each node, and how it can be resumed.
 
     Attributes:
         record: Its row in the registry.
-        run_status: What happened, node by node.
+        run_status: The status, node by node.
         folder: Its folder below `.ai/state/threads`.
-        inputs: What it was given.
-        state: The state behind the last checkpoint; None where it can't be read.
+        inputs: Its inputs.
+        state: The state at the last checkpoint; None where it can't be read.
         checkpoints: The last checkpoints, at most 1,000, oldest first.
-        is_unknown: Whether something had begun when its process died, and nobody knows whether
-            it was done: to resume it you have to say so.
-        only: The single node that it was of; empty where it walks the graph.
-        followed_by: The run that goes on with it; None where none does.
+        is_unknown: Whether a call had begun when its process died, and its outcome is unknown: to
+            resume the run, its outcome must be passed.
+        only: The single node that it ran; empty where it ran the graph.
+        followed_by: The run that resumes it; None for none.
         cost: The money and the tokens that it and all below it have used.
         graph: Its graph as it is now; None where that can't be loaded.
         is_changed: Whether the graph has changed since the run began.
-        problem: What could not be read of it; empty where all could.
+        problem: Why a part of it could not be read; empty where all could.
     """
 
     record: ThreadRecord
@@ -86,7 +86,7 @@ class RunView:
 
     @property
     def run_id(self) -> str:
-        """What `rye.graphs`, `rye.threads` and the command line know it by."""
+        """Its id, for `rye.graphs`, `rye.threads` and the command line."""
         return self.record.thread_id
 
     @property
@@ -96,7 +96,7 @@ class RunView:
 
     @property
     def status(self) -> str:
-        """Where it stands: running, completed, completed_with_errors, error, cancelled, killed."""
+        """Its status: running, completed, completed_with_errors, error, cancelled or killed."""
         is_partly = self.run_status.status == "completed_with_errors"
         return self.run_status.status if is_partly else self.record.status
 
@@ -107,29 +107,30 @@ class RunView:
 
     @property
     def nodes(self) -> Mapping[str, NodeStatus]:
-        """What happened at each node that was come to, by its id."""
+        """The status of each node that was reached, by its id."""
         return self.run_status.nodes
 
     @property
     def node(self) -> str | None:
-        """The node where it stands; None where it has come to its end."""
+        """The current node; None where the run has ended."""
         return self.run_status.node
 
     @property
     def steps(self) -> int:
-        """How many nodes were run."""
+        """The number of executed nodes."""
         return self.run_status.steps
 
     @property
     def error(self) -> str | None:
-        """Why it failed; None where it didn't."""
+        """The reason for its failure; None where it didn't fail."""
         return self.run_status.error or None
 
     @property
     def next_step(self) -> str:
-        """The command that goes on with it; empty where there is nothing to go on with.
+        """The command that resumes it; empty where it can't be resumed.
 
-        A node that refused its parameters refuses them again: then it names what can change them.
+        A node that refused its parameters would refuse them again: then the command names the
+        options that change them.
         """
         if self.followed_by is not None:
             return f"rye graph show {self.followed_by}"
@@ -147,7 +148,7 @@ class RunView:
 
     @property
     def _answers(self) -> str:
-        """The options that say what came of what was broken off."""
+        """Return the options that pass the outcomes of interrupted calls."""
         node = self.graph.nodes.get(self.node or "") if self.graph is not None else None
         if isinstance(node, ForeachVertex):
             return " --member INDEX=JSON for each that was done, and --rerun for the others"
@@ -155,12 +156,12 @@ class RunView:
 
     @property
     def _refused_parameters(self) -> bool:
-        """Whether it failed since a node's parameters don't fit, which no second try changes."""
+        """Return whether a node's parameters didn't fit, which a retry doesn't change."""
         node = self.graph.nodes.get(self.node or "") if self.graph is not None else None
         return self.run_status.code == "validation" and not isinstance(node, AgentVertex)
 
     def to_dict(self) -> dict[str, object]:
-        """The run as a JSON-ready object."""
+        """Return the run as a JSON-ready object."""
         record = self.record
         return {
             "run_id": self.run_id,
@@ -187,10 +188,10 @@ class RunView:
         }
 
     def render(self, *, width: int = _WIDTH) -> StyledText:
-        """The run for a terminal or a notebook: each node with what happened there.
+        """Render the run for a terminal or a notebook, with the status of each node.
 
         Args:
-            width: How many columns there are.
+            width: The width in columns.
         """
         return render_run(self, width=width)
 
@@ -221,7 +222,7 @@ _MAX_CHECKPOINTS: Final = 1000
 
 
 def is_run(record: ThreadRecord) -> bool:
-    """Whether a thread is the run of a graph: a tool's that is named after it."""
+    """Return whether a thread is the run of a graph, by its id."""
     kind, _, tool_id = record.item_id.partition(":")
     return kind == "tool" and record.thread_id.startswith(f"{tool_id}/")
 
@@ -229,13 +230,13 @@ def is_run(record: ThreadRecord) -> bool:
 def list_runs(
     store: "ThreadStore", *, running: bool = False, limit: int = 50, offset: int = 0
 ) -> ThreadRecords:
-    """The runs of graphs, newest first; those nobody runs any more are ended first.
+    """List the runs of graphs, newest first. Runs whose process died are ended before.
 
     Args:
         store: The project's threads.
-        running: Whether those that have not ended count alone.
+        running: Whether to list only runs that have not ended.
         limit: How many at most.
-        offset: How many to pass over.
+        offset: How many to skip.
     """
     if running:
         active = run_blocking(store.look_at_all(lambda found: found.list_active()))
@@ -250,18 +251,18 @@ def list_runs(
 def load_run_view(
     store: "ThreadStore", run_id: str, *, settles: bool = True
 ) -> tuple[RunView, Found | None]:
-    """Read how a run stands. Whether its journal is true, `rye threads verify` says.
+    """Read the view of a run. The journal isn't proved; `rye threads verify` does that.
 
     Args:
         store: The project's threads.
         run_id: The run.
-        settles: Whether one that nobody runs any more is ended first; else nothing is written.
+        settles: Whether a run whose process died is ended first; otherwise nothing is written.
 
     Returns:
-        The run, without its graph; and what it can be gone on from, where that can be read.
+        The run, without its graph; and its recovered state, where that can be read.
 
     Raises:
-        ThreadNotFound: There is none of this id.
+        ThreadNotFound: No run has this id.
     """
     record = (
         run_blocking(store.look(run_id))
@@ -302,7 +303,7 @@ def load_run_view(
 
 
 def with_graph(view: RunView, found: Found | None, graph: Graph) -> RunView:
-    """The same with the run's graph, as it is now."""
+    """Return the view with the run's graph, as it is now."""
     if found is None:
         return evolve(view, graph=graph)
     node = graph.nodes.get(view.node or "")
@@ -315,7 +316,7 @@ def with_graph(view: RunView, found: Found | None, graph: Graph) -> RunView:
 
 
 def _asks(view: RunView, found: Found, node: VertexOfGraph | None) -> bool:
-    """Whether to resume it somebody has to say what came of what had begun."""
+    """Return whether resuming the run requires the outcome of an interrupted call."""
     if not view.ended or node is None or found.completed is not None:
         return False
     return is_unknown(node, found)
@@ -327,7 +328,7 @@ def _step(payload: Mapping[str, Any]) -> RunCheckpoint:
 
 
 def _follower(store: "ThreadStore", run_id: str) -> str | None:
-    """The last run that goes on with one: it may be taken up several times."""
+    """Return the last run that resumed another one, which may have been resumed several times."""
     for one in reversed(run_blocking(store.registry.list_following(run_id))):
         if not one.ended or _has_begun(store, one.thread_id):
             return one.thread_id
@@ -335,14 +336,14 @@ def _follower(store: "ThreadStore", run_id: str) -> str | None:
 
 
 def _has_begun(store: "ThreadStore", run_id: str) -> bool:
-    """Whether a run came to its first checkpoint, behind which it does something."""
+    """Return whether a run reached its first checkpoint, before which it does nothing."""
     fold = Fold()
     try:
         for record in read_records(store.folder_of(run_id) / TRANSCRIPT):
             fold.take(record)
             if fold.attested is not None:
                 return True
-    except StateError:  # it isn't there, or is no journal: going on with the run will tell
+    except StateError:  # missing or not a journal: resuming the run will report it
         pass
     return False
 

@@ -1,4 +1,4 @@
-"""Where a run stands, and what comes next. Pure: a function of graph, position and result.
+"""The position of a run, and the next one. Pure: a function of graph, position and result.
 
 Source: docs/design/graphs.md#the-walk; decision 42.
 """
@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 _MAX_ERRORS: Final = 100
-"""How many of the errors that were passed over are kept; the others are counted."""
+"""The most ignored errors that are stored; the others are counted."""
 
 _MAX_HOOK_RETRIES: Final = 3
 
@@ -43,8 +43,8 @@ class NodeError:
 
     Attributes:
         node: The node's id.
-        error: What happened.
-        code: Why, as the failure ladder of agents names it.
+        error: The error's message.
+        code: The error's code, from the failure ladder of agents.
         effect_unknown: Whether its tool was interrupted and may have had its effect.
     """
 
@@ -66,11 +66,11 @@ class NodeResult:
     """The result of one node.
 
     Attributes:
-        value: What `${result}` stands for; of a return node, the run's output.
-        error: Why it failed, if it did.
-        retryable: Whether another try may go well.
-        passed_over: The first of the errors of a foreach's members that the policy passes over.
-        suppressed: How many these are.
+        value: The value of `${result}`; of a return node, the run's output.
+        error: The error, if it failed.
+        retryable: Whether a retry may succeed.
+        passed_over: The first of the ignored errors of a foreach's members.
+        suppressed: The number of ignored errors.
     """
 
     value: object = None
@@ -82,13 +82,13 @@ class NodeResult:
 
 @frozen
 class Ending:
-    """How a run ended.
+    """The ending of a run.
 
     Attributes:
-        status: How.
-        output: What it gives.
-        error: Why it failed; with the node where one did. Its code is `turn_limit` where the steps
-            were used up.
+        status: The last status.
+        output: The output.
+        error: The error, with its node, if any. Its code is `turn_limit` where the steps were used
+            up.
     """
 
     status: EndStatus
@@ -98,17 +98,17 @@ class Ending:
 
 @frozen
 class Position:
-    """Where a run stands: all that decides what comes next.
+    """The position of a run: everything that decides what comes next.
 
     Attributes:
-        node: The next node's id. Once it has failed or was stopped, the one to continue with; None
-            where it has come to its end.
-        step: How many nodes were run.
+        node: The next node's id; after a failure or a stop, the one to resume with; None where the
+            run has come to its end.
+        step: The number of executed nodes.
         state: The state.
-        hook_retries: How often hooks had a node run once more, by node.
-        errors: The first of the errors that were passed over.
-        suppressed: How many errors were passed over.
-        ending: How it ended; None while it runs.
+        hook_retries: How often hooks made a node run again, by node.
+        errors: The first of the ignored errors.
+        suppressed: The number of ignored errors.
+        ending: Its ending; None while it runs.
         visit: The step at which the run reached the node; a retried node keeps it.
     """
 
@@ -163,7 +163,7 @@ class Position:
 
 
 def first(graph: Graph) -> Position:
-    """Return where a run begins."""
+    """Return the first position of a run."""
     return Position(graph.start, state=dict(graph.state))
 
 
@@ -176,15 +176,15 @@ def after(
     *,
     now_ms: int = 0,
 ) -> Position:
-    """Return where a run stands once a node has come to its result.
+    """Return the position of a run after the result of a node.
 
     Args:
         graph: The graph.
-        position: Where the run stood; `node` is the one that ran.
+        position: The previous position; `node` is the one that ran.
         inputs: The run's inputs.
-        result: The result of the node, its tries used up.
-        control: What the hooks of its error want; the first control result that counts.
-        now_ms: The time, in milliseconds since 1970, which `state._timestamp` stands for.
+        result: The result of the node after its last attempt.
+        control: The first control result of the hooks of its error that counts.
+        now_ms: The time in milliseconds since 1970, the value of `state._timestamp`.
 
     Returns:
         The next position. It has ended where no edge holds, where a node returned or failed for
@@ -221,12 +221,12 @@ def stopped(position: Position, why: str, *, in_flight: bool = False) -> Positio
 def context_of(
     graph: Graph, state: Mapping[str, object], inputs: Mapping[str, object], now_ms: int
 ) -> dict[str, object]:
-    """Return what expressions of parameters see."""
+    """Return the context of expressions in parameters."""
     return {"inputs": inputs, "state": _WithTime(state, now_ms) if graph.uses_time else state}
 
 
 class _WithTime(dict[str, object]):
-    """A state with the time in it, which is written only where it is asked for."""
+    """A state with the time in it, which is formatted only when it is read."""
 
     def __init__(self, state: Mapping[str, object], now_ms: int) -> None:
         super().__init__(state)
@@ -258,7 +258,7 @@ def _assigned(
     value: object,
     now_ms: int,
 ) -> Mapping[str, object]:
-    """Return the state with what a node sets in it; all of that sees the state before."""
+    """Return the state after a node's assignments, all of which read the state before."""
     changed: dict[str, object] = {}
     if isinstance(node, ForeachVertex) and node.collect is not None and isinstance(value, Mapping):
         changed[node.collect] = value["items"]
@@ -302,7 +302,7 @@ def _after_error(
     control: Control | None,
     now_ms: int,
 ) -> Position:
-    """Where a run stands after a node has failed: its hooks, its own edge, then the policy."""
+    """Return the position after a failed node: by its hooks, its own edge, then the policy."""
     here = evolve(_moved(position, node.id, position.state), visit=position.visit)
     if error.code == "cancelled":
         return evolve(here, ending=Ending("cancelled", error=error))
@@ -323,7 +323,7 @@ def _after_error(
 
 
 def _moved(position: Position, node_id: str, state: Mapping[str, object]) -> Position:
-    """Return the position one step on; not by `evolve`, which takes longer than all else here."""
+    """Return the position one step further; without `evolve`, which is too slow here."""
     return Position(
         node_id,
         position.step + 1,

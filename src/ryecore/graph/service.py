@@ -1,4 +1,4 @@
-"""Run graphs in an open Rye.
+"""The service that runs the graphs of an open Rye.
 
 Source: docs/design/runtimes.md#state-graphs; decision 30.
 """
@@ -19,11 +19,11 @@ __all__ = ["GraphService"]
 
 
 class GraphService:
-    """The graph runs of one open Rye.
+    """The service for the graph runs of one open Rye.
 
     Args:
         host: The host of all runs.
-        deps: What graphs need besides.
+        deps: The other dependencies.
     """
 
     def __init__(self, host: RunHost, deps: GraphDeps) -> None:
@@ -47,10 +47,10 @@ class GraphService:
         return await self._deps.load.examine(ref, ctx)
 
     async def forget_results(self) -> int:
-        """Forget the results that nodes remember, and return their number.
+        """Delete the cached results of nodes, and return their number.
 
         Raises:
-            StateError: They can't be removed.
+            StateError: The results can't be deleted.
         """
         cache = self._deps.cache
         return 0 if cache is None else await cache.clear()
@@ -59,7 +59,7 @@ class GraphService:
         """Check whether a run can begin. Nothing is changed.
 
         Raises:
-            RyeError: It can't.
+            RyeError: The run can't begin.
         """
         await self._life(request, ctx).check()
 
@@ -101,6 +101,6 @@ class GraphService:
     async def _earlier(self, run_id: str, request: RunRequest, ctx: CallContext) -> GraphRun:
         try:
             loaded: LoadedGraph | RyeError = await self._deps.load(request.ref, ctx)
-        except RyeError as error:  # what became of its file doesn't matter to an earlier run
+        except RyeError as error:  # the file's changes don't matter to an earlier run
             loaded = error
         return GraphRun(self._host, run_id, str(request.ref), loaded)

@@ -237,7 +237,7 @@ class Journal:
         return self._states.result_of(value)
 
     def outcome_of(self, result: NodeResult) -> dict[str, object]:
-        """Return the fields of a node's result in a record: its value as by `result_of`, its errors.
+        """Return a node result's fields in a record: its value as by `result_of`, and its errors.
 
         Raises:
             StateError: The value isn't JSON, or can't be written.

@@ -1,1 +1,1 @@
-"""Walk a graph: what is done at each node, and what is kept of it."""
+"""The execution of graphs: the work of each node, and its record."""

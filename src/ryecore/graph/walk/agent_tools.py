@@ -29,15 +29,15 @@ class AgentTools:
     """The tools of the agents of one run.
 
     Attributes:
-        deps: What the host injects, with the tools of the run.
-        names: What models call each signed tool that an agent names.
+        deps: The host's dependencies, with the tools of the run.
+        names: The models' names of the signed tools that agents name.
     """
 
     deps: AgentRunnerDeps
     names: Mapping[str, str]
 
     def with_tools(self, vertex: AgentVertex) -> tuple[Agent, AgentNode]:
-        """An agent and its vertex, with their tools by the names that models call them."""
+        """Return an agent and its vertex, with their tools by the models' names."""
         agent, node = vertex.agent, vertex.node
         if not self.names:
             return agent, node
@@ -53,12 +53,12 @@ async def find_agent_tools(
 ) -> AgentTools:
     """Find the tools of a graph's agents, verified.
 
-    What is offered is what the graph's signed file names. Whether it may be called is asked at each
-    call, by the capabilities of the run: a function of the host's needs one too.
+    An agent is offered the tools that the graph's signed file names. Each call is checked against
+    the capabilities of the run; a function of the host's needs one too.
 
     Args:
         graph: The graph.
-        deps: What the host injects.
+        deps: The host's dependencies.
         dispatcher: Reads signed tools, and executes them.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Call the item of an action, and say what came of it."""
+"""The calls of actions' items, and their outcomes."""
 
 import math
 import time
@@ -33,7 +33,7 @@ _ENDED_BADLY: Final = ("error", "cancelled", "killed")
 
 
 class FatalProblem(Exception):
-    """What no edge and no policy passes over: an item that isn't what a trusted key signed."""
+    """An error that no edge or policy may ignore: an item that no trusted key signed."""
 
     def __init__(self, error: RyeError) -> None:
         super().__init__(str(error))
@@ -46,9 +46,9 @@ class Call:
 
     Attributes:
         vertex: The node.
-        action: What it has done.
-        params: What the item is given.
-        ctx: On whose behalf.
+        action: The action.
+        params: The parameters of the item.
+        ctx: The caller's context.
     """
 
     vertex: CallingVertex
@@ -59,13 +59,13 @@ class Call:
 
 @frozen
 class Called:
-    """What came of a call.
+    """The outcome of a call.
 
     Attributes:
-        outcome: For the node.
-        is_from_cache: Whether it was remembered.
+        outcome: The outcome for the node.
+        is_from_cache: Whether the result came from the cache.
         thread_id: The thread that it ran in, if any.
-        why_not_kept: Why its result isn't remembered, where its author wishes it; else empty.
+        why_not_kept: Why its result isn't cached although its author wants it; else empty.
     """
 
     outcome: NodeOutcome
@@ -76,21 +76,21 @@ class Called:
 
 @frozen
 class Unkeyed:
-    """A result that can't be remembered.
+    """A result that can't be cached.
 
     Attributes:
-        why: Why not.
+        why: The reason.
     """
 
     why: str
 
 
 class ItemCaller:
-    """Calls items through the verified chain.
+    """The caller of items through the verified chain.
 
     Args:
         dispatcher: The actions of the Rye.
-        cache: What remembers results; None where nothing does.
+        cache: The cache of results; None for none.
     """
 
     def __init__(self, dispatcher: Dispatcher, cache: "ResultsCache | None" = None) -> None:
@@ -101,7 +101,7 @@ class ItemCaller:
         """Make a call.
 
         Returns:
-            What came of it; a failure is an outcome too.
+            The outcome, also of a failure.
 
         Raises:
             FatalProblem: The item isn't what a trusted key signed.
@@ -142,7 +142,7 @@ class ItemCaller:
         return called if unkeyed is None else evolve(called, why_not_kept=unkeyed.why)
 
     async def _kept(self, call: Call, key: str, result: object) -> Unkeyed | None:
-        """Remember a result. That it fails takes nothing from whoever has it."""
+        """Cache a result. A failure to do so doesn't affect the call."""
         if self._cache is None:
             return None
         try:

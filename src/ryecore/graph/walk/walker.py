@@ -38,19 +38,19 @@ _YIELD_EVERY_S: Final = 0.005
 
 @frozen
 class Walk:
-    """What a run is made of.
+    """The parts of a run.
 
     Attributes:
         run_id: The run.
         graph: The graph.
-        inputs: What it was given, checked.
+        inputs: Its checked inputs.
         executor: Runs every node.
-        vertices: Its handlers for nodes that are no agent's.
-        agents: What is around an agent's node: its events, its budget, its job.
-        journal: Keeps what happens.
-        hooks: The graph's own.
-        call: On whose behalf its nodes act: with the run's account and capabilities.
-        projection: Told of each node that has come to its end, for whoever looks at the result.
+        vertices: The handlers of nodes other than agents.
+        agents: The runner of agents' nodes, with their events, budget and jobs.
+        journal: The journal.
+        hooks: The graph's own hooks.
+        call: The context of its nodes' calls, with the run's account and capabilities.
+        projection: Receives the end of each node, for the status in the result.
     """
 
     run_id: str
@@ -66,14 +66,14 @@ class Walk:
 
 
 class Walker:
-    """Walks one graph once.
+    """The walker of one graph in one run.
 
     Args:
-        walk: What the run is made of.
-        position: Where it stands.
+        walk: The parts of the run.
+        position: The first position.
 
     Attributes:
-        position: Where it stands now.
+        position: The current position.
     """
 
     def __init__(self, walk: Walk, position: Position) -> None:
@@ -85,15 +85,15 @@ class Walker:
         """Run node after node, until the run has ended or is cancelled.
 
         Returns:
-            Where it stands then. Each step is kept by a checkpoint before the next one begins.
+            The last position. A checkpoint stores each step before the next one begins.
 
         Raises:
-            StateError: What happens can't be written, so nothing more may.
+            StateError: The journal can't be written, so the run must stop.
         """
         return await self._bounded(self._all_steps)
 
     async def one_step(self) -> Position:
-        """Run the one node where it stands."""
+        """Run the current node only."""
         return await self._bounded(self.step)
 
     async def _all_steps(self) -> None:
@@ -119,7 +119,7 @@ class Walker:
         return self.position
 
     async def step(self) -> None:
-        """Run one node, and keep what came of it."""
+        """Run one node, and record its outcome."""
         walk, vertex = self._walk, self._walk.graph.nodes[self.position.node or ""]
         began = time.perf_counter()
         now_ms = time.time_ns() // 1_000_000
@@ -139,7 +139,7 @@ class Walker:
     async def _result(
         self, vertex: VertexOfGraph, now_ms: int
     ) -> tuple[NodeResult, Control | None]:
-        """What came of a node, and what hooks want where it failed."""
+        """Return the result of a node, and the hooks' control result where it failed."""
         walk = self._walk
         walk.vertices.facts = {}
         context = context_of(walk.graph, self.position.state, walk.inputs, now_ms)
@@ -158,7 +158,7 @@ class Walker:
         return result, told.control
 
     def _check_time(self, outcome: NodeOutcome) -> None:
-        """Raise where the run's time broke a node off: the run has ended then, not the node.
+        """Raise where the run's deadline interrupted a node: then the run ends, not the node.
 
         The node's process is stopped at that time too, and its end may be noticed first.
         """
@@ -169,7 +169,7 @@ class Walker:
             raise CallCancelled("The run's time is up.")
 
     async def _outcome(self, vertex: VertexOfGraph, context: Mapping[str, object]) -> NodeOutcome:
-        """Run a node, by the one executor."""
+        """Run a node by the node executor."""
         walk, call = self._walk, self._walk.call
         if vertex.kind.acts:
             call = call.part(place_id(call.call_id, vertex.id, self.position.visit))
@@ -187,7 +187,7 @@ class Walker:
         control: Control | None,
         elapsed_ms: float,
     ) -> None:
-        """Write a node's end, and the checkpoint behind it, at once."""
+        """Write a node's end and the next checkpoint in one write."""
         told: dict[str, object] = {
             "step": following.step,
             "node": vertex.id,
@@ -205,7 +205,7 @@ class Walker:
         self._walk.journal.checkpoint(following)
 
     def _told(self, vertex: VertexOfGraph) -> dict[str, object]:
-        """What hooks see."""
+        """Return the context of hooks."""
         return {
             "graph": self._walk.graph.ref.id,
             "run_id": self._walk.run_id,
