@@ -1,4 +1,4 @@
-"""What an agent's turns are put together from. Nothing here asks a model or runs a tool.
+"""The assembly of an agent's turns. Nothing here asks a model or runs a tool.
 
 Source: docs/design/agent-node.md#steps.
 """
@@ -40,20 +40,20 @@ __all__ = [
 
 @frozen
 class TurnSetup:
-    """What a conversation's turns run with.
+    """The setup of a conversation's turns.
 
     Attributes:
-        chain: Whom to ask.
-        registry: Whose tools may be called.
-        tool_context: On whose behalf, within what.
-        request: What every request has in common; its messages are put in.
-        node_id: What events call the run.
-        emit: Told each event as it happens.
-        meter: Counts what it costs.
-        limits: What bounds it.
-        policy: What is done where callers differ.
+        chain: The fallback chain of models.
+        registry: The tools.
+        tool_context: The context of tool calls.
+        request: The common part of all requests; messages are added to it.
+        node_id: The id of the run in events.
+        emit: Called with each event.
+        meter: The cost meter.
+        limits: The limits of the turns.
+        policy: The policy of the caller.
         sleep: Waits.
-        observer: Watches the tool calls.
+        observer: The observer of tool calls.
     """
 
     chain: FallbackChain
@@ -150,10 +150,10 @@ def system_text(agent: Agent, node: AgentNode | None = None) -> str:
 
 
 def output_schema(owner: str, schema: Mapping[str, Any] | None) -> OutputSchema | None:
-    """Return the validator of a structured answer; None where the answer is text.
+    """Return the validator of a structured answer; None if the answer is text.
 
     Raises:
-        AgentTurnError: `validation`: it is no JSON Schema.
+        AgentTurnError: `validation`: it isn't a JSON Schema.
     """
     if schema is None:
         return None
@@ -174,10 +174,10 @@ def cost_meter(
     """Return the cost meter of one run, which shares its tracker with no other.
 
     Args:
-        deps: What the host injects.
-        emit: Told of each cost.
-        node_id: The vertex, or the session.
-        on_cost: Told what each try cost, before anybody else is.
+        deps: The host's dependencies.
+        emit: Called with each cost event.
+        node_id: The id of the node or session.
+        on_cost: Called first with the cost of each try.
     """
     return CostMeter(CostTracker(deps.price_of), emit, node_id, deps.observer, on_cost)
 
@@ -195,10 +195,10 @@ def build_setup(
     policy: TurnPolicy,
     meter: CostMeter,
 ) -> TurnSetup:
-    """Return what the turns of one run work with.
+    """Return the setup of a run's turns.
 
     Raises:
-        AgentTurnError: A tool isn't granted, or isn't there.
+        AgentTurnError: A tool isn't granted, or doesn't exist.
     """
     names = granted_tools(agent, node)
     limits = deps.limits
@@ -233,9 +233,9 @@ def chain_options(
     """Return the options of a run's calls to models.
 
     Args:
-        deps: What the host injects.
-        meter: Told of each try.
-        policy: Asked before each try; None where that was asked already.
+        deps: The host's dependencies.
+        meter: The meter that records each try.
+        policy: Asked before each try; None if it was asked already.
     """
     return ChainOptions(
         key_for=deps.key_for,

@@ -1,4 +1,4 @@
-"""Serve the tool calls of one answer."""
+"""The tool calls of one answer, and how they are served."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -28,11 +28,11 @@ _UNKNOWN: Final = "broken off while it ran: whether it has had its effect is not
 
 @frozen
 class Served:
-    """What an answer's calls came to, besides their results.
+    """The outcome of an answer's calls, besides their results.
 
     Attributes:
-        ending: What ends the turns, if anything does.
-        correction: What the model was told that it did wrong; empty for nothing.
+        ending: The verdict that ends the turns, if one does.
+        correction: The mistake that the model was told about; empty for none.
     """
 
     ending: Finish | Fail | None = None
@@ -40,11 +40,11 @@ class Served:
 
 
 class ServedCalls:
-    """The calls of one answer, served all at once where every tool says that this is safe.
+    """The calls of one answer, served in parallel if all tools allow it.
 
     Args:
-        setup: What the turns run with.
-        state: Where they stand.
+        setup: The setup of the turns.
+        state: The state of the turns.
         asked: The answer.
     """
 
@@ -59,12 +59,12 @@ class ServedCalls:
         self._correction = ""
 
     async def serve(self) -> Served:
-        """Serve them.
+        """Serve the calls.
 
         Raises:
             ToolCancelledError: A tool was cancelled.
         """
-        # All are judged before the first one runs, so that one that ends the turns comes first.
+        # Judge all calls before the first one runs, so that one that ends the turns comes first.
         judged: list[OnCall] = []
         registry, policy = self._setup.registry, self._setup.policy
         most = self._setup.limits.max_calls_a_turn
@@ -94,16 +94,16 @@ class ServedCalls:
         return Served(self._fail, self._correction)
 
     def _is_cut(self, call: ToolCallPart) -> bool:
-        """Whether the answer ended before the call's arguments. Of others, their JSON tells."""
+        """Return whether the answer was cut off before the call's arguments."""
         if self._asked.stop_reason != "length" or call is not self._asked.parts[-1]:
             return False
-        return call.arguments_json in ("", "{}")  # what adapters make of no arguments
+        return call.arguments_json in ("", "{}")  # as adapters write missing arguments
 
     async def _run(self, places: Sequence[int]) -> None:
         if len(places) == 1:
             await self._dispatch(places[0])
             return
-        # Where a denied call ends the turns, none of its siblings has had an effect.
+        # If a denied call ends the turns, none of its siblings has had an effect.
         denied = [place for place in places if self._is_denied(place)]
         await self._run_in_order(denied)
         rest = [place for place in places if place not in denied]
@@ -173,7 +173,7 @@ class ServedCalls:
                 self._answer(place, str(came), is_error=True)
 
     def _context(self, place: int) -> ToolContext:
-        """Return the tool's context of one call, with an id of that call."""
+        """Return the tool context of one call, with its own id."""
         context, call = self._setup.tool_context, self._calls[place]
         where = place_id(context.call.call_id, self._state.turn, place)
         call_id = place_id(where, call.name, call.arguments_json)
@@ -190,7 +190,7 @@ class ServedCalls:
 
     def _answer(self, place: int, text: str, *, is_error: bool) -> None:
         call = self._calls[place]
-        # Our own words, but they may quote what a tool or the model said.
+        # Our own words, but they may quote a tool or the model.
         self._keep(
             place, ToolResultPart(call.call_id, call.name, (TextPart(text),), is_error=is_error)
         )
@@ -254,7 +254,7 @@ class _CallEvents:
 
 
 def _shown_input(arguments_json: str) -> Mapping[str, object] | str:
-    """The arguments of a call that was refused: an object as of any call, else shortened text."""
+    """Return a refused call's arguments for events: an object, or shortened text."""
     if len(arguments_json) <= _SUMMARY_CHARS:
         with suppress(ValueError):
             found = read_json(arguments_json)

@@ -1,4 +1,4 @@
-"""What a host injects into agents: its providers, its keys, its tools, and nothing else.
+"""The dependencies that a host injects into agents: providers, keys, tools, and limits.
 
 Source: docs/design/agent-node.md#what-the-host-injects; decision 61.
 """
@@ -41,20 +41,21 @@ __all__ = [
 
 @frozen
 class AgentTurnLimits:
-    """What an agent's turns are bounded by.
+    """The limits of an agent's turns.
 
     Attributes:
-        max_tool_turns: How many turns may call tools. One more is `turn_limit`.
-        max_calls_a_turn: How many calls of one turn are served. The model is told of the rest.
-        correction_budget: How many turns may be spent on telling the model what it did wrong:
-            unknown tools, arguments that don't fit, an output that doesn't fit its schema.
-        max_output_tokens: How long one answer may be; the provider's own bound where None.
-        max_answer_chars: How much one answer may stream before it counts as broken. A tool call
-            counts as 100 characters more, and a chunk without any as one.
-        stall_s: How long a provider may send nothing, in seconds.
-        media_timeout_s: How long one call for media may take, in seconds.
-        cooldown_s: How long a provider that failed is left alone, in seconds.
-        backoff: How long to wait before the next try.
+        max_tool_turns: The number of turns that may call tools. One more is `turn_limit`.
+        max_calls_a_turn: The number of calls of one turn that are served. The model is told about
+            the rest.
+        correction_budget: The number of turns in which the model may correct a mistake: an unknown
+            tool, arguments or an output that don't fit their schema.
+        max_output_tokens: The bound of one answer; None for the provider's own.
+        max_answer_chars: The characters that one answer may stream before it counts as broken. A
+            tool call counts as 100 more, and an empty chunk as one.
+        stall_s: The seconds for which a provider may send nothing.
+        media_timeout_s: The time limit of one call for media, in seconds.
+        cooldown_s: The seconds for which a provider that failed is passed over.
+        backoff: The wait before the next try.
 
     Source: docs/design/agent-node.md; decisions 50 and 51.
     """
@@ -71,18 +72,18 @@ class AgentTurnLimits:
 
 
 MediaSurface: TypeAlias = Literal["chat", "generative"]
-"""How a model is asked: in turns, or at an endpoint of its own that makes media."""
+"""The kind of endpoint: conversations (`chat`), or media made at an endpoint of their own."""
 
 
 @frozen
 class ResolverCapabilities:
-    """What prompts and tools may read of the host's files.
+    """The files of the host that prompts and tools may read.
 
     Attributes:
-        sandbox: The folder that the scope `sandboxed` is confined to, made for agents.
-        project: The folder that the scope `project` is confined to.
+        sandbox: The folder of the scope `sandboxed`, made for agents.
+        project: The folder of the scope `project`.
         read_file: Whether `{{ path | read_file }}` is allowed in a prompt.
-        max_file_bytes: How large a file may be that is put into a prompt.
+        max_file_bytes: The bound of a file that is put into a prompt.
     """
 
     sandbox: Path | None = None
@@ -91,23 +92,23 @@ class ResolverCapabilities:
     max_file_bytes: int = 1_000_000
 
     def root(self, scope: FsScope) -> Path | None:
-        """The folder of a scope; what relative paths begin at. None where the host has none."""
+        """Return the folder of a scope, the base of relative paths; None if the host has none."""
         return self.sandbox if scope == "sandboxed" else self.project
 
 
 @frozen
 class Egress:
-    """What is about to leave for a provider.
+    """A request that is about to be sent to a provider.
 
     Attributes:
-        node_id: The vertex, or the session.
+        node_id: The id of the node or session.
         provider: The provider's id.
         model: The model.
-        request: What is asked; None where media are to be made.
-        estimated_input_tokens: A rough count of what it will read; zero where media are made,
-            because tokens aren't what that costs.
-        max_output_tokens: How long the answer may be; None for the provider's own bound.
-        attempt_number: Which try of this call of a model it is, from 1, whoever is asked.
+        request: The request; None for one that makes media.
+        estimated_input_tokens: A rough count of the input tokens; zero for media, whose costs
+            aren't in tokens.
+        max_output_tokens: The bound of the answer; None for the provider's own.
+        attempt_number: The number of the try in this call, from 1, across all providers.
     """
 
     node_id: str
@@ -120,7 +121,7 @@ class Egress:
 
 
 PreEgress: TypeAlias = Callable[[Egress], Awaitable[Refuse | None] | Refuse | None]
-"""Asked before each try; `Refuse` keeps it from being made, and ends the run."""
+"""Called before each try; `Refuse` prevents it and ends the run."""
 
 
 def _optional_tools(declared: Iterable[ToolDef] | None) -> tuple[ToolDef, ...] | None:
@@ -141,30 +142,32 @@ def _names(declared: Iterable[str]) -> frozenset[str]:
 
 @frozen(kw_only=True)
 class AgentRunnerDeps:
-    """What a host injects. Keys pass through and are kept nowhere.
+    """The dependencies of a host. Keys pass through and aren't stored.
 
     Attributes:
-        resolve_provider: The provider of an id; None where the host has none of it.
-        key_for: The credential for a provider's id, at once or awaited; empty where none is
-            needed. What it raises becomes `provider_auth`, and its text is dropped.
+        resolve_provider: Returns the provider with an id; None if the host has none.
+        key_for: Returns the credential for a provider's id, at once or awaited; empty if none is
+            needed. Its exceptions become `provider_auth`; their texts are dropped.
         registry: The tools.
-        tools: The tools that models are told of, where that is not all of the registry's.
-        sleep: Waits.
-        now: The monotonic time in seconds.
-        resolve_media_surface: How a model is asked; `chat` where it says None, or isn't given.
-        on_auth_error: Refreshes a provider's credential after it was refused, once a call.
-        resolver_capabilities: What prompts and tools may read of the host's files.
-        fs_scope: Where the tools' paths may lead.
-        limits: What bounds a run.
-        pre_egress: Asked before each try; it can refuse.
-        price_of: What a model costs; else the extra `prices` knows, or the run is unpriced.
-        unpriced_models: The models without a price that a thread with a spend limit may ask all
-            the same, as `provider/model`, or `provider/*` for all of a provider.
-        approve: Asked before a tool runs that needs it.
-        host_capabilities: What the host offers to tools that need it.
-        media: Where media are kept.
-        results: Where large results of tools are kept; in memory by default.
-        observer: Told what happens, for traces and metrics.
+        tools: The tools that models are told about; by default all of the registry.
+        sleep: Waits a number of seconds.
+        now: Returns the monotonic time in seconds.
+        resolve_media_surface: Returns the kind of endpoint of a model; by default, and for None,
+            `chat`.
+        on_auth_error: Renews a provider's credential after it was refused, once a call.
+        resolver_capabilities: The files that prompts and tools may read.
+        fs_scope: The scope of the tools' paths.
+        limits: The limits of a run.
+        pre_egress: Called before each try; it can refuse.
+        price_of: Returns the price of a model; without one the extra `prices` is asked, and without
+            that the run is unpriced.
+        unpriced_models: The models without a price that a thread with a spend limit may still ask,
+            as `provider/model`, or `provider/*` for all of a provider.
+        approve: Called before a tool runs that needs approval.
+        host_capabilities: The capabilities that the host offers to tools.
+        media: The store of media.
+        results: The store of large results of tools; by default in memory.
+        observer: Records traces and metrics.
     """
 
     resolve_provider: Callable[[str], LlmProvider | None] = field(validator=function, repr=False)

@@ -20,17 +20,17 @@ class _Event:
     __slots__ = ()
 
     def to_dict(self) -> dict[str, object]:
-        """Return the event as it stands on the wire."""
+        """Return the event in the wire format."""
         event: dict[str, object] = WIRE.write(self)
         return event
 
 
 @frozen(field_transformer=camel_keys)
 class AgentToken(_Event):
-    """More of the answer's text.
+    """A piece of the answer's text.
 
     Attributes:
-        node_id: The vertex, or the session.
+        node_id: The id of the node or session.
         token: The text.
         model: The model that is answering.
     """
@@ -44,15 +44,15 @@ class AgentToken(_Event):
 
 @frozen(field_transformer=camel_keys)
 class AgentToolCall(_Event):
-    """A tool is about to be called, or a call was refused before it came to its tool.
+    """The start of a tool call, or a call that was refused before it reached its tool.
 
     Attributes:
-        node_id: The vertex, or the session.
-        model: The model that calls it.
-        call_id: Which of the model's calls it is.
+        node_id: The id of the node or session.
+        model: The model that calls the tool.
+        call_id: The id of the call.
         tool_id: The tool's name, as the model wrote it.
-        tool_input: Its arguments; as text where they are no JSON object.
-        attempt_number: The try whose answer holds the call, from 1.
+        tool_input: Its arguments; as text if they aren't a JSON object.
+        attempt_number: The number of the try with the call, from 1.
     """
 
     type: ClassVar[Literal["agent:tool_call"]] = "agent:tool_call"
@@ -67,15 +67,15 @@ class AgentToolCall(_Event):
 
 @frozen(field_transformer=camel_keys)
 class AgentToolResult(_Event):
-    """A tool call has ended.
+    """The end of a tool call.
 
     Attributes:
-        node_id: The vertex, or the session.
-        call_id: Which of the model's calls it was.
+        node_id: The id of the node or session.
+        call_id: The id of the call.
         tool_id: The tool's name, as the model wrote it.
-        success: Whether the tool did what was asked.
-        output_summary: The beginning of what it said.
-        attempt_number: The try whose answer held the call, from 1.
+        success: Whether the tool succeeded.
+        output_summary: The beginning of its output.
+        attempt_number: The number of the try with the call, from 1.
     """
 
     type: ClassVar[Literal["agent:tool_result"]] = "agent:tool_result"
@@ -90,18 +90,18 @@ class AgentToolResult(_Event):
 
 @frozen(field_transformer=camel_keys)
 class CostUpdated(_Event):
-    """The cost of one attempt, emitted for every attempt that was made, failed ones too.
+    """The cost of one attempt, emitted for every attempt that was made, also for a failed one.
 
     Attributes:
-        node_id: The vertex, or the session.
-        model: The model that was asked.
-        input_tokens: All that it read.
-        output_tokens: All that it wrote, reasoning included.
-        cost_microcents: What that cost; 1 microcent is 1e-8 USD.
-        cumulative_cost_microcents: The run's total; its owner writes it, here it is the node's.
+        node_id: The id of the node or session.
+        model: The requested model.
+        input_tokens: All tokens that it read.
+        output_tokens: All tokens that it wrote, reasoning included.
+        cost_microcents: The cost; 1 microcent is 1e-8 USD.
+        cumulative_cost_microcents: The total of the node, or of the run once its owner sets it.
         priced: Whether a price was known. Without one the cost is zero.
         estimated: Whether the tokens are an estimate, because the provider counted none.
-        attempt_number: Which try it was, from 1.
+        attempt_number: The number of the try, from 1.
 
     Source: docs/design/agent-node.md#events; decision 55.
     """
@@ -132,4 +132,4 @@ class CostUpdated(_Event):
 AgentEvent: TypeAlias = AgentToken | AgentToolCall | AgentToolResult | CostUpdated
 
 Emit: TypeAlias = Callable[[AgentEvent], None]
-"""Takes each event as it happens. It must neither block nor raise; `EventBus.emit` is one."""
+"""Takes each event. It must neither block nor raise; `EventBus.emit` is one."""

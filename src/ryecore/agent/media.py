@@ -1,4 +1,4 @@
-"""The generative fork: media made at an endpoint of their own, at once or by a job.
+"""The making of media at endpoints of their own, at once or by a job.
 
 Source: docs/design/agent-node.md#media; decision 59.
 """
@@ -31,13 +31,13 @@ _JOB: Final = "media:"
 
 @frozen
 class MediaFork:
-    """Makes one vertex's media. One provider is asked, and no other in its place.
+    """Makes the media of one node. Only one provider is asked, without a fallback.
 
     Attributes:
-        deps: What the host injects.
-        node_id: The vertex.
-        meter: Counts what it costs.
-        budget: Within what; None where nothing bounds that.
+        deps: The host's dependencies.
+        node_id: The id of the node.
+        meter: The cost meter.
+        budget: The budget; None for none.
     """
 
     deps: AgentRunnerDeps
@@ -48,17 +48,17 @@ class MediaFork:
     async def generate(
         self, name: str, entry: FallbackPlanEntry, prompt: str, wanted: Sequence[str]
     ) -> NodeOutcome:
-        """Make media, or begin a job.
+        """Make media, or start a job.
 
         Args:
-            name: What the host resolves the provider by.
-            entry: Whom to ask for which model.
-            prompt: What to make.
-            wanted: The types of media that are wanted: one at most.
+            name: The name by which the host resolves the provider.
+            entry: The provider and the model.
+            prompt: The description of the media to make.
+            wanted: The wanted types of media, at most one.
 
         Raises:
-            AgentTurnError: The vertex can't be served, or the host's gate refused.
-            LlmError: The provider can't make them.
+            AgentTurnError: The node can't be served, or the host's gate refused.
+            LlmError: The provider can't make the media.
         """
         if len(wanted) > 1:
             raise turn_error(
@@ -75,11 +75,11 @@ class MediaFork:
         )
 
     async def poll(self, job_id: str) -> NodeOutcome:
-        """Look after a job.
+        """Check a job.
 
         Raises:
-            AgentTurnError: The id is none of a pending outcome's, or the host lacks its provider.
-            LlmError: The job failed, or isn't known.
+            AgentTurnError: The id isn't that of a pending outcome, or the host lacks its provider.
+            LlmError: The job failed, or is unknown.
         """
         name, model, job = _read_job(job_id)
         entry = plan_entry(self.deps, name, model)
@@ -104,7 +104,7 @@ class MediaFork:
         return provider, self.deps.media
 
     async def _gate(self, provider_id: str, model: str) -> None:
-        """The host's gate alone: tokens aren't what media cost, so their estimate is zero."""
+        """Ask the host's gate, with an estimate of zero, as media don't cost tokens."""
         if self.deps.pre_egress is None:
             return
         egress = Egress(self.node_id, provider_id, model, None, 0, None)
@@ -113,7 +113,7 @@ class MediaFork:
             raise turn_error("budget_exceeded", refused.message)
 
     async def _hold(self, entry: FallbackPlanEntry, prompt: str) -> None:
-        """Hold what it may cost. A job's is settled once somebody has seen its end."""
+        """Hold the possible cost. That of a job is settled once a poll has seen its end."""
         if self.budget is None:
             return
         await self.budget.begin_turn(1, entry, None)

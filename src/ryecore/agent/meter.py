@@ -1,4 +1,4 @@
-"""The cost of a run's attempts, counted and emitted as it happens."""
+"""The meter of a run's costs, which counts and emits them."""
 
 from collections.abc import Callable
 from decimal import Decimal
@@ -19,13 +19,13 @@ __all__ = ["CostMeter", "Spent"]
 
 @frozen
 class Spent:
-    """What attempts used and cost.
+    """The tokens and the cost of attempts.
 
     Attributes:
-        tokens_used: What was counted.
-        cost_microcents: What that cost; 1 microcent is 1e-8 USD.
-        unpriced: How many tries had no price.
-        estimated: How many attempts are estimates, because their provider reported no tokens.
+        tokens_used: The tokens.
+        cost_microcents: The cost; 1 microcent is 1e-8 USD.
+        unpriced: The number of tries without a price.
+        estimated: The number of tries with estimated tokens, as their provider reported none.
     """
 
     tokens_used: TokensUsed
@@ -39,7 +39,7 @@ class Spent:
         return to_usd(self.cost_microcents)
 
     def since(self, before: "Spent") -> "Spent":
-        """Return what was spent since an earlier snapshot."""
+        """Return the difference to an earlier snapshot."""
         now, then = self.tokens_used, before.tokens_used
         estimated = self.estimated - before.estimated
         return Spent(
@@ -51,18 +51,18 @@ class Spent:
 
 
 class CostMeter:
-    """The cost path of one run: each try becomes one `cost:updated`, skipped ones aside.
+    """The cost meter of one run: each try except skipped ones emits one `cost:updated`.
 
     Args:
         tracker: The run's own tracker.
-        emit: Told of each cost.
-        node_id: The vertex, or the session.
-        observer: Told of each try.
-        on_cost: Told what each try that was made cost, before anybody else is.
+        emit: Called with each cost event.
+        node_id: The id of the node or session.
+        observer: Observes each try.
+        on_cost: Called first with the cost of each try that was made.
 
     Attributes:
-        attempt_number: Which try was the last, from 1; None before the first.
-        request: What is being asked, for an estimate where a provider doesn't count.
+        attempt_number: The number of the last try, from 1; None before the first.
+        request: The current request, for an estimate if the provider doesn't count tokens.
 
     Source: docs/design/agent-node.md#what-the-host-injects; docs/design/agent-node.md#events;
     decision 55.
@@ -87,7 +87,7 @@ class CostMeter:
         self.request: LlmRequest | None = None
 
     def on_attempt(self, record: AttemptRecord) -> None:
-        """Take the record of a try."""
+        """Count a try by its record."""
         if self._observer is not None:
             self._observer.attempt(self._node_id, record)
         if record.outcome in ("skipped", "refused"):
@@ -116,7 +116,7 @@ class CostMeter:
 
     @property
     def spent(self) -> "Spent":
-        """What all tries so far came to."""
+        """The tokens and the cost of all tries so far."""
         usage, estimated = self._tracker.usage, self._tracker.estimated
         return Spent(
             TokensUsed(

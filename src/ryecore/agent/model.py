@@ -1,4 +1,4 @@
-"""Agents and the nodes that run them, as authors write them."""
+"""Agents, and the nodes that run them, as authors write them."""
 
 from collections.abc import Iterable, Mapping
 from types import NoneType
@@ -24,11 +24,11 @@ _SCHEMA: Final = of("a JSON Schema, as a mapping", Mapping, NoneType)
 
 @frozen
 class RetrySpec:
-    """How often a model is tried.
+    """The retries of a model.
 
     Attributes:
-        max: How often in all, at least 1.
-        backoff: How long to wait between the tries; `AgentTurnLimits.backoff` where None.
+        max: The number of tries in all, at least 1.
+        backoff: The wait between tries; None for `AgentTurnLimits.backoff`.
 
     Source: docs/design/agent-node.md; decision 50.
     """
@@ -39,12 +39,12 @@ class RetrySpec:
 
 @frozen
 class FallbackChoice:
-    """A provider and model to ask when the earlier ones can't answer.
+    """A provider and a model to ask if the earlier ones can't answer.
 
     Attributes:
         provider: The provider's id.
         model: The model.
-        max_attempts: How often it is tried, at least 1.
+        max_attempts: The number of tries, at least 1.
     """
 
     provider: str = field(validator=[_TEXT, min_len(1)])
@@ -53,9 +53,9 @@ class FallbackChoice:
 
 
 def _made(kind: type[T], declared: object) -> T:
-    """What an author may write as a mapping too, as a file gives it."""
+    """Return a value that an author may also write as a mapping, as in a file."""
     if not isinstance(declared, Mapping):
-        return cast("T", declared)  # its validator looks at it
+        return cast("T", declared)  # the field's validator checks it
     try:
         return kind(**declared)
     except TypeError as problem:
@@ -111,21 +111,21 @@ _RETRY: Final = of("a RetrySpec", RetrySpec, NoneType)
 
 @frozen(kw_only=True)
 class Agent:
-    """An agent: a model, what it is told, and what it may call.
+    """An agent: a model, its instructions, and its tools.
 
     Attributes:
-        name: What nodes call it.
-        provider: The id of the provider that is asked first.
-        model: The model that it is asked for.
-        system_prompt: What stands in the system position, verbatim: nothing is put into it.
+        name: The name by which nodes refer to it.
+        provider: The id of the first provider.
+        model: The model.
+        system_prompt: The system prompt, verbatim: it isn't a template.
         tools: The names of the tools that it may call.
-        fallback_chain: Whom to ask when the first one can't answer, in order.
-        retry: How often the first one is tried.
-        output_schema: The JSON Schema of its answer; text where None.
-        temperature: 0 to 2; the provider's own where None.
-        max_output_tokens: How long one answer may be.
-        reasoning: How hard to think.
-        description: What it is for.
+        fallback_chain: The models to ask if the first one can't answer, in order.
+        retry: The retries of the first model.
+        output_schema: The JSON Schema of its answer; None for text.
+        temperature: From 0 to 2; None for the provider's own.
+        max_output_tokens: The bound of one answer.
+        reasoning: The effort of reasoning.
+        description: Its purpose.
 
     Raises:
         ConfigError: The system prompt refers to secrets, or a field is of the wrong form.
@@ -155,19 +155,19 @@ def _template(declared: str | PromptTemplate) -> PromptTemplate:
 
 @frozen(kw_only=True)
 class AgentNode:
-    """A vertex that runs an agent.
+    """A node that runs an agent.
 
     Attributes:
-        id: What events call it.
+        id: Its id in events.
         agent_ref: The agent's name.
-        prompt_template: What the agent is asked; `{{ path | filter }}` is put in once.
-        system_prompt_append: What follows the agent's system prompt, verbatim.
+        prompt_template: The prompt, with `{{ path | filter }}` for values, filled in once.
+        system_prompt_append: A text after the agent's system prompt, verbatim.
         model: The model in place of the agent's own.
-        tools: The tools that it may call, none that the agent may not; all of those where None.
-        retry: How often the first provider is tried, in place of the agent's own.
+        tools: The tools that it may call, among the agent's; None for all of them.
+        retry: The retries of the first model, in place of the agent's own.
         output_schema: The schema of its answer, in place of the agent's own.
-        output_media: The types of media that it should make, at most one; `image/*` where none is
-            named and the model makes media.
+        output_media: The types of media that it should make, at most one; by default `image/*` if
+            the model makes media.
 
     Raises:
         ConfigError: A field is of the wrong form, or refers to secrets.
@@ -186,5 +186,5 @@ class AgentNode:
 
     @classmethod
     def asking(cls, prompt: str, *, agent: Agent, node_id: str | None = None) -> Self:
-        """Return a vertex that asks an agent one thing; the prompt is a template too."""
+        """Return a node that asks an agent one thing; the prompt is a template."""
         return cls(id=node_id or agent.name, agent_ref=agent.name, prompt_template=prompt)

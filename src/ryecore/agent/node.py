@@ -1,4 +1,4 @@
-"""The seam to a run loop: what it asks of a vertex's executor."""
+"""The interface between a run loop and the executors of its nodes."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, Protocol
@@ -19,53 +19,53 @@ __all__ = ["NodeExecContext", "NodeExecutor", "TurnBudget", "Vertex"]
 
 
 class TurnBudget(Protocol):
-    """A run loop's account, as one run of an agent's vertex draws on it.
+    """The budget that a run loop gives to one run of an agent node.
 
     Source: docs/design/agent-node.md#events; decisions 39 and 40.
     """
 
     async def begin_turn(self, turn: int, entry: FallbackPlanEntry, wanted: int | None) -> int:
-        """Begin a turn. Asking again after an error is the same one.
+        """Begin a turn. A retry after an error belongs to the same turn.
 
         Args:
-            turn: The vertex's turn, from 1.
-            entry: Who is asked first.
-            wanted: How long the answer may be; None where nobody says.
+            turn: The turn of the node, from 1.
+            entry: The first entry of the plan.
+            wanted: The wanted bound of the answer; None for none.
 
         Returns:
-            How long it may be within what is left.
+            The bound of the answer within the rest of the budget.
 
         Raises:
-            AgentTurnError: `budget_exceeded`: nothing more may be asked.
+            AgentTurnError: `budget_exceeded`: the budget is used up.
         """
         ...
 
     async def before_attempt(
         self, entry: FallbackPlanEntry, request: LlmRequest, number: int
     ) -> AttemptVerdict:
-        """Hold what a try may cost at most; it is refused where that is too much."""
+        """Hold the most that a try may cost; refuse it if that is too much."""
         ...
 
     async def before_media(self, provider: str, model: str, input_tokens: int) -> AttemptVerdict:
-        """Return the same for media, which are made at an endpoint of their own.
+        """Hold the most that media may cost, made at an endpoint of their own.
 
         Args:
-            provider: Who is asked.
+            provider: The provider's id.
             model: The model.
-            input_tokens: How much is about to be read, roughly.
+            input_tokens: The input tokens, roughly.
         """
         ...
 
     def asks_again(self) -> bool:
-        """Whether what was refused is to be asked once more, for as short an answer as is left."""
+        """Return whether to repeat a refused request, for an answer that the budget allows."""
         ...
 
     async def settle(self) -> None:
-        """Settle the tries that were made, so that what follows knows of a stop."""
+        """Settle the tries that were made, so that a stop is known before the next step."""
         ...
 
     def on_cost(self, record: AttemptRecord, cost: AttemptCost) -> None:
-        """Count what a try has cost."""
+        """Count the cost of a try."""
         ...
 
 
@@ -73,39 +73,38 @@ _NONE: Final = type(None)
 
 
 class Vertex(Protocol):
-    """A vertex of a graph, of whichever type."""
+    """A node of a graph, of any type."""
 
     @property
     def id(self) -> str:
-        """What events call it."""
+        """Its id in events."""
         ...
 
     @property
     def type(self) -> str:
-        """Which handler runs it."""
+        """The type, which selects its handler."""
         ...
 
 
 def _drop(event: AgentEvent) -> None:
-    """Where nobody listens."""
+    """Drop an event without a listener."""
 
 
 @frozen(kw_only=True)
 class NodeExecContext:
-    """What a vertex runs with.
+    """The context in which a node runs.
 
     Attributes:
-        vertex: The vertex.
-        resolved_agent: The agent that it refers to, where it is an agent's.
+        vertex: The node.
+        resolved_agent: The agent that it refers to, if it is an agent node.
         inputs: The run's inputs.
-        ctx: What the run loop shares with its vertices.
-        outputs: What the vertices before have said, by their ids; in a graph, its state. None of
-            it is trusted.
-        emit: Told each event as it happens.
-        signal: Cancels the vertex.
-        call: On whose behalf the vertex's tools run, and within what.
-        budget: What its tries are held and settled in; None where nothing bounds what they cost.
-        recorded: Awaited before a tool runs, so that the record of its call is kept by then.
+        ctx: Values that the run loop shares with its nodes.
+        outputs: The untrusted outputs of earlier nodes, by id; in a graph, its state.
+        emit: Called with each event.
+        signal: Cancels the node.
+        call: The caller and the bounds of the node's tool calls.
+        budget: The budget of its tries; None for none.
+        recorded: Awaited before a tool runs, so that the record of its call is stored first.
 
     Raises:
         ConfigError: A field is of the wrong type.
@@ -126,8 +125,8 @@ class NodeExecContext:
 
 
 class NodeExecutor(Protocol):
-    """Runs vertices, and never raises for what a model, a tool or an author did wrong."""
+    """Runs nodes. Failures of models, tools and authors are outcomes, not exceptions."""
 
     def __call__(self, ctx: NodeExecContext, /) -> Awaitable[NodeOutcome]:
-        """Run a vertex to its outcome."""
+        """Run a node to its outcome."""
         ...

@@ -52,7 +52,7 @@ ErrorCode: TypeAlias = Literal[
     "content_filter",
     "internal",
 ]
-"""Why a vertex failed: a closed set."""
+"""The reasons why a node fails: a closed set."""
 
 ERROR_CODES: Final[tuple[ErrorCode, ...]] = get_args(ErrorCode)
 _BY_NAME: Final[dict[str, ErrorCode]] = {code: code for code in ERROR_CODES}
@@ -64,12 +64,12 @@ RETRYABLE_CODES: Final[frozenset[ErrorCode]] = frozenset(
 
 @frozen
 class NodeFailure:
-    """Why a node failed.
+    """The failure of a node.
 
     Attributes:
-        code: One of the closed set.
-        message: What happened and what to do about it, without secrets.
-        retryable: Whether the same run may go well later.
+        code: The reason, one of a closed set.
+        message: The failure and the next step, without secrets.
+        retryable: Whether the same run may succeed later.
         effect_unknown: Whether a tool was interrupted and may have had its effect.
     """
 
@@ -79,18 +79,18 @@ class NodeFailure:
     effect_unknown: bool = field(default=False, metadata=omitted_at_default())
 
     def to_dict(self) -> dict[str, object]:
-        """Return the failure as JSON types; it has `effect_unknown` only where that is so."""
+        """Return the failure as JSON types, with `effect_unknown` only if that is true."""
         failure: dict[str, object] = WIRE.write(self)
         return failure
 
 
 @frozen
 class TokensUsed:
-    """The tokens of a whole run, whatever tries they went into.
+    """The tokens of a whole run, in all tries.
 
     Attributes:
-        input: All that was read.
-        output: All that was written, reasoning included.
+        input: All tokens that were read.
+        output: All tokens that were written, reasoning included.
         model: The model that answered last.
         estimated: Whether a part of them is an estimate, because a provider reported no tokens.
     """
@@ -101,7 +101,7 @@ class TokensUsed:
     estimated: bool = field(default=False, metadata=omitted_at_default())
 
     def to_dict(self) -> dict[str, object]:
-        """Return the tokens as JSON types; they have `estimated` only where a part is."""
+        """Return the tokens as JSON types, with `estimated` only if a part is an estimate."""
         counted: dict[str, object] = WIRE.write(self)
         return counted
 
@@ -118,12 +118,12 @@ class NodeOutcome:
     """The outcome of a node.
 
     Attributes:
-        status: `completed`, `failed`, or `pending` where a job of the provider's still runs.
-        output: The answer: text, the structured value, or `{"text", "media"}` where media came.
-        tokens_used: What was counted.
-        failure: Why it failed, if it did.
-        stop_reason: Why the model stopped, where it was asked: `length` says that it was cut.
-        job_id: What to poll while it is pending; opaque.
+        status: `completed`, `failed`, or `pending` while a job of the provider runs.
+        output: The answer: text, the structured value, or `{"text", "media"}` if it has media.
+        tokens_used: The tokens.
+        failure: The failure, if it failed.
+        stop_reason: Why the model stopped, if it was asked; `length` means that it was cut off.
+        job_id: The id to poll while it is pending; opaque.
 
     Source: docs/design/agent-node.md; decision 59.
     """
@@ -145,9 +145,9 @@ class NodeOutcome:
         tokens_used: TokensUsed | None = None,
         effect_unknown: bool = False,
     ) -> "NodeOutcome":
-        """Return a failure. Whether it is retryable follows from its code, unless it is passed.
+        """Return a failure. Its code decides whether it is retryable, unless that is passed.
 
-        Where the effect is unknown, the message ends with a sentence that says so.
+        If the effect is unknown, the last sentence of the message says so.
         """
         failure = NodeFailure(
             code,
@@ -158,7 +158,7 @@ class NodeOutcome:
         return cls("failed", None, tokens_used or TokensUsed(), failure)
 
     def to_dict(self) -> dict[str, object]:
-        """Return the outcome as JSON types; media stand in it by their handles."""
+        """Return the outcome as JSON types, with media by their handles."""
         outcome: dict[str, object] = WIRE.write(self)
         return outcome
 
@@ -171,21 +171,21 @@ def turn_error(code: ErrorCode, message: str, *, next_step: str = "") -> AgentTu
 
 
 def is_correctable(error: ToolCallError) -> bool:
-    """Return whether the model can correct the error when it is shown it."""
+    """Return whether the model can correct the error if it sees it."""
     return isinstance(error, UnknownToolError | ToolArgsInvalidError)
 
 
 def failure_of(error: Exception) -> NodeFailure:
     """Return the failure for an error, by its type and kind, never by its text.
 
-    A cancellation wins over every error: the caller, who knows of it, sees to that.
+    A cancellation takes precedence over every error, which the caller ensures.
     """
     code, retryable = _classified(error)
     return NodeFailure(code, _text(error), retryable)
 
 
 def _text(error: Exception) -> str:
-    """What may be said of an error. One that isn't ours may quote anything."""
+    """Return the safe text of an error: one that isn't ours may quote secrets."""
     if isinstance(error, RyeError):
         return str(error)
     try:

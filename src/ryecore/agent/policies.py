@@ -1,4 +1,4 @@
-"""The policies of the turn core's two callers here."""
+"""The policies of agent nodes and sessions for the turn core."""
 
 import json
 import re
@@ -58,19 +58,19 @@ _MAX_PATH_CHARS: Final = 200
 
 @frozen
 class Misfit:
-    """How an answer misses its schema, in words that the model is told."""
+    """The mismatch of an answer and its schema, in words for the model."""
 
     text: str
 
 
 class OutputSchema:
-    """The schema of an answer, ready to check many.
+    """The compiled schema of answers.
 
     Args:
         schema: The JSON Schema.
 
     Raises:
-        ValueError: It is no valid schema; the message says where.
+        ValueError: The schema isn't valid; the message says where.
     """
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
@@ -82,10 +82,10 @@ class OutputSchema:
         self._validator = SchemaValidator(text)
 
     async def read(self, answer: str) -> object:
-        """Return the value of an answer, or how it misses the schema.
+        """Parse an answer, and check it against the schema.
 
         Args:
-            answer: JSON, alone or as the one fenced block.
+            answer: JSON, alone or as the only fenced block.
 
         Returns:
             The value, or a `Misfit`.
@@ -112,10 +112,10 @@ class OutputSchema:
 
 
 async def ask_gate(gate: PreEgress, egress: Egress) -> Refuse | None:
-    """Ask the host's gate. What it says besides `Refuse` and None lets nothing pass.
+    """Ask the host's gate. Only None lets a request pass.
 
     Raises:
-        AgentTurnError: `internal`: its word can't be understood, such as False.
+        AgentTurnError: `internal`: its answer is neither `Refuse` nor None, such as False.
     """
     said = gate(egress)
     if isawaitable(said):
@@ -136,10 +136,10 @@ async def ask_before(
 
     Args:
         gate: The gate.
-        node_id: What it is told of the run.
-        entry: Whom the try would go to.
-        request: What would be sent.
-        number: Which try of this call it is, from 1.
+        node_id: The id of the run for the gate.
+        entry: The entry that would be asked.
+        request: The request that would be sent.
+        number: The number of the try in this call, from 1.
     """
     egress = Egress(
         node_id,
@@ -155,12 +155,12 @@ async def ask_before(
 
 @frozen
 class Spender:
-    """Who spends, and within what.
+    """A run's budget, with the request's first entry and bound.
 
     Attributes:
-        budget: The run loop's.
-        entry: Who is asked first.
-        wanted: How long an answer may be; None where nobody says.
+        budget: The budget of the run loop.
+        entry: The first entry of the plan.
+        wanted: The wanted bound of an answer; None for none.
     """
 
     budget: TurnBudget
@@ -174,10 +174,10 @@ class NodePolicy(TurnPolicy):
     Source: docs/design/agent-node.md#failures.
 
     Args:
-        gate: Asked before each try; None where the host has none.
-        node_id: What the gate is told of the run.
+        gate: The host's gate, asked before each try; None if the host has none.
+        node_id: The id of the run for the gate.
         output: The schema of the answer; None for text.
-        spender: Within what it spends; None where nothing bounds that.
+        spender: The budget of its tries; None for none.
     """
 
     def __init__(
@@ -193,7 +193,7 @@ class NodePolicy(TurnPolicy):
         self._spender = spender
 
     async def before_turn(self, state: TurnState) -> BeforeTurn:
-        """Bound the answer by what is left."""
+        """Bound the answer by the rest of the budget."""
         spender = self._spender
         if spender is None:
             return GO
@@ -203,7 +203,7 @@ class NodePolicy(TurnPolicy):
     async def before_attempt(
         self, entry: FallbackPlanEntry, request: LlmRequest, number: int
     ) -> AttemptVerdict:
-        """Ask the host's gate, then hold what the try may cost."""
+        """Ask the host's gate, then hold the possible cost of the try."""
         if self._gate is not None:
             said = await ask_before(self._gate, self._node_id, entry, request, number)
             if isinstance(said, Refuse):
@@ -213,13 +213,13 @@ class NodePolicy(TurnPolicy):
         return await self._spender.budget.before_attempt(entry, request, number)
 
     async def on_answer(self, state: TurnState, result: LlmResult) -> LlmResult:
-        """Settle what the answer has cost, before its calls are dispatched."""
+        """Settle the cost of the answer, before its calls are dispatched."""
         if self._spender is not None:
             await self._spender.budget.settle()
         return result
 
     async def on_error(self, state: TurnState, error: LlmError) -> OnError:
-        """Ask for less, once, where the budget refused."""
+        """Request a shorter answer, once, if the budget refused."""
         spender = self._spender
         if spender is not None:
             await spender.budget.settle()
@@ -240,15 +240,15 @@ class NodePolicy(TurnPolicy):
 
 
 class SessionPolicy(NodePolicy):
-    """A session's: a person is there, so a tool that fails or is denied is told to the model.
+    """The policy of a session: the model is told about tools that fail or are denied.
 
-    It counts against the correction budget all the same.
+    Each counts against the correction budget.
     """
 
     async def on_result(
         self, state: TurnState, call: ToolCallPart, came: ToolOutcome | ToolCallError
     ) -> OnResult:
-        """Tell the model what went wrong."""
+        """Tell the model about a failed call."""
         if isinstance(came, ToolExecutionError | ToolPolicyError):
             return Feed(str(came))
         if isinstance(came, ToolCallError):

@@ -1,4 +1,4 @@
-"""Prompt templates: `{{ path | filter }}`, put in once; what is put in is never read again.
+"""Prompt templates with `{{ path | filter }}`: values are inserted once, and never expanded.
 
 Source: docs/design/agent-node.md#messages; decision 60.
 """
@@ -52,7 +52,7 @@ class ReadFileMissing(Exception):
 
 
 def mentions_secrets(text: str) -> bool:
-    """Return whether a text holds a `{{ … secrets … }}`."""
+    """Return whether a text has a `{{ … secrets … }}`."""
     return any(
         _SECRETS.search(piece, begin) is not None
         for piece in text.split("}")
@@ -65,7 +65,7 @@ class PromptTemplate:
     """A text with places for values.
 
     Attributes:
-        source: The text as it was written.
+        source: The original text.
     """
 
     source: str
@@ -73,21 +73,21 @@ class PromptTemplate:
 
     @classmethod
     def parse(cls, source: str) -> Self:
-        """Read a template.
+        """Parse a template.
 
         Args:
             source: Text with `{{ inputs.x }}`, `{{ ctx.x }}`, `{{ run.outputs.node.x }}` and
-                filters behind bars: `json`, `trim`, `upper`, `lower`, `length`, `first`, `last`,
+                filters after bars: `json`, `trim`, `upper`, `lower`, `length`, `first`, `last`,
                 `join(", ")`, `default("…")`, `read_file`. `{{ "{{" }}` stands for two braces.
 
         Raises:
-            ConfigError: It can't be read; the message says where.
+            ConfigError: It can't be parsed; the message says where.
         """
         return cls(source, tuple(_parse(source)))
 
     @property
     def paths(self) -> tuple[tuple[Place, bool], ...]:
-        """The paths that it reads, and whether it is filled without the path's value too."""
+        """The paths that it reads, and whether each is optional."""
         return tuple(
             (
                 choice.parts,
@@ -100,11 +100,11 @@ class PromptTemplate:
         )
 
     async def render(self, scope: Mapping[str, object], read_file: ReadFile | None) -> str:
-        """Return the text with its values.
+        """Fill in the values, and return the text.
 
         Args:
-            scope: What paths lead into: `inputs`, `ctx` and `run`.
-            read_file: Reads a file for a prompt; None where the host doesn't allow it.
+            scope: The roots of paths: `inputs`, `ctx` and `run`.
+            read_file: Reads a file for a prompt; None if the host doesn't allow it.
 
         Raises:
             TemplateMiss: A path leads nowhere, or a value doesn't fit its filter.
@@ -131,7 +131,7 @@ def _parse(source: str) -> list[str | ParsedExpression]:
         try:
             parsed = parse_expression(source, begin + len(_OPEN), _SYNTAX)
         except BrokenExpression as problem:
-            why = problem.why.partition("; write")[0]  # which is the error's next step
+            why = problem.why.partition("; write")[0]  # the rest is the error's next step
             raise _broken(source, begin, f"begins no expression: {why}") from None
         for choice in parsed.choices:
             if isinstance(choice, ValuePath) and choice.parts[0] not in ROOTS:
@@ -185,7 +185,7 @@ async def _value(
 
 
 def _first_choice(choices: Sequence[object], scope: Mapping[str, object]) -> tuple[object, str]:
-    """Return the first choice that has a value, else the last one; and how it is written."""
+    """Return the first choice with a value, else the last one, with its source text."""
     value: object = ABSENT
     named = ""
     for choice in choices:
@@ -247,7 +247,7 @@ _SYNTAX: Final = Syntax(
 
 
 def file_reader(deps: AgentRunnerDeps) -> ReadFile | None:
-    """What `read_file` in a prompt reads with; None where the host doesn't allow it."""
+    """Return the function for `read_file` in prompts; None if the host doesn't allow it."""
     allowed = deps.resolver_capabilities
     if allowed is None or not allowed.read_file:
         return None
@@ -267,7 +267,7 @@ def _read_now(root: Path | None, max_bytes: int, name: str, confined: bool) -> s
         path = resolve_path(name, root, confined=confined, writing=False)
         if Path(path).name.startswith(".env"):
             raise ValueError("it holds secrets by its name")
-        # Non-blocking, so that a pipe that nobody writes to can't hold the run.
+        # Non-blocking, so that a pipe without a writer can't block the run.
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
         with os.fdopen(descriptor, "rb") as file:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):

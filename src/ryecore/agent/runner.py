@@ -1,4 +1,4 @@
-"""AgentRunner: the one executor of a run loop, which runs an agent vertex end to end.
+"""The executor of a run loop, which runs an agent node end to end.
 
 Source: docs/design/agent-node.md; decisions 49 to 60.
 """
@@ -32,17 +32,17 @@ _AGENT: Final = "agent"
 def create_agent_node_executor(
     deps: AgentRunnerDeps, *, handlers: Mapping[str, NodeExecutor] | None = None
 ) -> "AgentNodeExecutor":
-    """Make the one executor that a run loop holds.
+    """Make the executor of a run loop.
 
     Args:
-        deps: What the host injects. One executor serves any number of concurrent runs.
-        handlers: What runs the vertices that are no agent's, by their type.
+        deps: The host's dependencies. One executor serves any number of concurrent runs.
+        handlers: The handlers of nodes of other types, by type.
 
     Returns:
         The executor.
 
     Raises:
-        ValueError: A handler is given for agents, which the executor runs itself.
+        ValueError: There is a handler for agents, which the executor runs itself.
 
     Source: docs/design/agent-node.md#layers.
     """
@@ -53,11 +53,11 @@ def create_agent_node_executor(
 
 
 class AgentNodeExecutor:
-    """Runs the vertices of a run loop; make one with `create_agent_node_executor`.
+    """Runs the nodes of a run loop; make one with `create_agent_node_executor`.
 
     Args:
-        deps: What the host injects.
-        handlers: What runs the vertices that are no agent's, by their type.
+        deps: The host's dependencies.
+        handlers: The handlers of nodes of other types, by type.
     """
 
     def __init__(self, deps: AgentRunnerDeps, handlers: Mapping[str, NodeExecutor]) -> None:
@@ -65,9 +65,9 @@ class AgentNodeExecutor:
         self._handlers = handlers
 
     async def __call__(self, ctx: NodeExecContext, /) -> NodeOutcome:
-        """Run a vertex to its outcome.
+        """Run a node to its outcome.
 
-        What a model, a tool, a provider or an author did wrong is a failed outcome, and so is a
+        Failures of models, tools, providers and authors are failed outcomes, and so is a
         cancellation by the context's signal. A cancellation of the task propagates.
         """
         kind = ctx.vertex.type
@@ -84,14 +84,14 @@ class AgentNodeExecutor:
         return await handler(ctx)
 
     async def poll(self, job_id: str, ctx: NodeExecContext) -> NodeOutcome:
-        """Look after the job of a pending outcome.
+        """Check the job of a pending outcome.
 
         Args:
-            job_id: The outcome's; it is opaque.
-            ctx: As for the vertex's own run.
+            job_id: The id from the outcome; opaque.
+            ctx: The context, as for the run of the node.
 
         Returns:
-            The outcome: pending still, with the same id, or completed, or failed.
+            The outcome: still pending with the same id, completed, or failed.
         """
         meter = _meter(self._deps, ctx)
         fork = MediaFork(self._deps, ctx.vertex.id, meter, ctx.budget)
@@ -101,7 +101,7 @@ class AgentNodeExecutor:
 async def _to_outcome(
     ctx: NodeExecContext, meter: CostMeter, run: Callable[[], Awaitable[NodeOutcome]]
 ) -> NodeOutcome:
-    """Run something whose every failure is an outcome. Cancellation wins over all others."""
+    """Run a function, and return its failures as outcomes. Cancellation takes precedence."""
     tokens, deadline = (ctx.signal, ctx.call.cancellation), ctx.call.deadline
     outcome: NodeOutcome | None = None
     try:
@@ -120,7 +120,7 @@ async def _to_outcome(
 
 
 class _AgentRun:
-    """One run of an agent vertex, in six steps.
+    """One run of an agent node, in six steps.
 
     Source: docs/design/agent-node.md#steps.
     """
@@ -142,7 +142,7 @@ class _AgentRun:
             return await self._go_on(agent, node)
 
     async def _go_on(self, agent: Agent, node: AgentNode) -> NodeOutcome:
-        """Return the steps after the first, all of which an observer sees."""
+        """Take the steps after the first, within the observer's span."""
         plan = build_plan(self._deps, agent, node)
         prompt = await self._prompt(node)
         surface = self._deps.resolve_media_surface
@@ -162,7 +162,7 @@ class _AgentRun:
         return agent
 
     async def _prompt(self, node: AgentNode) -> str:
-        """The prompt. What it draws on is untrusted, so it goes into a user's position alone."""
+        """Return the prompt. Its values are untrusted, so it is only used as a user message."""
         ctx = self._ctx
         scope = {"inputs": ctx.inputs, "ctx": ctx.ctx, "run": {"outputs": ctx.outputs}}
         try:

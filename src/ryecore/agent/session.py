@@ -1,4 +1,4 @@
-"""A conversation that keeps its messages: made for notebooks, and for applications that chat.
+"""A conversation that keeps its messages, for notebooks and chat applications.
 
 Source: docs/design/agent-node.md#layers; decision 49.
 """
@@ -45,7 +45,7 @@ Content: TypeAlias = str | TextPart | MediaPart
 _CONTENT: Final = (str, TextPart, MediaPart)
 
 _BROKEN_OFF: Final = Message.assistant("(My answer broke off here.)")
-"""Follows tool results whose answer failed, before the next message of the user."""
+"""The message after tool results whose answer failed, before the next one of the user."""
 
 _LINE_CHARS: Final = 300
 _STYLES: Final = {False: "good", True: "bad"}
@@ -53,15 +53,15 @@ _STYLES: Final = {False: "good", True: "bad"}
 
 @frozen
 class Reply:
-    """What an agent answered.
+    """The answer of an agent.
 
     Attributes:
         text: The answer's text.
-        output: The structured value, where the agent has an `output_schema`; else the text.
+        output: The structured value if the agent has an `output_schema`, else the text.
         media: Media that the model made.
-        stop_reason: Why the model stopped; `length` says that the answer was cut.
-        turns: How many turns it took.
-        spent: What the reply's tries came to, failed ones too.
+        stop_reason: Why the model stopped; `length` means that the answer was cut off.
+        turns: The number of turns.
+        spent: The tokens and the cost of the reply's tries, failed ones included.
     """
 
     text: str
@@ -73,7 +73,7 @@ class Reply:
 
     @property
     def tokens_used(self) -> TokensUsed:
-        """What the reply's tries counted."""
+        """The tokens of the reply's tries."""
         return self.spent.tokens_used
 
     @property
@@ -99,20 +99,21 @@ class Reply:
 class AgentSession:
     """A conversation with an agent.
 
-    A reply that fails or is cancelled leaves the conversation as it was, and `retry` asks for it
-    again. Where tools had run, their calls and results stay, so that none of them runs twice.
+    A reply that fails or is cancelled leaves the conversation unchanged, and `retry` asks for it
+    again. The calls and results of tools that ran are kept, so that none of them runs twice.
 
     Args:
         agent: The agent.
-        deps: What the host injects.
+        deps: The host's dependencies.
         messages: The conversation so far.
-        session_id: What events call the session.
-        on_event: Told each event of every reply.
-        call: On whose behalf the tools run; the host's own by default.
+        session_id: The id of the session in events.
+        on_event: Called with each event of every reply.
+        call: The caller of the tools; by default the host.
 
     Raises:
-        AgentTurnError: The host lacks a provider or a tool, or the agent's `output_schema` is none.
-        InputError: The agent is none, or one of the messages is none.
+        AgentTurnError: The host lacks a provider or a tool, or the agent's `output_schema` isn't
+            valid.
+        InputError: The agent or a message has the wrong type.
     """
 
     def __init__(
@@ -163,7 +164,7 @@ class AgentSession:
 
     @property
     def spent(self) -> Spent:
-        """What the whole conversation came to."""
+        """The tokens and the cost of the whole conversation."""
         return self._meter.spent
 
     @property
@@ -182,20 +183,20 @@ class AgentSession:
         on_event: Emit | None = None,
         cancellation: CancelToken | None = None,
     ) -> Reply:
-        """Say something, and wait for the answer.
+        """Send a message, and wait for the answer.
 
         Args:
             content: Texts and media.
             on_event: Called with each event of this reply.
-            cancellation: Cancels it from outside.
+            cancellation: Cancels the reply from outside.
 
         Returns:
             The reply.
 
         Raises:
-            AgentTurnError: There is none; `code` says why, `retryable` whether to `retry`.
-            InputError: Nothing was said, or what is neither text nor medium; or the session is
-                answering already.
+            AgentTurnError: The reply failed; `code` says why, `retryable` whether to `retry`.
+            InputError: The message is empty or has something else than texts and media, or the
+                session is answering already.
         """
         for one in content:
             if not isinstance(one, _CONTENT):
@@ -211,19 +212,19 @@ class AgentSession:
     async def retry(
         self, *, on_event: Emit | None = None, cancellation: CancelToken | None = None
     ) -> Reply:
-        """Ask for the answer that failed again, without saying anything new.
+        """Ask again for an answer that failed, without a new message.
 
-        Where tools had run, it continues after their results: none of them runs again.
+        It continues after the results of tools that ran: none of them runs again.
 
         Args:
             on_event: Called with each event of this reply.
-            cancellation: Cancels it from outside.
+            cancellation: Cancels the reply from outside.
 
         Returns:
             The reply.
 
         Raises:
-            AgentTurnError: There is none; `code` says why, `retryable` whether to try again.
+            AgentTurnError: The reply failed; `code` says why, `retryable` whether to try again.
             InputError: No message waits for an answer, or the session is answering already.
         """
         self._check_idle()
@@ -264,7 +265,7 @@ class AgentSession:
         return reply
 
     def _take_back(self, before: int, message: Message | None) -> None:
-        """Restore the conversation, but keep the results of tools: no tool runs twice."""
+        """Restore the conversation, but keep the results of tools, so that none runs twice."""
         kept = len(self._messages)
         while kept > before and self._messages[kept - 1].role != "tool":
             kept -= 1
@@ -276,7 +277,7 @@ class AgentSession:
     async def stream(
         self, *content: Content, cancellation: CancelToken | None = None
     ) -> AsyncIterator["SessionStream"]:
-        """Say something, and read the events as they come. Leaving early cancels the reply.
+        """Send a message, and read the events as they arrive. Leaving early cancels the reply.
 
             async with session.stream("Hello") as events:
                 async for event in events:
@@ -285,10 +286,10 @@ class AgentSession:
 
         Args:
             content: Texts and media.
-            cancellation: Cancels it from outside.
+            cancellation: Cancels the reply from outside.
 
         Yields:
-            The events, to be iterated once.
+            The events, which can be iterated once.
         """
         stream = SessionStream()
         problem: Exception | None = None
@@ -348,14 +349,14 @@ class AgentSession:
 
 
 class SessionStream:
-    """The events of one reply, as they come.
+    """The events of one reply, as they arrive.
 
     Attributes:
-        reply: The reply, once the events have ended.
+        reply: The reply, available after the last event.
     """
 
     def __init__(self) -> None:
-        # What an answer tells is bounded, and kept until whoever reads has come to it.
+        # The events of an answer are bounded in number, and stored until they are read.
         self._events: deque[AgentEvent] = deque()
         self._more: anyio.Event | None = None
         self._ended: Reply | Exception | None = None
@@ -387,7 +388,7 @@ class SessionStream:
             self._wake(self._more)
 
     def _leave(self) -> None:
-        """Let nobody wait for a reply that was cancelled."""
+        """End the events of a cancelled reply, so that no reader waits for them."""
         if self._ended is None:
             self._end(
                 AgentTurnError(
@@ -457,7 +458,7 @@ def _figures(spent: Spent) -> str:
 
 
 def _shown(role: Role, part: Part) -> tuple[str, str, str]:
-    """Who says a part, in which style, and a line of it."""
+    """Return the speaker of a part, its style, and a line of its text."""
     match part:
         case ToolCallPart():
             return "calls", "id", f"{part.name} {_line(part.arguments_json)}"

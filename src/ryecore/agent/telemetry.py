@@ -1,6 +1,6 @@
 """Spans and metrics of runs for OpenTelemetry, by its conventions for generative AI.
 
-Nothing that a person, a model or a tool said stands in them: names, counts, times and kinds alone.
+They hold no text of a person, a model or a tool, only names, counts, times and kinds.
 """
 
 import time
@@ -23,35 +23,35 @@ __all__ = ["AgentObserver", "OtelObserver"]
 
 
 class AgentObserver(Protocol):
-    """Watches runs. One serves any number of concurrent runs; it must neither block nor raise.
+    """Observes any number of concurrent runs. It must neither block nor raise.
 
-    What it gives for a run and for a tool call is entered in the task that does the work, and left
-    when it ends. What ends it badly, cancellation too, passes through as an exception.
+    Its context managers for runs and tool calls are entered in the task that does the work, and
+    left at the end of it. An exception that ends the work, or a cancellation, passes through.
     """
 
     def run(self, node_id: str, agent: Agent) -> AbstractContextManager[object]:
-        """Around a run of an agent.
+        """Return the context manager around a run of an agent.
 
         Args:
-            node_id: The vertex, or the session.
+            node_id: The id of the node or session.
             agent: The agent.
         """
         ...
 
     def attempt(self, node_id: str, record: AttemptRecord) -> None:
-        """After each try to ask a model, skipped ones too.
+        """Observe a try, also a skipped one.
 
         Args:
-            node_id: The vertex, or the session.
-            record: What came of it.
+            node_id: The id of the node or session.
+            record: The record of the try.
         """
         ...
 
     def tool(self, node_id: str, call: ToolCallPart) -> AbstractContextManager[object]:
-        """Around a tool call.
+        """Return the context manager around a tool call.
 
         Args:
-            node_id: The vertex, or the session.
+            node_id: The id of the node or session.
             call: The call, as the model made it.
         """
         ...
@@ -59,7 +59,7 @@ class AgentObserver(Protocol):
 
 _SCOPE: Final = "ryecore"
 
-# The conventions' names. They are written out here, because their package changes with each release
+# The conventions' names, written out because their package changes with each release
 # and the API that the extra needs comes without it.
 _OPERATION: Final = "gen_ai.operation.name"
 _PROVIDER: Final = "gen_ai.provider.name"
@@ -67,7 +67,7 @@ _REQUEST_MODEL: Final = "gen_ai.request.model"
 _ERROR: Final = "error.type"
 
 _WELL_KNOWN: Final = {"gemini": "gcp.gemini"}
-"""What the conventions call a provider, where it isn't its id."""
+"""The names of providers in the conventions, if they aren't the ids."""
 
 _MAX_NAME_CHARS: Final = 64
 
@@ -76,13 +76,13 @@ _SECOND_BUCKETS: Final = tuple(0.01 * 2**power for power in range(14))
 
 
 class OtelObserver:
-    """Gives each run a trace: `invoke_agent`, in it `chat` for each try and `execute_tool`.
+    """Makes a trace of each run: `invoke_agent` with a `chat` for each try and `execute_tool`.
 
     Metrics are `gen_ai.client.token.usage` and `gen_ai.client.operation.duration`.
 
     Args:
-        tracer_provider: Where spans go; the process's own by default.
-        meter_provider: Where metrics go; the process's own by default.
+        tracer_provider: The receiver of spans; by default the process's own.
+        meter_provider: The receiver of metrics; by default the process's own.
 
     Raises:
         MissingExtra: OpenTelemetry is not installed.
@@ -119,7 +119,7 @@ class OtelObserver:
         )
 
     def run(self, node_id: str, agent: Agent) -> AbstractContextManager[object]:
-        """Around a run of an agent: the span `invoke_agent`."""
+        """Return the span `invoke_agent` around a run of an agent."""
         attributes = {
             _OPERATION: "invoke_agent",
             _PROVIDER: _provider_name(agent.provider),
@@ -132,8 +132,10 @@ class OtelObserver:
         return self._span(f"invoke_agent {agent.name}", attributes)
 
     def tool(self, node_id: str, call: ToolCallPart) -> AbstractContextManager[object]:
-        """Around a tool call: the span `execute_tool`."""
-        name = call.name[:_MAX_NAME_CHARS]  # the model's own word, which need not be a tool's
+        """Return the span `execute_tool` around a tool call."""
+        name = call.name[
+            :_MAX_NAME_CHARS
+        ]  # written by the model, and perhaps not the name of a tool
         return self._span(
             f"execute_tool {name}",
             {
@@ -145,7 +147,7 @@ class OtelObserver:
         )
 
     def attempt(self, node_id: str, record: AttemptRecord) -> None:
-        """After a try: the span `chat`, and the metrics; one that wasn't made is an event."""
+        """Record the span `chat` and the metrics of a try; a skipped one is an event."""
         if record.outcome in ("skipped", "refused"):
             self._trace.get_current_span().add_event(
                 f"ryecore.attempt_{record.outcome}",
@@ -169,7 +171,7 @@ class OtelObserver:
         error = _error_of(record)
         failed: dict[str, str | int] = {_ERROR: error} if error else {}
         self._durations.record(record.duration_ms / 1e3, common | failed)
-        # The try is over when it is told, so its span is drawn backwards from now.
+        # The try is over when it is reported, so its span is computed backwards from now.
         now_ns = time.time_ns()
         span = self._tracer.start_span(
             f"{operation} {record.model}",
@@ -181,7 +183,7 @@ class OtelObserver:
         if record.stop_reason is not None:
             span.set_attribute("gen_ai.response.finish_reasons", (record.stop_reason,))
             span.set_attribute("gen_ai.response.model", record.response_model)
-        if error:  # its kind alone: a provider's text may quote what was said
+        if error:  # only its kind: a provider's text may quote the conversation
             span.set_status(self._trace.Status(self._trace.StatusCode.ERROR))
         span.end(now_ns)
 
@@ -193,7 +195,7 @@ class OtelObserver:
             try:
                 yield
             except BaseException as error:
-                # Its code alone: the text may quote what was said.
+                # Only its code: the text may quote the conversation.
                 code = failure_of(error).code if isinstance(error, Exception) else "cancelled"
                 span.set_attribute(_ERROR, code)
                 span.set_status(self._trace.Status(self._trace.StatusCode.ERROR))

@@ -1,6 +1,6 @@
-"""The turn core: ask, fold the stream into events, serve the tool calls, and again, until it ends.
+"""The turn core: ask a model, stream its events, serve its tool calls, and repeat to the end.
 
-It knows no run, no session and no thread: what differs between its callers is their policy.
+It is the same for runs, sessions and threads, which differ by their policies.
 
 Source: docs/design/agent-node.md#failures; decisions 49 to 57.
 """
@@ -44,20 +44,20 @@ from ryecore.llm.stream import (
 
 __all__ = ["TurnResult", "run_turns"]
 
-_CALL_CHARS: Final = 100  # what a call takes to hold, however short its name
+_CALL_CHARS: Final = 100  # the least that a call counts, however short its name
 
 
 @frozen
 class TurnResult:
-    """How the turns ended.
+    """The result of the turns.
 
     Attributes:
         ended: `answered` by text, `finished` by a call, `handed_off`, or `stopped`.
-        output: What `Accept` or `Finish` said; `THE_TEXT` for the last answer's own.
-        last: The last answer of the model; None where it gave none.
-        turns: How many turns it took.
-        hand_off: What whoever goes on needs.
-        reason: Why it was stopped.
+        output: The output of `Accept` or `Finish`; `THE_TEXT` for the text of the last answer.
+        last: The last answer of the model; None if there was none.
+        turns: The number of turns.
+        hand_off: The data for the thread that continues.
+        reason: The reason for a stop.
     """
 
     ended: Literal["answered", "finished", "handed_off", "stopped"]
@@ -72,15 +72,15 @@ async def run_turns(setup: TurnSetup, messages: list[Message]) -> TurnResult:
     """Run the turns of a conversation until they end.
 
     Args:
-        setup: What they run with.
-        messages: The conversation. It grows by whole turns alone: after an error, too, every tool
-            call in it has its answer.
+        setup: The setup of the turns.
+        messages: The conversation. It grows only by whole turns: even after an error, every tool
+            call in it has its result.
 
     Returns:
-        How they ended.
+        The result.
 
     Raises:
-        AgentTurnError: They failed; `code` says how.
+        AgentTurnError: The turns failed; `code` says how.
         LlmError: No provider could answer.
     """
     return await _Turns(setup, messages).run()
@@ -101,7 +101,7 @@ class _Turns:
         policy = self._setup.policy
         while True:
             before = self._state
-            turn = before.turn + (not before.errors)  # asking again is the same turn
+            turn = before.turn + (not before.errors)  # a retry belongs to the same turn
             state = self._state = TurnState(turn, self._messages, before.corrections, before.errors)
             match await policy.before_turn(state):
                 case Stop(reason):
@@ -120,9 +120,9 @@ class _Turns:
                 return ended
 
     async def _ask(self, max_output_tokens: int | None) -> LlmResult | Stop | None:
-        """Return the model's answer; None for another try."""
+        """Ask the model for an answer; return None for another try."""
         setup, common = self._setup, self._setup.request
-        request = LlmRequest(  # written out: `evolve` takes over half as long again
+        request = LlmRequest(  # inlined: `evolve` takes over 50% longer
             common.model,
             tuple(self._messages),
             common.system,
@@ -169,7 +169,7 @@ class _Turns:
         try:
             served = await calls.serve()
         finally:
-            # Cancelled, too: what ran has had its effect, and who goes on has to know of it.
+            # After a cancellation, too: tools that ran have had effects, which a resume must know.
             self._messages += (asked.message, Message("tool", calls.results()))
         match served.ending:
             case Finish(output):
@@ -192,7 +192,7 @@ class _Turns:
         return None
 
     async def _read(self, asked: LlmResult) -> TurnResult | None:
-        """Read an answer that calls nothing."""
+        """Handle an answer without tool calls."""
         match await self._setup.policy.on_text(self._state, asked):
             case Accept(output):
                 self._keep(asked)
@@ -212,7 +212,7 @@ class _Turns:
             self._messages.append(asked.message)
 
     def _correct(self, code: ErrorCode, why: str) -> None:
-        """Spend a correction, or fail where none is left."""
+        """Spend a correction, or fail if none is left."""
         budget = self._setup.limits.correction_budget
         if self._state.corrections >= budget:
             raise turn_error(
@@ -232,7 +232,7 @@ class _Turns:
 
 
 def _chunk_reader(setup: TurnSetup) -> Callable[[], Callable[[StreamChunk], None]]:
-    """Makes what turns the chunks of one answer into events."""
+    """Return a factory of readers, each of which turns the chunks of one answer into events."""
     chain, emit, node_id = setup.chain, setup.emit, setup.node_id
     most = setup.limits.max_answer_chars
 
@@ -253,7 +253,7 @@ def _chunk_reader(setup: TurnSetup) -> Callable[[], Callable[[StreamChunk], None
                 chars = _CALL_CHARS + len(chunk.call_id) + len(chunk.name)
             else:
                 chars = 0
-            left -= chars or 1  # what is empty may be endless too
+            left -= chars or 1  # empty chunks may be endless, too
             if left < 0:
                 raise turn_error(
                     "provider_unavailable",

@@ -1,4 +1,4 @@
-"""The policy of the turn core: frozen verdicts, by which its callers differ without forking it.
+"""The policy of the turn core: frozen verdicts, by which its callers can differ.
 
 Source: decision 49.
 """
@@ -50,10 +50,10 @@ __all__ = [
 
 @frozen
 class GoWithin:
-    """Ask for an answer of bounded length.
+    """The verdict to request an answer of bounded length.
 
     Attributes:
-        max_output_tokens: How long it may be.
+        max_output_tokens: The bound.
     """
 
     max_output_tokens: int
@@ -61,10 +61,10 @@ class GoWithin:
 
 @frozen
 class Stop:
-    """End here, with what there is.
+    """The verdict to end here, with the results so far.
 
     Attributes:
-        reason: Why, in a word or two.
+        reason: The reason, in a word or two.
     """
 
     reason: str
@@ -72,16 +72,16 @@ class Stop:
 
 @frozen
 class Dispatch:
-    """Call the tool."""
+    """The verdict to call the tool."""
 
 
 @frozen
 class Feed:
-    """Tell the model this in place of a result.
+    """The verdict to send the model a text in place of a result.
 
     Attributes:
-        text: What it is told.
-        is_error: Whether that is an error.
+        text: The text.
+        is_error: Whether it is an error.
         is_correction: Whether it counts against the correction budget.
     """
 
@@ -92,11 +92,11 @@ class Feed:
 
 @frozen
 class Fail:
-    """End as a failure; whether it is retryable follows from its code.
+    """The verdict to end as a failure; the code decides whether it is retryable.
 
     Attributes:
-        code: Why.
-        message: What happened.
+        code: The reason.
+        message: The error's message.
     """
 
     code: ErrorCode
@@ -105,7 +105,7 @@ class Fail:
 
 @frozen
 class Finish:
-    """End well, with this output. The turn's other calls are answered as not run.
+    """The verdict to end with an output. The turn's other calls are answered as not run.
 
     Attributes:
         output: The output.
@@ -116,11 +116,11 @@ class Finish:
 
 @frozen
 class Keep:
-    """Give the model the result as it is."""
+    """The verdict to send the model the result unchanged."""
 
 
 class _TheText(Enum):
-    """Stands for the answer's own text, where a value could be anything, null too."""
+    """A placeholder for the answer's own text, as any value, even null, could be an output."""
 
     THE_TEXT = "the text"
 
@@ -130,10 +130,10 @@ THE_TEXT: Final = _TheText.THE_TEXT
 
 @frozen
 class Accept:
-    """The text is the answer.
+    """The verdict that the text is the answer.
 
     Attributes:
-        output: The output, where it isn't the text itself.
+        output: The output, if it isn't the text itself.
     """
 
     output: object = THE_TEXT
@@ -141,12 +141,12 @@ class Accept:
 
 @frozen
 class Nudge:
-    """The text is not the answer yet: send this to the model and take another turn.
+    """The verdict to send the model a message and take another turn.
 
     Attributes:
-        text: What it is told, as the user.
+        text: The text of the user message.
         is_correction: Whether it counts against the correction budget.
-        code: What it fails with once the budget is used up.
+        code: The failure's code once the budget is used up.
     """
 
     text: str
@@ -156,15 +156,15 @@ class Nudge:
 
 @frozen
 class Raise:
-    """The error ends the turns."""
+    """The verdict that the error ends the turns."""
 
 
 @frozen
 class RetryTurn:
-    """Ask again.
+    """The verdict to ask again.
 
     Attributes:
-        delay_s: After how many seconds.
+        delay_s: The wait in seconds.
     """
 
     delay_s: float = 0.0
@@ -172,12 +172,12 @@ class RetryTurn:
 
 @frozen
 class Continue:
-    """Take the next turn."""
+    """The verdict to take the next turn."""
 
 
 @frozen
 class Replace:
-    """Take the next turn with another conversation.
+    """The verdict to take the next turn with another conversation.
 
     Attributes:
         messages: The whole conversation.
@@ -188,10 +188,10 @@ class Replace:
 
 @frozen
 class HandOff:
-    """End here, because another thread continues.
+    """The verdict to end here, because another thread continues.
 
     Attributes:
-        data: What they need.
+        data: The data for that thread.
     """
 
     data: Mapping[str, object]
@@ -213,13 +213,13 @@ AfterTurn: TypeAlias = Continue | Replace | HandOff | Stop
 
 @frozen
 class TurnState:
-    """Where the turns stand.
+    """The state of the turns.
 
     Attributes:
-        turn: Which turn it is, from 1.
-        messages: The conversation so far; it goes on growing.
-        corrections: How many turns were spent on corrections.
-        errors: How many errors were met by asking again, since the last answer.
+        turn: The current turn, from 1.
+        messages: The conversation so far, which continues to grow.
+        corrections: The number of turns spent on corrections.
+        errors: The number of errors since the last answer that led to a retry.
     """
 
     turn: int
@@ -229,71 +229,71 @@ class TurnState:
 
 
 class TurnPolicy:
-    """What the turn core does at each point where its callers differ; by default, as an agent node.
+    """The decisions of a caller of the turn core; by default those of an agent node.
 
     Source: docs/design/agent-node.md#failures; decision 49.
     """
 
     async def before_turn(self, state: TurnState) -> BeforeTurn:
-        """Before a model is asked."""
+        """Decide before a model is asked."""
         return GO
 
     async def before_attempt(
         self, entry: FallbackPlanEntry, request: LlmRequest, number: int
     ) -> AttemptVerdict:
-        """Before each try of a turn leaves for a provider: the fallback chain asks this.
+        """Decide before each try of a turn; the fallback chain calls this.
 
         Args:
-            entry: Whom it would go to.
-            request: What would be sent.
-            number: Which try of this call it is, from 1.
+            entry: The entry that would be asked.
+            request: The request that would be sent.
+            number: The number of the try in this call, from 1.
         """
         return GO
 
     async def on_answer(self, state: TurnState, result: LlmResult) -> LlmResult:
-        """When the model has answered, before anything is done about it.
+        """Process an answer before anything else does.
 
         Returns:
-            The answer to go on with.
+            The answer to continue with.
         """
         return result
 
     async def on_call(self, state: TurnState, call: ToolCallPart, tool: ToolDef | None) -> OnCall:
-        """For each call of a turn, before the first of them is dispatched.
+        """Decide on each call of a turn, before the first one is dispatched.
 
         Args:
-            state: Where the turns stand.
+            state: The state of the turns.
             call: The call.
-            tool: What its name stands for; None where it stands for nothing.
+            tool: The tool with its name; None if there is none.
         """
         return DISPATCH
 
     async def on_result(
         self, state: TurnState, call: ToolCallPart, came: ToolOutcome | ToolCallError
     ) -> OnResult:
-        """When a call has ended, well or not."""
+        """Decide after the end of a call, successful or not."""
         if isinstance(came, ToolCallError):
             return ladder_verdict(came)
         return KEEP
 
     def on_told(self, state: TurnState, part: ToolResultPart) -> None:
-        """When it is certain what the model will see of a call, of one that was not run too."""
+        """Take the final result of a call for the model, also of a call that wasn't run."""
 
     async def on_text(self, state: TurnState, result: LlmResult) -> OnText:
-        """When the model answers and calls nothing."""
+        """Decide on an answer without tool calls."""
         return ACCEPT
 
     async def on_error(self, state: TurnState, error: LlmError) -> OnError:
-        """When no provider of the plan could answer."""
+        """Decide after no provider of the plan could answer."""
         return RAISE
 
     async def after_turn(self, state: TurnState, result: LlmResult) -> AfterTurn:
-        """When a turn's tool results stand in the conversation."""
+        """Decide once a turn's tool results are in the conversation."""
         return CONTINUE
 
 
 def ladder_verdict(error: ToolCallError) -> Feed | Fail:
-    """Return what an agent node does about a tool's error.
+    """Return an agent node's verdict on a tool's error.
 
     Source: docs/design/agent-node.md#failures.
     """

@@ -1,4 +1,4 @@
-"""The generative fork: media made at an endpoint of their own, at once or by a job."""
+"""The making of media at endpoints of their own, at once or by a job."""
 
 import anyio
 import pytest
