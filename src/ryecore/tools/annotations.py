@@ -44,11 +44,11 @@ _ENTRY: Final = re.compile(r"\*{0,2}(\w+)\s*(?:\([^:]*\))?:\s*(.*)")
 
 @frozen
 class DocString:
-    """What a docstring says.
+    """The parsed contents of a docstring.
 
     Attributes:
-        description: What stands before the first section.
-        arguments: What is said of each argument or attribute, in one line.
+        description: The text before the first section.
+        arguments: The description of each argument or attribute, in one line.
     """
 
     description: str = ""
@@ -56,7 +56,7 @@ class DocString:
 
 
 def read_docstring(text: str | None) -> DocString:
-    """Read a docstring. What isn't in Google's style is description."""
+    """Parse a docstring. Text that isn't in Google's style belongs to the description."""
     if not text:
         return DocString()
     lines = cleandoc(text).splitlines()
@@ -93,12 +93,12 @@ Convert = Callable[[Any], Any]
 
 @frozen
 class Form:
-    """How a type is written in JSON.
+    """The JSON form of a type.
 
     Attributes:
         schema: Its JSON Schema.
-        convert: Makes the type's value of a JSON value that fits the schema; None where it is
-            that value already.
+        convert: Converts a JSON value that fits the schema to the type; None if no conversion is
+            needed.
     """
 
     schema: Mapping[str, Any]
@@ -138,11 +138,11 @@ def form_of(annotation: Any, where: str, inside: tuple[type, ...] = ()) -> Form:
 
     Args:
         annotation: A resolved annotation.
-        where: What it annotates, for the error's text.
-        inside: The classes that it is part of.
+        where: The name of the annotated thing, for the error.
+        inside: The classes around it, to detect cycles.
 
     Raises:
-        TypeError: It has none that a model could be shown; both are named.
+        TypeError: It has no form for models; the error names it and its place.
     """
     try:
         simple = _SIMPLE.get(annotation)
@@ -185,7 +185,7 @@ def form_of(annotation: Any, where: str, inside: tuple[type, ...] = ()) -> Form:
 
 
 def json_default(value: object) -> Mapping[str, Any]:
-    """Return the `default` of a schema; nothing where the value is no JSON."""
+    """Return the `default` of a schema; an empty mapping if the value isn't JSON."""
     if isinstance(value, Enum):
         value = value.value
     try:
@@ -323,7 +323,7 @@ def _typed_dict(kind: Any, where: str, inside: tuple[type, ...]) -> Form:
 
 
 def _record(kind: Any, where: str, inside: tuple[type, ...]) -> Form:
-    """Return a dataclass or an attrs class."""
+    """Return the form of a dataclass or an attrs class."""
     hints = _hints(kind, where)
     fields: dict[str, Form] = {}
     required: list[str] = []
@@ -346,7 +346,9 @@ def _record(kind: Any, where: str, inside: tuple[type, ...]) -> Form:
 
 
 _NOTHING: Final = object()
-_FACTORY: Final = object()  # a default that is made anew each time, so that none can be shown
+_FACTORY: Final = (
+    object()
+)  # a default that a factory makes each time, so that a schema can't show it
 
 
 def _init_fields(kind: Any) -> Iterable[tuple[str, str, object]]:

@@ -1,4 +1,4 @@
-"""A call's arguments: what the model wrote, with what the host set itself.
+"""The arguments of a call: those of the model, and those that the host sets.
 
 Source: decision 54.
 """
@@ -19,23 +19,23 @@ _TOP: Final = re.compile(r"[.\[]")
 
 
 def parse_arguments(tool_name: str, text: str, max_bytes: int) -> dict[str, Any]:
-    """Read what the model wrote. Nothing at all counts as no arguments.
+    """Parse the arguments of a model. An empty text means no arguments.
 
     Raises:
-        ToolArgsInvalidError: It is too long, no JSON, or no object.
+        ToolArgsInvalidError: The text is too long, or isn't a JSON object.
     """
     if not text:
         return {}
-    # A character has at most four bytes, so that short text need not be counted.
+    # A character has at most four bytes, so the size of a short text needn't be counted.
     if len(text) * 4 > max_bytes and (
         len(text) > max_bytes or len(text.encode("utf-8", errors="surrogatepass")) > max_bytes
     ):
         raise invalid_arguments(tool_name, f"they are larger than {max_bytes:,} bytes")
     bare = text.strip(" \t\n\r")
     try:
-        found, end = STRICT_DECODER.raw_decode(bare)  # half the price of decode
+        found, end = STRICT_DECODER.raw_decode(bare)  # takes half the time of decode
         if end != len(bare):
-            found = STRICT_DECODER.decode(bare)  # which says what is wrong
+            found = STRICT_DECODER.decode(bare)  # which reports the error
     except RecursionError:
         problem = "they are nested too deeply"
     except ValueError as error:
@@ -66,7 +66,7 @@ def _listed(failure: SchemaFailure) -> str:
 
 
 def hide_config(parameters: Mapping[str, Any], config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A schema as a model sees it: an object's, without the properties that the host sets."""
+    """Return a schema for a model: without the properties that the host sets."""
     seen: dict[str, Any] = {"type": "object", "properties": {}, **parameters}
     if config:
         seen["properties"] = {
@@ -80,7 +80,7 @@ def hide_config(parameters: Mapping[str, Any], config: Mapping[str, Any]) -> Map
 
 
 def unfit_config(config: Mapping[str, Any], schema: SchemaValidator) -> list[str]:
-    """The names of what a host set that doesn't fit a schema; the values are nobody's business."""
+    """Return the names, never the values, of a host's arguments that don't fit a schema."""
     try:
         failures = schema.failures(json.dumps(config, allow_nan=False))
     except (TypeError, ValueError, RecursionError):

@@ -24,20 +24,20 @@ _SIZE = [validators.instance_of(int), validators.gt(0)]
 
 @frozen
 class ToolLimits:
-    """What bounds every call of a registry's tools.
+    """The limits of all calls of a registry's tools.
 
     Attributes:
-        timeout_s: After how many seconds a tool is stopped that says nothing of that itself.
-        max_argument_bytes: How large the arguments may be; larger ones are not even parsed.
-        preview_chars: How much of a result the model gets. Of a longer one it gets the head, the
-            tail and a handle.
-        max_result_bytes: How large a result may be at all.
-        max_result_values: How many values it may hold.
-        event_chars: How long what an event shows of arguments and results may be.
+        timeout_s: The time limit in seconds of tools without one of their own.
+        max_argument_bytes: The bound of the arguments; larger ones aren't even parsed.
+        preview_chars: The characters of a result that the model gets. Of a longer one it gets the
+            head, the tail and a handle.
+        max_result_bytes: The bound of a whole result.
+        max_result_values: The bound of the number of values in a result.
+        event_chars: The bound of arguments and results in events, in characters.
 
     Raises:
-        ValueError: One is not positive.
-        TypeError: One is no number.
+        ValueError: A limit isn't positive.
+        TypeError: A limit isn't a number.
     """
 
     timeout_s: float = field(default=300.0, validator=validators.gt(0))
@@ -49,18 +49,18 @@ class ToolLimits:
 
 
 FsScope: TypeAlias = Literal["sandboxed", "project", "unrestricted"]
-"""Where path arguments may lead: into a folder made for the agent, into the project, anywhere."""
+"""The scope of path arguments: a folder made for the agent, the project, or anywhere."""
 
 
 @frozen
 class ToolApprovalRequest:
-    """A tool call that needs a person's word.
+    """A tool call that needs a person's approval.
 
     Attributes:
         tool_name: The tool.
-        arguments: Exactly what it would be called with, without what the host set itself.
-        reason: Why it is asked.
-        tool_call_id: What the model calls this call.
+        arguments: The exact arguments of the call, without those that the host sets.
+        reason: Why approval is needed.
+        tool_call_id: The model's id of the call.
         call_id: The action that it is part of, as its `CallContext` names it.
     """
 
@@ -72,10 +72,10 @@ class ToolApprovalRequest:
 
 
 class ApproveToolCall(Protocol):
-    """Answers an approval request. It may take its time."""
+    """Answers an approval request. It may wait for a person."""
 
     async def __call__(self, request: ToolApprovalRequest, /) -> bool:
-        """Return whether this, and exactly this, may be done."""
+        """Return whether exactly this call may be made."""
         ...
 
 
@@ -88,7 +88,7 @@ of the whole result where that is longer.
 
 
 def _names(listed: Iterable[str]) -> frozenset[str]:
-    # Else a text would stand for its letters, and a grant for each name that is a part of it.
+    # Else a text would be read as its letters, and contain any name that is a part of it.
     if isinstance(listed, str):
         raise TypeError(f"Write a set of names, not the text {listed!r}.")
     return frozenset(listed)
@@ -100,19 +100,19 @@ def _optional_names(listed: Iterable[str] | None) -> frozenset[str] | None:
 
 @frozen
 class ToolContext:
-    """On whose behalf a tool is called, and what the host offers it.
+    """The context of a tool call: its caller, and the capabilities of the host.
 
     Attributes:
-        call: Capabilities, deadline, cancellation.
+        call: The caller's capabilities, deadline and cancellation.
         grant: The names of the tools that may be called; None for all.
-        fs_scope: Where path arguments may lead.
-        fs_root: The folder that they are relative to and, unless unrestricted, stay in.
-        capabilities: What the host offers, such as `net` or `fs`.
-        approve: Asked before a tool runs that needs approval; without it, such tools don't.
-        results: Where results are kept that are too long for the model.
-        media: Where media are kept that tools give.
-        present: Decides how much of a result the model sees; by default the registry's limits do.
-        recorded: Awaited before a tool runs, so that the record of its call is kept by then.
+        fs_scope: The scope of path arguments.
+        fs_root: The base folder of paths, which they can't leave unless unrestricted.
+        capabilities: The host's capabilities, such as `net` or `fs`.
+        approve: Called before a tool runs that needs approval; without it, such tools are denied.
+        results: The store of results that are too long for the model.
+        media: The store of media from tools.
+        present: Decides how much of a result the model sees; by default the registry's limits.
+        recorded: Awaited before a tool runs, so that the record of its call is stored first.
     """
 
     call: CallContext = field(factory=CallContext)

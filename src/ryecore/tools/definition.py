@@ -1,4 +1,4 @@
-"""What a tool is."""
+"""The definition of a tool."""
 
 import json
 import re
@@ -44,7 +44,7 @@ ToolOrigin: TypeAlias = Literal["function", "item", "mcp"]
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
-@lru_cache(maxsize=1_024)  # each thread has tools of its own that say the same
+@lru_cache(maxsize=1_024)  # each thread has its own tools with equal definitions
 def _validator(schema_json: str) -> SchemaValidator:
     return SchemaValidator(schema_json)
 
@@ -68,26 +68,26 @@ def _texts(value: object) -> Iterator[str]:
 
 @frozen(eq=False, kw_only=True, repr=False)
 class ToolDef:
-    """A tool that a model may be given.
+    """A tool for models.
 
     Attributes:
-        name: What the model calls it: 1 to 64 of `A-Z a-z 0-9 _ -`, which every vendor takes.
-        description: What it does, for the model.
-        parameters: The JSON Schema of its arguments, an object's.
-        run: Runs it, with arguments that fit the schema.
-        parallel_safe: Whether it may run beside others of the same turn.
-        timeout_s: After how many seconds it is stopped; None for the registry's limit.
-        config: Arguments that the host sets. The model doesn't see them, and can't change them.
-        policy: Which commands, domains and paths its arguments may name.
+        name: Its name for the model: 1 to 64 of `A-Z a-z 0-9 _ -`, which every vendor takes.
+        description: Its description for the model.
+        parameters: The JSON Schema of its arguments, which are an object.
+        run: Runs it with arguments that fit the schema.
+        parallel_safe: Whether it may run in parallel with others of the same turn.
+        timeout_s: Its time limit in seconds; None for the registry's.
+        config: Arguments that the host sets. The model can't see or change them.
+        policy: The commands, domains and paths that its arguments may name.
         needs_approval: Whether a person is asked before each run.
-        capability: What the caller needs, such as `rye.execute.tool.acme.x`.
-        needs: What of the host's it needs, such as `net` or `fs`.
-        untrusted: Whether its results may hold text that nobody vouches for.
-        origin: Where it comes from. The description of one from `mcp` is a stranger's text.
-        source: Where exactly, for people.
+        capability: The capability that the caller needs, such as `rye.execute.tool.acme.x`.
+        needs: The host's capabilities that it needs, such as `net` or `fs`.
+        untrusted: Whether its results may have untrusted text.
+        origin: Its origin. The description of a tool from `mcp` is untrusted text.
+        source: Its exact source, for people.
 
     Raises:
-        ValueError: The name, the schema or what the host set can't be used.
+        ValueError: The name, the schema or `config` can't be used.
     """
 
     name: str = field()
@@ -141,17 +141,17 @@ class ToolDef:
 
     @cached_property
     def schema(self) -> SchemaValidator:
-        """The whole schema, ready to be used."""
+        """The compiled whole schema."""
         return _validator(json.dumps(self.parameters))
 
     @cached_property
     def shown_schema(self) -> SchemaValidator:
-        """The schema that the model sees, ready to be used."""
+        """The compiled schema that the model sees."""
         return _validator(json.dumps(self.spec.parameters))
 
     @cached_property
     def secrets(self) -> tuple[str, ...]:
-        """Texts that the host set, however deep, which no error may show."""
+        """The texts in `config`, at any depth, which errors must not show."""
         return tuple(_texts(self.config))
 
     @classmethod
@@ -175,23 +175,23 @@ class ToolDef:
 
         Args:
             function: The function. One that isn't async runs on a worker thread, which is
-                abandoned where it takes too long: nothing can end it.
-            name: What the model calls it; the function's own name by default.
-            description: What it does; by default what stands in the docstring before `Args:`.
+                abandoned if it takes too long, as it can't be ended.
+            name: Its name for the model; by default the function's name.
+            description: Its description; by default the docstring before `Args:`.
             inline: Whether a function that isn't async runs on the event loop's own thread. That is
                 faster, and for functions that never wait.
-            parallel_safe: Whether it may run beside others of the same turn.
-            timeout_s: After how many seconds it is stopped.
-            config: Arguments that the host sets; the model neither sees nor changes them.
-            policy: Which commands, domains and paths its arguments may name.
+            parallel_safe: Whether it may run in parallel with others of the same turn.
+            timeout_s: Its time limit in seconds.
+            config: Arguments that the host sets. The model can't see or change them.
+            policy: The commands, domains and paths that its arguments may name.
             needs_approval: Whether a person is asked before each run.
-            capability: What the caller needs.
-            needs: What of the host's it needs.
-            untrusted: Whether its results may hold text that nobody vouches for.
+            capability: The capability that the caller needs.
+            needs: The host's capabilities that it needs.
+            untrusted: Whether its results may have untrusted text.
 
         Raises:
             TypeError: A parameter's type can't be shown to a model; it is named.
-            ValueError: The name, or what the host set, can't be used.
+            ValueError: The name or `config` can't be used.
         """
         shape = read_function(function)
         if name is not None:
@@ -229,7 +229,7 @@ class ToolDef:
         needs: Iterable[str] = (),
         untrusted: bool = True,
     ) -> "ToolDef":
-        """Make a tool of a signed one: its schema and description are what its item says.
+        """Make a tool of a signed item, with the item's schema and description.
 
         Its whole chain is verified now, and again at each call. A caller needs the capability to
         execute it.
@@ -237,19 +237,19 @@ class ToolDef:
         Args:
             rye: The open Rye that executes it.
             ref: `tool:ID`.
-            name: What the model calls it; by default its id with `__` for each slash.
-            description: What it does; by default what the item says.
-            parallel_safe: Whether it may run beside others of the same turn.
-            timeout_s: After how many seconds it is stopped; by default its chain says.
-            config: Parameters that the host sets; the model neither sees nor changes them.
-            policy: Which commands, domains and paths its parameters may name.
+            name: Its name for the model; by default its id with `__` for each slash.
+            description: Its description; by default that of the item.
+            parallel_safe: Whether it may run in parallel with others of the same turn.
+            timeout_s: Its time limit in seconds; by default that of its chain.
+            config: Parameters that the host sets. The model can't see or change them.
+            policy: The commands, domains and paths that its parameters may name.
             needs_approval: Whether a person is asked before each run.
-            needs: What of the host's it needs.
-            untrusted: Whether its results may hold text that nobody vouches for.
+            needs: The host's capabilities that it needs.
+            untrusted: Whether its results may have untrusted text.
 
         Raises:
-            RyeError: It is no tool, or its chain doesn't hold.
-            ValueError: The name, or what the host set, can't be used.
+            RyeError: It isn't a tool, or its chain isn't valid.
+            ValueError: The name or `config` can't be used.
         """
         from ryecore.tools.items import ItemRunner, read_item  # noqa: PLC0415 - brings the chain
 
@@ -283,19 +283,19 @@ class ToolDef:
         needs_approval: bool = False,
         needs: Iterable[str] = (),
     ) -> "tuple[ToolDef, ...]":
-        """Make tools of all that is pinned of an MCP server. The server isn't asked for that.
+        """Make tools of all pinned tools of an MCP server, without asking the server.
 
         Args:
             rye: The open Rye that executes them.
             server: The server's item, such as `tool:mcp/context7`.
-            parallel_safe: Whether they may run beside others of the same turn.
-            timeout_s: After how many seconds one is stopped; by default its chain says.
+            parallel_safe: Whether they may run in parallel with others of the same turn.
+            timeout_s: The time limit of each in seconds; by default that of its chain.
             needs_approval: Whether a person is asked before each run.
-            needs: What of the host's they need.
+            needs: The host's capabilities that they need.
 
         Raises:
-            RyeError: Nothing of it is pinned, or nothing of that verifies. One that doesn't is left
-                out, with a `RyeWarning` that names it.
+            RyeError: It has no pinned tools, or none of them can be verified. One that can't be
+                is left out, with a `RyeWarning` that names it.
 
         Source: decision 30.
         """
@@ -319,7 +319,7 @@ class ToolDef:
 
 @frozen(eq=False, kw_only=True, repr=False)
 class FunctionTool(ToolDef, Generic[P, R]):
-    """A tool that is a Python function still: it can be called as before.
+    """A tool made of a Python function, which can still be called as one.
 
     Attributes:
         function: The function.
@@ -328,17 +328,17 @@ class FunctionTool(ToolDef, Generic[P, R]):
     function: Callable[P, R] = field()
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call the function itself: nothing is checked, and no model is told."""
+        """Call the function itself, without checks or events."""
         return self.function(*args, **kwargs)
 
     @property
     def __wrapped__(self) -> Callable[P, R]:
-        """The function, for those who look at signatures."""
+        """The function, for readers of signatures."""
         return self.function
 
     @property
     def is_unbound(self) -> bool:
-        """Whether it is a method, and of no object yet."""
+        """Whether it is a method that isn't bound to an object."""
         return isinstance(self.run, FunctionRunner) and self.run.shape.is_unbound
 
     @overload
@@ -348,7 +348,7 @@ class FunctionTool(ToolDef, Generic[P, R]):
         self: "FunctionTool[Concatenate[T, Q], R]", instance: T, owner: type | None = None
     ) -> "FunctionTool[Q, R]": ...
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        """Return the tool of an object, where the function is a method."""
+        """Return the tool bound to an object, if the function is a method."""
         if instance is None or not isinstance(self.run, FunctionRunner):
             return self
         run = self.run.bound_to(instance)
@@ -373,10 +373,10 @@ def tool(
     untrusted: bool = True,
 ) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
 def tool(function: Callable[P, R] | None = None, /, **options: Any) -> Any:
-    """Make a tool of a function, which can be called as before.
+    """Make a tool of a function, which can still be called as one.
 
-    Types become the schema; the docstring gives the description and, below `Args:`, those of the
-    parameters. A parameter of the type `ToolContext` is the context, which no model sees.
+    Types become the schema; the docstring gives the descriptions of the tool and, below `Args:`, of
+    the parameters. A parameter of the type `ToolContext` gets the context; models don't see it.
 
     Args:
         function: The function, or a method.
@@ -387,7 +387,7 @@ def tool(function: Callable[P, R] | None = None, /, **options: Any) -> Any:
 
     Raises:
         TypeError: A parameter's type can't be shown to a model; it is named.
-        ValueError: The name, or what the host set, can't be used.
+        ValueError: The name or `config` can't be used.
     """
     if function is not None:
         return ToolDef.from_function(function)

@@ -1,4 +1,4 @@
-"""The tools of a host, by name, and how a call of one is served."""
+"""The registry of a host's tools, by name, which serves their calls."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -20,10 +20,10 @@ class ToolRegistry:
 
     Args:
         tools: The tools; a function becomes one by its types and docstring.
-        limits: What bounds every call.
+        limits: The limits of every call.
 
     Raises:
-        ValueError: Two have one name, or a name is none that every vendor takes.
+        ValueError: Two have one name, or a name isn't one that every vendor takes.
         TypeError: A function can't be shown to a model.
     """
 
@@ -60,7 +60,7 @@ class ToolRegistry:
         return made
 
     def get(self, name: str) -> ToolDef | None:
-        """Return the tool of exactly this name; None where there is none."""
+        """Return the tool with exactly this name; None if there is none."""
         return self._tools.get(name)
 
     def __contains__(self, name: object) -> bool:
@@ -79,10 +79,10 @@ class ToolRegistry:
         """Return the tools as models see them.
 
         Args:
-            names: Which, in this order; by default all, in the order that they were added in.
+            names: The tools, in this order; by default all, in the order of their addition.
 
         Raises:
-            LookupError: One isn't there.
+            LookupError: A tool is missing.
         """
         if names is None:
             return tuple(tool.spec for tool in self._tools.values())
@@ -95,11 +95,11 @@ class ToolRegistry:
         return tuple(specs)
 
     def denies(self, name: str, ctx: ToolContext) -> bool:
-        """Return whether a call would be denied whatever its arguments are: by grant or capability.
+        """Return whether grant or capability deny a call, whatever its arguments are.
 
         Args:
-            name: The name that the model wrote; one that is unknown is not denied.
-            ctx: On whose behalf, and what the host offers.
+            name: The name that the model wrote; an unknown one isn't denied.
+            ctx: The context of the call.
         """
         try:
             granted(self._tools, name, ctx)
@@ -118,18 +118,18 @@ class ToolRegistry:
         into JSON, bounded and marked untrusted.
 
         Args:
-            call: What the model asks for.
-            ctx: On whose behalf, and what the host offers.
-            on_event: Told right before the tool runs, and after.
+            call: The model's call.
+            ctx: The context of the call.
+            on_event: Called right before the tool runs, and after.
 
         Returns:
-            What the model sees, and the whole.
+            The result that the model sees, and the whole one.
 
         Raises:
-            UnknownToolError: There is no such tool.
-            ToolArgsInvalidError: The arguments are no JSON, too large, or don't fit the schema.
+            UnknownToolError: No tool has this name.
+            ToolArgsInvalidError: The arguments aren't JSON, are too large, or don't fit the schema.
             ToolPolicyError: The call is denied.
-            ToolExecutionError: The tool failed, took too long, or gave what is no JSON.
+            ToolExecutionError: The tool failed, took too long, or returned a value that isn't JSON.
             ToolCancelledError: `ctx.call`'s token cancelled it.
             HostCapabilityMissing: The host doesn't offer what the tool needs.
 

@@ -1,4 +1,4 @@
-"""Where whole results are kept of which the model got a preview."""
+"""The stores of whole results of which models get previews."""
 
 import hashlib
 from collections import OrderedDict
@@ -19,30 +19,30 @@ class ResultStore(Protocol):
     """Keeps results by the handle of their content. It is called on worker threads."""
 
     def put(self, content: bytes) -> str:
-        """Keep content.
+        """Store content.
 
         Returns:
             Its handle: `result://` and its SHA-256 in hex.
 
         Raises:
-            StoreError: It can't be kept.
+            StoreError: It can't be stored.
         """
         ...
 
     def read(self, handle: str) -> bytes:
-        """Return the content behind a handle.
+        """Read the content of a handle.
 
         Raises:
-            StoreError: It isn't there, or isn't what its handle says.
+            StoreError: It is missing, or doesn't match its handle.
         """
         ...
 
 
 class FolderResultStore:
-    """Results in a folder; verified while they are read.
+    """Results in a folder, verified when they are read.
 
     Args:
-        root: The folder; it is made where it is missing.
+        root: The folder; it is made if it is missing.
 
     Raises:
         StoreError: The folder can't be made.
@@ -52,11 +52,11 @@ class FolderResultStore:
         self._store = ContentStore(root, durable=False)
 
     def put(self, content: bytes) -> str:
-        """Keep content, and give its handle."""
+        """Store content, and return its handle."""
         return _SCHEME + self._store.put(content)
 
     def read(self, handle: str) -> bytes:
-        """Return the content behind a handle."""
+        """Read the content of a handle."""
         return self._store.get(_digest(handle))
 
 
@@ -64,7 +64,7 @@ class MemoryResultStore:
     """Results in memory; the least recently used make room for new ones.
 
     Args:
-        max_bytes: How much is kept in all.
+        max_bytes: The bound of all stored results.
     """
 
     def __init__(self, max_bytes: int = _MAX_MEMORY) -> None:
@@ -74,7 +74,7 @@ class MemoryResultStore:
         self._lock = Lock()
 
     def put(self, content: bytes) -> str:
-        """Keep content, and give its handle."""
+        """Store content, and return its handle."""
         if len(content) > self._max_bytes:
             raise StoreError(f"{len(content):,} bytes are more than this store keeps.")
         digest = hashlib.sha256(content).hexdigest()
@@ -89,7 +89,7 @@ class MemoryResultStore:
         return _SCHEME + digest
 
     def read(self, handle: str) -> bytes:
-        """Return the content behind a handle."""
+        """Read the content of a handle."""
         digest = _digest(handle)
         with self._lock:
             content = self._contents.get(digest)

@@ -1,1 +1,1 @@
-"""What a transcript is made into: a conversation again, an export, a replay."""
+"""The uses of a transcript: rebuilt conversations, exports and replays."""

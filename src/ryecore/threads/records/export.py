@@ -1,7 +1,7 @@
-"""What a thread leaves for people and for search: capabilities.md, and its knowledge export.
+"""The files of a thread for people and for search: capabilities.md, and its knowledge export.
 
-Rendering is pure, and writing is thin. Whatever a model or a tool wrote stays in its place: it
-can neither close a fence, nor speak in the frontmatter, nor act in a terminal.
+Rendering is pure, and writing is thin. Text of a model or a tool can neither close a fence, nor add
+to the frontmatter, nor control a terminal.
 
 Source: docs/design/threads.md#storage; decisions 5, 36 and 47.
 """
@@ -47,11 +47,11 @@ _FENCE: Final = re.compile(r"`{3,}")
 
 
 def fenced(text: str, language: str = "text") -> str:
-    """Text in a fence that nothing in it can close.
+    """Return text in a fence that it can't close.
 
     Args:
-        text: Anybody's.
-        language: What the fence says that it holds; our own word.
+        text: The untrusted text.
+        language: The trusted language of the fence.
     """
     shown = escape_markdown(text)
     longest = max(map(len, _FENCE.findall(shown)), default=2)
@@ -60,17 +60,17 @@ def fenced(text: str, language: str = "text") -> str:
 
 
 def frontmatter(fields: Mapping[str, object]) -> str:
-    """Fields as a YAML fence, each on a line of its own that no value can leave.
+    """Return fields as YAML frontmatter, each on its own line, which no value can leave.
 
     Args:
-        fields: Names, which are ours, and JSON-ready values, which may be anybody's.
+        fields: The trusted names, and JSON-ready values, which may be untrusted.
     """
     lines = (f"{name}: {_scalar(value)}\n" for name, value in fields.items())
     return f"```yaml\n{''.join(lines)}```\n"
 
 
 def _scalar(value: object) -> str:
-    """JSON is YAML, but for halves of characters, and what YAML doesn't print."""
+    """Return a value as JSON that is YAML, too: without lone surrogates and unprintable text."""
     if isinstance(value, str):
         return _quoted(escape_markdown(value))
     if isinstance(value, Mapping):
@@ -101,8 +101,8 @@ class OfferedTool:
     """A tool that a thread's model may call.
 
     Attributes:
-        spec: What the model sees.
-        target: What a call of it dispatches to: a canonical ref, or an action such as `fetch`.
+        spec: The tool as the model sees it.
+        target: The target of its calls: a canonical ref, or an action such as `fetch`.
     """
 
     spec: ToolSpec
@@ -112,12 +112,12 @@ class OfferedTool:
 def render_capabilities(
     thread_id: str, directive: str, capabilities: Sequence[str], tools: Sequence[OfferedTool]
 ) -> str:
-    """What a thread may do, and the tools that it is offered.
+    """Render the capabilities and the tools of a thread.
 
     Args:
         thread_id: The thread.
         directive: The directive's canonical ref.
-        capabilities: What it may do, attenuated.
+        capabilities: Its attenuated capabilities.
         tools: Its tools, in their order.
 
     Returns:
@@ -139,7 +139,7 @@ def render_capabilities(
     return "".join(parts)
 
 
-@lru_cache(maxsize=1_024)  # most threads are offered what others were
+@lru_cache(maxsize=1_024)  # most threads have the tools of earlier ones
 def _definition(name: str, target: str, description: str, parameters: str) -> str:
     definition = {
         "name": name,
@@ -151,7 +151,7 @@ def _definition(name: str, target: str, description: str, parameters: str) -> st
 
 
 def _tree(capabilities: Iterable[str]) -> str:
-    """Capabilities as a tree of their dotted parts, each said once."""
+    """Render capabilities as a tree of their dotted parts."""
     lines: list[str] = []
     before: list[str] = []
     for capability in sorted(set(capabilities)):
@@ -168,14 +168,14 @@ def _tree(capabilities: Iterable[str]) -> str:
 def write_capabilities(
     path: Path, thread_id: str, text: str, key: SigningKey, durability: Durability = "machine"
 ) -> None:
-    """Write what `render_capabilities` made, signed.
+    """Sign and write the text of `render_capabilities`.
 
     Args:
         path: The file; its folder exists.
         thread_id: The thread.
         text: The markdown.
         key: The run key.
-        durability: What it survives.
+        durability: What the file survives.
 
     Raises:
         StateError: It can't be written.
@@ -191,19 +191,19 @@ def write_capabilities(
 
 @frozen
 class Exported:
-    """What an export says of its thread, besides the conversation.
+    """The metadata of an export.
 
     Attributes:
         thread_id: The thread.
         directive: The directive's id, without its kind.
-        status: How it stands.
-        model: `provider/model`; None where it had none.
-        created_at: UTC.
-        duration_s: How long it ran, in seconds.
-        cost: What it spent.
+        status: Its status.
+        model: `provider/model`; None if it had none.
+        created_at: The time of its registration, UTC.
+        duration_s: Its duration in seconds.
+        cost: Its cost.
         permissions: Its capabilities.
-        capabilities_ref: Where its capabilities.md stands, below the project's folder.
-        author: Whose it is.
+        capabilities_ref: The path of its capabilities.md, relative to the project's folder.
+        author: Its author.
     """
 
     thread_id: str
@@ -219,14 +219,14 @@ class Exported:
 
 
 def render_export(thread: Exported, records: Iterable[Record]) -> str:
-    """Return a thread's conversation as knowledge.
+    """Render a thread's conversation as knowledge.
 
     Args:
         thread: The thread.
-        records: Its transcript's, verified. They are read once, and not kept.
+        records: The verified records of its transcript. They are read once.
 
     Returns:
-        Markdown. What is very long is cut, and says so: the transcript has it whole.
+        Markdown. Very long texts are marked as cut; the transcript has them whole.
     """
     folder = thread.thread_id.rpartition("/")[0]
     cost = thread.cost
@@ -267,7 +267,7 @@ def render_export(thread: Exported, records: Iterable[Record]) -> str:
 
 
 def _pieces(record: Record) -> Iterable[str]:
-    """What of a record belongs to the conversation, as markdown."""
+    """Yield the parts of a record that belong to the conversation, as markdown."""
     payload = record.payload
     match record.type:
         case "cognition_in":
@@ -321,7 +321,7 @@ def _cut(text: str) -> str:
 
 
 def export_path(project_root: Path, thread_id: str) -> Path:
-    """Where a thread's export stands.
+    """Return the path of a thread's export.
 
     Args:
         project_root: The project's `.ai` folder.
@@ -337,14 +337,14 @@ def write_export(
     key: SigningKey,
     durability: Durability = "machine",
 ) -> Path:
-    """Write what `render_export` made, signed as a record.
+    """Write the text of `render_export`, signed as a record.
 
     Args:
         project_root: The project's `.ai` folder.
-        thread_id: The thread; its id is one that the registry knows.
+        thread_id: The thread, which the registry knows.
         text: The markdown.
         key: The run key.
-        durability: What it survives.
+        durability: What the file survives.
 
     Returns:
         The file.

@@ -1,4 +1,4 @@
-"""The decisions of a thread, made again from its records. Pure.
+"""The decisions of a thread, recomputed from its records. Pure.
 
 Source: decision 47.
 """
@@ -28,7 +28,7 @@ from ryecore.threads.records.report import About, Difference, ReplayReport
 __all__ = ["Today", "judge_records"]
 
 _CLOCKS_APART_S: Final = 1.0
-"""Deadlines are kept on a monotonic clock, records on the wall's."""
+"""The tolerance between deadlines on a monotonic clock and records' times of day."""
 _ACTIONS: Final[Mapping[str, Action]] = {name: action for action, name in BUILT_IN_NAMES.items()}
 _UNREBUILT: Final = {
     "error": "hooks on errors: what their conditions saw is not recorded",
@@ -39,13 +39,13 @@ _UNREBUILT: Final = {
 
 @frozen
 class Today:
-    """What the directive and the configuration say now.
+    """The current state of the directive and the configuration.
 
     Attributes:
         directive: The directive's id.
-        body: Its instructions, inputs not put in.
-        capabilities: What it grants.
-        hooks: Its own and those of configuration, in order.
+        body: Its instructions, without the inputs.
+        capabilities: The capabilities that it grants.
+        hooks: Its own hooks and those of the configuration, in order.
         outputs: The outputs that it declares.
     """
 
@@ -65,15 +65,15 @@ def judge_records(
     project_path: str,
     unchecked: Sequence[str] = (),
 ) -> ReplayReport:
-    """Make the decisions of a thread again.
+    """Recompute the decisions of a thread.
 
     Args:
         thread_id: The thread.
-        records: Its transcript's, proved.
-        today: What directive and configuration say now; None where they can't be read.
-        recorded_cost: What the registry says that it used; None while it runs.
+        records: The proved records of its transcript.
+        today: The current directive and configuration; None if they can't be read.
+        recorded_cost: Its cost in the registry; None while it runs.
         project_path: The project's folder.
-        unchecked: What can't be judged for reasons that the caller knows.
+        unchecked: The decisions that can't be judged, with the caller's reasons.
     """
     judge = _Judge(thread_id, today, project_path, list(unchecked))
     for record in records:
@@ -82,7 +82,7 @@ def judge_records(
 
 
 class _Judge:
-    """Follows a thread record by record, and decides what it decided."""
+    """Follows a thread record by record, and recomputes its decisions."""
 
     def __init__(
         self, thread_id: str, today: Today | None, project_path: str, unchecked: list[str]
@@ -120,7 +120,7 @@ class _Judge:
     # Records
 
     def see(self, record: Record) -> None:
-        """Take the next record."""
+        """Judge the next record."""
         self._now = record.timestamp
         said = record.payload
         match record.type:
@@ -161,7 +161,7 @@ class _Judge:
         self._began, self._started_at = said, record.timestamp
         try:
             limits = read_limits(said.get("limits") or {})
-        except ValueError as problem:  # of a later version
+        except ValueError as problem:  # from a later version
             self._unchecked.append(f"limits: {problem}")
             limits = Limits()
         capabilities = said.get("capabilities")
@@ -194,7 +194,7 @@ class _Judge:
     # Limits and money
 
     def _ask(self, said: Mapping[str, Any]) -> None:
-        """A try: its limits, and what was held for it."""
+        """Judge a try: its limits, and its hold."""
         self._is_nudge = False
         turn = _whole(said.get("turn"))
         if turn not in self._asked:
@@ -220,7 +220,7 @@ class _Judge:
         return code == "duration_exceeded" and current < maximum + _CLOCKS_APART_S
 
     def _above(self, spend: int, tokens: int) -> str:
-        """Why so much can't be held, by the thread's own account; empty where it can."""
+        """Return why the thread's own account can't hold an amount; empty if it can."""
         limits, cost = self._harness.limits, self._cost
         used = cost.tokens
         if limits.tokens is not None and used + tokens > limits.tokens:
@@ -236,7 +236,7 @@ class _Judge:
         self._is_counted = by > 0
 
     def _charge(self, said: Mapping[str, Any]) -> None:
-        """What a try has cost."""
+        """Judge the cost of a try."""
         spend, tokens, above = self._held.pop(_whole(said.get("attempt")), (0, 0, ""))
         read, written = _whole(said.get("input_tokens")), _whole(said.get("output_tokens"))
         actual = _whole(said.get("spend_microcents"))
@@ -338,9 +338,9 @@ class _Judge:
             )
 
     def _needed(self, call: ToolCallPart) -> tuple[str, ...] | None:
-        """The capabilities of which a call needs one; None where it needs none, or is unknown.
+        """Return the capabilities of which a call needs one; None if it needs none or is unknown.
 
-        Empty where the model was offered no such tool.
+        The result is empty if the model had no such tool.
         """
         action = _ACTIONS.get(call.name)
         if action is not None:
@@ -374,7 +374,7 @@ class _Judge:
     # Hooks
 
     def _close(self) -> None:
-        """A checkpoint: a turn with calls ends behind the hooks after it."""
+        """Judge a checkpoint: a turn with calls ends after its hooks."""
         self._flush()
         if self._has_results and not self._is_nudge and not self._has_returned:
             self._judge_hooks("after_step", {"cost": self._cost.to_dict(), **self._who()})
@@ -386,7 +386,7 @@ class _Judge:
             self._judge_hooks(event, context)
 
     def _judge_hooks(self, event: str, context: Mapping[str, object]) -> None:
-        """Compare which hooks of an event would answer with those that did."""
+        """Compare the hooks that would answer an event with those that did."""
         told = [one for one in self._hooks if one.get("event") == event]
         self._hooks = [one for one in self._hooks if one.get("event") != event]
         if self._today is None:
@@ -398,7 +398,7 @@ class _Judge:
         by_id = {str(one.get("id")): one for one in told}
         for hook in self._today.hooks:
             answers = True
-            with suppress(TextTooLong):  # the thread recorded such a hook as failed
+            with suppress(TextTooLong):  # the thread has recorded such a hook as failed
                 answers = hook.answers(event, context)
             if hook.key in muted or not answers:
                 continue
@@ -445,7 +445,7 @@ class _Judge:
             )
 
     def report(self, recorded_cost: Cost | None) -> ReplayReport:
-        """What was found."""
+        """Return the report."""
         for turn in self._overspent:
             self._turn = turn
             self._differ(

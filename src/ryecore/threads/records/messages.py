@@ -57,7 +57,7 @@ _STATUSES: Final = frozenset({"completed", "error", "cancelled", "continued", "k
 
 @frozen
 class CognitionIn:
-    """The payload of `cognition_in`: what the model is told in a turn."""
+    """The payload of `cognition_in`: a message to the model in a turn."""
 
     turn: int = 0
     parts: tuple[Part, ...] = field(kw_only=True)
@@ -76,7 +76,7 @@ class CognitionOut:
 
 @frozen
 class ToolCallResult:
-    """The payload of `tool_call_result`: exactly what the model sees."""
+    """The payload of `tool_call_result`: exactly the result that the model sees."""
 
     turn: int = 0
     call_id: str = field(kw_only=True)
@@ -119,7 +119,7 @@ def result_payload(turn: int, result: ToolResultPart) -> dict[str, Any]:
 
 
 def write_payload(payload: CognitionIn | CognitionOut | ToolCallResult | Message) -> dict[str, Any]:
-    """Return a payload or a message as JSON types. Media stand in it by their handles."""
+    """Return a payload or a message as JSON types, with media by their handles."""
     written: dict[str, Any] = RECORDS.write(payload)
     return written
 
@@ -129,10 +129,10 @@ def read_payload(document: object, kind: type[T]) -> T:
 
     Args:
         document: The JSON object.
-        kind: The type that it should be.
+        kind: The expected type.
 
     Raises:
-        StateError: This version of ryecore doesn't read it.
+        StateError: This version of ryecore can't read it.
     """
     try:
         return RECORDS.read(document, kind)
@@ -152,13 +152,13 @@ class Rebuilt:
     """A conversation, rebuilt from records.
 
     Attributes:
-        messages: What was said, by whole turns: every tool call has its answer.
+        messages: The messages, by whole turns: every tool call has its result.
         turn: The last turn that has an answer; 0 for none.
-        asked_turn: The last turn that a model was asked for, with or without an answer.
-        unknown: The ids of calls that were running when it broke off: whether they have had
-            their effect is not known, and they must not be run again by themselves.
+        asked_turn: The last turn in which a model was asked, with or without an answer.
+        unknown: The ids of calls that were running when it broke off. Their effects are unknown,
+            and they must not be repeated automatically.
         not_run: The ids of calls that had not begun when it broke off.
-        status: How the thread ended; None where it didn't.
+        status: The status with which the thread ended; None if it hasn't.
     """
 
     messages: list[Message]
@@ -175,17 +175,17 @@ class Rebuilt:
 
 
 def rebuild(records: Iterable[Record]) -> Rebuilt:
-    """Return the conversation that records tell of.
+    """Rebuild the conversation from records.
 
     Args:
-        records: A transcript's, verified.
+        records: The verified records of a transcript.
 
     Returns:
-        What was said. A call without a result is answered as `unknown` where it had begun, and as
-        not run where it hadn't; streamed text without a whole answer isn't used.
+        The conversation. A call without a result is answered as `unknown` if it had begun, else as
+        not run; streamed text without a whole answer isn't used.
 
     Raises:
-        StateError: A record isn't of the form that this version writes.
+        StateError: A record doesn't have the form of this version.
 
     Source: decision 47.
     """
@@ -205,7 +205,7 @@ def rebuild(records: Iterable[Record]) -> Rebuilt:
 
 @define
 class _Conversation:
-    """What was said so far, and the calls of its last answer that wait for their results."""
+    """The messages so far, and the calls of the last answer that wait for results."""
 
     messages: list[Message] = field(factory=list)
     turn: int = 0
@@ -258,7 +258,7 @@ class _Conversation:
         self.turn = max(self.turn, answer.turn)
         self.asked_turn = max(self.asked_turn, self.turn)
         if not answer.parts or answer.stop_reason == "content_filter":
-            return  # the turns keep neither
+            return  # the turns store neither
         message = Message("assistant", answer.parts)
         self.messages.append(message)
         self.calls = message.tool_calls
@@ -272,7 +272,7 @@ class _Conversation:
         self.results.clear()
 
     def _outcome(self, call: ToolCallPart) -> ToolResultPart:
-        # One id may stand for several calls: results then come in the order of the calls.
+        # Several calls may share an id: their results come in the order of the calls.
         begun = self.begun.get(call.call_id, 0)
         self.begun[call.call_id] = begun - 1
         came = self.results.get(call.call_id)
@@ -291,7 +291,7 @@ class _Conversation:
 
 @frozen
 class Cut:
-    """What a fork begins with.
+    """The beginning of a fork.
 
     Attributes:
         records: The records up to a turn's results.
@@ -303,14 +303,14 @@ class Cut:
 
 
 def cut_after(records: Iterable[Record], turn: int) -> Cut:
-    """Return the records up to the results of a turn.
+    """Cut records after the results of a turn.
 
     Args:
-        records: A transcript's, verified.
+        records: The verified records of a transcript.
         turn: The turn.
 
     Raises:
-        StateError: The turn isn't there, or no checkpoint closes it.
+        StateError: The turn is missing, or no checkpoint closes it.
 
     Source: decision 47.
     """
@@ -331,16 +331,16 @@ def cut_after(records: Iterable[Record], turn: int) -> Cut:
 
 
 def keep_tail(messages: Sequence[Message], max_tokens: int) -> list[Message]:
-    """Return the end of a conversation, within a budget.
+    """Return the end of a conversation within a budget of tokens.
 
     Args:
         messages: The conversation, by whole turns.
-        max_tokens: How many tokens it may be, as estimated.
+        max_tokens: The bound of its estimated tokens.
 
     Returns:
-        As much of its end as fits. It begins with a user message, and no tool call stands there
-        without its results. Where it begins in the middle of a turn's work, the first message
-        says that something was left out. Empty where nothing fits.
+        As much of its end as fits. It begins with a user message, and every tool call has its
+        results. If it begins in the middle of a turn's work, the first message says that messages
+        were left out. Empty if nothing fits.
 
     Source: docs/design/threads.md#turn-loop.
     """

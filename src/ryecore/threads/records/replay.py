@@ -1,8 +1,8 @@
-"""Replay of a thread: its decisions, made again from its transcript. Nothing runs.
+"""The replay of a thread: its decisions, recomputed from its transcript. Nothing runs.
 
-The deciding is pure: records go in, differences come out. Limits, holds, costs and permissions are
-judged by what the transcript itself says the thread had; hooks, outputs and today's permissions by
-the directive and the configuration as they stand now.
+The judgement is pure: records go in, differences come out. Limits, holds, costs and permissions are
+judged by those in the transcript; hooks, outputs and today's permissions by the current directive
+and configuration.
 
 Source: decision 47.
 """
@@ -30,7 +30,7 @@ __all__ = ["ReplayReport", "replay"]
 
 @frozen
 class _Begun:
-    """What a transcript says at its beginning."""
+    """The values at the beginning of a transcript."""
 
     item_hash: str
     inputs: dict[str, object]
@@ -40,19 +40,19 @@ class _Begun:
 def replay(
     store: ThreadStore, planner: DirectivePlanner, key: PublicKey, thread_id: str
 ) -> ReplayReport:
-    """Decide again what was decided in a thread.
+    """Recompute the decisions of a thread.
 
     Args:
         store: The project's threads.
-        planner: Reads the directive and the configuration as they stand now.
+        planner: Reads the current directive and configuration.
         key: The public half of the run key, which signed the transcript.
         thread_id: The thread.
 
     Returns:
-        Every difference to what was recorded.
+        The report, with every difference to the records.
 
     Raises:
-        ThreadNotFound: There is none of this id.
+        ThreadNotFound: No thread has this id.
         StateError: Its transcript can't be read, or was altered.
 
     Source: decision 47.
@@ -76,7 +76,7 @@ def replay(
 def _today(
     planner: DirectivePlanner, ref: ItemRef, records: Iterable[Record], unchecked: list[str]
 ) -> Today | None:
-    """What the directive and the configuration say now; None where they can't be read."""
+    """Return the current directive and configuration; None if they can't be read."""
     begun, log = _begun(records), Trace()
     try:
         loaded = planner.load(ref, log)

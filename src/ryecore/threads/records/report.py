@@ -11,18 +11,18 @@ from ryecore.display.text import StyledText
 __all__ = ["About", "Difference", "ReplayReport"]
 
 About: TypeAlias = Literal["limits", "holds", "cost", "permissions", "hooks", "outputs"]
-"""What was decided."""
+"""The subject of a decision."""
 
 
 @frozen
 class Difference:
-    """A decision that comes out differently.
+    """A decision that differs when recomputed.
 
     Attributes:
-        turn: The turn; 0 for what comes before the first.
-        about: What was decided.
-        recorded: What the transcript says.
-        recomputed: What comes out now.
+        turn: The turn; 0 for decisions before the first.
+        about: The subject of the decision.
+        recorded: The decision in the transcript.
+        recomputed: The recomputed decision.
     """
 
     turn: int
@@ -38,15 +38,15 @@ class Difference:
 
 @frozen(repr=False)
 class ReplayReport:
-    """The report of a replay: the decisions of a thread, made again.
+    """The report of a replay: the recomputed decisions of a thread.
 
     Attributes:
         thread_id: The thread.
-        turns: How many turns were judged.
-        decisions: How many decisions were made again.
-        differences: Those that come out otherwise by what the thread had.
-        today: What it was allowed then, and would not be today.
-        unchecked: What could not be decided again, and why.
+        turns: The number of judged turns.
+        decisions: The number of recomputed decisions.
+        differences: The decisions that differ under the thread's own limits and permissions.
+        today: What the thread was allowed, but would not be today.
+        unchecked: The decisions that can't be recomputed, with reasons.
     """
 
     thread_id: str
@@ -58,7 +58,7 @@ class ReplayReport:
 
     @property
     def ok(self) -> bool:
-        """Whether every decision comes out as it was recorded."""
+        """Whether every recomputed decision agrees with the record."""
         return not self.differences
 
     def to_dict(self) -> dict[str, object]:
@@ -66,7 +66,7 @@ class ReplayReport:
         return {"ok": self.ok, **WIRE.write(self)}
 
     def render(self) -> StyledText:
-        """Return the report for a terminal or a notebook."""
+        """Render the report for a terminal or a notebook."""
         text = StyledText()
         said = (
             ("  as recorded", "good")
