@@ -1,4 +1,4 @@
-"""Models that say what a test tells them to."""
+"""Models with scripted answers, for tests."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Final, TypeAlias
@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 Spoken: TypeAlias = Turn | str | LlmError
-"""What a fake model answers: a turn, a text, or an error that is raised."""
+"""An answer of a fake model: a turn, a text, or an error that is raised."""
 
 ModelFunction: TypeAlias = Callable[[LlmRequest], Spoken | Awaitable[Spoken]]
 """A function, async or not, that answers a request."""

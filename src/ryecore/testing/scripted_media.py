@@ -1,4 +1,4 @@
-"""A model that makes the media that a test tells it to make."""
+"""A model with scripted media, for tests."""
 
 from collections.abc import Iterable, Iterator
 from typing import TypeAlias

@@ -1,4 +1,4 @@
-"""One call of a tool that is there and granted, from its arguments to its result."""
+"""The call of a granted tool, from its arguments to its result."""
 
 import json
 import math
@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 
 def seconds_left(call: CallContext) -> float:
-    """How long a call may still take."""
+    """Return the seconds that a call has left."""
     return math.inf if call.deadline is None else call.deadline - time.monotonic()
 
 
@@ -47,7 +47,7 @@ class CallScope:
 
     Args:
         call: The call.
-        timeout_s: After how many seconds it ends; infinite for never.
+        timeout_s: The time limit in seconds; infinite for none.
     """
 
     __slots__ = ("_call", "_forget", "_scope", "_timeout_s")
@@ -89,7 +89,7 @@ class CallScope:
 
     @property
     def is_cut(self) -> bool:
-        """Whether that kept what stands in it from its own end."""
+        """Whether it has interrupted its body."""
         return self._scope.cancelled_caught
 
     def _on_wait(self) -> None:
@@ -99,7 +99,7 @@ class CallScope:
 
 
 class NoScope:
-    """In place of a `CallScope` around what never waits: nothing could cancel that."""
+    """A stand-in for `CallScope` around a call that never waits, and so can't be cancelled."""
 
     __slots__ = ()
 
@@ -156,7 +156,7 @@ async def serve(
 
 
 async def _checked(tool: ToolDef, text: str, sent: dict[str, Any]) -> Mapping[str, Any]:
-    """Return the arguments, with what the host set; they fit the schema."""
+    """Return the checked arguments, with those that the host sets."""
     if not tool.config:
         await check_arguments(tool.name, text, tool.schema)
         return sent
@@ -247,7 +247,7 @@ async def _run(
 
 
 def _ended_early(tool: ToolDef, ctx: ToolContext, how: str) -> ToolCallError:
-    """A cancellation wins over all else that may have gone wrong meanwhile."""
+    """Return the error of an early end; a cancellation takes precedence over others."""
     token = ctx.call.cancellation
     if token is not None and token.cancelled:
         return ToolCancelledError(
@@ -257,7 +257,7 @@ def _ended_early(tool: ToolDef, ctx: ToolContext, how: str) -> ToolCallError:
 
 
 def _keep(store: ResultStore, text: str) -> str | None:
-    """Return the handle of what is kept; a result that can't be kept is still a result."""
+    """Store a text, and return its handle; None if it can't be stored."""
     try:
         return store.put(text.encode("utf-8", errors="replace"))
     except Exception:  # a host's own store, or a full disk

@@ -1,4 +1,4 @@
-"""Which host a URL leads to, and whether it is listed. Pure."""
+"""The host of a URL, and whether it is listed. Pure."""
 
 import re
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ _ENTRY: Final = re.compile(r"(?:(\*)\.)?(\[[0-9A-Fa-f:.]+\]|[^\[\]:*/@]+)(?::(\d
 
 @frozen
 class Target:
-    """Where a URL leads.
+    """The target of a URL.
 
     Attributes:
         host: A name in lower case without a final dot, or an address in its one usual form.
@@ -34,10 +34,10 @@ class Target:
 
 
 def target_of(url: object) -> Target:
-    """Where a URL leads, where that can't be read in two ways.
+    """Return the target of a URL that can't be read in two ways.
 
     Raises:
-        ValueError: It is no URL of http or https, or is written such that readers differ.
+        ValueError: It isn't a URL of http or https, or readers may differ about it.
     """
     if not isinstance(url, str):
         raise ValueError("it is no text")
@@ -60,7 +60,7 @@ def target_of(url: object) -> Target:
 
 
 def check_domain(entry: str) -> str:
-    """Return an entry of a list, if it is one.
+    """Check an entry of a list of domains, and return it.
 
     Raises:
         ValueError: It is neither a name, nor `*.` and a name, nor an address.

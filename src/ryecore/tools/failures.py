@@ -1,4 +1,4 @@
-"""Texts of failures that a model may read: no key, no path of the host's, not endless."""
+"""Texts of failures for models: without keys and paths of the host, and bounded."""
 
 import re
 from typing import Final
@@ -23,11 +23,11 @@ _TRACEBACK: Final = re.compile(
 
 
 def shown(text: str, *secrets: str) -> str:
-    """Return a text that came from elsewhere, as a model may read it.
+    """Return a foreign text in a form that a model may read.
 
     Args:
         text: The text.
-        secrets: What must not stand in it.
+        secrets: The texts to remove from it.
     """
     # What is cut off first is far more than any key is long, so that none is cut in two.
     text = redact(text[: 16 * _MAX_CHARS], *secrets, max_chars=16 * _MAX_CHARS)
@@ -37,12 +37,12 @@ def shown(text: str, *secrets: str) -> str:
 
 
 def quoted(text: str) -> str:
-    """Return a name that a model wrote, fit to stand in a message."""
+    """Return a name that a model wrote, made safe for a message."""
     return ascii(text if len(text) <= 80 else f"{text[:80]}…")
 
 
 def invalid_arguments(tool_name: str, *failures: str) -> ToolArgsInvalidError:
-    """Return the error that lists all that is wrong with a call's arguments."""
+    """Return the error that lists all problems of a call's arguments."""
     listed = [one if len(one) <= 300 else f"{one[:300]}…" for one in failures[:_MAX_LISTED]]
     if len(failures) > _MAX_LISTED:
         listed.append(f"and {len(failures) - _MAX_LISTED} more")
@@ -55,7 +55,7 @@ def invalid_arguments(tool_name: str, *failures: str) -> ToolArgsInvalidError:
 
 
 def as_tool_error(error: BaseException, tool_name: str, secrets: tuple[str, ...]) -> ToolCallError:
-    """What a tool raised, as the error that may be told of it.
+    """Return a tool's exception as an error without secrets.
 
     The error refers to nothing of what was raised: neither its text nor what it was raised from
     is known to be free of keys. Its kind and place are kept as facts, for the tool's author.
@@ -90,7 +90,7 @@ def _said(error: BaseException) -> str:
 
 
 def _raised_at(error: BaseException) -> str:
-    """Return the innermost place, as `shop.py:12 in price`."""
+    """Return the innermost place of an error, such as `shop.py:12 in price`."""
     trace = error.__traceback__
     if trace is None:
         return ""

@@ -21,7 +21,7 @@ _MAX_WORKERS: Final = 40
 
 @frozen
 class FunctionShape:
-    """What a function says of itself.
+    """The name, types and docstring of a function.
 
     Attributes:
         name: Its name.
@@ -48,7 +48,7 @@ def read_function(function: Callable[..., Any]) -> FunctionShape:
     """Read a function's types and docstring.
 
     Raises:
-        TypeError: It is no function, or has a parameter that a model can't be shown.
+        TypeError: It isn't a function, or has a parameter that has no form for models.
     """
     name = _name(function)
     bare = function.func if isinstance(function, partial) else function
@@ -119,7 +119,7 @@ class FunctionRunner:
 
     Args:
         function: The function.
-        shape: What it says of itself.
+        shape: Its name, types and docstring.
         inline: Whether one that isn't async runs on the event loop's thread.
     """
 
@@ -138,7 +138,7 @@ class FunctionRunner:
 
     @property
     def never_waits(self) -> bool:
-        """Whether a call is over before anything else on the event loop gets a turn."""
+        """Whether a call ends before any other task on the event loop runs."""
         return self._is_inline and not self.shape.is_async
 
     async def __call__(self, arguments: Mapping[str, Any], ctx: ToolContext) -> object:
@@ -157,7 +157,7 @@ class FunctionRunner:
         )
 
     def bound_to(self, instance: object) -> "FunctionRunner":
-        """Return the same for the method of an object."""
+        """Return the runner of the method of an object."""
         function = self.function.__get__(instance)
         return FunctionRunner(
             function, evolve(self.shape, is_unbound=False), inline=self._is_inline
@@ -189,7 +189,7 @@ class FunctionRunner:
             raise RuntimeError(f"StopIteration: {error}") from None
 
     def _limiter(self) -> anyio.CapacityLimiter:
-        """A tool has threads of its own, so that one that hangs starves no other.
+        """Return the limiter of this tool's threads, so that a hanging tool starves no other.
 
         They belong to an event loop, of which a process may see several.
         """

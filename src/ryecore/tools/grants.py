@@ -1,4 +1,4 @@
-"""Who may call a tool: grants, capabilities and approvals."""
+"""The permission to call a tool: grants, capabilities and approvals."""
 
 import json
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ _MAX_NEAR: Final = 5
 
 
 def granted(tools: Mapping[str, ToolDef], name: str, ctx: ToolContext) -> ToolDef:
-    """Return the tool of exactly this name, where it may be called.
+    """Return the tool with exactly this name, if it may be called.
 
     Raises:
         UnknownToolError: There is none; near names are given, of those that may be called.
@@ -65,7 +65,7 @@ def _unknown(
 async def require_approval(
     tool: ToolDef, call: ToolCallPart, arguments: Mapping[str, Any], reason: str, ctx: ToolContext
 ) -> None:
-    """Ask the host whether exactly this may be done.
+    """Ask the host to approve exactly this call.
 
     Raises:
         ToolPolicyError: It may not; or nobody is there to ask, or the asking failed.

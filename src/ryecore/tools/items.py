@@ -1,4 +1,4 @@
-"""Signed items as tools: what is offered is what the item says, what runs is verified anew.
+"""Signed items as tools: described by the item, and verified again at each call.
 
 Source: docs/design/execute.md#tools; decisions 26, 30 and 41.
 """
@@ -56,7 +56,7 @@ _MAX_NAMED: Final = 5
 
 
 class ItemExecutor(Protocol):
-    """What executes items: a `Rye`."""
+    """The protocol of an executor of items, such as `Rye`."""
 
     async def execute(
         self,
@@ -69,19 +69,19 @@ class ItemExecutor(Protocol):
         ...
 
     async def trace(self, ref: str | ItemRef, *, ctx: CallContext | None = None) -> ChainTrace:
-        """Its verified chain; nothing runs."""
+        """Return the verified chain of an item, without running it."""
         ...
 
     async def search(
         self, query: str, *, scope: str = "*", limit: int = 10, offset: int = 0
     ) -> SearchResults:
-        """Items by what they hold."""
+        """Find items by their contents."""
         ...
 
 
 @frozen
 class ItemShape:
-    """What a signed tool says of itself.
+    """The description of a signed tool.
 
     Attributes:
         ref: What it is called.
@@ -101,7 +101,7 @@ class ItemShape:
 
 
 async def read_item(rye: ItemExecutor, ref: str | ItemRef) -> ItemShape:
-    """Read what a tool says of itself, its whole chain verified.
+    """Read the description of a tool, and verify its whole chain.
 
     Raises:
         RyeError: It is no tool, its chain doesn't hold, or it is an MCP tool that isn't pinned.
@@ -113,7 +113,7 @@ async def read_item(rye: ItemExecutor, ref: str | ItemRef) -> ItemShape:
 
 
 def shape_of(wanted: ItemRef, chain: ValidChain) -> ItemShape:
-    """What a tool says of itself, by its verified chain.
+    """Return the description of a tool by its verified chain.
 
     Raises:
         InputError: It is a primitive, or an MCP tool that isn't pinned.
@@ -205,7 +205,7 @@ class ItemRunner:
         self._name = name
 
     async def __call__(self, arguments: Mapping[str, Any], ctx: ToolContext) -> object:
-        """Execute the item, and give its data."""
+        """Execute the item, and return its data."""
         try:
             done = await self._rye.execute(self._ref, arguments, ctx=ctx.call)
         except RyeError as error:
@@ -218,7 +218,7 @@ class ItemRunner:
 
 
 def refusal(tool_name: str, error: RyeError) -> ToolCallError:
-    """Return a refusal of the chain's, on the ladder of tools.
+    """Return an error of the chain as an error of a tool call.
 
     What doesn't verify, or isn't allowed, is denied: no model can correct it, and none is to try
     again.

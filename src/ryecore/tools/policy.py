@@ -1,4 +1,4 @@
-"""What a tool's arguments may name: commands, domains, paths."""
+"""The policy for commands, domains and paths in a tool's arguments."""
 
 import os
 import shlex
@@ -51,7 +51,7 @@ def is_listed_command(words: tuple[str, ...], listed: Iterable[str]) -> bool:
 
 
 def _refuse_shell_syntax(command: str) -> None:
-    """Refuse what a shell reads as more than the words of one command."""
+    """Refuse syntax that a shell reads as more than one plain command."""
     if "\0" in command:
         raise ValueError("it holds a NUL character")
     quote, is_escaped = "", False
@@ -168,7 +168,7 @@ class ToolPolicy:
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """The arguments that it looks at."""
+        """The arguments that it checks."""
         return (*self.command_args, *self.url_args, *self.path_args, *self.write_path_args)
 
 

@@ -1,4 +1,4 @@
-"""The tool by which a model reads what was too long to be shown at once."""
+"""The tool with which a model reads results that were too long to be shown at once."""
 
 from collections.abc import Callable
 from functools import lru_cache

@@ -1,4 +1,4 @@
-"""What a tool gave, as a model sees it: text or JSON, not too much of it, and media.
+"""The result of a tool as a model sees it: bounded text or JSON, and media.
 
 Source: decision 48.
 """
@@ -34,7 +34,7 @@ __all__ = [
 
 @frozen
 class ToolCalled:
-    """A tool is about to run: everything was checked, and approved where that was needed.
+    """The event that a tool is about to run, after all checks and approvals.
 
     Attributes:
         tool_name: The tool.
@@ -48,7 +48,7 @@ class ToolCalled:
 
 @frozen
 class ToolReturned:
-    """A tool that ran has ended.
+    """The event that a tool has ended.
 
     Attributes:
         tool_name: The tool.
@@ -100,7 +100,7 @@ class _HoldsMedia(Exception):
 
 
 def _plain(value: object) -> object:
-    """Return the JSON-able form of what JSON doesn't know."""
+    """Return the JSON-ready form of a value of another type."""
     if isinstance(value, (MediaPart, *_BINARY)):
         raise _HoldsMedia
     if isinstance(value, Enum):

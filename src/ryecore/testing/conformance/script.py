@@ -1,4 +1,4 @@
-"""What a vendor's server is to answer, and what it was asked, in no vendor's words."""
+"""The script of a server's answers, and the requests that it saw, independent of vendors."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -104,7 +104,7 @@ ScriptPart: TypeAlias = TextPart | ReasoningPart | ToolCallPart | MadeMedia
 
 @frozen
 class Script:
-    """What the model behind a wire answers.
+    """The scripted answer of the model behind a wire.
 
     Attributes:
         parts: What it says, in order. The origin of reasoning parts is left empty.
