@@ -41,7 +41,7 @@ class FunctionProvider:
 
     Args:
         function: The function, async or not. What it raises, the provider raises.
-        provider_id: What the provider is called.
+        provider_id: The provider's id.
         capabilities: What every one of its models can do; all by default.
         usage: What a turn counts that doesn't say; None for nothing.
         chunk_chars: How long a streamed piece of text is at most, in characters.
@@ -49,7 +49,7 @@ class FunctionProvider:
             cancel may arrive.
 
     Attributes:
-        requests: What it was asked, in order. Keys are not kept.
+        requests: The requests, in order, without keys.
         open_streams: How many answers are under way.
         closed: How many answers were closed before they were through, by a cancel or by whoever
             stopped reading.
@@ -88,7 +88,7 @@ class FunctionProvider:
 
     @property
     def provider_id(self) -> str:
-        """What plans, events and reasoning parts call it."""
+        """Its name in plans, events and reasoning parts."""
         return self._provider_id
 
     def capabilities(self, model: str) -> Capabilities:
@@ -176,14 +176,14 @@ class ScriptedProvider(FunctionProvider):
     Args:
         script: The turns: texts, what `say`, `call`, `think` and their like make, errors, and
             functions of the request that give one of these. It may be endless.
-        provider_id: What the provider is called.
+        provider_id: The provider's id.
         capabilities: What every one of its models can do; all by default.
         usage: What a turn counts that doesn't say; None for nothing.
         chunk_chars: How long a streamed piece of text is at most, in characters.
         checkpoints: Whether each chunk waits for the event loop once; see `FunctionProvider`.
 
     Attributes:
-        requests: What it was asked, in order. Keys are not kept.
+        requests: The requests, in order, without keys.
         open_streams: How many answers are under way.
         closed: How many answers were closed before they were through.
 

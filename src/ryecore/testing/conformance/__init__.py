@@ -66,7 +66,7 @@ class ProviderConformance(AnswerCases, QuestionCases, FailureCases, ConnectionCa
 
 @frozen
 class CaseResult:
-    """How one case went.
+    """The result of one case.
 
     Attributes:
         name: The case.
@@ -87,7 +87,7 @@ def run_conformance(suite: type[ProviderConformance], *names: str) -> tuple[Case
         names: The cases to run; all where none is named.
 
     Returns:
-        How each case went.
+        The result of each case.
     """
     return tuple(
         _result(suite, name) for name in names or [one for one in dir(suite) if one[:5] == "test_"]

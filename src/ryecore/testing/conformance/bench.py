@@ -1,4 +1,4 @@
-"""What a case of the suite works with, and how it is run."""
+"""The fixture of the suite's cases, and how a case is run."""
 
 import json
 import traceback
@@ -35,7 +35,7 @@ Backend: TypeAlias = Literal["asyncio", "trio"]
 
 
 class Cases:
-    """What an adapter's author says, and what each group of cases stands on.
+    """The adapter under test, and the base of each group of cases.
 
     Attributes:
         wire: The vendor's format.
@@ -54,7 +54,7 @@ class Cases:
         raise NotImplementedError
 
     def needs(self, *features: Feature) -> None:
-        """Skip the case where the vendor lacks something.
+        """Skip the case if the vendor lacks a feature.
 
         Raises:
             SkipTest: It does.
@@ -214,7 +214,7 @@ async def _run(
 
 
 async def close(provider: LlmProvider) -> None:
-    """Close a provider, where it can be closed."""
+    """Close a provider, if it can be closed."""
     if (aclose := getattr(provider, "aclose", None)) is not None:
         await aclose()
 

@@ -252,7 +252,7 @@ def run_state_conformance(suite: type[StateCases], *names: str) -> tuple[CaseRes
         names: The cases to run; all where none is named.
 
     Returns:
-        How each case went.
+        The result of each case.
     """
     cases = names or [one for one in dir(suite) if one.startswith("test_")]
     return tuple(_result(suite, name) for name in cases)

@@ -1,4 +1,4 @@
-"""The whole suite of a store."""
+"""The conformance suite of a store."""
 
 from typing import ClassVar
 from unittest import SkipTest
