@@ -1,4 +1,4 @@
-"""What is allowed, decided without I/O: capabilities, conditions, limits, the order of hooks."""
+"""The policy, decided without I/O: capabilities, conditions, limits, and the order of hooks."""
 
 from ryecore.policy.context import CallContext, CancelToken
 from ryecore.policy.permissions import allows, capability_of

@@ -1,4 +1,4 @@
-"""How long to wait before a next try."""
+"""The wait before a retry."""
 
 import math
 from typing import Final
@@ -9,10 +9,10 @@ _MAX_DOUBLINGS: Final = 64
 
 
 def backoff_s(tried: int, base_s: float, cap_s: float, jitter: float = 1.0) -> float:
-    """Return how long to wait before the next try: exponential, with full jitter.
+    """Return the wait before the next attempt: exponential, with full jitter.
 
     Args:
-        tried: How many tries there were, at least 1.
+        tried: The number of attempts so far, at least 1.
         base_s: The bound of the first wait, in seconds; each next one's is twice as long.
         cap_s: The bound of every wait, in seconds.
         jitter: A random number from 0 to 1, which part of the bound is waited; 1 where it is not

@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 Dimension = Literal["spend", "tokens"]
-"""What is accounted, each on its own."""
+"""A quantity with its own account."""
 
 Mark: TypeAlias = Literal["counted", "estimated", "assumed"]
 """How what a request cost is known: the provider counted it, we estimated it, or the whole hold is
@@ -87,17 +87,17 @@ NOTHING: Final = Amount()
 
 @frozen
 class Account:
-    """What one thread may spend, and has spent.
+    """The account of one thread: its ceiling, holds and spending.
 
     Attributes:
         thread_id: The thread.
         parent_id: The thread whose budget it is a part of; None for a root.
-        ceiling: What it may spend in all, its children included.
-        own: What it has spent itself.
+        ceiling: The most that it may spend, its children included.
+        own: Its own spending.
         children: What the threads below it have spent, as far as it was charged for them: those
             that share its budget at once, those that reserved a part once that is cascaded.
-        held: What is held for requests under way, of its own and of children that share.
-        reserved: What is set aside for children, and not yet cascaded.
+        held: The amount held for requests in progress, its own and those of children that share.
+        reserved: The amount set aside for children, and not yet cascaded.
         reserves_spend: Whether its money was set aside by its parent; else it shares its
             parent's. True for a root.
         reserves_tokens: The same of its tokens.
@@ -119,18 +119,18 @@ class Account:
 
     @property
     def total(self) -> Amount:
-        """What it and those below it have spent, as far as it was charged."""
+        """The charged spending of the thread and all below it."""
         return self.own + self.children
 
     @property
     def available(self) -> Amount:
-        """What is left of its ceiling; negative where more was spent than was held."""
+        """The rest of its ceiling; negative where more was spent than was held."""
         return self.ceiling - self.total - self.held - self.reserved
 
 
 @frozen
 class Settled:
-    """What `settle` found.
+    """The result of `settle`.
 
     Attributes:
         overspent: Whether the request cost more than was held for it.
@@ -148,13 +148,13 @@ class Settled:
 
 @frozen
 class Charge:
-    """One request to a model: what was held for it, and what it cost.
+    """The hold and the cost of one request to a model.
 
     Attributes:
         turn: The thread's turn.
-        attempt: Which try of that turn.
-        held: What was held.
-        actual: What it cost; nothing while it is held, and where it was freed.
+        attempt: The number of the attempt in that turn.
+        held: The hold.
+        actual: The cost; nothing while it is held, and where it was freed.
         mark: `held`, `counted`, `estimated`, `assumed` or `freed`.
     """
 
@@ -167,12 +167,12 @@ class Charge:
 
 @frozen
 class TreeSum:
-    """What a thread and all those below it have spent.
+    """The spending of a thread and all threads below it.
 
     Attributes:
-        spent: Exactly, whether it was charged to those above already or not.
-        held: What is held for their requests under way.
-        threads: How many accounts that are, its own included.
+        spent: The spending, whether it was charged to the threads above already or not.
+        held: The amount held for their requests in progress.
+        threads: The number of accounts, its own included.
     """
 
     spent: Amount

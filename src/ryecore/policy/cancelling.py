@@ -1,4 +1,4 @@
-"""A token's cancel, brought to the code that is waiting."""
+"""The cancellation of waiting code by tokens."""
 
 import sys
 import threading
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 @contextmanager
 def cancelled_by(token: CancelToken) -> Iterator[anyio.CancelScope]:
-    """Return a scope that a token cancels, from whichever thread.
+    """Return a scope that a token cancels, from any thread.
 
     Args:
         token: The token; where it is cancelled already, the scope is cancelled from its beginning.
@@ -42,7 +42,7 @@ def cancelled_by(token: CancelToken) -> Iterator[anyio.CancelScope]:
 
 
 def canceller_of(scope: anyio.CancelScope) -> Callable[[], None]:
-    """Return what cancels a scope of this thread's event loop, from whichever thread.
+    """Return a function that cancels a scope of this thread's event loop, from any thread.
 
     Args:
         scope: The scope.
@@ -66,7 +66,7 @@ def canceller_of(scope: anyio.CancelScope) -> Callable[[], None]:
 
 
 def _nothing() -> None:
-    """Return what a loop is woken with."""
+    """Do nothing, to wake an event loop."""
 
 
 @contextmanager
@@ -87,14 +87,14 @@ def bounded_by(*tokens: CancelToken | None, deadline: float | None = None) -> It
 
 
 def is_cancelled(*tokens: CancelToken | None, deadline: float | None = None) -> bool:
-    """Whether any of some tokens is cancelled, or a deadline has passed; see `bounded_by`."""
+    """Return whether a token is cancelled, or a deadline has passed; see `bounded_by`."""
     if deadline is not None and time.monotonic() >= deadline:
         return True
     return any(token is not None and token.cancelled for token in tokens)
 
 
 def is_stray(error: BaseException) -> bool:
-    """Return whether an error is a cancellation of asyncio's that nobody wished upon this task.
+    """Return whether an error is a cancellation of asyncio that wasn't requested for this task.
 
     What is called may raise the cancellation of something inside it. That is its failure, and
     not a cancellation of who called it.

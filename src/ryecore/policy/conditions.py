@@ -1,4 +1,4 @@
-"""Conditions: a small language that is decided without I/O.
+"""Conditions: a small language that is evaluated without I/O.
 
 Source: docs/design/threads.md#conditions.
 """
@@ -99,7 +99,7 @@ class Comparison:
 
 @frozen
 class AllOf:
-    """Holds where every part does, or there is no part."""
+    """A condition that holds where every part does, or there is no part."""
 
     parts: tuple["Condition", ...]
 
@@ -114,7 +114,7 @@ class AllOf:
 
 @frozen
 class AnyOf:
-    """Holds where one part does."""
+    """A condition that holds where one part does."""
 
     parts: tuple["Condition", ...]
 
@@ -129,7 +129,7 @@ class AnyOf:
 
 @frozen
 class Negation:
-    """Holds where its part does not."""
+    """A condition that holds where its part does not."""
 
     part: "Condition"
 
@@ -194,7 +194,7 @@ def _compiled(pattern: object) -> TextPattern:
 
 
 def _equal(one: object, other: object) -> bool:
-    """Equality of JSON: true is not 1, and 1 is 1.0."""
+    """Compare by the equality of JSON: true is not 1, and 1 is 1.0."""
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     if isinstance(one, list | tuple) and isinstance(other, list | tuple):

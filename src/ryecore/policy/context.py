@@ -1,4 +1,4 @@
-"""On whose behalf an action runs, within which bounds, and how its calls are identified. Pure.
+"""The context of calls: the caller, its bounds, and the ids of its calls. Pure.
 
 A call id identifies one call of one item with one set of parameters at one place of a run. A call
 that is repeated after the death of the host has the same id, so that a tool can recognise it.
@@ -32,7 +32,7 @@ EventSink = Callable[[Mapping[str, object]], None]
 
 
 class CancelToken:
-    """Cancels what was started with it. Any thread may cancel, and any signal's handler.
+    """The cancellation of calls. Any thread may cancel, and any signal's handler.
 
     Nothing undoes it.
     """
@@ -62,7 +62,7 @@ class CancelToken:
                 told.callback(callback)
 
     def on_cancel(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Have a function called on cancellation, at once where that has happened.
+        """Register a function to call on cancellation, or call it at once after one.
 
         Returns:
             A function that unregisters it.
@@ -92,10 +92,10 @@ def _new_call_id() -> str:
 
 @frozen
 class CallContext:
-    """On whose behalf an action runs, and within what.
+    """The context of an action: its caller and its bounds.
 
     Attributes:
-        capabilities: What the caller may do; None for the host itself, which may do everything.
+        capabilities: The caller's capabilities; None for the host itself, which may do everything.
         budget_account: The ledger account that pays: the calling thread or run; None for the host.
             What is started or launched for it becomes its child, bounded by its signed file;
             without that file the start is refused.

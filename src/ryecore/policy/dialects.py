@@ -1,4 +1,4 @@
-"""How interpreters, and programs that run others, read their arguments. Pure data.
+"""The dialects in which interpreters, and programs that run others, read arguments. Pure data.
 
 Source: decision 79; ADR 020.
 """
@@ -18,7 +18,7 @@ Operands = Literal[
 
 @frozen
 class Dialect:
-    """How an interpreter reads its arguments.
+    """The dialect of an interpreter's arguments.
 
     Attributes:
         programs: Short options whose value is a program.

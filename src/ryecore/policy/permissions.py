@@ -1,4 +1,4 @@
-"""What a caller may do: its capabilities, and what a person has to approve.
+"""The permissions of a caller: its capabilities, and the actions that a person must approve.
 
 A capability is `rye.<execute|fetch|sign>.<kind>.<dotted id>`, with `*` as the wildcard.
 """

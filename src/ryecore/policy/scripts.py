@@ -1,4 +1,4 @@
-"""Which parameters of a tool are programs, so that no other value stands within them. Pure.
+"""The check for parameters that are programs, so that no other value is put into them. Pure.
 
 Source: decision 79; ADR 020.
 """

@@ -1,1 +1,1 @@
-"""The checks of a graph that need no run: each problem, with its file and line."""
+"""The static checks of a graph, which report each problem with its file and line."""

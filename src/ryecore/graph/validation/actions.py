@@ -1,4 +1,4 @@
-"""What a node executes: an item, or an agent of the graph."""
+"""The reader of a node's action: an item, or an agent of the graph."""
 
 import re
 from collections.abc import Mapping
@@ -196,7 +196,7 @@ def check_narrowed(node: Fields, agent: Agent) -> None:
 
 
 def _retry(fields: Fields) -> RetrySpec | None:
-    """`retry` as it is written everywhere in a graph: a number, or `{max, base_s, cap_s}`."""
+    """Read `retry`, as anywhere in a graph: a number, or `{max, base_s, cap_s}`."""
     if not fields.has("retry"):
         return None
     tries = read_tries(fields)

@@ -44,14 +44,14 @@ def called_items(graph: Graph) -> tuple[ItemRef, ...]:
 
 
 def check_calls(graph: Graph, lookup: SchemaLookup) -> Problems:
-    """Check what the actions of a graph are given against what their items declare.
+    """Check the parameters of a graph's actions against their items' schemas.
 
     Args:
         graph: The graph.
         lookup: Finds an item's schema. It raises RyeError where the item can't be used.
 
     Returns:
-        What is wrong, by its place in the file.
+        The problems, by their places in the file.
     """
     problems = Problems()
     found: dict[ItemRef, Mapping[str, object] | None] = {}
@@ -163,7 +163,7 @@ def check_programs(
             out, since they are broken.
 
     Returns:
-        What is wrong, by its place in the file.
+        The problems, by their places in the file.
     """
     problems = Problems()
     for vertex in graph.nodes.values():

@@ -1,4 +1,4 @@
-"""A graph's whole file: its top, its configuration, and all that its nodes have to do together."""
+"""The reader of a graph's whole file: its top level, its configuration, and its nodes together."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ from ryecore.policy.hooks import Hook, HookLayer
 __all__ = ["DocumentReader"]
 
 _BOUNDS: Final = ("timeout", "max_output_bytes")
-"""What any tool may bound its process by."""
+"""The keys with which any tool may bound its process."""
 
 _CONFIG_KEYS: Final = (
     "start", "max_steps", "max_concurrency", "on_error", "state", "state_schema", "hooks", "agents",
@@ -38,7 +38,7 @@ _TOP_KEYS: Final = (
 
 
 class DocumentReader:
-    """Reads one graph's file.
+    """The reader of one graph's file.
 
     Args:
         document: The file.
@@ -57,7 +57,7 @@ class DocumentReader:
         """Read and check all of it.
 
         Args:
-            graph: What is known of the graph by other means.
+            graph: The attributes of the graph that are known by other means.
 
         Returns:
             The graph; None where it has problems, or none of its nodes can be read.
@@ -185,7 +185,7 @@ class DocumentReader:
     def _check_state(
         self, state: Mapping[str, object], schema: Mapping[str, object] | None
     ) -> None:
-        """Check what the state begins as; null stands for what comes later."""
+        """Check the initial state, in which null stands for a later value."""
         for name in BUILT_IN:
             if name in state:
                 self._config.problems.error(

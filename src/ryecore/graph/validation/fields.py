@@ -110,7 +110,7 @@ class Fields:
         return value
 
     def flag(self, name: str, default: bool = False) -> bool:
-        """True or false."""
+        """Return a flag."""
         value = self.declared.get(name, default)
         if not isinstance(value, bool):
             self.error(name, f"{name} is {self._shown(value)}; it has to be true or false.")
@@ -118,7 +118,7 @@ class Fields:
         return value
 
     def choice(self, name: str, valid: tuple[str, ...], default: str) -> str:
-        """One of some names."""
+        """Return one of some names."""
         value = self.declared.get(name, default)
         if value in valid and isinstance(value, str):
             return value

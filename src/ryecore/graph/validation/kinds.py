@@ -1,4 +1,4 @@
-"""What is known of a value's type before there is a value. Pure."""
+"""The kinds of values: what is known of a value's type before a run. Pure."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -28,12 +28,12 @@ _MAX_REFS: Final = 20
 
 
 class NoSuchPart(ValueError):
-    """A path leads into what a value can't have."""
+    """A path leads to a part that the value can't have."""
 
 
 @frozen
 class Kind:
-    """What a value may be.
+    """The possible types of a value.
 
     Attributes:
         names: The types that it may have; `fraction` is a number that is not whole.
@@ -58,7 +58,7 @@ class Kind:
         return " or ".join(_SAID[name] for name in _NAMES if name in names)
 
     def may_be(self, *types: str) -> bool:
-        """Whether it may have one of these types of JSON Schema; null alone doesn't count."""
+        """Return whether it may have one of some JSON Schema types; null alone doesn't count."""
         wanted = frozenset[str]().union(*(_OF_TYPE[name] for name in types))
         known = self.names - {"null"}
         return not known or bool(known & wanted)

@@ -24,17 +24,17 @@ class GraphFinding:
 
 @frozen
 class Problems:
-    """What was found so far."""
+    """The collected problems."""
 
     errors: list[GraphFinding] = field(factory=list)
     warnings: list[GraphFinding] = field(factory=list)
 
     def error(self, place: Place, message: str) -> None:
-        """Add what keeps the graph from running."""
+        """Add an error, which keeps the graph from running."""
         self.errors.append(GraphFinding(place, message))
 
     def warn(self, place: Place, message: str) -> None:
-        """Add what only looks wrong."""
+        """Add a warning."""
         self.warnings.append(GraphFinding(place, message))
 
     def guess(self, name: str, known: Iterable[str]) -> str:
@@ -53,7 +53,7 @@ _BLOCK_KEY: Final = re.compile(
 
 
 def node_lines(text: str, names: Iterable[str]) -> Mapping[str, int]:
-    """The lines of a graph's nodes, found without parsing where they stand one below the other.
+    """Return the lines of a graph's nodes, found without parsing where the layout is plain.
 
     Args:
         text: The file, which was loaded before, and so is within bounds.

@@ -1,4 +1,4 @@
-"""What expressions, conditions and prompts refer to: whether it is there, and of the right type."""
+"""The checks of what expressions, conditions and prompts refer to: existence and type."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -30,7 +30,7 @@ _ORDER: Final = ("gt", "gte", "lt", "lte")
 
 
 class References:
-    """Checks what a graph's values refer to.
+    """The checker of the references in a graph's values.
 
     Args:
         known: What is known of its values.
@@ -230,7 +230,7 @@ def _comparisons(condition: Condition | None) -> Iterable[Comparison]:
 
 
 def _never_holds(one: Comparison, kind: Kind) -> str:
-    """Why a comparison can't hold whatever the run does; empty where it can."""
+    """Return why a comparison can never hold; empty where it can."""
     value = kind_of_value(one.value)
     match one.op:
         case op if op in _ORDER:

@@ -32,13 +32,13 @@ _POLL_S: Final = (1.0, 2.0, 5.0, 10.0)
 
 
 class NodeBudget:
-    """What one run of an agent's node may spend: the `TurnBudget` of a graph's run.
+    """The budget of one run of an agent's node: the `TurnBudget` of a graph's run.
 
-    The ledger knows each try by its turn, so the turns are counted over all nodes of the run.
+    The ledger identifies each attempt by its turn, so turns are counted over all nodes of the run.
 
     Args:
         spending: Holds and settles in the run's account.
-        most_turns: How often models may be asked in the whole run; None for no bound.
+        most_turns: The most turns of all agents in the run; None for no bound.
     """
 
     def __init__(self, spending: Spending, most_turns: int | None) -> None:
@@ -47,10 +47,10 @@ class NodeBudget:
         self._before = spending.turn
 
     async def begin_turn(self, turn: int, entry: FallbackPlanEntry, wanted: int | None) -> int:
-        """Count a turn, and bound its answer by what is left.
+        """Count a turn, and bound its answer by the balance.
 
         Raises:
-            AgentTurnError: `budget_exceeded`: the run may ask nothing more.
+            AgentTurnError: `budget_exceeded`: no further turn is allowed.
         """
         spending = self._spending
         number = self._before + turn
@@ -67,11 +67,11 @@ class NodeBudget:
     async def before_attempt(
         self, entry: FallbackPlanEntry, request: LlmRequest, number: int
     ) -> AttemptVerdict:
-        """Hold what a try may cost at most."""
+        """Hold the highest cost of an attempt."""
         return await self._spending.before_attempt(entry, request, number)
 
     async def before_media(self, provider: str, model: str, input_tokens: int) -> AttemptVerdict:
-        """Hold what a medium may cost at most."""
+        """Hold the highest cost of a medium."""
         return await self._spending.before_media(provider, model, input_tokens)
 
     def asks_again(self) -> bool:
@@ -79,16 +79,16 @@ class NodeBudget:
         return self._spending.asks_again()
 
     async def settle(self) -> None:
-        """Settle the tries that were made, so that what follows knows of a stop."""
+        """Settle the attempts so far, so that a stop takes effect on the next one."""
         await self._spending.settle_unwritten()
 
     def on_cost(self, record: AttemptRecord, cost: AttemptCost) -> None:
-        """Count what a try has cost."""
+        """Count the cost of an attempt."""
         self._spending.on_cost(record, cost)
 
 
 def _longest(entry: FallbackPlanEntry) -> int:
-    """How long an answer may be where nobody says."""
+    """Return the most tokens of an answer where no limit is set."""
     try:
         most = entry.provider.capabilities(entry.model).max_output_tokens
     except Exception:  # what isn't known is taken to be possible; the try will tell
@@ -97,15 +97,15 @@ def _longest(entry: FallbackPlanEntry) -> int:
 
 
 class AgentWork:
-    """Runs the agents' nodes of one run.
+    """The runner of one run's agent nodes.
 
     Args:
         executor: The one executor.
-        tools: What the agents may call.
-        journal: Told what the agents do.
-        call: On whose behalf.
+        tools: The tools of the agents.
+        journal: Records the events of the agents.
+        call: The context of the calls.
         spending: Holds and settles in the run's account.
-        most_turns: How often models may be asked in the whole run; None for no bound.
+        most_turns: The most turns of all agents in the run; None for no bound.
     """
 
     def __init__(
@@ -136,8 +136,8 @@ class AgentWork:
         Args:
             vertex: The node.
             inputs: The run's inputs.
-            context: What expressions see; its state is what prompts know as `run.outputs`.
-            call: On whose behalf, as this visit of the node.
+            context: The context of expressions; prompts know its state as `run.outputs`.
+            call: The context of this visit of the node.
         """
         call = evolve(call, depth=call.depth + 1)
         if vertex.timeout_s is not None:
@@ -174,11 +174,11 @@ class AgentWork:
                 return NodeOutcome.failed(
                     "tool_failed", said, tokens_used=outcome.tokens_used, effect_unknown=True
                 )
-        # Media stand in it by their handles: what comes of a node is JSON.
+        # The value holds media by their handles, as results are JSON.
         return evolve(outcome, output=outcome.to_dict()["output"])
 
     async def _looked_after(self, outcome: NodeOutcome, ctx: NodeExecContext) -> NodeOutcome:
-        """Look after a provider's job until it is done."""
+        """Poll a provider's job until it is done."""
         told = {"node": ctx.vertex.id, "job_id": outcome.job_id}
         self._journal.tell("node_pending", told)  # whoever finds a killed run can ask for it
         looked = 0

@@ -1,4 +1,4 @@
-"""Call an item for each member of a list: in order, or several at once."""
+"""The calls of an item for each member of a list, in order or several at once."""
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
@@ -18,7 +18,7 @@ _MAX_ERRORS: Final = 100
 
 @frozen
 class Members:
-    """What came of the members.
+    """The outcomes of the members.
 
     Attributes:
         items: The results, in the list's order; None for one that failed.
@@ -32,7 +32,7 @@ class Members:
     failed: int
 
     def to_dict(self) -> dict[str, object]:
-        """What `${result}` stands for."""
+        """Return the value of `${result}`."""
         return {
             "items": list(self.items),
             "count": len(self.items),
@@ -54,13 +54,13 @@ async def for_each(
     Args:
         members: The list.
         call: Calls it for one.
-        at_once: How many calls there are at a time, at least 1.
+        at_once: The most concurrent calls, at least 1.
         stops_at_error: Whether the first failure keeps the others from being called, and ends
             those that run.
-        known: What came of members already, by their indexes: these aren't called.
+        known: The known outcomes of members, by their indexes: these aren't called.
 
     Returns:
-        What came of them.
+        The outcomes of the members.
 
     Raises:
         Exception: What a call raised, by itself; the others were ended.
@@ -80,7 +80,7 @@ async def for_each(
 
 
 class _Work:
-    """A list that any number of workers share."""
+    """A list of members that workers share."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class _Work:
         self.failed = 0
 
     async def go_on(self) -> None:
-        """Take one member after the other, until none is left."""
+        """Call one member after the other, until none is left."""
         for index, member in self._left:
             try:
                 outcome = self._known.get(index) or await self._call(index, member)
@@ -124,7 +124,7 @@ class _Work:
                 return
 
     def _stop(self) -> None:
-        """Take no further member, and end the calls that run."""
+        """Stop taking members, and cancel the calls in progress."""
         self._left = iter(())
         if self.scope is not None:
             self.scope.cancel()

@@ -1,4 +1,4 @@
-"""What the one executor does at each type of node that is no agent's.
+"""The handlers of the node executor for all types of nodes except agents.
 
 Source: docs/design/agent-node.md#layers. Agents are the executor's own; these are its handlers.
 """
@@ -35,11 +35,11 @@ class Vertices:
     Args:
         graph: The graph.
         caller: Calls items.
-        journal: Told each call before it is made, and what came of it.
-        known: What came of members of the foreach that a killed run was in.
+        journal: Records each call before it is made, and its outcome.
+        known: The known outcomes of the members of the foreach at which a resumed run stopped.
 
     Attributes:
-        facts: What is to be told of the node that ran last, with its end.
+        facts: Facts about the last node, to be recorded with its end.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Vertices:
         self.facts: dict[str, object] = {}
 
     def handlers(self) -> dict[str, NodeExecutor]:
-        """The handlers, by the type of node."""
+        """Return the handlers, by the type of node."""
         return {
             "action": self.act,
             "gate": self.pass_through,
@@ -65,16 +65,16 @@ class Vertices:
         }
 
     async def pass_through(self, ctx: NodeExecContext, /) -> NodeOutcome:
-        """A gate does nothing: its edges decide."""
+        """Handle a gate, which does nothing: its edges decide."""
         return NodeOutcome("completed")
 
     async def give_back(self, ctx: NodeExecContext, /) -> NodeOutcome:
-        """A return node gives its output."""
+        """Handle a return node: return its output."""
         vertex = cast("ReturnVertex", ctx.vertex)
         return NodeOutcome("completed", vertex.output.value(ctx.ctx))
 
     async def act(self, ctx: NodeExecContext, /) -> NodeOutcome:
-        """An action node calls its item."""
+        """Handle an action node: call its item."""
         vertex = cast("ActionVertex", ctx.vertex)
         params = _given(vertex.action.params.value(ctx.ctx))
         call = Call(vertex, vertex.action, params, _within(ctx.call))
@@ -82,7 +82,7 @@ class Vertices:
         return await self._tried(call, vertex.tries, "node", about)
 
     async def each(self, ctx: NodeExecContext, /) -> NodeOutcome:
-        """A foreach node calls its item for each member of a list."""
+        """Handle a foreach node: call its item for each member of a list."""
         vertex = cast("ForeachVertex", ctx.vertex)
         members = vertex.over.value(ctx.ctx)
         if not isinstance(members, list | tuple):
@@ -143,10 +143,10 @@ class Vertices:
     async def _tried(
         self, call: Call, tries: Tries, what: str, about: Mapping[str, object]
     ) -> NodeOutcome:
-        """Make a call as often as it may be tried, told before each time and after each but one.
+        """Make a call with retries, and record every attempt.
 
-        How a node's last try ended is told with what comes of it; how a member's did, here: that
-        is all that is left of it where the run is killed.
+        The end of a node's last attempt is recorded with the node's outcome; that of a member's
+        here, since nothing else of it survives a killed run.
         """
         tried = 0
         while True:
@@ -175,7 +175,7 @@ class Vertices:
 
 
 def _facts_of(called: Called, tried: int, began: float) -> dict[str, object]:
-    """What is told of a call that is over, besides what came of it."""
+    """Return the facts about an ended call, besides its outcome."""
     elapsed_ms = round((time.perf_counter() - began) * 1000, 3)
     told: dict[str, object] = {"try": tried, "elapsed_ms": elapsed_ms}
     if called.is_from_cache:
@@ -186,7 +186,7 @@ def _facts_of(called: Called, tried: int, began: float) -> dict[str, object]:
 
 
 def _given(params: object) -> dict[str, object]:
-    """The parameters without those that are None."""
+    """Return the parameters without those that are None."""
     given = cast("Mapping[str, object]", params)
     return {name: value for name, value in given.items() if value is not None}
 
@@ -206,11 +206,11 @@ def _broken_off(members: Collection[int]) -> str:
 
 
 def result_of(node_id: str, outcome: NodeOutcome, *, has_members: bool = False) -> NodeResult:
-    """What an outcome means to the schedule.
+    """Return the result of a node for the schedule.
 
     Args:
         node_id: The node.
-        outcome: What came of it.
+        outcome: Its outcome.
         has_members: Whether it is a foreach, whose members' errors count.
     """
     failure, value = outcome.failure, outcome.output
@@ -232,7 +232,7 @@ def result_of(node_id: str, outcome: NodeOutcome, *, has_members: bool = False) 
 
 
 def outcome_of(result: NodeResult) -> NodeOutcome:
-    """The outcome that a kept result was of."""
+    """Return the outcome of a stored result."""
     error = result.error
     if error is None:
         return NodeOutcome("completed", result.value)
