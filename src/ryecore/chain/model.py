@@ -266,7 +266,7 @@ class ChainTrace:
 
 @frozen
 class WarmTemplate:
-    """Return the template of a chain's process, which is the same for all parameters.
+    """The template of a chain's process, the same for all parameters.
 
     Attributes:
         fork_point: The value of `{fork_point}` in its arguments.

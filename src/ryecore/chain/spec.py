@@ -87,7 +87,7 @@ def _env_paths(
 
 @frozen
 class AnchorSpec:
-    """Return how the root of a tool's dependency tree is found, and what then changes.
+    """How the root of a tool's dependency tree is found, and what then changes.
 
     Attributes:
         enabled: Whether there is one at all.

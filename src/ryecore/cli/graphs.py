@@ -396,7 +396,7 @@ async def _awaited(started: "GraphRun", *, quiet: bool) -> "GraphResult":
 
 
 async def _ended(rye: Rye, started: "GraphRun", *, quiet: bool) -> "tuple[GraphResult, str]":
-    """Wait for a run's end; what came of it, and how it can be gone on with.
+    """Wait for a run's end; return its result, and the command that resumes it.
 
     The progress of a run that had ended before is not shown again.
     """

@@ -133,8 +133,8 @@ async def run_to_end(
 ) -> "ThreadResult":
     """Start a thread and wait for its end, in view of whoever sits at the terminal.
 
-    The first signal asks it and all below it to stop, and what comes of it is returned as always;
-    a second one does not wait for that.
+    The first signal asks it and all below it to stop, and its result is still returned; a second
+    one does not wait for that.
 
     Args:
         rye: The project.
@@ -169,8 +169,8 @@ class Handle(Protocol[T_co]):
 async def to_its_end(handle: Handle[T], view: Callable[[], Awaitable[None]] | None) -> T:
     """Wait for the end of what was started.
 
-    The first signal asks it and all below it to stop, and what comes of it is returned as always;
-    a second one does not wait for that.
+    The first signal asks it and all below it to stop, and its result is still returned; a second
+    one does not wait for that.
 
     Args:
         handle: What was started.

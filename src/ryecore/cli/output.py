@@ -53,7 +53,7 @@ def show(text: StyledText, *, to_stderr: bool = False) -> None:
 
 
 def tell(text: StyledText) -> None:
-    """Print on the standard error what nobody need read: what runs goes on without a reader."""
+    """Print on the standard error, without failing where nobody reads it."""
     try:
         show(text, to_stderr=True)
     except _OutputLostError:

@@ -101,7 +101,7 @@ def _filled(texts: Mapping[str, object], inputs: Mapping[str, object]) -> dict[s
 
 @frozen
 class Directive:
-    """Return a directive.
+    """A directive, as its file declares it.
 
     Attributes:
         name: Its name, which is its file's stem.

@@ -104,7 +104,7 @@ class Expression:
 
 @frozen
 class Template:
-    """Return a value of a file, with its expressions found.
+    """A value of a file, and the expressions in it.
 
     Attributes:
         source: The value as the author wrote it.
@@ -258,7 +258,7 @@ def _filtered(find: _Find, through: Callable[[object], object]) -> _Find:
 
 @frozen
 class Syntax:
-    """Return what differs between the places where expressions stand.
+    """The syntax of expressions in one kind of file.
 
     Attributes:
         open: What stands before an expression.

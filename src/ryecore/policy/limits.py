@@ -89,7 +89,7 @@ def _check_whole(_: object, limit: "Attribute[int | None]", value: object) -> No
 
 @frozen
 class Limits:
-    """Return what a thread may use; None where a layer says nothing.
+    """The limits of a run; None where a layer sets none.
 
     A new limit is a field here: its name in files is that of its metadata, else its own.
 

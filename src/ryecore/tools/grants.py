@@ -84,6 +84,6 @@ async def require_approval(
     try:
         if await ctx.approve(request) is True:
             return
-    except Exception as error:  # a host's own; without a word nothing runs
+    except Exception as error:  # the host's own: without an approval nothing runs
         problem = f"was not approved, because asking failed ({type(error).__name__})"
     raise ToolPolicyError(f"The call of the tool {tool.name} {problem}.", tool_name=tool.name)

@@ -94,7 +94,7 @@ class Vertices:
             "node_started", {"node": vertex.id, "type": vertex.type, "count": len(members)}
         )
         await self._journal.synced()
-        known, self._known = self._known, {}  # they are of the first foreach that is gone on with
+        known, self._known = self._known, {}  # only the first resumed foreach has them
         within = _within(ctx.call)
         item_id = str(vertex.action.ref)
 
