@@ -196,7 +196,8 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
             host.running[self.run_id] = self
         except BaseException as error:
             if self.run_id:
-                await host.store.free_start_key(self.run_id)
+                # Not awaited: a cancellation would leave the row open.
+                run_blocking(host.store.free_start_key(self.run_id))
                 self.abandon(error)
             raise
 
@@ -300,7 +301,7 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
                 ending = await self._wait_for_children(ending)
         except anyio.get_cancelled_exc_class():
             with suppress(Exception):  # a failure here must not replace the cancellation
-                await self._finalize(await self._stopped_ending())
+                await run_to_end(self._finalize_stopped)
             raise
         except Exception as error:
             ending = self._failed(error)
@@ -322,6 +323,9 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
             row = await self._host.registry.get_thread(self.run_id)
             return self._stopped(killed=row.kill_requested)
         return self._stopped(killed=False)
+
+    async def _finalize_stopped(self) -> None:
+        await self._finalize(await self._stopped_ending())
 
     async def _finalize(self, ending: EndingT) -> ResultT:
         """Close the run. Whatever fails on the way, nothing stays open in this process."""

@@ -1,8 +1,11 @@
 """Whoever registers a run ends it, wherever and however often its caller is cancelled."""
 
-from collections.abc import Awaitable, Callable
+import fcntl
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
+from threading import Event, Thread
 from typing import TypeAlias
 
 import anyio
@@ -52,3 +55,44 @@ async def test_no_row_outlives_a_call_that_was_cancelled_at_any_await(
         rows = await rye.threads.list(all=True)
     assert rows, number
     assert rows[0].status == "completed"
+
+
+@contextmanager
+def another_writer(state: Path) -> Iterator[None]:
+    """Another writer of the registry, which most of the time has its turn."""
+    (gate,) = state.rglob("*.gate")
+    ended = Event()
+
+    def write() -> None:
+        with gate.open("rb+") as file:
+            while not ended.is_set():
+                fcntl.flock(file, fcntl.LOCK_EX)
+                ended.wait(0.003)
+                fcntl.flock(file, fcntl.LOCK_UN)
+                ended.wait(0.001)
+
+    writer = Thread(target=write)
+    writer.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        writer.join()
+
+
+@pytest.mark.parametrize("what", ["a graph in this process", "a thread"])
+async def test_no_row_outlives_a_call_that_was_cancelled_while_another_process_writes(
+    tmp_path: Path, what: str
+) -> None:
+    planned = PlannedWorkspace(Workspace(tmp_path))
+    planned.write("say")
+    graph(planned.workspace, {"done": {"type": "return"}})
+    async with planned.open() as rye:
+        await STARTS[what](rye)
+        with another_writer(planned.workspace.project / ".ai/state"), anyio.fail_after(PATIENCE_S):
+            for number in count(1):
+                was_cancelled = await cancelled_at(lambda: STARTS[what](rye), number)
+                assert await rye.threads.list() == ()
+                if not was_cancelled:
+                    break
+        assert number > 1
