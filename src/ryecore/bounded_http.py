@@ -61,12 +61,7 @@ class BodyBounds:
 
 
 class BoundedTransport(httpx2.AsyncBaseTransport):
-    """A transport whose responses are bounded.
-
-    Args:
-        transport: Sends the requests.
-        bounds: The bounds of each response.
-    """
+    """A transport whose responses are bounded."""
 
     def __init__(self, transport: httpx2.AsyncBaseTransport, bounds: BodyBounds) -> None:
         self._transport = transport
@@ -77,11 +72,7 @@ class BoundedTransport(httpx2.AsyncBaseTransport):
         return BoundedTransport(self._transport, bounds)
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Send a request.
-
-        Raises:
-            ResponseOutOfBounds: The response is compressed.
-        """
+        """Send a request."""
         request.headers["accept-encoding"] = "identity"
         response = await self._transport.handle_async_request(request)
         try:
@@ -104,8 +95,6 @@ def bound_body(
     """Bound a response. Of an error's body, only the beginning is read.
 
     Args:
-        response: A response whose body hasn't been read.
-        bounds: Its bounds.
         on_excess: Called with what is wrong, before the error is raised.
 
     Raises:
@@ -157,26 +146,13 @@ class _Limit:
         self._lines = self._values = 0
 
     def refuse(self, problem: str) -> None:
-        """Refuse the response.
-
-        Raises:
-            ResponseOutOfBounds: Always.
-        """
+        """Refuse the response."""
         if self._on_excess is not None:
             self._on_excess(problem)
         raise ResponseOutOfBounds(problem)
 
     def check(self, piece: bytes | bytearray, size_bytes: int, what: str = "") -> None:
-        """Count another piece of a body or an event.
-
-        Args:
-            piece: The piece.
-            size_bytes: The size of the body or event so far, with this piece.
-            what: The name of it for the error, such as "an event of ".
-
-        Raises:
-            ResponseOutOfBounds: It is too large.
-        """
+        """Count another piece of a body or an event."""
         bounds = self._bounds
         if size_bytes > bounds.max_bytes:
             self.refuse(f"answered with {what}more than {_mib(bounds.max_bytes)}")
@@ -191,11 +167,7 @@ class _Limit:
                 self.refuse(f"answered with {what}{_mib(size_bytes)} in {self._lines} lines")
 
     def check_stream(self, size_bytes: int) -> None:
-        """Check the size of a whole event stream.
-
-        Raises:
-            ResponseOutOfBounds: It is too large.
-        """
+        """Check the size of a whole event stream."""
         most = self._bounds.max_stream_bytes
         if most is not None and size_bytes > most:
             self.refuse(f"answered with a stream of more than {_mib(most)}")

@@ -13,9 +13,6 @@ class BoundedDict(dict[K, V]):
     """Holds so many entries at most: for a new one, the one that was added first goes.
 
     Threads may use it at the same time.
-
-    Args:
-        max_entries: How many entries it holds, at least 1.
     """
 
     def __init__(self, max_entries: int) -> None:

@@ -13,9 +13,6 @@ def read_json(text: str) -> object:
     Args:
         text: One JSON value, with white space around it at most.
 
-    Returns:
-        Its value.
-
     Raises:
         ValueError: The text is not JSON, or it is nested too deeply to be read.
     """

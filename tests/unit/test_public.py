@@ -1,5 +1,7 @@
 """The public surface: what `import ryecore` offers, and what it costs."""
 
+import importlib
+import inspect
 import re
 import shutil
 import subprocess
@@ -91,3 +93,40 @@ def test_another_platform_is_refused_at_import():
     done = run(program)
     assert "ImportError: ryecore runs on Linux" in done.stderr
     assert "WSL" in done.stderr
+
+
+PACKAGES = (
+    "ryecore",
+    "ryecore.agent",
+    "ryecore.lillux",
+    "ryecore.llm",
+    "ryecore.providers.anthropic",
+    "ryecore.providers.gemini",
+    "ryecore.providers.openai",
+    "ryecore.testing",
+    "ryecore.tools",
+)
+
+
+def _parameters(value: object) -> set[str]:
+    names = inspect.signature(typing.cast(typing.Any, value)).parameters
+    return {name.removesuffix("_") for name in names} - {"self", "cls"}
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_public_docstring_that_describes_arguments_describes_all(package: str) -> None:
+    module = importlib.import_module(package)
+    functions: dict[str, object] = {}
+    for name in module.__all__:
+        value = getattr(module, name)
+        if inspect.isfunction(value):
+            functions[name] = value
+        elif inspect.isclass(value):
+            for member, function in vars(value).items():
+                if inspect.isfunction(function) and not member.startswith("_"):
+                    functions[f"{name}.{member}"] = function
+    for name, function in functions.items():
+        _, _, arguments = (inspect.getdoc(function) or "").partition("\nArgs:\n")
+        described = set(re.findall(r"^    \*{0,2}(\w+?)_?(?: \(.*\))?: ", arguments, re.MULTILINE))
+        if arguments:
+            assert _parameters(function) <= described, name

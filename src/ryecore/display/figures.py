@@ -20,8 +20,6 @@ def counted(number: int, noun: str, plural: str = "") -> str:
     """Return a number and what it counts, such as 1,200 turns.
 
     Args:
-        number: How many there are.
-        noun: One of them.
         plural: Several of them; the noun with an s, if empty.
     """
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"

@@ -58,11 +58,7 @@ class Route:
     """The way of a line.
 
     Attributes:
-        line: The line.
-        label: Its label as it is shown.
-        start: Where it leaves its box.
         steps: Where it goes from there; the last ends at the border of the box it leads to.
-        label_at: The middle of its label.
     """
 
     line: Line
@@ -79,14 +75,7 @@ class Route:
 
 @frozen
 class Layout:
-    """A picture whose parts have their places.
-
-    Attributes:
-        width: How wide it is, in pixels.
-        height: How high it is, in pixels.
-        boxes: The boxes, in the picture's order.
-        routes: The lines, in the picture's order.
-    """
+    """A picture whose parts have their places."""
 
     width: float
     height: float

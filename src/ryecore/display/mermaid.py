@@ -22,9 +22,6 @@ def to_mermaid(picture: Picture) -> str:
     Args:
         picture: What is written. Its texts may come from anywhere: none is read as mermaid,
             markdown or HTML.
-
-    Returns:
-        The text, which ends with a line break.
     """
     names = {box.id: f"n{at}" for at, box in enumerate(picture.boxes)}
     lines = []

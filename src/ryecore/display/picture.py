@@ -31,8 +31,6 @@ class Box:
 
     Attributes:
         id: What lines know it by; it is not shown.
-        label: What it is called. A long one is shortened where it is drawn.
-        details: Lines that stand below its label.
         shape: How it is drawn.
         status: Where it stands; empty where that isn't to be said.
         tooltip: What is shown where the pointer rests on it; its whole label, if empty.
@@ -51,10 +49,6 @@ class Line:
     """An arrow from one box to another, or to the same one.
 
     Attributes:
-        start: The id of the box that it leaves.
-        end: The id of the box that it leads to.
-        label: What stands on it.
-        kind: How it is drawn.
         is_taken: Whether what is shown went along it.
     """
 
@@ -71,10 +65,7 @@ class Picture:
 
     Attributes:
         boxes: The boxes. Where nothing else decides, they are placed in this order.
-        lines: The lines between them.
-        title: What stands above it.
         legend: Whether the signs of the statuses that it has are explained below it.
-        direction: Where lines lead, as far as they can.
 
     Raises:
         ValueError: Two boxes have one id, or a line leads to none.
@@ -102,12 +93,7 @@ class Picture:
 
 @frozen
 class Tone:
-    """The colours of a status on a light or a dark ground.
-
-    Attributes:
-        fill: Of the box.
-        stroke: Of its border, and of its sign.
-    """
+    """The colours of a status on a light or a dark ground."""
 
     fill: str
     stroke: str
@@ -115,14 +101,7 @@ class Tone:
 
 @frozen
 class StatusSign:
-    """What a status looks like in a drawing.
-
-    Attributes:
-        path: Its sign as an SVG path around 0,0 that is at most 8 wide.
-        is_filled: Whether the path is filled; else it is a line.
-        light: Its colours on a light ground.
-        dark: Its colours on a dark ground.
-    """
+    """What a status looks like in a drawing."""
 
     path: str
     is_filled: bool

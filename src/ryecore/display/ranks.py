@@ -33,10 +33,6 @@ Neighbour = tuple[int, float]
 def find_backward(count: int, arcs: Sequence[Arc]) -> set[int]:
     """Find the arcs that close a circle, so that the others have none.
 
-    Args:
-        count: How many boxes there are.
-        arcs: The arcs, none from a box to itself.
-
     Returns:
         The places of the arcs that are to be turned round.
     """
@@ -73,8 +69,6 @@ def rank_boxes(count: int, arcs: Sequence[Arc], lengths: Sequence[int]) -> list[
     """Give each box its rank: the longest way to it. What begins stands near what it leads to.
 
     Args:
-        count: How many boxes there are.
-        arcs: Arcs without circles.
         lengths: How many ranks each leads down at least.
     """
     leaving: list[list[int]] = [[] for _ in range(count)]
@@ -104,12 +98,7 @@ def order_ranks(
     """Order the boxes of each rank so that few lines cross.
 
     Args:
-        ranks: The rank of each box.
         above: Of each box, those of the rank above that it hangs together with.
-        below: Those of the rank below.
-
-    Returns:
-        The boxes of each rank.
     """
     layers = _first_order(ranks, above, below)
     work = len(ranks) + sum(map(len, below)) + 1
@@ -190,11 +179,7 @@ def place_boxes(
     """Place boxes so that none overlap and lines are as straight as they can be.
 
     Args:
-        layers: The boxes of each rank, in order.
         before: How much room each needs on the side of its place towards the first.
-        after: How much on the other side.
-        above: What each hangs together with in the rank above.
-        below: The same in the rank below.
 
     Returns:
         The place of each; the least room begins at 0.

@@ -59,9 +59,6 @@ def is_visible(char: str) -> bool:
 
     Text that must not deceive (a name, a question, a stranger's words) is held to this. Other text
     is only kept from steering: emoji, for one, end in an invisible variation selector.
-
-    Args:
-        char: One character.
     """
     return char.isprintable() and char not in _INVISIBLE
 
@@ -70,12 +67,7 @@ def is_visible(char: str) -> bool:
 
 
 def escape_controls(text: str, *, keep: str = "\t") -> str:
-    r"""Spell out control, formatting and bidirectional characters, such as `\x1b`.
-
-    Args:
-        text: The text.
-        keep: Control characters that stay as they are.
-    """
+    r"""Spell out control, formatting and bidirectional characters, such as `\x1b`."""
     if text.isprintable():
         return text
     return "".join(
@@ -88,7 +80,6 @@ def replace_controls(text: str, by: str = _REPLACEMENT, *, keep: str = "") -> st
     """Replace what `escape_controls` spells out, each character by one other.
 
     Args:
-        text: The text.
         by: What stands in its place.
         keep: Control characters that stay as they are.
     """
@@ -119,12 +110,7 @@ def drop_invisible(text: str) -> str:
 
 
 def escape_html(text: str, *, keep: str = "\t") -> str:
-    """Escape a text for HTML or SVG, and spell out its control characters.
-
-    Args:
-        text: The text.
-        keep: Control characters that stay as they are.
-    """
+    """Escape a text for HTML or SVG, and spell out its control characters."""
     import html  # noqa: PLC0415 - for notebooks and pictures alone
 
     return html.escape(escape_controls(text, keep=keep))

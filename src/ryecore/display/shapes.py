@@ -61,12 +61,7 @@ class Sized:
     """A box with its texts as they are shown, and its size.
 
     Attributes:
-        box: The box.
-        label: Its label, shortened.
-        details: Its details, shortened.
         text_width: How wide its widest text is, the sign of its status included.
-        width: How wide it is.
-        height: How high it is.
     """
 
     box: Box
@@ -121,13 +116,7 @@ def size_line_label(label: str) -> tuple[str, float, float]:
 
 
 def port_room(shape: Shape, side: float, across: float) -> float:
-    """Return how far from the middle of a side a line may meet it.
-
-    Args:
-        shape: The box's shape.
-        side: How long the side is.
-        across: How long the other one is.
-    """
+    """Return how far from the middle of a side a line may meet it."""
     if shape == "diamond":
         return side * 0.2
     if shape == "round":
@@ -136,14 +125,7 @@ def port_room(shape: Shape, side: float, across: float) -> float:
 
 
 def depth_at(shape: Shape, offset: float, side: float, across: float) -> float:
-    """Return how far behind the edge of a box's rectangle its border is.
-
-    Args:
-        shape: The box's shape.
-        offset: How far from the middle of the side.
-        side: How long the side is.
-        across: How long the other one is.
-    """
+    """Return how far behind the edge of a box's rectangle its border is."""
     if shape == "diamond":
         return abs(offset) / (side / 2) * across / 2
     return 0.0

@@ -115,11 +115,7 @@ def to_svg(picture: Picture) -> str:
 
 
 def to_html(picture: Picture) -> str:
-    """Wrap a picture so that a wide one is scrolled sideways, not squeezed.
-
-    Args:
-        picture: What is shown.
-    """
+    """Wrap a picture so that a wide one is scrolled sideways, not squeezed."""
     return f'<div style="overflow-x:auto;max-width:100%;margin:4px 0">{to_svg(picture)}</div>'
 
 

@@ -90,8 +90,6 @@ def cut(text: str, room: int, mark: str = "…") -> str:
     """Cut a text at its end where it doesn't fit.
 
     Args:
-        text: The text.
-        room: How many columns there are.
         mark: What stands for the rest.
     """
     if count_columns(text) <= room:
@@ -106,12 +104,7 @@ def cut(text: str, room: int, mark: str = "…") -> str:
 
 
 def brief(value: object, columns: int = 400) -> str:
-    """Return a value on one line, cut where it is long; JSON unless it is a text.
-
-    Args:
-        value: Any value.
-        columns: How many columns there are.
-    """
+    """Return a value on one line, cut where it is long; JSON unless it is a text."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
     return cut(to_one_line(text[: 4 * columns]), columns)
 

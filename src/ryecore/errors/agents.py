@@ -46,7 +46,6 @@ class ErrorKind:
     Attributes:
         node_code: The code with which an agent node fails; one of `ErrorCode`.
         next_step: The next step for people; empty where none is known.
-        is_retryable: Whether the same request may succeed later.
         ends_call: Whether no other entry of a fallback plan is asked.
     """
 

@@ -18,10 +18,7 @@ class GraphProblem:
     """A problem of a graph.
 
     Attributes:
-        message: The problem, in one sentence.
-        path: The graph's file.
         line: The line, counted from 1; None where unknown.
-        node: The node that it belongs to, if any.
         key: The path of the key, such as `config.nodes.load.next[0].to`.
     """
 

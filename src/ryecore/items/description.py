@@ -31,11 +31,7 @@ class ItemDescription:
     """The description of an item, from its own source.
 
     Attributes:
-        name: The last segment of its id.
-        title: Its heading or declared title; else the name.
-        description: What it is for; empty where none is declared.
         category: The folders of its id, as `acme/csv`.
-        tags: Its tags.
         version: Its version; None where it declares none.
     """
 
@@ -49,11 +45,6 @@ class ItemDescription:
 
 def describe(kind: str, relative: str, content: bytes) -> ItemDescription:
     """Describe an item from its source.
-
-    Args:
-        kind: The item's kind.
-        relative: The slash path below the kind's folder, with extension.
-        content: The file's bytes.
 
     Returns:
         The description; by the name alone where the source can't be read. It never fails.

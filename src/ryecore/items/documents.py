@@ -37,10 +37,6 @@ MAX_DEPTH: Final = 64
 def parse_document(content: bytes, path: Path) -> dict[str, object]:
     """Read a document whose root is a mapping.
 
-    Args:
-        content: The file's bytes.
-        path: Its path; the extension chooses the form.
-
     Returns:
         The mapping; empty for an empty document.
 

@@ -44,10 +44,7 @@ def write_atomically(
     """Write or replace a file in one step that survives a crash. A link is itself replaced.
 
     Args:
-        path: The file; its folder exists.
-        content: Its new content.
         mode: Its permissions; by default its former ones, else 0644 within the umask.
-        replace: Whether an existing file may be replaced.
         durable: Whether it survives a loss of power, and not only the end of the process.
 
     Raises:
@@ -101,11 +98,7 @@ def keep_out_of_git(folder: Path, *, durable: bool = True) -> None:
     """Make git ignore a folder and all in it, in place of any `.gitignore` that a clone brought.
 
     Args:
-        folder: The folder, which exists.
         durable: Whether this survives a loss of power.
-
-    Raises:
-        OSError: Its `.gitignore` can't be written.
     """
     path = folder / ".gitignore"
     if path.is_symlink() or not path.is_file() or path.read_bytes() != _IGNORE_ALL:
@@ -116,7 +109,6 @@ def remove_left_overs(path: Path, older_than_s: float = 60.0) -> None:
     """Remove the temporary files that killed writes of a file left behind.
 
     Args:
-        path: The file.
         older_than_s: The age in seconds from which they are removed: a younger one may be in use.
     """
     beginning, oldest = f".{path.name}.", time.time() - older_than_s
@@ -148,15 +140,8 @@ def check_links(path: Path, kind_folder: Path, boundary: Path | None) -> Path:
     Args:
         path: A file or folder at or below `kind_folder`, which its links may not leave; it need not
             exist.
-        kind_folder: The folder of a kind of item, such as `.ai/tools`.
         boundary: The folder that links of `kind_folder` itself may not leave; None where they are
             the user's own.
-
-    Returns:
-        The path without links.
-
-    Raises:
-        LinkLeavesSpace: A link leads out.
     """
     if boundary is not None:
         _check_inside(kind_folder, boundary)
@@ -169,8 +154,6 @@ def writable_folder(folder: Path, kind_folder: Path, boundary: Path | None) -> I
     """Open a folder to write in, and make it where it is missing.
 
     Args:
-        folder: A folder at or below `kind_folder`, which its links may not leave.
-        kind_folder: The folder of a kind of item, such as `.ai/tools`.
         boundary: The folder that links of `kind_folder` itself may not leave; None where they are
             the user's own.
 
@@ -180,7 +163,6 @@ def writable_folder(folder: Path, kind_folder: Path, boundary: Path | None) -> I
 
     Raises:
         LinkLeavesSpace: A link among the folders leads out of the space.
-        OSError: The folder can't be made or opened.
     """
     real = check_links(folder, kind_folder, boundary)
     top = Path(os.path.realpath(boundary or kind_folder))
@@ -197,8 +179,6 @@ def folder_without_links(top: Path, names: Sequence[str], *, mode: int | None) -
     """Open a folder below another one, following no link at all.
 
     Args:
-        top: The folder to begin in.
-        names: The names of the folders below it.
         mode: The permissions of the folders that are made; None to make none.
 
     Yields:
@@ -206,7 +186,6 @@ def folder_without_links(top: Path, names: Sequence[str], *, mode: int | None) -
 
     Raises:
         NotADirectoryError: A file or a link stands where a folder is needed.
-        OSError: The folder can't be made or opened.
     """
     descriptor = _descend(top, names, mode)
     try:

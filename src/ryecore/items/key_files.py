@@ -35,14 +35,7 @@ class KeyFile:
     """The content of a key file, and its signature.
 
     Attributes:
-        key: The public key.
-        owner: The name of its owner.
-        path: The file.
-        space: The label of the space that it was signed for.
         project: The digest of the only project folder that it was signed for; None for any.
-        not_after: The UTC time after which the key is no longer trusted.
-        revoked: Whether it was revoked.
-        signature: The file's own signature; None where it has none.
         content_hash: SHA-256 (hex) of what the signature has to cover.
     """
 
@@ -111,16 +104,8 @@ def render_trusted_key(
     """Return the TOML file that makes a key trusted, once it is signed.
 
     Args:
-        key: The key.
-        owner: The name of its owner.
-        space: The label of the only space that the file is valid in.
         project: The only project folder that the file counts in; by default, each project's
             space that holds it, if `space` is `project`.
-        not_after: The UTC time after which it is no longer trusted, `YYYY-MM-DDTHH:MM:SSZ`.
-        revoked: Whether the key is revoked.
-
-    Returns:
-        The file's bytes, without a signature.
 
     Raises:
         SigningError: `not_after` is of another form, or the owner can't be written in UTF-8.
@@ -154,18 +139,8 @@ def render_trusted_key(
 def parse_key_file(content: bytes, name: str) -> KeyFile:
     """Parse a key file, without verifying it.
 
-    Args:
-        content: The file's bytes.
-        name: Its path.
-
-    Returns:
-        Its content.
-
     Raises:
-        MetadataError: It is not TOML.
-        SigningError: Its key or its signature can't be read.
         KeyError: It has no public key.
-        TypeError: A field has another type than it should.
     """
     path = Path(name)
     parts = split_content(content, COMMENT_FORMS[".toml"])

@@ -29,7 +29,6 @@ class AuthorKeys:
     """The signing key of the author, and the keys that the author trusts.
 
     Args:
-        user: The user's space.
         environ: The environment; `RYE_SIGNING_KEY_DIR` in it moves the key.
 
     Source: decision 5.
@@ -42,12 +41,6 @@ class AuthorKeys:
 
     def generate(self, owner: str = "") -> SigningKey:
         """Create the key, and trust it in user space.
-
-        Args:
-            owner: The name of its owner, for the key file.
-
-        Returns:
-            The new key.
 
         Raises:
             SigningError: There is a key already, which isn't overwritten; or it can't be written.
@@ -176,17 +169,10 @@ class AuthorKeys:
         """Write the key file that makes a key trusted, signed by the author's key.
 
         Args:
-            key: The key to trust.
-            owner: The name of its owner.
             space: The user's space by default; a project's, to trust the key in that project's
                 folder alone; or a bundle's.
             signer: The author's key by default.
-            not_after: The UTC time after which it is no longer trusted.
-            revoked: Whether to revoke it, in every space.
             reinstate: Whether to trust a revoked key again.
-
-        Returns:
-            The key file.
 
         Raises:
             SigningError: The author has no key to sign with, or it was revoked or has expired and

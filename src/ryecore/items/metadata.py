@@ -60,11 +60,7 @@ def read_constants(text: str, names: Collection[str]) -> dict[str, object]:
     """Read the top-level constants of these names.
 
     Args:
-        text: The source.
         names: The names to look for; others are passed over.
-
-    Returns:
-        Each name that is declared at the start of a line, with its value.
 
     Raises:
         JsSyntaxError: One of them is not a literal.
@@ -224,10 +220,6 @@ _MAX_LITERAL_CHARACTERS: Final = 64 * 1024
 
 def parse_metadata(content: bytes, path: Path) -> Mapping[str, object]:
     """Read the metadata of an item.
-
-    Args:
-        content: The file's bytes, verified already.
-        path: Its path; the extension chooses the form.
 
     Returns:
         The keys that it declares; a key it doesn't declare is absent, which differs from null.

@@ -43,16 +43,8 @@ def lock_of(folder: Path) -> Path:
 def lock_packages(folder: Path, key: SigningKey) -> SignedFile:
     """Write and sign the lock of a package folder, as it is now.
 
-    Args:
-        folder: The folder, below a kind's folder.
-        key: The key to sign with.
-
-    Returns:
-        The lock.
-
     Raises:
         SigningError: It isn't a package folder, or can't be read.
-        ItemNotFound: It isn't below a kind's folder.
         LinkLeavesSpace: A link among its folders leads out of the space.
     """
     folder = absolute(folder)
@@ -88,15 +80,11 @@ def locked_digest(lock: VerifiedItem) -> str | None:
 def packages_digest(folder: Path) -> str:
     """Return the digest of a package folder: its files, and the targets of its links.
 
-    Args:
-        folder: The folder.
-
     Returns:
         SHA-256 (hex).
 
     Raises:
         AnchorError: A link leaves the folder, so that the digest doesn't cover its target.
-        OSError: The folder can't be read as a whole.
     """
     digest = digest_tree(str(folder), EVERY_FILE).digest
     links = sorted(_links(folder, str(folder)))

@@ -42,9 +42,6 @@ def file_called(text: str) -> Path | None:
 def place_of(path: Path) -> tuple[str, str]:
     """Return the kind and the identity of a file, from its place below the nearest `.ai` folder.
 
-    Args:
-        path: An absolute path.
-
     Returns:
         The kind, and the slash path below the kind's folder.
 
@@ -63,11 +60,7 @@ def place_of(path: Path) -> tuple[str, str]:
 
 
 def source_at(path: Path, spaces: Spaces) -> ItemSource:
-    """Return the item source of a file in one of these spaces.
-
-    Raises:
-        ItemNotFound: It is in none of them.
-    """
+    """Return the item source of a file in one of these spaces."""
     kind, relative = place_of(path)
     for space in spaces:
         if path == space.folder(kind) / relative:
@@ -79,11 +72,7 @@ def source_at(path: Path, spaces: Spaces) -> ItemSource:
 
 
 def existing_folder(path: str | os.PathLike[str]) -> Path:
-    """Return the absolute path of a project's folder.
-
-    Raises:
-        ConfigError: There is no such folder.
-    """
+    """Return the absolute path of a project's folder."""
     named = str(path)
     try:
         folder = absolute(Path(path).expanduser())
@@ -99,10 +88,6 @@ def existing_folder(path: str | os.PathLike[str]) -> Path:
 
 def folder_to_be(path: str | os.PathLike[str], name: str) -> Path:
     """Return the absolute path of a folder that may be created later.
-
-    Args:
-        path: The folder.
-        name: Its purpose, for the error.
 
     Raises:
         ConfigError: No folder can have this name.

@@ -37,16 +37,8 @@ def _text_of(project: Path) -> str:
 def trust_project(user: Space, project: Path, key: SigningKey) -> Path:
     """Write and sign that the user trusts a project's own interpreters.
 
-    Args:
-        user: The user's space.
-        project: The project's folder.
-        key: The user's key.
-
     Returns:
         The signed file; removing it revokes the trust.
-
-    Raises:
-        SigningError: The file can't be written.
     """
     return _write(user, _TRUSTED, project, {}, key)
 
@@ -62,16 +54,10 @@ def allow_variables(user: Space, project: Path, names: Collection[str], key: Sig
     Other names are set only where a signed element asks for them.
 
     Args:
-        user: The user's space.
-        project: The project's folder.
         names: The names, in place of those allowed before.
-        key: The user's key.
 
     Returns:
         The signed file; removing it revokes the permission.
-
-    Raises:
-        SigningError: The file can't be written.
     """
     return _write(user, _VARIABLES, project, {"names": sorted(names)}, key)
 

@@ -40,12 +40,6 @@ def check_item_id(item_id: str) -> str:
     Segments hold letters, digits, `_` and `-`, so an id can't leave its folder, hide a file,
     or be two different capabilities once its slashes are dots.
 
-    Args:
-        item_id: The id, without kind and extension.
-
-    Returns:
-        The same id.
-
     Raises:
         InvalidItemId: It is empty, too long, or has a segment of another form.
     """
@@ -137,10 +131,5 @@ RECORD_LINE: Final = b"<!-- rye-record:"
 
 
 def is_export(kind: str, name: str) -> bool:
-    """Return whether an item's id or path belongs to the folder of exports.
-
-    Args:
-        kind: The kind of item.
-        name: Its id, or its slash path below the kind's folder.
-    """
+    """Return whether an item's id or path belongs to the folder of exports."""
     return kind == "knowledge" and name.startswith(f"{EXPORT_FOLDER}/")

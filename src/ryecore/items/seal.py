@@ -28,15 +28,8 @@ __all__ = ["seal_bundle"]
 def seal_bundle(root: Path, owner: str) -> tuple[PublicKey, int]:
     """Sign every item of a bundle with a throwaway key.
 
-    Args:
-        root: The `.ai` folder.
-        owner: The owner's name in the key file.
-
     Returns:
         The public key, and how many files were signed.
-
-    Raises:
-        SigningError: A file can't be read or written.
     """
     key, now = SigningKey.generate(), utc_now()
     space = Space("system", root)

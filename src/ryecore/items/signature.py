@@ -117,7 +117,6 @@ class Signature:
         """Return the message that the key signs: identity, time, hash and provenance.
 
         Args:
-            kind: The item's kind.
             path: The slash path below the kind's folder, with extension.
 
         Source: decision 4. A path outside plain ASCII is percent-encoded, so that
@@ -186,7 +185,6 @@ class SplitContent:
     Attributes:
         before: The bytes before the signature line: a `#!` line, or nothing.
         line: The line's text without its comment marks; None where there is no such line.
-        after: The bytes behind it.
     """
 
     before: bytes
@@ -205,7 +203,6 @@ def split_content(content: bytes, form: CommentForm | None) -> SplitContent:
     """Split a file into its signature line and the rest.
 
     Args:
-        content: The whole file.
         form: Its comment form; None where the signature is a sidecar.
 
     Returns:

@@ -56,10 +56,7 @@ class SignedFile:
     """A file that was signed.
 
     Attributes:
-        kind: Its kind.
         relative: The slash path below the kind's folder: its signed identity.
-        path: The file.
-        signature: What was signed.
     """
 
     kind: str
@@ -105,13 +102,7 @@ def write_signed(space: Space, name: str, content: bytes, key: SigningKey) -> Pa
     """Write a configuration file of a space, signed.
 
     Args:
-        space: The space.
         name: The slash path below `.ai/config/`, with extension.
-        content: The file's bytes, without a signature.
-        key: The key to sign with.
-
-    Returns:
-        The file.
 
     Raises:
         SigningError: It can't be written.
@@ -145,17 +136,8 @@ def sign_file(
     """Sign a file in place, or beside it where it can't hold a comment.
 
     Args:
-        path: The file.
-        kind: Its kind.
-        relative: The slash path below the kind's folder.
-        key: The key to sign with.
-        timestamp: UTC seconds; now by default.
-        file_types: The comment forms that signed runtimes add.
         content_hash: SHA-256 (hex) of the content that may be signed; any by default.
         is_users_own: Whether it is in user space, whose folders may be links to anywhere.
-
-    Returns:
-        What was signed.
 
     Raises:
         SigningError: It can't be read or written, or holds other content.
@@ -201,10 +183,6 @@ def sign_file(
 
 def check_name(kind: str, relative: str) -> None:
     """Refuse a file name that looks like something else to a person.
-
-    Args:
-        kind: The kind of item.
-        relative: The slash path below the kind's folder.
 
     Raises:
         SigningError: The name holds a control character, or one that is invisible or turns the
@@ -262,12 +240,8 @@ def find_files(space: Space, pattern: str) -> tuple[tuple[str, Path, str], ...]:
     """Return the files of a space that a ref or a glob names.
 
     Args:
-        space: Where to look.
         pattern: `kind:id`, `kind:path.ext`, or a glob such as `tool:acme/*`, which recurses. A glob
             is compared with the path below the kind's folder, with its extension and without.
-
-    Returns:
-        Kind, file and identity of each, sorted.
 
     Raises:
         ItemNotFound: Nothing matches.

@@ -41,8 +41,6 @@ class Snapshot:
     """A snapshot that was checked against its digest.
 
     Attributes:
-        root: Its folder.
-        digest: Its name.
         stat: The stats by which a change since the check is noticed.
         digests: The SHA-256 (hex) of each of its files, by slash path.
     """
@@ -68,11 +66,7 @@ class SnapshotStore:
         """Return the snapshot of these files, written where it doesn't exist.
 
         Args:
-            files: The verified bytes by slash path.
             links: Names that link to package folders outside, which aren't verified.
-
-        Returns:
-            The snapshot.
 
         Raises:
             AnchorError: It can't be written, or the folder of snapshots is open to others.

@@ -119,9 +119,6 @@ class ItemSource:
     """The location of an item, whose file hasn't been read.
 
     Attributes:
-        ref: Its reference.
-        path: The file.
-        space: The space that it was found in.
         relative: The slash path below the kind's folder, with extension: its signed identity.
         shadowed: Files of the same id in later spaces.
     """
@@ -186,17 +183,11 @@ def locate(
     """Find the file of an item: the first space that holds it wins.
 
     Args:
-        ref: The item.
-        spaces: The spaces to search, in order.
         more_extensions: Extensions that signed runtimes add, behind the fixed order.
         evidence: Collects the absent paths, so that a new file before it is noticed.
         others: Collects the other extensions of this stem, up to the space where it was found.
 
-    Returns:
-        The source, with what it shadows.
-
     Raises:
-        ItemNotFound: No space holds it.
         AmbiguousItem: A space holds two files of its stem.
         InvalidItemId: The id has no valid form, or the file's real path leaves its kind's folder.
         ItemError: A folder can't be read.
@@ -237,16 +228,11 @@ _parsed: Final = lru_cache(_MAX_REFS_REMEMBERED)(ItemRef.parse)
 def named(text: str, spaces: Iterable[Space]) -> ItemRef:
     """Return the ref that a text names; a bare id names the directive, else the tool.
 
-    Args:
-        text: The ref or the id.
-        spaces: The spaces to search for a bare id.
-
     Returns:
         The ref; that of a tool where no space holds the id.
 
     Raises:
         AmbiguousItem: A bare id is both.
-        InvalidItemId: It has no valid form.
 
     Source: decision 10.
     """
@@ -266,12 +252,7 @@ def named(text: str, spaces: Iterable[Space]) -> ItemRef:
 
 
 def refs_of(item_id: str, roots: Iterable[str | Path]) -> tuple[ItemRef, ...]:
-    """Return the items of any kind that have an id.
-
-    Args:
-        item_id: The id, checked before.
-        roots: The `.ai` folders to look in.
-    """
+    """Return the items of any kind that have an id."""
     roots = tuple(roots)
     refs = [ItemRef(kind, item_id) for kind in KIND_FOLDERS]
     return tuple(
@@ -286,13 +267,7 @@ def refs_of(item_id: str, roots: Iterable[str | Path]) -> tuple[ItemRef, ...]:
 
 
 def similar_ids(kind: str, name: str, folders: Iterable[str | Path]) -> tuple[str, ...]:
-    """Return the ids of a kind's items that are similar to a name, the nearest first.
-
-    Args:
-        kind: The kind of the items.
-        name: The name.
-        folders: The kind's folders, each in its space.
-    """
+    """Return the ids of a kind's items that are similar to a name, the nearest first."""
     known = {
         os.path.relpath(os.path.join(parent, file), folder).rpartition(".")[0]
         for folder in folders

@@ -33,10 +33,7 @@ class TrustedKey:
     """A trusted key.
 
     Attributes:
-        key: The public key.
-        owner: The owner that the key file names.
         source: Its key file; None where the host passed it.
-        not_after: The UTC time after which it is no longer trusted.
     """
 
     key: PublicKey
@@ -53,12 +50,8 @@ class ListedKey:
     """A key file, or a key of the host, for display.
 
     Attributes:
-        key: The public key.
-        owner: The owner that the key file names.
         space: The label of its space; `host` where the host passed it.
-        status: Whether it is trusted there, and if not, why.
         path: The key file; None where the host passed it.
-        not_after: The UTC time after which it is no longer trusted.
         reason: Why it is not trusted, in a sentence; empty for the other statuses.
     """
 
@@ -252,11 +245,7 @@ class TrustStore:
 
 
 class CachedTrustStore(TrustStore):
-    """A trust store with a cache, for files that are verified together.
-
-    Args:
-        trust: The trust store.
-    """
+    """A trust store with a cache, for files that are verified together."""
 
     def __init__(self, trust: TrustStore) -> None:
         super().__init__(trust.spaces, trust.host_keys)

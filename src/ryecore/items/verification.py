@@ -56,10 +56,7 @@ class SignedItem:
     """An item that was read, with a signature that hasn't been verified.
 
     Attributes:
-        source: Its location.
-        content: Its bytes.
         content_hash: The SHA-256 that a signature of these bytes covers.
-        signature: The signature of its line or sidecar.
     """
 
     source: ItemSource
@@ -99,9 +96,7 @@ class Verifier:
     """A verifier of items.
 
     Args:
-        trust: The trusted keys.
         dev_mode: Whether an integrity error is a warning, outside system space.
-        file_types: Reads the comment forms that signed runtimes add.
         remember: Whether the results of a signature's arithmetic are cached.
     """
 
@@ -129,7 +124,6 @@ class Verifier:
         """Read an item and verify it.
 
         Args:
-            source: Its location.
             evidence: Collects the files that were read.
 
         Returns:

@@ -51,11 +51,7 @@ def load_yaml(text: str, max_depth: int) -> object:
     """Load a document.
 
     Args:
-        text: The document.
         max_depth: How many levels it may have, its aliases written out.
-
-    Returns:
-        What it holds: plain mappings, lists and scalars.
 
     Raises:
         BrokenYaml: It is broken, or out of bounds.
@@ -77,10 +73,6 @@ def load_yaml(text: str, max_depth: int) -> object:
 
 def _check_bounds(text: str, max_depth: int) -> None:
     """Check that a document, its aliases written out, stays within bounds.
-
-    Args:
-        text: The document.
-        max_depth: How many levels it may have.
 
     Raises:
         MarkedYAMLError: It is nested too deeply, its aliases stand for too much or for what they

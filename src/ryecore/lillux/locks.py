@@ -39,7 +39,6 @@ class LockHolder:
     Attributes:
         pid: Its number, in this process's pid namespace.
         command: Its command line, cut and without control characters; empty if it can't be read.
-        state: Its state, such as `sleeping` or `stopped`.
         running_s: The age of the process in seconds; None if it is unknown.
     """
 
@@ -75,7 +74,6 @@ def find_lock_holders(*paths: Path, shared_too: bool = False) -> tuple[LockHolde
     A process of another pid namespace, such as another container, is not listed there.
 
     Args:
-        paths: The files; missing ones are ignored.
         shared_too: Whether to include shared locks, which exclude only writers.
     """
     files: dict[int, tuple[int, Path]] = {}
@@ -100,12 +98,7 @@ def is_locked(path: Path, start: int = 0, length: int = 0) -> bool:
     descriptor of a file gives all of them up.
 
     Args:
-        path: The file.
-        start: The first byte of the range.
         length: How many bytes; 0 reaches to the end.
-
-    Raises:
-        OSError: The file can't be opened for writing.
     """
     flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     descriptor = os.open(path, flags)

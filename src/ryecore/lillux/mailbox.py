@@ -46,15 +46,8 @@ class LoopMailbox:
     async def run(self, spec: "ProcessSpec") -> "_Report":
         """Start a run and wait for its end; a cancelled wait ends the run first.
 
-        Args:
-            spec: The run.
-
         Returns:
             The fields of its `ProcessResult`.
-
-        Raises:
-            OSError: The program can't be started.
-            ValueError: The spec makes no sense.
         """
         await checkpoint_if_cancelled()
         token = self._mailbox.start(spec)

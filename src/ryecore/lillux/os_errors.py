@@ -16,7 +16,6 @@ class OsFailure:
     """A kind of failure of the operating system.
 
     Attributes:
-        next_step: What the person can do about it.
         used_up: A sentence that names the resource of this process that is used up; empty where
             something else failed.
     """

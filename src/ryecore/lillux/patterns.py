@@ -43,10 +43,6 @@ _SUPPORTED: Final = (
 class TextPattern:
     """A compiled regular expression, to be searched for in texts that strangers write.
 
-    Args:
-        pattern: The pattern, in the syntax of Python's `re`.
-        ignores_case: Whether letters match in either case.
-
     Raises:
         ValueError: It is longer than `MAX_PATTERN_CHARS`, isn't a regular expression, needs an
             engine that backtracks, or is too large once compiled.
@@ -94,15 +90,7 @@ class TextPattern:
 
 @lru_cache(maxsize=256)
 def compile_pattern(pattern: str, *, ignores_case: bool = False) -> TextPattern:
-    """Return the compiled form of a pattern, from a cache where it was compiled before.
-
-    Args:
-        pattern: The pattern, in the syntax of Python's `re`.
-        ignores_case: Whether letters match in either case.
-
-    Raises:
-        ValueError: As `TextPattern` raises it.
-    """
+    """Return the compiled form of a pattern, from a cache where it was compiled before."""
     return TextPattern(pattern, ignores_case=ignores_case)
 
 
@@ -117,11 +105,7 @@ def _check_syntax(pattern: str) -> None:
 
 
 class _Translation:
-    """A pattern of Python's, written for the native engine.
-
-    Attributes:
-        text: The translated pattern.
-    """
+    """A pattern of Python's, written for the native engine."""
 
     def __init__(self, pattern: str) -> None:
         self._pattern = pattern

@@ -277,12 +277,8 @@ def kill_processes(
     Args:
         processes: The processes. Another one that reuses the number of one is never signalled.
         grace_s: The time between TERM and KILL, in seconds.
-        spared: Descendants that are not ended, nor anything below them.
         marks: Variables, each a name and a value. Every process that has begun with one of them in
             its environment is killed too, without TERM.
-
-    Returns:
-        How each of `processes` ended.
 
     Raises:
         ProcessError: One can't be ended or identified from here; the others were ended.

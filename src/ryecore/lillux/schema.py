@@ -55,9 +55,6 @@ _INNER_MAPS: Final = ("properties", "patternProperties")
 def check_schema_size(schema: object) -> None:
     """Refuse a schema that is too large once its references are followed.
 
-    Args:
-        schema: The schema, as parsed JSON.
-
     Raises:
         ValueError: It has more than `MAX_SUBSCHEMAS`, or is nested too deeply.
     """

@@ -101,7 +101,6 @@ class Evidence:
         """Add the evidence of another decision.
 
         Args:
-            other: The other evidence.
             but_files_below: A folder whose files are left out, because a tree covers them.
         """
         below = None if but_files_below is None else but_files_below.rstrip("/") + "/"

@@ -31,13 +31,7 @@ _CLOSE_S: Final = 5.0  # the time for it to close early
 class Attempt:
     """One attempt and its outcome. Any exception of the provider becomes an `LlmError`.
 
-    Args:
-        provider: The provider.
-        provider_id: Its id.
-        request: The request.
-
     Attributes:
-        result: The answer, if it succeeded.
         error: The error, if it failed: without secrets, cause and context.
     """
 
@@ -175,10 +169,6 @@ class _Patience:
 
     The clock is read only before a wait, and the deadline moves in laps, so most chunks of a burst
     cost neither.
-
-    Attributes:
-        scope: The scope that is cancelled when the time is up.
-        has_news: Whether a chunk has arrived since the last wait.
     """
 
     __slots__ = ("_clock", "_lap_s", "_move_at", "_within_s", "has_news", "scope")
@@ -247,18 +237,8 @@ async def call_for_media(
 ) -> MediaOutcome:
     """Ask once for media, and record the outcome. A job that still runs isn't recorded yet.
 
-    Args:
-        provider_id: The provider's id.
-        model: The model's name.
-        options: The source of the key, and the receiver of the record.
-        ask: Asks for media with a key.
-        timeout_s: The time limit in seconds.
-
     Returns:
         The media, or a job.
-
-    Raises:
-        LlmError: The media can't be made. It has neither the key nor the original exception.
     """
     began = options.now()
     error: LlmError | None = None

@@ -18,7 +18,6 @@ def of(what: str, *kinds: type) -> Check:
     """Return an attrs validator for values of some types.
 
     Args:
-        what: The types as the error names them.
         kinds: The types, with None's own for an optional value.
     """
 
@@ -30,21 +29,13 @@ def of(what: str, *kinds: type) -> Check:
 
 
 def at_least(least: int) -> Check:
-    """Return an attrs validator for a number with a lower bound.
-
-    Args:
-        least: The smallest number that is allowed.
-    """
+    """Return an attrs validator for a number with a lower bound."""
     step = f"={least} or more"
     return _number(f"a number of at least {least}", step, lambda value: value >= least)
 
 
 def above(bound: int) -> Check:
-    """Return an attrs validator for a number above a bound.
-
-    Args:
-        bound: The number that it must exceed.
-    """
+    """Return an attrs validator for a number above a bound."""
     what = f"a number above {bound}"
     return _number(what, f" as {what}", lambda value: value > bound)
 

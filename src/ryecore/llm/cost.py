@@ -290,11 +290,7 @@ def _can_be(usage: Usage) -> bool:
 
 
 def is_uncounted(record: AttemptRecord) -> bool:
-    """Return whether a provider answered without reporting the tokens that it read.
-
-    Args:
-        record: The result of the attempt.
-    """
+    """Return whether a provider answered without reporting the tokens that it read."""
     usage = record.usage
     return record.outcome in _MAY_BE_ESTIMATED and (usage is None or not usage.total_input_tokens)
 

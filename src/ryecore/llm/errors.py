@@ -60,9 +60,6 @@ def clean_error(problem: Exception, key: str, *, provider: str, model: str) -> L
 
     Args:
         problem: The exception; one that isn't an `LlmError` gets the kind `unknown`.
-        key: The key that was in use.
-        provider: The provider's id.
-        model: The model's name.
     """
     if isinstance(problem, LlmError):
         return LlmError(

@@ -159,10 +159,7 @@ def verdict_of(
     """Decide what follows a failed try.
 
     Args:
-        kind: The kind of the failure.
         attempt: The number of the try of this entry, from 1.
-        max_attempts: The number of tries of the entry.
-        backoff: The wait between tries.
         random: The jitter, from 0 to 1; a number that isn't finite counts as 1.
         retry_after_s: The wait that the provider asks for; None for none.
         content_started: Whether a part of the answer has been passed on.

@@ -26,9 +26,6 @@ Rates: TypeAlias = tuple[Decimal, Decimal, Decimal | None, Decimal | None]
 def have_bundled_prices(*, required: bool = False) -> bool:
     """Return whether the bundled prices are installed.
 
-    Args:
-        required: Whether to raise an error if they aren't.
-
     Raises:
         MissingExtra: They are required, but not installed.
     """
@@ -49,12 +46,7 @@ def _installed() -> bool:
 
 
 def bundled_rates(provider: str, model: str) -> Rates | None:
-    """Return the flat price of a model's tokens; None if it depends on the time or the input.
-
-    Args:
-        provider: The provider's id.
-        model: The model's name.
-    """
+    """Return the flat price of a model's tokens; None if it depends on the time or the input."""
     from genai_prices.types import ModelPrice, TieredPrices  # noqa: PLC0415 - see below
 
     found = _find(provider, model)
@@ -76,11 +68,6 @@ def bundled_cost(provider: str, model: str, usage: Usage) -> int | None:
     """Return the cost of tokens in microcents, rounded up once; None without a price.
 
     A price that depends on the size of the input applies to all of it, as at the provider.
-
-    Args:
-        provider: The provider's id.
-        model: The model's name.
-        usage: The tokens.
     """
     found = _find(provider, model)
     if found is None:

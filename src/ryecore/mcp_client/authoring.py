@@ -26,9 +26,7 @@ class PinnedItem:
     """The item of a pinned tool.
 
     Attributes:
-        item_id: Its id.
         tool_name: The server's name of the tool.
-        path: Its file.
         pin: The digest.
         state: `written`, `unchanged` where the same item was there already, or `signed` where that
             was then signed.
@@ -64,11 +62,7 @@ def read_declarations(listed: Sequence[Mapping[str, Any]]) -> dict[str, ToolDecl
 def select_tools(
     offered: Mapping[str, ToolDeclaration], names: Sequence[str], *, everything: bool
 ) -> list[ToolDeclaration]:
-    """Return the tools that are requested.
-
-    Raises:
-        InputError: The server doesn't offer one, or none is named.
-    """
+    """Return the tools that are requested."""
     missing = [name for name in names if name not in offered]
     if missing or not (names or everything):
         raise InputError(
@@ -90,21 +84,12 @@ def pin_tool(
     """Write the item of a tool, without a signature: who signs it reads it first.
 
     Args:
-        tool: The server's description of it.
-        server: The id of the server's item.
-        transport: The server's transport.
         folder: The id below which the item stands, such as `mcp/context7`.
-        space: The space that it is written to.
         force: Whether an item of another declaration is replaced.
-
-    Returns:
-        The item.
 
     Raises:
         ConfigError: The tool's declaration can't be kept in an item, or the file not written.
         McpToolChanged: An item of another declaration stands there, with the difference.
-        InvalidItemId: `folder` isn't an id.
-        LinkLeavesSpace: A link among its folders leads out of the space.
     """
     item_id = check_item_id(f"{folder}/{item_name(tool.name)}")
     path = space.folder("tool") / f"{item_id}.yaml"
@@ -164,9 +149,6 @@ def _content(tool: ToolDeclaration, server: str, transport: str, folder: str, pa
 
 def why_unpinnable(tool: ToolDeclaration) -> str:
     """Return why a tool can't be pinned; empty where it can.
-
-    Args:
-        tool: The server's description of it.
 
     Returns:
         The reason, with the bound that is exceeded, as a part of a sentence.

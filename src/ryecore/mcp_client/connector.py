@@ -53,12 +53,10 @@ class Request:
     """What a connector has to do, from its command line.
 
     Attributes:
-        server: The name of the server in errors.
         server_config: The server's item, sealed.
         transport: The transport that the runtime expects; None for any.
         tool: The tool's item, sealed; None to list the tools.
         tool_name: The server's name of the tool.
-        project: The project's folder.
         is_project_trusted: Whether programs inside the project may run.
         server_variables: The names of the variables that a started server gets; None for those
             that every program gets.
@@ -104,9 +102,6 @@ def read_request(arguments: Sequence[str]) -> Request:
 
 def main(arguments: Sequence[str]) -> int:
     """Run the connector.
-
-    Args:
-        arguments: The command line, without the program.
 
     Returns:
         The exit code: 0 where a document was printed, be it of a failure.
@@ -307,14 +302,7 @@ async def serve_calls(request: Request, watchdog: Watchdog) -> None:
 def prepare_session(
     request: Request, watchdog: Watchdog
 ) -> tuple[Server, "AbstractAsyncContextManager[ServerSession]"]:
-    """Read a server's item, and prepare its session.
-
-    Returns:
-        The server, and its session, which opens when it is entered.
-
-    Raises:
-        ConfigError: The item can't be used.
-    """
+    """Read a server's item, and prepare its session."""
     path = request.server_config
     server = fill_in(_read_server(request), os.environ, path)
     import_client()  # after the checks that don't need it
@@ -365,13 +353,7 @@ async def execute_request(
     """Execute a request: list the tools, or call one.
 
     Args:
-        request: The request.
-        session: The session with the server.
-        arguments: The tool's arguments.
         begin: Awaited right before a call is sent.
-
-    Raises:
-        RyeError: Nothing ran.
     """
     if request.tool is None:
         return {

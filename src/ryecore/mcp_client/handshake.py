@@ -87,11 +87,7 @@ def _versions_step(*errors: Exception) -> str:
 
 
 async def await_response(peer: Peer, ask: Callable[[], Awaitable[T]]) -> T:
-    """Send a request, and wait for its response as long as the server can be used.
-
-    Raises:
-        McpError: The server can't be used any more.
-    """
+    """Send a request, and wait for its response as long as the server can be used."""
     responses: list[T] = []
     error: Exception | None = None
     async with anyio.create_task_group() as group:

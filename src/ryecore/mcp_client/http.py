@@ -36,11 +36,7 @@ async def open_connection(server: HttpServer, peer: Peer) -> AsyncIterator[_Stre
     """Connect to a server.
 
     Args:
-        server: Its address, headers and timeouts.
         peer: Marked as unusable when the connection breaks.
-
-    Yields:
-        The streams of a session.
     """
     client = _Client(server, peer)
     transport = (
@@ -187,9 +183,6 @@ def is_session_unknown(status: int, body: bytes, number: object, *, has_session:
     under the request's own id comes from a server that has read it, and so knows the session.
 
     Args:
-        status: The HTTP status.
-        body: The response's body.
-        number: The id of the request.
         has_session: Whether the request named a session.
     """
     if not has_session:

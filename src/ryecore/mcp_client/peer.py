@@ -89,8 +89,6 @@ class TrackedStream:
     """The stream that a session writes to, which notes each request before it is sent.
 
     Args:
-        stream: The stream of the transport.
-        pending: The session's requests.
         sends: Whether a message counts as sent once the stream has taken it.
     """
 
@@ -137,12 +135,10 @@ class Peer:
     """The server at the other end of a connection.
 
     Attributes:
-        name: Its name in errors.
         secrets: Values that errors leave out.
         broken: Set once it can't be used any more.
         problem: Why it can't be used; empty until then.
         next_step: The next step that its responses suggest; empty for none.
-        pending: The requests that wait for its response.
     """
 
     name: str

@@ -32,9 +32,7 @@ class ToolDeclaration:
     neither they nor the output's schema are part of it.
 
     Attributes:
-        name: What the server calls it.
         description: What it does, in the server's own words: untrusted text.
-        input_schema: The JSON Schema of its arguments.
     """
 
     name: str
@@ -43,11 +41,7 @@ class ToolDeclaration:
 
     @property
     def pin(self) -> str:
-        """The SHA-256 of the declaration as canonical JSON.
-
-        Raises:
-            ValueError: The schema holds what is no JSON.
-        """
+        """The SHA-256 of the declaration as canonical JSON."""
         document = {
             "name": self.name,
             "description": self.description,
@@ -73,10 +67,8 @@ class PinnedTool:
     """What a tool's signed item says.
 
     Attributes:
-        server: The id of its server.
         declaration: What the server said when it was pinned.
         pin: The digest; None where the item has none.
-        path: The item.
     """
 
     server: str
@@ -87,10 +79,6 @@ class PinnedTool:
 
 def read_tool(document: Mapping[str, object], path: Path) -> PinnedTool:
     """Read a tool's item.
-
-    Args:
-        document: What the item declares, verified.
-        path: Where it stands, for the error's text.
 
     Raises:
         MetadataError: It names no server or no tool, or its pin is none, or not that of its own
@@ -122,7 +110,6 @@ def check_pin(tool: PinnedTool, offered: Mapping[str, ToolDeclaration]) -> None:
 
     Args:
         tool: What was pinned; without a pin it only has to be there.
-        offered: What the server offers, by name.
 
     Raises:
         McpError: The server has no such tool.

@@ -45,11 +45,7 @@ class _Connector:
     _sending: anyio.Lock = field(factory=anyio.Lock)
 
     async def hand_over(self, connection: socket.socket) -> None:
-        """Send the socket of a call to the connector.
-
-        Raises:
-            OSError: The connector is gone.
-        """
+        """Send the socket of a call to the connector."""
         async with self._sending:
             while True:
                 try:
@@ -101,7 +97,6 @@ class ConnectorPool:
         """Make a call in its connector; one that has gone meanwhile is started again, once.
 
         Args:
-            spec: The connector's process, with the call's arguments and standard input.
             key: Tells apart connectors of the same program: the path of the server's file.
 
         Returns:

@@ -44,7 +44,6 @@ class StdioServer:
 
     Attributes:
         command: A program on the PATH, or an absolute path.
-        args: What follows it.
         cwd: Its working folder, below the project where it is relative; by default the folder of
             the space that its item comes from.
         timeout_s: How long one call may take; None leaves it to the chain's timeout.
@@ -71,7 +70,6 @@ class HttpServer:
 
     Attributes:
         transport: Streamable HTTP (`http`), or the older server-sent events (`sse`).
-        url: Its endpoint.
         headers: What every request carries; it may hold secrets.
     """
 
@@ -92,13 +90,6 @@ _VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 
 def read_server(document: Mapping[str, Any], path: Path) -> Server:
     """Read a server's item.
-
-    Args:
-        document: What the item declares.
-        path: Where it stands, for the error's text.
-
-    Returns:
-        How the server is reached, variables not yet filled in.
 
     Raises:
         ConfigError: It is no server, or says what can't be used; every problem is listed.
@@ -155,11 +146,6 @@ def _check_programs(command: str, args: tuple[str, ...], path: Path) -> None:
 
 def fill_in(server: Server, environ: Mapping[str, str], path: Path) -> Server:
     """Fill in `${VAR}` and `${VAR:-default}`; a value is never looked at again.
-
-    Args:
-        server: The server.
-        environ: The environment of its process.
-        path: Where its item stands, for the error's text.
 
     Raises:
         ConfigError: A variable is not set, or the URL is none that may be used.

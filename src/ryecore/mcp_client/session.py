@@ -62,10 +62,8 @@ class ServerSetting:
     """The surroundings that a server is used in.
 
     Attributes:
-        project: The project's folder.
         is_project_trusted: Whether a program inside it may run.
         leads_group: Whether this process leads a process group of its own.
-        environ: The environment of a server that is started.
     """
 
     project: Path
@@ -85,8 +83,6 @@ class ServerSession:
     """A session with a server, once both have agreed on a version.
 
     Args:
-        client: The SDK's session.
-        peer: The server.
         timeout_s: How long one call may take; None for no bound but the caller's.
 
     Attributes:
@@ -110,9 +106,6 @@ class ServerSession:
 
         A server that announces changes is asked again after an announcement; any other one each
         time.
-
-        Raises:
-            McpError: It doesn't list them, or lists too many.
         """
         async with self._lock:
             if self._tools is not None and self._announces_changes:
@@ -159,8 +152,6 @@ class ServerSession:
         """Call a tool whose declaration is the pinned one.
 
         Args:
-            tool: The tool.
-            arguments: Its arguments.
             begin: Awaited right before the call is sent; from then on it may have effects.
 
         Returns:
@@ -272,14 +263,6 @@ async def open_session(
 ) -> AsyncIterator[ServerSession]:
     """Connect to a server, and agree with it on a version.
 
-    Args:
-        server: Its configuration, with variables filled in.
-        name: Its name in errors.
-        setting: Where it is used.
-
-    Yields:
-        The session, until the block ends or the server breaks off.
-
     Raises:
         McpError: It can't be reached, doesn't respond in time, or broke off.
     """
@@ -385,7 +368,6 @@ async def check_output(schema: Mapping[str, Any] | None, result: CallToolResult)
     """Check a tool's structured content.
 
     Args:
-        schema: What the server declares; None where it declares nothing.
         result: What it returned. A failure has no structured content.
 
     Raises:

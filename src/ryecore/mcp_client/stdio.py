@@ -50,17 +50,8 @@ async def open_process(
     """Start a server, and connect its standard streams to a session.
 
     Args:
-        command: The program, an absolute path, and its arguments.
-        cwd: Its working folder.
-        environ: Its environment.
         peer: Collects its other output, and why it ended.
         leads_group: Whether this process leads a group of its own, which may be signalled.
-
-    Yields:
-        The streams of a session.
-
-    Raises:
-        McpError: It can't be started.
     """
     pipe = subprocess.PIPE
     try:

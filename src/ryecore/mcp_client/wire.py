@@ -23,11 +23,7 @@ _ERRORS: Final[Mapping[str, type[RyeError]]] = {
 
 
 async def send_frame(connection: socket.socket, kind: Kind, payload: bytes = b"") -> None:
-    """Send a frame on a socket that doesn't block.
-
-    Raises:
-        OSError: The other side is gone.
-    """
+    """Send a frame on a socket that doesn't block."""
     left = memoryview(len(payload).to_bytes(8, "big") + kind + payload)
     while left:
         try:
@@ -42,7 +38,6 @@ async def receive_frame(
     """Receive a frame on a socket that doesn't block.
 
     Args:
-        connection: The socket.
         max_bytes: The largest payload; None for the frames of a trusted sender.
 
     Returns:

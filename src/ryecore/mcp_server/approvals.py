@@ -50,11 +50,7 @@ _FORM: Final = {
 
 
 class InputRequired(Exception):
-    """The call needs an answer of the person before it continues.
-
-    Attributes:
-        result: The question, for the client.
-    """
+    """The call needs an answer of the person before it continues."""
 
     def __init__(self, result: InputRequiredResult) -> None:
         super().__init__("a question")
@@ -172,12 +168,6 @@ def question(request: ApprovalRequest) -> str:
     """Return the question: the facts come first, so that a file's text can't imitate them.
 
     Every name is quoted, and hidden lines are counted.
-
-    Args:
-        request: The request.
-
-    Returns:
-        The lines that the person reads.
     """
     verb = "Sign" if request.action == "sign" else "Copy"
     count = len(request.files)

@@ -50,10 +50,8 @@ def make_transport(
     """Return a pool of connections that ignores the environment and follows no redirect.
 
     Args:
-        proxy: A proxy's address; None for none.
         max_answer_bytes: The bound in bytes of an unstreamed answer, and of one event of a stream.
             A whole stream may have four times as much.
-        limits: The bounds on the number of connections.
     """
     transport = httpx2.AsyncHTTPTransport(
         verify=authorities(), trust_env=False, proxy=proxy, limits=limits
@@ -78,7 +76,6 @@ class PerLoop(Generic[_T]):
 
     Args:
         make: Makes an object; called in its loop.
-        close: Closes an object.
     """
 
     def __init__(self, make: Callable[[], _T], close: Callable[[_T], Awaitable[None]]) -> None:

@@ -26,11 +26,6 @@ _REDIRECTED: Final = "Redirects are not followed: give base_url the address that
 def check_key(key: str, provider: str, model: str = "") -> None:
     """Refuse a key that can't stand in an HTTP header, before an error can quote it.
 
-    Args:
-        key: The key; empty if none is needed.
-        provider: The provider's id.
-        model: The model's name.
-
     Raises:
         LlmError: `auth`: the key has blanks, control characters or characters beyond ASCII.
     """
@@ -46,11 +41,6 @@ def check_key(key: str, provider: str, model: str = "") -> None:
 
 def bound_failure(error: BaseException, provider: str, model: str) -> LlmError | None:
     """Return the error for an answer that is compressed or larger than its bounds.
-
-    Args:
-        error: The exception of an SDK.
-        provider: The provider's id.
-        model: The model's name.
 
     Returns:
         An error of the kind `unavailable`; None if the exception has another cause.
@@ -69,12 +59,7 @@ def bound_failure(error: BaseException, provider: str, model: str) -> LlmError |
 
 
 def next_step_of(kind: LlmErrorKind, status: int | None = None) -> str:
-    """Return the next step for a failure; empty if none is known.
-
-    Args:
-        kind: How the request failed.
-        status: The HTTP status; None if there was none.
-    """
+    """Return the next step for a failure; empty if none is known."""
     if kind == "bad_request" and status in (404, 405):
         return _NOT_FOUND
     if kind == "bad_request" and status is not None and 300 <= status < 400:
@@ -83,13 +68,7 @@ def next_step_of(kind: LlmErrorKind, status: int | None = None) -> str:
 
 
 def status_text(provider: str, status: int | None, text: str) -> str:
-    """Return a failure as a sentence, with the status and the server's own text.
-
-    Args:
-        provider: The provider's id.
-        status: The HTTP status; None if there was none.
-        text: The text of the server or of an SDK.
-    """
+    """Return a failure as a sentence, with the status and the server's own text."""
     if status is None:
         return f"{provider} gave no answer: {text}"
     return f"{provider} answered with status {status}{f': {text}' if text else '.'}"

@@ -25,7 +25,6 @@ def portable_id(call_id: str, max_chars: int = 64) -> str:
     """Return a call's id: unchanged if it fits, else a stable replacement.
 
     Args:
-        call_id: The id.
         max_chars: The bound of its length in characters, at least 29.
     """
     if len(call_id) <= max_chars and _ID.fullmatch(call_id):
@@ -35,12 +34,7 @@ def portable_id(call_id: str, max_chars: int = 64) -> str:
 
 
 def portable_name(name: str, known: Container[str]) -> str:
-    """Return the name of a called tool: unchanged if it fits, or if a known tool has it.
-
-    Args:
-        name: The name, as the model wrote it.
-        known: The names of the offered tools.
-    """
+    """Return the name of a called tool: unchanged if it fits, or if a known tool has it."""
     if name in known or _NAME.fullmatch(name):
         return name
     return f"_{_NOT_IN_NAMES.sub('_', name)}"[:64]

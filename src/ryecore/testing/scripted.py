@@ -227,9 +227,7 @@ def fresh_error(error: LlmError, provider: str, model: str) -> LlmError:
     """Return the same error anew: one that is raised twice would carry the first one's traceback.
 
     Args:
-        error: The error of a script.
         provider: The provider's id, where the error doesn't name one.
-        model: The model that was asked, likewise.
     """
     told = {name: fact for name, fact in error.facts.items() if fact is not None}
     return LlmError(

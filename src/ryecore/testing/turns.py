@@ -109,7 +109,6 @@ class PreparedTurn:
     """A turn in the pieces that are streamed.
 
     Attributes:
-        chunks: What comes before the end.
         nameless: Where in it the calls begin that have no id yet.
         end: The last chunk; None where none comes, or it is among the chunks.
     """

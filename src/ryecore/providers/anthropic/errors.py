@@ -37,14 +37,7 @@ _TOO_LONG: Final = re.compile(
 
 
 def error_of(error: Exception, provider_id: str, model: str, key: str) -> LlmError:
-    """Return an exception as an error without the key. Raise it outside of the handler.
-
-    Args:
-        error: The exception.
-        provider_id: The provider's id.
-        model: The name of the model.
-        key: The key that was in use.
-    """
+    """Return an exception as an error without the key. Raise it outside of the handler."""
     if isinstance(error, LlmError):
         return error
     if bound := bound_failure(error, provider_id, model):

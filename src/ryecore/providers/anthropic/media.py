@@ -13,15 +13,8 @@ def write_medium(
 ) -> dict[str, Any]:
     """Return a medium as a block of a message.
 
-    Args:
-        part: The medium.
-        media: The store to read it from; None if the call has none.
-        provider_id: The provider's id, for errors.
-        model: The model, for errors.
-
     Raises:
         LlmError: The API doesn't take such media, or the call has no store.
-        StoreError: The medium can't be read.
     """
     kind = part.media_type
     if media is None:

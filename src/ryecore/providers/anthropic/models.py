@@ -19,7 +19,6 @@ class ModelFacts:
 
     Attributes:
         context_tokens: The size of its context; None if unknown.
-        max_output_tokens: The bound for requests that set none.
         known: Whether that bound is the model's own, and not a cautious guess.
         thinking: Whether the model decides how long to think, or takes a budget.
         without: The setting that turns thinking off; empty if it can't be turned off.

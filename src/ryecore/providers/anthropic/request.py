@@ -33,13 +33,10 @@ def parameters_of(
     The temperature is left out: the API takes none since its version 2026-10-21.
 
     Args:
-        request: The request.
         provider_id: The provider's id; only its own reasoning is sent back.
-        media: The store to read media from.
 
     Raises:
         LlmError: Something in the messages can't be sent.
-        StoreError: A medium can't be read.
     """
     facts = facts_of(request.model)
     write = _Writer(provider_id, request, media)

@@ -138,11 +138,7 @@ _READ: Final[dict[str, Callable[[EventReader, Any], StreamChunk | None]]] = {
 
 
 def result_of(message: AnthropicMessage, provider_id: str) -> LlmResult:
-    """Return a whole answer.
-
-    Raises:
-        ValueError: It isn't an answer.
-    """
+    """Return a whole answer."""
     if getattr(message, "type", None) != "message" or not isinstance(message.content, list):
         raise ValueError("The answer is no message.")
     counts = _counts(getattr(message, "usage", None))

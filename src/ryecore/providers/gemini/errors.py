@@ -27,15 +27,7 @@ _DELAY: Final = re.compile(r"(\d+(?:\.\d+)?)s")
 def error_of(
     error: Exception, provider_id: str, model: str, key: str, response: httpx2.Response | None
 ) -> LlmError:
-    """Return an exception as an error without the key. Raise it outside of the handler.
-
-    Args:
-        error: The exception.
-        provider_id: The provider's id.
-        model: The name of the model.
-        key: The key that was in use.
-        response: The server's response; None if it sent none.
-    """
+    """Return an exception as an error without the key. Raise it outside of the handler."""
     if isinstance(error, LlmError):
         return error
     if bound := bound_failure(error, provider_id, model):

@@ -37,7 +37,6 @@ def read_medium(
 
     Raises:
         LlmError: The call has no store to read it from.
-        StoreError: The medium can't be read.
     """
     if media is None:
         raise LlmError(
@@ -53,17 +52,7 @@ def read_medium(
 async def make_media(
     client: AsyncClient, request: MediaRequest, provider_id: str, media: MediaStore
 ) -> MediaOutcome:
-    """Make images, or start a video.
-
-    Args:
-        client: The SDK's client.
-        request: The request.
-        provider_id: The provider's id.
-        media: The store of the inputs and the images.
-
-    Raises:
-        LlmError: The media can't be made.
-    """
+    """Make images, or start a video."""
     family = request.media_type.partition("/")[0]
     inputs = [read_medium(one, media, provider_id, request.model) for one in request.inputs]
     if family not in ("image", "video") or request.count != 1:
@@ -96,13 +85,7 @@ async def poll_video(
     """Return a video, or its job while it isn't ready.
 
     Args:
-        client: The SDK's client.
-        job_id: The interaction's id.
         provider_id: The provider's id.
-        media: The store to put the video into.
-
-    Raises:
-        LlmError: The job failed.
     """
     _needs_asyncio(provider_id, "")
     made = await client.interactions.get(id=job_id)

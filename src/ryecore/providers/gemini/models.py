@@ -16,8 +16,6 @@ class ModelFacts:
     """The limits and request options of a model.
 
     Attributes:
-        context_tokens: The size of its context; None if unknown.
-        max_output_tokens: The most that it writes; None if unknown.
         thinking: Whether it takes a level or a budget of tokens, or doesn't think.
         least: The least reasoning it can be set to: a level, or a budget.
         medium: The level for a medium effort.

@@ -39,11 +39,7 @@ class Pool:
     """The connections of one event loop, and the settings of calls over them.
 
     Args:
-        base_url: The server's address.
-        headers: Additional headers for each request.
         timeout_s: How long to wait for each piece of an answer, in seconds.
-        proxy: The address of a proxy; None for none.
-        max_answer_bytes: The bound of an answer's size; see `make_transport`.
     """
 
     def __init__(
@@ -72,11 +68,9 @@ class Call(httpx2.AsyncBaseTransport):
     """One call: a client of the SDK with the call's key, over the shared pool.
 
     Args:
-        pool: The pool.
         key: The credential; empty for none.
 
     Attributes:
-        client: The SDK's client.
         response: The server's response; None before it arrives.
     """
 

@@ -64,13 +64,7 @@ def contents_of(
     """Return the messages of a request.
 
     Args:
-        request: The request.
         provider_id: The provider's id; only its own reasoning is sent back.
-        media: The store to read media from.
-
-    Raises:
-        LlmError: A medium can't be sent.
-        StoreError: A medium can't be read.
     """
     write = _Writer(request, provider_id, media)
     contents = (write.content(message) for message in request.messages)

@@ -45,13 +45,7 @@ _STOPS: Final[dict[types.FinishReason, StopReason]] = {
 
 
 class ResponseReader:
-    """Converts the responses of one answer, one or many, to chunks.
-
-    Args:
-        provider_id: The provider's id.
-        model: The requested model.
-        media: The store to put media of the answer into.
-    """
+    """Converts the responses of one answer, one or many, to chunks."""
 
     __slots__ = ("_calls", "_id", "_media", "_model", "_provider_id", "_stop", "_usage",
                  "_version")  # fmt: skip

@@ -55,9 +55,6 @@ def error_of(error: Exception, provider: str, model: str, key: str) -> LlmError:
     """Return the error to raise for an exception. It doesn't refer to it: that knows the key.
 
     Args:
-        error: The exception.
-        provider: The provider's id.
-        model: The name of the model.
         key: The key that was in use; it is removed from all texts.
     """
     if bound := bound_failure(error, provider, model):

@@ -63,7 +63,6 @@ async def read_contents(parts: Iterable[MediaPart], media: MediaStore | None) ->
 
     Raises:
         LlmError: The call has no store to read them from.
-        StoreError: A medium can't be read.
     """
     wanted = {part.handle: part for part in parts}
     if not wanted:
@@ -86,12 +85,6 @@ async def ask_for_images(
     headers: dict[str, str | openai.Omit],
 ) -> ImagesResponse:
     """Request images, made from a prompt alone or from other images.
-
-    Args:
-        client: The SDK's client.
-        request: The request.
-        contents: The content of the media to start from.
-        headers: The call's own headers.
 
     Raises:
         LlmError: The request is for other media than images, or for an unsupported type.

@@ -257,9 +257,6 @@ def _make_client(
     Args:
         base_url: The server's address; None for OpenAI's own.
         timeout_s: How long to wait for the next bytes, in seconds.
-        headers: Additional headers for every request.
-        proxy: A proxy's address.
-        max_answer_bytes: The bound of an answer's size; see `make_transport`.
     """
     pool = httpx2.AsyncClient(
         timeout=httpx2.Timeout(timeout_s, connect=min(_CONNECT_S, timeout_s)),

@@ -41,7 +41,6 @@ class ChatApi:
 
     Attributes:
         max_tokens_field: The name of the field for the answer's bound.
-        stream_usage: Whether to request the usage of streams.
         max_id_chars: The bound of a call's id, in characters; None to send ids back unchanged,
             because a server may store data in them.
     """
@@ -63,11 +62,7 @@ class ChatApi:
         """Return the request's body.
 
         Args:
-            request: The request.
-            contents: The content of its media, by handle.
             origin: The id of this provider; only its own reasoning is sent back.
-            can: The capabilities of the model.
-            stream: Whether to request a stream.
         """
         system = _system_text(request, can)
         body: dict[str, Any] = {

@@ -78,11 +78,7 @@ class ChatReader:
         self.finished = False
 
     def read(self, event: object) -> list[StreamChunk]:
-        """Return the chunks of one event of the stream.
-
-        Raises:
-            LlmError: The server sent an error.
-        """
+        """Return the chunks of one event of the stream."""
         out: list[StreamChunk] = []
         data = mapped(event)
         if data.get("error") or data.get("object") == "error":
@@ -117,7 +113,6 @@ class ChatReader:
             said_done: Whether the server sent `[DONE]`.
 
         Raises:
-            LlmError: The server failed.
             BrokenAnswer: The stream was cut off.
         """
         if self._finish in _CHAT_FAILED:
@@ -130,7 +125,6 @@ class ChatReader:
         """Return the chunks of a whole answer.
 
         Raises:
-            LlmError: The server sent an error.
             BrokenAnswer: It isn't an answer.
         """
         data = mapped(answer)
@@ -267,11 +261,7 @@ class ResponsesReader:
         self.finished = False
 
     def read(self, event: object) -> list[StreamChunk]:
-        """Return the chunks of one event of the stream.
-
-        Raises:
-            LlmError: The server sent an error.
-        """
+        """Return the chunks of one event of the stream."""
         data = mapped(event)
         out: list[StreamChunk] = []
         act = _ACTS.get(text_of(data.get("type")))
@@ -292,12 +282,7 @@ class ResponsesReader:
         return [self._end]
 
     def whole(self, answer: object) -> list[StreamChunk]:
-        """Return the chunks of a whole answer.
-
-        Raises:
-            LlmError: The server sent an error.
-            BrokenAnswer: It isn't an answer.
-        """
+        """Return the chunks of a whole answer."""
         data = mapped(answer)
         out: list[StreamChunk] = []
         for at, item in enumerate(listed(data.get("output"))):
