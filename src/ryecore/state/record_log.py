@@ -7,12 +7,12 @@ records after the last checkpoint stay, and the next checkpoint marks them as un
 Source: docs/design/threads.md#storage; decisions 38, 47 and 77.
 """
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
 from ryecore.state.transcript import Recovery
 from ryecore.state.transcript_format import Head, Record
-from ryecore.state.transcript_report import TranscriptReport
+from ryecore.state.transcript_report import TranscriptReport, Unit
 
 __all__ = ["RecordLog", "RecordStore"]
 
@@ -34,6 +34,19 @@ class RecordLog(Protocol):
 
         Raises:
             StateError: It is too large.
+        """
+        ...
+
+    def append_delta(self, text: str, /) -> None:
+        """Append a piece of streamed text.
+
+        The pieces between two records become one or more records of the type `token_delta`. The
+        store chooses when it writes them, by the next commit at the latest, and doesn't sync them.
+
+        Raises:
+            StateError: Pieces can't be written. They stay buffered.
+
+        Source: decision 47.
         """
         ...
 
@@ -100,6 +113,10 @@ class RecordStore(Protocol):
         """
         ...
 
+    async def exists(self, thread_id: str) -> bool:
+        """Return whether a thread has a log, which may be unreadable."""
+        ...
+
     def read(
         self, thread_id: str, *, from_offset: int = 0, to_offset: int | None = None
     ) -> AsyncGenerator[Record, None]:
@@ -118,15 +135,70 @@ class RecordStore(Protocol):
         """
         ...
 
-    async def verify(
-        self, thread_id: str, head: tuple[int, str] | None = None, *, ended: bool
-    ) -> TranscriptReport:
-        """Prove a thread's log by its checkpoints.
+    def read_proved(
+        self, thread_id: str, head: tuple[int, str] | None, *, ended: bool
+    ) -> AsyncGenerator[Record, None]:
+        """Read a thread's records, and prove them by their checkpoints.
+
+        The proof is complete once the last record is read. Until then, none may have an effect.
 
         Args:
             thread_id: The thread.
             head: The offset and digest of the last checkpoint in the registry.
-            ended: Whether the thread has ended, so that nothing may follow the last checkpoint.
+            ended: Whether the thread has ended, so that all must be signed.
+
+        Yields:
+            Each record, checkpoints included; of a thread that hasn't ended, also those after the
+            last checkpoint.
+
+        Raises:
+            StateError: The log is missing, can't be read, was altered or cut, or has records after
+                its end.
+
+        Source: decision 47.
+        """
+        ...
+
+    def follow(
+        self,
+        thread_id: str,
+        has_ended: Callable[[], Awaitable[bool]],
+        *,
+        from_start: bool = True,
+        follow: bool = True,
+    ) -> AsyncGenerator[Record, None]:
+        """Read the records of a thread that runs anywhere, as they are committed.
+
+        Args:
+            thread_id: The thread. Its log may be missing until the thread has begun.
+            has_ended: Returns whether the thread has ended.
+            from_start: Whether to begin with the existing records.
+            follow: Whether to wait for more until the thread has ended.
+
+        Yields:
+            Each record, checkpoints included.
+
+        Raises:
+            StateError: The log can't be read.
+        """
+        ...
+
+    async def verify(
+        self,
+        thread_id: str,
+        head: tuple[int, str] | None = None,
+        *,
+        ended: bool,
+        unit: Unit = "turn",
+    ) -> TranscriptReport:
+        """Check a thread's log by its checkpoints.
+
+        Args:
+            thread_id: The thread.
+            head: The offset and digest of the last checkpoint in the registry.
+            ended: Whether the thread has ended, so that nothing may follow the last checkpoint,
+                unless its writer is still alive.
+            unit: The word for a turn.
 
         Returns:
             The result, turn by turn; a missing log is reported as well.

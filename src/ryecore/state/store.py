@@ -6,10 +6,10 @@ the file `status`, which changes with the row to wake waiting processes.
 
 import os
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
-from typing import Final, Self, TypeVar, TypeVarTuple
+from typing import Any, Final, Self, TypeVar, TypeVarTuple
 
 import anyio
 
@@ -42,9 +42,16 @@ from ryecore.state.registry import ThreadRegistry
 from ryecore.state.schema import MIGRATIONS
 from ryecore.state.sqlite_ledger import SqliteLedger
 from ryecore.state.sqlite_registry import SqliteRegistry
-from ryecore.state.thread_file import THREAD_FILE, end_thread_file, read_thread_file, recover_orphan
+from ryecore.state.thread_file import (
+    THREAD_FILE,
+    ThreadFile,
+    end_thread_file,
+    read_thread_file,
+    recover_orphan,
+    write_thread_file,
+)
 from ryecore.state.transcript_store import FileRecordStore
-from ryecore.state.waiting import is_event_loop, run_in_thread, run_off_loop
+from ryecore.state.waiting import is_event_loop, run_blocking, run_in_thread, run_off_loop
 
 __all__ = ["ThreadStore"]
 
@@ -75,12 +82,13 @@ class ThreadStore:
         self.private_folder = place.private
         self.project = os.path.realpath(self.folder.parents[2])
         self._user_root = user_root
+        self._key: RunKey | None = None
         self._durability: Durability = durability
         self._database = Database(place.private / "threads.db", MIGRATIONS, durability=durability)
         self.registry: ThreadRegistry = SqliteRegistry(self._database)
         self.ledger: BudgetLedger = SqliteLedger(self._database)
         self.records: RecordStore = FileRecordStore(
-            self.folder_of, self.make_folder, self._load_key, durability
+            self.folder_of, self._folder_to_write, self._load_key, durability
         )
         self.pruning = ThreadPruning(self._database, place)
 
@@ -126,7 +134,9 @@ class ThreadStore:
                 "Records can't be signed without a user space.",
                 next_step="Pass user_root to ThreadStore.",
             )
-        return load_run_key(self._user_root)
+        if self._key is None:
+            self._key = load_run_key(self._user_root)
+        return self._key
 
     def close(self) -> None:
         """Close the registry."""
@@ -163,9 +173,45 @@ class ThreadStore:
             )
         return ids[0]
 
+    def location_of(self, thread_id: str) -> Path:
+        """Return the place where a person finds a thread's files; programs use other methods.
+
+        Raises:
+            ThreadNotFound: No thread can have this id.
+        """
+        return self.folder_of(thread_id)
+
     def log_of(self, thread_id: str) -> Path:
         """Return the file to which a thread's output is written as it arrives."""
         return self.folder_of(thread_id) / "output.log"
+
+    async def make_log(self, thread_id: str) -> Path:
+        """Return the file of `log_of`, whose folder exists from then on.
+
+        Raises:
+            StateError: The folder can't be made, or a link is in its place.
+        """
+        await self._write(self.make_folder, thread_id)
+        return self.log_of(thread_id)
+
+    def watch(self, thread_id: str) -> ChangeWatcher:
+        """Return a watcher that reports changes of a thread, by whichever process."""
+        return ChangeWatcher(self.folder_of(thread_id))
+
+    def watch_requests(self) -> ChangeWatcher:
+        """Return a watcher that reports requests to stop or to hand off any thread."""
+        return ChangeWatcher(self.folder)
+
+    def run_now(self, call: Coroutine[Any, Any, T]) -> T:
+        """Run operations of this store to their end, where nothing can be awaited.
+
+        A notebook renders without awaiting, and a run that its interpreter interrupts ends so. No
+        other code uses this: it blocks the event loop.
+
+        Args:
+            call: Awaits operations of this store alone.
+        """
+        return run_blocking(call)
 
     def make_folder(self, thread_id: str) -> Path:
         """Make a thread's folder, without following links of a clone.
@@ -192,6 +238,12 @@ class ThreadStore:
                 next_step="Remove the link: state is kept in folders of the project itself.",
             )
         return folder
+
+    def _folder_to_write(self, thread_id: str) -> Path:
+        """Return a thread's folder, which exists from then on."""
+        folder = self.folder_of(thread_id)
+        # Once it holds the signed file, it was checked for links.
+        return folder if os.path.lexists(folder / THREAD_FILE) else self.make_folder(thread_id)
 
     def announce(self, thread_id: str, word: str) -> None:
         """Wake those who wait for a change of a thread. A failure is ignored, as they also poll."""
@@ -297,9 +349,8 @@ class ThreadStore:
         record = await self.look(thread_id)
         if not record.ended or self._user_root is None:
             return record
-        path, key = self.folder_of(thread_id) / THREAD_FILE, load_run_key(self._user_root).public
         with suppress(StateError):  # it is missing or was altered, which other checks report
-            if read_thread_file(path, key, thread_id).get("status") == "running":
+            if (await self.read_file(thread_id)).get("status") == "running":
                 await self.close_files(thread_id)
         return await self.registry.get_thread(thread_id)
 
@@ -324,12 +375,37 @@ class ThreadStore:
         if ended:
             self._notify_owners()  # to stop threads that still run below them
 
+    async def write_file(self, thread: ThreadFile) -> None:
+        """Write and sign a thread's file, atomically.
+
+        Raises:
+            StateError: It can't be written; an earlier file is unchanged.
+        """
+        await self._write(self._write_file, thread)
+
+    def _write_file(self, thread: ThreadFile) -> None:
+        path = self._folder_to_write(thread.thread_id) / THREAD_FILE
+        write_thread_file(path, thread, self._load_key(), self._durability)
+
+    async def read_file(self, thread_id: str) -> Mapping[str, Any]:
+        """Read a thread's file, and prove it.
+
+        Returns:
+            The fields of `ThreadFile.to_dict`.
+
+        Raises:
+            ThreadNotFound: No thread can have this id.
+            StateError: It is missing, can't be read, was altered, or is another thread's.
+        """
+        path = self.folder_of(thread_id) / THREAD_FILE
+        return read_thread_file(path, self._load_key().public, thread_id)
+
     async def end_file(self, thread_id: str) -> None:
         """Write the end of a thread into its file, if its owner could not."""
         path = self.folder_of(thread_id) / THREAD_FILE
         if self._user_root is not None and path.exists():
             record = await self.registry.get_thread(thread_id)
-            end_thread_file(path, record, load_run_key(self._user_root))
+            end_thread_file(path, record, self._load_key())
 
     async def close_files(
         self, thread_id: str, overspent: Sequence[Mapping[str, object]] = ()
@@ -345,7 +421,7 @@ class ThreadStore:
         if self._user_root is None:
             return
         record = await self.registry.get_thread(thread_id)
-        folder, key = self.folder_of(thread_id), load_run_key(self._user_root)
+        folder, key = self.folder_of(thread_id), self._load_key()
         head = await run_in_thread(recover_orphan, folder, record, key, self._durability, overspent)
         if head is not None:
             with suppress(StateError):  # a head that lags behind isn't wrong

@@ -36,12 +36,13 @@ __all__ = [
     "Chain",
     "Record",
     "Tail",
+    "proved_records",
     "read_records",
     "verified_records",
     "verify_transcript",
 ]
 
-_ENDS: Final = frozenset(f"thread_{status}" for status in TERMINAL)
+_ENDS: Final = frozenset(f"{kind}_{status}" for kind in ("thread", "run") for status in TERMINAL)
 _MAX_NAMED: Final = 100  # turns that a gap may list
 _MAX_BROKEN: Final = 1000  # reports for a forged file
 
@@ -121,10 +122,10 @@ def read_records(
         raise _unreadable(path, problem) from problem
 
 
-def verified_records(
-    path: Path, thread_id: str, key: PublicKey, head: tuple[int, str] | None, *, ended: bool = False
-) -> tuple[Record, ...]:
-    """Return a transcript's records after checking its whole chain, for a continuation.
+def proved_records(
+    path: Path, thread_id: str, key: PublicKey, head: tuple[int, str] | None, *, ended: bool
+) -> Generator[Record, None, None]:
+    """Read a transcript's records, and check its whole chain after the last one.
 
     Args:
         path: The file.
@@ -133,7 +134,7 @@ def verified_records(
         head: The offset and digest of the last checkpoint in the registry.
         ended: Whether the thread has ended, so that all must be signed.
 
-    Returns:
+    Yields:
         Its records; for a thread that hasn't ended, also those after the last checkpoint, up to the
         first line that isn't a record.
 
@@ -142,24 +143,32 @@ def verified_records(
 
     Source: decision 47.
     """
-    chain = Chain(thread_id, key, head)
+    chain, has_end, is_over = Chain(thread_id, key, head), False, False
     try:
         with open(open_plain(path), "rb") as file:
             size = file.seek(0, 2)
             file.seek(0)
-            fed = [chain.feed(line) for line in lines_of(file, 0, size)]
+            for line in lines_of(file, 0, size):
+                record = chain.feed(line)
+                if record is not None:
+                    has_end = has_end or record.type in _ENDS
+                    is_over = is_over or (has_end and record.type == CHECKPOINT)
+                    yield record
     except OSError as problem:
         raise _unreadable(path, problem) from problem
     chain.check(path, ended=ended)
-    records = tuple(record for record in fed if record is not None)
-    behind = chain.tail().records
-    attested = records[: len(records) - behind]
-    if behind and any(record.type in _ENDS for record in attested):
+    if is_over and (chain.tail().records or chain.dropped()):
         raise StateError(
             f"The transcript {path} was altered or cut: something stands behind its end.",
             next_step=f"See what: rye threads verify {thread_id}",
         )
-    return records
+
+
+def verified_records(
+    path: Path, thread_id: str, key: PublicKey, head: tuple[int, str] | None, *, ended: bool = False
+) -> tuple[Record, ...]:
+    """Return the records of `proved_records`."""
+    return tuple(proved_records(path, thread_id, key, head, ended=ended))
 
 
 @frozen

@@ -5,7 +5,8 @@ An event loop never waits for a long read.
 Source: ADR 028.
 """
 
-from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+import os
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
 from contextlib import aclosing, closing
 from functools import partial
 from pathlib import Path
@@ -14,15 +15,27 @@ from typing import Any, Final
 from typing_extensions import override
 
 from ryecore.lillux.keys import SigningKey
+from ryecore.lillux.locks import find_lock_holders
 from ryecore.state.change_watcher import ChangeWatcher
 from ryecore.state.model import Durability
 from ryecore.state.record_log import RecordLog, RecordStore
 from ryecore.state.thread_file import TRANSCRIPT
 from ryecore.state.transcript import Recovery, Transcript
-from ryecore.state.transcript_check import Record, read_records, verify_transcript
+from ryecore.state.transcript_check import (
+    Record,
+    proved_records,
+    read_records,
+    verify_transcript,
+)
 from ryecore.state.transcript_format import Head
-from ryecore.state.transcript_report import TranscriptReport
-from ryecore.state.waiting import INLINE_BYTES, SYNC_WORKERS, run_in_thread, run_off_loop
+from ryecore.state.transcript_report import TranscriptReport, Unit
+from ryecore.state.waiting import (
+    INLINE_BYTES,
+    SYNC_WORKERS,
+    is_blocking,
+    run_in_thread,
+    run_off_loop,
+)
 
 __all__ = ["FileRecordStore", "follow_records", "stream_records"]
 
@@ -45,6 +58,10 @@ class FileRecordLog(RecordLog):
     @override
     def append(self, event_type: str, payload: Mapping[str, Any], /) -> None:
         self._transcript.append(event_type, payload)
+
+    @override
+    def append_delta(self, text: str, /) -> None:
+        self._transcript.delta(text)
 
     @override
     async def commit(self) -> None:
@@ -108,18 +125,67 @@ class FileRecordStore(RecordStore):
         return FileRecordLog(found), recovery
 
     @override
+    async def exists(self, thread_id: str) -> bool:
+        return _is_there(self._path(thread_id))
+
+    @override
     def read(
         self, thread_id: str, *, from_offset: int = 0, to_offset: int | None = None
     ) -> AsyncGenerator[Record, None]:
-        return stream_records(self._path(thread_id), from_offset=from_offset, to_offset=to_offset)
+        path = self._path(thread_id)
+        records = read_records(path, from_offset=from_offset, to_offset=to_offset)
+        return _streamed(records, _size(path, to_offset) - from_offset)
+
+    @override
+    def read_proved(
+        self, thread_id: str, head: tuple[int, str] | None, *, ended: bool
+    ) -> AsyncGenerator[Record, None]:
+        path, key = self._path(thread_id), self._load_key().public
+        records = proved_records(path, thread_id, key, head, ended=ended)
+        return _streamed(records, _size(path, None))
+
+    @override
+    async def follow(
+        self,
+        thread_id: str,
+        has_ended: Callable[[], Awaitable[bool]],
+        *,
+        from_start: bool = True,
+        follow: bool = True,
+    ) -> AsyncGenerator[Record, None]:
+        path = self._path(thread_id)
+        offset = 0 if from_start else _size(path, None)
+        async with ChangeWatcher(path.parent) as watched:
+            while True:
+                ended = await has_ended()
+                if _is_there(path):
+                    async with aclosing(self.read(thread_id, from_offset=offset)) as records:
+                        async for record in records:
+                            offset = record.end
+                            yield record
+                if ended or not follow:
+                    return
+                await watched.changed(_LOOK_AGAIN_S)
 
     @override
     async def verify(
-        self, thread_id: str, head: tuple[int, str] | None = None, *, ended: bool
+        self,
+        thread_id: str,
+        head: tuple[int, str] | None = None,
+        *,
+        ended: bool,
+        unit: Unit = "turn",
     ) -> TranscriptReport:
-        verify = partial(verify_transcript, ended=ended)
+        return await run_in_thread(self._verify, thread_id, head, ended, unit)
+
+    def _verify(
+        self, thread_id: str, head: tuple[int, str] | None, ended: bool, unit: Unit
+    ) -> TranscriptReport:
+        path = self._path(thread_id)
+        # An owner that was declared dead may be suspended, and still hold an open transcript.
+        is_closed = ended and not find_lock_holders(path)
         key = self._load_key().public
-        return await run_in_thread(verify, self._path(thread_id), thread_id, key, head)
+        return verify_transcript(path, thread_id, key, head, ended=is_closed, unit=unit)
 
     def _path(self, thread_id: str) -> Path:
         return self._folder_of(thread_id) / TRANSCRIPT
@@ -128,28 +194,11 @@ class FileRecordStore(RecordStore):
 async def stream_records(
     path: Path, *, from_offset: int = 0, to_offset: int | None = None
 ) -> AsyncGenerator[Record, None]:
-    """Read a transcript's records like `read_records`; a long one in pieces, in a worker thread.
-
-    Args:
-        path: The file.
-        from_offset: The start in bytes: a record's `offset` or `end`.
-        to_offset: The end in bytes; by default the end of the file.
-
-    Yields:
-        Each record of any type, up to the first line that isn't a record or has no line end.
-
-    Raises:
-        StateError: The file can't be read.
-    """
+    """Read a transcript's records like `read_records`; a long one in pieces, in a worker thread."""
     records = read_records(path, from_offset=from_offset, to_offset=to_offset)
-    with closing(records):
-        if _size(path, to_offset) - from_offset <= INLINE_BYTES:
-            for record in records:
-                yield record
-            return
-        while piece := await SYNC_WORKERS.run(_next_piece, records):
-            for record in piece:
-                yield record
+    async with aclosing(_streamed(records, _size(path, to_offset) - from_offset)) as found:
+        async for record in found:
+            yield record
 
 
 async def follow_records(
@@ -159,20 +208,7 @@ async def follow_records(
     from_start: bool = True,
     follow: bool = True,
 ) -> AsyncGenerator[Record, None]:
-    """Read the records of a thread that runs in another process, or has ended.
-
-    Args:
-        folder: The thread's folder.
-        has_ended: Returns whether the thread has ended; called in a worker thread.
-        from_start: Whether to begin with the existing records.
-        follow: Whether to wait for more until the thread has ended.
-
-    Yields:
-        Each record of its transcript, as it arrives.
-
-    Raises:
-        StateError: The transcript can't be read.
-    """
+    """Read the records of a thread by its folder; see `RecordStore.follow`."""
     path = folder / TRANSCRIPT
     offset = 0 if from_start else _size(path, None)
     async with ChangeWatcher(folder) as watched:
@@ -186,6 +222,24 @@ async def follow_records(
             if ended or not follow:
                 return
             await watched.changed(_LOOK_AGAIN_S)
+
+
+async def _streamed(
+    records: Generator[Record, None, None], size_bytes: int
+) -> AsyncGenerator[Record, None]:
+    """Yield records; those of a long file are read in pieces, in a worker thread."""
+    with closing(records):
+        if size_bytes <= INLINE_BYTES or is_blocking():
+            for record in records:
+                yield record
+            return
+        while piece := await SYNC_WORKERS.run(_next_piece, records):
+            for record in piece:
+                yield record
+
+
+def _is_there(path: Path) -> bool:
+    return os.path.lexists(path)  # a link or a FIFO too, which the reader refuses
 
 
 def _size(path: Path, to_offset: int | None) -> int:

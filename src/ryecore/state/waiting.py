@@ -42,6 +42,7 @@ __all__ = [
     "GroupSync",
     "LockWait",
     "Workers",
+    "is_blocking",
     "is_event_loop",
     "pause",
     "run_blocking",
@@ -99,6 +100,11 @@ def is_event_loop() -> bool:
     with suppress(RuntimeError):
         return anyio.get_current_task() is not None
     return False
+
+
+def is_blocking() -> bool:
+    """Return whether this code runs under `run_blocking`, so that it may not await anything."""
+    return _is_blocking.get()
 
 
 async def run_off_loop(

@@ -1,6 +1,11 @@
 """Cases: the order, durability and proof of a thread's records."""
 
+from contextlib import aclosing
+
+import anyio
+
 from ryecore.errors import StateError
+from ryecore.state.record_log import RecordStore
 from ryecore.state.transcript_format import Record
 from ryecore.testing.conformance.bench import check, equal
 from ryecore.testing.state.bench import Place, StateCases, StateStore, raises, state_case
@@ -101,6 +106,101 @@ class RecordCases(StateCases):
         check(any(one.state == "unattested" for one in report.turns), "The tail isn't marked.")
 
     @state_case
+    async def test_a_log_exists_from_its_beginning(self, store: StateStore, place: Place) -> None:
+        """It exists before its first record, for each store; another thread's doesn't."""
+        check(not await store.records.exists("a"), "A log exists before it is made.")
+        log = await store.records.create("a")
+        async with place.open() as other:
+            check(await other.records.exists("a"), "The log is missing.")
+            check(not await other.records.exists("a-2"), "A log exists that nobody made.")
+        await log.close()
+        check(await store.records.exists("a"), "A closed log is missing.")
+        await raises(StateError, _read(store, "b"))
+
+    @state_case
+    async def test_streamed_text_comes_between_records(
+        self, store: StateStore, place: Place
+    ) -> None:
+        """Pieces of text keep their order and their place, however the store joins them."""
+        log = await store.records.create("a")
+        for number in range(3):
+            log.append("step", {"n": number})
+            for piece in ("Tides ", "é🌊", f" rise {number}. ", "x" * 5000):
+                log.append_delta(piece)
+        await log.commit()
+        found = await _read(store)
+        equal([one.payload["n"] for one in found if one.type == "step"], [0, 1, 2], "the records")
+        equal({one.type for one in found}, {"step", "token_delta"}, "the types")
+        texts, number = ["", "", ""], 0
+        for one in found:
+            if one.type == "step":
+                number = one.payload["n"]
+            else:
+                texts[number] += one.payload["text"]
+        wanted = [f"Tides é🌊 rise {number}. " + "x" * 5000 for number in range(3)]
+        equal(texts, wanted, "the text")
+        log.append_delta("last")
+        head = await log.checkpoint(1)
+        await log.close()
+        report = await store.records.verify("a", (head.offset, head.digest), ended=True)
+        check(report.ok, f"Streamed text isn't proved: {report.problems}")
+
+    @state_case
+    async def test_records_are_read_with_their_proof(self, store: StateStore, place: Place) -> None:
+        """All records of a proved log are read, and the end of any other one is an error."""
+        log = await store.records.create("a")
+        log.append("thread_started", {})
+        first = await log.checkpoint(0)
+        log.append("tail", {})
+        await log.commit()
+        at = (first.offset, first.digest)
+        found = await _proved(store, at, ended=False)
+        equal([one.type for one in found], ["thread_started", "checkpoint", "tail"], "the records")
+        await raises(StateError, _proved(store, at, ended=True))
+        await raises(StateError, _proved(store, (first.offset, "0" * 64), ended=False))
+        log.append("thread_completed", {})
+        head = await log.checkpoint(1)
+        at = (head.offset, head.digest)
+        equal(len(await _proved(store, at, ended=True)), 5, "the ended log")
+        log.append("late", {})
+        await log.commit()
+        await raises(StateError, _proved(store, at, ended=False))
+        await log.close()
+
+    @state_case
+    async def test_records_are_followed(self, store: StateStore, place: Place) -> None:
+        """A reader in another store gets each record once, until the thread has ended."""
+        has_ended = False
+
+        async def ended() -> bool:
+            return has_ended
+
+        seen: list[object] = []
+        arrived = anyio.Event()
+
+        async def read(reader: RecordStore) -> None:
+            async with aclosing(reader.follow("a", ended)) as records:
+                async for record in records:
+                    seen.append(record.payload["n"])
+                    arrived.set()
+
+        log = await store.records.create("a")
+        async with place.open() as other, anyio.create_task_group() as group:
+            group.start_soon(read, other.records)
+            for number in range(4):
+                arrived = anyio.Event()
+                log.append("step", {"n": number})
+                await log.commit()
+                await arrived.wait()
+            log.append("step", {"n": 4})
+            await log.commit()
+            has_ended = True
+        equal(seen, list(range(5)), "the followed records")
+        part = [one async for one in store.records.follow("a", ended, from_start=False)]
+        equal(part, [], "what follows the end")
+        await log.close()
+
+    @state_case
     async def test_a_record_that_is_no_json(self, store: StateStore, place: Place) -> None:
         """It is refused when it is appended, and nothing of it is written."""
         log = await store.records.create("a")
@@ -115,5 +215,9 @@ class RecordCases(StateCases):
         equal([one.payload for one in await _read(store)], [{"n": 1}], "the records")
 
 
-async def _read(store: StateStore) -> list[Record]:
-    return [one async for one in store.records.read("a")]
+async def _read(store: StateStore, thread_id: str = "a") -> list[Record]:
+    return [one async for one in store.records.read(thread_id)]
+
+
+async def _proved(store: StateStore, head: tuple[int, str] | None, *, ended: bool) -> list[Record]:
+    return [one async for one in store.records.read_proved("a", head, ended=ended)]
