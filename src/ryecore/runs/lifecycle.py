@@ -74,7 +74,7 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
         self._started = time.monotonic()
         self._parent: RunBounds | None = None
         self._fence = request.registered.fence if request.registered else None
-        self._is_begun = False
+        self._is_settled = False
         self.run_id = request.registered.run_id if request.registered else ""
         self.item_id = str(request.ref)
         self.cancellation = CancelToken()
@@ -332,7 +332,8 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
         try:
             return await run_to_end(partial(self._close, ending))
         except BaseException as error:
-            self._end_badly(error)
+            if not self._is_settled:  # else only its caller was cancelled meanwhile
+                self._end_badly(error)
             if self.continuation is not None:  # no task is left to run it
                 self.continuation.abandon(error)
             raise
@@ -361,6 +362,7 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
         await host.store.settle(
             run_id, status, document, self._fence or 0, head=_position(log), snapshot=cost
         )
+        self._is_settled = True
         return result
 
     def _leave(self, ending: EndingT, cost: Cost) -> None:

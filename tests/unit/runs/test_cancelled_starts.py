@@ -1,8 +1,8 @@
-"""Whoever registers a run ends it, wherever and however often its caller is cancelled."""
+"""Whoever registers a run ends it once, wherever and however often its caller is cancelled."""
 
 import fcntl
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from threading import Event, Thread
@@ -12,6 +12,7 @@ import anyio
 import pytest
 
 from ryecore import Rye
+from ryecore.errors import StateError
 from tests.cancelling import cancelled_at
 from tests.graphs import graph
 from tests.thread_host import PlannedWorkspace
@@ -20,6 +21,7 @@ from tests.workspace import Workspace
 pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
 
 PATIENCE_S = 60.0
+ENDED = {"completed", "cancelled", "error", "killed"}
 Start: TypeAlias = Callable[[Rye], Awaitable[object]]
 
 STARTS: dict[str, Start] = {
@@ -53,8 +55,23 @@ async def test_no_row_outlives_a_call_that_was_cancelled_at_any_await(
             if not was_cancelled:
                 break
         rows = await rye.threads.list(all=True)
+        ends = [(row.status, await recorded_ends(planned, row.thread_id)) for row in rows]
     assert rows, number
     assert rows[0].status == "completed"
+    assert {(status, *found) for status, found in ends if found} <= {
+        (status, status) for status in ("completed", "cancelled")
+    }
+
+
+async def recorded_ends(planned: PlannedWorkspace, run_id: str) -> list[str]:
+    """How a run ended, each time that its log says so; nothing where it has no log."""
+    ends: list[str] = []
+    with suppress(StateError):
+        async for record in planned.store().records.read(run_id):
+            kind, _, status = record.type.partition("_")
+            if kind in ("thread", "run") and status in ENDED:
+                ends.append(status)
+    return ends
 
 
 @contextmanager
