@@ -109,7 +109,7 @@ async def _opening(root: Path, durability: Any) -> dict[str, object]:
         thread = await rye.start(_DIRECTIVE)
         assert [one async for one in thread.events()]
         assert (await thread.result()).success
-        assert thread.cost.tokens
+        assert (await thread.cost()).tokens
 
     async def walk(rye: Rye) -> None:
         done = await rye.graphs.run(_GRAPH)

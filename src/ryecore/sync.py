@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from ryecore.items.trust import TrustStore
     from ryecore.policy.budget import Amount
     from ryecore.runs.handle import RunHandle
-    from ryecore.state.model import ThreadRecord
+    from ryecore.state.model import Status, ThreadRecord
     from ryecore.threads.events import ThreadEvent
     from ryecore.threads.result import ThreadResult
     from ryecore.threads.thread import Thread
@@ -130,24 +130,29 @@ class _SyncHandle:
         """The directive or graph, as a canonical ref."""
         return self._run.item_id
 
-    @property
-    def status(self) -> str:
-        """Its status: created, running, completed, error, cancelled, continued or killed."""
-        return self._run.status
+    def record(self) -> "ThreadRecord":
+        """Return its row in the registry, as it is now."""
+        return self._call(self._run.record)
 
-    @property
+    def status(self) -> "Status":
+        """Return its status: created, running, completed, error, cancelled, continued or killed."""
+        return self._call(self._run.status)
+
     def cost(self) -> "Amount":
-        """The money and the tokens used by it, by what it was handed off to, and by all below."""
-        return self._run.cost
+        """Return the money and tokens that it and its children used, and its continuations."""
+        return self._call(self._run.cost)
 
-    @property
     def children(self) -> "tuple[ThreadRecord, ...]":
-        """The runs that it has started, oldest first."""
-        return self._run.children
+        """Return the runs that it has started, oldest first."""
+        return self._call(self._run.children)
 
     def cancel(self) -> None:
-        """Ask it, what it was handed off to, and all below, to stop. Returns at once."""
-        self._call(partial(_at_once, self._run.cancel))
+        """Ask it, its continuations, and their children to stop. Doesn't wait for their end."""
+        self._call(self._run.cancel)
+
+    def kill(self, *, grace_s: float = 3.0) -> None:
+        """Kill it with all its processes; see `Thread.kill`."""
+        self._call(partial(self._run.kill, grace_s=grace_s))
 
     def _call(self, function: Callable[[], Awaitable[T]]) -> T:
         check_process(self._process, f"The handle of {self._run_id}", self._next_step)
@@ -409,7 +414,3 @@ class SyncRye:
 
     def __repr__(self) -> str:
         return f"SyncRye({str(self.project)!r}{'' if self._close.alive else ', closed'})"
-
-
-async def _at_once(function: Callable[[], T]) -> T:
-    return function()

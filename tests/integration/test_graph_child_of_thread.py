@@ -72,7 +72,7 @@ async def test_a_thread_that_is_stopped_takes_its_graph_along(planned: PlannedWo
     async with planned.open() as rye:
         thread = await rye.start(ref)
         said = await until_printed(workspace.root / "pids", "end")
-        thread.cancel()
+        await thread.cancel()
         with anyio.fail_after(PATIENCE_S):
             result = await thread.result()
     assert result.state == "cancelled"

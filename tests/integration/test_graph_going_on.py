@@ -70,7 +70,7 @@ async def test_a_member_that_was_broken_off_is_not_done_again_by_itself(
         run = await rye.graphs.start(ref)
         async for event in run.events():
             if event.type == "item_started" and event.payload["index"] == 2:
-                run.cancel()
+                await run.cancel()
         stopped = await run.result()
         assert stopped.ended == "cancelled"
         effects.with_name("gate").touch()
@@ -95,7 +95,7 @@ async def test_whoever_knows_what_came_of_a_member_says_so(
         run = await rye.graphs.start(ref)
         async for event in run.events():
             if event.type == "item_started" and event.payload["index"] == 2:
-                run.cancel()
+                await run.cancel()
         await run.result()
         done = await rye.graphs.resume(run.run_id, result="by hand")
     assert done.output == [{"n": 0}, {"n": 1}, "by hand", {"n": 3}]
@@ -108,7 +108,7 @@ async def test_an_author_may_let_a_node_be_done_again(workspace: Workspace, effe
         run = await rye.graphs.start(ref)
         async for event in run.events():
             if event.type == "item_started" and event.payload["index"] == 2:
-                run.cancel()
+                await run.cancel()
         await run.result()
         effects.with_name("gate").touch()
         done = await rye.graphs.resume(run.run_id)

@@ -291,7 +291,7 @@ async def test_each_member_that_was_being_done_is_asked_about(workspace: Workspa
         with anyio.fail_after(PATIENCE_S):
             while len(marks(workspace.root)) < 6:
                 await anyio.sleep(0.02)
-        run.cancel()
+        await run.cancel()
         await run.result()
         (workspace.root / "open").touch()
         with pytest.raises(StateError, match="member 1-4 of 'each'") as refused:

@@ -407,7 +407,7 @@ async def test_a_found_run_is_cancelled_from_another_process(tmp_path: Path) -> 
         async with planned.open() as rye:
             await again(rye, ref, idempotency_key="k")
             found = await rye.graphs.start(ref, idempotency_key="k")
-            found.cancel()
+            await found.cancel()
             done = await found.result()
             assert (done.ended, done.success) == ("cancelled", False)
 

@@ -69,7 +69,7 @@ async def test_a_child_knows_its_parent_and_its_tools_do_not(planned: PlannedWor
         async with planned.open() as rye:
             thread = await rye.start(ref)
             await planned.begun("child")
-            (row,) = thread.children
+            (row,) = await thread.children()
             environ = Path(f"/proc/{row.pid}/environ").read_bytes().split(b"\0")
             assert f"{PARENT}={thread.thread_id}".encode() in environ
             assert row.pid != os.getpid()

@@ -113,10 +113,10 @@ async def test_whatever_ends_a_thread_here_leaves_nothing(
                 thread = await rye.start(ref)
                 await planned.begun("child")
                 if way == "handle":
-                    thread.cancel()
+                    await thread.cancel()
                     assert (await thread.result()).state == "cancelled"
                 elif way == "kill":
-                    await rye.threads.kill(thread.thread_id)
+                    await thread.kill()
                     assert (await thread.result()).state == "killed"
     wanted = "killed" if way == "kill" else "cancelled"
     assert settled(planned) == {"parent": wanted, "child": wanted}
@@ -131,9 +131,9 @@ async def test_a_parent_that_is_stopped_stops_its_child_in_another_process(
         async with planned.open() as rye:
             thread = await rye.start(ref)
             await planned.begun("child")
-            (child,) = thread.children
+            (child,) = await thread.children()
             assert child.pid != os.getpid()
-            thread.cancel()
+            await thread.cancel()
             assert (await thread.result()).state == "cancelled"
     assert child.pid is not None
     wait_until_dead(child.pid)

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T07:09:24Z:919b8480c29b75bc4358edb00efb3e8d89ecc18c400de48a3b1d1cd2f82ccddc:wGu3k5fbfaJ6bDx1ft-iq-fQ1IHVTpt3X3HUDPtoM6YezR2hRxssMQcBjbx-TFsvVEhFBv-0GFVxTRWPPvPjBw:2022232a71c36e18
+# rye:signed:2026-11-23T09:35:45Z:919b8480c29b75bc4358edb00efb3e8d89ecc18c400de48a3b1d1cd2f82ccddc:1C60JPMadeWCkgsaw-lhOQhd5mg1uyxuFZ_IBDYTyxSW55WmrT8649IxozBqVDGGIPKPe9l8Vp5D6W0GF6UkDQ:7c530f1135c820a1
 """See that the changelog tells what a version changes, and since when there is that version."""
 
 __version__ = "1.0.0"

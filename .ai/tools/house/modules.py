@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T07:09:24Z:8efa29a9344caf0963e63838560cff4fc855f17778b233e7e9c45bd341750405:xPazIGwla11HOig-HE9rRdil_vFLEDkNDHExzySW2WeW5ctPtvir0EBZHFNEK2Z5RhmTOIL9yD9-xTTydbc-Cw:2022232a71c36e18
+# rye:signed:2026-11-23T09:35:45Z:8efa29a9344caf0963e63838560cff4fc855f17778b233e7e9c45bd341750405:ZUyjithw1NF6Q_6dFr2M6hL7_4eQFM65keGASbXbRZ4qcMQoITgZeOxFmPYyTwQoApOWsz_IoWKjIiREDrFJBA:7c530f1135c820a1
 """List the modules that have grown too long to do one thing."""
 
 __version__ = "1.0.0"

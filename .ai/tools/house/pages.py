@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T07:09:24Z:aa12a1b6d6d9ea33dceb889fe5b8903fd52d6c8d7efb5d5da3d5fb5fdb2f4df9:OjbWdXRBUrW4RwL6j3s5Ikec7PfsKc5hFgHj_WefM--_M_0FFhnuQK3HVPnphZtIn3MH8-sVi0eXDcdKmxtxDA:2022232a71c36e18
+# rye:signed:2026-11-23T09:35:45Z:aa12a1b6d6d9ea33dceb889fe5b8903fd52d6c8d7efb5d5da3d5fb5fdb2f4df9:nOKVdFik-0AC67SB_QXUSyU5IJYKH4x-IzxsuajFlHF5nZBe8l-deCMSs_pqOztdmA0BdGX27gbPsK0PU4S8BQ:7c530f1135c820a1
 """See that no page of the documentation leads to one that isn't there."""
 
 __version__ = "1.0.0"

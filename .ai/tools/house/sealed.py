@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T07:09:24Z:cd646e99375c772c595c3c67d48ce60b3893780d29ed985dd84a43c4fc3da511:x7cUcdIdsTUmz9OdySBqs5Kl_jyzY9d5SGLZyULQz_aSN1wL8GNdTzTHcL3xlyjwL6c9t8a7e_4j92S418ZMDw:2022232a71c36e18
+# rye:signed:2026-11-23T09:35:45Z:cd646e99375c772c595c3c67d48ce60b3893780d29ed985dd84a43c4fc3da511:Q4rA0mxlO2uZglFg9LXdq-R96mRH9AP3imuRSy5BCCLR6_-42yNG8cZYfgMdhu0JUv7K6pELyAu8JI1YL5niBw:7c530f1135c820a1
 """See that every sealed file is what it was when it was sealed."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T07:09:24Z:fb5f9411e4bcb595cc8d4b33cb3c698a8a560c948e5f28f877956db7a30edc4c:pc3_TqXLxSn2qJVvRdfjlFtUDwDkMthF9ph-cjgbnoiiEPtmdOWxXokvPIz-9LAUjINteDyg3wtxJPtp7RvxAA:2022232a71c36e18
+# rye:signed:2026-11-23T09:35:45Z:fb5f9411e4bcb595cc8d4b33cb3c698a8a560c948e5f28f877956db7a30edc4c:0bGEx_-fksFnB5iqUJeE9fyX5mSH2TW56_IDOAJfrnLhjLpg-nLyYBeoNQG56uT9DNxWSh4Lut4xspnGctmmBA:7c530f1135c820a1
 """See that what would be released is committed, and that its tag is free."""
 
 __version__ = "1.0.0"

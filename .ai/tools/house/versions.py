@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T07:09:24Z:d06753a15df7e0adc65afad0c2d9df9dbbdcc2f122242dfcc2cdddf5a975bacd:bgerpRUyKuLzSbqsKKi2PCoJUtMjSoVn0gGlE4XbH6a5PsgPGp3Dnn-vPxTYKiyiveXNOxuGaprn770-znXTCw:2022232a71c36e18
+# rye:signed:2026-11-23T09:35:45Z:d06753a15df7e0adc65afad0c2d9df9dbbdcc2f122242dfcc2cdddf5a975bacd:YcglEUptnUGUt6dyE3mU9RVuV4wicAClJtukYPjfaBJ4vYjv-O1WDvaZGW4DZ8DAYhJ-aXosEHFyUuM0AYXCDg:7c530f1135c820a1
 """See that every file that names this project's version names the same one."""
 
 __version__ = "1.0.0"

@@ -21,10 +21,9 @@ from ryecore.runs.request import (
     parse_limits,
 )
 from ryecore.runs.tasks import Running
-from ryecore.state.waiting import run_blocking, run_in_thread
+from ryecore.state.waiting import run_in_thread
 
 if TYPE_CHECKING:
-    from ryecore.graph.journal.recovery import Found
     from ryecore.graph.model import Graph
     from ryecore.graph.reading import GraphReport
     from ryecore.graph.result import GraphResult
@@ -367,7 +366,7 @@ class Graphs:
         limits: Limits | Mapping[str, float] | None,
         ctx: CallContext | None,
     ) -> RunRequest:
-        ref, found = await run_in_thread(self._find, run_id)
+        ref, found = await self._find(run_id)
         check_capability("execute", ref, ctx or CallContext())
         resumes = evolve(options, run_id=found)
         return RunRequest(ref, limits=parse_limits(limits), graph=GraphOptions(resumes=resumes))
@@ -386,12 +385,9 @@ class Graphs:
         """
         from ryecore.graph.run_view import load_run_view, with_graph  # noqa: PLC0415 - for runs
 
-        def look() -> "tuple[RunView, Found | None]":
-            _, found = self._find(run_id)
-            return load_run_view(self._opened(run_id), found)
-
         async def show() -> "RunView":
-            view, found = await run_in_thread(look)
+            _, whole_id = await self._find(run_id)
+            view, found = await run_in_thread(load_run_view, await self._opened(run_id), whole_id)
             try:
                 ref = ItemRef.parse(view.item_id, "tool")
                 loaded = await self._service().load(ref, CallContext())
@@ -450,7 +446,7 @@ class Graphs:
 
         return await self._running.run("graphs", forget)
 
-    def _find(self, run_id: str) -> tuple[ItemRef, str]:
+    async def _find(self, run_id: str) -> tuple[ItemRef, str]:
         """Return the graph of a run, and the run's whole id.
 
         Raises:
@@ -459,9 +455,9 @@ class Graphs:
         """
         from ryecore.graph.run_view import is_run  # noqa: PLC0415 - for runs alone
 
-        store = self._opened(run_id)
-        found = run_blocking(store.find(run_id))
-        record = run_blocking(store.look(found))
+        store = await self._opened(run_id)
+        found = await store.find(run_id)
+        record = await store.look(found)
         if not is_run(record):
             raise InputError(
                 f"{found} is no run of a graph: it ran {record.item_id}.",
@@ -469,10 +465,10 @@ class Graphs:
             )
         return ItemRef.parse(record.item_id, "tool"), found
 
-    def _opened(self, run_id: str) -> "ThreadStore":
+    async def _opened(self, run_id: str) -> "ThreadStore":
         from ryecore.state.model import thread_not_found  # noqa: PLC0415 - for runs alone
 
-        store = self._store()
+        store = await run_in_thread(self._store)
         if store is None or not run_id:
             raise thread_not_found(run_id)
         return store

@@ -11,7 +11,6 @@ from attrs import field, frozen
 from ryecore.display.text import StyledText
 from ryecore.errors import InputError, StateError
 from ryecore.state.model import ThreadRecord
-from ryecore.state.waiting import run_blocking
 
 if TYPE_CHECKING:
     from ryecore.state.store import ThreadStore
@@ -41,15 +40,15 @@ class ThreadReport:
     chain: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, store: "ThreadStore", record: ThreadRecord) -> Self:
+    async def of(cls, store: "ThreadStore", record: ThreadRecord) -> Self:
         """Make the report of a thread from its row."""
         registry, thread_id = store.registry, record.thread_id
         return cls(
             record,
-            run_blocking(registry.get_result(thread_id)),
-            store.folder_of(thread_id),
-            run_blocking(registry.list_children(thread_id)),
-            tuple(one.thread_id for one in run_blocking(registry.get_chain(thread_id))),
+            await registry.get_result(thread_id),
+            store.location_of(thread_id),
+            await registry.list_children(thread_id),
+            tuple(one.thread_id for one in await registry.get_chain(thread_id)),
         )
 
     @property

@@ -1,17 +1,17 @@
 """The interface `rye.threads` to the threads of a project."""
 
 import math
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, Unpack
+from typing import TYPE_CHECKING, TypeVar
 
 from ryecore.actions.reports import ThreadReport, check_page, read_log
 from ryecore.errors import InputError
 from ryecore.policy import CallContext
-from ryecore.runs.request import RunRequest, parse_limits
+from ryecore.runs.request import RunRequest, check_grace, parse_limits
 from ryecore.runs.tasks import Running
 from ryecore.state.model import ThreadRecord, ThreadRecords, thread_not_found
-from ryecore.state.waiting import run_blocking, run_in_thread
+from ryecore.state.waiting import run_in_thread
 
 if TYPE_CHECKING:
     from ryecore.actions.pruning import OnProgress, PruneReport
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 __all__ = ["ThreadReport", "Threads"]
 
 T = TypeVar("T")
-Values = TypeVarTuple("Values")
 
 
 class Threads:
@@ -86,7 +85,7 @@ class Threads:
         self, thread_id: str, read: "Callable[[BudgetLedger, str], Awaitable[T]]"
     ) -> T:
         async def run() -> T:
-            store, found = await run_in_thread(self._find, thread_id)
+            store, found = await self._find(thread_id)
             return await read(store.ledger, found)
 
         return await self._running.run(thread_id, run)
@@ -113,19 +112,20 @@ class Threads:
             StateError: The registry can't be read.
         """
         check_page(limit, offset)
-        return await self._call("threads", self._list, all, limit, offset)
 
-    def _list(self, ended_too: bool, limit: int, offset: int) -> ThreadRecords:
-        store = self._store()
-        if store is None:
-            return ThreadRecords()
-        if ended_too:
-            rows = run_blocking(
-                store.look_at_all(lambda found: found.list_threads(limit=limit, offset=offset))
-            )
-            return ThreadRecords(rows, run_blocking(store.registry.count_threads()))
-        active = run_blocking(store.look_at_all(lambda found: found.list_active()))
-        return ThreadRecords(active[offset : offset + limit], len(active))
+        async def find() -> ThreadRecords:
+            store = await run_in_thread(self._store)
+            if store is None:
+                return ThreadRecords()
+            if all:
+                rows = await store.look_at_all(
+                    lambda found: found.list_threads(limit=limit, offset=offset)
+                )
+                return ThreadRecords(rows, await store.registry.count_threads())
+            active = await store.look_at_all(lambda found: found.list_active())
+            return ThreadRecords(active[offset : offset + limit], len(active))
+
+        return await self._running.run("threads", find)
 
     async def run(self, request: RunRequest, ctx: CallContext) -> "ThreadResult":
         """Run a directive's thread, whose row this process has claimed, to its end."""
@@ -141,8 +141,11 @@ class Threads:
         Raises:
             ThreadNotFound: No thread has this id.
         """
-        _, found = await self._call(thread_id, self._find, thread_id)
-        return await self._service().thread(found)
+
+        async def find() -> "Thread":
+            return await self._service().thread((await self._find(thread_id))[1])
+
+        return await self._running.run(thread_id, find)
 
     async def resume(
         self,
@@ -264,14 +267,14 @@ class Threads:
         *,
         again: bool = False,
     ) -> RunRequest:
-        _, found = await run_in_thread(self._find, thread_id)
+        _, found = await self._find(thread_id)
         bounds = parse_limits(limits)
         return await self._service().resume_request(found, message, bounds, again=again)
 
     async def _fork_request(
         self, thread_id: str, at: int, message: str, limits: "Limits | Mapping[str, float] | None"
     ) -> RunRequest:
-        _, found = await run_in_thread(self._find, thread_id)
+        _, found = await self._find(thread_id)
         return await self._service().fork_request(found, at, message, parse_limits(limits))
 
     async def tree(self, thread_id: str) -> "TreeNode":
@@ -282,7 +285,10 @@ class Threads:
         """
         from ryecore.threads.tree import load_tree  # noqa: PLC0415 - for threads alone
 
-        return await self._call(thread_id, lambda: load_tree(*self._find(thread_id)))
+        async def load() -> "TreeNode":
+            return await load_tree(*await self._find(thread_id))
+
+        return await self._running.run(thread_id, load)
 
     async def watch(
         self, thread_id: str, draw: "Callable[[TreeNode], None]", *, every_s: float = 1.0
@@ -303,7 +309,7 @@ class Threads:
         from ryecore.threads.tree import watch_tree  # noqa: PLC0415 - for threads alone
 
         async def watch() -> "TreeNode":
-            store, found = await run_in_thread(self._find, thread_id)
+            store, found = await self._find(thread_id)
             return await watch_tree(store, found, draw, every_s=every_s)
 
         return await self._running.run(thread_id, watch)
@@ -319,7 +325,12 @@ class Threads:
 
         Source: decision 47.
         """
-        return await self._call(thread_id, lambda: self._service().verify(self._find(thread_id)[1]))
+
+        async def verify() -> "TranscriptReport":
+            _, found = await self._find(thread_id)
+            return await run_in_thread(self._service().verify, found)
+
+        return await self._running.run(thread_id, verify)
 
     async def replay(self, thread_id: str) -> "ReplayReport":
         """Repeat the decisions of a thread from its transcript, and run nothing.
@@ -334,7 +345,12 @@ class Threads:
 
         Source: decision 47.
         """
-        return await self._call(thread_id, lambda: self._service().replay(self._find(thread_id)[1]))
+
+        async def replay() -> "ReplayReport":
+            _, found = await self._find(thread_id)
+            return await run_in_thread(self._service().replay, found)
+
+        return await self._running.run(thread_id, replay)
 
     async def hand_off(self, thread_id: str) -> ThreadReport:
         """Ask a running thread, in any process, to hand its work off to a new thread.
@@ -347,7 +363,7 @@ class Threads:
         """
 
         async def hand_off() -> ThreadReport:
-            _, found = await run_in_thread(self._find, thread_id)
+            _, found = await self._find(thread_id)
             await self._service().hand_off(found, CallContext())
             return await self.show(found)
 
@@ -379,9 +395,9 @@ class Threads:
             raise InputError("timeout_s is no number.", next_step="Pass seconds, or None.")
 
         async def wait() -> ThreadReport:
-            store, found = await run_in_thread(self._find, thread_id)
+            store, found = await self._find(thread_id)
             record = await store.wait(found, timeout_s)
-            return await run_in_thread(ThreadReport.of, store, record)
+            return await ThreadReport.of(store, record)
 
         return await self._running.run(thread_id, wait)
 
@@ -411,10 +427,7 @@ class Threads:
             ThreadNotFound: No thread has this id.
             StateError: A process can't be ended from here.
         """
-        if not grace_s >= 0:
-            raise InputError(
-                f"grace_s is {grace_s}, no number from 0.", next_step="Pass seconds, such as 3."
-            )
+        check_grace(grace_s)
         return await self._report(thread_id, lambda store, found: store.kill(found, grace_s))
 
     async def prune(
@@ -470,30 +483,26 @@ class Threads:
             StateError: The log can't be read.
         """
 
-        def read() -> tuple[str, int]:
-            store, found = self._find(thread_id)
-            return read_log(store.log_of(found), offset)
+        async def read() -> tuple[str, int]:
+            store, found = await self._find(thread_id)
+            return await run_in_thread(read_log, store.log_of(found), offset)
 
-        return await self._call(thread_id, read)
+        return await self._running.run(thread_id, read)
 
     async def _report(
-        self, thread_id: str, act: "Callable[[ThreadStore, str], Coroutine[Any, Any, ThreadRecord]]"
+        self, thread_id: str, act: "Callable[[ThreadStore, str], Awaitable[ThreadRecord]]"
     ) -> ThreadReport:
-        def report() -> ThreadReport:
-            store, found = self._find(thread_id)
-            return ThreadReport.of(store, run_blocking(act(store, found)))
+        async def report() -> ThreadReport:
+            store, found = await self._find(thread_id)
+            record = await act(store, found)
+            await store.synced()
+            return await ThreadReport.of(store, record)
 
-        return await self._call(thread_id, report)
+        return await self._running.run(thread_id, report)
 
-    async def _call(
-        self, about: str, function: Callable[[Unpack[Values]], T], *values: *Values
-    ) -> T:
-        """Call a function that reads or writes the registry, in a worker thread."""
-        return await self._running.run(about, partial(run_in_thread, function, *values))
-
-    def _find(self, thread_id: str) -> "tuple[ThreadStore, str]":
+    async def _find(self, thread_id: str) -> "tuple[ThreadStore, str]":
         """Return the store, and the whole id of a thread for its id or a beginning of it."""
-        store = self._store()
+        store = await run_in_thread(self._store)
         if store is None or not thread_id:
             raise thread_not_found(thread_id)
-        return store, run_blocking(store.find(thread_id))
+        return store, await store.find(thread_id)

@@ -400,7 +400,7 @@ async def _ended(rye: Rye, started: "GraphRun", *, quiet: bool) -> "tuple[GraphR
 
     The progress of a run that had ended before is not shown again.
     """
-    quiet = quiet or (started.is_earlier and started.record.ended)
+    quiet = quiet or (started.is_earlier and (await started.record()).ended)
     done = await _awaited(started, quiet=quiet)
     if started.is_earlier:
         done = evolve(done, metadata={**done.metadata, "already_started": True})

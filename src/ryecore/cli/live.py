@@ -17,7 +17,6 @@ from ryecore.errors import RyeError
 from ryecore.policy import CallContext
 from ryecore.policy.budget import NOTHING, Amount
 from ryecore.rye import Rye
-from ryecore.state.waiting import run_in_thread
 from ryecore.threads.rendering import render_change, render_tree
 from ryecore.threads.tree import TreeNode
 
@@ -161,7 +160,7 @@ class Handle(Protocol[T_co]):
         """Wait for its end."""
         ...
 
-    def cancel(self) -> None:
+    async def cancel(self) -> None:
         """Ask it, and all below it, to stop."""
         ...
 
@@ -195,7 +194,7 @@ async def to_its_end(handle: Handle[T], view: Callable[[], Awaitable[None]] | No
                     if told > 1:
                         tasks.cancel_scope.cancel()
                         return
-                    await run_in_thread(handle.cancel)
+                    await handle.cancel()
 
             async def look() -> None:
                 if view is not None:
@@ -264,10 +263,10 @@ async def _draw(run: "GraphRun") -> None:
     with LiveText(sys.stderr) as live:
         cost, counted_at = NOTHING, 0.0
 
-        def draw() -> None:
+        async def draw() -> None:
             nonlocal cost, counted_at
             if time.monotonic() - counted_at >= _COUNT_EVERY_S:
-                cost, counted_at = _cost(run), time.monotonic()
+                cost, counted_at = await _cost(run), time.monotonic()
             columns, rows = size_of(sys.stderr)
             live.redraw(
                 render_live(
@@ -282,7 +281,7 @@ async def _draw(run: "GraphRun") -> None:
 
         async def keep_drawing() -> None:
             while True:
-                draw()
+                await draw()
                 await anyio.sleep(_DRAW_EVERY_S)
 
         async with anyio.create_task_group() as drawing:
@@ -293,10 +292,10 @@ async def _draw(run: "GraphRun") -> None:
             finally:
                 drawing.cancel_scope.cancel()
         counted_at = 0.0
-        draw()
+        await draw()
 
 
-def _cost(run: "GraphRun") -> Amount:
+async def _cost(run: "GraphRun") -> Amount:
     with suppress(RyeError):
-        return run.cost
+        return await run.cost()
     return NOTHING

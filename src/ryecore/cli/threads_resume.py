@@ -220,10 +220,10 @@ class _All:
     async def result(self) -> list[_Shown]:
         return [await _ended(one) for one in self._found]
 
-    def cancel(self) -> None:
+    async def cancel(self) -> None:
         for one in self._found:
             if one.run is not None:
-                one.run.cancel()
+                await one.run.cancel()
 
 
 async def _ended(one: Recovered) -> _Shown:

@@ -18,8 +18,7 @@ from ryecore.runs.handle import RunHandle
 from ryecore.runs.host import RunHost
 from ryecore.state.model import ThreadRecord
 from ryecore.state.thread_file import TRANSCRIPT
-from ryecore.state.transcript_store import follow_records
-from ryecore.state.waiting import run_blocking
+from ryecore.state.waiting import run_in_thread
 
 __all__ = ["GraphRun"]
 
@@ -87,8 +86,7 @@ class GraphRun(RunHandle[GraphResult]):
                 async for event in events:
                     yield event
             return
-        folder = self._host.store.folder_of(self._run_id)
-        followed = follow_records(folder, lambda: self.record.ended)
+        followed = self._host.store.records.follow(self._run_id, self._has_ended)
         async with aclosing(followed) as records:
             async for record in records:
                 yield event_of(record)
@@ -97,9 +95,9 @@ class GraphRun(RunHandle[GraphResult]):
     def _resume_command(self) -> str:
         return f"rye graph resume {self._run_id}"
 
-    def _read_result(self, record: ThreadRecord, total: Amount) -> GraphResult:
-        view, found = load_run_view(self._host.store, self._run_id)
-        stored = run_blocking(self._host.registry.get_result(self._run_id))
+    async def _read_result(self, record: ThreadRecord, total: Amount) -> GraphResult:
+        view, found = await run_in_thread(load_run_view, self._host.store, self._run_id)
+        stored = await self._host.registry.get_result(self._run_id)
         stored = stored if isinstance(stored, Mapping) else {}
         if isinstance(self._loaded, LoadedGraph):
             view = with_graph(view, found, self._loaded.graph)

@@ -18,8 +18,8 @@ from ryecore.policy.budget import NOTHING, Amount
 from ryecore.policy.cancelling import bounded_by
 from ryecore.runs.host import RunHost
 from ryecore.runs.lifecycle import RunLifecycle
-from ryecore.state.model import ThreadRecord
-from ryecore.state.waiting import run_blocking, run_in_thread
+from ryecore.runs.request import check_grace
+from ryecore.state.model import Status, ThreadRecord
 
 __all__ = ["RunHandle", "run_to_result", "start_run", "wait_for_earlier"]
 
@@ -52,31 +52,25 @@ class RunHandle(ABC, Generic[ResultT]):
         self._error: Exception | None = None
         self.item_id = item_id
 
-    @property
-    def record(self) -> ThreadRecord:
-        """Its row in the registry, as it is now."""
-        return run_blocking(self._host.store.look(self._run_id))
+    async def record(self) -> ThreadRecord:
+        """Return its row in the registry, as it is now."""
+        return await self._host.store.look(self._run_id)
 
-    @property
-    def status(self) -> str:
-        """Its status: created, running, completed, error, cancelled, continued or killed."""
-        return self.record.status
+    async def status(self) -> Status:
+        """Return its status: created, running, completed, error, cancelled, continued or killed."""
+        return (await self.record()).status
 
-    @property
-    def cost(self) -> Amount:
-        """The money and tokens that it, the runs it was handed off to, and their children used."""
+    async def cost(self) -> Amount:
+        """Return the money and tokens that it and its children used, and its continuations."""
         cost, run_id = NOTHING, self._run_id
         while run_id:
-            cost += self._spent(run_id)
-            run_id = (
-                run_blocking(self._host.registry.get_thread(run_id)).continuation_thread_id or ""
-            )
+            cost += await self._spent(run_id)
+            run_id = (await self._host.registry.get_thread(run_id)).continuation_thread_id or ""
         return cost
 
-    @property
-    def children(self) -> tuple[ThreadRecord, ...]:
-        """The runs that it has started, oldest first."""
-        return run_blocking(self._host.registry.list_children(self._run_id))
+    async def children(self) -> tuple[ThreadRecord, ...]:
+        """Return the runs that it has started, oldest first."""
+        return await self._host.registry.list_children(self._run_id)
 
     async def result(self) -> ResultT:
         """Wait until the run, and every run that it was handed off to, has ended.
@@ -95,8 +89,11 @@ class RunHandle(ABC, Generic[ResultT]):
             raise self._error or RuntimeError("The run ended without a result.")
         return self._result
 
-    def cancel(self) -> None:
-        """Ask the run, the runs it was handed off to, and their children to stop. Returns at once.
+    async def _has_ended(self) -> bool:
+        return (await self.record()).ended
+
+    async def cancel(self) -> None:
+        """Ask the run, its continuations, and their children to stop. Doesn't wait for their end.
 
         Raises:
             StateError: The request can't be written for other processes to read.
@@ -106,7 +103,24 @@ class RunHandle(ABC, Generic[ResultT]):
             running = self._host.running.get(run_id)
             if running is not None:
                 running.cancellation.cancel()
-            run_id = run_blocking(self._host.store.cancel(run_id)).continuation_thread_id
+            run_id = (await self._host.store.cancel(run_id)).continuation_thread_id
+        await self._host.store.synced()
+
+    async def kill(self, *, grace_s: float = 3.0) -> None:
+        """Kill the run, its continuations, and their children, with all their processes.
+
+        Returns once the processes have ended. A run of this process is asked to stop; after the
+        grace its tools are killed, but not this process.
+
+        Args:
+            grace_s: How long the processes may take to end by themselves, in seconds.
+
+        Raises:
+            InputError: `grace_s` isn't a number from 0.
+            StateError: A process can't be ended from here.
+        """
+        await self._host.store.kill(self._run_id, check_grace(grace_s))
+        await self._host.store.synced()
 
     async def settle(self) -> None:
         """Run to the end as a task, and wake whoever waits for the result, also after a failure."""
@@ -132,7 +146,7 @@ class RunHandle(ABC, Generic[ResultT]):
         """Return the command that resumes the run."""
 
     @abstractmethod
-    def _read_result(self, record: ThreadRecord, total: Amount) -> ResultT:
+    async def _read_result(self, record: ThreadRecord, total: Amount) -> ResultT:
         """Read the stored result of a run that has ended."""
 
     async def _stored_result(self) -> ResultT:
@@ -140,15 +154,11 @@ class RunHandle(ABC, Generic[ResultT]):
         record = await self._host.store.wait(self._run_id)
         while record.status == "continued" and record.continuation_thread_id is not None:
             record = await self._host.store.wait(record.continuation_thread_id)
+        return await self._read_result(record, await self._spent(record.thread_id))
 
-        def read() -> ResultT:
-            return self._read_result(record, self._spent(record.thread_id))
-
-        return await run_in_thread(read)
-
-    def _spent(self, run_id: str) -> Amount:
+    async def _spent(self, run_id: str) -> Amount:
         try:
-            return run_blocking(self._host.ledger.tree(run_id)).spent
+            return (await self._host.ledger.tree(run_id)).spent
         except BudgetNotRegistered:  # it ended before it had an account
             return NOTHING
 
@@ -174,7 +184,7 @@ async def start_run(
     """
     if not host.tasks.are_possible:
         raise ConfigError(
-            "A run that goes on by itself needs a Rye that is entered.",
+            "A run in the background needs a Rye that is entered.",
             next_step="Write `async with Rye.open(...) as rye:`.",
         )
     host.supervisor.start(host.tasks)
@@ -186,6 +196,10 @@ async def start_run(
 
 async def run_to_result(host: RunHost, life: RunLifecycle[Any, ResultT]) -> ResultT:
     """Run to the end in the caller's task, with every run that this one is handed off to.
+
+    A caller that is cancelled cancels the run, and waits until its end is written. So this isn't
+    `start_run` and a wait: a task of the Rye would outlive its caller, needs a Rye that is
+    entered, and would break the Rye where a host's callback raises what no task may raise.
 
     Returns:
         The result of the last one.
@@ -218,5 +232,5 @@ async def wait_for_earlier(earlier: RunHandle[ResultT], ctx: CallContext) -> Res
         return await earlier.result()
     raise CallCancelled(
         "The wait for a run that was started before was cancelled, or out of time.",
-        next_step="Call it again with the same idempotency key: the run goes on meanwhile.",
+        next_step="Call it again with the same idempotency key: the run continues meanwhile.",
     )

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from ryecore.state.registry import ThreadRegistry
 
 __all__ = [
-    "GraphOptions", "Registered", "ResumeOptions", "RunRequest", "ThreadOptions", "check_mapping",
-    "parse_limits", "register_run",
+    "GraphOptions", "Registered", "ResumeOptions", "RunRequest", "ThreadOptions", "check_grace",
+    "check_mapping", "parse_limits", "register_run",
 ]  # fmt: skip
 
 _NO_LIMITS: Final = Limits()
@@ -175,6 +175,19 @@ def check_mapping(
         if not isinstance(key, str):
             raise InputError(f"{what} must have text keys, not {key!r:.80}.", next_step=next_step)
     return value
+
+
+def check_grace(grace_s: float) -> float:
+    """Return the time that killed processes may take to end by themselves.
+
+    Raises:
+        InputError: It isn't a number from 0.
+    """
+    if not grace_s >= 0:
+        raise InputError(
+            f"grace_s is {grace_s}, no number from 0.", next_step="Pass seconds, such as 3."
+        )
+    return grace_s
 
 
 def parse_limits(limits: Limits | Mapping[str, Any] | None) -> Limits:

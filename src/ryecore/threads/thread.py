@@ -14,13 +14,12 @@ from ryecore.state.events import EventsMissed
 from ryecore.state.model import ThreadRecord
 from ryecore.state.thread_file import TRANSCRIPT
 from ryecore.state.transcript_check import Record
-from ryecore.state.transcript_store import follow_records, stream_records
-from ryecore.state.waiting import run_blocking
+from ryecore.state.transcript_store import stream_records
 from ryecore.threads.events import Recorder, ThreadEvent
 from ryecore.threads.lifecycle import ThreadLifecycle
 from ryecore.threads.rendering import render_tree
 from ryecore.threads.result import ThreadResult, kept_result
-from ryecore.threads.tree import load_tree
+from ryecore.threads.tree import TreeNode, load_tree
 
 __all__ = ["Thread"]
 
@@ -106,9 +105,8 @@ class Thread(RunHandle[ThreadResult]):
         self, *, from_start: bool, follow: bool
     ) -> AsyncGenerator[ThreadEvent, None]:
         """Stream the events of a thread that runs in another process, or has ended."""
-        folder = self._host.store.folder_of(self.thread_id)
-        followed = follow_records(
-            folder, lambda: self.record.ended, from_start=from_start, follow=follow
+        followed = self._host.store.records.follow(
+            self.thread_id, self._has_ended, from_start=from_start, follow=follow
         )
         async with aclosing(followed) as records:
             async for record in records:
@@ -118,39 +116,49 @@ class Thread(RunHandle[ThreadResult]):
     def _resume_command(self) -> str:
         return f"rye threads resume {self._run_id}"
 
-    def _read_result(self, record: ThreadRecord, total: Amount) -> ThreadResult:
-        return kept_result(
-            record, run_blocking(self._host.registry.get_result(record.thread_id)), total
-        )
+    async def _read_result(self, record: ThreadRecord, total: Amount) -> ThreadResult:
+        return kept_result(record, await self._host.registry.get_result(record.thread_id), total)
 
-    def render(self, *, width: int = _COLUMNS) -> StyledText:
+    async def render(self, *, width: int = _COLUMNS) -> StyledText:
         """Render the thread and all below it, with their use and limits.
 
         Args:
             width: The width in columns.
         """
-        tree = load_tree(self._host.store, self.thread_id)
+        tree = await load_tree(self._host.store, self.thread_id)
         return render_tree([tree], width=width, now=time.time())
 
     def __str__(self) -> str:
-        return self.render().plain()
+        found = self._glance()
+        if isinstance(found, StyledText):
+            return found.plain()
+        return render_tree([found], width=_COLUMNS, now=time.time()).plain()
 
     def _repr_html_(self) -> str:
         from ryecore.display import to_html  # noqa: PLC0415 - for notebooks alone
         from ryecore.threads.picture import tree_picture  # noqa: PLC0415
 
-        # A notebook renders it between two cells: nothing is settled, and nothing waits.
+        found = self._glance()
+        if isinstance(found, StyledText):
+            return found.html()
+        return to_html(tree_picture([found], now=time.time()))
+
+    def _glance(self) -> TreeNode | StyledText:
+        """Return the tree, for a rendering that may not wait; or a line that tells why not.
+
+        A notebook renders it between two cells: nothing is settled.
+        """
+        store = self._host.store
         try:
-            with self._host.store.quiet(_MOST_WAIT_S) as is_quiet:
+            with store.quiet(_MOST_WAIT_S) as is_quiet:
                 if is_quiet:
-                    tree = load_tree(self._host.store, self.thread_id, settles=False)
-                    return to_html(tree_picture([tree], now=time.time()))
+                    return store.run_now(load_tree(store, self.thread_id, settles=False))
             why = "its registry is busy"
         except Exception as problem:  # of any kind: rendering must not break a run
             why = f"its registry can't be read: {problem}"
         text = StyledText()
         text.line((self.item_id, "strong"), "  ", (self.thread_id, "id"), (f"  {why}", "warn"))
-        return text.html()
+        return text
 
 
 class _Place:

@@ -10,7 +10,6 @@ from attrs import evolve, field, frozen
 from ryecore.convert.money import write_usd
 from ryecore.policy.limits import Limits, read_limits
 from ryecore.state.model import Status, ThreadRecord, has_ended
-from ryecore.state.waiting import run_blocking
 
 if TYPE_CHECKING:
     from ryecore.state.registry import ThreadRegistry
@@ -99,7 +98,7 @@ _LEAST_S: Final = 0.05
 """The least time between two reads, in seconds, however much happens."""
 
 
-def load_tree(store: "ThreadStore", root_id: str, *, settles: bool = True) -> TreeNode:
+async def load_tree(store: "ThreadStore", root_id: str, *, settles: bool = True) -> TreeNode:
     """Read the tree of a thread and all that it has started.
 
     Args:
@@ -111,15 +110,15 @@ def load_tree(store: "ThreadStore", root_id: str, *, settles: bool = True) -> Tr
         ThreadNotFound: No thread has this id.
     """
     if settles:
-        run_blocking(store.look(root_id))
-    chain = [one.thread_id for one in run_blocking(store.registry.get_chain(root_id))]
+        await store.look(root_id)
+    chain = [one.thread_id for one in await store.registry.get_chain(root_id)]
     continuing = chain[chain.index(root_id) :]
 
     async def find(registry: "ThreadRegistry") -> tuple[ThreadRecord, ...]:
         trees = [await registry.list_tree(top) for top in continuing]
         return tuple(row for tree in trees for row in tree)
 
-    rows = run_blocking(store.look_at_all(find) if settles else find(store.registry))
+    rows = await (store.look_at_all(find) if settles else find(store.registry))
     by_id = {row.thread_id: row for row in rows}
     below: dict[str, list[str]] = {}
     for row in by_id.values():
@@ -131,7 +130,7 @@ def load_tree(store: "ThreadStore", root_id: str, *, settles: bool = True) -> Tr
     order = [root_id]
     for thread_id in order:  # grows in the loop: each thread precedes its children
         order.extend(below.get(thread_id, ()))
-    reasons = _reasons(store, [by_id[one] for one in order])
+    reasons = await _reasons(store, [by_id[one] for one in order])
     nodes: dict[str, TreeNode] = {}
     for thread_id in reversed(order):
         children = tuple(nodes.pop(one) for one in below.get(thread_id, ()))
@@ -161,18 +160,15 @@ async def watch_tree(
     Raises:
         ThreadNotFound: No thread has this id.
     """
-    import anyio  # noqa: PLC0415 - a tree that is read once needs neither it nor a watcher
+    import anyio  # noqa: PLC0415 - a tree that is read once doesn't need it
 
-    from ryecore.state.change_watcher import ChangeWatcher  # noqa: PLC0415
-    from ryecore.state.waiting import run_in_thread  # noqa: PLC0415
-
-    async with ChangeWatcher(store.folder_of(root_id)) as signs:
+    async with store.watch(root_id) as changes:
         while True:
-            tree = await run_in_thread(load_tree, store, root_id)
+            tree = await load_tree(store, root_id)
             draw(tree)
             if all(one.ended for one in tree.walk()):
                 return tree
-            await signs.changed(every_s)
+            await changes.changed(every_s)
             await anyio.sleep(min(_LEAST_S, every_s))
 
 
@@ -181,7 +177,7 @@ def _node(row: ThreadRecord, reason: str) -> TreeNode:
     if not row.ended and (row.cancel_requested or row.kill_requested):
         note = "It was asked to stop."
     elif row.continuation_thread_id is not None:
-        note = f"It goes on as {row.continuation_thread_id}."
+        note = f"It continues as {row.continuation_thread_id}."
     return TreeNode(
         thread_id=row.thread_id,
         item_id=row.item_id,
@@ -197,13 +193,13 @@ def _node(row: ThreadRecord, reason: str) -> TreeNode:
     )
 
 
-def _reasons(store: "ThreadStore", rows: list[ThreadRecord]) -> dict[str, str]:
+async def _reasons(store: "ThreadStore", rows: list[ThreadRecord]) -> dict[str, str]:
     """Return the reasons of the threads that failed last."""
     failed = [row for row in rows if row.status in ("error", "killed", "cancelled")]
     failed.sort(key=lambda row: row.completed_at or "", reverse=True)
     reasons: dict[str, str] = {}
     for row in failed[:_MAX_REASONS]:
-        result = run_blocking(store.registry.get_result(row.thread_id))
+        result = await store.registry.get_result(row.thread_id)
         error = result.get("error") if isinstance(result, Mapping) else None
         if error is not None:
             reasons[row.thread_id] = str(error)[:_MAX_NOTE]

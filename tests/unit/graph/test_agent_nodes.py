@@ -193,7 +193,7 @@ async def test_a_run_is_cancelled_in_the_middle_of_an_answer(tmp_path: Path) -> 
             if event.type == "token_delta":
                 said += event.payload["text"]
                 if said.endswith("night"):
-                    run.cancel()
+                    await run.cancel()
         done = await run.result()
     assert done.ended == "cancelled"
     assert host.model.open_streams == 0

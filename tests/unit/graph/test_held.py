@@ -54,7 +54,7 @@ async def test_a_parent_bounds_a_run_whoever_starts_it(workspace: Workspace, don
     async with workspace.open() as rye:
         parent = await rye.graphs.start("acme/parent")
         child = await rye.graphs.run("acme/flow", ctx=CallContext(budget_account=parent.run_id))
-        parent.cancel()
+        await parent.cancel()
         await parent.result()
     assert child.failed is not None
     assert child.failed.code == "tool_denied"

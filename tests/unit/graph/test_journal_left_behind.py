@@ -109,9 +109,9 @@ async def test_a_run_that_was_killed_says_so_in_all_its_files(tmp_path: Path) ->
         async for event in run.events():
             if event.type == "node_started":
                 break
-        await rye.threads.kill(run.run_id)
+        await run.kill()
         await run.result()
-        assert run.status == "killed"
+        assert await run.status() == "killed"
         assert (await rye.threads.verify(run.run_id)).ok
     assert host.records(run.run_id, "run_killed")
     key = load_run_key(host.workspace.user / ".ai")

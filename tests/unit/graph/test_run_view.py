@@ -211,9 +211,9 @@ def test_a_sync_rye_has_the_same_verbs(workspace: Workspace, rye: SyncRye, faili
     kinds = [event.type for event in started.events()]
     assert (kinds[0], kinds[-1]) == ("run_started", "checkpoint")
     assert started.result().output == 1
-    assert (started.status, started.item_id) == ("completed", failing)
+    assert (started.status(), started.item_id) == ("completed", failing)
     assert started.graph.start == "first"
-    assert started.cost.tokens == 0
+    assert started.cost().tokens == 0
     svg_of(started._repr_html_())
 
 

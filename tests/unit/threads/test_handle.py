@@ -21,7 +21,7 @@ async def test_a_thread_is_shown_with_what_it_has_used_of_its_limits(tmp_path: P
     async with host.open() as rye:
         thread = await rye.start(ref)
         await thread.result()
-        shown, narrow = str(thread), thread.render(width=30).plain()
+        shown, narrow = str(thread), (await thread.render(width=30)).plain()
         html = thread._repr_html_()
     assert "✓ acme/sum" in shown
     assert "2/4" in shown
@@ -84,7 +84,7 @@ def test_the_calls_of_threads_can_block(tmp_path: Path) -> None:
         thread = rye.start(ref)
         done = thread.result()
         threads = rye.threads
-        assert (done.text, threads.thread(thread.thread_id).status) == ("3", "completed")
+        assert (done.text, threads.thread(thread.thread_id).status()) == ("3", "completed")
         assert str(thread) == str(threads.thread(thread.thread_id))
         assert threads.account(thread.thread_id).total == done.total
         assert threads.verify(thread.thread_id).ok

@@ -127,7 +127,7 @@ async def test_a_handle_counts_what_goes_on_with_its_thread(tmp_path: Path) -> N
         thread = await rye.start(ref)
         done = await thread.result()
         assert done.thread_id != thread.thread_id
-        assert thread.cost.tokens == 960 + 110
+        assert (await thread.cost()).tokens == 960 + 110
 
 
 async def test_a_thread_with_an_idempotency_key_is_handed_off_and_found(tmp_path: Path) -> None:

@@ -181,7 +181,7 @@ async def test_a_handle_of_a_thread_that_never_began_tells_why(tmp_path: Path) -
         (row,) = await rye.threads.list(all=True)
         thread = await rye.threads.thread(row.thread_id)
         assert "nobody" in str((await thread.result()).error)
-        assert thread.cost.tokens == 0
+        assert (await thread.cost()).tokens == 0
 
 
 async def test_a_handle_cancels_what_goes_on_with_its_thread(tmp_path: Path) -> None:
@@ -203,7 +203,7 @@ async def test_a_handle_cancels_what_goes_on_with_its_thread(tmp_path: Path) -> 
         thread = await rye.start(ref)
         with anyio.fail_after(20):
             await waiting.wait()
-            thread.cancel()
+            await thread.cancel()
             done = await thread.result()
     assert done.state == "cancelled"
 

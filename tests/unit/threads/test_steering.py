@@ -45,7 +45,7 @@ async def test_a_model_error_is_handed_off(tmp_path: Path) -> None:
         thread = await rye.start(ref)
         done = await thread.result()
         assert (done.state, done.text) == ("completed", "2")
-        first = thread.record
+        first = await thread.record()
     assert (first.status, first.continuation_thread_id) == ("continued", done.thread_id)
 
 

@@ -253,6 +253,6 @@ async def test_events_end_where_a_thread_is_cancelled(tmp_path: Path) -> None:
         async for event in thread.events():
             heard.append(event)
             if event.type == "token_delta":
-                thread.cancel()
+                await thread.cancel()
     assert heard[-2].type == "thread_cancelled"
     same(heard, host, thread.thread_id)

@@ -211,7 +211,7 @@ async def test_hooks_act_after_a_thread_was_stopped(tmp_path: Path) -> None:
         thread = await rye.start(ref)
         async for event in thread.events():
             if event.type == "model_call":
-                thread.cancel()
+                await thread.cancel()
         assert (await thread.result()).state == "cancelled"
     assert notes(host) == [{"hook": "n", "how": "cancelled"}]
 

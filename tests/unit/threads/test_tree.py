@@ -36,7 +36,7 @@ def test_a_tree_is_what_threads_have_started_with_what_they_used(threads: Thread
     run_blocking(threads.store.registry.set_cost("a-1", Cost(2, 30, 4, 500)))
     threads.end("b", "error", {"status": "error", "error": "It broke.\nBadly."})
     run_blocking(threads.store.cancel("a"))
-    tree = load_tree(threads.store, "root")
+    tree = run_blocking(load_tree(threads.store, "root"))
     assert shape(tree) == {"root": [{"a": [{"a-1": []}]}, {"b": []}]}
     a, b = tree.children
     (one,) = a.children
@@ -47,7 +47,7 @@ def test_a_tree_is_what_threads_have_started_with_what_they_used(threads: Thread
     assert abs(tree.started_at - time.time()) < 60
     assert tree.ended_at is None
     assert b.ended_at is not None
-    assert shape(load_tree(threads.store, "a")) == {"a": [{"a-1": []}]}
+    assert shape(run_blocking(load_tree(threads.store, "a"))) == {"a": [{"a-1": []}]}
 
 
 def test_what_continues_the_root_stands_below_it_and_any_other_beside_it(
@@ -58,16 +58,16 @@ def test_what_continues_the_root_stands_below_it_and_any_other_beside_it(
     threads.hand_off("child", "child-2", "root")
     threads.hand_off("root", "root-2")
     threads.start("late", "root-2")
-    tree = load_tree(threads.store, "root")
+    tree = run_blocking(load_tree(threads.store, "root"))
     assert shape(tree) == {"root": [{"child": []}, {"child-2": []}, {"root-2": [{"late": []}]}]}
-    assert tree.note == "It goes on as root-2."
-    assert shape(load_tree(threads.store, "root-2")) == {"root-2": [{"late": []}]}
+    assert tree.note == "It continues as root-2."
+    assert shape(run_blocking(load_tree(threads.store, "root-2"))) == {"root-2": [{"late": []}]}
 
 
 def test_there_is_no_tree_of_a_thread_that_is_not_there(threads: ThreadTree) -> None:
     for name in ("nobody", "../x"):
         with pytest.raises(ThreadNotFound):
-            load_tree(threads.store, name)
+            run_blocking(load_tree(threads.store, name))
 
 
 async def test_a_tree_is_drawn_until_all_of_it_has_ended(threads: ThreadTree) -> None:
@@ -112,4 +112,4 @@ def test_a_tree_of_a_thousand_threads_is_read(threads: ThreadTree) -> None:
     run_blocking(register("t-0", "directive:x"))
     for n in range(1, 1000):
         run_blocking(register(f"t-{n}", "directive:x", f"t-{(n - 1) // 10}"))
-    assert sum(1 for _ in load_tree(threads.store, "t-0").walk()) == 1000
+    assert sum(1 for _ in run_blocking(load_tree(threads.store, "t-0")).walk()) == 1000

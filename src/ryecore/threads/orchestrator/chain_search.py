@@ -8,7 +8,7 @@ Source: docs/design/threads.md#orchestrator.
 
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final, Literal, TypeAlias
 
@@ -39,7 +39,7 @@ _EXCERPT_CHARS: Final = 300
 _BATCH: Final = 64
 """How many lines are matched between two checks of the time."""
 
-Match: TypeAlias = Callable[[Sequence[str]], Sequence[int]]
+Match: TypeAlias = Callable[[Sequence[str]], Awaitable[Sequence[int]]]
 """Returns the indexes of the lines that match."""
 
 
@@ -91,7 +91,11 @@ def matcher(query: str, search_type: SearchType) -> Match:
     if search_type == "regex":
         return _Pattern(query).matching
     wanted = query.casefold()
-    return lambda lines: [at for at, line in enumerate(lines) if wanted in line.casefold()]
+
+    async def matching(lines: Sequence[str]) -> list[int]:
+        return [at for at, line in enumerate(lines) if wanted in line.casefold()]
+
+    return matching
 
 
 class _Pattern:
@@ -111,8 +115,8 @@ class _Pattern:
                 query=query,
             ) from None
 
-    def matching(self, lines: Sequence[str]) -> list[int]:
-        found = self._schema.failures(json.dumps(lines))
+    async def matching(self, lines: Sequence[str]) -> list[int]:
+        found = await self._schema.failures_async(json.dumps(lines))
         if any(not one.path for one in found):
             raise InvalidQuery(
                 "The query takes too long to match.",
@@ -122,8 +126,8 @@ class _Pattern:
         return [int(one.path.strip("[]")) for one in found]
 
 
-def search_records(
-    records: Iterable[tuple[str, Record]],
+async def search_records(
+    records: AsyncIterable[tuple[str, Record]],
     match: Match,
     *,
     most: int,
@@ -132,7 +136,7 @@ def search_records(
     """Find the records that match, the oldest first.
 
     Args:
-        records: The records, each with the id of the thread whose file it stands in.
+        records: The records, each with the id of the thread in whose log it stands.
         match: The function that matches lines.
         most: How many to find.
         until: The monotonic time in seconds at which to stop.
@@ -141,18 +145,18 @@ def search_records(
         The records, and whether there may be more.
     """
     found: list[Found] = []
-    for thread_id, record in records:
+    async for thread_id, record in records:
         if time.monotonic() >= until:
             return found, True
         if record.type in _NEVER_SEARCHED:
             continue
-        line = _first_match(record.payload, match, until)
+        line = await _first_match(record.payload, match, until)
         if line is None:
             continue
         if len(found) == most:
             return found, True
         turn = record.payload.get("turn")
-        excerpt = _excerpt(line, match)
+        excerpt = await _excerpt(line, match)
         found.append(
             Found(
                 thread_id,
@@ -165,10 +169,10 @@ def search_records(
     return found, False
 
 
-def _first_match(payload: object, match: Match, until: float) -> str | None:
+async def _first_match(payload: object, match: Match, until: float) -> str | None:
     lines = _lines(payload)
     while batch := list(islice(lines, _BATCH)):
-        matching = match(batch)
+        matching = await match(batch)
         if matching:
             return batch[min(matching)]
         if time.monotonic() >= until:
@@ -176,12 +180,12 @@ def _first_match(payload: object, match: Match, until: float) -> str | None:
     return None
 
 
-def _excerpt(line: str, match: Match) -> str:
+async def _excerpt(line: str, match: Match) -> str:
     """Return the part of a line that matches by itself; its beginning where only the whole does."""
     if len(line) <= _EXCERPT_CHARS:
         return line
     parts = list(_windows(line, _EXCERPT_CHARS, _EXCERPT_CHARS // 2))
-    matching = match(parts)
+    matching = await match(parts)
     first = min(matching) if matching else 0
     before, after = "…" if first else "", "…" if first < len(parts) - 1 else ""
     return f"{before}{parts[first]}{after}"

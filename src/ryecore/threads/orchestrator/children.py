@@ -14,7 +14,6 @@ from ryecore.convert.money import write_usd
 from ryecore.errors import InputError, ThreadNotFound
 from ryecore.state.model import ThreadRecord
 from ryecore.state.store import ThreadStore
-from ryecore.state.waiting import run_blocking
 
 __all__ = [
     "Document",
@@ -29,38 +28,36 @@ __all__ = [
 ]
 
 
-def _tops(store: ThreadStore, caller: str) -> tuple[str, ...]:
+async def _tops(store: ThreadStore, caller: str) -> tuple[str, ...]:
     """Return the caller and the threads that it continues, whose children it manages."""
     tops = [caller]
     while True:
-        row = run_blocking(store.registry.get_thread(tops[-1]))
+        row = await store.registry.get_thread(tops[-1])
         before = row.continuation_of
         if before is None or before in tops or row.chain_root_id is None:
             return tuple(tops)
         tops.append(before)
 
 
-def _reaches(store: ThreadStore, caller: str, thread_id: str) -> bool:
-    registry = store.registry
-    return any(run_blocking(registry.is_below(thread_id, top)) for top in _tops(store, caller))
+async def _reaches(store: ThreadStore, caller: str, thread_id: str) -> bool:
+    for top in await _tops(store, caller):
+        if await store.registry.is_below(thread_id, top):
+            return True
+    return False
 
 
-def below(store: ThreadStore, caller: str) -> frozenset[str]:
+async def below(store: ThreadStore, caller: str) -> frozenset[str]:
     """Return the ids of all threads that a caller reaches, its own included."""
-    registry = store.registry
-    return frozenset(
-        one.thread_id
-        for top in _tops(store, caller)
-        for one in run_blocking(registry.list_tree(top))
-    )
+    trees = [await store.registry.list_tree(top) for top in await _tops(store, caller)]
+    return frozenset(one.thread_id for tree in trees for one in tree)
 
 
-def find(store: ThreadStore, thread_id: str, caller: str | None) -> ThreadRecord:
+async def find(store: ThreadStore, thread_id: str, caller: str | None) -> ThreadRecord:
     """Return the row of a thread that the caller reaches."""
-    if caller is not None and not _reaches(store, caller, thread_id):
+    if caller is not None and not await _reaches(store, caller, thread_id):
         raise _not_below(thread_id)
     try:
-        return run_blocking(store.look(thread_id))
+        return await store.look(thread_id)
     except ThreadNotFound:
         if caller is None:
             raise
@@ -76,11 +73,11 @@ def _not_below(thread_id: str) -> ThreadNotFound:
     )
 
 
-def find_all(
+async def find_all(
     store: ThreadStore, thread_ids: Sequence[str], caller: str | None
 ) -> list[ThreadRecord]:
     """Return the rows of all, or raise an error for the first that is missing."""
-    return [find(store, one, caller) for one in thread_ids]
+    return [await find(store, one, caller) for one in thread_ids]
 
 
 def refuse_itself(thread_ids: Collection[str], caller: str | None, verb: str) -> None:
@@ -96,13 +93,13 @@ def refuse_itself(thread_ids: Collection[str], caller: str | None, verb: str) ->
         )
 
 
-def chain_of(store: ThreadStore, thread_id: str, caller: str | None) -> list[ThreadRecord]:
+async def chain_of(store: ThreadStore, thread_id: str, caller: str | None) -> list[ThreadRecord]:
     """Return the chain of continuations of a thread, as far as the caller reaches it."""
-    find(store, thread_id, caller)
-    chain = run_blocking(store.registry.get_chain(thread_id))
+    await find(store, thread_id, caller)
+    chain = await store.registry.get_chain(thread_id)
     if caller is None:
         return list(chain)
-    return [one for one in chain if _reaches(store, caller, one.thread_id)]
+    return [one for one in chain if await _reaches(store, caller, one.thread_id)]
 
 
 def _quoted(thread_id: str) -> str:
@@ -117,11 +114,11 @@ _LEAST_CHARS: Final = 80
 """The room below which the JSON of a value is cut as text."""
 
 
-def outcome(store: ThreadStore, record: ThreadRecord) -> Document:
+async def outcome(store: ThreadStore, record: ThreadRecord) -> Document:
     """Return the state and the shortened result of a thread."""
     document = standing(record)
     if record.ended:
-        body = run_blocking(store.registry.get_result(record.thread_id))
+        body = await store.registry.get_result(record.thread_id)
         said = body if isinstance(body, Mapping) else {"result": body}
         for name in ("outputs", "result", "data", "error", "error_code"):
             if said.get(name) is not None:

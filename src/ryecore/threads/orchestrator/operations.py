@@ -6,22 +6,19 @@ as missing.
 Source: docs/design/threads.md#orchestrator; decisions 41 and 46.
 """
 
-import os
 import time
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Collection, Iterable, Sequence
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import anyio
-import anyio.to_thread
 
 from ryecore.convert.money import write_usd
 from ryecore.errors import InputError, RyeError, ThreadConflict
 from ryecore.policy import CallContext
 from ryecore.state.store import ThreadStore
-from ryecore.state.transcript_check import read_records
 from ryecore.state.transcript_format import Record
-from ryecore.state.waiting import run_blocking, run_in_thread
 from ryecore.threads.orchestrator.chain_search import (
     MAX_RESULTS,
     SearchType,
@@ -107,14 +104,14 @@ async def wait_threads(
         )
     ids = _listed(thread_ids, _MAX_WATCHED if mode == "any" else MAX_THREAD_IDS)
     refuse_itself(ids, caller, "wait for")
-    await run_in_thread(find_all, store, ids, caller)
+    await find_all(store, ids, caller)
     with anyio.move_on_after(timeout_s):
         if mode == "any":
             await _first_end(store, ids)
         else:
             for thread_id in ids:  # one after the other: all have ended when the last wait is over
                 await store.wait(thread_id)
-    outcomes = await run_in_thread(_outcomes, store, ids)
+    outcomes = [await outcome(store, await store.look(one)) for one in ids]
     done = sum(1 for one in outcomes if one["ended"])
     timed_out = done < (len(ids) if mode == "all" else 1)
     document: Document = {"success": not timed_out, "timed_out": timed_out, "threads": outcomes}
@@ -141,7 +138,7 @@ async def _first_end(store: ThreadStore, thread_ids: Sequence[str]) -> None:
         raise refusals[0]
 
 
-def cancel_thread(store: ThreadStore, thread_id: str, *, caller: str | None) -> Document:
+async def cancel_thread(store: ThreadStore, thread_id: str, *, caller: str | None) -> Document:
     """Ask a thread, and all below it, to stop. Doesn't wait for that.
 
     Raises:
@@ -149,11 +146,11 @@ def cancel_thread(store: ThreadStore, thread_id: str, *, caller: str | None) -> 
         ThreadNotFound: There is no such thread, or not below the caller.
     """
     refuse_itself((thread_id,), caller, "cancel")
-    find(store, thread_id, caller)
-    return {"success": True, **standing(run_blocking(store.cancel(thread_id)))}
+    await find(store, thread_id, caller)
+    return {"success": True, **standing(await store.cancel(thread_id))}
 
 
-def kill_thread(
+async def kill_thread(
     store: ThreadStore, thread_id: str, *, caller: str | None, grace_s: float = 3.0
 ) -> Document:
     """Kill a thread and its process.
@@ -174,22 +171,22 @@ def kill_thread(
     if not 0 <= grace_s <= 60:
         raise InputError(f"grace_s is {grace_s}, not from 0 to 60.", next_step="Pass 3.")
     refuse_itself((thread_id,), caller, "kill")
-    find(store, thread_id, caller)
-    return {"success": True, **standing(run_blocking(store.kill(thread_id, grace_s)))}
+    await find(store, thread_id, caller)
+    return {"success": True, **standing(await store.kill(thread_id, grace_s))}
 
 
-def get_status(store: ThreadStore, thread_id: str, *, caller: str | None) -> Document:
+async def get_status(store: ThreadStore, thread_id: str, *, caller: str | None) -> Document:
     """Return the state of a thread: its row, its children, and its outcome once it has ended.
 
     Raises:
         ThreadNotFound: There is no such thread, or not the caller or below it.
     """
-    record = find(store, thread_id, caller)
-    children = run_blocking(store.registry.list_children(thread_id))
+    record = await find(store, thread_id, caller)
+    children = await store.registry.list_children(thread_id)
     return {
         "success": True,
         **record.to_dict(),
-        **outcome(store, record),
+        **await outcome(store, record),
         "children": [
             {"thread_id": one.thread_id, "item_id": one.item_id, "status": one.status}
             for one in children[:_MAX_LISTED]
@@ -198,7 +195,7 @@ def get_status(store: ThreadStore, thread_id: str, *, caller: str | None) -> Doc
     }
 
 
-def list_active(store: ThreadStore, *, caller: str | None) -> Document:
+async def list_active(store: ThreadStore, *, caller: str | None) -> Document:
     """List the threads that have not ended, oldest first, after ending those without a process.
 
     Args:
@@ -208,15 +205,15 @@ def list_active(store: ThreadStore, *, caller: str | None) -> Document:
     Returns:
         `threads`, at most 200, and `count`, which counts all.
     """
-    active = run_blocking(store.look_at_all(lambda registry: registry.list_active()))
+    active = await store.look_at_all(lambda registry: registry.list_active())
     if caller is not None:
-        own = below(store, caller)
+        own = await below(store, caller)
         active = tuple(one for one in active if one.thread_id in own and one.thread_id != caller)
     listed = [dict(one.to_dict()) for one in active[:_MAX_LISTED]]
     return {"success": True, "count": len(active), "threads": listed}
 
 
-def aggregate_results(
+async def aggregate_results(
     store: ThreadStore, thread_ids: Iterable[str], *, caller: str | None
 ) -> Document:
     """Return the outcomes of threads, with counts and totals.
@@ -234,14 +231,14 @@ def aggregate_results(
         ThreadNotFound: There is no such thread, or not the caller or below it.
     """
     ids = _listed(thread_ids)
-    records = find_all(store, ids, caller)
+    records = await find_all(store, ids, caller)
     counts: dict[str, int] = {}
     for record in records:
         counts[record.status] = counts.get(record.status, 0) + 1
     costs = [record.cost for record in records]
     return {
         "success": True,
-        "results": [outcome(store, record) for record in records],
+        "results": [await outcome(store, record) for record in records],
         "counts": counts,
         "totals": {
             "turns": sum(one.turns for one in costs),
@@ -252,13 +249,13 @@ def aggregate_results(
     }
 
 
-def get_chain(store: ThreadStore, thread_id: str, *, caller: str | None) -> Document:
+async def get_chain(store: ThreadStore, thread_id: str, *, caller: str | None) -> Document:
     """Return the chain of continuations of a thread, from its root on.
 
     Raises:
         ThreadNotFound: There is no such thread, or not the caller or below it.
     """
-    chain = chain_of(store, thread_id, caller)
+    chain = await chain_of(store, thread_id, caller)
     return {
         "success": True,
         "chain_root_id": chain[0].thread_id,
@@ -299,28 +296,21 @@ async def chain_search(
             f"max_results is {max_results}, not from 1 to {MAX_RESULTS}.", next_step="Pass fewer."
         )
     match = matcher(query, search_type)
-
-    def search() -> Document:
-        chain = chain_of(store, thread_id, caller)
-        records = (
-            (one.thread_id, record) for one in chain for record in _records(store, one.thread_id)
-        )
-        until = time.monotonic() + _SEARCH_S
-        found, truncated = search_records(records, match, most=max_results, until=until)
-        return {
-            "success": True,
-            "query": query,
-            "search_type": search_type,
-            "searched": [one.thread_id for one in chain],
-            "results": [one.to_dict() for one in found],
-            "truncated": truncated,
-        }
-
-    # The search ends by itself at its time bound: a cancelled caller need not wait for it.
-    return await anyio.to_thread.run_sync(search, abandon_on_cancel=True)
+    chain = await chain_of(store, thread_id, caller)
+    until = time.monotonic() + _SEARCH_S
+    async with aclosing(_records(store, *(one.thread_id for one in chain))) as records:
+        found, truncated = await search_records(records, match, most=max_results, until=until)
+    return {
+        "success": True,
+        "query": query,
+        "search_type": search_type,
+        "searched": [one.thread_id for one in chain],
+        "results": [one.to_dict() for one in found],
+        "truncated": truncated,
+    }
 
 
-def read_transcript(
+async def read_transcript(
     store: ThreadStore,
     thread_id: str,
     *,
@@ -349,13 +339,14 @@ def read_transcript(
         raise InputError(
             f"tail_lines is {tail_lines}, not from 1 to {MAX_TAIL_LINES}.", next_step="Pass 50."
         )
-    find(store, thread_id, caller)
+    await find(store, thread_id, caller)
     tail: deque[Record] = deque(maxlen=tail_lines)
     total = 0
-    for record in _records(store, thread_id):
-        if record.type in types if types is not None else record.type not in _QUIET:
-            total += 1
-            tail.append(record)
+    async with aclosing(_records(store, thread_id)) as records:
+        async for _, record in records:
+            if record.type in types if types is not None else record.type not in _QUIET:
+                total += 1
+                tail.append(record)
     return {
         "success": True,
         "thread_id": thread_id,
@@ -390,7 +381,7 @@ async def resume_thread(
     """
     if not message.strip():
         raise InputError("A thread is resumed with a message.", next_step="Say what it is to do.")
-    record = await run_in_thread(find, store, thread_id, ctx.budget_account)
+    record = await find(store, thread_id, ctx.budget_account)
     if not record.ended:
         raise ThreadConflict(
             "The thread is still running and can't be resumed.",
@@ -416,7 +407,7 @@ async def handoff_thread(
         ThreadConflict: It has ended.
         ThreadNotFound: There is no such thread, or not the caller or below it.
     """
-    record = await run_in_thread(find, store, thread_id, ctx.budget_account)
+    record = await find(store, thread_id, ctx.budget_account)
     if record.ended:
         raise ThreadConflict(
             f"The thread is {record.status} and can't be handed off.",
@@ -437,11 +428,14 @@ def _listed(thread_ids: Iterable[str], most: int = MAX_THREAD_IDS) -> tuple[str,
     return ids
 
 
-def _records(store: ThreadStore, thread_id: str) -> Iterator[Record]:
-    path = store.folder_of(thread_id) / "transcript.jsonl"
-    # A tool's thread has no transcript, and a thread that has just begun has none yet.
-    return read_records(path) if os.path.lexists(path) else iter(())
-
-
-def _outcomes(store: ThreadStore, thread_ids: Sequence[str]) -> list[Document]:
-    return [outcome(store, run_blocking(store.look(one))) for one in thread_ids]
+async def _records(
+    store: ThreadStore, *thread_ids: str
+) -> AsyncGenerator[tuple[str, Record], None]:
+    """Yield the records of threads, each with its thread's id."""
+    for thread_id in thread_ids:
+        # A tool's thread has no transcript, and a thread that has just begun has none yet.
+        if not await store.records.exists(thread_id):
+            continue
+        async with aclosing(store.records.read(thread_id)) as records:
+            async for record in records:
+                yield thread_id, record

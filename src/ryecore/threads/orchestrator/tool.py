@@ -58,7 +58,7 @@ _NEEDED: Final[Mapping[str, frozenset[str]]] = {
 
 _DESCRIPTION: Final = (
     "Look after the threads that you have started: wait for them, see how they stand, read what "
-    "came of them, stop them, go on with them. It reaches your own threads and what is below them."
+    "came of them, stop them, resume them. It reaches your own threads and what is below them."
 )
 
 PARAMETERS: Final[Mapping[str, Any]] = {
@@ -182,14 +182,11 @@ class Orchestrator:
                     next_step="Run the agent in a thread: rye.start.",
                 )
             store = await run_in_thread(self.store)
-            return await self._perform(store, given, ctx)
-        except RyeError as error:
-            document: Document = {
-                "success": False,
-                "error": str(error),
-                "error_type": error.error_type,
-            }
+            document = await self._perform(store, given, ctx)
+            await store.synced()
             return document
+        except RyeError as error:
+            return {"success": False, "error": str(error), "error_type": error.error_type}
 
     async def _perform(
         self, store: ThreadStore, given: Mapping[str, Any], ctx: CallContext
@@ -217,29 +214,25 @@ class Orchestrator:
                 return await operations.handoff_thread(
                     store, self.control, given["thread_id"], ctx=ctx
                 )
+            case "list_active":
+                return await operations.list_active(store, caller=caller)
+            case "aggregate_results":
+                return await operations.aggregate_results(store, given["thread_ids"], caller=caller)
+            case "read_transcript":
+                options = _only(given, "tail_lines", "types")
+                return await operations.read_transcript(
+                    store, given["thread_id"], caller=caller, **options
+                )
             case other:
-                return await run_in_thread(_look, store, other, given, caller)
+                return await _OF_ONE[other](store, given["thread_id"], caller=caller)
 
 
-def _look(
-    store: ThreadStore, operation: str, given: Mapping[str, Any], caller: str | None
-) -> Document:
-    """Perform an operation that waits only for the disk, or for a process's grace."""
-    match operation:
-        case "list_active":
-            return operations.list_active(store, caller=caller)
-        case "aggregate_results":
-            return operations.aggregate_results(store, given["thread_ids"], caller=caller)
-        case "read_transcript":
-            options = _only(given, "tail_lines", "types")
-            return operations.read_transcript(store, given["thread_id"], caller=caller, **options)
-    act = {
-        "cancel_thread": operations.cancel_thread,
-        "kill_thread": operations.kill_thread,
-        "get_status": operations.get_status,
-        "get_chain": operations.get_chain,
-    }[operation]
-    return act(store, given["thread_id"], caller=caller)
+_OF_ONE: Final = {
+    "cancel_thread": operations.cancel_thread,
+    "kill_thread": operations.kill_thread,
+    "get_status": operations.get_status,
+    "get_chain": operations.get_chain,
+}
 
 
 def _only(given: Mapping[str, Any], *names: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T07:09:24Z:3e4d4eae35049f26b8559b24850e642323756aae9445a15650c4071c843be687:zW4sw4hSNWNNWWINPcXN9lC6Ul2SfjKomjBxKqFT7vaxj7MPZ2nhBqCtqxVFctOR07Gh4lBn8tch6RD4O49BBA:ad426c65d6cf697e
+# rye:signed:2026-11-23T09:35:44Z:3e4d4eae35049f26b8559b24850e642323756aae9445a15650c4071c843be687:z5Du3cx5tIFbzCGsVzSvHtwx6deGfC0j-_-IwBdcnMb3c64bHpO-Ry3MkxPk4FrAD7H2Q6J9kXD4VJC-mVd2CA:3f3dd60b3ba10fd5
 """Run one shell command in the project, bounded in time, output and memory.
 
 The process is started with posix_spawn and read with poll: a tool starts without bytecode

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T07:09:24Z:141be467c32303b5b6e2fa5aa5937edb3633c0820c4f6ccd1837ee3530a0eec6:JaRIHdxv_xq9Upv-W2wWJTDeOWZg8ACxi2qmUjbAXJIKWZJPFcsmpcUu1XgiriYMApVYwkpoW7wDCk8tvKunCQ:ad426c65d6cf697e
+# rye:signed:2026-11-23T09:35:44Z:141be467c32303b5b6e2fa5aa5937edb3633c0820c4f6ccd1837ee3530a0eec6:PY-nBCTaDZg8-VbNcRT_GdF7W7XC85H41DUfXN2vjJbGy1VG8MlxFxExtf8nRU0ue4jfxdyKXe-nnqq4uXjgBw:3f3dd60b3ba10fd5
 """Make a new item from a template: a tool, a directive, a graph or a piece of knowledge.
 
 What is made is unsigned, so nothing of it runs before a person has read and signed it. A file that

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T07:09:24Z:7c4928475f03b6dbc4c502219dc3a68f0c886db261a4109c417d289448692fe9:EmASBgjSYjZ_1iD81K5ZkZ4ydxK9TQRZi0f0vPhxktncQwObQyQGL5an8vTqWeIU8dQh4rQQmORbfQPn_T-0AA:ad426c65d6cf697e
+# rye:signed:2026-11-23T09:35:44Z:7c4928475f03b6dbc4c502219dc3a68f0c886db261a4109c417d289448692fe9:URQHZQVdNx_KiR3QOIwLloA7eT0-LZs5G-Qpjf6c3lHa7PNIJ9cTHQtZzHr7K12sLvng5ISI6rXJNOQZrOwlAg:3f3dd60b3ba10fd5
 """What the file tools share in reading their parameters and giving their answers."""
 
 from __future__ import annotations

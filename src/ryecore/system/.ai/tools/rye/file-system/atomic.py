@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T07:09:24Z:a6c2d9d1a19948fc5851dc4fbe8f05a033144a8bc05c9376459f6f396ff3a987:G1YcWcBnfW46QTZPYz1mwopXzPpeqDW2i0NYyABwHjGAI8yfiPKK8jpKg1EXuVvHchjdS4ORMD0mPFTfUx2JAA:ad426c65d6cf697e
+# rye:signed:2026-11-23T09:35:44Z:a6c2d9d1a19948fc5851dc4fbe8f05a033144a8bc05c9376459f6f396ff3a987:3ogYgWJ_022gTPd68vssiAM7WUpixXRK_4XhB0FZWgqHhVubcZ-9oxMkEeHDc_c81IVRvC36DAIuSdScOuJOCA:3f3dd60b3ba10fd5
 """Replacing a file in one step: at every moment there is the old content or the new one."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T07:09:24Z:167136ef9dc970d0b42f660f91b39de5807145c2bcc17c2529c48bb8e22c63e5:a84PaNKAiTXH7OqfOCEUGfW-ghLHZF8qqbqu3CMmww8ct0qT5jSau9TBc02m_GYmaRMyUI_-ZfrsGDYhgxxDAA:ad426c65d6cf697e
+# rye:signed:2026-11-23T09:35:44Z:167136ef9dc970d0b42f660f91b39de5807145c2bcc17c2529c48bb8e22c63e5:rZY_UK-1GowuWJ17unikVlij0cLoWWReMxBerEZC0aJQ7qLz_QhAr2-s3tYdOrMThwJ-vjbqTQLiylod9wxxDQ:3f3dd60b3ba10fd5
 """Where the file tools may go: the project, and the folders that signed config allows beside it.
 
 A path is judged by where it really leads, compared by components. It is then opened from its

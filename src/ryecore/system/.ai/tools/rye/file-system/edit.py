@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T07:09:24Z:757a169451dc38cb8e197a9b5fd7ec7502198e5257cd5945c77c8ac2318dab93:HwnKV7S_xenyRQ07L5i3dTQxGBk0fqsZZnebC2bxg2dnSJS5ayo7kp7SRLayFJYxMNuaMvK4hAoxtadamQp5CQ:ad426c65d6cf697e
+# rye:signed:2026-11-23T09:35:44Z:757a169451dc38cb8e197a9b5fd7ec7502198e5257cd5945c77c8ac2318dab93:5MedtQ5kw4pxh6fgiGojXtVmUHOG-cl1spGCZKMHoRUotpVIngukboCIbH2kC1Y1MR18cbJssCaHe9ua1iZyBw:3f3dd60b3ba10fd5
 """Replace a piece of a text file."""
 
 from __future__ import annotations

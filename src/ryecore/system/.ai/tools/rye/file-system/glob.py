@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T07:09:24Z:40dd28e7ec3a4b36365575b82a4a1b6cdb3193d3accbd1fd6994f83ec6729bd9:w8s5X5GZJSXnexgp-Rue9fDUqZ6viTY2GhtELtaLlKs-xSIgp52A1lW1OnfqcGbmJD4fHT8xwXdSg1S-QScjCQ:ad426c65d6cf697e
+# rye:signed:2026-11-23T09:35:44Z:40dd28e7ec3a4b36365575b82a4a1b6cdb3193d3accbd1fd6994f83ec6729bd9:pkhWcr42NgY5S1RGbzsjlXjD0w08_axxzK2nUMsqyXEey8FWgIF47lMJkA1YizpPVSzD0RHXr6NFlK7zg-SKDw:3f3dd60b3ba10fd5
 """Find files by a pattern of their paths."""
 
 from __future__ import annotations

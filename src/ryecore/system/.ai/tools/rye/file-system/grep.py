@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T07:09:24Z:5a02f705868a36ebad069cacd9325bc26d61589ec0a64ee3a3df18636b0990be:B3e92uOWTAZrCpoV5LdpwuXnrZ6RqVpOKfmLzJqoaorf0TOksKe_1sgzA3mvinw_6RoTqrRpyPWpmkYwoGtGBg:ad426c65d6cf697e
+# rye:signed:2026-11-23T09:35:44Z:5a02f705868a36ebad069cacd9325bc26d61589ec0a64ee3a3df18636b0990be:EkNb_PJ6hsm4NqEZduJpfpDUCrv-fcPICUgpavq0E416xgf5e9KcGHYwbRrym5weGSj41_Fn8g5d0DkB2j1mAw:3f3dd60b3ba10fd5
 """Search files for lines that match a regular expression."""
 
 from __future__ import annotations

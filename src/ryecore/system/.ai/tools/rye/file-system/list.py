@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T07:09:24Z:30e526da7dd59a1f9cd3ac84c456a800a239555e21462e6373538ea3ceff9db6:cucZRio-BEh9wOgbNl-Om9QKaoswTGsRy5qfoLADLQKszS-IXXVgvoGfEJiWsDg-OBiTN6PZzAwdoz2h9RQZAg:ad426c65d6cf697e
+# rye:signed:2026-11-23T09:35:44Z:30e526da7dd59a1f9cd3ac84c456a800a239555e21462e6373538ea3ceff9db6:HGmnUAOOqcxH0SXZ90aKFk2jV2AQwlLmiJQnUvQjyaLEBW-iHuBp70bfmQzkbtRWxE3P1OfPa77saUYqnxdTBQ:3f3dd60b3ba10fd5
 """List what lies in a folder."""
 
 from __future__ import annotations

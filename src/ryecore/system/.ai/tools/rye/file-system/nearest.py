@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T07:09:24Z:a94fef26c13a444d0167df9e20598a18502e7466fe7ab664e75efea913a111e2:C5TZzk_rK1LBkPj0hk24ePueqD6IG9hgXmLx8o0nsMQKVvRL5-ltGLx9oW6wz2fwgHc2ozhF41yJ_u2wayzrAw:ad426c65d6cf697e
+# rye:signed:2026-11-23T09:35:44Z:a94fef26c13a444d0167df9e20598a18502e7466fe7ab664e75efea913a111e2:9KbSis1AL2XRVfpXqTZ3uGJmRRTHQGc1nW5cTbJkHjCXr2xvM49bTCAAqpljuoh63Cp-vxyMDOG9iWW5ZOTPBA:3f3dd60b3ba10fd5
 """Where a text that is not in a file stands almost: what somebody needs who mistyped it."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T07:09:24Z:cbd3860b6d807917b3922626d4f9f67078c9b226dd0ae29413684eacd200925d:WUS0JA5K1WrWtb1FMmEAdfCsvfKT4c-dC-xAe-1leKhW9rYV4LZtwFD4BgKluXmALFfNbWXBH3BuXNm1S9O5Ag:ad426c65d6cf697e
+# rye:signed:2026-11-23T09:35:44Z:cbd3860b6d807917b3922626d4f9f67078c9b226dd0ae29413684eacd200925d:Sj8Jnyod13YcXxvi4ox24OE58Ggm91Xin7axlFLcguZC4wJMYLcnlFe15-vhDQdH1SbS5B89c0DKkySEuYCyBg:3f3dd60b3ba10fd5
 """Glob patterns that are matched one path component at a time, so that a walk can prune."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T07:09:24Z:d676bb46ad4aad7918ae2679ecf341be0cf00eda06ea77aaf911fc05f00a993f:fXyOxXgOfdyYRQ--F68CWkiSQCFUrnNGxgDCERC2_4r65pnnwKeUpZr2GLVQtz6pQxclSL1ng3mIoDiXtwfIAQ:ad426c65d6cf697e
+# rye:signed:2026-11-23T09:35:44Z:d676bb46ad4aad7918ae2679ecf341be0cf00eda06ea77aaf911fc05f00a993f:YSLRQkse7PFQUQ0WgH0exYUDmLNYLBz1IpO0ohECNX3xWTgB2vN7Ose3CG61NICJ4qAhxApbNFavg58Ad8xABQ:3f3dd60b3ba10fd5
 """Read a part of a text file."""
 
 from __future__ import annotations

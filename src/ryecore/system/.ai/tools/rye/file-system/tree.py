@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T07:09:24Z:1cd9f14f6faab365bf5e757a603c3a83d97060407ec174cc3f63a07ed33cade9:QEK-3vfYlSeJzIHxH0dabZySKqfbPCVKSwlucU98NuxB6Qaa13Kfy0SIiA66KpRBpGJJLkDiwAqVxYNe2qgODA:ad426c65d6cf697e
+# rye:signed:2026-11-23T09:35:44Z:1cd9f14f6faab365bf5e757a603c3a83d97060407ec174cc3f63a07ed33cade9:TRZ2O_qbxwMY48ydVev4W-sT4ilLsjIoqXhDwwZ5ThcKCUD5jp12tHOA6UiDM8eLYLckKRILBlsLigiCu7pwAQ:3f3dd60b3ba10fd5
 """Walking a folder tree by descriptors: no link is followed, no order is left to chance."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T07:09:24Z:2fcee08d1760deaba4aec7cb561956b66cc9eeee44c69405d1c8743510530d81:u9wvoKaCgMs02nTIHS91hDG_O0fdAMuZJf2JU1RmnzYPrWjXxZI4tPYvsPUO0rGtJtZSULil3fI_iO026nLHCA:ad426c65d6cf697e
+# rye:signed:2026-11-23T09:35:44Z:2fcee08d1760deaba4aec7cb561956b66cc9eeee44c69405d1c8743510530d81:QR1TAA9WfLExjnZ_PwVkJwjH-s1Y4No3VdIhPMXkxfq0bkMGsc_jOVYZ5wQVDL0W-19s9huO2Xz0tR9lGvlmDQ:3f3dd60b3ba10fd5
 """Write a text file in one step."""
 
 from __future__ import annotations

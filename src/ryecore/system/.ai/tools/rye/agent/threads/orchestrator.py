@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T07:09:24Z:a99b445846ae7aaebf34cc55baeb277cd0f439d08d7f78b9a1631d846aa6d331:Vp-w5o1Fa3Pph0etmG9BnKCUmj4m0HO2JaOH2vh7jBf9GM4G9JRDES4mJzPRcWqNPn-MrrL11jUodaHomMCpBA:ad426c65d6cf697e
+# rye:signed:2026-11-23T09:35:44Z:351d973a28a5f403321631b2a071fc4a21486d7bb5ad67312d1c5bc884ae9b37:LpmrHw1XdwcWkYfpYOubkkCuntzAWQk89NJxxlKL7yxrsBxbXH68_9orgcqF1mq9jEFlEZ0Bl_EXBxzTGOl_Cg:3f3dd60b3ba10fd5
 """Look after threads: what the tool is called, what it takes, and that it may be granted.
 
 ryecore serves it itself. A process of its own would know neither on whose behalf it is called, and
@@ -13,7 +13,7 @@ __executor_id__ = "rye/core/runtimes/python/function"
 __category__ = "rye/agent/threads"
 __tool_description__ = (
     "Look after the threads that you have started: wait for them, see how they stand, read what "
-    "came of them, stop them, go on with them. It reaches your own threads and what is below them."
+    "came of them, stop them, resume them. It reaches your own threads and what is below them."
 )
 
 CONFIG_SCHEMA = {

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T07:09:24Z:dc684b0c59753be8a9079d1d3daec1a2082a014d50b1635183cf3a08d7a70eee:gnrN1PFbwG2ziqMMejYU63-h54RtFncXyaQsWGhnb4OINpBB95BgGEWv5yRWHxfU60j6im2YybdIrnjHSoQmDA:ad426c65d6cf697e
+# rye:signed:2026-11-23T09:35:44Z:dc684b0c59753be8a9079d1d3daec1a2082a014d50b1635183cf3a08d7a70eee:iCt-ounNxD6sPaHacemVoNOlh9oXwrx0B67ZdRvqKzHoq0D5r5buGhaOxxamGC8bzwHVJSjcl0KgUVxq1OhkAA:3f3dd60b3ba10fd5
 """Hold an interpreter just before a call, and fork it ahead of each.
 
 This runs inside the process of a Python runtime, at the line that the runtime's script marks with

@@ -1,4 +1,4 @@
-// rye:signed:2026-11-23T07:09:24Z:6a53b866f9fa5539fe7dedc1131aadf893de80e710c7b601385127d4e3944152:SeZaXjtG-3sua1IuEdAYSHAfFQ_UILiqLrMKcbRuuAsyRsO9d9zNnbW94Iwnpvu54CN-4Ob_CUHO02qtjaWMDA:ad426c65d6cf697e
+// rye:signed:2026-11-23T09:35:44Z:6a53b866f9fa5539fe7dedc1131aadf893de80e710c7b601385127d4e3944152:e94dduFOmlR0EX-YgygOo-5MZQ2psFEF7rdJp5OZECcKaPtm-JR9N5TkK5anJUym9G6pYZr4WjyIeuF1IM0gBw:3f3dd60b3ba10fd5
 // Runs in each Node process of a tool before anything else.
 //
 // Node looks for packages in `node_modules` of every folder above a module, and tsx for a

@@ -1,4 +1,4 @@
-// rye:signed:2026-11-23T07:09:24Z:4f16be56ae9743018b4b7d59f9b4d0be3fe9df9c464794c57df8838c12a51b83:iyMvXZhUOTFIeAitMmBWYbbfYgGJKb_H3tdBGz8axfuoOn5owqSDpz0klUewQ1NrcTLsXrgbBj_DIAbVmLk1DQ:ad426c65d6cf697e
+// rye:signed:2026-11-23T09:35:44Z:4f16be56ae9743018b4b7d59f9b4d0be3fe9df9c464794c57df8838c12a51b83:Ei5NtevwEq8w3y6Oi6FV3DV3ho2oG9LXIGWrdKgH8KjS-bVpwJ91OTEDbyh1e2ZmFpKqcBlrmLy2ArhRX4jICQ:3f3dd60b3ba10fd5
 // The guard's hooks where Node has them in a thread of their own.
 import { refuseAbove } from "./own.cjs";
 

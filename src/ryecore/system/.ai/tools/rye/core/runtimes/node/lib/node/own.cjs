@@ -1,4 +1,4 @@
-// rye:signed:2026-11-23T07:09:24Z:2a1e356d6a2e07980f177fdf3d4382c20d2b9ab7f252b7514d40f21c5d6681a3:t7LBFz2ZpS8CK9GAZjT0IoGCZeWonNomze6eYLJeZNctOfR-ew-jAWp4Zc4-UdOzn2icI1K8jlw0SgAmchgSAQ:ad426c65d6cf697e
+// rye:signed:2026-11-23T09:35:44Z:2a1e356d6a2e07980f177fdf3d4382c20d2b9ab7f252b7514d40f21c5d6681a3:iL4BepPKc1aWNFaFNiFxqFkzAwoQGwq5yTYsl_4b8WtRpd-Jr1DE4Vxyudd6lD721xBxYYYV0R2TZu8S-X_7Aw:3f3dd60b3ba10fd5
 // Which packages are a tool's own: those below its sealed copy, or below the folder linked there.
 "use strict";
 const fs = require("node:fs");
