@@ -3,7 +3,7 @@
 Source: docs/design/agent-node.md#failures; decisions 49 to 53 and 59.
 """
 
-from typing import Final, Literal, TypeAlias, get_args
+from typing import Final, Literal, Self, TypeAlias, get_args
 
 from attrs import asdict, field, frozen
 
@@ -50,9 +50,11 @@ ErrorCode: TypeAlias = Literal[
     "provider_rate_limit",
     "provider_unavailable",
     "content_filter",
+    "integrity",
     "internal",
 ]
-"""The reasons why a node fails: a closed set."""
+"""The reasons why a node fails: a closed set. `integrity` is for a graph's nodes alone: an item of
+theirs isn't what a trusted key signed."""
 
 ERROR_CODES: Final[tuple[ErrorCode, ...]] = get_args(ErrorCode)
 _BY_NAME: Final[dict[str, ErrorCode]] = {code: code for code in ERROR_CODES}
@@ -71,15 +73,17 @@ class NodeFailure:
         message: The failure and the next step, without secrets.
         retryable: Whether the same run may succeed later.
         effect_unknown: Whether a tool was interrupted and may have had its effect.
+        node: The id of the graph's node; empty for a node that runs outside of a graph.
     """
 
     code: ErrorCode
     message: str
-    retryable: bool
+    retryable: bool = False
     effect_unknown: bool = field(default=False, metadata=omitted_at_default())
+    node: str = field(default="", metadata=omitted_at_default())
 
     def to_dict(self) -> dict[str, object]:
-        """Return the failure as JSON types, with `effect_unknown` only if that is true."""
+        """Return the failure as JSON types; `effect_unknown` and `node` only where they are set."""
         failure: dict[str, object] = WIRE.write(self)
         return failure
 
@@ -144,7 +148,7 @@ class NodeOutcome:
         retryable: bool | None = None,
         tokens_used: TokensUsed | None = None,
         effect_unknown: bool = False,
-    ) -> "NodeOutcome":
+    ) -> Self:
         """Return a failure. Its code decides whether it is retryable, unless that is passed.
 
         If the effect is unknown, the last sentence of the message says so.

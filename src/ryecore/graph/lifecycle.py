@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from attrs import evolve, frozen
 
 from ryecore.agent.deps import AgentRunnerDeps
+from ryecore.agent.outcome import NodeFailure
 from ryecore.agent.runner import create_agent_node_executor
 from ryecore.graph.journal.journal import Journal
 from ryecore.graph.loading import GraphLoader, LoadedGraph
@@ -26,7 +27,7 @@ from ryecore.graph.result import (
     status_of,
 )
 from ryecore.graph.resume import OBJECTS, Resumed, StartPosition, find_resumed, start_position
-from ryecore.graph.schedule import Ending, NodeError, Position, first
+from ryecore.graph.schedule import Ending, Position, first
 from ryecore.graph.walk.agent_tools import AgentTools, find_agent_tools
 from ryecore.graph.walk.agents import AgentWork
 from ryecore.graph.walk.calls import ItemCaller
@@ -356,13 +357,13 @@ class GraphLifecycle(RunLifecycle[Position, GraphResult]):
         return "killed" if status == "cancelled" and self._is_killed else status
 
     def _stopped(self, *, killed: bool) -> Position:
-        error = NodeError("", "The run was cancelled.", "cancelled")
+        error = NodeFailure("cancelled", "The run was cancelled.")
         return evolve(self._walker.position, ending=Ending("cancelled", error=error))
 
     def _failed(self, error: Exception) -> Position:
         position = self._walker.position
-        ending = Ending("error", error=NodeError(position.node or "", str(error), "internal"))
-        return evolve(position, ending=ending)
+        failure = NodeFailure("internal", str(error), node=position.node or "")
+        return evolve(position, ending=Ending("error", error=failure))
 
     async def _conclude(self, ending: Position) -> Position:
         if self._status_of(ending) == "cancelled":

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from attrs import field, frozen
 
+from ryecore.agent.outcome import NodeFailure
 from ryecore.chain.model import ExecutionResult
 from ryecore.convert.money import write_usd
 from ryecore.display.figures import counted
@@ -13,7 +14,7 @@ from ryecore.display.text import StyledText, brief
 from ryecore.graph.loading import LoadedGraph
 from ryecore.graph.model import Graph
 from ryecore.graph.projection import RunProjection, RunStatus
-from ryecore.graph.schedule import Ending, EndStatus, NodeError, Position
+from ryecore.graph.schedule import Ending, EndStatus, Position, write_failure
 from ryecore.policy.budget import NOTHING, Amount
 from ryecore.state.model import Cost, Status
 
@@ -51,8 +52,8 @@ class GraphResult(ExecutionResult):
     output: object = None
     steps: int = 0
     state: Mapping[str, object] = field(factory=dict)
-    failed: NodeError | None = None
-    errors: tuple[NodeError, ...] = ()
+    failed: NodeFailure | None = None
+    errors: tuple[NodeFailure, ...] = ()
     suppressed: int = 0
     cost: Cost = field(factory=Cost)
     total: Amount = NOTHING
@@ -119,7 +120,7 @@ def document_of(run_id: str, position: Position, total: Amount) -> dict[str, obj
         document["state"] = dict(position.state)
     if position.suppressed:
         document["errors_suppressed"] = position.suppressed
-        document["errors"] = [one.to_dict() for one in position.errors]
+        document["errors"] = [write_failure(one) for one in position.errors]
     if total != Amount():
         document["cost"] = total.to_dict()
     return document
@@ -178,6 +179,6 @@ def failure_result(item_id: str, document: Mapping[str, object]) -> dict[str, ob
     return {"status": "error", "item_id": item_id, "error": error, "data": document}
 
 
-def _said(error: NodeError) -> str:
+def _said(error: NodeFailure) -> str:
     is_nodes = error.node and error.code not in ("cancelled", "turn_limit")
-    return f"{error.node}: {error.error}" if is_nodes else error.error
+    return f"{error.node}: {error.message}" if is_nodes else error.message

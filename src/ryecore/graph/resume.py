@@ -10,10 +10,11 @@ from typing import Final
 
 from attrs import evolve, frozen
 
+from ryecore.agent.outcome import NodeOutcome
 from ryecore.errors import InputError, StateError
 from ryecore.graph.journal.recovery import Found, is_unknown, never_began, read_run
 from ryecore.graph.model import ForeachVertex, Graph, VertexOfGraph
-from ryecore.graph.schedule import NodeResult, Position, after, first
+from ryecore.graph.schedule import Position, after, first
 from ryecore.runs.host import RunHost
 from ryecore.runs.request import ResumeOptions
 from ryecore.runs.resume import idle_followers, refuse_running
@@ -104,11 +105,11 @@ class StartPosition:
 
     Attributes:
         position: The position.
-        known: The results of members of its first foreach that are known, by their indexes.
+        known: The outcomes of members of its first foreach that are known, by their indexes.
     """
 
     position: Position
-    known: Mapping[int, NodeResult]
+    known: Mapping[int, NodeOutcome]
 
 
 def start_position(
@@ -169,13 +170,15 @@ def start_position(
     if is_unknown(vertex, found) and not options.rerun:
         if options.result is ...:
             raise _unknown(f"'{vertex.id}'", options.run_id)
-        answer = NodeResult(options.result)
+        answer = NodeOutcome("completed", options.result)
         return StartPosition(after(graph, position, inputs, answer, now_ms=now_ms), {})
     return StartPosition(position, found.items)
 
 
-def _answered(vertex: ForeachVertex, found: Found, options: ResumeOptions) -> dict[int, NodeResult]:
-    """Return the caller's results of the members that have no known end.
+def _answered(
+    vertex: ForeachVertex, found: Found, options: ResumeOptions
+) -> dict[int, NodeOutcome]:
+    """Return the outcomes that the caller passes for the members that have no known end.
 
     Raises:
         InputError: The caller names other members.
@@ -184,13 +187,13 @@ def _answered(vertex: ForeachVertex, found: Found, options: ResumeOptions) -> di
     strangers = options.members.keys() - found.items_in_flight
     if strangers:
         raise _no_such_members(vertex, options, strangers)
-    told = {index: NodeResult(result) for index, result in options.members.items()}
+    told = {index: NodeOutcome("completed", result) for index, result in options.members.items()}
     left = found.items_in_flight - told.keys()
     if not left or not is_unknown(vertex, found) or options.rerun:
         return told
     if options.result is ...:
         raise _unknown(f"member {_listed(left)} of '{vertex.id}'", options.run_id, left)
-    return told | {index: NodeResult(options.result) for index in left}
+    return told | {index: NodeOutcome("completed", options.result) for index in left}
 
 
 def _completed(run_id: str) -> InputError:

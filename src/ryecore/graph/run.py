@@ -4,6 +4,7 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from typing import Any, Final
 
+from ryecore.agent.outcome import NodeFailure
 from ryecore.chain.model import ValidChain
 from ryecore.errors import RyeError
 from ryecore.graph.journal.events import GraphEvent, event_of
@@ -12,7 +13,7 @@ from ryecore.graph.loading import LoadedGraph
 from ryecore.graph.model import Graph
 from ryecore.graph.result import GraphResult
 from ryecore.graph.run_view import RunView, load_run_view, with_graph
-from ryecore.graph.schedule import EndStatus, NodeError
+from ryecore.graph.schedule import EndStatus, read_failure
 from ryecore.policy.budget import Amount
 from ryecore.runs.handle import RunHandle
 from ryecore.runs.host import RunHost
@@ -145,7 +146,7 @@ def _stored_result(
         steps=view.steps,
         state=view.state or {},
         failed=None if is_well else _failed(document),
-        errors=tuple(map(_error, errors)) if isinstance(errors, list) else (),
+        errors=tuple(map(read_failure, errors)) if isinstance(errors, list) else (),
         suppressed=int(document.get("errors_suppressed", 0)),
         cost=view.record.cost,
         total=view.cost,
@@ -154,14 +155,7 @@ def _stored_result(
     )
 
 
-def _failed(document: Mapping[str, Any]) -> NodeError:
+def _failed(document: Mapping[str, Any]) -> NodeFailure:
     node, message = str(document.get("node") or ""), str(document.get("error") or "")
-    code = str(document.get("error_code") or "internal")
-    is_unknown = document.get("effect_unknown") is True
     message = message.removeprefix(f"{node}: ") if node else message
-    return NodeError(node, message, code, is_unknown)
-
-
-def _error(document: Mapping[str, Any]) -> NodeError:
-    is_unknown = document.get("effect_unknown") is True
-    return NodeError(document["node"], document["error"], document["code"], is_unknown)
+    return read_failure({**document, "error": message, "code": document.get("error_code")})

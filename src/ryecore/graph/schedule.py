@@ -1,4 +1,4 @@
-"""The position of a run, and the next one. Pure: a function of graph, position and result.
+"""The position of a run, and the next one. Pure: a function of graph, position and outcome.
 
 Source: docs/design/graphs.md#the-walk; decision 42.
 """
@@ -9,6 +9,8 @@ from typing import Any, Final, Literal, Self
 
 from attrs import evolve, field, frozen
 
+from ryecore.agent.outcome import ERROR_CODES, ErrorCode, NodeFailure, NodeOutcome
+from ryecore.convert.records import RECORDS
 from ryecore.errors import TextTooLong
 from ryecore.graph.model import (
     ForeachVertex,
@@ -20,13 +22,13 @@ from ryecore.policy.hooks import Control
 
 __all__ = [
     "Ending",
-    "NodeError",
-    "NodeResult",
     "Position",
     "after",
     "context_of",
     "first",
+    "read_failure",
     "stopped",
+    "write_failure",
 ]
 
 _MAX_ERRORS: Final = 100
@@ -35,49 +37,6 @@ _MAX_ERRORS: Final = 100
 _MAX_HOOK_RETRIES: Final = 3
 
 EndStatus = Literal["completed", "completed_with_errors", "error", "cancelled"]
-
-
-@frozen
-class NodeError:
-    """A node that failed.
-
-    Attributes:
-        node: The node's id.
-        error: The error's message.
-        code: The error's code, from the failure ladder of agents.
-        effect_unknown: Whether its tool was interrupted and may have had its effect.
-    """
-
-    node: str
-    error: str
-    code: str = "tool_failed"
-    effect_unknown: bool = False
-
-    def to_dict(self) -> dict[str, object]:
-        """The error as its JSON-ready form; it has `effect_unknown` only where that is so."""
-        document: dict[str, object] = {"node": self.node, "error": self.error, "code": self.code}
-        if self.effect_unknown:
-            document["effect_unknown"] = True
-        return document
-
-
-@frozen
-class NodeResult:
-    """The result of one node.
-
-    Attributes:
-        value: The value of `${result}`; of a return node, the run's output.
-        error: The error, if it failed.
-        retryable: Whether a retry may succeed.
-        passed_over: The first of the ignored errors of a foreach's members.
-        suppressed: The number of ignored errors.
-    """
-
-    value: object = None
-    error: NodeError | None = None
-    retryable: bool = False
-    passed_over: tuple[NodeError, ...] = ()
-    suppressed: int = 0
 
 
 @frozen
@@ -93,7 +52,7 @@ class Ending:
 
     status: EndStatus
     output: object = None
-    error: NodeError | None = None
+    error: NodeFailure | None = None
 
 
 @frozen
@@ -116,50 +75,64 @@ class Position:
     step: int = 0
     state: Mapping[str, object] = field(factory=dict)
     hook_retries: Mapping[str, int] = field(factory=dict)
-    errors: tuple[NodeError, ...] = ()
+    errors: tuple[NodeFailure, ...] = ()
     suppressed: int = 0
     ending: Ending | None = None
     visit: int = 0
 
     def to_dict(self) -> dict[str, object]:
-        """Return the position but for its state, JSON-ready."""
+        """Return the position but for its state, JSON-ready. `RECORDS` reads it.
+
+        By hand: it is written after each node, in 0.5 µs rather than 7 µs.
+        """
         document: dict[str, object] = {"node": self.node, "step": self.step}
         if self.visit != self.step:
             document["visit"] = self.visit
         if self.hook_retries:
             document["hook_retries"] = dict(self.hook_retries)
         if self.suppressed:
-            document["errors"] = [one.to_dict() for one in self.errors]
+            document["errors"] = [RECORDS.write(one) for one in self.errors]
             document["suppressed"] = self.suppressed
         if self.ending is not None:
-            document["ending"] = {
-                "status": self.ending.status,
-                "output": self.ending.output,
-                "error": self.ending.error.to_dict() if self.ending.error else None,
-            }
+            document["ending"] = RECORDS.write(self.ending)
         return document
 
     @classmethod
-    def from_dict(cls, document: Mapping[str, Any], state: Mapping[str, object]) -> Self:
-        """Return the position that `to_dict` wrote, with its state."""
-        ending = document.get("ending")
-        if ending is not None:
-            error = ending["error"]
-            ending = Ending(
-                ending["status"],
-                ending["output"],
-                NodeError(**error) if error else None,
-            )
-        return cls(
-            document["node"],
-            document["step"],
-            state,
-            document.get("hook_retries", {}),
-            tuple(NodeError(**one) for one in document.get("errors", ())),
-            document.get("suppressed", 0),
-            ending,
-            document.get("visit", document["step"]),
-        )
+    def from_dict(cls, document: Mapping[str, object], state: Mapping[str, object]) -> Self:
+        """Return the position that `to_dict` wrote, with its state.
+
+        Raises:
+            ConversionError: The document isn't a position.
+        """
+        visit = document.get("visit", document.get("step"))
+        return RECORDS.read({**document, "visit": visit, "state": state}, cls)
+
+
+def write_failure(failure: NodeFailure) -> dict[str, object]:
+    """Return a failure as users see it in `_last_error` and results: {node, error, code}.
+
+    It has `effect_unknown` only where that is so.
+    """
+    document: dict[str, object] = {
+        "node": failure.node,
+        "error": failure.message,
+        "code": failure.code,
+    }
+    if failure.effect_unknown:
+        document["effect_unknown"] = True
+    return document
+
+
+def read_failure(document: Mapping[str, Any]) -> NodeFailure:
+    """Return the failure that `write_failure` wrote, or that a journal's record holds."""
+    codes: dict[object, ErrorCode] = {code: code for code in ERROR_CODES}
+    return NodeFailure(
+        codes.get(document.get("code"), "internal"),
+        str(document["error"]),
+        document.get("retryable") is True,
+        document.get("effect_unknown") is True,
+        str(document.get("node") or ""),
+    )
 
 
 def first(graph: Graph) -> Position:
@@ -171,18 +144,18 @@ def after(
     graph: Graph,
     position: Position,
     inputs: Mapping[str, object],
-    result: NodeResult,
+    outcome: NodeOutcome,
     control: Control | None = None,
     *,
     now_ms: int = 0,
 ) -> Position:
-    """Return the position of a run after the result of a node.
+    """Return the position of a run after the outcome of a node.
 
     Args:
         graph: The graph.
         position: The previous position; `node` is the one that ran.
         inputs: The run's inputs.
-        result: The result of the node after its last attempt.
+        outcome: The outcome of the node after its last attempt.
         control: The first control result of the hooks of its error that counts.
         now_ms: The time in milliseconds since 1970, the value of `state._timestamp`.
 
@@ -191,17 +164,19 @@ def after(
         good, and where the steps are used up.
     """
     node = graph.nodes[position.node or ""]
-    if result.error is not None:
-        moved = _after_error(graph, node, position, inputs, result.error, control, now_ms)
+    value = outcome.output
+    if outcome.failure is not None:
+        moved = _after_error(graph, node, position, inputs, outcome.failure, control, now_ms)
     elif isinstance(node, ReturnVertex):
-        moved = _ended(position, result.value)
+        moved = _ended(position, value)
     else:
-        passed = _passed_over(position, result.passed_over, result.suppressed)
-        state = _assigned(graph, node, passed, inputs, result.value, now_ms)
-        moved = _along(graph, node, passed, state, inputs, result.value, now_ms)
+        if isinstance(node, ForeachVertex) and isinstance(value, Mapping):
+            position = _passed_over(position, _failures(node, value), value["failed"])
+        state = _assigned(graph, node, position, inputs, value, now_ms)
+        moved = _along(graph, node, position, state, inputs, value, now_ms)
     if moved.ending is None and moved.step >= graph.max_steps:
         said = f"The run's {graph.max_steps} steps are used up before '{moved.node}'."
-        error = NodeError(moved.node or "", said, "turn_limit")
+        error = NodeFailure("turn_limit", said, node=moved.node or "")
         return evolve(moved, ending=Ending("error", error=error))
     return moved
 
@@ -214,7 +189,7 @@ def stopped(position: Position, why: str, *, in_flight: bool = False) -> Positio
         why: Why it was cancelled.
         in_flight: Whether its node was running, so that it may have had its effect.
     """
-    error = NodeError(position.node or "", why, "cancelled", effect_unknown=in_flight)
+    error = NodeFailure("cancelled", why, effect_unknown=in_flight, node=position.node or "")
     return evolve(position, ending=Ending("cancelled", error=error))
 
 
@@ -287,7 +262,7 @@ def _along(
                 if not edge.when.holds(context):
                     continue
             except TextTooLong as problem:
-                error = NodeError(node.id, str(problem), "validation")
+                error = NodeFailure("validation", str(problem), node=node.id)
                 return evolve(position, state=state, ending=Ending("error", error=error))
         return _moved(position, edge.to, state)
     return _ended(evolve(position, state=state), None)
@@ -298,7 +273,7 @@ def _after_error(
     node: VertexOfGraph,
     position: Position,
     inputs: Mapping[str, object],
-    error: NodeError,
+    error: NodeFailure,
     control: Control | None,
     now_ms: int,
 ) -> Position:
@@ -312,7 +287,7 @@ def _after_error(
             return evolve(here, hook_retries={**position.hook_retries, node.id: count})
     if control in ("fail", "abort", "handoff"):
         return evolve(here, ending=Ending("error", error=error))
-    state = {**position.state, "_last_error": error.to_dict()}
+    state = {**position.state, "_last_error": write_failure(error)}
     if control not in ("continue", "skip"):
         if node.on_error is not None:
             return _moved(position, node.on_error, state)
@@ -336,11 +311,18 @@ def _moved(position: Position, node_id: str, state: Mapping[str, object]) -> Pos
     )
 
 
-def _passed_over(position: Position, errors: tuple[NodeError, ...], count: int) -> Position:
+def _passed_over(position: Position, errors: tuple[NodeFailure, ...], count: int) -> Position:
     if not count:
         return position
     kept = (*position.errors, *errors)[:_MAX_ERRORS]
     return evolve(position, errors=kept, suppressed=position.suppressed + count)
+
+
+def _failures(node: ForeachVertex, value: Mapping[str, Any]) -> tuple[NodeFailure, ...]:
+    """Return the failures of a foreach's members, from its value."""
+    return tuple(
+        read_failure({**one, "node": f"{node.id}[{one['index']}]"}) for one in value["errors"]
+    )
 
 
 def _ended(position: Position, output: object) -> Position:

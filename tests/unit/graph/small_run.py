@@ -6,9 +6,10 @@ from typing import Final
 from attrs import evolve
 
 from ryecore import SigningKey
+from ryecore.agent.outcome import NodeFailure, NodeOutcome
 from ryecore.graph.journal.journal import Journal
 from ryecore.graph.journal.recovery import Found, read_run
-from ryecore.graph.schedule import Ending, NodeError, NodeResult, Position
+from ryecore.graph.schedule import Ending, Position
 
 __all__ = ["NODES", "RUN", "done", "effects", "found_in", "go_on", "live"]
 
@@ -31,21 +32,22 @@ def walk(journal: Journal, folder: Path, position: Position) -> Position:
     while position.node is not None:
         journal.tell("node_started", {"node": position.node, "step": position.step})
         _append(folder / "effects", position.node)
-        position = _kept(journal, position, NodeResult(f"{position.node} went well"))
+        position = _kept(journal, position, NodeOutcome("completed", f"{position.node} went well"))
     journal.tell("run_completed", {})
     return position
 
 
-def _kept(journal: Journal, position: Position, result: NodeResult) -> Position:
+def _kept(journal: Journal, position: Position, outcome: NodeOutcome) -> Position:
     about = {"node": position.node, "step": position.step}
-    journal.append("node_completed", {**about, **journal.outcome_of(result)})
-    position = _after(position, result)
+    journal.append("node_completed", {**about, **journal.outcome_of(outcome)})
+    position = _after(position, outcome)
     journal.checkpoint(position)
     return position
 
 
-def _after(position: Position, result: NodeResult) -> Position:
-    value = result.error.error if result.error is not None else result.value
+def _after(position: Position, outcome: NodeOutcome) -> Position:
+    failure = outcome.failure
+    value = outcome.output if failure is None else failure.message
     state = {**position.state, str(position.node): value}
     if position.node == "check":
         state["rows"] = ["another row"] * 1000
@@ -78,8 +80,8 @@ def go_on(found: Found, folder: Path, key: SigningKey) -> tuple[Position, set[st
     elif found.in_flight is not None:
         assert found.in_flight == position.node
         unknown.add(found.in_flight)
-        error = NodeError(found.in_flight, _UNKNOWN, "internal")
-        position = _kept(journal, position, NodeResult(error=error))
+        failure = NodeFailure("internal", _UNKNOWN, node=found.in_flight)
+        position = _kept(journal, position, NodeOutcome("failed", failure=failure))
     position = walk(journal, folder, position)
     journal.close()
     return position, unknown

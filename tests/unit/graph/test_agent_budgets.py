@@ -175,7 +175,7 @@ async def test_a_model_without_a_price_is_refused(tmp_path: Path) -> None:
     done = await host.walk("tool:acme/flow")
     assert done.failed is not None
     assert done.failed.code == "budget_exceeded"
-    assert "has no price" in done.failed.error
+    assert "has no price" in done.failed.message
     assert host.model.requests == []
 
 
@@ -332,8 +332,8 @@ async def test_media_without_a_price_of_their_own_are_refused_under_a_spend_limi
     done = await host.walk("tool:acme/flow", limits={"spend": 5})
     assert done.failed is not None
     assert done.failed.code == "budget_exceeded"
-    assert "has no price for media" in done.failed.error
-    assert "per_medium" in done.failed.error
+    assert "has no price for media" in done.failed.message
+    assert "per_medium" in done.failed.message
     assert media.media_requests == []
     assert done.total.spend_microcents == 0
 
@@ -350,7 +350,7 @@ async def test_a_request_for_media_that_is_cut_off_costs_all_that_was_held(tmp_p
     host.graph({"first": asks("A tide.", timeout_s=0.2), "done": gives()})
     done = await host.walk("tool:acme/flow")
     assert done.failed is not None
-    assert "longer than its 0.2 s" in done.failed.error
+    assert "longer than its 0.2 s" in done.failed.message
     assert done.cost.spend_microcents == done.total.spend_microcents == 4_000_000
     (charge,) = await host.store().ledger.charges(done.run_id)
     assert charge.mark == "assumed"

@@ -131,7 +131,7 @@ async def test_a_function_that_is_not_there_fails_the_node(tmp_path: Path) -> No
     done = await host.walk("tool:acme/flow")
     assert done.failed is not None
     assert done.failed.code == "internal"
-    assert "'nothing'" in done.failed.error
+    assert "'nothing'" in done.failed.message
 
 
 async def test_an_answer_fits_the_nodes_schema(tmp_path: Path) -> None:

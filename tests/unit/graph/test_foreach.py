@@ -52,4 +52,4 @@ async def test_a_tool_that_was_altered_ends_the_run_whatever_the_graph_does_abou
     assert (done.ended, done.output) == ("error", None)
     assert done.failed is not None
     assert (done.failed.node, done.failed.code) == ("each", "integrity")
-    assert "was changed after the key" in done.failed.error
+    assert "was changed after the key" in done.failed.message

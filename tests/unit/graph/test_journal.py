@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from ryecore import SigningKey
+from ryecore.agent.outcome import NodeFailure, NodeOutcome
 from ryecore.errors import StateError
 from ryecore.graph.journal.journal import Journal
 from ryecore.graph.journal.recovery import read_run
-from ryecore.graph.schedule import NodeError, NodeResult, Position
+from ryecore.graph.schedule import Position
 from ryecore.state.transcript_check import read_records, verify_transcript
 from ryecore.state.transcript_format import Head
 
@@ -67,10 +68,12 @@ def test_a_run_is_found_where_it_was_left(tmp_path: Path, key: SigningKey) -> No
     heads: list[Head] = []
     journal = begin(tmp_path, key, set_head=heads.append)
     state = {"count": 1, "rows": ["a long row"] * 1000, "none": None, "half": "\ud800"}
-    error = NodeError("load", "It failed.", "tool_failed")
+    error = NodeFailure("tool_failed", "It failed.", node="load")
     position = Position("each", 1, state, {"load": 2}, (error,), 1)
     journal.tell("node_started", {"node": "load", "step": 0})
-    journal.append("node_completed", {"node": "load", **journal.outcome_of(NodeResult(1))})
+    journal.append(
+        "node_completed", {"node": "load", **journal.outcome_of(NodeOutcome("completed", 1))}
+    )
     journal.checkpoint(position)
     journal.close()
 
@@ -93,17 +96,18 @@ def test_what_stands_behind_the_last_checkpoint_is_found(tmp_path: Path, key: Si
     journal.tell("node_started", {"node": "each", "step": 1})
     for index in range(4):
         journal.tell("item_started", {"node": "each", "index": index})
-    done = {0: NodeResult(large), 2: NodeResult(error=NodeError("each", "no"), retryable=True)}
-    for index, result in done.items():
-        outcome = journal.outcome_of(result)
-        journal.tell("item_completed", {"node": "each", "index": index, **outcome})
+    no = NodeFailure("tool_failed", "no", retryable=True, node="each")
+    done = {0: NodeOutcome("completed", large), 2: NodeOutcome("failed", failure=no)}
+    for index, outcome in done.items():
+        fields = journal.outcome_of(outcome)
+        journal.tell("item_completed", {"node": "each", "index": index, **fields})
 
     found = read_run(tmp_path, tmp_path / "objects", RUN, key.public, None)
     assert found.position == Position("each", 1, {})
     assert found.in_flight == "each"
     assert found.items == done
     assert found.items_in_flight == {1, 3}
-    result = NodeResult({"items": []}, passed_over=(NodeError("each", "no"),), suppressed=1)
+    result = NodeOutcome("completed", {"items": [], "failed": 1})
     journal.append("node_completed", {"node": "each", **journal.outcome_of(result)})
     journal.close()
 

@@ -11,10 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ryecore import SigningKey
+from ryecore.agent.outcome import ErrorCode, NodeFailure, NodeOutcome
 from ryecore.errors import RyeError, StateError
 from ryecore.graph.journal.journal import Journal
 from ryecore.graph.journal.recovery import read_run
-from ryecore.graph.schedule import Ending, NodeError, NodeResult, Position
+from ryecore.graph.schedule import Ending, Position
 from ryecore.state.transcript import Transcript
 from ryecore.state.transcript_check import read_records
 from tests.unit.graph.small_run import NODES, RUN, done, effects, found_in, go_on, live
@@ -141,7 +142,7 @@ def test_nothing_is_taken_from_behind_the_end_that_a_run_has_signed(
     """Somebody who can write there can't say what came of a node that has failed."""
     journal = Journal.create(tmp_path, tmp_path / "objects", RUN, KEY, "process")
     journal.tell("run_started", {"inputs": {}})
-    failed = Ending("error", error=NodeError("load", "no such tide"))
+    failed = Ending("error", error=NodeFailure("tool_failed", "no such tide", node="load"))
     journal.append("run_error", {})
     journal.checkpoint(Position("load", 0, {}, ending=failed))
     journal.close()
@@ -193,7 +194,7 @@ def test_a_result_that_is_lost_is_told(tmp_path: Path) -> None:
     journal = Journal.create(tmp_path, tmp_path / "objects", RUN, KEY, "process")
     journal.tell("run_started", {})
     journal.checkpoint(Position("load", 0, {}))
-    outcome = journal.outcome_of(NodeResult("x" * 20_000))
+    outcome = journal.outcome_of(NodeOutcome("completed", "x" * 20_000))
     journal.tell("node_completed", {"node": "load", **outcome})
     journal.close()
     digest = str(outcome["result_hash"])
@@ -241,7 +242,7 @@ def test_a_value_that_is_no_json_is_refused_by_its_key(
     assert why in refused.value.message
     assert refused.value.__cause__ is None
     with pytest.raises(StateError, match="The result"):
-        journal.outcome_of(NodeResult(value))
+        journal.outcome_of(NodeOutcome("completed", value))
     with pytest.raises(StateError):
         journal.tell("hook", {"value": {1, 2}})
     journal.checkpoint(Position("load", 2, {"good": 3}))
@@ -255,7 +256,9 @@ def test_what_is_nested_deep_comes_back_with_little_stack_left(tmp_path: Path) -
     journal = Journal.create(tmp_path, tmp_path / "objects", RUN, KEY, "process")
     journal.tell("run_started", {})
     journal.checkpoint(Position("load", 1, {"deep": value}))
-    journal.tell("node_completed", {"node": "load", **journal.outcome_of(NodeResult(value))})
+    journal.tell(
+        "node_completed", {"node": "load", **journal.outcome_of(NodeOutcome("completed", value))}
+    )
     journal.close()
 
     def with_less_stack(levels: int) -> object:
@@ -324,15 +327,16 @@ def test_no_descriptor_is_left_behind(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("code", "in_flight"), [("cancelled", "a"), ("tool_failed", None)])
 def test_a_node_that_was_broken_off_is_in_flight_still(
-    tmp_path: Path, code: str, in_flight: str | None
+    tmp_path: Path, code: ErrorCode, in_flight: str | None
 ) -> None:
     journal = Journal.create(tmp_path, tmp_path / "objects", RUN, KEY, "process")
     journal.append("run_started", {"inputs": {}})
     journal.checkpoint(Position("a"))
     journal.tell("node_started", {"node": "a", "try": 1})
-    error = NodeError("a", "it ended", code)
-    journal.append("node_completed", {"node": "a", **journal.outcome_of(NodeResult(error=error))})
-    journal.checkpoint(Position("a", 1, ending=Ending("error", error=error)))
+    failure = NodeFailure(code, "it ended", node="a")
+    outcome = NodeOutcome("failed", failure=failure)
+    journal.append("node_completed", {"node": "a", **journal.outcome_of(outcome)})
+    journal.checkpoint(Position("a", 1, ending=Ending("error", error=failure)))
     journal.close()
     found = read_run(tmp_path, tmp_path / "objects", RUN, KEY.public, None)
     assert found.in_flight == in_flight

@@ -7,12 +7,13 @@ import pytest
 from attrs import evolve
 
 from ryecore import SigningKey
+from ryecore.agent.outcome import NodeOutcome
 from ryecore.errors import InputError, StateError
 from ryecore.graph.journal.journal import Journal
 from ryecore.graph.journal.recovery import Found, read_run
 from ryecore.graph.model import Graph
 from ryecore.graph.resume import start_position
-from ryecore.graph.schedule import Ending, NodeError, NodeResult, Position
+from ryecore.graph.schedule import Ending, Position
 from ryecore.runs.request import ResumeOptions
 from ryecore.state.transcript import Transcript
 from tests.graphs import graph
@@ -62,13 +63,13 @@ pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
 
 
 async def test_a_node_that_ended_as_its_process_died_ended_now(flow: Graph) -> None:
-    left = found(flow, "load", completed=NodeResult(1))
+    left = found(flow, "load", completed=NodeOutcome("completed", 1))
     begun = start_position(flow, left, RESUME, {}, now_ms=1_795_000_000_000)
     assert (begun.position.node, begun.position.state["at"]) == ("each", 1_795_000_000_000)
 
 
 async def test_what_hooks_wanted_of_an_error_still_counts(flow: Graph) -> None:
-    failed = NodeResult(error=NodeError("load", "no such tide"))
+    failed = NodeOutcome.failed("tool_failed", "no such tide")
     passed = start_position(
         flow, found(flow, "load", completed=failed, control="continue"), RESUME, {}
     )
@@ -80,11 +81,11 @@ async def test_what_hooks_wanted_of_an_error_still_counts(flow: Graph) -> None:
 
 async def test_a_node_that_failed_for_good_as_its_process_died_is_run_again(flow: Graph) -> None:
     """As it is where the run's end was written, too."""
-    failed = NodeResult(error=NodeError("each", "Member 1 of 'each': no"))
-    known = {0: NodeResult("a"), 1: NodeResult(error=NodeError("each", "no"))}
+    failed = NodeOutcome.failed("tool_failed", "Member 1 of 'each': no")
+    known = {0: NodeOutcome("completed", "a"), 1: NodeOutcome.failed("tool_failed", "no")}
     begun = start_position(flow, found(flow, "each", completed=failed, items=known), RESUME, {})
     assert (begun.position.node, begun.position.ending) == ("each", None)
-    assert begun.known == {0: NodeResult("a")}
+    assert begun.known == {0: NodeOutcome("completed", "a")}
 
 
 async def test_a_run_whose_end_nobody_was_told_of_ends_so(flow: Graph) -> None:
@@ -116,7 +117,7 @@ async def test_a_failed_step_of_one_node_does_not_become_a_walk(workspace: Works
 def test_members_that_are_carried_over_stand_with_the_position(tmp_path: Path) -> None:
     """A death before the next write must not have them done once more."""
     made = journal(tmp_path)
-    known = {0: NodeResult("a"), 2: NodeResult("x" * 20_000)}
+    known = {0: NodeOutcome("completed", "a"), 2: NodeOutcome("completed", "x" * 20_000)}
     made.checkpoint(Position("each", 1, {}), known)
     left = read_back(tmp_path)  # as it stands now, before anything else is told
     assert (left.position, left.items) == (Position("each", 1, {}), known)
@@ -127,7 +128,7 @@ def test_members_that_are_carried_over_stand_with_the_position(tmp_path: Path) -
 def test_what_hooks_wanted_stands_with_the_end_of_a_node(tmp_path: Path) -> None:
     made = journal(tmp_path)
     made.checkpoint(Position("load", 0, {}))
-    failed = made.outcome_of(NodeResult(error=NodeError("load", "no")))
+    failed = made.outcome_of(NodeOutcome.failed("tool_failed", "no"))
     made.tell("node_completed", {"node": "load", **failed, "control": "continue"})
     made.close()
     # As whoever finds the run dead closes its journal.

@@ -9,6 +9,7 @@ from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ryecore.agent.outcome import ERROR_CODES, NodeFailure, NodeOutcome
 from ryecore.graph.model import (
     Action,
     ActionVertex,
@@ -20,8 +21,6 @@ from ryecore.graph.model import (
     VertexOfGraph,
 )
 from ryecore.graph.schedule import (
-    NodeError,
-    NodeResult,
     Position,
     after,
     first,
@@ -33,7 +32,9 @@ from ryecore.policy.expressions import read_template
 
 REF = ItemRef.parse("tool:acme/flow")
 CALL = Action(ItemRef.parse("tool:acme/do"), read_template({}))
-BROKE = NodeError("a", "it broke")
+BROKE = NodeFailure("tool_failed", "it broke", node="a")
+FAILED = NodeOutcome("failed", failure=BROKE)
+DONE = NodeOutcome("completed")
 
 
 def edge(to: str, path: str = "", op: str = "eq", value: object = None) -> Edge:
@@ -54,15 +55,15 @@ def action(*edges: Edge, node_id: str = "a", **fields: object) -> ActionVertex:
     return evolve(ActionVertex(id=node_id, action=CALL, next=edges), **fields)
 
 
-def moved(drawn: Graph, result: NodeResult, **fields: object) -> Position:
+def moved(drawn: Graph, outcome: NodeOutcome, **fields: object) -> Position:
     """Where a run stands after its first node."""
-    return after(drawn, evolve(first(drawn), **fields), {"limit": 3}, result)
+    return after(drawn, evolve(first(drawn), **fields), {"limit": 3}, outcome)
 
 
 def failed(drawn: Graph, control: object = None, **fields: object) -> Position:
     """Where a run stands after its first node has failed."""
     at = evolve(first(drawn), **fields)
-    return after(drawn, at, {}, NodeResult(error=BROKE), control)  # type: ignore[arg-type]
+    return after(drawn, at, {}, FAILED, control)  # type: ignore[arg-type]
 
 
 END = ReturnVertex(id="end", output=read_template("${state.n}"))
@@ -75,36 +76,36 @@ GATE = GateVertex(id="b")
 )
 def test_the_first_edge_that_holds_is_taken(value: object, to: str) -> None:
     drawn = graph(action(edge("b", "result.n", "gt", 4), edge("end")), GATE, END)
-    assert moved(drawn, NodeResult(value)).node == to
+    assert moved(drawn, NodeOutcome("completed", value)).node == to
 
 
 def test_conditions_see_inputs_the_result_and_the_state_with_what_was_just_assigned() -> None:
     node = action(
         edge("b", "state.n", "eq", 8), edge("end"), assign={"n": read_template("${result}")}
     )
-    assert moved(graph(node, GATE, END), NodeResult(8)).node == "b"
+    assert moved(graph(node, GATE, END), NodeOutcome("completed", 8)).node == "b"
     by_input = action(edge("b", "inputs.limit", "eq", 3), edge("end"))
-    assert moved(graph(by_input, GATE, END), NodeResult()).node == "b"
+    assert moved(graph(by_input, GATE, END), DONE).node == "b"
 
 
 def test_a_node_without_a_matching_edge_ends_the_run_well() -> None:
-    ended = moved(graph(action(edge("b", "result", "eq", 1)), GATE), NodeResult(2))
+    ended = moved(graph(action(edge("b", "result", "eq", 1)), GATE), NodeOutcome("completed", 2))
     assert ended.ending is not None
     assert (ended.node, ended.ending.status, ended.ending.output) == (None, "completed", None)
-    assert moved(graph(action()), NodeResult(2)).ending == ended.ending
+    assert moved(graph(action()), NodeOutcome("completed", 2)).ending == ended.ending
 
 
 def test_a_text_that_is_too_long_for_an_edges_regex_ends_the_run_with_an_error() -> None:
     drawn = graph(action(edge("b", "result", "regex", "(.{1,500}x){1,4}!"), edge("end")), GATE, END)
-    ended = moved(drawn, NodeResult("x" * 1_000_000)).ending
+    ended = moved(drawn, NodeOutcome("completed", "x" * 1_000_000)).ending
     assert ended is not None
     assert ended.error is not None
     assert (ended.status, ended.error.node, ended.error.code) == ("error", "a", "validation")
-    assert "too long to be searched" in ended.error.error
+    assert "too long to be searched" in ended.error.message
 
 
 def test_a_return_ends_the_run_with_its_output() -> None:
-    ended = moved(graph(END), NodeResult({"a": 1}))
+    ended = moved(graph(END), NodeOutcome("completed", {"a": 1}))
     assert ended.ending is not None
     assert (ended.ending.status, ended.ending.output, ended.node) == ("completed", {"a": 1}, None)
 
@@ -112,21 +113,22 @@ def test_a_return_ends_the_run_with_its_output() -> None:
 def test_all_assignments_see_the_state_before_them() -> None:
     swap = {"x": read_template("${state.y}"), "y": read_template("${state.x}")}
     drawn = graph(action(assign=swap), state={"x": 1, "y": 2})
-    assert moved(drawn, NodeResult()).state == {"x": 2, "y": 1}
+    assert moved(drawn, DONE).state == {"x": 2, "y": 1}
 
 
 def test_a_state_is_replaced_and_never_changed() -> None:
     drawn = graph(action(assign={"n": read_template("${result}")}), state={"n": 0})
     before = first(drawn)
-    after(drawn, before, {}, NodeResult(1))
+    after(drawn, before, {}, NodeOutcome("completed", 1))
     assert before.state == {"n": 0}
 
 
 def test_what_a_foreach_collects_stands_in_the_state() -> None:
     each = ForeachVertex(id="a", over=read_template([]), action=CALL, collect="all", next=())
-    value = {"items": [1, None], "count": 2, "failed": 1, "errors": []}
-    skipped = (NodeError("a[1]", "no"),)
-    at = moved(graph(each), NodeResult(value, passed_over=skipped, suppressed=1))
+    errors = [{"index": 1, "error": "no", "code": "tool_failed"}]
+    value = {"items": [1, None], "count": 2, "failed": 1, "errors": errors}
+    skipped = (NodeFailure("tool_failed", "no", node="a[1]"),)
+    at = moved(graph(each), NodeOutcome("completed", value))
     assert at.state["all"] == [1, None]
     assert at.ending is not None
     assert (at.ending.status, at.suppressed, at.errors) == ("completed_with_errors", 1, skipped)
@@ -169,16 +171,16 @@ def test_a_hook_can_pass_over_what_the_policy_would_fail(control: str) -> None:
 def test_a_hook_can_have_a_node_run_again_three_times() -> None:
     drawn, at = graph(action()), Position("a")
     for count in (1, 2, 3):
-        at = after(drawn, at, {}, NodeResult(error=BROKE), "retry")
+        at = after(drawn, at, {}, FAILED, "retry")
         assert (at.node, at.hook_retries, at.ending) == ("a", {"a": count}, None)
-    at = after(drawn, at, {}, NodeResult(error=BROKE), "retry")
+    at = after(drawn, at, {}, FAILED, "retry")
     assert at.ending is not None
     assert at.ending.error == BROKE
 
 
 def test_a_cancelled_node_is_no_error_that_could_be_routed() -> None:
     drawn = graph(action(on_error="b"), GATE, on_error="continue")
-    at = after(drawn, first(drawn), {}, NodeResult(error=NodeError("a", "no", "cancelled")))
+    at = after(drawn, first(drawn), {}, NodeOutcome.failed("cancelled", "no"))
     assert at.ending is not None
     assert (at.ending.status, at.node) == ("cancelled", "a")
 
@@ -187,7 +189,7 @@ def test_the_errors_that_are_kept_are_bounded_and_all_are_counted() -> None:
     drawn = graph(action(edge("a")), on_error="continue", max_steps=1_000)
     at = first(drawn)
     for _ in range(300):
-        at = after(drawn, at, {}, NodeResult(error=BROKE))
+        at = after(drawn, at, {}, FAILED)
     assert (len(at.errors), at.suppressed) == (100, 300)
 
 
@@ -199,17 +201,17 @@ def test_the_steps_of_a_run_are_bounded() -> None:
     at = first(drawn)
     for _ in range(3):
         assert at.ending is None
-        at = after(drawn, at, {}, NodeResult())
+        at = after(drawn, at, {}, DONE)
     assert at.ending is not None
     assert at.ending.error is not None
     assert (at.step, at.ending.error.code) == (3, "turn_limit")
-    assert "3 steps are used up" in at.ending.error.error
+    assert "3 steps are used up" in at.ending.error.message
 
 
 def test_the_last_step_may_be_the_one_that_ends() -> None:
     drawn = graph(END, max_steps=1)
-    assert moved(drawn, NodeResult(7)).ending is not None
-    ending = moved(drawn, NodeResult(7)).ending
+    assert moved(drawn, NodeOutcome("completed", 7)).ending is not None
+    ending = moved(drawn, NodeOutcome("completed", 7)).ending
     assert ending is not None
     assert (ending.status, ending.output) == ("completed", 7)
 
@@ -223,7 +225,7 @@ def test_who_stops_a_run_leaves_it_where_it_stands() -> None:
 def test_the_time_stands_in_the_state_where_it_is_asked_for() -> None:
     asks = action(assign={"at": read_template("${state._now}")})
     drawn = graph(asks, uses_time=True)
-    at = after(drawn, first(drawn), {}, NodeResult(), now_ms=1_500)
+    at = after(drawn, first(drawn), {}, DONE, now_ms=1_500)
     assert at.state == {"at": "1970-01-01T00:00:01.500Z"}
 
 
@@ -234,12 +236,14 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
     max_leaves=10,
 )
-ERRORS = st.builds(NodeError, st.text(), st.text(), st.text())
+ERRORS = st.builds(
+    NodeFailure, st.sampled_from(ERROR_CODES), st.text(), st.booleans(), st.booleans(), st.text()
+)
 
 
 @given(st.text(), st.integers(0, 10**6), st.dictionaries(st.text(), JSON), st.lists(ERRORS))
 def test_a_position_is_the_same_after_it_was_written(
-    node: str, step: int, state: Mapping[str, object], errors: list[NodeError]
+    node: str, step: int, state: Mapping[str, object], errors: list[NodeFailure]
 ) -> None:
     at = Position(node, step, state, {"a": 2}, tuple(errors), len(errors))
     for one in (at, stopped(at, "why")):
@@ -263,7 +267,7 @@ def test_a_run_always_comes_to_an_end_or_to_a_node_that_is_there(
     for said in results:
         if at.ending is not None:
             break
-        result = NodeResult(1) if said == "ok" else NodeResult(error=BROKE)
+        result = NodeOutcome("completed", 1) if said == "ok" else FAILED
         step = at.step
         at = after(drawn, at, {}, result)
         assert at.step == step + 1

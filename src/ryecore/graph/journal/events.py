@@ -30,8 +30,8 @@ RUN_RECORD_TYPES: Final = (
   attempt, and the hooks' control result where it failed.
 - `state_checkpoint` {step, node, state_hash}: the position of the run after `step` nodes.
 
-`Journal.outcome_of` makes an outcome from a `NodeResult`: `result` or `result_hash`, and for a
-failure `error`, `code` and perhaps `retryable`.
+`Journal.outcome_of` makes the fields of an outcome: `result` or `result_hash`, and for a failure
+`error`, `code` and, where they hold, `retryable` and `effect_unknown`.
 """
 
 SHOWN_TYPES: Final = ("token_delta",)

@@ -14,11 +14,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Self, TypeAlias
 
+from ryecore.agent.outcome import NodeOutcome
 from ryecore.errors import StateError
 from ryecore.graph.journal.events import SHOWN_TYPES, GraphEvent, event_of
 from ryecore.graph.journal.positions import PositionStore
 from ryecore.graph.journal.recovery import STATE_CHECKPOINT
-from ryecore.graph.schedule import NodeResult, Position
+from ryecore.graph.schedule import Position
 from ryecore.items.files import keep_out_of_git
 from ryecore.lillux.keys import SigningKey
 from ryecore.policy.context import EventSink
@@ -163,7 +164,7 @@ class Journal:
         return self._bus is not None
 
     def checkpoint(
-        self, position: Position, carried: Mapping[int, NodeResult] = MappingProxyType({})
+        self, position: Position, carried: Mapping[int, NodeOutcome] = MappingProxyType({})
     ) -> None:
         """Write a checkpoint, from which the run can be resumed.
 
@@ -182,9 +183,9 @@ class Journal:
         if position.ending is not None:
             said["ended"] = position.ending.status
         self.append(STATE_CHECKPOINT, said)
-        for index, result in carried.items():
+        for index, outcome in carried.items():
             about = {"node": position.node, "index": index, "carried": True}
-            self.append("item_completed", {**about, **self.outcome_of(result)})
+            self.append("item_completed", {**about, **self.outcome_of(outcome)})
         self._signed(step)
 
     def _signed(self, step: int) -> None:
@@ -228,7 +229,7 @@ class Journal:
         self.append(kind, payload)
         self._signed(self.step)
 
-    def result_of(self, value: object) -> Mapping[str, object]:
+    def result_of(self, value: object) -> dict[str, object]:
         """Return a value's field in a record: `result`, or `result_hash` for a large one.
 
         Raises:
@@ -236,13 +237,13 @@ class Journal:
         """
         return self._states.result_of(value)
 
-    def outcome_of(self, result: NodeResult) -> dict[str, object]:
-        """Return a node result's fields in a record: its value as by `result_of`, and its errors.
+    def outcome_of(self, outcome: NodeOutcome) -> dict[str, object]:
+        """Return an outcome's fields in a record: its value as by `result_of`, and its failure.
 
         Raises:
             StateError: The value isn't JSON, or can't be written.
         """
-        return self._states.outcome_of(result)
+        return self._states.outcome_of(outcome)
 
     def _listen(self) -> tuple[int, EventStream[GraphEvent]]:
         """Subscribe: return the journal's length so far, and a stream of the events to come.

@@ -11,8 +11,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from ryecore.agent.outcome import NodeOutcome
+from ryecore.convert.strict import ConversionError
 from ryecore.errors import StateError, StoreError
-from ryecore.graph.schedule import NodeError, NodeResult, Position
+from ryecore.graph.schedule import Position, read_failure
 from ryecore.lillux.store import ContentStore
 from ryecore.state.waiting import is_event_loop, run_off_loop
 
@@ -136,7 +138,7 @@ class PositionStore:
                 for key, one in said["state"].items()
             }
             return Position.from_dict(said["position"], state)
-        except (LookupError, TypeError, AttributeError):
+        except (LookupError, TypeError, AttributeError, ConversionError):
             raise StoreError(f"The object {digest} is no position of a run.") from None
 
     def is_whole(self, digest: str) -> bool:
@@ -147,25 +149,22 @@ class PositionStore:
             return False
         return True
 
-    def outcome_of(self, result: NodeResult) -> dict[str, object]:
-        """Return a node result's fields in a record: its value, or the digest of a large one.
+    def outcome_of(self, outcome: NodeOutcome) -> dict[str, object]:
+        """Return an outcome's fields in a record: its value, or the digest of a large one.
 
         Raises:
             StateError: The value isn't JSON, or can't be written.
         """
-        outcome: dict[str, object] = dict(self.result_of(result.value))
-        if result.error is not None:
-            outcome |= {"error": result.error.error, "code": result.error.code}
-            if result.retryable:
-                outcome["retryable"] = True
-            if result.error.effect_unknown:
-                outcome["effect_unknown"] = True
-        if result.suppressed:
-            outcome["passed_over"] = [one.to_dict() for one in result.passed_over]
-            outcome["suppressed"] = result.suppressed
-        return outcome
+        fields, failure = dict(self.result_of(outcome.output)), outcome.failure
+        if failure is not None:
+            fields |= {"error": failure.message, "code": failure.code}
+            if failure.retryable:
+                fields["retryable"] = True
+            if failure.effect_unknown:
+                fields["effect_unknown"] = True
+        return fields
 
-    def result_of(self, value: object) -> Mapping[str, object]:
+    def result_of(self, value: object) -> dict[str, object]:
         """Return a value's field in a record: `result`, or `result_hash` for a large one."""
         text = _checked(value, "The result")
         if len(text) <= _LARGE_RESULT and _depth(text) <= _DEEP:
@@ -174,25 +173,18 @@ class PositionStore:
         self._last_result = (value, digest)
         return {"result_hash": digest}
 
-    def result_from(self, outcome: Mapping[str, Any]) -> NodeResult:
-        """Return the result in a record that holds the fields of `outcome_of`, and `node`.
+    def outcome_from(self, fields: Mapping[str, Any]) -> NodeOutcome:
+        """Return the outcome in a record that holds the fields of `outcome_of`, and `node`.
 
         Raises:
-            StoreError: The value is missing or was altered, or the record holds no outcome.
+            StoreError: The value is missing or was altered.
         """
-        value = outcome.get("result")
-        if "result_hash" in outcome:
-            value = self.value_of(outcome["result_hash"])
-        error = outcome.get("error")
-        if error is not None:
-            node, code = str(outcome.get("node")), str(outcome.get("code", "internal"))
-            error = NodeError(node, str(error), code, outcome.get("effect_unknown") is True)
-        try:
-            passed_over = tuple(NodeError(**one) for one in outcome.get("passed_over", ()))
-            suppressed = int(outcome.get("suppressed", 0))
-        except (TypeError, ValueError):
-            raise StoreError("A result in the journal is none that was written there.") from None
-        return NodeResult(value, error, outcome.get("retryable") is True, passed_over, suppressed)
+        value = fields.get("result")
+        if "result_hash" in fields:
+            value = self.value_of(fields["result_hash"])
+        if fields.get("error") is None:
+            return NodeOutcome("completed", value)
+        return NodeOutcome("failed", value, failure=read_failure(fields))
 
     def value_of(self, digest: str) -> Any:
         """Return the value of an object.

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from attrs import define, evolve, field, frozen
 
+from ryecore.agent.outcome import NodeFailure, NodeOutcome
 from ryecore.errors import StateError, StoreError
 from ryecore.graph.journal.positions import PositionStore
 from ryecore.graph.model import (
@@ -24,7 +25,7 @@ from ryecore.graph.model import (
     ForeachVertex,
     VertexOfGraph,
 )
-from ryecore.graph.schedule import NodeError, NodeResult, Position
+from ryecore.graph.schedule import Position
 from ryecore.lillux.keys import PublicKey
 from ryecore.policy.hooks import CONTROLS, Control
 from ryecore.state.thread_file import TRANSCRIPT
@@ -47,20 +48,20 @@ class Found:
         started: The payload of `run_started`.
         position: The position of the last checkpoint; None without one: then the run has done
             nothing.
-        completed: The result of the position's node, where it is recorded after the checkpoint.
+        completed: The outcome of the position's node, where it is recorded after the checkpoint.
         control: The control result of the hooks of its error.
         in_flight: The node that had begun and has no known end.
-        items: The results of the foreach's members whose end is known.
+        items: The outcomes of the foreach's members whose end is known.
         items_in_flight: The members that had begun and have no known end.
         ran_s: How long the run lasted, in seconds, by its records.
     """
 
     started: Mapping[str, Any]
     position: Position | None
-    completed: NodeResult | None = None
+    completed: NodeOutcome | None = None
     control: Control | None = None
     in_flight: str | None = None
-    items: Mapping[int, NodeResult] = field(factory=dict)
+    items: Mapping[int, NodeOutcome] = field(factory=dict)
     items_in_flight: frozenset[int] = _NO_ITEMS
     ran_s: Decimal = Decimal(0)
 
@@ -70,8 +71,8 @@ class Found:
         Failed members are called again too, except interrupted ones, whose end is unknown, as that
         of an interrupted node.
         """
-        error = self.completed.error if self.completed is not None else None
-        failed = {index: one.error for index, one in self.items.items() if one.error is not None}
+        error = self.completed.failure if self.completed is not None else None
+        failed = {i: one.failure for i, one in self.items.items() if one.failure is not None}
         broken_off = {index for index, one in failed.items() if _is_broken_off(one)}
         return evolve(
             self,
@@ -82,7 +83,7 @@ class Found:
         )
 
 
-def _is_broken_off(error: NodeError) -> bool:
+def _is_broken_off(error: NodeFailure) -> bool:
     return error.effect_unknown or error.code == "cancelled"
 
 
@@ -235,10 +236,10 @@ class Fold:
                 found = evolve(found, position=states.get(stand.digest))
             return evolve(
                 found,
-                completed=states.result_from(behind.completed) if behind.completed else None,
+                completed=states.outcome_from(behind.completed) if behind.completed else None,
                 control=_control_of(behind.completed or {}),
                 in_flight=behind.node if behind.is_in_flight else None,
-                items={index: states.result_from(one) for index, one in behind.items.items()},
+                items={index: states.outcome_from(one) for index, one in behind.items.items()},
                 items_in_flight=frozenset(behind.items_in_flight),
             )
         except StoreError as problem:

@@ -24,7 +24,7 @@ from ryecore.runs.ports import Dispatcher
 if TYPE_CHECKING:
     from ryecore.graph.result_cache import ResultsCache
 
-__all__ = ["Call", "Called", "FatalProblem", "ItemCaller", "Unkeyed"]
+__all__ = ["Call", "CallOutcome", "FatalProblem", "ItemCaller", "Unkeyed"]
 
 _BROKEN_OFF: Final = ("cancelled", "killed", "duration_exceeded")
 """The states and codes of a thread that ended while a tool of it may have been running."""
@@ -58,20 +58,18 @@ class Call:
 
 
 @frozen
-class Called:
+class CallOutcome(NodeOutcome):
     """The outcome of a call.
 
     Attributes:
-        outcome: The outcome for the node.
         is_from_cache: Whether the result came from the cache.
         thread_id: The thread that it ran in, if any.
-        why_not_kept: Why its result isn't cached although its author wants it; else empty.
+        why_uncached: Why its result isn't cached although its author wants it; else empty.
     """
 
-    outcome: NodeOutcome
     is_from_cache: bool = False
     thread_id: str | None = None
-    why_not_kept: str = ""
+    why_uncached: str = ""
 
 
 @frozen
@@ -97,7 +95,7 @@ class ItemCaller:
         self._dispatcher = dispatcher
         self._cache = cache
 
-    async def __call__(self, call: Call) -> Called:
+    async def __call__(self, call: Call) -> CallOutcome:
         """Make a call.
 
         Returns:
@@ -112,34 +110,34 @@ class ItemCaller:
         if is_nodes:
             call = evolve(call, ctx=evolve(call.ctx, deadline=until))
         try:
-            called = await self._made(call)
+            outcome = await self._made(call)
         except IntegrityError as error:
             raise FatalProblem(error) from error
         except RyeError as error:
-            called = Called(_failed(error))
-        failure = called.outcome.failure
+            outcome = _failed(error)
+        failure = outcome.failure
         if failure is None or failure.code == "cancelled" or not is_nodes:
-            return called
+            return outcome
         if time.monotonic() < until:
-            return called
+            return outcome
         said = f"'{call.vertex.id}' took longer than its {timeout_s:g} s: {failure.message}"
-        outcome = NodeOutcome.failed("tool_failed", said, effect_unknown=failure.effect_unknown)
-        return evolve(called, outcome=outcome)
+        late = CallOutcome.failed("tool_failed", said, effect_unknown=failure.effect_unknown)
+        return evolve(outcome, failure=late.failure)
 
-    async def _made(self, call: Call) -> Called:
+    async def _made(self, call: Call) -> CallOutcome:
         if self._cache is None or not call.vertex.cache_result:
             return await self._dispatched(call)
         key = await self._cache.key(call)
         if isinstance(key, Unkeyed):
-            return evolve(await self._dispatched(call), why_not_kept=key.why)
+            return evolve(await self._dispatched(call), why_uncached=key.why)
         known = await self._cache.get(key)
         if known is not None:
-            return Called(NodeOutcome("completed", known[0]), is_from_cache=True)
-        called = await self._dispatched(call)
-        if called.outcome.status != "completed":
-            return called
-        unkeyed = await self._kept(call, key, called.outcome.output)
-        return called if unkeyed is None else evolve(called, why_not_kept=unkeyed.why)
+            return CallOutcome("completed", known[0], is_from_cache=True)
+        outcome = await self._dispatched(call)
+        if outcome.status != "completed":
+            return outcome
+        unkeyed = await self._kept(call, key, outcome.output)
+        return outcome if unkeyed is None else evolve(outcome, why_uncached=unkeyed.why)
 
     async def _kept(self, call: Call, key: str, result: object) -> Unkeyed | None:
         """Cache a result. A failure to do so doesn't affect the call."""
@@ -150,7 +148,7 @@ class ItemCaller:
         except RyeError as error:
             return Unkeyed(error.message)
 
-    async def _dispatched(self, call: Call) -> Called:
+    async def _dispatched(self, call: Call) -> CallOutcome:
         action, given = call.action, call.params
         if action.thread == "fork":
             forked = await self._dispatcher.fork(
@@ -161,24 +159,21 @@ class ItemCaller:
             if said.get("status") == "error" or said.get("state") in _ENDED_BADLY:
                 why = str(said.get("error") or "Its thread failed.")
                 is_unknown = not {said.get("state"), said.get("error_code")}.isdisjoint(_BROKEN_OFF)
-                outcome = NodeOutcome.failed("tool_failed", why, effect_unknown=is_unknown)
-                return Called(outcome, thread_id=thread_id)
-            return Called(NodeOutcome("completed", said), thread_id=thread_id)
+                failed = CallOutcome.failed("tool_failed", why, effect_unknown=is_unknown)
+                return evolve(failed, thread_id=thread_id)
+            return CallOutcome("completed", said, thread_id=thread_id)
         done = await self._dispatcher.execute(action.ref, given, ctx=call.ctx)
         if not done.success:
             why = done.error or "The tool failed."
-            return Called(
-                NodeOutcome.failed("tool_failed", why, effect_unknown=done.effect_unknown)
-            )
+            return CallOutcome.failed("tool_failed", why, effect_unknown=done.effect_unknown)
         if action.ref.kind == "directive":
-            return Called(NodeOutcome("completed", dict(done.to_dict())))
-        return Called(NodeOutcome("completed", done.data))
+            return CallOutcome("completed", dict(done.to_dict()))
+        return CallOutcome("completed", done.data)
 
 
-def _failed(error: RyeError) -> NodeOutcome:
-    code = _code_of(error)
-    return NodeOutcome.failed(
-        code,
+def _failed(error: RyeError) -> CallOutcome:
+    return CallOutcome.failed(
+        _code_of(error),
         str(error),
         retryable=isinstance(error, SpawnFailed),
         effect_unknown=isinstance(error, CallCancelled),

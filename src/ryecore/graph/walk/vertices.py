@@ -6,27 +6,25 @@ Source: docs/design/agent-node.md#layers. Agents are the executor's own; these a
 import random
 import time
 from collections.abc import Collection, Mapping
-from typing import Final, cast, get_args
+from typing import Final, cast
 
 import anyio
 from attrs import evolve
 
 from ryecore.agent.node import NodeExecContext, NodeExecutor
-from ryecore.agent.outcome import ErrorCode, NodeOutcome
+from ryecore.agent.outcome import NodeOutcome
 from ryecore.chain.primitives import EFFECT_UNKNOWN
 from ryecore.graph.journal.journal import Journal
 from ryecore.graph.model import ActionVertex, ForeachVertex, Graph, ReturnVertex, Tries
-from ryecore.graph.schedule import NodeError, NodeResult
-from ryecore.graph.walk.calls import Call, Called, ItemCaller
+from ryecore.graph.walk.calls import Call, CallOutcome, ItemCaller
 from ryecore.graph.walk.foreach import for_each
 from ryecore.policy import CallContext
 from ryecore.policy.backoff import backoff_s
 from ryecore.policy.context import place_id
 
-__all__ = ["Vertices", "result_of"]
+__all__ = ["Vertices"]
 
 _MAX_NAMED: Final = 5
-_CODES: Final = frozenset(get_args(ErrorCode))
 
 
 class Vertices:
@@ -47,12 +45,12 @@ class Vertices:
         graph: Graph,
         caller: ItemCaller,
         journal: Journal,
-        known: Mapping[int, NodeResult] | None = None,
+        known: Mapping[int, NodeOutcome] | None = None,
     ) -> None:
         self._graph = graph
         self._caller = caller
         self._journal = journal
-        self._known = {index: outcome_of(one) for index, one in (known or {}).items()}
+        self._known = known or {}
         self.facts: dict[str, object] = {}
 
     def handlers(self) -> dict[str, NodeExecutor]:
@@ -154,15 +152,13 @@ class Vertices:
             began = time.perf_counter()
             self._journal.tell(f"{what}_started", {**about, "try": tried})
             await self._journal.synced()
-            called = await self._caller(call)
-            outcome, failure = called.outcome, called.outcome.failure
-            told = _facts_of(called, tried, began)
-            if called.why_not_kept:
-                self._journal.append("cache_skipped", {**about, "why": called.why_not_kept})
+            outcome = await self._caller(call)
+            failure, told = outcome.failure, _facts_of(outcome, tried, began)
+            if outcome.why_uncached:
+                self._journal.append("cache_skipped", {**about, "why": outcome.why_uncached})
             if failure is None or not failure.retryable or tried >= tries.max:
                 if what == "item":
-                    result = result_of(call.vertex.id, outcome)
-                    kept = self._journal.outcome_of(result)
+                    kept = self._journal.outcome_of(outcome)
                     self._journal.tell("item_completed", {**about, **told, **kept})
                 else:
                     self.facts = told
@@ -174,14 +170,14 @@ class Vertices:
             await anyio.sleep(wait_s)
 
 
-def _facts_of(called: Called, tried: int, began: float) -> dict[str, object]:
+def _facts_of(outcome: CallOutcome, tried: int, began: float) -> dict[str, object]:
     """Return the facts about an ended call, besides its outcome."""
     elapsed_ms = round((time.perf_counter() - began) * 1000, 3)
     told: dict[str, object] = {"try": tried, "elapsed_ms": elapsed_ms}
-    if called.is_from_cache:
+    if outcome.is_from_cache:
         told["cache_hit"] = True
-    if called.thread_id is not None:
-        told["thread_id"] = called.thread_id
+    if outcome.thread_id is not None:
+        told["thread_id"] = outcome.thread_id
     return told
 
 
@@ -203,40 +199,3 @@ def _broken_off(members: Collection[int]) -> str:
     more = f" and {len(members) - _MAX_NAMED} more" if len(members) > _MAX_NAMED else ""
     are = "Member {} was" if len(members) == 1 else "Members {} were"
     return f"\n{are.format(shown + more)} broken off. {EFFECT_UNKNOWN}"
-
-
-def result_of(node_id: str, outcome: NodeOutcome, *, has_members: bool = False) -> NodeResult:
-    """Return the result of a node for the schedule.
-
-    Args:
-        node_id: The node.
-        outcome: Its outcome.
-        has_members: Whether it is a foreach, whose members' errors count.
-    """
-    failure, value = outcome.failure, outcome.output
-    if failure is not None:
-        error = NodeError(node_id, failure.message, failure.code, failure.effect_unknown)
-        return NodeResult(error=error, retryable=failure.retryable)
-    if has_members and isinstance(value, Mapping):
-        passed_over = tuple(
-            NodeError(
-                f"{node_id}[{one['index']}]",
-                str(one["error"]),
-                str(one["code"]),
-                one.get("effect_unknown") is True,
-            )
-            for one in value["errors"]
-        )
-        return NodeResult(value, passed_over=passed_over, suppressed=value["failed"])
-    return NodeResult(value)
-
-
-def outcome_of(result: NodeResult) -> NodeOutcome:
-    """Return the outcome of a stored result."""
-    error = result.error
-    if error is None:
-        return NodeOutcome("completed", result.value)
-    code = cast("ErrorCode", error.code if error.code in _CODES else "internal")
-    return NodeOutcome.failed(
-        code, error.error, retryable=result.retryable, effect_unknown=error.effect_unknown
-    )

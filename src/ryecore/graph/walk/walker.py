@@ -10,20 +10,20 @@ from typing import Final
 
 import anyio
 import anyio.lowlevel
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from ryecore.agent.node import NodeExecContext
-from ryecore.agent.outcome import NodeOutcome
+from ryecore.agent.outcome import NodeFailure, NodeOutcome
 from ryecore.agent.runner import AgentNodeExecutor
 from ryecore.chain.primitives import with_unknown_effect
 from ryecore.errors import CallCancelled, IntegrityError
 from ryecore.graph.journal.journal import Journal
 from ryecore.graph.model import AgentVertex, Graph, VertexOfGraph
 from ryecore.graph.projection import RunProjection
-from ryecore.graph.schedule import NodeError, NodeResult, Position, after, context_of, stopped
+from ryecore.graph.schedule import Position, after, context_of, stopped, write_failure
 from ryecore.graph.walk.agents import AgentWork
 from ryecore.graph.walk.calls import FatalProblem
-from ryecore.graph.walk.vertices import Vertices, result_of
+from ryecore.graph.walk.vertices import Vertices
 from ryecore.policy import CallContext
 from ryecore.policy.cancelling import bounded_by, is_cancelled
 from ryecore.policy.context import place_id
@@ -123,10 +123,10 @@ class Walker:
         walk, vertex = self._walk, self._walk.graph.nodes[self.position.node or ""]
         began = time.perf_counter()
         now_ms = time.time_ns() // 1_000_000
-        result, control = await self._result(vertex, now_ms)
-        following = after(walk.graph, self.position, walk.inputs, result, control, now_ms=now_ms)
+        outcome, control = await self._run_node(vertex, now_ms)
+        following = after(walk.graph, self.position, walk.inputs, outcome, control, now_ms=now_ms)
         ended = time.perf_counter()
-        self._keep(vertex, following, result, control, (ended - began) * 1000)
+        self._keep(vertex, following, outcome, control, (ended - began) * 1000)
         self.position = following
         if walk.hooks.listens("after_step"):
             await walk.journal.synced()
@@ -136,26 +136,28 @@ class Walker:
             await anyio.lowlevel.checkpoint()
             self._yielded = time.perf_counter()
 
-    async def _result(
+    async def _run_node(
         self, vertex: VertexOfGraph, now_ms: int
-    ) -> tuple[NodeResult, Control | None]:
-        """Return the result of a node, and the hooks' control result where it failed."""
+    ) -> tuple[NodeOutcome, Control | None]:
+        """Return the outcome of a node, and the hooks' control result where it failed."""
         walk = self._walk
         walk.vertices.facts = {}
         context = context_of(walk.graph, self.position.state, walk.inputs, now_ms)
         try:
             outcome = await self._outcome(vertex, context)
             self._check_time(outcome)
-            result = result_of(vertex.id, outcome, has_members=vertex.kind.has_members)
-            if result.error is None or not walk.hooks.listens("error"):
-                return result, None
-            failed = result.error.to_dict()
-            told = await walk.hooks.run("error", {**self._told(vertex), **failed})
+            if outcome.failure is None:
+                return outcome, None
+            failure = evolve(outcome.failure, node=vertex.id)
+            outcome = evolve(outcome, failure=failure)
+            if not walk.hooks.listens("error"):
+                return outcome, None
+            told = await walk.hooks.run("error", {**self._told(vertex), **write_failure(failure)})
         except FatalProblem as problem:
             return _untrusted(vertex, str(problem.error)), "abort"
         except IntegrityError as error:  # a hook's
             return _untrusted(vertex, str(error)), "abort"
-        return result, told.control
+        return outcome, told.control
 
     def _check_time(self, outcome: NodeOutcome) -> None:
         """Raise where the run's deadline interrupted a node: then the run ends, not the node.
@@ -183,7 +185,7 @@ class Walker:
         self,
         vertex: VertexOfGraph,
         following: Position,
-        result: NodeResult,
+        outcome: NodeOutcome,
         control: Control | None,
         elapsed_ms: float,
     ) -> None:
@@ -192,11 +194,11 @@ class Walker:
             "step": following.step,
             "node": vertex.id,
             "type": vertex.type,
-            "status": "completed" if result.error is None else "failed",
+            "status": outcome.status,
             "elapsed_ms": round(elapsed_ms, 3),
             "next": following.node if following.ending is None else None,
             **self._walk.vertices.facts,
-            **self._walk.journal.outcome_of(result),
+            **self._walk.journal.outcome_of(outcome),
         }
         if control is not None:
             told["control"] = control
@@ -216,5 +218,6 @@ class Walker:
         }
 
 
-def _untrusted(vertex: VertexOfGraph, said: str) -> NodeResult:
-    return NodeResult(error=NodeError(vertex.id, said, "integrity"))
+def _untrusted(vertex: VertexOfGraph, said: str) -> NodeOutcome:
+    failure = NodeFailure("integrity", said, node=vertex.id)
+    return NodeOutcome("failed", failure=failure)
