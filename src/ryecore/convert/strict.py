@@ -80,6 +80,7 @@ class Format:
         self._make = make
         self._converter: Converter | None = None
         self._writers: dict[type, Callable[[Any], Any]] = {}
+        self._readers: dict[Any, Callable[[Any, Any], Any]] = {}
 
     def write(self, value: object) -> Any:
         """Return a value as JSON types."""
@@ -100,16 +101,25 @@ class Format:
         Raises:
             ConversionError: It isn't a document of this type.
         """
-        from cattrs.errors import CattrsError  # noqa: PLC0415 - needed with the first document
-
+        read = self._readers.get(kind)
+        if read is None:
+            converter = self._converter or self._load()
+            read = self._readers[kind] = converter.get_structure_hook(kind)
         try:
-            return (self._converter or self._load()).structure(document, kind)
-        except (CattrsError, ValueError, TypeError, KeyError) as problem:
+            made: T = read(document, kind)
+        except _failures() as problem:
             raise ConversionError(list(_problems(problem, ()))) from None
+        return made
 
     def _load(self) -> "Converter":
         self._converter = self._make()
         return self._converter
+
+
+def _failures() -> tuple[type[Exception], ...]:
+    from cattrs.errors import CattrsError  # noqa: PLC0415 - only where there is a problem
+
+    return (CattrsError, ValueError, TypeError, KeyError)
 
 
 def make_converter(*, forbid_unknown_keys: bool, all_problems: bool = True) -> "Converter":
@@ -220,7 +230,10 @@ def _only(kind: type, name: str) -> Callable[[Any, Any], Any]:
 def _number(value: Any, _: object) -> float:
     if type(value) not in (int, float):
         raise ValueError(f"must be a number, not {shown(value)}")
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError:
+        raise ValueError("is too large a number") from None
 
 
 def _choice(value: Any, kind: Any) -> Any:

@@ -9,7 +9,8 @@ from typing import Annotated, Literal
 import pytest
 from attrs import frozen
 
-from ryecore.convert.config import ConfigFile, ConfigProblem, Configuration, Reader, between
+from ryecore.convert.config import CONFIG, ConfigFile, ConfigProblem, Configuration, Reader, between
+from ryecore.convert.strict import ConversionError
 from ryecore.errors import ConfigError
 from ryecore.items.documents import parse_document
 
@@ -42,6 +43,12 @@ def test_a_file_is_read_as_its_class() -> None:
     assert Configuration.of("a.yaml", values).read(File) == File(
         "fast", {"read": Tries(3, 2.0), "write": None}, ("A", "3")
     )
+
+
+def test_a_number_that_no_float_holds_is_a_problem() -> None:
+    with pytest.raises(ConversionError) as refusal:
+        CONFIG.read(10**400, float)
+    assert [one.message for one in refusal.value.problems] == ["is too large a number"]
 
 
 @pytest.mark.parametrize(

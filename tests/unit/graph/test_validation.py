@@ -78,8 +78,8 @@ def test_the_error_lists_every_problem_as_people_and_programs_read_it() -> None:
     assert str(raised.value) == (
         "tool:acme/flow has 2 problems:\n"
         f"  {PATH}, line 7, config.start: There is no node 'b'. There is a.\n"
-        f"  {PATH}, line 7, config.nodes.a.type: type is 'retrun'; it is one of action, gate, "
-        "foreach, agent, return. Did you mean 'return'?\n"
+        f"  {PATH}, line 7, config.nodes.a.type: type must be one of action, gate, foreach, "
+        "agent, return, not 'retrun'. Did you mean 'return'?\n"
         "Mend the file and sign it again."
     )
     assert raised.value.to_dict()["problems"] == [

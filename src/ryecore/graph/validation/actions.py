@@ -10,7 +10,7 @@ from ryecore.agent.model import Agent, AgentNode, RetrySpec
 from ryecore.convert.config import did_you_mean, listed
 from ryecore.errors import ConfigError, InvalidItemId
 from ryecore.graph.model import AGENT_NODE_KEYS, Action, Tries
-from ryecore.graph.validation.fields import Fields, brief
+from ryecore.graph.validation.fields import Amount, Count, Fields, Text
 from ryecore.items.refs import ItemRef
 from ryecore.llm.plan import Backoff
 from ryecore.policy.limits import LIMIT_NAMES, LIMIT_SPELLINGS
@@ -23,6 +23,7 @@ __all__ = [
     "read_tries",
 ]
 
+_THREAD: Any = Literal["inline", "fork"]
 _KEYS: Final = ("item_id", "item_type", "params", "thread", "model", "limits")
 _OF_FORKS: Final = ("model", "limits")
 _NOT_YET: Final = "Actions can't run elsewhere: this is not available yet. Leave {!r} out."
@@ -33,7 +34,7 @@ def read_action(node: Fields) -> Action | None:
     if not node.has("action"):
         node.problems.error(node.place, "action is missing: what the node executes.")
         return None
-    action = Fields.of(node.declared["action"], node.at("action"), node.problems, "An action")
+    action = node.inner(node.declared["action"], "action")
     if action is None:
         return None
     action.check(
@@ -46,27 +47,28 @@ def read_action(node: Fields) -> Action | None:
         },
     )
     ref = _item(action)
-    thread = action.choice("thread", ("inline", "fork"), "inline")
+    thread: Literal["inline", "fork"] = action.value("thread", _THREAD, "inline")
     for name in ("thread", *_OF_FORKS):
         if ref is not None and ref.kind != "directive" and action.has(name):
             action.error(name, f"{name!r} is for directives, and {ref} is a {ref.kind}.")
         elif name in _OF_FORKS and thread != "fork" and action.has(name):
             action.error(name, f"{name!r} is for a thread of its own: add 'thread: fork'.")
     params = action.template_of(dict(action.mapping("params")), action.at("params"))
-    limits, model = _limits(action), action.text("model")
+    limits, model = _limits(action), action.value("model", Text, None)
     if ref is None:
         return None
     return Action(
         ref=ref,
         params=params,
-        thread=cast('Literal["inline", "fork"]', thread),
+        thread=thread,
         model=model,
         limits=limits,
     )
 
 
 def _item(action: Fields) -> ItemRef | None:
-    kind, item_id = action.text("item_type"), action.text("item_id", required=True)
+    kind: str | None = action.value("item_type", Text, None)
+    item_id = action.required("item_id")
     if item_id is None:
         return None
     if "${" in item_id:
@@ -88,30 +90,26 @@ def _item(action: Fields) -> ItemRef | None:
 def _limits(action: Fields) -> Mapping[str, float]:
     limits = action.mapping("limits")
     for name, value in limits.items():
-        place = (*action.at("limits"), name)
         if name not in LIMIT_SPELLINGS:
             guess = did_you_mean(name, LIMIT_SPELLINGS) or f" There is {listed(LIMIT_NAMES)}."
+            place = action.at("limits", name)
             action.problems.error(place, f"{name!r} is not a limit.{guess}")
-        elif name != "spend_currency" and (
-            isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 2**53
-        ):
-            action.problems.error(place, f"{name} is {brief(value)}; it has to be 0 or more.")
+        elif name != "spend_currency":
+            action.read(value, Amount, 0.0, "limits", name)
     return cast("Mapping[str, float]", limits)
 
 
 def read_tries(node: Fields) -> Tries:
     """Return how often a node is tried: a number, or `{max, base_s, cap_s}`."""
-    retry = node.declared.get("retry")
+    retry, default = node.declared.get("retry"), Tries()
     if not isinstance(retry, Mapping):
-        return Tries(max=node.whole("retry", 1) or 1)
-    fields, default = Fields(retry, node.at("retry"), node.problems), Tries()
+        return Tries(max=node.value("retry", Count, default.max))
+    fields = Fields(retry, node.at("retry"), node.problems)
     fields.check("retry", ("max", "base_s", "cap_s"))
-    base_s = fields.seconds("base_s", default.base_s, zero=True)
-    cap_s = fields.seconds("cap_s", default.cap_s, zero=True)
     return Tries(
-        max=fields.whole("max", default.max) or default.max,
-        base_s=default.base_s if base_s is None else base_s,
-        cap_s=default.cap_s if cap_s is None else cap_s,
+        max=fields.value("max", Count, default.max),
+        base_s=fields.value("base_s", Amount, default.base_s),
+        cap_s=fields.value("cap_s", Amount, default.cap_s),
     )
 
 
@@ -123,8 +121,7 @@ def read_agents(config: Fields) -> dict[str, Agent | None]:
     """Return the agents by their names; None for one that can't be read."""
     agents: dict[str, Agent | None] = {}
     for name, declared in config.mapping("agents").items():
-        place = (*config.at("agents"), name)
-        agent = Fields.of(declared, place, config.problems, "An agent")
+        agent = config.inner(declared, "agents", name)
         agents[name] = None if agent is None else _agent(name, agent)
     return agents
 
@@ -176,11 +173,11 @@ def _check_tools(agent: Fields) -> None:
             try:
                 ref = ItemRef.parse(name)
             except InvalidItemId as problem:
-                agent.problems.error((*agent.at("tools"), index), str(problem))
+                agent.problems.error(agent.at("tools", index), str(problem))
                 continue
             if ref.kind != "tool":
                 agent.problems.error(
-                    (*agent.at("tools"), index), f"{ref} is not a tool, so no model can call it."
+                    agent.at("tools", index), f"{ref} is not a tool, so no model can call it."
                 )
 
 
@@ -191,7 +188,7 @@ def check_narrowed(node: Fields, agent: Agent) -> None:
         if isinstance(name, str) and name not in agent.tools:
             guess = did_you_mean(name, agent.tools) or f" It has {listed(agent.tools)}."
             node.problems.error(
-                (*node.at("tools"), index), f"The agent {agent.name!r} has no tool {name!r}.{guess}"
+                node.at("tools", index), f"The agent {agent.name!r} has no tool {name!r}.{guess}"
             )
 
 

@@ -14,7 +14,7 @@ from ryecore.graph.model import DEFAULT_MAX_CONCURRENCY, DEFAULT_MAX_STEPS, Grap
 from ryecore.graph.validation.actions import read_agents
 from ryecore.graph.validation.calls import check_permissions
 from ryecore.graph.validation.drafts import Draft, check_flow
-from ryecore.graph.validation.fields import Fields, brief
+from ryecore.graph.validation.fields import Count, Fields, Variable, brief
 from ryecore.graph.validation.nodes import NodeReader
 from ryecore.graph.validation.problems import Problems
 from ryecore.graph.validation.references import References
@@ -71,11 +71,11 @@ class DocumentReader:
         config.check("config", _CONFIG_KEYS)
         agents = read_agents(config)
         drafts = self._drafts(NodeReader(agents, self._lines))
-        start = config.text("start", required=True)
+        start = config.required("start")
         if drafts:
             check_flow(drafts, start, config.at("start"), self._problems)
         hooks = self._hooks(graph.ref.id)
-        permissions = top.names("permissions")
+        permissions = top.texts("permissions")
         check_permissions(
             permissions if isinstance(top.declared.get("permissions"), list) else None,
             drafts,
@@ -95,19 +95,19 @@ class DocumentReader:
         for hook in hooks:
             references.note(hook.condition)
         self._warn_of_unused(drafts, agents, references, state)
-        on_error = config.choice("on_error", ("fail", "continue"), "fail")
-        max_steps = config.whole("max_steps", DEFAULT_MAX_STEPS)
-        max_concurrency = config.whole("max_concurrency", DEFAULT_MAX_CONCURRENCY)
-        env_requires = top.variables("env_requires")
+        on_error: OnError = config.value("on_error", OnError, "fail")
+        max_steps = config.value("max_steps", Count, DEFAULT_MAX_STEPS)
+        max_concurrency = config.value("max_concurrency", Count, DEFAULT_MAX_CONCURRENCY)
+        env_requires = top.texts("env_requires", Variable)
         if self._problems.errors or start is None:
             return None
         return evolve(
             graph,
             start=start,
             nodes={name: draft.vertex for name, draft in drafts.items() if draft.vertex},
-            max_steps=max_steps or DEFAULT_MAX_STEPS,
-            max_concurrency=max_concurrency or DEFAULT_MAX_CONCURRENCY,
-            on_error=cast("OnError", on_error),
+            max_steps=max_steps,
+            max_concurrency=max_concurrency,
+            on_error=on_error,
             state=state,
             env_requires=env_requires,
             permissions=permissions,
@@ -121,7 +121,7 @@ class DocumentReader:
         top = self._top
         if not isinstance(top.declared.get("permissions"), list):
             if "permissions" in top.declared:
-                top.names("permissions")
+                top.texts("permissions")
             if top.declared.get("permissions") is None:
                 self._problems.error(
                     (), "permissions is missing: the list of what the graph's actions may do."
@@ -144,10 +144,9 @@ class DocumentReader:
                 "nodes is missing or empty: a graph has at least one node.",
             )
         for name, one in declared.items():
-            place: Place = (*config.at("nodes"), name)
-            node = Fields.of(one, place, self._problems, "A node")
+            node = config.inner(one, "nodes", name)
             if node is None:
-                drafts[name] = Draft(id=name, type="action", place=place)
+                drafts[name] = Draft(id=name, type="action", place=config.at("nodes", name))
             else:
                 drafts[name] = reader.read(name, node)
         return drafts
@@ -189,7 +188,7 @@ class DocumentReader:
         for name in BUILT_IN:
             if name in state:
                 self._config.problems.error(
-                    (*self._config.at("state"), name), f"{name} is built in, and can't be set."
+                    self._config.at("state", name), f"{name} is built in, and can't be set."
                 )
         if schema is None:
             return
@@ -197,7 +196,7 @@ class DocumentReader:
         lenient = {name: value for name, value in schema.items() if name != "required"}
         for failure in SchemaValidator(json.dumps(lenient)).failures(json.dumps(there)):
             key = next((name for name in there if failure.path.startswith(name)), None)
-            place = self._config.at("state") if key is None else (*self._config.at("state"), key)
+            place = self._config.at("state") if key is None else self._config.at("state", key)
             self._problems.error(
                 place, f"The state doesn't fit state_schema: {failure.path}: {failure.message}"
             )
@@ -213,28 +212,26 @@ class DocumentReader:
         for name in agents:
             if name not in used:
                 self._problems.warn(
-                    (*self._config.at("agents"), name), f"No node runs the agent {name!r}."
+                    self._config.at("agents", name), f"No node runs the agent {name!r}."
                 )
         if references.reads_all:
             return
         for name in state:
             if name not in references.read and name not in BUILT_IN:
-                self._problems.warn(
-                    (*self._config.at("state"), name), f"Nothing reads state.{name}."
-                )
+                self._problems.warn(self._config.at("state", name), f"Nothing reads state.{name}.")
 
 
-def _check_keys_are_text(document: object, problems: Problems) -> None:
+def _check_keys_are_text(document: Mapping[str, object], problems: Problems) -> None:
     """Report keys that are not text, without recursion, each collection once."""
-    to_look_at: list[tuple[object, Place]] = [(document, ())]
+    to_look_at: list[tuple[Mapping[str, object] | list[object], Place]] = [(document, ())]
     seen: set[int] = set()
     while to_look_at:
         one, where = to_look_at.pop()
-        if not isinstance(one, Mapping | list) or id(one) in seen:
+        if id(one) in seen:
             continue
         seen.add(id(one))
-        for key, value in one.items() if isinstance(one, Mapping) else enumerate(one):
-            if isinstance(one, Mapping) and not isinstance(key, str):
+        for key, value in enumerate(one) if isinstance(one, list) else one.items():
+            if isinstance(one, dict) and not isinstance(key, str):
                 problems.error(where, f"The key {brief(key)} is not text; write it in quotes.")
-            elif isinstance(value, Mapping | list):
+            elif isinstance(value, dict | list):  # as YAML makes them
                 to_look_at.append((value, (*where, key)))

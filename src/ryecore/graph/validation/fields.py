@@ -1,46 +1,41 @@
-"""The keys of one mapping of a graph's file, each read as what it has to be."""
+"""The keys of one mapping of a graph's file, each read by the converter of configuration."""
 
 import math
 import re
 from collections.abc import Mapping
-from typing import Final
+from typing import Annotated, Any, Final, TypeAlias, TypeVar
 
 from attrs import frozen
 
-from ryecore.convert.config import did_you_mean, listed
-from ryecore.convert.lines import Place
+from ryecore.convert.config import CONFIG, Check, describe_problem, did_you_mean, listed
+from ryecore.convert.lines import Place, key_path
+from ryecore.convert.strict import ConversionError, shown
 from ryecore.graph.validation.problems import Problems
 from ryecore.policy.expressions import BrokenExpression, Template, read_template
 
-__all__ = ["Fields", "brief", "kind_of"]
+__all__ = ["Amount", "Count", "Fields", "Seconds", "Text", "Variable", "brief"]
 
-_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+T = TypeVar("T")
+
 _MAX_SHOWN: Final = 60
 _MAX_WHOLE: Final = 2**31 - 1
+_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+Text: TypeAlias = Annotated[str, Check("text that is not empty", str.strip)]
+Count: TypeAlias = Annotated[int, Check("a whole number from 1", lambda n: 1 <= n <= _MAX_WHOLE)]
+Amount: TypeAlias = Annotated[float, Check("0 or more", lambda n: 0 <= n <= 2**53)]
+Seconds: TypeAlias = Annotated[
+    float, Check("a number of seconds above 0", lambda n: 0 < n < math.inf)
+]
+Variable: TypeAlias = Annotated[
+    str, Check("the name of an environment variable", _VARIABLE.fullmatch)
+]
 
 
 def brief(value: object) -> str:
-    """Return a value, for an error's text."""
-    shown = repr(value)
-    return shown if len(shown) <= _MAX_SHOWN else shown[: _MAX_SHOWN - 1] + "…"
-
-
-def kind_of(value: object) -> str:
-    """Return what a value of a document is called."""
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "a boolean"
-        case int() | float():
-            return "a number"
-        case str():
-            return "text"
-        case Mapping():
-            return "a mapping"
-        case list():
-            return "a list"
-    return f"a {type(value).__name__}"
+    """Return a value for an error's text."""
+    text = repr(value)
+    return text if len(text) <= _MAX_SHOWN else text[: _MAX_SHOWN - 1] + "…"
 
 
 @frozen
@@ -57,17 +52,9 @@ class Fields:
     place: Place
     problems: Problems
 
-    @classmethod
-    def of(cls, declared: object, place: Place, problems: Problems, what: str) -> "Fields | None":
-        """Return the fields of what has to be a mapping; None where it is something else."""
-        if isinstance(declared, Mapping):
-            return cls(declared, place, problems)
-        problems.error(place, f"{what} is a mapping, and this is {kind_of(declared)}.")
-        return None
-
-    def at(self, name: str) -> Place:
+    def at(self, *path: str | int) -> Place:
         """Return where a key stands."""
-        return (*self.place, name)
+        return (*self.place, *path)
 
     def error(self, name: str, message: str) -> None:
         """Report a problem of a key."""
@@ -78,119 +65,78 @@ class Fields:
 
         Args:
             owner: What the mapping is, as `an action`.
-            known: The keys that there are.
-            why: What to say of certain others.
+            known: The keys that it may have.
+            why: The messages for certain other keys.
         """
         for name in self.declared:
             if name in known or not isinstance(name, str):  # which is reported for the whole file
                 continue
             if name in why:
-                self.problems.error(self.at(name), why[name])
+                self.error(name, why[name])
                 continue
             guess = did_you_mean(name, known)
-            self.problems.error(
-                self.at(name),
-                f"{name!r} is not a key of {owner}.{guess or f' There are {listed(known)}.'}",
+            self.error(
+                name, f"{name!r} is not a key of {owner}.{guess or f' There are {listed(known)}.'}"
             )
 
     def has(self, name: str) -> bool:
         """Return whether a key is there, and not null."""
         return self.declared.get(name) is not None
 
-    def text(self, name: str, *, default: str | None = None, required: bool = False) -> str | None:
-        """Return a text, not empty."""
+    def value(self, name: str, kind: Any, default: T) -> T:
+        """Return the value of a key.
+
+        Args:
+            name: The key.
+            kind: Its type, as the converter of configuration knows it.
+            default: The value where the key is absent, null, or wrong, which is reported.
+        """
         value = self.declared.get(name)
-        if value is None:
-            if required:
-                self.problems.error(self.place, f"{name} is missing.")
-            return default
-        if not isinstance(value, str) or not value.strip():
-            self.error(name, f"{name} is {self._shown(value)}; it has to be text.")
-            return default
-        return value
+        return default if value is None else self.read(value, kind, default, name)
 
-    def flag(self, name: str, default: bool = False) -> bool:
-        """Return a flag."""
-        value = self.declared.get(name, default)
-        if not isinstance(value, bool):
-            self.error(name, f"{name} is {self._shown(value)}; it has to be true or false.")
+    def read(self, value: object, kind: Any, default: T, *path: str | int) -> T:
+        """Return a value that stands at a path in the mapping; the default where it is wrong."""
+        try:
+            made: T = CONFIG.read(value, kind)
+        except ConversionError as error:
+            for one in error.problems:
+                where = (*path, *one.path)
+                message = describe_problem(one)
+                end = "" if message[-1] in ".?" else "."
+                self.problems.error(self.at(*where), f"{key_path(where)} {message}{end}")
             return default
-        return value
+        return made
 
-    def choice(self, name: str, valid: tuple[str, ...], default: str) -> str:
-        """Return one of some names."""
-        value = self.declared.get(name, default)
-        if value in valid and isinstance(value, str):
-            return value
-        guess = did_you_mean(value, valid) if isinstance(value, str) else ""
-        self.error(name, f"{name} is {self._shown(value)}; it is one of {listed(valid)}.{guess}")
-        return default
+    def flag(self, name: str) -> bool:
+        """Return whether a flag is set; null is wrong."""
+        return name in self.declared and self.read(self.declared[name], bool, False, name)
 
-    def whole(self, name: str, default: int | None, lowest: int = 1) -> int | None:
-        """Return a whole number."""
-        value = self.declared.get(name)
-        if value is None:
-            return default
-        if type(value) is not int or not lowest <= value <= _MAX_WHOLE:
-            self.error(
-                name, f"{name} is {self._shown(value)}; it has to be a whole number from {lowest}."
-            )
-            return default
-        return value
+    def required(self, name: str) -> str | None:
+        """Return a text that must be there; None where it is missing or wrong."""
+        if not self.has(name):
+            self.problems.error(self.place, f"{name} is missing.")
+        return self.value(name, Text, None)
 
-    def seconds(self, name: str, default: float | None, *, zero: bool = False) -> float | None:
-        """Return a number of seconds."""
-        value = self.declared.get(name)
-        if value is None:
-            return default
-        if (
-            isinstance(value, bool)
-            or not isinstance(value, int | float)
-            or not math.isfinite(value)
-            or value < 0
-            or (value == 0 and not zero)
-        ):
-            least = "0 or more" if zero else "more than 0"
-            self.error(name, f"{name} is {self._shown(value)}; it has to be {least}, in seconds.")
-            return default
-        return float(value)
-
-    def names(self, name: str) -> tuple[str, ...]:
-        """Return a list of texts."""
-        value = self.declared.get(name)
-        if value is None:
-            return ()
-        if not isinstance(value, list):
-            self.error(name, f"{name} is {kind_of(value)}; it has to be a list of names.")
-            return ()
-        for index, one in enumerate(value):
-            if not isinstance(one, str) or not one:
-                self.problems.error(
-                    (*self.at(name), index), f"In {name}, {brief(one)} is not a name."
-                )
-        return tuple(dict.fromkeys(one for one in value if isinstance(one, str) and one))
-
-    def variables(self, name: str) -> tuple[str, ...]:
-        """Return a list of names of environment variables."""
-        names = self.names(name)
-        declared = self.declared.get(name)
-        for one in names:
-            if _VARIABLE.match(one) is None and isinstance(declared, list):
-                self.problems.error(
-                    (*self.at(name), declared.index(one)),
-                    f"{one!r} is not a name of an environment variable.",
-                )
-        return names
+    def texts(self, name: str, kind: Any = Text) -> tuple[str, ...]:
+        """Return a list of texts without duplicates; wrong ones are reported and left out."""
+        declared: list[object] = self.value(name, list[object], [])
+        read = [self.read(one, kind, "", name, index) for index, one in enumerate(declared)]
+        return tuple(dict.fromkeys(filter(None, read)))
 
     def mapping(self, name: str) -> Mapping[str, object]:
-        """Return a mapping, without keys that are no text; empty where there is none."""
-        value = self.declared.get(name)
-        if value is None:
-            return {}
-        if not isinstance(value, Mapping):
-            self.error(name, f"{name} is {kind_of(value)}; it has to be a mapping.")
-            return {}
-        return {key: one for key, one in value.items() if isinstance(key, str)}
+        """Return a mapping, without keys that are not text; empty where there is none."""
+        inner = self.inner(self.declared[name], name) if self.has(name) else None
+        declared = {} if inner is None else inner.declared
+        return {key: one for key, one in declared.items() if isinstance(key, str)}
+
+    def inner(self, value: object, *path: str | int) -> "Fields | None":
+        """Return the fields of a mapping in this one; None where it is something else."""
+        if isinstance(value, Mapping):
+            return Fields(value, self.at(*path), self.problems)
+        self.problems.error(
+            self.at(*path), f"{key_path(path)} must be a mapping, not {shown(value)}."
+        )
+        return None
 
     def template(self, name: str) -> Template:
         """Return a value with expressions in it."""
@@ -213,6 +159,3 @@ class Fields:
         ):
             self.template_of(one, (*place, key))  # so that each broken one is reported
         return Template(None)
-
-    def _shown(self, value: object) -> str:
-        return brief(value) if isinstance(value, str | int | float) else kind_of(value)

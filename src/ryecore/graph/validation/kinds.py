@@ -59,9 +59,8 @@ class Kind:
 
     def may_be(self, *types: str) -> bool:
         """Return whether it may have one of some JSON Schema types; null alone doesn't count."""
-        wanted = frozenset[str]().union(*(_OF_TYPE[name] for name in types))
         known = self.names - {"null"}
-        return not known or bool(known & wanted)
+        return not known or any(known & _OF_TYPE[name] for name in types)
 
     def meets(self, other: "Kind") -> bool:
         """Return whether a value of this kind may be one of another."""

@@ -1,15 +1,13 @@
 """One node of a graph's file, read into its vertex."""
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final, Literal
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from ryecore.agent.model import Agent
-from ryecore.convert.lines import Place
 from ryecore.graph.model import (
     NODE_KINDS,
-    Action,
     ActionVertex,
     AgentVertex,
     Edge,
@@ -24,13 +22,16 @@ from ryecore.graph.validation.actions import (
     read_tries,
 )
 from ryecore.graph.validation.drafts import Draft, DraftEdge, Slot
-from ryecore.graph.validation.fields import Fields, kind_of
+from ryecore.graph.validation.fields import Count, Fields, Seconds, Text, Variable, brief
 from ryecore.policy.conditions import AnyOf, Condition, read_condition
 from ryecore.policy.expressions import Template
 
 __all__ = ["NodeReader"]
 
 _TAKEN_NAMES: Final = ("inputs", "state", "result")
+
+
+_NodeType = Literal["action", "gate", "foreach", "agent", "return"]
 
 
 @frozen
@@ -48,181 +49,96 @@ class NodeReader:
     def read(self, name: str, node: Fields) -> Draft:
         """Read a node."""
         is_plain = "type" not in node.declared
-        type_ = "action" if is_plain else node.choice("type", tuple(NODE_KINDS), "")
+        type_ = "action" if is_plain else node.read(node.declared["type"], _NodeType, "", "type")
         if not type_:
             return Draft(id=name, type="action", place=node.place, edges=_edges(node))
-        _check_keys(node, type_)
+        node = _known(node, type_)
+        edges, assign = _edges(node), _assign(node)
+        on_error = node.value("on_error", Text, None)
+        draft = Draft(
+            id=name,
+            type=type_,
+            place=node.place,
+            edges=edges,
+            on_error=on_error,
+            assign=assign,
+            slots=tuple(Slot(one, node.at("assign", key), "assign") for key, one in assign.items()),
+        )
+        common: dict[str, Any] = {
+            "id": name,
+            "line": self.lines.get(name, 0),
+            "description": node.value("description", Text, ""),
+            "next": tuple(one.edge for one in edges),
+            "assign": assign,
+            "on_error": on_error,
+            "env_requires": node.texts("env_requires", Variable),
+            "timeout_s": node.value("timeout_s", Seconds, None),
+        }
         match type_:
             case "gate":
-                return self._gate(name, node)
-            case "foreach":
-                return self._foreach(name, node)
-            case "agent":
-                return self._agent(name, node)
+                return evolve(draft, vertex=GateVertex(**common))
             case "return":
-                return self._return(name, node)
-        return self._action(name, node)
+                output = node.template("output")
+                slot = Slot(output, node.at("output"), "output")
+                return evolve(draft, slots=(slot,), vertex=ReturnVertex(**common, output=output))
+            case "agent":
+                return self._agent(draft, node, common)
+        return _calling(draft, node, common)
 
-    def _line(self, name: str) -> int:
-        return self.lines.get(name, 0)
-
-    def _action(self, name: str, node: Fields) -> Draft:
-        action, tries, cached = read_action(node), read_tries(node), _cached(node)
-        edges, assign = _edges(node), _assign(node)
-        on_error, variables, timeout_s = _doing(node)
-        vertex = (
-            None
-            if action is None
-            else ActionVertex(
-                id=name,
-                line=self._line(name),
-                description=_description(node),
-                next=_taken(edges),
-                assign=assign,
-                on_error=on_error,
-                env_requires=variables,
-                timeout_s=timeout_s,
-                action=action,
-                tries=tries,
-                cache_result=cached,
-            )
-        )
-        return Draft(
-            id=name,
-            type="action",
-            place=node.place,
-            edges=edges,
-            on_error=on_error,
-            assign=assign,
-            slots=(*_params(node, action), *_assigned(node, assign)),
-            item=None if action is None else action.ref,
-            vertex=vertex,
-        )
-
-    def _gate(self, name: str, node: Fields) -> Draft:
-        edges, assign = _edges(node), _assign(node)
-        return Draft(
-            id=name,
-            type="gate",
-            place=node.place,
-            edges=edges,
-            assign=assign,
-            slots=_assigned(node, assign),
-            vertex=GateVertex(
-                id=name,
-                line=self._line(name),
-                description=_description(node),
-                next=_taken(edges),
-                assign=assign,
-            ),
-        )
-
-    def _foreach(self, name: str, node: Fields) -> Draft:
-        action, tries, cached = read_action(node), read_tries(node), _cached(node)
-        edges, assign, over = _edges(node), _assign(node), node.template("over")
-        on_error, variables, timeout_s = _doing(node)
-        if not node.has("over"):
-            node.problems.error(node.place, "over is missing: the list that it goes through.")
-        as_ = node.text("as") or "item"
-        if as_ in _TAKEN_NAMES:
-            node.error("as", f"as is {as_!r}, which is taken; choose another name.")
-        elif not as_.isidentifier():
-            node.error("as", f"as is {as_!r}; it has to be a name.")
-        collect, parallel = node.text("collect"), node.flag("parallel")
-        at_once = node.whole("max_concurrency", None)
-        vertex = (
-            None
-            if action is None
-            else ForeachVertex(
-                id=name,
-                line=self._line(name),
-                description=_description(node),
-                next=_taken(edges),
-                assign=assign,
-                on_error=on_error,
-                env_requires=variables,
-                timeout_s=timeout_s,
-                over=over,
-                as_=as_,
-                action=action,
-                collect=collect,
-                parallel=parallel,
-                max_concurrency=at_once,
-                tries=tries,
-                cache_result=cached,
-            )
-        )
-        return Draft(
-            id=name,
-            type="foreach",
-            place=node.place,
-            edges=edges,
-            on_error=on_error,
-            assign=assign,
-            collect=collect,
-            as_=as_,
-            slots=(
-                Slot(over, node.at("over"), "over"),
-                *_params(node, action),
-                *_assigned(node, assign),
-            ),
-            item=None if action is None else action.ref,
-            vertex=vertex,
-        )
-
-    def _agent(self, name: str, node: Fields) -> Draft:
-        agent_ref = node.text("agent_ref", required=True)
+    def _agent(self, draft: Draft, node: Fields, common: Mapping[str, Any]) -> Draft:
+        agent_ref = node.required("agent_ref")
         if agent_ref and agent_ref not in self.agents:
             guess = node.problems.guess(agent_ref, self.agents)
             node.error("agent_ref", f"There is no agent {agent_ref!r}.{guess}")
         agent = self.agents.get(agent_ref) if agent_ref else None
-        made = read_agent_node(name, node, agent_ref)
-        edges, assign = _edges(node), _assign(node)
-        on_error, variables, timeout_s = _doing(node)
+        made = read_agent_node(draft.id, node, agent_ref)
         vertex = None
         if agent is not None:
             check_narrowed(node, agent)
-        if agent is not None and made is not None:
-            vertex = AgentVertex(
-                id=name,
-                line=self._line(name),
-                description=_description(node),
-                next=_taken(edges),
-                assign=assign,
-                on_error=on_error,
-                env_requires=variables,
-                timeout_s=timeout_s,
-                node=made,
-                agent=agent,
-            )
-        return Draft(
-            id=name,
-            type="agent",
-            place=node.place,
-            edges=edges,
-            on_error=on_error,
-            assign=assign,
-            slots=_assigned(node, assign),
-            agent_ref=agent_ref,
-            vertex=vertex,
+            if made is not None:
+                vertex = AgentVertex(**common, node=made, agent=agent)
+        return evolve(draft, agent_ref=agent_ref, vertex=vertex)
+
+
+def _calling(draft: Draft, node: Fields, common: Mapping[str, Any]) -> Draft:
+    """Read the call of an action or a foreach."""
+    action = read_action(node)
+    common = {**common, "action": action, "tries": read_tries(node), "cache_result": _cached(node)}
+    slots = draft.slots
+    if action is not None:
+        slots = (Slot(action.params, node.at("action", "params"), "params"), *slots)
+        draft = evolve(draft, item=action.ref, slots=slots)
+    if draft.type == "action":
+        return evolve(draft, vertex=ActionVertex(**common) if action else None)
+    over, as_ = node.template("over"), node.value("as", Text, "item")
+    if not node.has("over"):
+        node.problems.error(node.place, "over is missing: the list whose members it takes.")
+    if as_ in _TAKEN_NAMES:
+        node.error("as", f"as is {as_!r}, which is taken; choose another name.")
+    elif not as_.isidentifier():
+        node.error("as", f"as must be a name, not {as_!r}.")
+    collect, at_once = node.value("collect", Text, None), node.value("max_concurrency", Count, None)
+    if action is not None:
+        vertex = ForeachVertex(
+            **common,
+            over=over,
+            as_=as_,
+            collect=collect,
+            parallel=node.flag("parallel"),
+            max_concurrency=at_once,
         )
-
-    def _return(self, name: str, node: Fields) -> Draft:
-        output = node.template("output")
-        return Draft(
-            id=name,
-            type="return",
-            place=node.place,
-            slots=(Slot(output, node.at("output"), "output"),),
-            vertex=ReturnVertex(
-                id=name, line=self._line(name), description=_description(node), output=output
-            ),
-        )
+        draft = evolve(draft, vertex=vertex)
+    slots = (Slot(over, node.at("over"), "over"), *slots)
+    return evolve(draft, collect=collect, as_=as_, slots=slots)
 
 
-def _check_keys(node: Fields, type_: str) -> None:
-    if not set(node.declared) <= set(NODE_KINDS[type_].keys):
-        node.check(f"{_a(type_)} node", NODE_KINDS[type_].keys, _why_not(type_))
+def _known(node: Fields, type_: str) -> Fields:
+    """Return the fields that a node of its type has; others are reported."""
+    keys = NODE_KINDS[type_].keys
+    if set(node.declared) <= set(keys):
+        return node
+    node.check(f"{_a(type_)} node", keys, _why_not(type_))
+    return evolve(node, declared={key: one for key, one in node.declared.items() if key in keys})
 
 
 def _why_not(type_: str) -> dict[str, str]:
@@ -247,19 +163,6 @@ def _a(noun: str) -> str:
     return f"an {noun}" if noun[0] in "aeiou" else f"a {noun}"
 
 
-def _description(node: Fields) -> str:
-    return node.text("description") or ""
-
-
-def _doing(node: Fields) -> tuple[str | None, tuple[str, ...], float | None]:
-    """Return what every node has that does something: on_error, env_requires and timeout_s."""
-    return (
-        node.text("on_error"),
-        node.variables("env_requires"),
-        node.seconds("timeout_s", None),
-    )
-
-
 def _cached(node: Fields) -> bool:
     cached, action = node.flag("cache_result"), node.declared.get("action")
     action = action if isinstance(action, Mapping) else {}
@@ -273,27 +176,11 @@ def _cached(node: Fields) -> bool:
     return cached
 
 
-def _params(node: Fields, action: Action | None) -> tuple[Slot, ...]:
-    if action is None:
-        return ()
-    return (Slot(action.params, (*node.at("action"), "params"), "params"),)
-
-
 def _assign(node: Fields) -> Mapping[str, Template]:
     return {
-        name: node.template_of(value, (*node.at("assign"), name))
+        name: node.template_of(value, node.at("assign", name))
         for name, value in node.mapping("assign").items()
     }
-
-
-def _assigned(node: Fields, assign: Mapping[str, Template]) -> tuple[Slot, ...]:
-    return tuple(
-        Slot(template, (*node.at("assign"), name), "assign") for name, template in assign.items()
-    )
-
-
-def _taken(edges: tuple[DraftEdge, ...]) -> tuple[Edge, ...]:
-    return tuple(one.edge for one in edges)
 
 
 def _edges(node: Fields) -> tuple[DraftEdge, ...]:
@@ -303,18 +190,17 @@ def _edges(node: Fields) -> tuple[DraftEdge, ...]:
     if isinstance(declared, str):
         return (DraftEdge(Edge(declared), node.at("next")),)
     if not isinstance(declared, list):
-        node.error("next", f"next is {kind_of(declared)}; it is a node's id, or a list of edges.")
+        node.error("next", f"next must be a node's id or a list of edges, not {brief(declared)}.")
         return ()
     edges: list[DraftEdge] = []
     for index, one in enumerate(declared):
-        place: Place = (*node.at("next"), index)
-        fields = Fields.of(one, place, node.problems, "An edge in a list")
-        if fields is None:
+        edge = node.inner(one, "next", index)
+        if edge is None:
             continue
-        fields.check("an edge", ("to", "when"))
-        to, when = fields.text("to", required=True), _when(fields)
+        edge.check("an edge", ("to", "when"))
+        to, when = edge.required("to"), _when(edge)
         if to is not None:
-            edges.append(DraftEdge(Edge(to, when), (*place, "to")))
+            edges.append(DraftEdge(Edge(to, when), edge.at("to")))
     return tuple(edges)
 
 
