@@ -20,8 +20,8 @@ from typing import Any, cast, get_args
 
 from ryecore import Rye
 from ryecore.llm import LlmRequest, MediaStore, StreamChunk
+from ryecore.state.exports import export_path
 from ryecore.state.model import Durability
-from ryecore.threads.records.export import export_path
 from tests.benchmarks.floor import turns as floor
 from tests.benchmarks.floor.threads import Left, by_hand
 from tests.benchmarks.harness import report

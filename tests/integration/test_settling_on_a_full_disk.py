@@ -26,12 +26,13 @@ class Page:
 
     head: Head | None = None
 
-    def tell(self, kind: str, payload: Mapping[str, Any], /) -> None:
+    def append(self, kind: str, payload: Mapping[str, Any], /) -> None:
         pass
 
-    append = tell
+    async def commit(self) -> None:
+        pass
 
-    async def synced(self) -> None:
+    def close(self) -> None:
         pass
 
 

@@ -13,6 +13,7 @@ from ryecore.agent.verdicts import Dispatch, Fail, Feed, Finish, OnCall, TurnSta
 from ryecore.errors import ToolCallError, ToolCancelledError
 from ryecore.llm.parts import TextPart, ToolCallPart, ToolResultPart
 from ryecore.llm.result import LlmResult
+from ryecore.policy.cancelling import run_to_end
 from ryecore.policy.context import place_id
 from ryecore.strict_json import read_json
 from ryecore.tools.context import ToolContext
@@ -54,6 +55,7 @@ class ServedCalls:
         self._asked = asked
         self._calls = asked.tool_calls
         self._results: dict[int, ToolResultPart] = {}
+        self._untold: dict[int, ToolResultPart] = {}
         self._begun: set[int] = set()
         self._fail: Fail | None = None
         self._correction = ""
@@ -80,7 +82,7 @@ class ServedCalls:
             for place, verdict in enumerate(judged):
                 if verdict is ending:
                     text = "done" if isinstance(ending, Finish) else ending.message
-                    self._answer(place, text, is_error=isinstance(ending, Fail))
+                    await self._answer(place, text, is_error=isinstance(ending, Fail))
             return Served(ending, self._correction)
         places: list[int] = []
         for place, verdict in enumerate(judged):
@@ -88,7 +90,7 @@ class ServedCalls:
                 case Dispatch():
                     places.append(place)
                 case Feed() as feed:
-                    self._feed(place, feed)
+                    await self._feed(place, feed)
                     self._tell_unrun(place, feed)
         await self._run(places)
         return Served(self._fail, self._correction)
@@ -164,13 +166,13 @@ class ServedCalls:
         match verdict:
             case Fail():
                 self._fail = self._fail or verdict
-                self._answer(place, verdict.message, is_error=True)
+                await self._answer(place, verdict.message, is_error=True)
             case Feed():
-                self._feed(place, verdict)
+                await self._feed(place, verdict)
             case _ if isinstance(came, ToolOutcome):
-                self._keep(place, came.part)
+                await self._keep(place, came.part)
             case _:
-                self._answer(place, str(came), is_error=True)
+                await self._answer(place, str(came), is_error=True)
 
     def _context(self, place: int) -> ToolContext:
         """Return the tool context of one call, with its own id."""
@@ -183,28 +185,39 @@ class ServedCalls:
         if feed.is_error:
             _CallEvents(self._setup, self._calls[place], self._asked.model).failed(feed.text)
 
-    def _feed(self, place: int, feed: Feed) -> None:
-        self._answer(place, feed.text, is_error=feed.is_error)
+    async def _feed(self, place: int, feed: Feed) -> None:
+        await self._answer(place, feed.text, is_error=feed.is_error)
         if feed.is_correction:
             self._correction = self._correction or feed.text
 
-    def _answer(self, place: int, text: str, *, is_error: bool) -> None:
+    async def _answer(self, place: int, text: str, *, is_error: bool) -> None:
+        await self._keep(place, self._part(place, text, is_error=is_error))
+
+    def _part(self, place: int, text: str, *, is_error: bool) -> ToolResultPart:
         call = self._calls[place]
         # Our own words, but they may quote a tool or the model.
-        self._keep(
-            place, ToolResultPart(call.call_id, call.name, (TextPart(text),), is_error=is_error)
-        )
+        return ToolResultPart(call.call_id, call.name, (TextPart(text),), is_error=is_error)
 
-    def _keep(self, place: int, part: ToolResultPart) -> None:
+    async def _keep(self, place: int, part: ToolResultPart) -> None:
         self._results[place] = part
-        self._setup.policy.on_told(self._state, part)
+        await self._setup.policy.on_told(self._state, part)
 
     def results(self) -> tuple[ToolResultPart, ...]:
         """Return a result for each call, also for calls that were not run or were interrupted."""
         for place in range(len(self._calls)):
             if place not in self._results:
-                self._answer(place, _UNKNOWN if place in self._begun else _NOT_RUN, is_error=True)
+                text = _UNKNOWN if place in self._begun else _NOT_RUN
+                self._results[place] = self._untold[place] = self._part(place, text, is_error=True)
         return tuple(self._results[place] for place in range(len(self._calls)))
+
+    async def tell_rest(self) -> None:
+        """Tell the policy the results that `results` made."""
+        if self._untold:
+            await run_to_end(self._tell_untold)
+
+    async def _tell_untold(self) -> None:
+        for part in self._untold.values():
+            await self._setup.policy.on_told(self._state, part)
 
 
 class _CallEvents:

@@ -171,6 +171,7 @@ class _Turns:
         finally:
             # After a cancellation, too: tools that ran have had effects, which a resume must know.
             self._messages += (asked.message, Message("tool", calls.results()))
+            await calls.tell_rest()
         match served.ending:
             case Finish(output):
                 return self._result("finished", output)

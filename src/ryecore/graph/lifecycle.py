@@ -4,10 +4,10 @@ Source: docs/design/graphs.md#the-walk; decisions 37, 39, 41 and 47.
 """
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from attrs import evolve, frozen
 
@@ -260,7 +260,7 @@ class GraphLifecycle(RunLifecycle[Position, GraphResult]):
             capabilities=tuple(sorted(capabilities)),
             continuation_of=options.resumes.run_id if options.resumes else None,
         )
-        await host.write(self._write_file, self._file)
+        await host.store.write_file(self._file)
         objects = host.project_root.joinpath(*OBJECTS)
         registry = host.registry  # once: each access checks the file
 
@@ -304,10 +304,14 @@ class GraphLifecycle(RunLifecycle[Position, GraphResult]):
         self._spent = spending = Spending(
             self.run_id, host.ledger, self._limits, deps, journal, self.cancellation
         )
+
+        async def tell(kind: str, payload: Mapping[str, Any]) -> None:
+            journal.append(kind, payload)
+
         hooks = HookRunner(
             graph.hooks,
             host.dispatcher,
-            journal.append,
+            tell,
             directive_ctx=call,
             host_ctx=evolve(call, capabilities=None),
         )
@@ -375,14 +379,14 @@ class GraphLifecycle(RunLifecycle[Position, GraphResult]):
         projection = self._walk.projection
         return make_result(self._loaded, self.run_id, ending, cost, total, seconds, projection)
 
-    def _log_end(self, ending: Position, cost: Cost, total: Amount) -> None:
+    async def _log_end(self, ending: Position, cost: Cost, total: Amount) -> None:
         document = document_of(self.run_id, ending, total)
         payload = {key: document[key] for key in document if key != "state"}
         self.journal.append(f"run_{self._status_of(ending)}", payload)
         self.journal.checkpoint(ending)
         self._has_end = True
 
-    def _log_failure(self, error: BaseException, cost: Cost) -> None:
+    async def _log_failure(self, error: BaseException, cost: Cost) -> None:
         if self._has_end:  # only the row could not be written
             return
         status, result = self._failure_result(error)

@@ -202,7 +202,7 @@ class HookRunner:
                 if not hook.answers(event, context):
                     continue
             except TextTooLong as error:
-                self._told(hook, error=str(error))
+                await self._told(hook, error=str(error))
                 continue
             wanted = await self._run(hook, context, blocks)
             if wanted is not None and control is None:
@@ -218,14 +218,14 @@ class HookRunner:
             for action in hook.actions:
                 await self._act(hook, action, context, run)
         except IntegrityError as error:
-            self._told(hook, error=str(error))
+            await self._told(hook, error=str(error))
             raise
         except Exception as error:  # any failure ends the hook, not the thread
-            self._told(hook, error=str(error) or type(error).__name__)
+            await self._told(hook, error=str(error) or type(error).__name__)
             return None
         blocks += run.blocks
         ignored = _why_ignored(hook, run.control)
-        self._told(hook, control=run.control, ignored=ignored)
+        await self._told(hook, control=run.control, ignored=ignored)
         return None if ignored else run.control
 
     async def _act(
@@ -255,7 +255,7 @@ class HookRunner:
                     raise RyeError(done.error or f"{action.item} failed.")
                 run.control = run.control or _control_in(done.data)
 
-    def _told(
+    async def _told(
         self, hook: Hook, *, error: str = "", control: Control | None = None, ignored: str = ""
     ) -> None:
         record: dict[str, object] = {
@@ -270,7 +270,7 @@ class HookRunner:
             record["control"] = control
         if ignored:
             record["ignored"] = ignored
-        self._tell("hook", record)
+        await self._tell("hook", record)
 
 
 def _why_ignored(hook: Hook, control: Control | None) -> str:

@@ -37,7 +37,7 @@ from ryecore.runs.supervisor import pass_on_requests
 from ryecore.runs.unwritten import OVERSPENT
 from ryecore.state.model import Cost, Predecessor, SpawnLimit, Status, ThreadRecord
 from ryecore.state.store import ThreadStore
-from ryecore.state.thread_file import THREAD_FILE, ThreadFile, write_thread_file
+from ryecore.state.thread_file import ThreadFile
 from ryecore.state.waiting import run_blocking
 
 __all__ = ["RunLifecycle"]
@@ -151,26 +151,21 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
         """Make the result."""
 
     @abstractmethod
-    def _log_end(self, ending: EndingT, cost: Cost, total: Amount) -> None:
+    async def _log_end(self, ending: EndingT, cost: Cost, total: Amount) -> None:
         """Write the end to the log, and sign it."""
 
     @abstractmethod
-    def _log_failure(self, error: BaseException, cost: Cost) -> None:
+    async def _log_failure(self, error: BaseException, cost: Cost) -> None:
         """Write the failure of a run to the log, and sign it."""
 
     @abstractmethod
     def _failure_result(self, error: BaseException) -> tuple[Status, dict[str, object]]:
         """Return the status and the stored result of a run that failed."""
 
-    @property
-    def _bytes_to_read(self) -> int:
-        """Return how much `_leave_files` reads, in bytes."""
-        return 0
-
-    def _leave_files(self, ending: EndingT, cost: Cost) -> None:
+    async def _leave_files(self, ending: EndingT, cost: Cost) -> None:
         """Write the files for people, which stay after the run."""
         file = evolve(self._file, status=self._status_of(ending), cost=cost, updated_at=utc_now())
-        self._write_file(file)
+        await self._host.store.write_file(file)
 
     # Begin
 
@@ -273,10 +268,6 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
             **fields,
         )
 
-    def _write_file(self, file: ThreadFile) -> None:
-        path = self._host.store.folder_of(self.run_id) / THREAD_FILE
-        write_thread_file(path, file, self._host.key, self._host.durability)
-
     # Run and end
 
     async def run_chain(self) -> ResultT:
@@ -352,11 +343,12 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
         account = await host.ledger.account(run_id)
         total = account.total + account.held  # what is still held will be charged
         result = self._make_result(ending, cost, total)
-        self._log_end(ending, cost, total)
+        await self._log_end(ending, cost, total)
         if log is None:
             raise RuntimeError("A run that ends has a log.")
-        await log.synced()
-        await host.write(self._leave, ending, cost, reads_bytes=self._bytes_to_read)
+        await log.commit()
+        with suppress(StateError, LinkLeavesSpace):  # a full disk takes no result from its caller
+            await self._leave_files(ending, cost)
         # Releases the account, and sets status, result and head, in one transaction.
         status, document = self._status_of(ending), result.to_dict()
         await host.store.settle(
@@ -364,10 +356,6 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
         )
         self._is_settled = True
         return result
-
-    def _leave(self, ending: EndingT, cost: Cost) -> None:
-        with suppress(StateError, LinkLeavesSpace):  # a full disk takes no result from its caller
-            self._leave_files(ending, cost)
 
     @property
     def _cost(self) -> Cost:
@@ -396,7 +384,7 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
             with suppress(StateError):
                 for one in () if unwritten is None else unwritten.overspent:
                     log.append(OVERSPENT, one)
-                self._log_failure(error, cost or Cost())
+                host.store.run_now(self._log_failure(error, cost or Cost()))
                 head, is_closed = _position(log), True
         fence = self._fence or 0
         try:
@@ -415,7 +403,9 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
         self._host.running.pop(self.run_id, None)
         if self._log is not None:
             with suppress(StateError):  # the end of the run reports it
-                self._log.close()
+                closing = self._log.close()
+                if closing is not None:
+                    self._host.store.run_now(closing)
 
 
 def _position(log: RunLog) -> tuple[int, str] | None:

@@ -1,6 +1,6 @@
 """The interface through which threads and graph runs call the actions of a Rye."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, Protocol, TypeAlias
 
 from attrs import frozen
@@ -15,7 +15,7 @@ __all__ = ["ORCHESTRATOR", "Dispatcher", "Fetched", "Planned", "Shown", "Tell"]
 ORCHESTRATOR: Final = "rye/agent/threads/orchestrator"
 """The system bundle's tool that manages threads, which ryecore serves itself."""
 
-Tell: TypeAlias = Callable[[str, Mapping[str, Any]], None]
+Tell: TypeAlias = Callable[[str, Mapping[str, Any]], Awaitable[None]]
 """Records an event: its type and its payload."""
 
 

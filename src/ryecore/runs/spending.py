@@ -5,7 +5,7 @@ Threads and graph runs spend by the same rules; each records it in its own log.
 Source: decisions 39 and 40.
 """
 
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from typing import Any, Final, Literal, Protocol
 
 from attrs import evolve, frozen
@@ -48,19 +48,15 @@ class RunLog(Protocol):
     head: Head | None
     """The last checkpoint of the chain; None before the first."""
 
-    def tell(self, kind: str, payload: Mapping[str, Any], /) -> None:
-        """Record an event. It is in the file before this returns."""
-        ...
-
     def append(self, kind: str, payload: Mapping[str, Any], /) -> None:
-        """Record an event, to be written with the next one that `tell` records."""
+        """Record an event, to be written by the next commit at the latest."""
         ...
 
-    async def synced(self) -> None:
-        """Wait until all records so far are as safe as the durability demands."""
+    async def commit(self) -> None:
+        """Write all records so far, as safely as the durability demands."""
         ...
 
-    def close(self) -> None:
+    def close(self) -> Coroutine[Any, Any, None] | None:
         """Close the log, and end the streams of its listeners."""
         ...
 
@@ -215,7 +211,7 @@ class Spending:
         self._attempt += 1
         turn, head = self.turn, self._log.head
         at = None if head is None else (head.offset, head.digest)
-        self._log.tell(
+        self._log.append(
             "model_call",
             {
                 "turn": turn,
@@ -227,7 +223,7 @@ class Spending:
                 "messages": messages,
             },
         )
-        await self._log.synced()  # the hold's row names a checkpoint
+        await self._log.commit()  # the hold's row names a checkpoint
         try:
             await self._ledger.hold(self._thread_id, turn, self._attempt, amount, head=at)
         except InsufficientBudget as error:
@@ -326,10 +322,8 @@ class Spending:
         if settled.overspent:
             in_money = actual.spend_microcents > held.spend_microcents
             self.overspent = "spend" if in_money else "tokens"
-            self._log.tell(
-                OVERSPENT,
-                settlement.to_dict(),
-            )
+            self._log.append(OVERSPENT, settlement.to_dict())
+            await self._log.commit()
         self.stopped = self.stopped or settled.stopped
         self.handoff_requested = settled.handoff_requested
 

@@ -1,4 +1,4 @@
-"""Documents signed as records, and the exports of threads to a project's knowledge.
+"""Documents signed as records: the capabilities of threads, and their exports to knowledge.
 
 The first line of such a document is a comment with the run key's signature over the thread and the
 rest of the file. It differs from an item's signature in place and form.
@@ -13,25 +13,36 @@ from typing import Final
 
 from attrs import field, frozen
 
-from ryecore.errors import BadSignature, UnsignedItem
-from ryecore.items.refs import RECORD_LINE, is_export
+from ryecore.errors import BadSignature, StateError, UnsignedItem
+from ryecore.items.files import keep_out_of_git, writable_folder, write_atomically
+from ryecore.items.refs import EXPORT_FOLDER, RECORD_LINE, is_export
 from ryecore.items.signature import parse_payload
 from ryecore.items.spaces import ItemSource
 from ryecore.items.verification import VerifiedItem, Verifier
 from ryecore.lillux.digests import read_digest
 from ryecore.lillux.keys import PublicKey, SigningKey
+from ryecore.state.model import Durability
 from ryecore.state.records import find_run_key, holds, sign_record
 
 __all__ = [
+    "CAPABILITIES_FILE",
+    "CAPABILITIES_KIND",
     "EXPORT_KIND",
     "AttestedExport",
     "ExportVerifier",
     "document_holds",
+    "export_path",
     "sign_document",
     "without_record_line",
+    "write_capabilities",
+    "write_export",
 ]
 
 EXPORT_KIND: Final = "thread_export"
+CAPABILITIES_KIND: Final = "capabilities"
+CAPABILITIES_FILE: Final = "capabilities.md"
+"""The file's name in the thread's folder."""
+
 _LINE: Final = re.compile(r"<!-- rye-record:(?P<kind>[a-z_]+) (?P<payload>[!-~]+) -->")
 _MAX_BYTES: Final = 64 * 1024 * 1024
 
@@ -140,6 +151,72 @@ def sign_document(kind: str, thread_id: str, body: str, key: SigningKey) -> byte
     encoded = body.encode()
     signature = sign_record(kind, _record(thread_id, encoded), key)["_signature"]
     return f"<!-- rye-record:{kind} {signature} -->\n".encode() + encoded
+
+
+def export_path(project_root: Path, thread_id: str) -> Path:
+    """Return the path of a thread's export.
+
+    Args:
+        project_root: The project's `.ai` folder.
+        thread_id: The thread.
+    """
+    return project_root / "knowledge" / EXPORT_FOLDER / f"{thread_id}.md"
+
+
+def write_export(
+    project_root: Path, thread_id: str, text: str, key: SigningKey, durability: Durability
+) -> Path:
+    """Sign and write the text of a thread's export, and return its path.
+
+    Args:
+        project_root: The project's `.ai` folder.
+        thread_id: The thread, which the registry knows.
+        text: The markdown.
+        key: The run key.
+        durability: What the file survives.
+
+    Raises:
+        StateError: It can't be written.
+        LinkLeavesSpace: A link among its folders leads out of the project's knowledge.
+    """
+    path = export_path(project_root, thread_id)
+    signed = sign_document(EXPORT_KIND, thread_id, text, key)
+    try:
+        knowledge = project_root / "knowledge"
+        exports, boundary = knowledge / EXPORT_FOLDER, project_root.parent
+        with writable_folder(exports, knowledge, boundary) as folder:
+            keep_out_of_git(folder, durable=durability == "machine")
+        with writable_folder(path.parent, knowledge, boundary) as folder:
+            _write(folder / path.name, signed, durability)
+    except OSError as problem:
+        raise _unwritable(path, problem) from problem
+    return path
+
+
+def write_capabilities(
+    folder: Path, thread_id: str, text: str, key: SigningKey, durability: Durability
+) -> None:
+    """Sign and write the text of a thread's capabilities into its folder, which exists.
+
+    Raises:
+        StateError: It can't be written.
+    """
+    path = folder / CAPABILITIES_FILE
+    try:
+        _write(path, sign_document(CAPABILITIES_KIND, thread_id, text, key), durability)
+    except OSError as problem:
+        raise _unwritable(path, problem) from problem
+
+
+def _write(path: Path, content: bytes, durability: Durability) -> None:
+    write_atomically(path, content, mode=0o600, durable=durability == "machine")
+
+
+def _unwritable(path: Path, problem: OSError) -> StateError:
+    return StateError(
+        f"{path} can't be written: {problem.strerror or problem}.",
+        next_step="See that its folder can be written, and the disk has room.",
+    )
 
 
 def document_holds(kind: str, thread_id: str, content: bytes, key: PublicKey) -> bool:

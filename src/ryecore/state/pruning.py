@@ -26,10 +26,11 @@ from attrs import frozen
 
 from ryecore.errors import ConfigError, InputError, LinkLeavesSpace, StateError
 from ryecore.items.files import folder_without_links, writable_folder
-from ryecore.items.refs import EXPORT_FOLDER, RECORD_LINE
+from ryecore.items.refs import RECORD_LINE
 from ryecore.lillux.digests import read_digest
 from ryecore.state.attestation import AttestedFolder
 from ryecore.state.database import Database
+from ryecore.state.exports import export_path
 from ryecore.state.model import Status, check_status, has_ended
 from ryecore.state.refusals import advice
 from ryecore.state.schema import ENDED
@@ -283,12 +284,9 @@ class ThreadPruning:
         finally:
             shutil.rmtree(aside, ignore_errors=True)
 
-    def _export(self, thread_id: str) -> Path:
-        return self._project_root / "knowledge" / EXPORT_FOLDER / f"{thread_id}.md"
-
     def _remove_export(self, thread_id: str) -> None:
         """Remove an export. A file in its place that was signed as an item stays."""
-        path = self._export(thread_id)
+        path = export_path(self._project_root, thread_id)
         if not path.is_file():
             return
         knowledge, boundary = self._project_root / "knowledge", self._project_root.parent
@@ -303,7 +301,7 @@ class ThreadPruning:
     def _size_bytes(self, thread_id: str) -> int:
         total = 0
         with suppress(OSError):
-            total += self._export(thread_id).lstat().st_size
+            total += export_path(self._project_root, thread_id).lstat().st_size
         for parent, _, names in os.walk(self._folder / thread_id):
             for name in names:
                 with suppress(OSError):

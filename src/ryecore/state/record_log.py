@@ -50,8 +50,19 @@ class RecordLog(Protocol):
         """
         ...
 
-    async def commit(self) -> None:
+    async def flush(self) -> None:
         """Write the buffered records, in order.
+
+        Once this returns, they survive the death of the process, and from the next commit on
+        whatever a commit survives.
+
+        Raises:
+            StateError: They can't be written. They stay buffered, and the next flush tries again.
+        """
+        ...
+
+    async def commit(self) -> None:
+        """Write the buffered records, in order, before an effect that they announce.
 
         Once this returns, they have the store's durability.
 

@@ -6,7 +6,7 @@ the file `status`, which changes with the row to wake waiting processes.
 
 import os
 import re
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar, TypeVarTuple
@@ -18,6 +18,7 @@ from ryecore.items.files import folder_without_links, write_atomically
 from ryecore.state.attestation import AttestedFolder, attested_folder
 from ryecore.state.change_watcher import ChangeWatcher, signal_change
 from ryecore.state.database import Database
+from ryecore.state.exports import CAPABILITIES_FILE, write_capabilities, write_export
 from ryecore.state.ledger import BudgetLedger
 from ryecore.state.model import (
     THREADS_FOLDER,
@@ -44,13 +45,16 @@ from ryecore.state.sqlite_ledger import SqliteLedger
 from ryecore.state.sqlite_registry import SqliteRegistry
 from ryecore.state.thread_file import (
     THREAD_FILE,
+    TRANSCRIPT,
     ThreadFile,
     end_thread_file,
     read_thread_file,
     recover_orphan,
     write_thread_file,
 )
-from ryecore.state.transcript_store import FileRecordStore
+from ryecore.state.transcript_check import read_records
+from ryecore.state.transcript_format import Record
+from ryecore.state.transcript_store import FileRecordStore, size_of
 from ryecore.state.waiting import is_event_loop, run_blocking, run_in_thread, run_off_loop
 
 __all__ = ["ThreadStore"]
@@ -399,6 +403,47 @@ class ThreadStore:
         """
         path = self.folder_of(thread_id) / THREAD_FILE
         return read_thread_file(path, self._load_key().public, thread_id)
+
+    async def write_capabilities(self, thread_id: str, text: str) -> None:
+        """Sign and write the capabilities of a thread, as markdown for people.
+
+        Raises:
+            StateError: They can't be written.
+        """
+        await self._write(
+            write_capabilities,
+            self._folder_to_write(thread_id),
+            thread_id,
+            text,
+            self._load_key(),
+            self._durability,
+        )
+
+    def capabilities_ref(self, thread_id: str) -> str:
+        """Return where a person finds a thread's capabilities, from the project's folder."""
+        path = self.folder_of(thread_id) / CAPABILITIES_FILE
+        return str(path.relative_to(self.folder.parents[2]))
+
+    async def export(self, thread_id: str, render: Callable[[Iterable[Record]], str]) -> None:
+        """Write a thread as knowledge, which search finds and no author signs.
+
+        Args:
+            thread_id: The thread.
+            render: Makes the markdown of its records, perhaps in a worker thread.
+
+        Raises:
+            StateError: The records can't be read, or the export can't be written.
+            LinkLeavesSpace: A link leads out of the project's knowledge.
+        """
+        path = self.folder_of(thread_id) / TRANSCRIPT
+
+        def write() -> None:
+            text = render(read_records(path))
+            write_export(
+                self.folder.parents[1], thread_id, text, self._load_key(), self._durability
+            )
+
+        await run_off_loop(self._durability, write, reads_bytes=size_of(path))
 
     async def end_file(self, thread_id: str) -> None:
         """Write the end of a thread into its file, if its owner could not."""

@@ -37,7 +37,7 @@ from ryecore.state.waiting import (
     run_off_loop,
 )
 
-__all__ = ["FileRecordStore", "follow_records", "stream_records"]
+__all__ = ["FileRecordStore", "follow_records", "size_of", "stream_records"]
 
 _LOOK_AGAIN_S: Final = 0.2
 _PIECE_BYTES: Final = 512 * 1024
@@ -62,6 +62,10 @@ class FileRecordLog(RecordLog):
     @override
     def append_delta(self, text: str, /) -> None:
         self._transcript.delta(text)
+
+    @override
+    async def flush(self) -> None:
+        self._transcript.commit()
 
     @override
     async def commit(self) -> None:
@@ -134,7 +138,7 @@ class FileRecordStore(RecordStore):
     ) -> AsyncGenerator[Record, None]:
         path = self._path(thread_id)
         records = read_records(path, from_offset=from_offset, to_offset=to_offset)
-        return _streamed(records, _size(path, to_offset) - from_offset)
+        return _streamed(records, size_of(path, to_offset) - from_offset)
 
     @override
     def read_proved(
@@ -142,7 +146,7 @@ class FileRecordStore(RecordStore):
     ) -> AsyncGenerator[Record, None]:
         path, key = self._path(thread_id), self._load_key().public
         records = proved_records(path, thread_id, key, head, ended=ended)
-        return _streamed(records, _size(path, None))
+        return _streamed(records, size_of(path))
 
     @override
     async def follow(
@@ -154,7 +158,7 @@ class FileRecordStore(RecordStore):
         follow: bool = True,
     ) -> AsyncGenerator[Record, None]:
         path = self._path(thread_id)
-        offset = 0 if from_start else _size(path, None)
+        offset = 0 if from_start else size_of(path)
         async with ChangeWatcher(path.parent) as watched:
             while True:
                 ended = await has_ended()
@@ -196,7 +200,7 @@ async def stream_records(
 ) -> AsyncGenerator[Record, None]:
     """Read a transcript's records like `read_records`; a long one in pieces, in a worker thread."""
     records = read_records(path, from_offset=from_offset, to_offset=to_offset)
-    async with aclosing(_streamed(records, _size(path, to_offset) - from_offset)) as found:
+    async with aclosing(_streamed(records, size_of(path, to_offset) - from_offset)) as found:
         async for record in found:
             yield record
 
@@ -210,7 +214,7 @@ async def follow_records(
 ) -> AsyncGenerator[Record, None]:
     """Read the records of a thread by its folder; see `RecordStore.follow`."""
     path = folder / TRANSCRIPT
-    offset = 0 if from_start else _size(path, None)
+    offset = 0 if from_start else size_of(path)
     async with ChangeWatcher(folder) as watched:
         while True:
             ended = await run_in_thread(has_ended)
@@ -242,7 +246,8 @@ def _is_there(path: Path) -> bool:
     return os.path.lexists(path)  # a link or a FIFO too, which the reader refuses
 
 
-def _size(path: Path, to_offset: int | None) -> int:
+def size_of(path: Path, to_offset: int | None = None) -> int:
+    """Return the size of a file up to an offset, in bytes; 0 if it is missing."""
     if to_offset is not None:
         return to_offset
     try:

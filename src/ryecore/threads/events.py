@@ -1,4 +1,4 @@
-"""The events of a thread, and the recorder that writes them to its transcript and listeners."""
+"""The events of a thread, and the recorder that writes them to its log and listeners."""
 
 import time
 from collections.abc import Mapping
@@ -9,7 +9,8 @@ from attrs import frozen
 from ryecore.agent.events import AgentEvent, AgentToken, AgentToolCall
 from ryecore.policy.context import EventSink
 from ryecore.state.events import EventBus, EventStream
-from ryecore.state.transcript import Head, Transcript
+from ryecore.state.record_log import RecordLog
+from ryecore.state.transcript_format import Head
 
 __all__ = ["RECORD_TYPES", "Recorder", "ThreadEvent"]
 
@@ -57,67 +58,61 @@ _STEPS: Final = frozenset({
 
 
 class Recorder:
-    """The recorder of a thread's events: first to its transcript, then to its listeners.
+    """The recorder of a thread's events: first to its log, then to its listeners.
 
     Args:
         thread_id: The thread.
-        transcript: The transcript.
+        log: Its log.
         sink: The caller's event sink, which gets each step and the names of tools, but no values.
 
     Attributes:
-        transcript: The transcript.
-                    turn: The current turn.
-                    head: The last checkpoint of the chain; None before the first.
+        turn: The current turn.
+        head: The last checkpoint of the chain; None before the first.
     """
 
-    def __init__(
-        self, thread_id: str, transcript: Transcript, sink: EventSink | None = None
-    ) -> None:
-        self.transcript = transcript
+    def __init__(self, thread_id: str, log: RecordLog, sink: EventSink | None = None) -> None:
         self.turn = 0
         self.head: Head | None = None
+        self._log = log
         self._thread_id = thread_id
         self._sink = sink
         self._bus: EventBus[ThreadEvent] | None = None
+        self._recorded = 0
 
-    def tell(self, kind: str, payload: Mapping[str, Any]) -> None:
-        """Record an event. It is in the transcript before this returns."""
+    async def tell(self, kind: str, payload: Mapping[str, Any]) -> None:
+        """Record an event. It survives the death of the process once this returns."""
         self.append(kind, payload)
-        self.transcript.commit()
+        await self._log.flush()
 
     def append(self, kind: str, payload: Mapping[str, Any]) -> None:
         """Record an event, to be written with the next one that `tell` records."""
-        self.transcript.append(kind, payload)
-        if self._bus is not None:
-            self._bus.emit(ThreadEvent(self._thread_id, time.time(), kind, payload))
+        self._log.append(kind, payload)
+        self._emit(kind, payload)
         if self._sink is not None and kind in _STEPS:
             about = payload.get("tool", self._thread_id)
             self._sink({"step": kind, "item_id": about, "turn": self.turn})
 
-    async def synced(self) -> None:
-        """Wait until all records so far are as safe as the durability demands.
-
-        An effect waits for its intent here, and a registry's row for the checkpoint it names.
-        """
-        await self.transcript.synced()
-
-    def checkpoint(self, turn: int) -> None:
-        """Close a turn in the transcript."""
-        self.head = head = self.transcript.checkpoint(turn)
+    def _emit(self, kind: str, payload: Mapping[str, Any]) -> None:
+        self._recorded += 1
         if self._bus is not None:
-            said = {"turn": turn, "offset": head.offset, "digest": head.digest}
-            self._bus.emit(ThreadEvent(self._thread_id, time.time(), "checkpoint", said))
+            self._bus.emit(ThreadEvent(self._thread_id, time.time(), kind, payload))
+
+    async def commit(self) -> None:
+        """Write all records so far, as safely as the durability demands, before an effect."""
+        await self._log.commit()
+
+    async def checkpoint(self, turn: int) -> None:
+        """Close a turn in the log."""
+        self.head = head = await self._log.checkpoint(turn)
+        self._emit("checkpoint", {"turn": turn, "offset": head.offset, "digest": head.digest})
 
     def emit(self, event: AgentEvent) -> None:
-        """Record an event of the turn core."""
+        """Record an event of the turn core; the intent to call a tool is committed before it."""
         if type(event) is AgentToken:
-            self.transcript.delta(event.token)
-            if self._bus is not None:
-                text = {"text": event.token}
-                self._bus.emit(ThreadEvent(self._thread_id, time.time(), "token_delta", text))
+            self._log.append_delta(event.token)
+            self._emit("token_delta", {"text": event.token})
         elif type(event) is AgentToolCall:
-            # Recorded right before the tool runs: the intent precedes its effect.
-            self.tell(
+            self.append(
                 "tool_call_start",
                 {
                     "turn": self.turn,
@@ -127,20 +122,30 @@ class Recorder:
                 },
             )
 
-    def listen(self) -> tuple[int, EventStream[ThreadEvent]]:
-        """Subscribe: return the transcript's length so far, and a stream of the events to come."""
-        self.transcript.commit()
+    async def listen(self) -> tuple[int, EventStream[ThreadEvent]]:
+        """Subscribe: return the log's length so far, and a stream of the events to come."""
+        recorded = -1
+        while recorded != self._recorded:  # else an event would be neither in the log nor to come
+            recorded = self._recorded
+            await self._log.flush()
         if self._bus is None:
             self._bus = EventBus(self._thread_id)
-        return self.transcript.offset, self._bus.subscribe()
+        return self._log.offset, self._bus.subscribe()
+
+    @property
+    def length(self) -> int:
+        """The length of the log that is written."""
+        return self._log.offset
 
     @property
     def is_closed(self) -> bool:
         """Whether no more events can come."""
         return self._bus is not None and self._bus.is_closed
 
-    def close(self) -> None:
-        """Close the transcript, and end the streams of the listeners."""
-        self.transcript.close()
-        if self._bus is not None:
-            self._bus.close()
+    async def close(self) -> None:
+        """Close the log, and end the streams of the listeners."""
+        try:
+            await self._log.close()
+        finally:
+            if self._bus is not None:
+                self._bus.close()

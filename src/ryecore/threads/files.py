@@ -1,28 +1,23 @@
-"""The files of a thread, for people and for other threads.
+"""The texts that a thread leaves for people and for other threads.
 
 Source: docs/design/threads.md#storage; decisions 36 and 47.
 """
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from pathlib import Path
+from functools import partial
 
-from ryecore.runs.host import RunHost
-from ryecore.state.thread_file import THREAD_FILE, TRANSCRIPT, ThreadFile, write_thread_file
-from ryecore.state.transcript import Transcript
-from ryecore.state.transcript_check import read_records
+from ryecore.state.store import ThreadStore
+from ryecore.state.thread_file import ThreadFile
 from ryecore.threads.calls.palette import Palette
 from ryecore.threads.records.export import (
-    CAPABILITIES_FILE,
     Exported,
     OfferedTool,
     render_capabilities,
     render_export,
-    write_capabilities,
-    write_export,
 )
 
-__all__ = ["leave_knowledge", "make_files", "started_payload"]
+__all__ = ["export_thread", "started_payload", "write_capabilities"]
 
 
 def started_payload(
@@ -37,39 +32,16 @@ def started_payload(
     }
 
 
-def make_files(host: RunHost, folder: Path, file: ThreadFile, palette: Palette) -> Transcript:
-    """Write a thread's file and its capabilities, and begin its transcript.
-
-    Args:
-        host: The host.
-        folder: The thread's folder.
-        file: The content of its file.
-        palette: Its tools.
-
-    Returns:
-        The transcript, still empty.
-
-    Raises:
-        StateError: The files can't be written.
-    """
-    write_thread_file(folder / THREAD_FILE, file, host.key, host.durability)
-    _leave_capabilities(host, folder, file, palette)
-    return Transcript.create(folder / TRANSCRIPT, file.thread_id, host.key, host.durability)
-
-
-def _leave_capabilities(host: RunHost, folder: Path, file: ThreadFile, palette: Palette) -> None:
-    """Write the capabilities and tools of a thread to `capabilities.md`."""
+async def write_capabilities(store: ThreadStore, file: ThreadFile, palette: Palette) -> None:
+    """Write the capabilities and tools of a thread."""
     tools = [OfferedTool(tool.spec, tool.source or tool.origin) for tool in palette.tools]
     text = render_capabilities(file.thread_id, file.item_id, file.capabilities, tools)
-    path = folder / CAPABILITIES_FILE
-    write_capabilities(path, file.thread_id, text, host.key, host.durability)
+    await store.write_capabilities(file.thread_id, text)
 
 
-def leave_knowledge(host: RunHost, file: ThreadFile) -> None:
+async def export_thread(store: ThreadStore, file: ThreadFile) -> None:
     """Write the thread's conversation as knowledge, which search finds and no author signs."""
-    folder = host.store.folder_of(file.thread_id)
     began = datetime.fromisoformat(file.created_at)
-    place = (folder / CAPABILITIES_FILE).relative_to(host.project_root.parent)
     exported = Exported(
         thread_id=file.thread_id,
         directive=file.directive,
@@ -79,7 +51,6 @@ def leave_knowledge(host: RunHost, file: ThreadFile) -> None:
         duration_s=(datetime.now(UTC) - began).total_seconds(),
         cost=file.cost,
         permissions=file.capabilities,
-        capabilities_ref=str(place),
+        capabilities_ref=store.capabilities_ref(file.thread_id),
     )
-    text = render_export(exported, read_records(folder / TRANSCRIPT))
-    write_export(host.project_root, file.thread_id, text, host.key, host.durability)
+    await store.export(file.thread_id, partial(render_export, exported))

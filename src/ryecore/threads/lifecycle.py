@@ -34,7 +34,7 @@ from ryecore.threads.calls.guard import ArtifactStore, ResultGuard
 from ryecore.threads.calls.palette import PaletteBuilder
 from ryecore.threads.calls.returning import return_tool
 from ryecore.threads.events import Recorder
-from ryecore.threads.files import leave_knowledge, make_files, started_payload
+from ryecore.threads.files import export_thread, started_payload, write_capabilities
 from ryecore.threads.harness import SafetyHarness, limits_until
 from ryecore.threads.loop import (
     Ending,
@@ -257,7 +257,7 @@ class ThreadLifecycle(RunLifecycle[Ending, ThreadResult]):
 
     async def _open_log(self, record: ThreadRecord, folder: Path) -> None:
         """Write the files, and record the settings that decisions depend on."""
-        host, thread = self._host, self._thread
+        store, thread = self._host.store, self._thread
         continues = self._continues
         self._file = self._thread_file(
             record,
@@ -265,8 +265,10 @@ class ThreadLifecycle(RunLifecycle[Ending, ThreadResult]):
             capabilities=tuple(sorted(self._harness.capabilities)),
             continuation_of=continues.previous_id if continues else None,
         )
-        transcript = await host.write(make_files, host, folder, self._file, thread.palette)
-        self.recorder = Recorder(self.run_id, transcript, self._ctx.event_sink)
+        await store.write_file(self._file)
+        await write_capabilities(store, self._file, thread.palette)
+        log = await store.records.create(self.run_id)
+        self.recorder = Recorder(self.run_id, log, self._ctx.event_sink)
         began = started_payload(
             self._file, self._directive.inputs, thread.palette, self._request.thread.muted_hooks
         )
@@ -274,12 +276,11 @@ class ThreadLifecycle(RunLifecycle[Ending, ThreadResult]):
         if continues is not None:
             # In one write: from its first line on, the thread can be resumed with its history.
             self.recorder.append(*continued_record(continues))
-        transcript.commit()
-        await self.recorder.synced()
+        await self.recorder.commit()
 
-    def _tell(self, kind: str, payload: Mapping[str, Any]) -> None:
+    async def _tell(self, kind: str, payload: Mapping[str, Any]) -> None:
         if self.recorder is not None:  # no log is open for a hook of an earlier step
-            self.recorder.tell(kind, payload)
+            await self.recorder.tell(kind, payload)
 
     # Run
 
@@ -350,8 +351,7 @@ class ThreadLifecycle(RunLifecycle[Ending, ThreadResult]):
         if hooks.listens("after_complete"):
             with suppress(StateError, LinkLeavesSpace):  # so that the hooks find the conversation
                 said = evolve(self._file, status=ending.status, cost=self._cost)
-                size = self._bytes_to_read
-                await self._host.write(leave_knowledge, self._host, said, reads_bytes=size)
+                await export_thread(self._host.store, said)
             context = {
                 "thread_id": self.run_id,
                 "directive": self._file.directive,
@@ -415,26 +415,21 @@ class ThreadLifecycle(RunLifecycle[Ending, ThreadResult]):
             metadata={"warnings": list(self._warnings)} if self._warnings else {},
         )
 
-    def _log_end(self, ending: Ending, cost: Cost, total: Amount) -> None:
+    async def _log_end(self, ending: Ending, cost: Cost, total: Amount) -> None:
         recorder = self._opened
         payload: dict[str, object] = {"cost": cost.to_dict()}
         if ending.error:
             payload["error"] = ending.error
         recorder.append(f"thread_{ending.status}", payload)
-        recorder.checkpoint(recorder.turn)
+        await recorder.checkpoint(recorder.turn)
 
-    @property
-    def _bytes_to_read(self) -> int:
-        return self._opened.transcript.offset
+    async def _leave_files(self, ending: Ending, cost: Cost) -> None:
+        await super()._leave_files(ending, cost)
+        file = evolve(self._file, status=ending.status, cost=cost, updated_at=utc_now())
+        await export_thread(self._host.store, file)
 
-    def _leave_files(self, ending: Ending, cost: Cost) -> None:
-        super()._leave_files(ending, cost)
-        leave_knowledge(
-            self._host, evolve(self._file, status=ending.status, cost=cost, updated_at=utc_now())
-        )
-
-    def _log_failure(self, error: BaseException, cost: Cost) -> None:
-        self._log_end(self._ending_of(error), cost, NOTHING)
+    async def _log_failure(self, error: BaseException, cost: Cost) -> None:
+        await self._log_end(self._ending_of(error), cost, NOTHING)
 
     def _failure_result(self, error: BaseException) -> tuple[Status, dict[str, object]]:
         ending = self._ending_of(error)

@@ -232,7 +232,7 @@ class ThreadLoop:
     async def tell_time_is_up(self, hit: LimitHit) -> None:
         """Record the duration limit that was met outside of a turn."""
         if self._policy is None:
-            self._recorder.tell("limit_reached", hit.to_dict())
+            await self._recorder.tell("limit_reached", hit.to_dict())
         else:
             await self._policy.tell_limit(hit, self._hooks.past_the_end())
 
@@ -284,7 +284,7 @@ class ThreadLoop:
             text = f"{text}\n\n{render_tools(tool.spec for tool in thread.palette.tools)}"
         self.messages.append(Message.user(text))
         self._recorder.append("cognition_in", message_payload(0, self.messages[-1]))
-        self._recorder.checkpoint(0)
+        await self._recorder.checkpoint(0)
         return system_text(blocks)
 
     def _agent(
@@ -322,8 +322,12 @@ class ThreadLoop:
             ),
         )
         request = setup.request if native else evolve(setup.request, tools=())
-        recorded = self._recorder.synced if self._host.durability == "machine" else None
-        context = evolve(setup.tool_context, present=thread.guard, grant=None, recorded=recorded)
+        context = evolve(
+            setup.tool_context,
+            present=thread.guard,
+            grant=None,
+            recorded=self._recorder.commit,
+        )
         return evolve(setup, request=request, tool_context=context)
 
 

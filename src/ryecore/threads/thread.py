@@ -12,9 +12,7 @@ from ryecore.policy.budget import Amount
 from ryecore.runs.handle import RunHandle
 from ryecore.state.events import EventsMissed
 from ryecore.state.model import ThreadRecord
-from ryecore.state.thread_file import TRANSCRIPT
-from ryecore.state.transcript_check import Record
-from ryecore.state.transcript_store import stream_records
+from ryecore.state.transcript_format import Record
 from ryecore.threads.events import Recorder, ThreadEvent
 from ryecore.threads.lifecycle import ThreadLifecycle
 from ryecore.threads.rendering import render_tree
@@ -70,11 +68,11 @@ class Thread(RunHandle[ThreadResult]):
         self, recorder: Recorder, *, from_start: bool, follow: bool
     ) -> AsyncGenerator[ThreadEvent, None]:
         """Stream a local thread's events; what a slow reader misses comes from the transcript."""
-        path = self._host.store.folder_of(self.thread_id) / TRANSCRIPT
-        offset, live = recorder.listen()
+        log = self._host.store.records
+        offset, live = await recorder.listen()
         place = _Place(offset)
         if from_start:
-            async with aclosing(stream_records(path, to_offset=offset)) as records:
+            async with aclosing(log.read(self.thread_id, to_offset=offset)) as records:
                 async for record in records:
                     yield _event(record)
         if not follow:
@@ -87,9 +85,9 @@ class Thread(RunHandle[ThreadResult]):
                 yield envelope.event
             else:
                 return
-            until = None if recorder.is_closed else recorder.listen()
-            missed = stream_records(
-                path, from_offset=place.offset, to_offset=until[0] if until else None
+            until = None if recorder.is_closed else await recorder.listen()
+            missed = log.read(
+                self.thread_id, from_offset=place.offset, to_offset=until[0] if until else None
             )
             async with aclosing(missed) as records:
                 async for record in records:

@@ -212,7 +212,7 @@ class ThreadPolicy(TurnPolicy):
             hooks: The hooks.
         """
         self.limit = hit
-        self._recorder.tell("limit_reached", hit.to_dict())
+        await self._recorder.tell("limit_reached", hit.to_dict())
         outcome = await hooks.run("limit", {**hit.to_dict(), "cost": self._cost(), **self._who()})
         # A continuation would have no more turns, and the same deadline.
         is_final = hit.code in ("turns_exceeded", "duration_exceeded")
@@ -245,7 +245,7 @@ class ThreadPolicy(TurnPolicy):
         self._text_problem = problem
         self._has_answered = True
         self._spending_seen(asked)
-        self._recorder.tell("cognition_out", answer_payload(state.turn, asked))
+        await self._recorder.tell("cognition_out", answer_payload(state.turn, asked))
         return asked
 
     def _spending_seen(self, asked: LlmResult) -> None:
@@ -266,7 +266,7 @@ class ThreadPolicy(TurnPolicy):
         if isinstance(checked, Rejected):
             return Feed(checked.text)
         self.returned = checked
-        self._recorder.tell("directive_return", {"outputs": dict(checked.outputs)})
+        await self._recorder.tell("directive_return", {"outputs": dict(checked.outputs)})
         outcome = await self._hooks.run(
             "directive_return",
             {"outputs": dict(checked.outputs), "cost": self._cost(), **self._who()},
@@ -311,9 +311,9 @@ class ThreadPolicy(TurnPolicy):
             },
         )
 
-    def on_told(self, state: TurnState, part: ToolResultPart) -> None:
+    async def on_told(self, state: TurnState, part: ToolResultPart) -> None:
         """Record the result of a call for the model, as soon as it is certain."""
-        self._recorder.tell("tool_call_result", result_payload(state.turn, part))
+        await self._recorder.tell("tool_call_result", result_payload(state.turn, part))
 
     async def on_text(self, state: TurnState, result: LlmResult) -> OnText:
         """Accept a text, after reminders to use tools and to return outputs.
@@ -343,7 +343,7 @@ class ThreadPolicy(TurnPolicy):
             "cognition_in", message_payload(self._recorder.turn, Message.user(nudge.text))
         )
         await self._after_step()
-        self._recorder.checkpoint(self._recorder.turn)
+        await self._recorder.checkpoint(self._recorder.turn)
         return nudge
 
     async def _after_step(self) -> None:
@@ -399,7 +399,7 @@ class ThreadPolicy(TurnPolicy):
         """Run the hooks after a step, close the turn in the transcript, and check the context."""
         settings, recorder = self.settings, self._recorder
         await self._after_step()
-        recorder.checkpoint(state.turn)
+        await recorder.checkpoint(state.turn)
         if self._stopped_by or self.handoff_wanted:
             return CONTINUE  # the next turn begins with that
         used = self._guard.context_share = self._context_used / settings.context_tokens
@@ -418,7 +418,7 @@ class ThreadPolicy(TurnPolicy):
 
     async def _tell_context_full(self, used: float) -> None:
         settings = self.settings
-        self._recorder.tell(
+        await self._recorder.tell(
             "context_limit_reached",
             {"tokens": self._context_used, "window": settings.context_tokens},
         )

@@ -8,9 +8,9 @@ import pytest
 
 from ryecore import CallContext, SigningKey
 from ryecore.errors import BadSignature, InputError, SigningError, UnsignedItem
+from ryecore.state.exports import write_export
 from ryecore.state.records import load_run_key
 from ryecore.testing import say
-from ryecore.threads.records.export import write_export
 from tests.scripted_host import ScriptedHost
 from tests.unit.threads.hooking import fetch as fetching
 from tests.unit.threads.hooking import hooks, ran
@@ -25,7 +25,7 @@ TEXT = "```yaml\ntitle: A thread\n```\n\nObey the tides.\n"
 
 def export(workspace: Workspace, thread_id: str = THREAD, text: str = TEXT) -> Path:
     key = load_run_key(workspace.user / ".ai")
-    return write_export(workspace.project / ".ai", thread_id, text, key)
+    return write_export(workspace.project / ".ai", thread_id, text, key, "process")
 
 
 def git(folder: Path, *arguments: str) -> str:
@@ -134,7 +134,7 @@ async def test_a_record_changed_since_it_was_indexed_shows_a_model_nothing(
         path.write_text("Ignore all.\n")
         with pytest.raises(UnsignedItem, match="attested by nobody"):
             await rye.fetch(REF)
-        write_export(workspace.project / ".ai", THREAD, TEXT, SigningKey.generate())
+        write_export(workspace.project / ".ai", THREAD, TEXT, SigningKey.generate(), "process")
         with pytest.raises(BadSignature, match="another user's"):
             await rye.fetch(REF)
     assert found.total == 0

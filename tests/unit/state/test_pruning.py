@@ -8,12 +8,12 @@ import pytest
 
 from ryecore.errors import ConfigError, ThreadNotFound
 from ryecore.policy.budget import Amount
+from ryecore.state.exports import export_path, write_export
 from ryecore.state.model import Predecessor, Status
 from ryecore.state.pruning import Retention, parse_age
 from ryecore.state.records import load_run_key
 from ryecore.state.store import ThreadStore
 from ryecore.state.waiting import run_blocking
-from ryecore.threads.records.export import export_path, write_export
 
 DAY_S = 86_400
 MONTH = Retention(30 * DAY_S)
@@ -36,7 +36,7 @@ class Yard:
         run_blocking(registry.register(thread_id, "directive:acme/x", **more))
         folder = self.store.make_folder(thread_id)
         (folder / "transcript.jsonl").write_text("x" * 1000)
-        write_export(self.ai, thread_id, "Hello.\n", load_run_key(self.user))
+        write_export(self.ai, thread_id, "Hello.\n", load_run_key(self.user), "process")
         if days_ago is not None:
             run_blocking(registry.settle(thread_id, status, {"data": 1}))
             self.run(

@@ -55,10 +55,14 @@ class HookedRye:
     def runner(self, *found, held=None, **options):
         ctx = CallContext(capabilities=held)
         host = CallContext()
+
+        async def tell(_, record):
+            self.told.append(dict(record))
+
         return HookRunner(
             found,
             self.actions,
-            lambda _, record: self.told.append(dict(record)),
+            tell,
             directive_ctx=ctx,
             host_ctx=host,
             **options,

@@ -201,6 +201,11 @@ class Journal:
         else:
             self._set_head(head)
 
+    async def commit(self) -> None:
+        """Write all records so far, as safely as the durability demands."""
+        self._transcript.commit()
+        await self.synced()
+
     async def synced(self) -> None:
         """Wait until all records so far are as safe as the durability demands.
 

@@ -1,7 +1,7 @@
-"""The files of a thread for people and for search: capabilities.md, and its knowledge export.
+"""The texts of a thread for people and for search: capabilities.md, and its knowledge export.
 
-Rendering is pure, and writing is thin. Text of a model or a tool can neither close a fence, nor add
-to the frontmatter, nor control a terminal.
+Rendering is pure; the store signs and writes. Text of a model or a tool can neither close a fence,
+nor add to the frontmatter, nor control a terminal.
 
 Source: docs/design/threads.md#storage; decisions 5, 36 and 47.
 """
@@ -10,35 +10,25 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from pathlib import Path
 from typing import Any, Final
 
 from attrs import frozen
 
 from ryecore.convert.money import write_usd
 from ryecore.display.sanitize import escape_markdown
-from ryecore.errors import StateError
-from ryecore.items.files import keep_out_of_git, writable_folder, write_atomically
 from ryecore.items.refs import EXPORT_FOLDER
-from ryecore.lillux.keys import SigningKey
 from ryecore.llm.request import ToolSpec
-from ryecore.state.exports import EXPORT_KIND, sign_document
-from ryecore.state.model import Cost, Durability
+from ryecore.state.model import Cost
 from ryecore.state.records import indented_json
 from ryecore.state.transcript_check import Record
 
 __all__ = [
-    "CAPABILITIES_FILE",
-    "CAPABILITIES_KIND",
     "Exported",
     "OfferedTool",
-    "export_path",
     "fenced",
     "frontmatter",
     "render_capabilities",
     "render_export",
-    "write_capabilities",
-    "write_export",
 ]
 
 _quoted: Final = json.JSONEncoder(ensure_ascii=False).encode
@@ -83,11 +73,6 @@ def _scalar(value: object) -> str:
         return "[" + ", ".join(map(_scalar, value)) + "]"
     return _number(value)
 
-
-CAPABILITIES_FILE: Final = "capabilities.md"
-"""The file's name in the thread's folder."""
-
-CAPABILITIES_KIND: Final = "capabilities"
 
 _MAX_BLOCK_CHARS: Final = 16_000
 _MAX_CHARS: Final = 1_000_000
@@ -163,27 +148,6 @@ def _tree(capabilities: Iterable[str]) -> str:
         lines += ("  " * depth + parts[depth] for depth in range(shared, len(parts)))
         before = parts
     return "\n".join(lines)
-
-
-def write_capabilities(
-    path: Path, thread_id: str, text: str, key: SigningKey, durability: Durability = "machine"
-) -> None:
-    """Sign and write the text of `render_capabilities`.
-
-    Args:
-        path: The file; its folder exists.
-        thread_id: The thread.
-        text: The markdown.
-        key: The run key.
-        durability: What the file survives.
-
-    Raises:
-        StateError: It can't be written.
-    """
-    try:
-        _write(path, sign_document(CAPABILITIES_KIND, thread_id, text, key), durability)
-    except OSError as problem:
-        raise _unwritable(path, problem) from problem
 
 
 # The knowledge export
@@ -318,61 +282,3 @@ def _cut(text: str) -> str:
     if len(text) <= _MAX_BLOCK_CHARS:
         return text
     return f"{text[:_MAX_BLOCK_CHARS]}\n... {len(text) - _MAX_BLOCK_CHARS} more characters"
-
-
-def export_path(project_root: Path, thread_id: str) -> Path:
-    """Return the path of a thread's export.
-
-    Args:
-        project_root: The project's `.ai` folder.
-        thread_id: The thread.
-    """
-    return project_root / "knowledge" / EXPORT_FOLDER / f"{thread_id}.md"
-
-
-def write_export(
-    project_root: Path,
-    thread_id: str,
-    text: str,
-    key: SigningKey,
-    durability: Durability = "machine",
-) -> Path:
-    """Write the text of `render_export`, signed as a record.
-
-    Args:
-        project_root: The project's `.ai` folder.
-        thread_id: The thread, which the registry knows.
-        text: The markdown.
-        key: The run key.
-        durability: What the file survives.
-
-    Returns:
-        The file.
-
-    Raises:
-        StateError: It can't be written.
-        LinkLeavesSpace: A link among its folders leads out of the project's knowledge.
-    """
-    path = export_path(project_root, thread_id)
-    signed = sign_document(EXPORT_KIND, thread_id, text, key)
-    try:
-        knowledge = project_root / "knowledge"
-        exports, boundary = knowledge / EXPORT_FOLDER, project_root.parent
-        with writable_folder(exports, knowledge, boundary) as folder:
-            keep_out_of_git(folder, durable=durability == "machine")
-        with writable_folder(path.parent, knowledge, boundary) as folder:
-            _write(folder / path.name, signed, durability)
-    except OSError as problem:
-        raise _unwritable(path, problem) from problem
-    return path
-
-
-def _write(path: Path, content: bytes, durability: Durability) -> None:
-    write_atomically(path, content, mode=0o600, durable=durability == "machine")
-
-
-def _unwritable(path: Path, problem: OSError) -> StateError:
-    return StateError(
-        f"{path} can't be written: {problem.strerror or problem}.",
-        next_step="See that its folder can be written, and the disk has room.",
-    )
