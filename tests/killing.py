@@ -24,7 +24,7 @@ from typing import Any, Final, Protocol
 import pytest
 
 from ryecore.errors import RyeError
-from ryecore.lillux.store import ContentStore
+from ryecore.lillux.digests import ContentStore
 from ryecore.state.model import ThreadRecord
 from ryecore.state.records import load_run_key
 from ryecore.state.store import ThreadStore

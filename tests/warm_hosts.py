@@ -21,7 +21,7 @@ import anyio
 
 from ryecore import ExecutionResult, Rye, SyncRye
 from ryecore.items.spaces import built_in_space
-from ryecore.lillux.warm import TemplateStats
+from ryecore.lillux.processes import TemplateStats
 from tests.killing import lines_of
 from tests.workspace import PYTHON, Workspace, events
 

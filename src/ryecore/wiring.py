@@ -25,7 +25,7 @@ from ryecore.chain.layout import Sealer
 from ryecore.chain.prepared import Preparer
 from ryecore.chain.primitives import KeptProcesses
 from ryecore.chain.trace import Trace
-from ryecore.display.notices import warn
+from ryecore.display.sanitize import warn
 from ryecore.items.keys import AuthorKeys
 from ryecore.items.project_trust import allowed_variables, is_project_trusted
 from ryecore.items.snapshots import SnapshotStore

@@ -24,7 +24,6 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_public_key,
 )
 
-from ryecore.items.key_files import render_trusted_key
 from ryecore.items.signature import (
     CommentForm,
     Signature,
@@ -34,7 +33,7 @@ from ryecore.items.signature import (
 )
 from ryecore.items.signing import sign_content
 from ryecore.items.spaces import Space, Spaces
-from ryecore.items.trust import TrustStore
+from ryecore.items.trust import TrustStore, render_trusted_key
 from ryecore.items.verification import verify_item
 from ryecore.lillux.keys import PublicKey, SigningKey
 

@@ -11,7 +11,7 @@ import pytest
 
 from ryecore import SigningKey
 from ryecore import errors as e
-from ryecore.items.key_files import render_trusted_key
+from ryecore.items.trust import render_trusted_key
 from tests.workspace import BASH, Workspace, events
 
 HEADER = f"# __executor_id__ = '{BASH}'\n"

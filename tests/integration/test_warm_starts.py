@@ -10,7 +10,7 @@ import pytest
 
 from ryecore import ExecutionResult, Rye
 from ryecore.items.spaces import built_in_space
-from ryecore.lillux.warm import TemplateStats
+from ryecore.lillux.processes import TemplateStats
 from tests.workspace import Workspace, events
 
 pytestmark = pytest.mark.anyio

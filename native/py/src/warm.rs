@@ -38,7 +38,7 @@ impl Pool {
     }
 }
 
-/// The fields of a `ryecore.lillux.warm.TemplateStats`, by name.
+/// The fields of a `ryecore.lillux.processes.TemplateStats`, by name.
 fn stats_dict(py: Python<'_>, stats: TemplateStats) -> PyResult<Bound<'_, PyDict>> {
     let fields = PyDict::new(py);
     fields.set_item(intern!(py, "state"), stats.state)?;
@@ -51,7 +51,7 @@ fn stats_dict(py: Python<'_>, stats: TemplateStats) -> PyResult<Bound<'_, PyDict
     Ok(fields)
 }
 
-/// A `ryecore.lillux.warm.WarmStart`, read attribute by attribute.
+/// A `ryecore.lillux.processes.WarmStart`, read attribute by attribute.
 #[derive(FromPyObject)]
 pub struct WarmStart<'py> {
     pool: WarmPool<'py>,
@@ -62,7 +62,7 @@ pub struct WarmStart<'py> {
     sealed: Option<WitnessRef<'py>>,
 }
 
-/// A `ryecore.lillux.warm.WarmPool`.
+/// A `ryecore.lillux.processes.WarmPool`.
 #[derive(FromPyObject)]
 struct WarmPool<'py> {
     #[pyo3(attribute("_native"))]

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import anyio
 from attrs import frozen
 
-from ryecore.display.figures import byte_size, counted
-from ryecore.display.notices import warn
-from ryecore.display.text import StyledText
+from ryecore.display.sanitize import warn
+from ryecore.display.text import StyledText, byte_size, counted
 from ryecore.errors import RyeError
 from ryecore.state.pruning import resolve_retention
 from ryecore.state.waiting import run_in_thread

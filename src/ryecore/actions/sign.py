@@ -10,7 +10,7 @@ from attrs import evolve, frozen
 
 from ryecore.actions.approval import ask, check_capability, file_to_approve, own_space
 from ryecore.chain.file_types import RUNTIMES_FOLDER
-from ryecore.display.figures import counted
+from ryecore.display.text import counted
 from ryecore.errors import (
     InputError,
     IntegrityError,

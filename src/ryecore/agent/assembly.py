@@ -18,8 +18,7 @@ from ryecore.agent.telemetry import AgentObserver
 from ryecore.agent.verdicts import TurnPolicy
 from ryecore.llm.cost import AttemptCost, CostTracker
 from ryecore.llm.fallback import FallbackChain
-from ryecore.llm.options import ChainOptions
-from ryecore.llm.plan import AttemptRecord, Backoff, FallbackPlanEntry
+from ryecore.llm.plan import AttemptRecord, Backoff, ChainOptions, FallbackPlanEntry
 from ryecore.llm.request import LlmRequest, ResponseFormat, ToolSpec
 from ryecore.policy.context import CallContext
 from ryecore.tools.context import ToolContext

@@ -17,10 +17,9 @@ from ryecore.agent.node import TurnBudget
 from ryecore.agent.outcome import NodeOutcome, turn_error
 from ryecore.agent.policies import ask_gate
 from ryecore.llm.attempt import AskForMedia, call_for_media
-from ryecore.llm.estimate import text_tokens
+from ryecore.llm.cost import text_tokens
 from ryecore.llm.media import MediaStore
-from ryecore.llm.options import Refuse
-from ryecore.llm.plan import FallbackPlanEntry
+from ryecore.llm.plan import FallbackPlanEntry, Refuse
 from ryecore.llm.provider import LlmProvider, MediaJob, MediaProvider, MediaRequest
 
 __all__ = ["MediaFork"]

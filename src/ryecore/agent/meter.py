@@ -9,8 +9,7 @@ from ryecore.agent.events import CostUpdated, Emit
 from ryecore.agent.outcome import TokensUsed
 from ryecore.agent.telemetry import AgentObserver
 from ryecore.convert.money import to_usd
-from ryecore.llm.cost import AttemptCost, CostTracker, is_uncounted
-from ryecore.llm.estimate import estimated_tokens
+from ryecore.llm.cost import AttemptCost, CostTracker, estimated_tokens, is_uncounted
 from ryecore.llm.plan import AttemptRecord
 from ryecore.llm.request import LlmRequest
 

@@ -10,8 +10,7 @@ from ryecore.agent.model import Agent
 from ryecore.agent.outcome import NodeOutcome
 from ryecore.llm.checks import of, plain_function
 from ryecore.llm.cost import AttemptCost
-from ryecore.llm.options import AttemptVerdict
-from ryecore.llm.plan import AttemptRecord, FallbackPlanEntry
+from ryecore.llm.plan import AttemptRecord, AttemptVerdict, FallbackPlanEntry
 from ryecore.llm.request import LlmRequest
 from ryecore.policy.context import CallContext, CancelToken
 

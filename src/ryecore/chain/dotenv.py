@@ -15,7 +15,7 @@ from attrs import frozen
 from ryecore.chain.model import Chain, ChainElement
 from ryecore.chain.plan import merge_configs
 from ryecore.chain.templating import as_text, with_unknown_parts
-from ryecore.display.notices import warn
+from ryecore.display.sanitize import warn
 from ryecore.errors import ConfigError
 from ryecore.items.files import leads_out
 from ryecore.lillux.digests import read_digest

@@ -37,8 +37,7 @@ from ryecore.items.paths import find_on_path
 from ryecore.items.refs import ItemRef
 from ryecore.items.spaces import ItemSource
 from ryecore.items.verification import Verifier
-from ryecore.lillux.processes import ProcessResult
-from ryecore.lillux.warm import WarmPool
+from ryecore.lillux.processes import ProcessResult, WarmPool
 from ryecore.lillux.witness import Evidence
 from ryecore.policy.cancelling import cancelled_by
 from ryecore.policy.context import CALL_ID, CallContext, call_id_of, thread_variables

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ryecore.display.figures import counted
 from ryecore.display.picture import Box, BoxStatus, Line, Picture
+from ryecore.display.text import counted
 
 if TYPE_CHECKING:
     from ryecore.chain.model import Chain, ChainElement

@@ -13,8 +13,7 @@ from attrs import frozen
 from ryecore.chain.builder import EXECUTE_ID
 from ryecore.chain.model import ExecutionPlan
 from ryecore.items.refs import ItemRef
-from ryecore.lillux.processes import ProcessResult, ProcessSpec, run_process
-from ryecore.lillux.warm import WarmPool, WarmStart
+from ryecore.lillux.processes import ProcessResult, ProcessSpec, WarmPool, WarmStart, run_process
 from ryecore.policy.context import CallContext
 from ryecore.strict_json import STRICT_DECODER
 

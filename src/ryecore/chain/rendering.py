@@ -7,9 +7,8 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from ryecore.display.figures import counted
 from ryecore.display.status import status_mark
-from ryecore.display.text import Span, StyledText, brief
+from ryecore.display.text import Span, StyledText, brief, counted
 
 __all__ = ["render_chain", "render_directive", "render_error", "render_result", "render_trace"]
 

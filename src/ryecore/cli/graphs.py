@@ -23,9 +23,8 @@ from ryecore.cli.options import (
 from ryecore.cli.output import EXIT_FAILED, errors_shown, show, show_json
 from ryecore.cli.pictures import Drawing, drawing_options
 from ryecore.cli.projects import deps_option, models_of, stopped_by_signals
-from ryecore.display.figures import counted
 from ryecore.display.status import status_mark
-from ryecore.display.text import StyledText
+from ryecore.display.text import StyledText, counted
 from ryecore.errors import InputError, InvalidItemId, ItemNotFound, ThreadNotFound
 from ryecore.rye import Rye
 from ryecore.state.model import ThreadRecords

@@ -12,8 +12,7 @@ from contextlib import contextmanager, suppress
 from typing import Final, TextIO
 
 from ryecore.chain.rendering import render_error
-from ryecore.display.notices import RyeWarning
-from ryecore.display.sanitize import escape_json, replace_controls
+from ryecore.display.sanitize import RyeWarning, escape_json, replace_controls
 from ryecore.display.status import status_mark
 from ryecore.display.text import StyledText
 from ryecore.errors import RyeError

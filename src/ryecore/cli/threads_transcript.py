@@ -11,9 +11,8 @@ from ryecore.actions.threads import Threads
 from ryecore.cli.options import project_option
 from ryecore.cli.output import errors_shown, show, show_piece
 from ryecore.cli.projects import with_threads
-from ryecore.display.figures import exact_dollars
 from ryecore.display.status import status_mark
-from ryecore.display.text import Span, StyledText
+from ryecore.display.text import Span, StyledText, exact_dollars
 from ryecore.errors import InputError
 from ryecore.threads.events import RECORD_TYPES, ThreadEvent
 

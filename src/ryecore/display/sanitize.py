@@ -8,9 +8,11 @@ of the functions below, and all of them follow the same two tables of characters
 
 import json
 import re
+import warnings
 from typing import Final
 
 __all__ = [
+    "RyeWarning",
     "drop_invisible",
     "escape_controls",
     "escape_html",
@@ -21,6 +23,7 @@ __all__ = [
     "replace_controls",
     "replace_invisible",
     "to_one_line",
+    "warn",
 ]
 
 _REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
@@ -141,3 +144,27 @@ def escape_markdown(text: str) -> str:
 def escape_mermaid(text: str) -> str:
     """Write a text on one line, so that nothing of it is read as mermaid, Markdown or HTML."""
     return re.sub(_MERMAID_SYNTAX, lambda found: f"#{ord(found.group())};", to_one_line(text))
+
+
+# Warnings whose text can't steer a terminal
+
+
+# Python prints the file that a warning names unescaped. A caller's file could be a clone's.
+_WHERE: Final = "<ryecore>"
+_REGISTRY: Final[dict[str | tuple[str, type[Warning], int], int]] = {}
+
+
+class RyeWarning(UserWarning):
+    """A warning for a person. The work continues."""
+
+
+def warn(text: str) -> None:
+    """Warn once for each text, unless Python's filters say otherwise.
+
+    Args:
+        text: The warning, one line. Control characters are escaped, because it may hold the names
+            of a stranger's files.
+    """
+    warnings.warn_explicit(
+        escape_controls(text), RyeWarning, _WHERE, 1, module="ryecore", registry=_REGISTRY
+    )

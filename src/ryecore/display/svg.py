@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Final, Literal
 
-from ryecore.display.figures import counted
 from ryecore.display.layout import PlacedBox, Point, Route, lay_out
 from ryecore.display.picture import SIGNS, BoxStatus, Picture
 from ryecore.display.sanitize import escape_html, to_one_line
@@ -25,6 +24,7 @@ from ryecore.display.shapes import (
     size_line_label,
     width_em,
 )
+from ryecore.display.text import counted
 
 __all__ = ["to_html", "to_svg"]
 

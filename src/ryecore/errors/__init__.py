@@ -97,9 +97,6 @@ from ryecore.errors.calls import (
     ToolFailed,
     UnsupportedExecution,
 )
-from ryecore.errors.graphs import (
-    GraphInvalid,
-)
 from ryecore.errors.items import (
     AmbiguousItem,
     AnchorError,
@@ -110,6 +107,7 @@ from ryecore.errors.items import (
     ConfigError,
     ContentChanged,
     ExecutorNotFound,
+    GraphInvalid,
     IncompatibleChain,
     IntegrityError,
     InterpreterNotFound,

@@ -5,10 +5,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from ryecore.display.figures import compact, counted, dollars, duration
 from ryecore.display.sanitize import to_one_line
 from ryecore.display.status import status_icon, status_mark
-from ryecore.display.text import Span, StyledText, count_columns, cut, main_line
+from ryecore.display.text import (
+    Span,
+    StyledText,
+    compact,
+    count_columns,
+    counted,
+    cut,
+    dollars,
+    duration,
+    main_line,
+)
 from ryecore.errors import StateError
 from ryecore.graph.journal.events import GraphEvent, event_of
 from ryecore.graph.model import Graph

@@ -13,7 +13,7 @@ from ryecore.chain.spec import ElementSpec
 from ryecore.convert.lines import key_path, line_numbers, nearest
 from ryecore.display.status import status_mark
 from ryecore.display.text import StyledText
-from ryecore.errors.graphs import GraphInvalid, GraphProblem
+from ryecore.errors.items import GraphInvalid, GraphProblem
 from ryecore.graph.model import Graph
 from ryecore.graph.validation.calls import check_calls
 from ryecore.graph.validation.document import DocumentReader

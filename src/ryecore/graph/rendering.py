@@ -3,10 +3,20 @@
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
-from ryecore.display.figures import compact, counted, dollars, duration
 from ryecore.display.sanitize import to_one_line
 from ryecore.display.status import status_mark
-from ryecore.display.text import Span, StyledText, brief, count_columns, cut, main_line
+from ryecore.display.text import (
+    Span,
+    StyledText,
+    brief,
+    compact,
+    count_columns,
+    counted,
+    cut,
+    dollars,
+    duration,
+    main_line,
+)
 from ryecore.graph.model import (
     ActionVertex,
     AgentVertex,

@@ -7,10 +7,9 @@ from attrs import field, frozen
 from ryecore.agent.outcome import NodeFailure
 from ryecore.chain.model import ExecutionResult
 from ryecore.convert.money import write_usd
-from ryecore.display.figures import counted
 from ryecore.display.sanitize import to_one_line
 from ryecore.display.status import status_mark
-from ryecore.display.text import StyledText, brief
+from ryecore.display.text import StyledText, brief, counted
 from ryecore.graph.loading import LoadedGraph
 from ryecore.graph.model import Graph
 from ryecore.graph.projection import RunProjection, RunStatus

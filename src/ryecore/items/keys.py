@@ -8,15 +8,15 @@ from typing import Final
 
 from ryecore.errors import MetadataError, SigningError
 from ryecore.items.files import write_atomically
-from ryecore.items.key_files import (
+from ryecore.items.signing import write_signed
+from ryecore.items.spaces import Space
+from ryecore.items.trust import (
     TRUSTED_KEYS_PATH,
     KeyFile,
     is_past,
     parse_key_file,
     render_trusted_key,
 )
-from ryecore.items.signing import write_signed
-from ryecore.items.spaces import Space
 from ryecore.lillux.keys import PublicKey, SigningKey
 
 __all__ = ["KEY_FOLDER_VARIABLE", "AuthorKeys"]

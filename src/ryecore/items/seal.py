@@ -14,12 +14,12 @@ from pathlib import Path
 
 from ryecore.errors import ItemNotFound, RyeError
 from ryecore.items.files import write_atomically
-from ryecore.items.key_files import TRUSTED_KEYS_PATH, render_trusted_key
 from ryecore.items.metadata import parse_metadata
 from ryecore.items.refs import KIND_FOLDERS
 from ryecore.items.signature import CommentForm, utc_now
 from ryecore.items.signing import find_files, sign_content, sign_file
 from ryecore.items.spaces import Space
+from ryecore.items.trust import TRUSTED_KEYS_PATH, render_trusted_key
 from ryecore.lillux.keys import PublicKey, SigningKey
 
 __all__ = ["seal_bundle"]

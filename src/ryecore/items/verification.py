@@ -13,7 +13,7 @@ from typing import Final
 from attrs import field, frozen
 
 from ryecore.caches import BoundedDict
-from ryecore.display.notices import warn
+from ryecore.display.sanitize import warn
 from ryecore.errors import (
     BadSignature,
     ContentChanged,

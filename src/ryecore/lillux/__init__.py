@@ -7,6 +7,7 @@ from ryecore._lazy import lazy_names
 if TYPE_CHECKING:
     from ryecore._native import monotonic_ns as monotonic_ns
     from ryecore._native import now_ns as now_ns
+    from ryecore.lillux.digests import ContentStore as ContentStore
     from ryecore.lillux.digests import TreeDigest as TreeDigest
     from ryecore.lillux.digests import TreeFilter as TreeFilter
     from ryecore.lillux.digests import digest_tree as digest_tree
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from ryecore.lillux.processes import ProcessResult as ProcessResult
     from ryecore.lillux.processes import ProcessSpec as ProcessSpec
     from ryecore.lillux.processes import RunningProcess as RunningProcess
+    from ryecore.lillux.processes import TemplateStats as TemplateStats
+    from ryecore.lillux.processes import WarmPool as WarmPool
+    from ryecore.lillux.processes import WarmStart as WarmStart
     from ryecore.lillux.processes import current_process as current_process
     from ryecore.lillux.processes import kill_process as kill_process
     from ryecore.lillux.processes import process_status as process_status
@@ -32,10 +36,6 @@ if TYPE_CHECKING:
     from ryecore.lillux.processes import spawn_detached as spawn_detached
     from ryecore.lillux.schema import SchemaFailure as SchemaFailure
     from ryecore.lillux.schema import SchemaValidator as SchemaValidator
-    from ryecore.lillux.store import ContentStore as ContentStore
-    from ryecore.lillux.warm import TemplateStats as TemplateStats
-    from ryecore.lillux.warm import WarmPool as WarmPool
-    from ryecore.lillux.warm import WarmStart as WarmStart
     from ryecore.lillux.watching import Watcher as Watcher
     from ryecore.lillux.watching import wait_for_change as wait_for_change
     from ryecore.lillux.watching import watch as watch

@@ -20,11 +20,6 @@ if TYPE_CHECKING:
     from ryecore.llm.network import allow_model_requests as allow_model_requests
     from ryecore.llm.network import check_model_requests_allowed as check_model_requests_allowed
     from ryecore.llm.network import refuse_model_requests as refuse_model_requests
-    from ryecore.llm.options import GO as GO
-    from ryecore.llm.options import AttemptVerdict as AttemptVerdict
-    from ryecore.llm.options import ChainOptions as ChainOptions
-    from ryecore.llm.options import Go as Go
-    from ryecore.llm.options import Refuse as Refuse
     from ryecore.llm.parts import MediaPart as MediaPart
     from ryecore.llm.parts import Message as Message
     from ryecore.llm.parts import Part as Part
@@ -34,10 +29,15 @@ if TYPE_CHECKING:
     from ryecore.llm.parts import TextPart as TextPart
     from ryecore.llm.parts import ToolCallPart as ToolCallPart
     from ryecore.llm.parts import ToolResultPart as ToolResultPart
+    from ryecore.llm.plan import GO as GO
     from ryecore.llm.plan import AttemptOutcome as AttemptOutcome
     from ryecore.llm.plan import AttemptRecord as AttemptRecord
+    from ryecore.llm.plan import AttemptVerdict as AttemptVerdict
     from ryecore.llm.plan import Backoff as Backoff
+    from ryecore.llm.plan import ChainOptions as ChainOptions
     from ryecore.llm.plan import FallbackPlanEntry as FallbackPlanEntry
+    from ryecore.llm.plan import Go as Go
+    from ryecore.llm.plan import Refuse as Refuse
     from ryecore.llm.provider import LlmProvider as LlmProvider
     from ryecore.llm.provider import MediaJob as MediaJob
     from ryecore.llm.provider import MediaOutcome as MediaOutcome

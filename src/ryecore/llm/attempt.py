@@ -12,8 +12,7 @@ import anyio.lowlevel
 from ryecore.errors.agents import LlmError, LlmErrorKind
 from ryecore.llm.errors import clean_error
 from ryecore.llm.media import MediaStore
-from ryecore.llm.options import ChainOptions, fetch_key, no_credential
-from ryecore.llm.plan import AttemptRecord
+from ryecore.llm.plan import AttemptRecord, ChainOptions, fetch_key, no_credential
 from ryecore.llm.provider import LlmProvider, MediaOutcome, MediaResult
 from ryecore.llm.request import LlmRequest
 from ryecore.llm.result import LlmResult, Usage

@@ -1,6 +1,6 @@
-"""The costs of attempts, in integer microcents. 1 microcent is 1e-8 USD."""
+"""The costs of attempts, in integer microcents (1 microcent is 1e-8 USD), and token estimates."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from functools import cached_property
@@ -11,15 +11,27 @@ from attrs import evolve, field, frozen
 
 from ryecore.convert.money import MICROCENTS_PER_USD, to_usd
 from ryecore.errors import ConfigError
+from ryecore.llm.parts import MediaPart, Message, Part, ToolCallPart, ToolResultPart
 from ryecore.llm.plan import AttemptRecord
 from ryecore.llm.prices import bundled_cost, bundled_rates, have_bundled_prices
+from ryecore.llm.request import LlmRequest, ToolSpec
 from ryecore.llm.result import Usage
 
-__all__ = ["AttemptCost", "CostTracker", "Price", "PriceLookup", "is_uncounted"]
+__all__ = [
+    "AttemptCost",
+    "CostTracker",
+    "Price",
+    "PriceLookup",
+    "TokenEstimate",
+    "estimated_tokens",
+    "is_uncounted",
+    "text_tokens",
+    "tool_tokens",
+]
 
 _MICROCENTS_A_TOKEN: Final = 100  # of 1 USD per million tokens: 1e8 / 1e6
 _MAX_DECIMALS: Final = 18
-_BYTES_A_TOKEN: Final = 4
+_BYTES_A_WRITTEN_TOKEN: Final = 4
 _MOST_TOKENS: Final = 2**40
 _NOTHING: Final = Usage()
 # So far apart that the cost of one kind can't make up for another.
@@ -303,10 +315,91 @@ def _counted(record: AttemptRecord, input_tokens_estimate: int) -> tuple[Usage, 
     usage = counted
     if is_uncounted(record):
         usage = evolve(usage, input_tokens=input_tokens_estimate)
-    written = -(-record.text_bytes // _BYTES_A_TOKEN)
+    written = -(-record.text_bytes // _BYTES_A_WRITTEN_TOKEN)
     missing = written - counted.total_output_tokens
     # Of an answer that was cut off, some providers count only the beginning.
     is_counted = record.outcome == "success" and counted.total_output_tokens > 0
     if missing > 0 and not is_counted:
         usage = evolve(usage, output_tokens=counted.output_tokens + missing)
     return usage, usage != counted
+
+
+# Estimates of the tokens of requests
+
+
+_BYTES_A_TOKEN: Final = 3
+"""Less than a token's usual length, so that an estimate is rather too high. Bytes and not
+characters, because a token holds several letters, but hardly more than one ideograph."""
+
+_BYTES_A_MEDIUM: Final = 6_000
+
+
+def estimated_tokens(request: LlmRequest) -> int:
+    """Estimate a request's tokens, rather too many than too few."""
+    return -(-(_size_around(request) + _size_of_all(request.messages)) // _BYTES_A_TOKEN)
+
+
+class TokenEstimate:
+    """Estimates the requests of one conversation, each by its additions to the one before."""
+
+    def __init__(self) -> None:
+        self._around: tuple[object, ...] = ()
+        self._around_size = 0
+        self._messages: tuple[Message, ...] = ()
+        self._messages_size = 0
+
+    def of(self, request: LlmRequest) -> int:
+        """Estimate a request's tokens, as `estimated_tokens` does."""
+        around = (request.system, request.tools, request.response_format)
+        if around != self._around:
+            self._around, self._around_size = around, _size_around(request)
+        messages, known = request.messages, len(self._messages)
+        # Identical objects compare at once, and equal messages have equal lengths.
+        if messages[:known] == self._messages:
+            self._messages_size += _size_of_all(messages[known:])
+        else:
+            self._messages_size = _size_of_all(messages)
+        self._messages = messages
+        return -(-(self._around_size + self._messages_size) // _BYTES_A_TOKEN)
+
+
+def text_tokens(text: str) -> int:
+    """Estimate a text's tokens."""
+    return -(-_size(text) // _BYTES_A_TOKEN)
+
+
+def tool_tokens(tool: ToolSpec) -> int:
+    """Estimate the tokens of a tool's definition."""
+    return -(-_tool_size(tool) // _BYTES_A_TOKEN)
+
+
+def _size_around(request: LlmRequest) -> int:
+    """Return the size of all that is sent along with a conversation."""
+    size = _size(request.system) + sum(map(_tool_size, request.tools))
+    if request.response_format is not None:
+        size += _size(str(request.response_format.schema))
+    return size
+
+
+def _size_of_all(messages: Iterable[Message]) -> int:
+    return sum(_size_of(part) for message in messages for part in message.parts)
+
+
+def _tool_size(tool: ToolSpec) -> int:
+    return _size(tool.name) + _size(tool.description) + _size(str(tool.parameters))
+
+
+def _size_of(part: Part) -> int:
+    match part:
+        case ToolCallPart():
+            return _size(part.name) + _size(part.arguments_json)
+        case ToolResultPart():
+            return sum(map(_size_of, part.content))
+        case MediaPart():
+            return _BYTES_A_MEDIUM
+        case _:
+            return _size(part.text)
+
+
+def _size(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode(errors="surrogatepass"))

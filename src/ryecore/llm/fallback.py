@@ -11,16 +11,19 @@ from attrs import evolve
 
 from ryecore.errors.agents import LlmError, LlmErrorKind
 from ryecore.llm.attempt import Attempt
-from ryecore.llm.options import ChainOptions, Refuse, fetch_key, no_credential
 from ryecore.llm.parts import Message, ReasoningPart
 from ryecore.llm.plan import (
     AttemptOutcome,
     AttemptRecord,
+    ChainOptions,
     Failover,
     FallbackPlanEntry,
     GiveUp,
     Refresh,
+    Refuse,
     RetryAttempt,
+    fetch_key,
+    no_credential,
     verdict_of,
 )
 from ryecore.llm.request import Contents, LlmRequest, missing_capabilities

@@ -5,7 +5,7 @@ from os import PathLike
 from typing import Final, Protocol
 
 from ryecore.errors import StoreError
-from ryecore.lillux.store import ContentStore
+from ryecore.lillux.digests import ContentStore
 from ryecore.llm.parts import MediaPart
 
 __all__ = ["FolderMediaStore", "MediaStore", "MemoryMediaStore"]

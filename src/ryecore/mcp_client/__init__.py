@@ -1,5 +1,5 @@
 """Tools of MCP servers: connections, pins, and servers that are kept running.
 
 Only the connector's own process imports the official SDK (`connector`, and what it imports for a
-call: `session`, `handshake`, `http`, `stdio`, `peer`); the host imports the other modules.
+call: `session`, `http`, `stdio`, `peer`); the host imports the other modules.
 """

@@ -9,6 +9,8 @@ Source: docs/design/runtimes.md#mcp; decision 30.
 """
 
 import argparse
+import gc
+import importlib
 import json
 import logging
 import os
@@ -16,9 +18,10 @@ import signal
 import socket
 import sys
 import warnings
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, suppress
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from functools import lru_cache
+from importlib.util import find_spec, module_from_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -30,7 +33,6 @@ from attrs import frozen
 from ryecore.errors import McpError, MetadataError, RyeError
 from ryecore.items.metadata import parse_metadata
 from ryecore.mcp_client.pins import PinnedTool, read_tool
-from ryecore.mcp_client.sdk import import_client
 from ryecore.mcp_client.servers import Server, fill_in, read_server
 from ryecore.mcp_client.watchdog import Watchdog
 from ryecore.mcp_client.wire import (
@@ -45,7 +47,15 @@ from ryecore.policy.environment import is_short_listed
 if TYPE_CHECKING:
     from ryecore.mcp_client.session import ServerSession
 
-__all__ = ["Request", "execute_request", "main", "prepare_session", "read_request", "serve_calls"]
+__all__ = [
+    "Request",
+    "execute_request",
+    "import_client",
+    "main",
+    "prepare_session",
+    "read_request",
+    "serve_calls",
+]
 
 
 @frozen
@@ -384,3 +394,56 @@ def _read_pinned(request: Request) -> PinnedTool:
 
 def _document_at(path: Path) -> Mapping[str, object]:
     return parse_metadata(path.read_bytes(), path)  # cached by content
+
+
+_PACKAGES: Final = ("mcp", "mcp.client")
+_NEEDED: Final = ("mcp.client.session", "mcp.client.sse", "mcp.client.streamable_http")
+
+
+def import_client() -> None:
+    """Import the SDK's client without the other imports of its packages.
+
+    For ryecore's own processes: `mcp` and `mcp.client` hold nothing but submodules there. Where the
+    SDK's modules need more, or it isn't installed, all imports are undone, and a later import of
+    the SDK imports all of it.
+    """
+    if "mcp" in sys.modules:
+        return
+    gc.disable()  # modules stay in memory
+    try:
+        for name in _PACKAGES:
+            _enter(name)
+        with _models_built_when_used():
+            for name in _NEEDED:
+                importlib.import_module(name)
+    except ImportError:
+        for name in tuple(sys.modules):
+            if name.partition(".")[0] == "mcp":
+                del sys.modules[name]
+    finally:
+        gc.enable()
+    gc.freeze()
+
+
+@contextmanager
+def _models_built_when_used() -> Iterator[None]:
+    """Defer building the validators of the SDK's 500 models, of which a call uses a few."""
+    from pydantic import BaseModel  # noqa: PLC0415 - installed with the SDK
+
+    config = BaseModel.model_config  # which its subclasses copy
+    config["defer_build"] = True
+    try:
+        yield
+    finally:
+        del config["defer_build"]
+
+
+def _enter(name: str) -> None:
+    """Enter a package in `sys.modules` without running it, so that its modules can be imported."""
+    spec = find_spec(name)
+    if spec is None:
+        raise ImportError(name)
+    sys.modules[name] = package = module_from_spec(spec)
+    above, _, last = name.rpartition(".")
+    if above:
+        setattr(sys.modules[above], last, package)

@@ -36,14 +36,15 @@ from ryecore import __version__
 from ryecore.errors import McpError, RyeError
 from ryecore.items.paths import find_on_path, lies_inside
 from ryecore.lillux.schema import SchemaValidator
-from ryecore.mcp_client.handshake import (
+from ryecore.mcp_client.http import open_connection
+from ryecore.mcp_client.peer import (
     MALFORMED_RESPONSE,
+    Peer,
+    PendingRequest,
     agree_on_version,
     await_response,
     reason_of,
 )
-from ryecore.mcp_client.http import open_connection
-from ryecore.mcp_client.peer import Peer, PendingRequest
 from ryecore.mcp_client.pins import PinnedTool, ToolDeclaration, check_pin
 from ryecore.mcp_client.servers import Server, StdioServer
 from ryecore.mcp_client.stdio import open_process

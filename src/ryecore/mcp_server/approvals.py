@@ -25,8 +25,8 @@ from mcp_types import (
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from ryecore.display.figures import counted
 from ryecore.display.sanitize import replace_invisible
+from ryecore.display.text import counted
 from ryecore.errors import NotApproved
 from ryecore.policy.permissions import ApprovalRequest, FileToApprove
 

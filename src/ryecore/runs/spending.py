@@ -13,10 +13,8 @@ from attrs import evolve, frozen
 from ryecore.agent.deps import AgentRunnerDeps
 from ryecore.convert.money import to_usd
 from ryecore.errors import InsufficientBudget
-from ryecore.llm.cost import AttemptCost, CostTracker
-from ryecore.llm.estimate import TokenEstimate
-from ryecore.llm.options import GO, AttemptVerdict, Refuse
-from ryecore.llm.plan import AttemptRecord, FallbackPlanEntry
+from ryecore.llm.cost import AttemptCost, CostTracker, TokenEstimate
+from ryecore.llm.plan import GO, AttemptRecord, AttemptVerdict, FallbackPlanEntry, Refuse
 from ryecore.llm.request import LlmRequest
 from ryecore.policy import CancelToken
 from ryecore.policy.budget import Amount, Dimension, Mark

@@ -25,7 +25,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from attrs import frozen
 
-from ryecore.display.notices import warn
+from ryecore.display.sanitize import warn
 from ryecore.errors import SigningError, StateError, UnattestedState
 from ryecore.items.files import check_links, keep_out_of_git, write_atomically
 from ryecore.items.signature import parse_payload

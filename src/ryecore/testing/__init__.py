@@ -6,14 +6,14 @@ from ryecore._lazy import lazy_names
 
 if TYPE_CHECKING:
     from ryecore.testing.scripted import FunctionProvider as FunctionProvider
+    from ryecore.testing.scripted import MadeMedia as MadeMedia
+    from ryecore.testing.scripted import MediaItem as MediaItem
     from ryecore.testing.scripted import ModelFunction as ModelFunction
+    from ryecore.testing.scripted import ScriptedMediaProvider as ScriptedMediaProvider
     from ryecore.testing.scripted import ScriptedProvider as ScriptedProvider
     from ryecore.testing.scripted import ScriptItem as ScriptItem
     from ryecore.testing.scripted import Spoken as Spoken
-    from ryecore.testing.scripted_media import MadeMedia as MadeMedia
-    from ryecore.testing.scripted_media import MediaItem as MediaItem
-    from ryecore.testing.scripted_media import ScriptedMediaProvider as ScriptedMediaProvider
-    from ryecore.testing.scripted_media import make as make
+    from ryecore.testing.scripted import make as make
     from ryecore.testing.turns import Turn as Turn
     from ryecore.testing.turns import TurnEnding as TurnEnding
     from ryecore.testing.turns import TurnStep as TurnStep

@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from ryecore.display.figures import compact, counted, dollars, duration
 from ryecore.display.picture import Box, Line, LineKind, Picture
 from ryecore.display.status import BOX_STATUSES
+from ryecore.display.text import compact, counted, dollars, duration
 from ryecore.policy.budget import Amount
 from ryecore.threads.rows import STATUS_ORDER, TreeRow, rows_of
 

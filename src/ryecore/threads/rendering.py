@@ -14,10 +14,20 @@ from attrs import frozen
 
 from ryecore.chain.rendering import render_result
 from ryecore.convert.money import write_usd
-from ryecore.display.figures import compact, counted, dollars, duration
 from ryecore.display.sanitize import to_one_line
 from ryecore.display.status import STATUS_ICONS, status_mark
-from ryecore.display.text import Span, StyledText, brief, count_columns, cut, cut_start
+from ryecore.display.text import (
+    Span,
+    StyledText,
+    brief,
+    compact,
+    count_columns,
+    counted,
+    cut,
+    cut_start,
+    dollars,
+    duration,
+)
 from ryecore.state.model import ThreadRecord, ThreadRecords
 from ryecore.threads.rows import STATUS_ORDER, TreeRow, rows_of
 from ryecore.threads.tree import TreeNode

@@ -40,9 +40,8 @@ from ryecore.agent.verdicts import (
 )
 from ryecore.directives.inputs import Declared
 from ryecore.errors import LlmError, ToolCallError, ToolExecutionError, ToolPolicyError
-from ryecore.llm.options import AttemptVerdict
 from ryecore.llm.parts import MediaPart, Message, TextPart, ToolCallPart, ToolResultPart
-from ryecore.llm.plan import FallbackPlanEntry
+from ryecore.llm.plan import AttemptVerdict, FallbackPlanEntry
 from ryecore.llm.request import LlmRequest, ToolSpec
 from ryecore.llm.result import LlmResult
 from ryecore.runs.hooks import HookOutcome, HookRunner

@@ -10,8 +10,7 @@ from typing import Any, Final, Protocol
 from attrs import frozen
 
 from ryecore.chain.model import ChainTrace, ExecutionResult, ValidChain
-from ryecore.display.notices import warn
-from ryecore.display.sanitize import drop_invisible
+from ryecore.display.sanitize import drop_invisible, warn
 from ryecore.errors import (
     CallCancelled,
     ChainError,

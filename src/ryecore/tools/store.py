@@ -7,7 +7,7 @@ from threading import Lock
 from typing import Final, Protocol
 
 from ryecore.errors import StoreError
-from ryecore.lillux.store import ContentStore
+from ryecore.lillux.digests import ContentStore
 
 __all__ = ["FolderResultStore", "MemoryResultStore", "ResultStore"]
 

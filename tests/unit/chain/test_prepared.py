@@ -163,7 +163,7 @@ def test_a_key_that_expires_is_noticed(workspace, said, monkeypatch):
     workspace.shell("a/tool", "echo one")
     workspace.sign(workspace.path("tools/a/tool.sh"), key=other)
     assert twice(said) == "one"
-    for module in ("ryecore.items.key_files", "ryecore.chain.prepared"):
+    for module in ("ryecore.items.trust", "ryecore.chain.prepared"):
         monkeypatch.setattr(f"{module}.utc_now", lambda: "2999-01-02T00:00:00Z")
     with pytest.raises(RevokedKey, match="expired"):
         said()

@@ -5,7 +5,7 @@ import pytest
 from ryecore import MAX_CHAIN_DEPTH, PRIMITIVE_MAP, ExecutePrimitive, ExecutionPlan
 from ryecore.chain.model import WarmPlan, WarmTemplate
 from ryecore.errors import SpawnFailed
-from ryecore.lillux.warm import WarmPool
+from ryecore.lillux.processes import WarmPool
 
 pytestmark = pytest.mark.anyio
 

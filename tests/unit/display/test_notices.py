@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ryecore.display.notices import RyeWarning, warn
+from ryecore.display.sanitize import RyeWarning, warn
 from tests.workspace import Workspace
 
 STEERING = "\x1b]0;owned\x07\x1b[2J\u202e\r\nfake"

@@ -12,7 +12,6 @@ from ryecore.chain.rendering import render_error, render_result, render_trace
 from ryecore.cli.output import show_json
 from ryecore.cli.threads_transcript import record_lines
 from ryecore.display import Box, Line, Picture, to_html, to_mermaid, to_svg
-from ryecore.display.notices import warn
 from ryecore.display.sanitize import (
     drop_invisible,
     escape_controls,
@@ -21,6 +20,7 @@ from ryecore.display.sanitize import (
     replace_controls,
     replace_invisible,
     to_one_line,
+    warn,
 )
 from ryecore.display.text import StyledText
 from ryecore.mcp_client.pins import ToolDeclaration

@@ -14,7 +14,7 @@ from ryecore.llm.media import FolderMediaStore
 from ryecore.llm.result import Usage
 from ryecore.state.waiting import run_blocking
 from ryecore.testing import call, cut, fail, say
-from ryecore.testing.scripted_media import ScriptedMediaProvider, make
+from ryecore.testing.scripted import ScriptedMediaProvider, make
 from tests.unit.graph.asking import Asking, agent, asks, gives
 
 USED = Usage(100, 10)

@@ -10,10 +10,9 @@ from click.testing import CliRunner, Result
 from hypothesis import HealthCheck, settings
 
 from ryecore.cli.commands import rye
-from ryecore.items.key_files import render_trusted_key
 from ryecore.items.signing import sign_content
 from ryecore.items.spaces import Spaces
-from ryecore.items.trust import TrustStore
+from ryecore.items.trust import TrustStore, render_trusted_key
 from ryecore.items.verification import VerifiedItem, verify_item
 from ryecore.lillux.keys import PublicKey, SigningKey
 from tests.workspace import Workspace

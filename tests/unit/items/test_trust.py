@@ -5,10 +5,9 @@ from pathlib import Path
 import pytest
 
 from ryecore.errors import UntrustedKey
-from ryecore.items.key_files import render_trusted_key
 from ryecore.items.signing import sign_content
 from ryecore.items.spaces import Space, Spaces, built_in_space
-from ryecore.items.trust import TrustStore
+from ryecore.items.trust import TrustStore, render_trusted_key
 from ryecore.lillux.keys import PublicKey, SigningKey
 from tests.unit.items.helpers import (
     follow,

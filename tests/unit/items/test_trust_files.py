@@ -9,11 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ryecore.errors import IntegrityError, RevokedKey, SigningError, UnsignedItem, UntrustedKey
-from ryecore.items.key_files import render_trusted_key
 from ryecore.items.paths import source_at
 from ryecore.items.signature import utc_now
 from ryecore.items.spaces import Space, Spaces
-from ryecore.items.trust import TrustStore
+from ryecore.items.trust import TrustStore, render_trusted_key
 from ryecore.items.verification import Verifier
 from ryecore.lillux.keys import SigningKey
 from ryecore.lillux.witness import Evidence

@@ -85,7 +85,7 @@ def test_what_cannot_be_a_name_is_refused(store: ContentStore, name: str) -> Non
 def test_many_threads_and_processes_write_the_same(tmp_path: Path) -> None:
     code = """
 import sys
-from ryecore.lillux.store import ContentStore
+from ryecore.lillux.digests import ContentStore
 store = ContentStore(sys.argv[1], durable=False)
 for number in range(50):
     store.put(bytes([number]) * 20_000)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ryecore.llm.estimate import TokenEstimate, estimated_tokens, tool_tokens
+from ryecore.llm.cost import TokenEstimate, estimated_tokens, tool_tokens
 from ryecore.llm.parts import MediaPart, Message, TextPart, ToolCallPart, ToolResultPart
 from ryecore.llm.request import LlmRequest, ResponseFormat, ToolSpec
 

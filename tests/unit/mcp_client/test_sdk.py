@@ -7,7 +7,7 @@ from pathlib import Path
 IMPORTS = """\
 import sys
 sys.path[:0] = sys.argv[1:]
-from ryecore.mcp_client.sdk import import_client
+from ryecore.mcp_client.connector import import_client
 import_client()
 print(*sorted(name for name in sys.modules if name.partition(".")[0] in ("mcp", "starlette")))
 import mcp.client.session
@@ -46,7 +46,7 @@ def test_an_sdk_whose_client_needs_more_is_imported_whole(tmp_path: Path) -> Non
 
 
 BUILT = """\
-from ryecore.mcp_client.sdk import import_client
+from ryecore.mcp_client.connector import import_client
 import_client()
 import mcp_types
 from pydantic import BaseModel

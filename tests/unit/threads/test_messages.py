@@ -19,7 +19,7 @@ from ryecore.llm import (
     ToolCallPart,
     ToolResultPart,
 )
-from ryecore.llm.estimate import estimated_tokens
+from ryecore.llm.cost import estimated_tokens
 from ryecore.state.transcript_check import Record
 from ryecore.state.transcript_format import encode_payload
 from ryecore.threads.records.messages import (

@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from ryecore import SyncRye
-from ryecore.display.notices import RyeWarning
+from ryecore.display.sanitize import RyeWarning
 from ryecore.errors import ConfigError, InputError
 from ryecore.lillux import watch
 from ryecore.testing import say

@@ -7,7 +7,7 @@ from typing import Any
 import anyio
 import pytest
 
-from ryecore.display.notices import RyeWarning
+from ryecore.display.sanitize import RyeWarning
 from ryecore.errors import (
     InputError,
     ToolArgsInvalidError,

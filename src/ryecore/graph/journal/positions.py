@@ -15,7 +15,7 @@ from ryecore.agent.outcome import NodeOutcome
 from ryecore.convert.strict import ConversionError
 from ryecore.errors import StateError, StoreError
 from ryecore.graph.schedule import Position, read_failure
-from ryecore.lillux.store import ContentStore
+from ryecore.lillux.digests import ContentStore
 from ryecore.state.waiting import is_event_loop, run_off_loop
 
 __all__ = ["PositionStore"]

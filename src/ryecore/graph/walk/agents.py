@@ -17,8 +17,7 @@ from ryecore.graph.journal.journal import Journal
 from ryecore.graph.model import AgentVertex
 from ryecore.graph.walk.agent_tools import AgentTools
 from ryecore.llm.cost import AttemptCost
-from ryecore.llm.options import AttemptVerdict
-from ryecore.llm.plan import AttemptRecord, FallbackPlanEntry
+from ryecore.llm.plan import AttemptRecord, AttemptVerdict, FallbackPlanEntry
 from ryecore.llm.request import LlmRequest
 from ryecore.policy import CallContext
 from ryecore.policy.cancelling import is_cancelled

@@ -9,8 +9,7 @@ import httpx2
 
 from ryecore.llm import Capabilities, LlmRequest, LlmResult, MediaStore, StreamChunk
 from ryecore.providers.anthropic.errors import error_of
-from ryecore.providers.anthropic.models import capabilities_of
-from ryecore.providers.anthropic.request import parameters_of
+from ryecore.providers.anthropic.request import capabilities_of, parameters_of
 from ryecore.providers.anthropic.response import EventReader, result_of
 from ryecore.providers.connections import MAX_TEXT_BYTES, PooledProvider, make_transport
 

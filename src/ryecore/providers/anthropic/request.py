@@ -1,9 +1,15 @@
-"""Requests in Anthropic's format."""
+"""Requests in Anthropic's format, and what each model takes and returns."""
 
-from typing import Any, Final
+import base64
+from typing import Any, Final, Literal
+
+from attrs import frozen
 
 from ryecore.llm import (
+    Capabilities,
+    LlmError,
     LlmRequest,
+    MediaPart,
     MediaStore,
     Message,
     Part,
@@ -12,11 +18,78 @@ from ryecore.llm import (
     ToolCallPart,
     ToolResultPart,
 )
-from ryecore.providers.anthropic.media import write_medium
-from ryecore.providers.anthropic.models import ModelFacts, facts_of
 from ryecore.providers.portable_calls import arguments_of, portable_id, portable_name
 
-__all__ = ["REDACTED", "parameters_of"]
+__all__ = ["REDACTED", "ModelFacts", "capabilities_of", "facts_of", "parameters_of", "write_medium"]
+
+_MEDIA: Final = frozenset(
+    {"image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf", "text/plain"}
+)
+
+
+@frozen
+class ModelFacts:
+    """The limits and request options of a model.
+
+    Attributes:
+        context_tokens: The size of its context; None if unknown.
+        known: Whether that bound is the model's own, and not a cautious guess.
+        thinking: Whether the model decides how long to think, or takes a budget.
+        without: The setting that turns thinking off; empty if it can't be turned off.
+        forced_tools: Whether it can be forced to call a tool.
+    """
+
+    context_tokens: int | None = 1_000_000
+    max_output_tokens: int = 128_000
+    known: bool = True
+    thinking: Literal["adaptive", "budget"] = "adaptive"
+    without: Literal["disabled", "between_tools", ""] = "disabled"
+    forced_tools: bool = True
+
+
+_BUDGET: Final = ModelFacts(200_000, 64_000, thinking="budget")
+_ALWAYS: Final = ModelFacts(without="", forced_tools=False)
+_UNKNOWN: Final = ModelFacts(None, 32_000, known=False)
+
+# The longest prefix wins, so a date after the name makes no difference.
+_BY_PREFIX: Final[dict[str, ModelFacts]] = {
+    "claude-haiku-4-5": _BUDGET,
+    "claude-sonnet-4-5": _BUDGET,
+    "claude-opus-4-5": _BUDGET,
+    "claude-sonnet-4-6": ModelFacts(max_output_tokens=64_000),
+    "claude-opus-4-6": ModelFacts(),
+    "claude-opus-4-7": ModelFacts(),
+    "claude-opus-4-8": ModelFacts(),
+    "claude-opus-5": ModelFacts(),
+    "claude-sonnet-5": ModelFacts(),
+    "claude-fable-5": ModelFacts(without=""),
+    "claude-mythos": ModelFacts(without=""),
+    "claude-haiku-5-5": ModelFacts(),
+    "claude-sonnet-5-5": ModelFacts(without="between_tools", forced_tools=False),
+    "claude-opus-5-5": _ALWAYS,
+    "claude-fable-5-1": _ALWAYS,
+    "claude-fable-5-2": _ALWAYS,
+    "claude-mythos-5-1": _ALWAYS,
+    "claude-mythos-5-2": _ALWAYS,
+}
+
+
+def facts_of(model: str) -> ModelFacts:
+    """Return the facts of a model; an unknown one is treated as a recent one."""
+    known = [prefix for prefix in _BY_PREFIX if model.startswith(prefix)]
+    return _BY_PREFIX[max(known, key=len)] if known else _UNKNOWN
+
+
+def capabilities_of(model: str) -> Capabilities:
+    """Return the capabilities of a model; an unknown one has all."""
+    facts = facts_of(model)
+    return Capabilities(
+        reasoning=True,
+        input_media=_MEDIA,
+        context_tokens=facts.context_tokens,
+        max_output_tokens=facts.max_output_tokens if facts.known else None,
+    )
+
 
 REDACTED: Final = "redacted_thinking:"
 """The prefix of a redacted block's opaque text. A signature is base64 and has no colon."""
@@ -150,3 +223,39 @@ class _Writer:
             "content": [block for block in blocks if block is not None],
             "is_error": part.is_error,
         }
+
+
+def write_medium(
+    part: MediaPart, media: MediaStore | None, provider_id: str, model: str
+) -> dict[str, Any]:
+    """Return a medium as a block of a message.
+
+    Raises:
+        LlmError: The API doesn't take such media, or the call has no store.
+    """
+    kind = part.media_type
+    if media is None:
+        why = "the call brings no media store to read it from"
+        raise _unsendable(kind, why, provider_id, model)
+    content = media.read(part)
+    if kind == "text/plain":
+        text = content.decode("utf-8", "replace")
+        source = {"type": "text", "media_type": kind, "data": text}
+    elif kind == "application/pdf" or kind.startswith("image/"):
+        data = base64.b64encode(content).decode("ascii")
+        source = {"type": "base64", "media_type": kind, "data": data}
+    else:
+        raise _unsendable(kind, "the API takes images, PDF and plain text", provider_id, model)
+    if kind.startswith("image/"):
+        return {"type": "image", "source": source}
+    title = {"title": part.name} if part.name else {}
+    return {"type": "document", "source": source, **title}
+
+
+def _unsendable(kind: str, why: str, provider_id: str, model: str) -> LlmError:
+    return LlmError(
+        f"A medium of type {kind} can't be sent to {model}: {why}.",
+        kind="bad_request",
+        provider=provider_id,
+        model=model,
+    )

@@ -23,8 +23,7 @@ from ryecore.llm import (
 from ryecore.providers.connections import MAX_ANSWER_BYTES, PooledProvider, make_transport
 from ryecore.providers.gemini.errors import error_of
 from ryecore.providers.gemini.media import make_media, poll_video
-from ryecore.providers.gemini.models import capabilities_of
-from ryecore.providers.gemini.request import config_of, contents_of
+from ryecore.providers.gemini.request import capabilities_of, config_of, contents_of
 from ryecore.providers.gemini.response import ResponseReader
 
 __all__ = ["Call", "GeminiProvider", "Pool"]

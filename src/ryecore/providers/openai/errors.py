@@ -1,7 +1,8 @@
 """The conversion of failures of OpenAI's SDK and servers to LlmError."""
 
 import re
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final, TypeAlias
 
 import openai
 
@@ -14,9 +15,17 @@ from ryecore.providers.errors import (
     retry_after_s,
     status_text,
 )
-from ryecore.providers.openai.values import listed, mapped, text_of
 
-__all__ = ["BrokenAnswer", "error_in_body", "error_of"]
+__all__ = [
+    "BrokenAnswer",
+    "Json",
+    "error_in_body",
+    "error_of",
+    "listed",
+    "mapped",
+    "number",
+    "text_of",
+]
 
 _CODES: Final[dict[str, LlmErrorKind]] = {
     # Retries can't help a key without credit, but another key may have some.
@@ -138,3 +147,26 @@ def _kind_and_text(body: object, status: int | None) -> tuple[LlmErrorKind, str]
 
 def _too_long(kind: LlmErrorKind, said: str) -> LlmErrorKind:
     return "context_length" if kind == "bad_request" and _TOO_LONG.search(said) else kind
+
+
+Json: TypeAlias = Mapping[str, Any]
+
+
+def mapped(value: object) -> Json:
+    """Return a JSON object, or an empty one for a value of another type."""
+    return value if isinstance(value, dict) else {}
+
+
+def listed(value: object) -> list[Any]:
+    """Return a JSON array, or an empty one for a value of another type."""
+    return value if isinstance(value, list) else []
+
+
+def text_of(value: object) -> str:
+    """Return a text, or an empty one for a value of another type."""
+    return value if isinstance(value, str) else ""
+
+
+def number(value: object) -> int:
+    """Return a count, or 0 for another value."""
+    return value if type(value) is int and value > 0 else 0

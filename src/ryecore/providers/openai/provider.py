@@ -25,8 +25,7 @@ from ryecore.llm import (
 from ryecore.providers.connections import MAX_ANSWER_BYTES, PooledProvider, make_transport
 from ryecore.providers.openai.errors import error_of
 from ryecore.providers.openai.media import ask_for_images, images_in, media_of, read_contents
-from ryecore.providers.openai.models import COMPATIBLE, openai_capabilities
-from ryecore.providers.openai.request import ChatApi, ResponsesApi
+from ryecore.providers.openai.request import COMPATIBLE, ChatApi, ResponsesApi, openai_capabilities
 
 __all__ = ["OpenAIApi", "OpenAIProvider"]
 

@@ -16,8 +16,15 @@ from ryecore.llm import (
     Usage,
     UsageUpdate,
 )
-from ryecore.providers.openai.errors import BrokenAnswer, error_in_body
-from ryecore.providers.openai.values import Json, listed, mapped, number, text_of
+from ryecore.providers.openai.errors import (
+    BrokenAnswer,
+    Json,
+    error_in_body,
+    listed,
+    mapped,
+    number,
+    text_of,
+)
 
 __all__ = ["THOUGHT_FIELDS", "ChatReader", "ResponsesReader"]
 

@@ -17,7 +17,7 @@ from attrs import frozen
 from ryecore.caches import BoundedDict
 from ryecore.errors import IntegrityError, MissingExecutorId, RyeError
 from ryecore.items.refs import ItemRef, check_item_id
-from ryecore.llm.estimate import tool_tokens
+from ryecore.llm.cost import tool_tokens
 from ryecore.policy import allows
 from ryecore.policy.permissions import Action, holds_any
 from ryecore.runs.host import guarded

@@ -13,7 +13,7 @@ from attrs import define, field, frozen
 from ryecore.convert.records import RECORDS
 from ryecore.convert.strict import ConversionError
 from ryecore.errors import StateError
-from ryecore.llm.estimate import estimated_tokens
+from ryecore.llm.cost import estimated_tokens
 from ryecore.llm.parts import (
     Message,
     Part,

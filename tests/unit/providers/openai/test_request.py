@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ryecore.providers.openai.models import openai_capabilities
-from ryecore.providers.openai.request import arguments_text, fits_strict
+from ryecore.providers.openai.request import arguments_text, fits_strict, openai_capabilities
 
 
 def closed(**properties: Any) -> dict[str, Any]:
