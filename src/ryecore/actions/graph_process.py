@@ -26,7 +26,7 @@ from ryecore.policy import CallContext
 from ryecore.policy.cancelling import run_to_end
 from ryecore.policy.context import thread_variables
 from ryecore.runs.request import RunRequest
-from ryecore.state.waiting import run_blocking, run_in_thread
+from ryecore.state.waiting import run_in_thread
 
 if TYPE_CHECKING:
     from ryecore.state.store import ThreadStore
@@ -37,7 +37,7 @@ _END_S: Final = 2.0
 """How long past its deadline a run may take to write its end."""
 _GRACE_S: Final = 10.0
 """The seconds between TERM and KILL: two for the run's own children, the rest for its end."""
-_MAX_SAID: Final = 2000
+_MAX_OUTPUT: Final = 2000
 
 
 class GraphProcesses:
@@ -74,11 +74,13 @@ class GraphProcesses:
             RyeError: The run can't be registered, or the process can't be started.
         """
         store = await run_in_thread(self._threads)
-        # Not on another thread: from here to the `try` nothing may be cancelled. The process syncs
-        # what is written here with its claim.
+        # From the registration to the `try` nothing is awaited. The process syncs what is written
+        # here with its claim.
         request = graph_request(plan, RunRequest(ref))
         deadline = time.monotonic() + plan.timeout_s
-        payload = register_for_process(store, self._settings, self._environ, request, ctx, deadline)
+        payload = await register_for_process(
+            store, self._settings, self._environ, request, ctx, deadline
+        )
         run_id = payload.run_id
         why = "It was stopped before it began."
         document: Mapping[str, object] = {}
@@ -102,29 +104,29 @@ class GraphProcesses:
             why = str(problem)
             raise
         finally:
-            end = partial(self._ended, run_id, str(ref), why)
+            end = partial(_end, store, run_id, str(ref), why)
             try:
-                document = await run_to_end(partial(run_in_thread, end))
-            except BaseException:  # such as a closed event loop before the thread began
-                end()
+                document = await run_to_end(end)
+            except BaseException:  # such as a closed event loop
+                store.run_now(end())
                 raise
         return _with_document(done, document, why)
 
-    def _ended(self, run_id: str, item_id: str, why: str) -> Mapping[str, object]:
-        """End the run of a process that has ended, where it hasn't, and return its document."""
-        store = self._threads()
-        document = failure_document(run_id, why)
-        with suppress(StateError):
-            record = run_blocking(store.look(run_id))  # ends a run that a process had claimed
-            if record.status == "created":
-                with suppress(StateError):  # another process was faster
-                    result = failure_result(item_id, document)
-                    run_blocking(store.settle(run_id, "error", result, record.fence))
-                record = run_blocking(store.registry.get_thread(run_id))
-            kept = run_blocking(store.registry.get_result(run_id))
-            told = kept.get("data") if isinstance(kept, Mapping) else None
-            return told if isinstance(told, Mapping) else {**document, "status": record.status}
-        return document
+
+async def _end(store: "ThreadStore", run_id: str, item_id: str, why: str) -> Mapping[str, object]:
+    """End the run of a process that has ended, where it hasn't, and return its document."""
+    document = failure_document(run_id, why)
+    with suppress(StateError):
+        record = await store.look(run_id)  # ends a run that a process had claimed
+        if record.status == "created":
+            with suppress(StateError):  # another process was faster
+                result = failure_result(item_id, document)
+                await store.settle(run_id, "error", result, record.fence)
+            record = await store.registry.get_thread(run_id)
+        stored = await store.registry.get_result(run_id)
+        data = stored.get("data") if isinstance(stored, Mapping) else None
+        return data if isinstance(data, Mapping) else {**document, "status": record.status}
+    return document
 
 
 def _how_it_ended(done: ProcessResult) -> str:
@@ -142,7 +144,7 @@ def _with_document(done: ProcessResult, document: Mapping[str, object], why: str
     if document.get("success") is True:
         done = evolve(done, status="exited", exit_code=0, signal=None)
     elif document.get("error") == why and done.stderr.strip():
-        said = done.stderr.decode(errors="backslashreplace").strip()[-_MAX_SAID:]
-        document = {**document, "error": f"{why} It said: {said}"}
+        output = done.stderr.decode(errors="backslashreplace").strip()[-_MAX_OUTPUT:]
+        document = {**document, "error": f"{why} Its output: {output}"}
     written = json.dumps(document).encode()
     return evolve(done, stdout=written, stdout_total_bytes=len(written))

@@ -10,8 +10,9 @@ import json
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from attrs import evolve, frozen
@@ -27,11 +28,12 @@ from ryecore.errors import AlreadyStarted, InputError, ProcessError, RyeError, S
 from ryecore.items.refs import ItemRef
 from ryecore.lillux.processes import ProcessId, ProcessSpec, kill_process, spawn_detached
 from ryecore.policy import CallContext
+from ryecore.policy.cancelling import run_to_end
 from ryecore.policy.context import thread_variables
 from ryecore.policy.environment import for_own_process
 from ryecore.runs.request import RunRequest
 from ryecore.state.idempotency import EarlierStart, describe_start
-from ryecore.state.waiting import run_blocking, run_in_thread
+from ryecore.state.waiting import run_in_thread
 
 if TYPE_CHECKING:
     from ryecore.state.store import ThreadStore
@@ -142,8 +144,8 @@ class LaunchAction:
         started, ref = time.perf_counter(), request.ref
         if request.start_key is not None:  # found even if the tool's file has changed
             try:
-                registry = self._threads().registry
-                await registry.check_start(request.start_key, ctx.budget_account)
+                store = await run_in_thread(self._threads)
+                await store.registry.check_start(request.start_key, ctx.budget_account)
             except AlreadyStarted as found:
                 chain = await self._chain_now(ref, ctx)
                 return await self._found(found.thread_id, ref, chain, started)
@@ -159,7 +161,7 @@ class LaunchAction:
             request = graph_request(checked.plan, request)
             deadline = time.monotonic() + checked.plan.timeout_s
         try:
-            run_id, process = await run_in_thread(self._launch, request, ctx, deadline)
+            run_id, process = await self._launch(request, ctx, deadline)
         except AlreadyStarted as found:
             return await self._found(found.thread_id, ref, checked.chain, started)
         except RyeError as error:
@@ -204,7 +206,7 @@ class LaunchAction:
         started = time.perf_counter()
         earlier: EarlierStart | None = None
         try:
-            run_id, process = await run_in_thread(self._fork, request, ctx)
+            run_id, process = await self._fork(request, ctx)
             pid = process.pid
         except AlreadyStarted as found:
             run_id = found.thread_id
@@ -221,53 +223,57 @@ class LaunchAction:
             earlier=earlier,
         )
 
-    def _fork(self, request: RunRequest, ctx: CallContext) -> tuple[str, ProcessId]:
+    async def _fork(self, request: RunRequest, ctx: CallContext) -> tuple[str, ProcessId]:
         from ryecore.runs.bounds import refuse_unproved_parent  # noqa: PLC0415 - threads alone
 
         refuse_unproved_parent(self._environ, ctx.budget_account)
-        run_blocking(self._threads().registry.check_start(request.start_key, ctx.budget_account))
+        store = await run_in_thread(self._threads)
+        await store.registry.check_start(request.start_key, ctx.budget_account)
+        await run_in_thread(self._check_inputs, request, ctx)
+        return await self._launch(request, ctx)
+
+    def _check_inputs(self, request: RunRequest, ctx: CallContext) -> None:
         planner, log = self._planner(), Trace(ctx.event_sink)
         planner.inputs(planner.load(request.ref, log), request.inputs, log)
-        return self._launch(request, ctx)
 
-    def _launch(
+    async def _launch(
         self, request: RunRequest, ctx: CallContext, deadline: float | None = None
     ) -> tuple[str, ProcessId]:
         """Register a run, and start its process."""
-        payload = register_for_process(
-            self._threads(), self._settings, self._environ, request, ctx, deadline
+        store = await run_in_thread(self._threads)
+        payload = await register_for_process(
+            store, self._settings, self._environ, request, ctx, deadline
         )
-        return payload.run_id, self._start(payload)
+        return payload.run_id, await run_to_end(partial(self._start, store, payload))
 
-    def _start(self, payload: Payload) -> ProcessId:
-        threads, run_id, process = self._threads(), payload.run_id, None
+    async def _start(self, threads: "ThreadStore", payload: Payload) -> ProcessId:
+        run_id, process = payload.run_id, None
         # A tool's parent comes from the context alone.
         environ = {} if payload.token is None else parent_variable(payload.ctx)
-        with _ended_by_failure(threads, payload.run_id, payload.request):
+        async with _ended_by_failure(threads, payload.run_id, payload.request):
             if not sys.executable:
                 raise InputError(
                     "This Python doesn't know its own program, so no other process can be started.",
                     next_step="Set sys.executable, or leave async out.",
                 )
             try:
-                folder = threads.make_folder(run_id)
-                process = spawn_detached(
-                    # -P: a file in the working folder can't shadow a module.
-                    ProcessSpec(
-                        sys.executable,
-                        ("-P", "-m", _RUNNER),
-                        cwd=str(folder),
-                        env={
-                            **for_own_process(self._environ),
-                            **environ,
-                            **thread_variables(threads.project, run_id),
-                        },
-                        stdin=payload.to_bytes(),
-                    ),
-                    threads.log_of(run_id),
+                log = await threads.make_log(run_id)
+                spec = ProcessSpec(
+                    sys.executable,
+                    ("-P", "-m", _RUNNER),  # a file in the working folder can't shadow a module
+                    cwd=str(log.parent),
+                    env={
+                        **for_own_process(self._environ),
+                        **environ,
+                        **thread_variables(threads.project, run_id),
+                    },
+                    stdin=payload.to_bytes(),
                 )
+                await threads.synced()
+                process = await run_in_thread(spawn_detached, spec, log)
                 # From now on every reader notices if it died before it claimed the thread.
-                run_blocking(threads.registry.assign_process(run_id, process))
+                await threads.registry.assign_process(run_id, process)
+                await threads.synced()
             except BaseException:
                 if process is not None:
                     with suppress(ProcessError):
@@ -290,7 +296,7 @@ def graph_request(plan: ExecutionPlan, request: RunRequest) -> RunRequest:
     return evolve(request, inputs=call["parameters"], graph=GraphOptions(call["digest"]))
 
 
-def register_for_process(
+async def register_for_process(
     store: "ThreadStore",
     settings: Settings,
     environ: Mapping[str, str],
@@ -329,45 +335,43 @@ def register_for_process(
         from ryecore.state.attestation import check_graph_folders  # noqa: PLC0415 - graphs alone
 
         check_graph_folders(store.folder.parent)
-    spawns = spawn_limit(store, settings.user_root, ctx.budget_account)
+    spawns = await spawn_limit(store, ctx.budget_account)
     start = request.start_key
     is_tool = request.ref.kind == "tool" and not is_graph
     if is_tool:
         run_id = str(uuid.uuid4())
-        run_blocking(
-            store.registry.register(
-                run_id, str(request.ref), ctx.budget_account, start=start, spawns=spawns
-            )
+        await store.registry.register(
+            run_id, str(request.ref), ctx.budget_account, start=start, spawns=spawns
         )
     else:
-        run_id = run_blocking(
-            register_run(store.registry, request, ctx.budget_account, spawns=spawns)
-        )
-    with _ended_by_failure(store, run_id, request):
-        store.make_folder(run_id)
-        token = None if is_tool else run_blocking(store.registry.mint_token(run_id))
+        run_id = await register_run(store.registry, request, ctx.budget_account, spawns=spawns)
+    async with _ended_by_failure(store, run_id, request):
+        await store.make_log(run_id)
+        token = None if is_tool else await store.registry.mint_token(run_id)
         within = ctx if deadline is None else evolve(ctx, deadline=deadline)
         return Payload(settings, run_id, request, within, token)
     raise AssertionError("what is raised above is raised on")
 
 
-@contextmanager
-def _ended_by_failure(store: "ThreadStore", run_id: str, request: RunRequest) -> Iterator[None]:
+@asynccontextmanager
+async def _ended_by_failure(
+    store: "ThreadStore", run_id: str, request: RunRequest
+) -> AsyncGenerator[None, None]:
     """End a registered run if its process can't be started."""
     try:
         yield
     except BaseException as problem:
-        item_id, said = str(request.ref), str(problem)
-        result: dict[str, object] = {"status": "error", "error": said, "item_id": item_id}
+        item_id, why = str(request.ref), str(problem)
+        result: dict[str, object] = {"status": "error", "error": why, "item_id": item_id}
         if request.graph.digest is not None:
             from ryecore.graph.result import (  # noqa: PLC0415 - for graphs alone
                 failure_document,
                 failure_result,
             )
 
-            result = failure_result(item_id, failure_document(run_id, said))
+            result = failure_result(item_id, failure_document(run_id, why))
         with suppress(StateError):  # it can't be written, or the process has ended the run
-            run_blocking(store.settle(run_id, "error", result, 0))
+            await run_to_end(partial(store.settle, run_id, "error", result, 0))
         raise
 
 

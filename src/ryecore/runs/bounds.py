@@ -4,22 +4,18 @@ Source: docs/design/threads.md#parent; decisions 41 and 80.
 """
 
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any, Final
 
 from attrs import frozen
 
 from ryecore.errors import LimitReached, StateError
-from ryecore.lillux.keys import PublicKey
 from ryecore.policy import CallContext
 from ryecore.policy.limits import Limits, read_limits
 from ryecore.policy.permissions import attenuate
 from ryecore.runs.host import RunHost
 from ryecore.runs.request import Registered
 from ryecore.state.model import ContinuationLimits, SpawnLimit
-from ryecore.state.records import load_run_key
 from ryecore.state.store import ThreadStore
-from ryecore.state.thread_file import THREAD_FILE, read_thread_file
 
 __all__ = [
     "PARENT_ID", "RunBounds", "bounds_of", "carried_limits", "check_depth",
@@ -47,15 +43,13 @@ class RunBounds:
     capabilities: frozenset[str]
 
 
-def read_bounds(store: ThreadStore, key: PublicKey, thread_id: str) -> RunBounds:
+async def _read_bounds(store: ThreadStore, thread_id: str) -> RunBounds:
     """Read the bounds of a run from its file.
 
     Raises:
         StateError: The file is missing, was altered, or can't be read.
     """
-    return bounds_of(
-        thread_id, read_thread_file(store.folder_of(thread_id) / THREAD_FILE, key, thread_id)
-    )
+    return bounds_of(thread_id, await store.read_file(thread_id))
 
 
 def bounds_of(thread_id: str, document: Mapping[str, Any]) -> RunBounds:
@@ -121,7 +115,7 @@ async def find_parent(
                 next_step="Start a thread of your own.",
             )
     if parent_id is not None:
-        return read_bounds(host.store, host.key.public, parent_id)
+        return await _read_bounds(host.store, parent_id)
     if registered is None:
         refuse_unproved_parent(host.environ, None)
     return None
@@ -159,12 +153,11 @@ async def count_child(store: ThreadStore, parent: RunBounds | None) -> None:
         await store.registry.count_spawn(parent.run_id, parent.limits.spawns)
 
 
-def spawn_limit(store: ThreadStore, user_root: Path, parent_id: str | None) -> SpawnLimit | None:
+async def spawn_limit(store: ThreadStore, parent_id: str | None) -> SpawnLimit | None:
     """Return the parent's limit on children, for a child in a process of its own.
 
     Args:
         store: The project's threads.
-        user_root: The user's `.ai` folder, which holds the run key.
         parent_id: The caller's thread; None for the host, whose starts aren't counted.
 
     Raises:
@@ -172,7 +165,7 @@ def spawn_limit(store: ThreadStore, user_root: Path, parent_id: str | None) -> S
     """
     if parent_id is None:
         return None
-    return SpawnLimit(read_bounds(store, load_run_key(user_root).public, parent_id).limits.spawns)
+    return SpawnLimit((await _read_bounds(store, parent_id)).limits.spawns)
 
 
 def is_host(ctx: CallContext) -> bool:
