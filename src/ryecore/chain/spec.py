@@ -397,7 +397,7 @@ def read_spec(metadata: Mapping[str, Any], path: Path, content: bytes | None = N
     try:
         failures = _validator().failures(json.dumps(metadata))
     except (TypeError, ValueError) as problem:
-        raise _misdeclared(path, metadata, content, [((), str(problem))]) from None
+        raise _misdeclared(path, metadata, content, [((), f"isn't JSON: {problem}")]) from None
     if failures:
         found = [one for failure in failures for one in _problems(failure, metadata)]
         raise _misdeclared(path, metadata, content, found)
@@ -457,6 +457,7 @@ def _constraints(declared: Mapping[str, Any]) -> dict[str, VersionRange]:
 def _problems(failure: SchemaFailure, metadata: Mapping[str, Any]) -> Iterator[tuple[Place, str]]:
     """Yield the place and the text of a failure; each unknown key with a guess."""
     from ryecore.convert.config import did_you_mean  # noqa: PLC0415 - only where there is a problem
+    from ryecore.convert.strict import written_key  # noqa: PLC0415
 
     place: Place = tuple(failure.path.split(".")) if failure.path else ()
     known: Any = SPEC_SCHEMA
@@ -465,11 +466,12 @@ def _problems(failure: SchemaFailure, metadata: Mapping[str, Any]) -> Iterator[t
         known = known.get("properties", {}).get(part, {}) if isinstance(known, Mapping) else {}
         value = value.get(part) if isinstance(value, Mapping) else None
     names = known.get("properties", {}) if known.get("additionalProperties") is False else {}
-    unknown = sorted(set(value) - set(names)) if names and isinstance(value, Mapping) else []
+    found = map(written_key, value) if names and isinstance(value, Mapping) else ()
+    unknown = sorted(set(found) - set(names))
     if not unknown or "dditional" not in failure.message:
-        yield place, failure.message
+        yield place, f"is wrong: {failure.message}"
     for name in unknown:
-        yield (*place, name), f"is unknown.{did_you_mean(str(name), names)}"
+        yield (*place, name), f"is unknown.{did_you_mean(name, names)}"
 
 
 def _misdeclared(

@@ -11,14 +11,19 @@ __all__ = ["Place", "key_path", "line_numbers", "nearest"]
 Place: TypeAlias = tuple[str | int, ...]
 """Where in a document: keys, and indexes of lists."""
 
+_MAX_KEY_CHARS: Final = 200
 _MAX_PLACES: Final = 1_000_000
 
 
 def key_path(place: Place) -> str:
-    """Return a place as people write it: `config.nodes.load.next[0].to`."""
+    """Return a place as people write it: `config.nodes.load.next[0].to`. Long keys are cut off."""
     text = ""
     for part in place:
-        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+        if isinstance(part, int):
+            text += f"[{part}]"
+        else:
+            shown = part if len(part) <= _MAX_KEY_CHARS else f"{part[:_MAX_KEY_CHARS]}…"
+            text += f".{shown}" if text else shown
     return text
 
 

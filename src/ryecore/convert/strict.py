@@ -4,7 +4,8 @@ What they raise names every problem and where it is, from the document's root.
 
 | Type | In JSON |
 | --- | --- |
-| str, int, bool, float, None | as such; a float may be a whole number, and an int can't be 1.0 |
+| str, int, bool, None | as such; an int can't be 1.0 |
+| float | a finite number, also a whole one |
 | Literal | one of its values |
 | Mapping[str, Any] | an object, taken as it is |
 | list, tuple | an array |
@@ -15,6 +16,7 @@ What they raise names every problem and where it is, from the document's root.
 | a union of such classes | the one whose text stands at "type" |
 """
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from pathlib import Path
 from types import UnionType
@@ -24,14 +26,16 @@ import attrs
 from attrs import frozen
 
 from ryecore.convert.fields import form_of
+from ryecore.convert.lines import key_path
 
 if TYPE_CHECKING:
     from cattrs import Converter
 
-__all__ = ["ConversionError", "Format", "Problem", "make_converter", "shown"]
+__all__ = ["ConversionError", "Format", "Problem", "make_converter", "shown", "written_key"]
 
 T = TypeVar("T")
 
+_LARGE: Final = 10**40
 _JSON: Final = (str, int, float, bool, type(None))
 _TAG: Final = "type"
 
@@ -53,8 +57,7 @@ class Problem:
     known_keys: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        where = "".join(f"[{one}]" if isinstance(one, int) else f".{one}" for one in self.path)
-        return f"{where.removeprefix('.') or 'it'} {self.message}"
+        return f"{key_path(self.path) or 'it'} {self.message}"
 
 
 class ConversionError(ValueError):
@@ -231,9 +234,12 @@ def _number(value: Any, _: object) -> float:
     if type(value) not in (int, float):
         raise ValueError(f"must be a number, not {shown(value)}")
     try:
-        return float(value)
+        number = float(value)
     except OverflowError:
         raise ValueError("is too large a number") from None
+    if not math.isfinite(number):
+        raise ValueError(f"must be a finite number, not {number}")
+    return number
 
 
 def _choice(value: Any, kind: Any) -> Any:
@@ -378,6 +384,8 @@ def shown(value: object) -> str:
             return str(value).lower()
         case str():
             return repr(value if len(value) <= 40 else f"{value[:40]}…")
+        case int() if abs(value) >= _LARGE:  # its text may be longer than Python writes
+            return "a larger number"
         case _:
             return str(value)
 
@@ -394,19 +402,28 @@ def _problems(problem: BaseException, path: tuple[str | int, ...]) -> Iterable[P
             keys = {one.name: form_of(one).key or one.name for one in attrs.fields(problem.cl)}
             for one in problem.exceptions:
                 if isinstance(one, ForbiddenExtraKeysError):
-                    for unknown in sorted(one.extra_fields):
+                    for unknown in sorted(map(written_key, one.extra_fields)):
                         yield Problem((*path, unknown), "is unknown", True, tuple(keys.values()))
                     continue
                 name = next((note.name for note in _notes(one) if hasattr(note, "name")), None)
                 yield from _problems(one, path if name is None else (*path, keys[name]))
         case IterableValidationError():
             for one in problem.exceptions:
-                index = next((note.index for note in _notes(one) if hasattr(note, "index")), None)
-                yield from _problems(one, path if index is None else (*path, index))
+                note = next((note for note in _notes(one) if hasattr(note, "index")), None)
+                yield from _problems(one, path if note is None else (*path, _step(note.index)))
         case KeyError():
             yield Problem(path, "is missing")
         case _:
             yield Problem(path, str(problem))
+
+
+def written_key(key: object) -> str:
+    """Return the key of a mapping, which need not be text in YAML, as it is written there."""
+    return key if isinstance(key, str) else shown(key)
+
+
+def _step(part: object) -> str | int:
+    return part if type(part) is int else written_key(part)
 
 
 def _notes(problem: BaseException) -> Sequence[Any]:

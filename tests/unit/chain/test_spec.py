@@ -71,5 +71,13 @@ def test_every_misdeclared_key_is_listed():
 
 
 def test_what_is_no_json_is_refused():
-    with pytest.raises(MetadataError):
+    with pytest.raises(MetadataError, match="it isn't JSON: "):
         read_spec({"config": {"a": {1, 2}}}, PATH)
+
+
+def test_keys_that_are_no_text_are_unknown_beside_others():
+    with pytest.raises(MetadataError, match="can't be read") as refusal:
+        read_spec({"anchor": {1: "x", "y": 2, None: 3}}, PATH)
+    assert [one.place for one in refusal.value.problems] == [
+        ("anchor", "1"), ("anchor", "null"), ("anchor", "y"),
+    ]  # fmt: skip

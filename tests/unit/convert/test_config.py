@@ -75,11 +75,15 @@ def test_a_number_that_no_float_holds_is_a_problem() -> None:
         ),
         (
             "kind: fast\ntries:\n  read:\n    wait_s: .inf\n",
-            (4, "tries.read.wait_s", "must be from 0 to 60, not inf"),
+            (4, "tries.read.wait_s", "must be a finite number, not inf"),
         ),
         ("kind: fast\ntries: []\n", (2, "tries", "must be a mapping, not a list")),
         ("kind: fast\ntries: {read: 3}\n", (2, "tries.read", "must be a mapping, not 3")),
         ("kind: fast\nnames: a\n", (2, "names", "must be a list, not 'a'")),
+        (
+            f"kind: fast\ntries: {{read: {{attempts: 0x{'f' * 5000}}}}}\n",
+            (2, "tries.read.attempts", "must be from 1 to 10, not a larger number"),
+        ),
     ],
 )
 def test_a_problem_has_its_line_its_keys_and_a_guess(
@@ -93,6 +97,26 @@ def test_all_problems_are_listed_at_once() -> None:
     assert [place for _, place, _ in found] == [
         "kind", "tries.read.attempts", "tries.read.wait_s", "names", "quiet",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("key", "written"),
+    [("1", "1"), ("true", "true"), ("null", "null"), ("1.5", "1.5"), ("2020-01-01", "2020-01-01")],
+)
+def test_a_key_that_is_no_text_is_unknown_beside_others(key: str, written: str) -> None:
+    found = problems(f"kind: fast\ntries:\n  read:\n    z: 1\n    {key}: 2\n  {key}: {{}}\n")
+    assert {(place, message.partition(".")[0]) for _, place, message in found} == {
+        (f"tries.{written}", f"must be one of read, write, not {written.partition('.')[0]}"),
+        (f"tries.read.{written}", "is unknown"),
+        ("tries.read.z", "is unknown"),
+    }
+
+
+def test_an_error_shows_the_beginning_of_a_long_key() -> None:
+    configuration = Configuration.of("a.yaml", {"x" * 1_000_000: 1, "kind": "fast"})
+    with pytest.raises(ConfigError, match=r"^a\.yaml: xxx.*… is unknown") as refusal:
+        configuration.read(File)
+    assert len(str(refusal.value)) < 500
 
 
 def test_a_problem_is_located_in_the_nearest_file_that_holds_its_key() -> None:

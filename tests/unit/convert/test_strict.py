@@ -1,5 +1,6 @@
 """Values are taken as the type that they have, and each problem is named where it is."""
 
+import math
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from ryecore.convert.fields import camel_keys, omitted_at_default, usd
 from ryecore.convert.money import read_usd, to_usd, write_usd
 from ryecore.convert.records import RECORDS
-from ryecore.convert.strict import ConversionError
+from ryecore.convert.strict import ConversionError, Format
 from ryecore.convert.wire import WIRE
 
 
@@ -51,7 +52,9 @@ json_values = st.recursive(
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
     max_leaves=8,
 )
-shapes = st.builds(Circle, st.floats(allow_nan=False)) | st.builds(Square, st.integers())
+shapes = st.builds(Circle, st.floats(allow_nan=False, allow_infinity=False)) | st.builds(
+    Square, st.integers()
+)
 drawings = st.builds(
     Drawing,
     name=st.text(),
@@ -158,6 +161,17 @@ def test_records_of_another_version_may_have_more_keys() -> None:
     assert RECORDS.read(document, Square) == Square(1)
     with pytest.raises(ConversionError):
         WIRE.read(document, Square)
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf, 10**400])
+@pytest.mark.parametrize("document_format", [WIRE, RECORDS])
+def test_a_number_is_finite(document_format: Format, number: float) -> None:
+    for change in ({"spend": number}, {"best": {"type": "circle", "radius": number}}):
+        document = WIRE.write(Drawing("x", (), Path("/tmp"))) | change
+        with pytest.raises(
+            ConversionError, match=r"must be a finite number, not|is too large a number"
+        ):
+            document_format.read(document, Drawing)
 
 
 @pytest.mark.parametrize("document", [None, 1, "x", [], True])
