@@ -13,6 +13,7 @@ from hypothesis import settings
 
 from tests.forking import forking_python
 from tests.loops import choose_loops
+from tests.matrix import IS_SOAK
 from tests.workspace import Workspace
 
 # Who starts the tests in the background has signals ignored, and children would inherit that.
@@ -21,9 +22,9 @@ for number in (signal.SIGQUIT, signal.SIGHUP):
     signal.signal(number, signal.SIG_DFL)
 
 # How long an example takes is the machine's affair, and no verdict.
-settings.register_profile("ordinary", deadline=None, max_examples=50)
+settings.register_profile("ordinary", deadline=None, max_examples=20)
 settings.register_profile("soak", deadline=None, max_examples=500)
-settings.load_profile("soak" if os.environ.get("RYE_SOAK") else "ordinary")
+settings.load_profile("soak" if IS_SOAK else "ordinary")
 
 # What is collected stays until the end: nothing of it is garbage that is worth looking for.
 gc.disable()
@@ -44,7 +45,7 @@ def has_memory_for_files() -> bool:
 
 # Tests make, sync and remove many small files; on a disk, half of their time would go into that.
 # The soak runs on the disk, and so does what is given another folder here.
-if not os.environ.get("RYE_SOAK") and has_memory_for_files():
+if not IS_SOAK and has_memory_for_files():
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", MEMORY)
 
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ryecore import SigningKey
@@ -271,7 +271,6 @@ def test_what_is_nested_deep_comes_back_with_little_stack_left(tmp_path: Path) -
     assert json.dumps(position.state["deep"]) == json.dumps(value)
 
 
-@settings(max_examples=50)
 @given(st.dictionaries(st.text(), JSON, max_size=5), st.text())
 def test_any_state_comes_back_as_it_was(
     tmp_path_factory: pytest.TempPathFactory, state: dict[str, object], node: str

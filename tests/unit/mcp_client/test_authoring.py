@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ryecore.errors import ConfigError, InputError, InvalidItemId, McpToolChanged
@@ -45,7 +45,6 @@ JSON = st.recursive(
 )  # fmt: skip
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.text(min_size=1, max_size=30), st.text(max_size=80), JSON)
 def test_what_is_written_is_what_was_said_or_is_refused(tmp_path_factory, name, said, default):
     schema = {"type": "object", "properties": {"a": {"default": default}}}

@@ -4,7 +4,7 @@ import sqlite3
 from contextlib import suppress
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ryecore.errors import InvalidQuery
@@ -123,7 +123,6 @@ PARTS = st.sampled_from([
 ])  # fmt: skip
 
 
-@settings(max_examples=600, deadline=None)
 @given(st.one_of(st.lists(PARTS, max_size=30).map("".join), st.lists(PARTS).map(" ".join),
                  st.text(max_size=60)))  # fmt: skip
 @example("(" * 20 + "a" + ")" * 20)

@@ -185,7 +185,7 @@ def edits(draw: st.DrawFn) -> tuple[str, str, str]:
     return content, draw(st.sampled_from([piece, draw(TEXTS)])), draw(TEXTS)
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(case=edits(), every=st.booleans(), crlf=st.booleans())
 def test_edit_is_what_replacing_in_the_text_is(
     editing: tuple[Path, Serving], case: tuple[str, str, str], every: bool, crlf: bool
