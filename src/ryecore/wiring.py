@@ -14,12 +14,11 @@ import anyio.to_thread
 
 from ryecore.actions.execute import ExecuteAction
 from ryecore.actions.settings import Settings
-from ryecore.chain.builder import ChainBuilder
+from ryecore.chain.builder import ChainBuilder, FileTypes
 from ryecore.chain.config import ConfigResolver
 from ryecore.chain.dotenv import DotenvReader
 from ryecore.chain.environment import EnvResolver, ProjectEnv
 from ryecore.chain.executor import PrimitiveExecutor
-from ryecore.chain.file_types import FileTypes
 from ryecore.chain.interpreters import Interpreters
 from ryecore.chain.layout import Sealer
 from ryecore.chain.prepared import Preparer

@@ -12,9 +12,8 @@ from pathlib import Path
 from attrs import frozen
 from nacl import bindings
 
-from ryecore.chain.builder import ChainBuilder
+from ryecore.chain.builder import ChainBuilder, FileTypes
 from ryecore.chain.dependencies import Dependencies
-from ryecore.chain.file_types import FileTypes
 from ryecore.chain.prepared import Preparer
 from ryecore.chain.spec import VerifyDepsSpec
 from ryecore.chain.trace import Trace

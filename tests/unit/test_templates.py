@@ -9,7 +9,7 @@ import pytest
 
 from ryecore.agent.prompts import PromptTemplate, TemplateMiss
 from ryecore.chain.templating import ConfigTemplate
-from ryecore.directives.placeholders import fill
+from ryecore.directives.inputs import fill
 from ryecore.errors import ConfigError
 from ryecore.policy.expressions import BrokenExpression, read_template
 from ryecore.policy.hooks import fill_parameters

@@ -14,17 +14,15 @@ from ryecore.actions.matrix import ExecuteRequest
 from ryecore.chain.model import ExecutionResult, ValidChain
 from ryecore.chain.rendering import render_directive
 from ryecore.chain.trace import Trace
-from ryecore.directives.inputs import input_schema
+from ryecore.directives.inputs import fill, input_schema
 from ryecore.directives.model import Directive
-from ryecore.directives.placeholders import fill
 from ryecore.display.text import StyledText
 from ryecore.errors import CallCancelled, InputError, RyeError
 from ryecore.items.refs import ItemRef
 from ryecore.policy import CallContext
 from ryecore.runs.programs import ChainLookup, check_actions, check_hook
 from ryecore.runs.request import RunRequest
-from ryecore.threads.planner.plan import DirectivePlan
-from ryecore.threads.planner.planning import DirectivePlanner, check_body
+from ryecore.threads.planner.planning import DirectivePlan, DirectivePlanner, check_body
 
 __all__ = ["DirectiveAction", "DirectiveResult"]
 

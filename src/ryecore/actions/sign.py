@@ -9,7 +9,7 @@ import anyio.to_thread
 from attrs import evolve, frozen
 
 from ryecore.actions.approval import ask, check_capability, file_to_approve, own_space
-from ryecore.chain.file_types import RUNTIMES_FOLDER
+from ryecore.chain.builder import RUNTIMES_FOLDER
 from ryecore.display.text import counted
 from ryecore.errors import (
     InputError,

@@ -11,7 +11,7 @@ from attrs import field, frozen
 
 from ryecore.convert.fields import camel_keys, omitted_at_default
 from ryecore.convert.money import to_usd
-from ryecore.convert.wire import WIRE
+from ryecore.convert.strict import WIRE
 
 __all__ = ["AgentEvent", "AgentToken", "AgentToolCall", "AgentToolResult", "CostUpdated", "Emit"]
 

@@ -9,7 +9,7 @@ from attrs import asdict, field, frozen
 
 from ryecore.chain.primitives import with_unknown_effect
 from ryecore.convert.fields import omitted_at_default, written_by
-from ryecore.convert.wire import WIRE
+from ryecore.convert.strict import WIRE
 from ryecore.errors import (
     AgentTurnError,
     HostCapabilityMissing,

@@ -1,12 +1,15 @@
-"""Build a chain along each executor id to the primitive, and validate its neighbours."""
+"""Build a chain along each executor id to the primitive, and validate its neighbours.
+
+Signed runtimes may add file types to the fixed ones, which tools are then found by.
+"""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from ryecore.chain.file_types import FileTypes
 from ryecore.chain.model import Chain, ChainElement, Link, ValidChain
 from ryecore.chain.spec import ElementSpec, EnvSpec, VersionRange, read_spec
-from ryecore.chain.trace import Trace
+from ryecore.chain.trace import Remembered, Trace
 from ryecore.errors import (
     ChainError,
     ChainTooDeep,
@@ -20,15 +23,24 @@ from ryecore.errors import (
 )
 from ryecore.items.metadata import parse_metadata
 from ryecore.items.refs import ItemRef, check_item_id
-from ryecore.items.signature import SIDECAR
-from ryecore.items.spaces import ItemSource, Space, Spaces, locate
+from ryecore.items.signature import SIDECAR, CommentForm
+from ryecore.items.spaces import EXTENSIONS, ItemSource, Space, Spaces, locate
+from ryecore.items.trust import TrustStore
 from ryecore.items.verification import VerifiedItem, Verifier
-from ryecore.lillux.witness import Evidence
+from ryecore.lillux.digests import TreeFilter, stat_tree
+from ryecore.lillux.witness import Evidence, TreeStat
 
 if TYPE_CHECKING:
     from packaging.version import Version
 
-__all__ = ["MAX_CHAIN_DEPTH", "PRIMITIVE_SPECS", "ChainBuilder", "ChainValidator"]
+__all__ = [
+    "MAX_CHAIN_DEPTH",
+    "PRIMITIVE_SPECS",
+    "RUNTIMES_FOLDER",
+    "ChainBuilder",
+    "ChainValidator",
+    "FileTypes",
+]
 
 MAX_CHAIN_DEPTH: Final = 10
 """How many elements a chain may have, the primitive included.
@@ -43,6 +55,68 @@ PRIMITIVE_SPECS: Final[Mapping[str, ElementSpec]] = {
 
 _EXECUTORS: Final[Mapping[str, str]] = {"mcp_server": "rye/core/runtimes/mcp/server"}
 """What executes a tool of a type that may leave its executor open."""
+
+
+RUNTIMES_FOLDER: Final = "rye/core/runtimes"
+
+_RUNTIMES: Final = TreeFilter(extensions=(".yaml",))
+
+
+class FileTypes:
+    """The file types that signed runtimes add, read when an extension is not among the fixed ones.
+
+    They are cached until a runtime's file or a key changes. Source: decision 2.
+
+    Args:
+        spaces: Where runtimes are looked for.
+        trust: Which keys count. A runtime that doesn't verify adds nothing.
+    """
+
+    def __init__(self, spaces: Spaces, trust: TrustStore) -> None:
+        self._spaces = spaces
+        self._verifier = Verifier(trust)
+        self._remembered = Remembered()
+
+    def comment_forms(self) -> Mapping[str, CommentForm]:
+        """Return the comment form of each added extension; the first space that names one wins."""
+        return self._remembered.recall("", Trace(), self._read)
+
+    def _read(self, _: Trace, evidence: Evidence) -> Mapping[str, CommentForm]:
+        found: dict[str, CommentForm] = {}
+        for space in self._spaces:
+            folder = space.folder("tool")
+            _see(folder / RUNTIMES_FOLDER, evidence)
+            for path in sorted((folder / RUNTIMES_FOLDER).rglob("*.yaml")):
+                for extension, token in self._declared(path, folder, space, evidence).items():
+                    if extension not in EXTENSIONS["tool"]:
+                        found.setdefault(extension, CommentForm.of(token))
+        return found
+
+    def extensions(self) -> tuple[str, ...]:
+        """Return the added extensions, sorted."""
+        return tuple(sorted(self.comment_forms()))
+
+    def _declared(
+        self, path: Path, folder: Path, space: Space, evidence: Evidence
+    ) -> Mapping[str, str]:
+        relative = path.relative_to(folder).as_posix()
+        source = ItemSource(ItemRef("tool", relative.rpartition(".")[0]), path, space, relative)
+        try:
+            item = self._verifier.verify(source, evidence)
+            return read_spec(parse_metadata(item.content, path), path).file_types
+        except RyeError:
+            evidence.never_remember()  # why it doesn't count may change unseen
+            return {}
+
+
+def _see(folder: Path, evidence: Evidence) -> None:
+    """Have a file that comes or goes noticed. Seen before the files are, so that none is missed."""
+    try:
+        evidence.tree(TreeStat(str(folder), _RUNTIMES, stat_tree(folder, _RUNTIMES)))
+    except FileNotFoundError:
+        evidence.absent(str(folder))
+    except OSError:
+        evidence.never_remember()
 
 
 class ChainBuilder:

@@ -9,9 +9,8 @@ import anyio
 import anyio.to_thread
 from attrs import evolve
 
-from ryecore.chain.anchor import anchor_hint
 from ryecore.chain.interpreters import Interpreters
-from ryecore.chain.layout import SealedLayout
+from ryecore.chain.layout import SealedLayout, anchor_hint
 from ryecore.chain.model import Chain, ExecutionPlan, ExecutionResult, ValidChain
 from ryecore.chain.plan import checked_parameters
 from ryecore.chain.prepared import ChainCache, PreparedChain, Preparer

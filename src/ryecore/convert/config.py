@@ -14,12 +14,21 @@ A value is taken only as the type that it has, as `strict` says; a key that no f
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, get_args, get_origin
 
 from attrs import frozen
 
 from ryecore.convert.lines import Place, key_path, line_numbers, nearest
-from ryecore.convert.strict import ConversionError, Format, Problem, make_converter, shown
+from ryecore.convert.strict import (
+    ConversionError,
+    Format,
+    Problem,
+    is_literal,
+    is_mapping,
+    make_converter,
+    read_choice,
+    shown,
+)
 from ryecore.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -239,29 +248,20 @@ def describe_problem(problem: Problem) -> str:
 
 def _make() -> "Converter":
     converter = make_converter(forbid_unknown_keys=True)
-    converter.register_structure_hook_func(_is_choice, _choice)
-    converter.register_structure_hook_factory(_is_mapping, lambda kind: _mapping(kind, converter))
+    converter.register_structure_hook_func(is_literal, _choice)
+    converter.register_structure_hook_factory(is_mapping, lambda kind: _mapping(kind, converter))
     converter.register_structure_hook_factory(
         _is_annotated, lambda kind: _annotated(kind, converter)
     )
     return converter
 
 
-def _is_choice(kind: Any) -> bool:
-    return get_origin(kind) is Literal
-
-
 def _choice(value: Any, kind: Any) -> Any:
-    choices = get_args(kind)
-    if any(one == value and type(one) is type(value) for one in choices):
-        return value
-    guess = did_you_mean(value, map(str, choices)) if isinstance(value, str) else ""
-    raise ValueError(f"must be one of {', '.join(map(str, choices))}, not {shown(value)}.{guess}")
-
-
-def _is_mapping(kind: Any) -> bool:
-    origin = get_origin(kind)
-    return isinstance(origin, type) and issubclass(origin, Mapping)
+    try:
+        return read_choice(value, kind)
+    except ValueError as problem:
+        guess = did_you_mean(value, map(str, get_args(kind))) if isinstance(value, str) else ""
+        raise ValueError(f"{problem}.{guess}") from None
 
 
 def _mapping(kind: Any, converter: "Converter") -> Callable[[Any, Any], Any]:

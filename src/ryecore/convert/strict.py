@@ -31,7 +31,19 @@ from ryecore.convert.lines import key_path
 if TYPE_CHECKING:
     from cattrs import Converter
 
-__all__ = ["ConversionError", "Format", "Problem", "make_converter", "shown", "written_key"]
+__all__ = [
+    "RECORDS",
+    "WIRE",
+    "ConversionError",
+    "Format",
+    "Problem",
+    "is_literal",
+    "is_mapping",
+    "make_converter",
+    "read_choice",
+    "shown",
+    "written_key",
+]
 
 T = TypeVar("T")
 
@@ -141,7 +153,7 @@ def make_converter(*, forbid_unknown_keys: bool, all_problems: bool = True) -> "
     converter.register_structure_hook(Path, lambda value, _: Path(_only(str, "text")(value, str)))
     converter.register_unstructure_hook(Path, str)
     converter.register_structure_hook_func(_is_any, lambda value, _: value)
-    converter.register_structure_hook_func(_is_literal, _choice)
+    converter.register_structure_hook_func(is_literal, read_choice)
     converter.register_structure_hook_factory(_is_json, _json)
     converter.register_structure_hook_factory(_is_array, lambda kind: _array(kind, converter))
     converter.register_unstructure_hook_func(_is_open_mapping, dict)
@@ -163,15 +175,17 @@ def _is_any(kind: Any) -> bool:
     return kind is Any or kind is object
 
 
-def _is_literal(kind: Any) -> bool:
+def is_literal(kind: Any) -> bool:
+    """Return whether a type is a choice between values."""
     return get_origin(kind) is Literal
 
 
 def _is_open_mapping(kind: Any) -> bool:
-    return _is_mapping(kind) and get_args(kind)[1:] in ((Any,), (object,))
+    return is_mapping(kind) and get_args(kind)[1:] in ((Any,), (object,))
 
 
-def _is_mapping(kind: Any) -> bool:
+def is_mapping(kind: Any) -> bool:
+    """Return whether a type is a mapping with types of its keys and values."""
     origin = get_origin(kind)
     return isinstance(origin, type) and issubclass(origin, Mapping)
 
@@ -242,7 +256,12 @@ def _number(value: Any, _: object) -> float:
     return number
 
 
-def _choice(value: Any, kind: Any) -> Any:
+def read_choice(value: Any, kind: Any) -> Any:
+    """Return a value that is one of a choice.
+
+    Raises:
+        ValueError: It is none of them.
+    """
     for one in get_args(kind):
         if one == value and type(one) is type(value):
             return one
@@ -429,3 +448,13 @@ def _step(part: object) -> str | int:
 def _notes(problem: BaseException) -> Sequence[Any]:
     # The innermost note is cattrs' first; an exception that passes several levels is wrapped anew.
     return getattr(problem, "__notes__", ())
+
+
+WIRE: Final = Format(lambda: make_converter(forbid_unknown_keys=True))
+"""The format of events, outcomes, costs and reports: an unknown key is an error."""
+
+RECORDS: Final = Format(lambda: make_converter(forbid_unknown_keys=False, all_problems=False))
+"""The format of transcripts and journals: a key that another version wrote is ignored.
+
+Nobody corrects a record by hand, so an error names its first problem alone.
+"""

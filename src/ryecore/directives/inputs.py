@@ -12,9 +12,19 @@ from attrs import field, frozen
 
 from ryecore.directives.markup import Element
 from ryecore.errors import InvalidInputs
+from ryecore.policy.paths import fill_placeholders
 from ryecore.strict_json import read_json
 
-__all__ = ["Declared", "input_schema", "read_declared", "render_returns", "resolve_inputs"]
+__all__ = [
+    "PLACEHOLDER",
+    "Declared",
+    "fill",
+    "fill_tree",
+    "input_schema",
+    "read_declared",
+    "render_returns",
+    "resolve_inputs",
+]
 
 _TYPES: Final[Mapping[str, str]] = {
     "string": "string",
@@ -311,3 +321,52 @@ def render_returns(outputs: Iterable[Declared]) -> str:
         for one in outputs
     ]
     return "\n".join(["<returns>", *lines, "</returns>", _INSTRUCTION]) if lines else ""
+
+
+# Placeholders
+
+
+PLACEHOLDER: Final = re.compile(
+    r"\{input:(?P<name>[A-Za-z_][A-Za-z0-9_-]*)(?:(?P<optional>\?)|[:|](?P<default>[^{}]*))?\}"
+    r"|\$\{inputs\.(?P<dotted>[A-Za-z_][A-Za-z0-9_-]*)\}"
+)
+"""A placeholder for an input; a value that is put in is never expanded again.
+
+    {input:key}            kept as it is where the input has no value
+    {input:key?}           nothing
+    {input:key:default}    the default; also {input:key|default}
+    ${inputs.key}          kept as it is
+
+Source: docs/design/execute.md#placeholders; decision 34.
+"""
+
+
+def fill(text: str, inputs: Mapping[str, object]) -> str:
+    """Put inputs into a text; one that is not text is written as JSON.
+
+    Args:
+        text: The text with placeholders.
+        inputs: The inputs that have a value.
+
+    Returns:
+        The text. What looks like a placeholder in a value stays as it is.
+    """
+    return PLACEHOLDER.sub(lambda found: _as_text(_value(found, inputs)), text)
+
+
+def fill_tree(tree: object, inputs: Mapping[str, object]) -> object:
+    """Put inputs into every text of a tree; one that is a single placeholder keeps its type."""
+    return fill_placeholders(tree, PLACEHOLDER, lambda found: _value(found, inputs))
+
+
+def _as_text(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _value(found: re.Match[str], inputs: Mapping[str, object]) -> object:
+    name = found["name"] or found["dotted"]
+    if name in inputs:
+        return inputs[name]
+    if found["optional"]:
+        return ""
+    return found[0] if found["default"] is None else found["default"]

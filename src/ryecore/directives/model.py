@@ -4,9 +4,8 @@ from collections.abc import Mapping, Sequence
 
 from attrs import evolve, field, frozen
 
-from ryecore.directives.inputs import Declared
+from ryecore.directives.inputs import Declared, fill, fill_tree
 from ryecore.directives.permissions import Permissions
-from ryecore.directives.placeholders import fill, fill_tree
 from ryecore.policy.hooks import Hook, in_order
 from ryecore.policy.limits import Limits
 

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, Self
 from attrs import evolve, field, frozen
 
 from ryecore.agent.outcome import ERROR_CODES, ErrorCode, NodeFailure, NodeOutcome
-from ryecore.convert.records import RECORDS
+from ryecore.convert.strict import RECORDS
 from ryecore.errors import TextTooLong
 from ryecore.graph.model import (
     ForeachVertex,

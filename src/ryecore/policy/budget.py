@@ -10,7 +10,7 @@ from attrs import field, frozen
 
 from ryecore.convert.fields import usd
 from ryecore.convert.money import to_usd
-from ryecore.convert.wire import WIRE
+from ryecore.convert.strict import WIRE
 
 __all__ = [
     "MOST",

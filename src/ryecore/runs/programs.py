@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeAlias
 
 from ryecore.chain.model import ValidChain
+from ryecore.directives.inputs import PLACEHOLDER
 from ryecore.directives.model import Action, Directive
-from ryecore.directives.placeholders import PLACEHOLDER
 from ryecore.errors import InvalidItemId, RyeError
 from ryecore.items.refs import ItemRef
 from ryecore.policy.hooks import HOOK_PLACEHOLDER, Hook

@@ -11,7 +11,7 @@ from attrs import field, frozen
 
 from ryecore.convert.fields import omitted_at_default, usd
 from ryecore.convert.money import to_usd
-from ryecore.convert.wire import WIRE
+from ryecore.convert.strict import WIRE
 from ryecore.errors import ThreadNotFound
 from ryecore.lillux.processes import ProcessId
 from ryecore.policy.limits import Limits

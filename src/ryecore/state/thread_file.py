@@ -12,9 +12,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from attrs import field, frozen
+from attrs import Factory, frozen
 
-from ryecore.convert.money import write_usd
+from ryecore.convert.strict import RECORDS
 from ryecore.errors import StateError
 from ryecore.items.files import write_atomically
 from ryecore.lillux.digests import read_digest
@@ -77,30 +77,15 @@ class ThreadFile:
     limits: Mapping[str, Any]
     capabilities: tuple[str, ...]
     parent_id: str | None = None
-    root_id: str | None = None
+    root_id: str = Factory(lambda self: self.thread_id, takes_self=True)
     chain_root_id: str | None = None
     continuation_of: str | None = None
-    cost: Cost = field(factory=Cost)
+    cost: Cost = Factory(Cost)
 
-    def to_dict(self) -> dict[str, object]:
+    def to_dict(self) -> dict[str, Any]:
         """Return the file's fields. Source: docs/design/threads.md#the-threads-file."""
-        return {
-            "thread_id": self.thread_id,
-            "directive": self.directive,
-            "item_id": self.item_id,
-            "item_hash": self.item_hash,
-            "status": self.status,
-            "created_at": self.created_at,
-            "updated_at": self.updated_at,
-            "model": self.model,
-            "limits": dict(self.limits),
-            "capabilities": list(self.capabilities),
-            "parent_id": self.parent_id,
-            "root_id": self.root_id or self.thread_id,
-            "chain_root_id": self.chain_root_id,
-            "continuation_of": self.continuation_of,
-            "cost": _cost(self.cost),
-        }
+        document: dict[str, Any] = RECORDS.write(self)
+        return document
 
 
 def write_thread_file(
@@ -143,7 +128,7 @@ def end_thread_file(path: Path, record: ThreadRecord, key: SigningKey) -> None:
         said |= {
             "status": record.status,
             "updated_at": record.updated_at,
-            "cost": _cost(record.cost),
+            "cost": record.cost.to_dict(),
         }
         text = json.dumps(sign_record(_KIND, said, key), indent=2, allow_nan=False) + "\n"
         write_atomically(path, text.encode(), mode=0o600, durable=False)
@@ -188,15 +173,6 @@ def read_thread_file(path: Path, public_key: PublicKey, thread_id: str) -> Mappi
             next_step=next_step,
         )
     return {name: value for name, value in said.items() if name != _FIELD}
-
-
-def _cost(cost: Cost) -> dict[str, object]:
-    return {
-        "turns": cost.turns,
-        "input_tokens": cost.input_tokens,
-        "output_tokens": cost.output_tokens,
-        "spend": write_usd(cost.spend_microcents),
-    }
 
 
 TRANSCRIPT: Final = "transcript.jsonl"

@@ -34,8 +34,7 @@ from ryecore.threads.calls.returning import RETURN_TOOL, Returned
 from ryecore.threads.calls.text_calls import render_tools
 from ryecore.threads.events import Recorder
 from ryecore.threads.harness import SafetyHarness
-from ryecore.threads.planner.plan import Composed, LoadedDirective
-from ryecore.threads.planner.planning import DirectivePlanner
+from ryecore.threads.planner.planning import Composed, DirectivePlanner, LoadedDirective
 from ryecore.threads.planner.prompt import (
     continued_message,
     directive_context,

@@ -4,21 +4,28 @@ import json
 import math
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from difflib import get_close_matches
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 import anyio
 
-from ryecore.errors import ToolCallError, ToolCancelledError, ToolExecutionError
+from ryecore.errors import (
+    HostCapabilityMissing,
+    ToolCallError,
+    ToolCancelledError,
+    ToolExecutionError,
+    ToolPolicyError,
+    UnknownToolError,
+)
 from ryecore.llm.parts import MediaPart, ResultContent, TextPart, ToolCallPart, ToolResultPart
-from ryecore.policy import CallContext
+from ryecore.policy import CallContext, allows
 from ryecore.policy.cancelling import canceller_of, is_stray, watched
 from ryecore.tools.arguments import check_arguments, parse_arguments
-from ryecore.tools.context import ToolContext, ToolLimits
+from ryecore.tools.context import ToolApprovalRequest, ToolContext, ToolLimits
 from ryecore.tools.definition import ToolDef
-from ryecore.tools.failures import as_tool_error, invalid_arguments
+from ryecore.tools.failures import as_tool_error, invalid_arguments, quoted
 from ryecore.tools.functions import FunctionRunner
-from ryecore.tools.grants import require_approval
 from ryecore.tools.policy import apply_policy
 from ryecore.tools.results import (
     OnToolEvent,
@@ -32,7 +39,15 @@ from ryecore.tools.results import (
 )
 from ryecore.tools.store import ResultStore
 
-__all__ = ["NO_SCOPE", "CallScope", "NoScope", "seconds_left", "serve"]
+__all__ = [
+    "NO_SCOPE",
+    "CallScope",
+    "NoScope",
+    "granted",
+    "require_approval",
+    "seconds_left",
+    "serve",
+]
 
 T = TypeVar("T")
 
@@ -292,3 +307,78 @@ def _summary(part: ToolResultPart, limits: ToolLimits) -> str:
 
 def _shortened(text: str, limits: ToolLimits) -> str:
     return text if len(text) <= limits.event_chars else f"{text[: limits.event_chars]}…"
+
+
+_MAX_NEAR: Final = 5
+
+
+def granted(tools: Mapping[str, ToolDef], name: str, ctx: ToolContext) -> ToolDef:
+    """Return the tool with exactly this name, if it may be called.
+
+    Raises:
+        UnknownToolError: There is none; near names are given, of those that may be called.
+        ToolPolicyError: It isn't granted, or the caller lacks its capability.
+        HostCapabilityMissing: It needs what the host doesn't offer.
+    """
+    tool = tools.get(name)
+    if tool is None:
+        raise _unknown(tools, name, ctx.grant)
+    if ctx.grant is not None and name not in ctx.grant:
+        raise ToolPolicyError(f"The tool {name} is not granted to this agent.", tool_name=name)
+    if tool.capability is not None:
+        held = ctx.call.capabilities
+        if held is not None and not allows(held, tool.capability):
+            raise ToolPolicyError(
+                f"The caller lacks the capability {tool.capability}.",
+                tool_name=name,
+                capability=tool.capability,
+            )
+    if not tool.needs <= ctx.capabilities:
+        missing = min(tool.needs - ctx.capabilities)
+        raise HostCapabilityMissing(
+            f"The tool {name} needs {missing!r}, which the host doesn't offer.",
+            tool_name=name,
+            capability=missing,
+        )
+    return tool
+
+
+def _unknown(
+    tools: Mapping[str, ToolDef], name: str, grant: frozenset[str] | None
+) -> UnknownToolError:
+    callable_names = sorted(tools if grant is None else grant & tools.keys())
+    near = get_close_matches(name[:100], callable_names, n=_MAX_NEAR, cutoff=0.5)
+    listed = near or callable_names[:_MAX_NEAR]
+    return UnknownToolError(
+        f"There is no tool {quoted(name)}.",
+        next_step=f"There is {', '.join(listed)}." if listed else "There is none at all.",
+        tool_name=name[:100],
+        known=tuple(callable_names),
+    )
+
+
+async def require_approval(
+    tool: ToolDef, call: ToolCallPart, arguments: Mapping[str, Any], reason: str, ctx: ToolContext
+) -> None:
+    """Ask the host to approve exactly this call.
+
+    Raises:
+        ToolPolicyError: It may not; or nobody is there to ask, or the asking failed.
+    """
+    if ctx.approve is None:
+        raise ToolPolicyError(
+            f"The tool {tool.name} needs approval, and nobody is there to give it.",
+            tool_name=tool.name,
+        )
+    # A copy: what was approved is what runs, whatever is done to the request.
+    shown = {name: value for name, value in arguments.items() if name not in tool.config}
+    request = ToolApprovalRequest(
+        tool.name, json.loads(json.dumps(shown)), reason, call.call_id, ctx.call.call_id
+    )
+    problem = "was not approved"
+    try:
+        if await ctx.approve(request) is True:
+            return
+    except Exception as error:  # the host's own: without an approval nothing runs
+        problem = f"was not approved, because asking failed ({type(error).__name__})"
+    raise ToolPolicyError(f"The call of the tool {tool.name} {problem}.", tool_name=tool.name)

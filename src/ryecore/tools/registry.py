@@ -8,8 +8,7 @@ from ryecore.llm.parts import ToolCallPart
 from ryecore.llm.request import ToolSpec
 from ryecore.tools.context import ToolContext, ToolLimits
 from ryecore.tools.definition import FunctionTool, ToolDef
-from ryecore.tools.dispatch import serve
-from ryecore.tools.grants import granted
+from ryecore.tools.dispatch import granted, serve
 from ryecore.tools.results import OnToolEvent, ToolOutcome
 
 __all__ = ["ToolRegistry"]

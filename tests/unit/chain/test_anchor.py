@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ryecore.chain.anchor import find_anchor
+from ryecore.chain.layout import find_anchor
 from ryecore.chain.spec import AnchorSpec
 from ryecore.errors import AnchorError
 from ryecore.lillux.witness import Evidence

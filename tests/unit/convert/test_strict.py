@@ -14,9 +14,7 @@ from hypothesis import strategies as st
 
 from ryecore.convert.fields import camel_keys, omitted_at_default, usd
 from ryecore.convert.money import read_usd, to_usd, write_usd
-from ryecore.convert.records import RECORDS
-from ryecore.convert.strict import ConversionError, Format
-from ryecore.convert.wire import WIRE
+from ryecore.convert.strict import RECORDS, WIRE, ConversionError, Format
 
 
 @frozen

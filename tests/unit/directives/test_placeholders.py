@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ryecore.directives.placeholders import fill, fill_tree
+from ryecore.directives.inputs import fill, fill_tree
 
 NAMES = st.sampled_from(["a", "b", "key"])
 HOSTILE = st.sampled_from(

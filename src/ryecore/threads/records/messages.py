@@ -10,8 +10,7 @@ from typing import Any, Final, TypeVar
 
 from attrs import define, field, frozen
 
-from ryecore.convert.records import RECORDS
-from ryecore.convert.strict import ConversionError
+from ryecore.convert.strict import RECORDS, ConversionError
 from ryecore.errors import StateError
 from ryecore.llm.cost import estimated_tokens
 from ryecore.llm.parts import (

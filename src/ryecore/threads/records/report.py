@@ -4,7 +4,7 @@ from typing import Literal, TypeAlias
 
 from attrs import frozen
 
-from ryecore.convert.wire import WIRE
+from ryecore.convert.strict import WIRE
 from ryecore.display.status import status_mark
 from ryecore.display.text import StyledText
 
