@@ -38,7 +38,6 @@ from ryecore.runs.unwritten import OVERSPENT
 from ryecore.state.model import Cost, Predecessor, SpawnLimit, Status, ThreadRecord
 from ryecore.state.store import ThreadStore
 from ryecore.state.thread_file import ThreadFile
-from ryecore.state.waiting import run_blocking
 
 __all__ = ["RunLifecycle"]
 
@@ -74,7 +73,6 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
         self._started = time.monotonic()
         self._parent: RunBounds | None = None
         self._fence = request.registered.fence if request.registered else None
-        self._is_settled = False
         self.run_id = request.registered.run_id if request.registered else ""
         self.item_id = str(request.ref)
         self.cancellation = CancelToken()
@@ -191,9 +189,7 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
             host.running[self.run_id] = self
         except BaseException as error:
             if self.run_id:
-                # Not awaited: a cancellation would leave the row open.
-                run_blocking(host.store.free_start_key(self.run_id))
-                self.abandon(error)
+                await self._give_up(error, is_begun=False)
             raise
 
     async def _register(self) -> None:
@@ -296,8 +292,8 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
             raise
         except Exception as error:
             ending = self._failed(error)
-        except BaseException as error:  # such as KeyboardInterrupt: nothing more may be awaited
-            self.abandon(error)
+        except BaseException as error:  # such as KeyboardInterrupt
+            await self._give_up(error)
             raise
         return await self._finalize(ending)
 
@@ -319,19 +315,25 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
         await self._finalize(await self._stopped_ending())
 
     async def _finalize(self, ending: EndingT) -> ResultT:
-        """Close the run. Whatever fails on the way, nothing stays open in this process."""
+        """Close the run, though its caller is cancelled meanwhile."""
         try:
             return await run_to_end(partial(self._close, ending))
         except BaseException as error:
-            if not self._is_settled:  # else only its caller was cancelled meanwhile
-                self._end_badly(error)
             if self.continuation is not None:  # no task is left to run it
-                self.continuation.abandon(error)
+                await self.continuation._give_up(error)
             raise
-        finally:
-            self._forget()
 
     async def _close(self, ending: EndingT) -> ResultT:
+        """Close the run. Whatever fails on the way, nothing stays open in this process."""
+        try:
+            result = await self._settle(ending)
+        except BaseException as error:
+            await self._give_up(error)
+            raise
+        await self._forget()
+        return result
+
+    async def _settle(self, ending: EndingT) -> ResultT:
         host, run_id = self._host, self.run_id
         await _stop_children(host.store, run_id)
         if self._spending is not None:
@@ -354,7 +356,6 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
         await host.store.settle(
             run_id, status, document, self._fence or 0, head=_position(log), snapshot=cost
         )
-        self._is_settled = True
         return result
 
     @property
@@ -363,12 +364,23 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
 
     # End without a result
 
-    def abandon(self, error: BaseException) -> None:
-        """End a run that is given up, with the error that stopped it."""
-        self._end_badly(error)
-        self._forget()
+    async def _give_up(self, error: BaseException, *, is_begun: bool = True) -> None:
+        """End the run with the error that stopped it, though its caller is cancelled meanwhile."""
 
-    def _end_badly(self, error: BaseException) -> None:
+        async def end() -> None:
+            if not is_begun:
+                await self._host.store.free_start_key(self.run_id)
+            try:
+                await self._end_badly(error)
+            finally:
+                await self._forget()
+
+        if isinstance(error, GeneratorExit):  # its event loop is gone, so nothing can be awaited
+            self._host.store.run_now(end())
+        else:
+            await run_to_end(end)
+
+    async def _end_badly(self, error: BaseException) -> None:
         """End the log, the row and the account. The supervisor retries what can't be written.
 
         A log that can't be closed is closed by its next reader.
@@ -384,28 +396,28 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
             with suppress(StateError):
                 for one in () if unwritten is None else unwritten.overspent:
                     log.append(OVERSPENT, one)
-                host.store.run_now(self._log_failure(error, cost or Cost()))
+                await self._log_failure(error, cost or Cost())
                 head, is_closed = _position(log), True
         fence = self._fence or 0
         try:
             if unwritten is not None:
-                run_blocking(unwritten.write(host.ledger))
-            run_blocking(host.store.settle(run_id, status, result, fence, head=head, snapshot=cost))
+                await unwritten.write(host.ledger)
+            await host.store.settle(run_id, status, result, fence, head=head, snapshot=cost)
             if is_closed:
-                run_blocking(host.store.end_file(run_id))
+                await host.store.end_file(run_id)
         except ThreadConflict:
             pass  # it has ended otherwise
         except StateError:
             host.supervisor.defer(run_id, fence, status, result, unwritten, is_closed=is_closed)
 
-    def _forget(self) -> None:
+    async def _forget(self) -> None:
         self._host.supervisor.remove(self.run_id)
         self._host.running.pop(self.run_id, None)
         if self._log is not None:
             with suppress(StateError):  # the end of the run reports it
                 closing = self._log.close()
                 if closing is not None:
-                    self._host.store.run_now(closing)
+                    await closing
 
 
 def _position(log: RunLog) -> tuple[int, str] | None:
