@@ -328,7 +328,7 @@ class Threads:
 
         async def verify() -> "TranscriptReport":
             _, found = await self._find(thread_id)
-            return await run_in_thread(self._service().verify, found)
+            return await self._service().verify(found)
 
         return await self._running.run(thread_id, verify)
 
@@ -348,7 +348,7 @@ class Threads:
 
         async def replay() -> "ReplayReport":
             _, found = await self._find(thread_id)
-            return await run_in_thread(self._service().replay, found)
+            return await self._service().replay(found)
 
         return await self._running.run(thread_id, replay)
 

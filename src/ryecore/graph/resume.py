@@ -73,7 +73,7 @@ def find_resumed(host: RunHost, options: ResumeOptions) -> Resumed:
 
 
 def _never_began(host: RunHost, run_id: str) -> frozenset[str]:
-    def has_begun(record: ThreadRecord) -> bool:
+    async def has_begun(record: ThreadRecord) -> bool:
         return _read(host, record).position is not None
 
     def next_step(other: str) -> str:
@@ -82,7 +82,7 @@ def _never_began(host: RunHost, run_id: str) -> frozenset[str]:
             "does, say --again, or name a step with --at."
         )
 
-    return idle_followers(host.store, run_id, has_begun, next_step)
+    return run_blocking(idle_followers(host.store, run_id, has_begun, next_step))
 
 
 def _read(

@@ -6,7 +6,7 @@ own, and may stand beside a successor.
 Source: decision 47.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from decimal import Decimal
 from typing import Literal, TypeAlias
 
@@ -18,7 +18,6 @@ from ryecore.policy.limits import Limits
 from ryecore.state.model import Predecessor, ThreadRecord
 from ryecore.state.refusals import already_continued
 from ryecore.state.store import ThreadStore
-from ryecore.state.waiting import run_blocking
 
 __all__ = ["Continuation", "ContinuationKind", "idle_followers", "refuse_running"]
 
@@ -85,10 +84,10 @@ def refuse_running(record: ThreadRecord) -> None:
     )
 
 
-def idle_followers(
+async def idle_followers(
     store: ThreadStore,
     run_id: str,
-    has_begun: Callable[[ThreadRecord], bool],
+    has_begun: Callable[[ThreadRecord], Awaitable[bool]],
     next_step: Callable[[str], str],
 ) -> frozenset[str]:
     """Return the successors of a run that ended before they did anything.
@@ -104,11 +103,11 @@ def idle_followers(
         StateError: The records of a successor were altered or can't be read.
     """
     idle: set[str] = set()
-    for one in run_blocking(store.registry.list_following(run_id)):
+    for one in await store.registry.list_following(run_id):
         if one.chain_root_id is None:
             continue
-        record = run_blocking(store.look(one.thread_id))
-        if not record.ended or has_begun(record):
+        record = await store.look(one.thread_id)
+        if not record.ended or await has_begun(record):
             refused = already_continued(run_id, record.thread_id, record.status)
             refused.next_step = next_step(record.thread_id)
             raise refused

@@ -1,24 +1,20 @@
-"""The threads of a project: registry, ledger, folders, and waiting for their end.
+"""The threads of a project: registry, ledger, logs, and waiting for their end.
 
 The registry is authoritative. A thread's folder has its log, a copy of its result for people, and
 the file `status`, which changes with the row to wake waiting processes.
 """
 
-import os
-import re
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
-from typing import Any, Final, Self, TypeVar, TypeVarTuple
+from typing import Any, Final, Self, TypeVar
 
 import anyio
 
 from ryecore.errors import StateError, StateLocked, ThreadConflict, ThreadNotFound
-from ryecore.items.files import folder_without_links, write_atomically
 from ryecore.state.attestation import AttestedFolder, attested_folder
 from ryecore.state.change_watcher import ChangeWatcher, signal_change
 from ryecore.state.database import Database
-from ryecore.state.exports import CAPABILITIES_FILE, write_capabilities, write_export
 from ryecore.state.ledger import BudgetLedger
 from ryecore.state.model import (
     THREADS_FOLDER,
@@ -37,37 +33,27 @@ from ryecore.state.owners import (
 )
 from ryecore.state.pruning import ThreadPruning
 from ryecore.state.record_log import RecordStore
-from ryecore.state.records import RunKey, indented_json, load_run_key
-from ryecore.state.refusals import advice
 from ryecore.state.registry import ThreadRegistry
 from ryecore.state.schema import MIGRATIONS
 from ryecore.state.sqlite_ledger import SqliteLedger
 from ryecore.state.sqlite_registry import SqliteRegistry
 from ryecore.state.thread_file import (
     THREAD_FILE,
-    TRANSCRIPT,
-    ThreadFile,
     end_thread_file,
-    read_thread_file,
     recover_orphan,
-    write_thread_file,
 )
-from ryecore.state.transcript_check import read_records
-from ryecore.state.transcript_format import Record
-from ryecore.state.transcript_store import FileRecordStore, size_of
-from ryecore.state.waiting import is_event_loop, run_blocking, run_in_thread, run_off_loop
+from ryecore.state.thread_folders import ThreadFolders
+from ryecore.state.transcript_store import FileRecordStore
+from ryecore.state.waiting import run_blocking, run_in_thread
 
 __all__ = ["ThreadStore"]
 
 T = TypeVar("T")
-Values = TypeVarTuple("Values")
 
-_ID: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(?:/[A-Za-z0-9_][A-Za-z0-9_.-]*)*")
-_MAX_ID: Final = 512
 _REQUESTS: Final = ".requests"
 
 
-class ThreadStore:
+class ThreadStore(ThreadFolders):
     """The threads of one project.
 
     Args:
@@ -82,12 +68,7 @@ class ThreadStore:
         durability: Durability = "process",
         user_root: Path | None = None,
     ) -> None:
-        self.folder = place.path
-        self.private_folder = place.private
-        self.project = os.path.realpath(self.folder.parents[2])
-        self._user_root = user_root
-        self._key: RunKey | None = None
-        self._durability: Durability = durability
+        super().__init__(place, durability, user_root)
         self._database = Database(place.private / "threads.db", MIGRATIONS, durability=durability)
         self.registry: ThreadRegistry = SqliteRegistry(self._database)
         self.ledger: BudgetLedger = SqliteLedger(self._database)
@@ -132,30 +113,9 @@ class ThreadStore:
         """Return whether the open registry is the one in the folder."""
         return self._database.is_in_place()
 
-    def _load_key(self) -> RunKey:
-        if self._user_root is None:
-            raise StateError(
-                "Records can't be signed without a user space.",
-                next_step="Pass user_root to ThreadStore.",
-            )
-        if self._key is None:
-            self._key = load_run_key(self._user_root)
-        return self._key
-
     def close(self) -> None:
         """Close the registry."""
         self._database.close()
-
-    def folder_of(self, thread_id: str) -> Path:
-        """Return a thread's folder, whether it exists or not.
-
-        Raises:
-            ThreadNotFound: No thread can have this id.
-        """
-        is_text = isinstance(thread_id, str)
-        if not is_text or len(thread_id) > _MAX_ID or _ID.fullmatch(thread_id) is None:
-            raise thread_not_found(thread_id)
-        return self.folder / thread_id
 
     async def find(self, beginning: str) -> str:
         """Find the whole id of a thread by a prefix.
@@ -177,35 +137,6 @@ class ThreadStore:
             )
         return ids[0]
 
-    def location_of(self, thread_id: str) -> Path:
-        """Return the place where a person finds a thread's files; programs use other methods.
-
-        Raises:
-            ThreadNotFound: No thread can have this id.
-        """
-        return self.folder_of(thread_id)
-
-    def log_of(self, thread_id: str) -> Path:
-        """Return the file to which a thread's output is written as it arrives."""
-        return self.folder_of(thread_id) / "output.log"
-
-    async def make_log(self, thread_id: str) -> Path:
-        """Return the file of `log_of`, whose folder exists from then on.
-
-        Raises:
-            StateError: The folder can't be made, or a link is in its place.
-        """
-        await self._write(self.make_folder, thread_id)
-        return self.log_of(thread_id)
-
-    def watch(self, thread_id: str) -> ChangeWatcher:
-        """Return a watcher that reports changes of a thread, by whichever process."""
-        return ChangeWatcher(self.folder_of(thread_id))
-
-    def watch_requests(self) -> ChangeWatcher:
-        """Return a watcher that reports requests to stop or to hand off any thread."""
-        return ChangeWatcher(self.folder)
-
     def run_now(self, call: Coroutine[Any, Any, T]) -> T:
         """Run operations of this store to their end, where nothing can be awaited.
 
@@ -216,42 +147,6 @@ class ThreadStore:
             call: Awaits operations of this store alone.
         """
         return run_blocking(call)
-
-    def make_folder(self, thread_id: str) -> Path:
-        """Make a thread's folder, without following links of a clone.
-
-        Raises:
-            StateError: It can't be made, or a link is in its place.
-        """
-        folder = self.folder_of(thread_id)
-        try:
-            names = thread_id.split("/")
-            with (
-                folder_without_links(self.folder, names, mode=0o700) as opened,
-                os.scandir(opened) as entries,
-            ):
-                link = next((one.name for one in entries if one.is_symlink()), None)
-        except OSError as problem:
-            raise StateError(
-                f"{folder} can't be made: {problem.strerror}.",
-                next_step=advice(problem),
-            ) from problem
-        if link is not None:
-            raise StateError(
-                f"{folder / link} is a link, so nothing is written to its folder.",
-                next_step="Remove the link: state is kept in folders of the project itself.",
-            )
-        return folder
-
-    def _folder_to_write(self, thread_id: str) -> Path:
-        """Return a thread's folder, which exists from then on."""
-        folder = self.folder_of(thread_id)
-        # Once it holds the signed file, it was checked for links.
-        return folder if os.path.lexists(folder / THREAD_FILE) else self.make_folder(thread_id)
-
-    def announce(self, thread_id: str, word: str) -> None:
-        """Wake those who wait for a change of a thread. A failure is ignored, as they also poll."""
-        signal_change(f"{self.folder_of(thread_id)}/status", f"{word}\n".encode())
 
     def _notify_owners(self) -> None:
         """Wake all processes that run threads, to read a new request from the registry.
@@ -308,22 +203,6 @@ class ThreadStore:
         with suppress(StateError):  # else a repeated start reports this failure
             await self.registry.free_start_key(thread_id)
 
-    async def _write(self, write: Callable[[*Values], T], *values: *Values) -> T:
-        """Call a function that writes files, off the event loop if that waits for the disk."""
-        return await run_off_loop(self._durability, write, *values)
-
-    @property
-    def _syncs_files(self) -> bool:
-        return self._durability == "machine" and not is_event_loop()
-
-    def _copy_result(self, thread_id: str, result: object) -> None:
-        body = indented_json(result).encode(
-            errors="backslashreplace"
-        )  # a lone surrogate, as JSON escapes it
-        with suppress(OSError):  # the registry is authoritative
-            path = self.folder_of(thread_id) / "result.json"
-            write_atomically(path, body, mode=0o600, durable=self._syncs_files)
-
     # Operations of any process
 
     async def look(self, thread_id: str) -> ThreadRecord:
@@ -378,72 +257,6 @@ class ThreadStore:
             self.announce(thread_id, "ended")
         if ended:
             self._notify_owners()  # to stop threads that still run below them
-
-    async def write_file(self, thread: ThreadFile) -> None:
-        """Write and sign a thread's file, atomically.
-
-        Raises:
-            StateError: It can't be written; an earlier file is unchanged.
-        """
-        await self._write(self._write_file, thread)
-
-    def _write_file(self, thread: ThreadFile) -> None:
-        path = self._folder_to_write(thread.thread_id) / THREAD_FILE
-        write_thread_file(path, thread, self._load_key(), self._durability)
-
-    async def read_file(self, thread_id: str) -> Mapping[str, Any]:
-        """Read a thread's file, and prove it.
-
-        Returns:
-            The fields of `ThreadFile.to_dict`.
-
-        Raises:
-            ThreadNotFound: No thread can have this id.
-            StateError: It is missing, can't be read, was altered, or is another thread's.
-        """
-        path = self.folder_of(thread_id) / THREAD_FILE
-        return read_thread_file(path, self._load_key().public, thread_id)
-
-    async def write_capabilities(self, thread_id: str, text: str) -> None:
-        """Sign and write the capabilities of a thread, as markdown for people.
-
-        Raises:
-            StateError: They can't be written.
-        """
-        await self._write(
-            write_capabilities,
-            self._folder_to_write(thread_id),
-            thread_id,
-            text,
-            self._load_key(),
-            self._durability,
-        )
-
-    def capabilities_ref(self, thread_id: str) -> str:
-        """Return where a person finds a thread's capabilities, from the project's folder."""
-        path = self.folder_of(thread_id) / CAPABILITIES_FILE
-        return str(path.relative_to(self.folder.parents[2]))
-
-    async def export(self, thread_id: str, render: Callable[[Iterable[Record]], str]) -> None:
-        """Write a thread as knowledge, which search finds and no author signs.
-
-        Args:
-            thread_id: The thread.
-            render: Makes the markdown of its records, perhaps in a worker thread.
-
-        Raises:
-            StateError: The records can't be read, or the export can't be written.
-            LinkLeavesSpace: A link leads out of the project's knowledge.
-        """
-        path = self.folder_of(thread_id) / TRANSCRIPT
-
-        def write() -> None:
-            text = render(read_records(path))
-            write_export(
-                self.folder.parents[1], thread_id, text, self._load_key(), self._durability
-            )
-
-        await run_off_loop(self._durability, write, reads_bytes=size_of(path))
 
     async def end_file(self, thread_id: str) -> None:
         """Write the end of a thread into its file, if its owner could not."""

@@ -53,7 +53,6 @@ from ryecore.tools.definition import ToolDef
 __all__ = ["ThreadDeps", "ThreadLifecycle"]
 
 _DEFAULT_MODEL: Final = "default"
-_ARTIFACTS: Final = "artifacts"
 
 
 @frozen
@@ -236,9 +235,8 @@ class ThreadLifecycle(RunLifecycle[Ending, ThreadResult]):
 
     def _artifacts(self) -> ArtifactStore:
         """Return the store of the thread's large results; it reads those of the earlier thread."""
-        folder, continues = self._host.store.folder_of, self._continues
-        also = (folder(continues.previous_id) / _ARTIFACTS,) if continues else ()
-        return ArtifactStore(folder(self.run_id) / _ARTIFACTS, also)
+        earlier = (self._continues.previous_id,) if self._continues else ()
+        return ArtifactStore(self._host.store, self.run_id, earlier)
 
     def _own_tools(self, guard: ResultGuard) -> list[ToolDef]:
         """Return the thread's own tools: to return outputs, read artifacts, and manage children."""

@@ -3,21 +3,21 @@
 Source: docs/design/threads.md#resume-messages; decisions 45 and 47.
 """
 
-import os
 from collections.abc import Mapping
+from contextlib import aclosing
 from decimal import Decimal
+from functools import partial
 from typing import Any, Final
 
 from ryecore.errors import StateError
-from ryecore.lillux.keys import PublicKey
 from ryecore.llm.parts import Message
 from ryecore.policy.limits import Limits
 from ryecore.runs.bounds import bounds_of
 from ryecore.runs.resume import Continuation, idle_followers, refuse_running
 from ryecore.state.model import ThreadRecord
 from ryecore.state.store import ThreadStore
-from ryecore.state.thread_file import THREAD_FILE, TRANSCRIPT, read_thread_file
-from ryecore.state.transcript_check import Record, verified_records
+from ryecore.state.transcript_format import Record
+from ryecore.state.waiting import run_in_thread
 from ryecore.threads.records.messages import cut_after, keep_tail, rebuild, write_payload
 
 __all__ = [
@@ -59,10 +59,9 @@ def handoff_of(
     )
 
 
-def resume_of(
+async def resume_of(
     store: ThreadStore,
     record: ThreadRecord,
-    key: PublicKey,
     message: str,
     max_tokens: int,
     *,
@@ -73,7 +72,6 @@ def resume_of(
     Args:
         store: The project's threads.
         record: The thread's row.
-        key: The run key, which signed its files.
         message: The next message to the model.
         max_tokens: The most tokens of the conversation to keep.
         again: Whether to allow it although another thread has continued it already.
@@ -85,16 +83,16 @@ def resume_of(
     refuse_running(record)
     beside = None
     if not again:
-        beside = idle_followers(
-            store, record.thread_id, lambda one: has_begun(store, one, key), _go_on_with
+        beside = await idle_followers(
+            store, record.thread_id, partial(has_begun, store), _go_on_with
         )
-    said, records = _left_by(store, record, key)
-    rebuilt = rebuild(records)
+    said, records = await _left_by(store, record)
+    messages = await run_in_thread(lambda: keep_tail(rebuild(records).messages, max_tokens))
     return Continuation(
         "resume",
         record.thread_id,
         record.chain_root_id or record.thread_id,
-        tuple(keep_tail(rebuilt.messages, max_tokens)),
+        tuple(messages),
         message,
         frozenset(map(str, said["capabilities"])),
         beside=beside,
@@ -111,30 +109,23 @@ def _go_on_with(other: str) -> str:
     )
 
 
-def has_begun(store: ThreadStore, record: ThreadRecord, key: PublicKey) -> bool:
+async def has_begun(store: ThreadStore, record: ThreadRecord) -> bool:
     """Return whether an ended thread had recorded the conversation that it continues.
 
     Raises:
-        StateError: Its files were altered or can't be read.
+        StateError: Its records were altered or can't be read.
     """
-    path = store.folder_of(record.thread_id) / TRANSCRIPT
-    if not os.path.lexists(path):
-        return False
-    records = verified_records(
-        path, record.thread_id, key, record.transcript_head, ended=record.ended
-    )
-    return any(one.type in _GOES_ON for one in records)
+    return any(one.type in _GOES_ON for one in await _proved(store, record))
 
 
-def fork_of(
-    store: ThreadStore, record: ThreadRecord, key: PublicKey, turn: int, message: str
+async def fork_of(
+    store: ThreadStore, record: ThreadRecord, turn: int, message: str
 ) -> Continuation:
     """Return the continuation of a fork: the conversation up to the results of a turn.
 
     Args:
         store: The project's threads.
         record: The thread's row.
-        key: The run key, which signed its files.
         turn: The turn.
         message: The next message to the model; empty for none.
 
@@ -143,7 +134,7 @@ def fork_of(
 
     Source: decision 47.
     """
-    said, records = _left_by(store, record, key)
+    said, records = await _left_by(store, record)
     cut = cut_after(records, turn)
     return Continuation(
         "fork",
@@ -174,19 +165,25 @@ def _beginning(records: tuple[Record, ...]) -> dict[str, Any]:
     }
 
 
-def _left_by(
-    store: ThreadStore, record: ThreadRecord, key: PublicKey
+async def _left_by(
+    store: ThreadStore, record: ThreadRecord
 ) -> tuple[Mapping[str, Any], tuple[Record, ...]]:
     """Return the content of a thread's file, and its records, proved."""
     thread_id, earlier = record.thread_id, record.continuation_of
-    folder = store.folder_of(thread_id)
-    path = folder / TRANSCRIPT
-    records: tuple[Record, ...] = ()
-    if os.path.lexists(path):
-        records = verified_records(path, thread_id, key, record.transcript_head, ended=record.ended)
+    records = await _proved(store, record)
     if not records or (earlier and not any(one.type in _GOES_ON for one in records)):
         raise StateError(
-            f"The thread {thread_id} ended before it began: it has left nothing to go on from.",
+            f"The thread {thread_id} ended before it began: it has left nothing to continue from.",
             next_step=f"Resume the one before it: {earlier}" if earlier else "Start it anew.",
         )
-    return read_thread_file(folder / THREAD_FILE, key, thread_id), records
+    return await store.read_file(thread_id), records
+
+
+async def _proved(store: ThreadStore, record: ThreadRecord) -> tuple[Record, ...]:
+    """Return a thread's records, proved; none where it has no log."""
+    thread_id, head = record.thread_id, record.transcript_head
+    if not await store.records.exists(thread_id):
+        return ()
+    proved = store.records.read_proved(thread_id, head, ended=record.ended)
+    async with aclosing(proved) as records:
+        return tuple([one async for one in records])

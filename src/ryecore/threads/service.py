@@ -10,7 +10,6 @@ from attrs import evolve, frozen
 
 from ryecore.errors import AlreadyStarted, ThreadConflict
 from ryecore.items.refs import ItemRef
-from ryecore.lillux.locks import find_lock_holders
 from ryecore.lillux.processes import current_process
 from ryecore.policy import CallContext
 from ryecore.policy.limits import Limits
@@ -22,10 +21,8 @@ from ryecore.runs.resume import Continuation
 from ryecore.state.idempotency import EarlierStart
 from ryecore.state.model import ThreadRecord
 from ryecore.state.pruning import Retention
-from ryecore.state.thread_file import TRANSCRIPT
-from ryecore.state.transcript_check import verify_transcript
 from ryecore.state.transcript_report import TranscriptReport
-from ryecore.state.waiting import run_blocking, run_in_thread
+from ryecore.state.waiting import run_in_thread
 from ryecore.threads.calls.palette import PaletteBuilder
 from ryecore.threads.lifecycle import ThreadDeps, ThreadLifecycle
 from ryecore.threads.orchestrator.tool import Orchestrator, orchestrator_tool
@@ -120,7 +117,7 @@ class ThreadService:
             ThreadNotFound: No thread has this id.
             ThreadConflict: It is a tool's thread.
         """
-        record = await run_in_thread(self._directives, thread_id)
+        record = await self._directives(thread_id)
         return Thread(self._host, record.thread_id, record.item_id)
 
     # Resume
@@ -138,17 +135,10 @@ class ThreadService:
             ThreadConflict: The thread still runs, or another thread continues it already.
             RyeError: Its files were altered or can't be read.
         """
-
-        def make() -> RunRequest:
-            host = self._host
-            record = self._directives(thread_id)
-            ceiling = self._planner.loop_config().resume_ceiling_tokens
-            continues = resume_of(
-                host.store, record, host.key.public, message, ceiling, again=again
-            )
-            return _continuing(record, continues, limits)
-
-        return await run_in_thread(make)
+        record = await self._directives(thread_id)
+        ceiling = self._planner.loop_config().resume_ceiling_tokens
+        continues = await resume_of(self._host.store, record, message, ceiling, again=again)
+        return _continuing(record, continues, limits)
 
     async def fork_request(
         self, thread_id: str, turn: int, message: str, limits: Limits
@@ -160,13 +150,9 @@ class ThreadService:
 
         Source: decision 47.
         """
-
-        def make() -> RunRequest:
-            record = self._directives(thread_id)
-            continues = fork_of(self._host.store, record, self._host.key.public, turn, message)
-            return _continuing(record, continues, limits)
-
-        return await run_in_thread(make)
+        record = await self._directives(thread_id)
+        continues = await fork_of(self._host.store, record, turn, message)
+        return _continuing(record, continues, limits)
 
     async def check(self, request: RunRequest, ctx: CallContext) -> None:
         """Check whether a thread can begin. Nothing is changed.
@@ -177,13 +163,13 @@ class ThreadService:
         _ = self._host.deps  # raises without models
         await run_in_thread(self._life(request, ctx).check)
 
-    def _directives(self, thread_id: str) -> ThreadRecord:
+    async def _directives(self, thread_id: str) -> ThreadRecord:
         """Return the row of a directive's thread.
 
         Raises:
             ThreadConflict: It is a tool's thread, which has no conversation.
         """
-        record = self._transcribed(thread_id)
+        record = await self._transcribed(thread_id)
         if not _is_directives(record):
             raise ThreadConflict(
                 f"The thread {thread_id} runs the graph {record.item_id}, which has no "
@@ -194,15 +180,15 @@ class ThreadService:
             )
         return record
 
-    def _transcribed(self, thread_id: str) -> ThreadRecord:
+    async def _transcribed(self, thread_id: str) -> ThreadRecord:
         """Return the row of a thread with a transcript: a directive's, or the run of a graph.
 
         Raises:
             ThreadConflict: It is a tool's thread.
         """
         store = self._host.store
-        record = run_blocking(store.look_closed(thread_id))
-        if not _is_directives(record) and not (store.folder_of(thread_id) / TRANSCRIPT).exists():
+        record = await store.look_closed(thread_id)
+        if not _is_directives(record) and not await store.records.exists(thread_id):
             raise ThreadConflict(
                 f"The thread {thread_id} runs {record.item_id}, which has no conversation and no "
                 "transcript.",
@@ -222,34 +208,29 @@ class ThreadService:
 
     # Proof
 
-    def verify(self, thread_id: str) -> TranscriptReport:
+    async def verify(self, thread_id: str) -> TranscriptReport:
         """Prove the transcript of a thread, or of a graph's run, each step of which is a turn.
 
         Raises:
             ThreadConflict: It is a tool's thread, which has no transcript.
         """
-        record, host = self._transcribed(thread_id), self._host
-        path = host.store.folder_of(thread_id) / TRANSCRIPT
-        # An owner that was declared dead may be suspended, and still hold an open transcript.
-        is_closed = record.completed_at is not None and not find_lock_holders(path)
-        return verify_transcript(
-            path,
+        record = await self._transcribed(thread_id)
+        return await self._host.store.records.verify(
             thread_id,
-            host.key.public,
             record.transcript_head,
-            ended=record.ended and is_closed,
+            ended=record.ended and record.completed_at is not None,
             unit="turn" if _is_directives(record) else "step",
         )
 
-    def replay(self, thread_id: str) -> ReplayReport:
+    async def replay(self, thread_id: str) -> ReplayReport:
         """Repeat the decisions of a thread, and run nothing.
 
         Raises:
             ThreadConflict: It is not a directive's thread.
             StateError: Its transcript was altered or can't be read.
         """
-        self._directives(thread_id)
-        return replay(self._host.store, self._planner, self._host.key.public, thread_id)
+        record, project = await self._directives(thread_id), self._host.project_root.parent
+        return await replay(self._host.store, self._planner, record, str(project))
 
     async def hand_off(self, thread_id: str, ctx: CallContext) -> Shown:
         """Ask a thread, in any process, to hand its work off at its next turn."""
@@ -257,7 +238,8 @@ class ThreadService:
         if isinstance(running, ThreadLifecycle):
             running.want_handoff()
             return _HandedOff(thread_id)
-        record = await run_in_thread(self._asked_to_hand_off, thread_id)
+        await self._directives(thread_id)
+        record = await self._host.store.hand_off(thread_id)
         if record.ended:
             raise ThreadConflict(
                 f"The thread {thread_id} is {record.status} and can't be handed off.",
@@ -266,10 +248,6 @@ class ThreadService:
                 state=record.status,
             )
         return _HandedOff(thread_id)
-
-    def _asked_to_hand_off(self, thread_id: str) -> ThreadRecord:
-        self._directives(thread_id)
-        return run_blocking(self._host.store.hand_off(thread_id))
 
 
 def _continuing(record: ThreadRecord, continues: Continuation, limits: Limits) -> RunRequest:

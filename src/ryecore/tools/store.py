@@ -9,7 +9,13 @@ from typing import Final, Protocol
 from ryecore.errors import StoreError
 from ryecore.lillux.digests import ContentStore
 
-__all__ = ["FolderResultStore", "MemoryResultStore", "ResultStore"]
+__all__ = [
+    "FolderResultStore",
+    "MemoryResultStore",
+    "ResultStore",
+    "digest_of",
+    "handle_of",
+]
 
 _SCHEME: Final = "result://"
 _MAX_MEMORY: Final = 256 * 1024 * 1024
@@ -53,11 +59,11 @@ class FolderResultStore:
 
     def put(self, content: bytes) -> str:
         """Store content, and return its handle."""
-        return _SCHEME + self._store.put(content)
+        return handle_of(self._store.put(content))
 
     def read(self, handle: str) -> bytes:
         """Read the content of a handle."""
-        return self._store.get(_digest(handle))
+        return self._store.get(digest_of(handle))
 
 
 class MemoryResultStore:
@@ -86,11 +92,11 @@ class MemoryResultStore:
             while self._bytes > self._max_bytes:
                 _, oldest = self._contents.popitem(last=False)
                 self._bytes -= len(oldest)
-        return _SCHEME + digest
+        return handle_of(digest)
 
     def read(self, handle: str) -> bytes:
         """Read the content of a handle."""
-        digest = _digest(handle)
+        digest = digest_of(handle)
         with self._lock:
             content = self._contents.get(digest)
             if content is None:
@@ -99,7 +105,17 @@ class MemoryResultStore:
             return content
 
 
-def _digest(handle: str) -> str:
+def handle_of(digest: str) -> str:
+    """Return the handle of content, by its SHA-256 in hex."""
+    return _SCHEME + digest
+
+
+def digest_of(handle: str) -> str:
+    """Return the SHA-256 in a handle.
+
+    Raises:
+        StoreError: It isn't a handle.
+    """
     if not handle.startswith(_SCHEME):
         raise StoreError("This is no handle of a result.")
     return handle.removeprefix(_SCHEME)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from ryecore.errors import StoreError, ToolArgsInvalidError
 from ryecore.llm.media import MemoryMediaStore
 from ryecore.llm.parts import MediaPart, TextPart, ToolCallPart, ToolResultPart
+from ryecore.state.store import ThreadStore
 from ryecore.threads.calls.guard import (
     ArtifactStore,
     GuardLimits,
@@ -20,6 +21,7 @@ from ryecore.threads.calls.guard import (
     strip_envelope,
 )
 from ryecore.tools import MemoryResultStore, ToolContext, ToolDef, ToolRegistry
+from ryecore.tools.store import FolderResultStore, ResultStore
 
 HANDLE = f"result://{'0' * 64}"
 
@@ -27,9 +29,17 @@ HANDLE = f"result://{'0' * 64}"
 class Seat:
     """A thread's tools under its guard."""
 
-    def __init__(self, folder: Path, *also: Path, limits: GuardLimits | None = None) -> None:
-        self.folder = folder
-        self.guard = ResultGuard(ArtifactStore(folder, also), limits)
+    def __init__(
+        self,
+        folder: Path,
+        *earlier: Path,
+        limits: GuardLimits | None = None,
+        results: ResultStore | None = None,
+    ) -> None:
+        store = ThreadStore.open(folder.parent / "project/.ai", folder.parent / "user/.ai")
+        self.folder = store.location_of(folder.name)
+        also = [one.name for one in earlier]
+        self.guard = ResultGuard(results or ArtifactStore(store, folder.name, also), limits)
         self.value: object = None
 
         async def give() -> object:
@@ -151,11 +161,13 @@ async def test_a_thread_reads_its_own_artifacts_and_those_of_what_it_continues(
         with pytest.raises(ToolArgsInvalidError):
             await other.read(asked)
     assert (await Seat(tmp_path / "next", tmp_path / "one").read(handle)).endswith("x")
-    assert not (tmp_path / "next").exists()
+    assert not Seat(tmp_path / "next").folder.exists()
 
 
-async def test_a_result_that_can_not_be_kept_is_still_a_result(small_disk: Path) -> None:
-    seat = Seat(small_disk / "a")
+async def test_a_result_that_can_not_be_kept_is_still_a_result(
+    small_disk: Path, tmp_path: Path
+) -> None:
+    seat = Seat(tmp_path / "a", results=FolderResultStore(small_disk / "a"))
     value = ["%08d" % number for number in range(20_000)]  # noqa: UP031 - over the disk's size
 
     shown = json.loads(await seat.shown(value))
@@ -185,7 +197,7 @@ def test_limits_that_are_too_small_are_refused() -> None:
 
 def test_an_artifact_that_is_not_there_is_said_so(tmp_path: Path) -> None:
     with pytest.raises(StoreError):
-        ArtifactStore(tmp_path / "none").read(HANDLE)
+        ArtifactStore(ThreadStore.open(tmp_path / ".ai", tmp_path / "user"), "a").read(HANDLE)
 
 
 def test_a_response_is_shown_without_what_only_people_need() -> None:

@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 from ryecore.directives.inputs import Declared
 from ryecore.errors import ToolPolicyError, UnknownToolError
-from ryecore.threads.calls.guard import ArtifactStore, ResultGuard
+from ryecore.threads.calls.guard import ResultGuard
 from ryecore.threads.calls.palette import PaletteBuilder, build_palette, names_of
 from ryecore.threads.calls.returning import return_tool
 from ryecore.tools import ToolContext, ToolDef
+from ryecore.tools.store import MemoryResultStore
 from tests.unit.threads.palette_caller import PaletteCaller, RecordingDispatcher, palette_caller
 from tests.workspace import Workspace
 
@@ -269,7 +270,7 @@ async def test_two_threads_share_nothing_that_one_could_change(workspace: Worksp
 
 
 async def test_artifacts_can_be_read_wherever_there_is_another_tool(workspace: Workspace) -> None:
-    extra = [ResultGuard(ArtifactStore(workspace.root / "artifacts")).reader()]
+    extra = [ResultGuard(MemoryResultStore()).reader()]
     async with workspace.open() as rye:
         none = await build_palette(RecordingDispatcher(rye), (), (), extra)
         returns = return_tool([Declared("n")])

@@ -8,19 +8,18 @@ Source: docs/design/threads.md#turn-loop; decision 48.
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from os import PathLike
-from pathlib import Path
 from typing import Final
 
 import anyio.to_thread
 from attrs import field, frozen, validators
 
 from ryecore.errors import StoreError
+from ryecore.state.store import ThreadStore
 from ryecore.strict_json import read_json
 from ryecore.tools.definition import ToolDef
 from ryecore.tools.reading import read_result_tool
 from ryecore.tools.results import preview
-from ryecore.tools.store import FolderResultStore, ResultStore
+from ryecore.tools.store import ResultStore, digest_of, handle_of
 
 __all__ = [
     "READ_ARTIFACT",
@@ -71,48 +70,32 @@ class GuardLimits:
 
 
 class ArtifactStore:
-    """The store of a thread's own results, in its folder, and those of no other thread.
+    """The store of a thread's own results, and those of no other thread.
 
     Args:
-        folder: The folder; made with the first result.
-        also: The folders of the threads that this one continues, which are only read.
+        store: The project's threads.
+        thread_id: The thread.
+        earlier: The threads that it continues, whose results it reads.
     """
 
-    def __init__(
-        self, folder: str | PathLike[str], also: Iterable[str | PathLike[str]] = ()
-    ) -> None:
-        self._folder = Path(folder)
-        self._also = tuple(map(Path, also))
-        self._stores: dict[Path, FolderResultStore] = {}
+    def __init__(self, store: ThreadStore, thread_id: str, earlier: Iterable[str] = ()) -> None:
+        self._store = store
+        self._thread_id = thread_id
+        self._readable = (thread_id, *earlier)
 
     def put(self, content: bytes) -> str:
-        """Store content, and return its handle.
-
-        Raises:
-            StoreError: The content can't be stored.
-        """
-        return self._store(self._folder).put(content)
+        """Store content, and return its handle."""
+        return handle_of(self._store.put_artifact(self._thread_id, content))
 
     def read(self, handle: str) -> bytes:
-        """Return the content behind a handle.
-
-        Raises:
-            StoreError: The content is missing, or doesn't match its handle.
-        """
-        problem = StoreError("No result has this handle.")
-        for folder in (self._folder, *self._also):
-            if folder.is_dir():
-                try:
-                    return self._store(folder).read(handle)
-                except StoreError as error:
-                    problem = error
+        """Read the content of a handle."""
+        problem, digest = StoreError("No result has this handle."), digest_of(handle)
+        for thread_id in self._readable:
+            try:
+                return self._store.get_artifact(thread_id, digest)
+            except StoreError as error:
+                problem = error
         raise problem
-
-    def _store(self, folder: Path) -> FolderResultStore:
-        store = self._stores.get(folder)
-        if store is None:
-            store = self._stores[folder] = FolderResultStore(folder)
-        return store
 
 
 class ResultGuard:

@@ -7,7 +7,8 @@ and configuration.
 Source: decision 47.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from contextlib import aclosing
 
 from attrs import frozen
 
@@ -15,12 +16,11 @@ from ryecore.chain.trace import Trace
 from ryecore.directives.inputs import Declared
 from ryecore.errors import RyeError
 from ryecore.items.refs import ItemRef
-from ryecore.lillux.keys import PublicKey
 from ryecore.policy.hooks import Hook, in_order
+from ryecore.state.model import ThreadRecord
 from ryecore.state.store import ThreadStore
-from ryecore.state.thread_file import TRANSCRIPT
-from ryecore.state.transcript_check import Record, verified_records
-from ryecore.state.waiting import run_blocking
+from ryecore.state.transcript_format import Record
+from ryecore.state.waiting import run_in_thread
 from ryecore.threads.planner.planning import DirectivePlanner
 from ryecore.threads.records.judge import Today, judge_records
 from ryecore.threads.records.report import ReplayReport
@@ -37,38 +37,42 @@ class _Begun:
     model: str | None
 
 
-def replay(
-    store: ThreadStore, planner: DirectivePlanner, key: PublicKey, thread_id: str
+async def replay(
+    store: ThreadStore, planner: DirectivePlanner, record: ThreadRecord, project: str
 ) -> ReplayReport:
     """Recompute the decisions of a thread.
 
     Args:
         store: The project's threads.
         planner: Reads the current directive and configuration.
-        key: The public half of the run key, which signed the transcript.
-        thread_id: The thread.
+        record: The thread's row.
+        project: The project's folder.
 
     Returns:
         The report, with every difference to the records.
 
     Raises:
-        ThreadNotFound: No thread has this id.
-        StateError: Its transcript can't be read, or was altered.
+        StateError: Its records can't be read, or were altered.
 
     Source: decision 47.
     """
-    record = run_blocking(store.look(thread_id))
-    path = store.folder_of(thread_id) / TRANSCRIPT
-    records = verified_records(path, thread_id, key, record.transcript_head, ended=record.ended)
+    proved = store.records.read_proved(record.thread_id, record.transcript_head, ended=record.ended)
+    async with aclosing(proved) as found:
+        records = [one async for one in found]
+    return await run_in_thread(_judge, planner, record, records, project)
+
+
+def _judge(
+    planner: DirectivePlanner, record: ThreadRecord, records: Sequence[Record], project: str
+) -> ReplayReport:
     unchecked: list[str] = []
     today = _today(planner, ItemRef.parse(record.item_id, "directive"), records, unchecked)
-    project = store.folder.parents[2]
     return judge_records(
-        thread_id,
+        record.thread_id,
         records,
         today,
         recorded_cost=record.cost if record.ended else None,
-        project_path=str(project),
+        project_path=project,
         unchecked=unchecked,
     )
 

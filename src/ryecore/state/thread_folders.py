@@ -1,0 +1,255 @@
+"""The folders of a project's threads: signed files, exports, results, and what people find there.
+
+Above `state/`, no code builds a path inside these folders.
+
+Source: docs/design/threads.md#storage; decisions 5, 36, 37 and 77.
+"""
+
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final, TypeVar, TypeVarTuple
+
+from ryecore.errors import StateError, StoreError
+from ryecore.items.files import folder_without_links, write_atomically
+from ryecore.lillux.digests import ContentStore
+from ryecore.state.attestation import AttestedFolder
+from ryecore.state.change_watcher import ChangeWatcher, signal_change
+from ryecore.state.exports import CAPABILITIES_FILE, write_capabilities, write_export
+from ryecore.state.model import Durability, thread_not_found
+from ryecore.state.records import RunKey, indented_json, load_run_key
+from ryecore.state.refusals import advice
+from ryecore.state.thread_file import (
+    THREAD_FILE,
+    TRANSCRIPT,
+    ThreadFile,
+    read_thread_file,
+    write_thread_file,
+)
+from ryecore.state.transcript_check import read_records
+from ryecore.state.transcript_format import Record
+from ryecore.state.transcript_store import size_of
+from ryecore.state.waiting import is_event_loop, run_off_loop
+
+__all__ = ["ThreadFolders"]
+
+T = TypeVar("T")
+Values = TypeVarTuple("Values")
+
+_ID: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(?:/[A-Za-z0-9_][A-Za-z0-9_.-]*)*")
+_MAX_ID: Final = 512
+
+
+class ThreadFolders:
+    """The folders of the threads of one project.
+
+    Args:
+        place: `.ai/state/threads`, attested.
+        durability: What a change survives.
+        user_root: The user's `.ai` folder, which holds the run key.
+
+    Attributes:
+        project: The project's folder, an absolute path without links.
+    """
+
+    def __init__(
+        self, place: AttestedFolder, durability: Durability, user_root: Path | None
+    ) -> None:
+        self.folder = place.path
+        self.private_folder = place.private
+        self.project = os.path.realpath(self.folder.parents[2])
+        self._user_root = user_root
+        self._key: RunKey | None = None
+        self._durability: Durability = durability
+
+    def _load_key(self) -> RunKey:
+        if self._user_root is None:
+            raise StateError(
+                "Records can't be signed without a user space.",
+                next_step="Pass user_root to ThreadStore.",
+            )
+        if self._key is None:
+            self._key = load_run_key(self._user_root)
+        return self._key
+
+    def folder_of(self, thread_id: str) -> Path:
+        """Return a thread's folder, whether it exists or not.
+
+        Raises:
+            ThreadNotFound: No thread can have this id.
+        """
+        is_text = isinstance(thread_id, str)
+        if not is_text or len(thread_id) > _MAX_ID or _ID.fullmatch(thread_id) is None:
+            raise thread_not_found(thread_id)
+        return self.folder / thread_id
+
+    def location_of(self, thread_id: str) -> Path:
+        """Return the place where a person finds a thread's files; programs use other methods.
+
+        Raises:
+            ThreadNotFound: No thread can have this id.
+        """
+        return self.folder_of(thread_id)
+
+    def log_of(self, thread_id: str) -> Path:
+        """Return the file to which a thread's output is written as it arrives."""
+        return self.folder_of(thread_id) / "output.log"
+
+    async def make_log(self, thread_id: str) -> Path:
+        """Return the file of `log_of`, whose folder exists from then on.
+
+        Raises:
+            StateError: The folder can't be made, or a link is in its place.
+        """
+        await self._write(self.make_folder, thread_id)
+        return self.log_of(thread_id)
+
+    def watch(self, thread_id: str) -> ChangeWatcher:
+        """Return a watcher that reports changes of a thread, by whichever process."""
+        return ChangeWatcher(self.folder_of(thread_id))
+
+    def watch_requests(self) -> ChangeWatcher:
+        """Return a watcher that reports requests to stop or to hand off any thread."""
+        return ChangeWatcher(self.folder)
+
+    def make_folder(self, thread_id: str) -> Path:
+        """Make a thread's folder, without following links of a clone.
+
+        Raises:
+            StateError: It can't be made, or a link is in its place.
+        """
+        folder = self.folder_of(thread_id)
+        try:
+            names = thread_id.split("/")
+            with (
+                folder_without_links(self.folder, names, mode=0o700) as opened,
+                os.scandir(opened) as entries,
+            ):
+                link = next((one.name for one in entries if one.is_symlink()), None)
+        except OSError as problem:
+            raise StateError(
+                f"{folder} can't be made: {problem.strerror}.",
+                next_step=advice(problem),
+            ) from problem
+        if link is not None:
+            raise StateError(
+                f"{folder / link} is a link, so nothing is written to its folder.",
+                next_step="Remove the link: state is kept in folders of the project itself.",
+            )
+        return folder
+
+    def _folder_to_write(self, thread_id: str) -> Path:
+        """Return a thread's folder, which exists from then on."""
+        folder = self.folder_of(thread_id)
+        # Once it holds the signed file, it was checked for links.
+        return folder if os.path.lexists(folder / THREAD_FILE) else self.make_folder(thread_id)
+
+    def announce(self, thread_id: str, word: str) -> None:
+        """Wake those who wait for a change of a thread. A failure is ignored, as they also poll."""
+        signal_change(f"{self.folder_of(thread_id)}/status", f"{word}\n".encode())
+
+    async def write_file(self, thread: ThreadFile) -> None:
+        """Write and sign a thread's file, atomically.
+
+        Raises:
+            StateError: It can't be written; an earlier file is unchanged.
+        """
+        await self._write(self._write_file, thread)
+
+    def _write_file(self, thread: ThreadFile) -> None:
+        path = self._folder_to_write(thread.thread_id) / THREAD_FILE
+        write_thread_file(path, thread, self._load_key(), self._durability)
+
+    async def read_file(self, thread_id: str) -> Mapping[str, Any]:
+        """Read a thread's file, and prove it.
+
+        Returns:
+            The fields of `ThreadFile.to_dict`.
+
+        Raises:
+            ThreadNotFound: No thread can have this id.
+            StateError: It is missing, can't be read, was altered, or is another thread's.
+        """
+        path = self.folder_of(thread_id) / THREAD_FILE
+        return read_thread_file(path, self._load_key().public, thread_id)
+
+    async def write_capabilities(self, thread_id: str, text: str) -> None:
+        """Sign and write the capabilities of a thread, as markdown for people.
+
+        Raises:
+            StateError: They can't be written.
+        """
+        await self._write(
+            write_capabilities,
+            self._folder_to_write(thread_id),
+            thread_id,
+            text,
+            self._load_key(),
+            self._durability,
+        )
+
+    def capabilities_ref(self, thread_id: str) -> str:
+        """Return where a person finds a thread's capabilities, from the project's folder."""
+        path = self.folder_of(thread_id) / CAPABILITIES_FILE
+        return str(path.relative_to(self.folder.parents[2]))
+
+    async def export(self, thread_id: str, render: Callable[[Iterable[Record]], str]) -> None:
+        """Write a thread as knowledge, which search finds and no author signs.
+
+        Args:
+            thread_id: The thread.
+            render: Makes the markdown of its records, perhaps in a worker thread.
+
+        Raises:
+            StateError: The records can't be read, or the export can't be written.
+            LinkLeavesSpace: A link leads out of the project's knowledge.
+        """
+        path = self.folder_of(thread_id) / TRANSCRIPT
+
+        def write() -> None:
+            text = render(read_records(path))
+            write_export(
+                self.folder.parents[1], thread_id, text, self._load_key(), self._durability
+            )
+
+        await run_off_loop(self._durability, write, reads_bytes=size_of(path))
+
+    def put_artifact(self, thread_id: str, content: bytes) -> str:
+        """Store a large result of a thread, and return its SHA-256 in hex. Called by any thread.
+
+        Raises:
+            StoreError: It can't be stored.
+        """
+        return ContentStore(self._artifacts(thread_id), durable=False).put(content)
+
+    def get_artifact(self, thread_id: str, digest: str) -> bytes:
+        """Return a result of a thread by its digest. Called by any thread.
+
+        Raises:
+            StoreError: It is missing or corrupt.
+        """
+        folder = self._artifacts(thread_id)
+        if not folder.is_dir():
+            raise StoreError("No result has this handle.")
+        return ContentStore(folder, durable=False).get(digest)
+
+    def _artifacts(self, thread_id: str) -> Path:
+        return self.folder_of(thread_id) / "artifacts"
+
+    async def _write(self, write: Callable[[*Values], T], *values: *Values) -> T:
+        """Call a function that writes files, off the event loop if that waits for the disk."""
+        return await run_off_loop(self._durability, write, *values)
+
+    @property
+    def _syncs_files(self) -> bool:
+        return self._durability == "machine" and not is_event_loop()
+
+    def _copy_result(self, thread_id: str, result: object) -> None:
+        body = indented_json(result).encode(
+            errors="backslashreplace"
+        )  # a lone surrogate, as JSON escapes it
+        with suppress(OSError):  # the registry is authoritative
+            path = self.folder_of(thread_id) / "result.json"
+            write_atomically(path, body, mode=0o600, durable=self._syncs_files)
