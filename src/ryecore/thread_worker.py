@@ -33,7 +33,6 @@ from ryecore.errors import (
 from ryecore.policy import CancelToken
 from ryecore.runs.request import Registered
 from ryecore.rye import Rye
-from ryecore.state.change_watcher import ChangeWatcher
 from ryecore.state.model import Status
 from ryecore.state.owners import LEASE_S
 from ryecore.state.store import ThreadStore
@@ -148,7 +147,7 @@ async def _execute(
 
 
 async def _watch_stop_requests(thread_id: str, threads: ThreadStore, stop: CancelToken) -> None:
-    async with ChangeWatcher(threads.folder_of(thread_id)) as watched:
+    async with threads.watch(thread_id) as watched:
         while True:
             with contextlib.suppress(StateError):  # an unreadable registry is not a request to stop
                 found = await threads.registry.get_thread(thread_id)

@@ -113,3 +113,21 @@ def test_what_is_missing_is_named(
 
     assert done.returncode == 1
     assert done.stderr.startswith(problem)
+
+
+BEHIND_THE_STORE = re.compile(
+    r"\b(folder_of|make_folder|TRANSCRIPT|THREAD_FILE|read_thread_file|write_thread_file"
+    r"|read_records|ChangeWatcher|run_blocking|sqlite3|Transcript"
+    r"|ryecore\.state\.transcript(_check|_store)?)\b"
+)
+
+
+@pytest.mark.parametrize("room", ["agent", "threads"])
+def test_a_room_above_the_store_knows_no_file_of_it(room: str) -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
+        for path in sorted((ROOT / "src/ryecore" / room).rglob("*.py"))
+        for number, line in enumerate(path.read_text().splitlines(), start=1)
+        if BEHIND_THE_STORE.search(line)
+    ]
+    assert not found, "\n".join(found)

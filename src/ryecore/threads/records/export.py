@@ -20,7 +20,7 @@ from ryecore.items.refs import EXPORT_FOLDER
 from ryecore.llm.request import ToolSpec
 from ryecore.state.model import Cost
 from ryecore.state.records import indented_json
-from ryecore.state.transcript_check import Record
+from ryecore.state.transcript_format import Record
 
 __all__ = [
     "Exported",

@@ -18,7 +18,7 @@ from ryecore.policy.hooks import Hook, HookLayer
 from ryecore.policy.limits import Limits, read_limits
 from ryecore.policy.permissions import Action
 from ryecore.state.model import Cost
-from ryecore.state.transcript_check import Record
+from ryecore.state.transcript_format import Record
 from ryecore.threads.calls.item_tools import BUILT_IN_NAMES, grants, needed_for
 from ryecore.threads.calls.returning import RETURN_NAMES, Returned, check_outputs
 from ryecore.threads.harness import SafetyHarness

@@ -23,8 +23,7 @@ from ryecore.llm.parts import (
 )
 from ryecore.llm.request import LlmRequest
 from ryecore.llm.result import LlmResult
-from ryecore.state.transcript_check import Record
-from ryecore.state.transcript_format import CHECKPOINT
+from ryecore.state.transcript_format import CHECKPOINT, Record
 
 __all__ = [
     "CognitionIn",
