@@ -1,7 +1,9 @@
 import copy
+import importlib
 import inspect
 import json
 import pickle
+import pkgutil
 import re
 from pathlib import Path
 
@@ -20,7 +22,8 @@ from ryecore.errors import (
 
 CLASSES = {
     name: value
-    for name, value in vars(errors).items()
+    for module in pkgutil.iter_modules(errors.__path__, "ryecore.errors.")
+    for name, value in vars(importlib.import_module(module.name)).items()
     if inspect.isclass(value) and issubclass(value, RyeError)
 }
 

@@ -16,6 +16,7 @@ LAZY = [
     "ryecore",
     "ryecore.agent",
     "ryecore.display",
+    "ryecore.errors",
     "ryecore.lillux",
     "ryecore.llm",
     "ryecore.mcp_server",

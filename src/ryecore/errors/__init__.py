@@ -67,142 +67,73 @@ RyeError
 Each carries its facts as attributes, and `next_step` says what to do about it.
 """
 
-from ryecore.errors.agents import (
-    AgentTurnError,
-    HostCapabilityMissing,
-    LlmError,
-    ToolArgsInvalidError,
-    ToolCallError,
-    ToolCancelledError,
-    ToolExecutionError,
-    ToolPolicyError,
-    UnknownToolError,
-)
-from ryecore.errors.base import (
-    RyeError,
-)
-from ryecore.errors.calls import (
-    CallCancelled,
-    InputError,
-    InvalidInputs,
-    InvalidParameters,
-    InvalidQuery,
-    McpError,
-    McpToolChanged,
-    MissingExtra,
-    NotApproved,
-    NotAvailableYet,
-    RyeClosed,
-    TextTooLong,
-    ToolFailed,
-    UnsupportedExecution,
-)
-from ryecore.errors.items import (
-    AmbiguousItem,
-    AnchorError,
-    BadSignature,
-    ChainError,
-    ChainTooDeep,
-    CircularDependency,
-    ConfigError,
-    ContentChanged,
-    ExecutorNotFound,
-    GraphInvalid,
-    IncompatibleChain,
-    IntegrityError,
-    InterpreterNotFound,
-    InvalidItemId,
-    ItemError,
-    ItemNotFound,
-    LinkLeavesSpace,
-    MalformedSignature,
-    MetadataError,
-    MissingExecutorId,
-    PlaceholderInScript,
-    ProcessError,
-    RevokedKey,
-    SigningError,
-    SpawnFailed,
-    StoreError,
-    UnresolvedPlaceholder,
-    UnsignedItem,
-    UntrustedKey,
-)
-from ryecore.errors.state import (
-    AlreadyStarted,
-    BudgetError,
-    BudgetNotRegistered,
-    InsufficientBudget,
-    LimitReached,
-    StateError,
-    StateLocked,
-    ThreadConflict,
-    ThreadNotFound,
-    UnattestedState,
-)
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "AgentTurnError",
-    "AlreadyStarted",
-    "AmbiguousItem",
-    "AnchorError",
-    "BadSignature",
-    "BudgetError",
-    "BudgetNotRegistered",
-    "CallCancelled",
-    "ChainError",
-    "ChainTooDeep",
-    "CircularDependency",
-    "ConfigError",
-    "ContentChanged",
-    "ExecutorNotFound",
-    "GraphInvalid",
-    "HostCapabilityMissing",
-    "IncompatibleChain",
-    "InputError",
-    "InsufficientBudget",
-    "IntegrityError",
-    "InterpreterNotFound",
-    "InvalidInputs",
-    "InvalidItemId",
-    "InvalidParameters",
-    "InvalidQuery",
-    "ItemError",
-    "ItemNotFound",
-    "LimitReached",
-    "LinkLeavesSpace",
-    "LlmError",
-    "MalformedSignature",
-    "McpError",
-    "McpToolChanged",
-    "MetadataError",
-    "MissingExecutorId",
-    "MissingExtra",
-    "NotApproved",
-    "NotAvailableYet",
-    "PlaceholderInScript",
-    "ProcessError",
-    "RevokedKey",
-    "RyeClosed",
-    "RyeError",
-    "SigningError",
-    "SpawnFailed",
-    "StateError",
-    "StateLocked",
-    "StoreError",
-    "TextTooLong",
-    "ThreadConflict",
-    "ThreadNotFound",
-    "ToolArgsInvalidError",
-    "ToolCallError",
-    "ToolCancelledError",
-    "ToolExecutionError",
-    "ToolFailed",
-    "ToolPolicyError",
-    "UnattestedState",
-    "UnknownToolError",
-    "UnresolvedPlaceholder",
-    "UnsignedItem",
-    "UnsupportedExecution",
-    "UntrustedKey",
-]
+from ryecore._lazy import lazy_names
+
+if TYPE_CHECKING:
+    from ryecore.errors.agents import AgentTurnError as AgentTurnError
+    from ryecore.errors.agents import HostCapabilityMissing as HostCapabilityMissing
+    from ryecore.errors.agents import LlmError as LlmError
+    from ryecore.errors.agents import ToolArgsInvalidError as ToolArgsInvalidError
+    from ryecore.errors.agents import ToolCallError as ToolCallError
+    from ryecore.errors.agents import ToolCancelledError as ToolCancelledError
+    from ryecore.errors.agents import ToolExecutionError as ToolExecutionError
+    from ryecore.errors.agents import ToolPolicyError as ToolPolicyError
+    from ryecore.errors.agents import UnknownToolError as UnknownToolError
+    from ryecore.errors.base import RyeError as RyeError
+    from ryecore.errors.calls import CallCancelled as CallCancelled
+    from ryecore.errors.calls import InputError as InputError
+    from ryecore.errors.calls import InvalidInputs as InvalidInputs
+    from ryecore.errors.calls import InvalidParameters as InvalidParameters
+    from ryecore.errors.calls import InvalidQuery as InvalidQuery
+    from ryecore.errors.calls import McpError as McpError
+    from ryecore.errors.calls import McpToolChanged as McpToolChanged
+    from ryecore.errors.calls import MissingExtra as MissingExtra
+    from ryecore.errors.calls import NotApproved as NotApproved
+    from ryecore.errors.calls import NotAvailableYet as NotAvailableYet
+    from ryecore.errors.calls import RyeClosed as RyeClosed
+    from ryecore.errors.calls import TextTooLong as TextTooLong
+    from ryecore.errors.calls import ToolFailed as ToolFailed
+    from ryecore.errors.calls import UnsupportedExecution as UnsupportedExecution
+    from ryecore.errors.items import AmbiguousItem as AmbiguousItem
+    from ryecore.errors.items import AnchorError as AnchorError
+    from ryecore.errors.items import BadSignature as BadSignature
+    from ryecore.errors.items import ChainError as ChainError
+    from ryecore.errors.items import ChainTooDeep as ChainTooDeep
+    from ryecore.errors.items import CircularDependency as CircularDependency
+    from ryecore.errors.items import ConfigError as ConfigError
+    from ryecore.errors.items import ContentChanged as ContentChanged
+    from ryecore.errors.items import ExecutorNotFound as ExecutorNotFound
+    from ryecore.errors.items import GraphInvalid as GraphInvalid
+    from ryecore.errors.items import IncompatibleChain as IncompatibleChain
+    from ryecore.errors.items import IntegrityError as IntegrityError
+    from ryecore.errors.items import InterpreterNotFound as InterpreterNotFound
+    from ryecore.errors.items import InvalidItemId as InvalidItemId
+    from ryecore.errors.items import ItemError as ItemError
+    from ryecore.errors.items import ItemNotFound as ItemNotFound
+    from ryecore.errors.items import LinkLeavesSpace as LinkLeavesSpace
+    from ryecore.errors.items import MalformedSignature as MalformedSignature
+    from ryecore.errors.items import MetadataError as MetadataError
+    from ryecore.errors.items import MissingExecutorId as MissingExecutorId
+    from ryecore.errors.items import PlaceholderInScript as PlaceholderInScript
+    from ryecore.errors.items import ProcessError as ProcessError
+    from ryecore.errors.items import RevokedKey as RevokedKey
+    from ryecore.errors.items import SigningError as SigningError
+    from ryecore.errors.items import SpawnFailed as SpawnFailed
+    from ryecore.errors.items import StoreError as StoreError
+    from ryecore.errors.items import UnresolvedPlaceholder as UnresolvedPlaceholder
+    from ryecore.errors.items import UnsignedItem as UnsignedItem
+    from ryecore.errors.items import UntrustedKey as UntrustedKey
+    from ryecore.errors.state import AlreadyStarted as AlreadyStarted
+    from ryecore.errors.state import BudgetError as BudgetError
+    from ryecore.errors.state import BudgetNotRegistered as BudgetNotRegistered
+    from ryecore.errors.state import InsufficientBudget as InsufficientBudget
+    from ryecore.errors.state import LimitReached as LimitReached
+    from ryecore.errors.state import StateError as StateError
+    from ryecore.errors.state import StateLocked as StateLocked
+    from ryecore.errors.state import ThreadConflict as ThreadConflict
+    from ryecore.errors.state import ThreadNotFound as ThreadNotFound
+    from ryecore.errors.state import UnattestedState as UnattestedState
+else:
+    __getattr__, __dir__ = lazy_names(__name__)
