@@ -266,7 +266,7 @@ async def _go_on(rye: Rye, store: ThreadStore, root: Path, found: _Found) -> Gra
         try:
             return await rye.graphs.resume(row.thread_id, limits=LIMITS)
         except StateError as error:
-            if "left nothing to go on from" in error.message:
+            if "left nothing to resume from" in error.message:
                 continue
             if "is not known" not in error.message:
                 raise

@@ -17,12 +17,15 @@ from typing import Final, get_args
 
 from ryecore import SigningKey
 from ryecore.graph.journal.journal import Journal
+from ryecore.graph.journal.positions import PositionStore
 from ryecore.graph.schedule import Position
 from ryecore.state.database import Database
 from ryecore.state.model import Durability
+from ryecore.state.objects import Objects
 from ryecore.state.schema import MIGRATIONS
 from ryecore.state.sqlite_registry import SqliteRegistry
 from ryecore.state.transcript_format import Head
+from ryecore.state.transcript_store import FileRecordStore
 from ryecore.state.waiting import run_blocking
 from tests.benchmarks.harness import compare
 
@@ -100,16 +103,23 @@ def _measure(folder: Path, durability: Durability) -> None:
     run_blocking(registry.register(_RUN, "tool:acme/flow"))
     bare = _Bare(folder, durability, key)
 
-    def set_head(head: Head) -> None:
-        run_blocking(registry.set_head(_RUN, (head.offset, head.digest)))
+    async def set_head(head: Head) -> None:
+        await registry.set_head(_RUN, (head.offset, head.digest))
 
-    journal = Journal.create(folder, folder / "objects", _RUN, key, durability, set_head=set_head)
+    records = FileRecordStore(lambda _: folder, lambda _: folder, lambda: key, durability)
+    positions = PositionStore(Objects(folder, durability), _RUN)
+    journal = run_blocking(Journal.create(records, positions, _RUN, set_head=set_head))
+
+    async def kept(position: Position) -> None:
+        await journal.checkpoint(position)
+        await journal.commit()
+
     steps, numbers = itertools.count(1), itertools.count()
 
     def ours(state: Callable[[int], dict[str, object]]) -> Callable[[], None]:
         def keep() -> None:
             step = next(steps)
-            journal.checkpoint(Position("load", step, state(step)))
+            run_blocking(kept(Position("load", step, state(step))))
 
         return keep
 
@@ -149,7 +159,7 @@ def _measure(folder: Path, durability: Durability) -> None:
         rounds=rounds,
         calls=_LARGE_CALLS,
     )
-    journal.close()
+    run_blocking(journal.close())
     bare.close()
     database.close()
 

@@ -387,7 +387,7 @@ class Graphs:
 
         async def show() -> "RunView":
             _, whole_id = await self._find(run_id)
-            view, found = await run_in_thread(load_run_view, await self._opened(run_id), whole_id)
+            view, found = await load_run_view(await self._opened(run_id), whole_id)
             try:
                 ref = ItemRef.parse(view.item_id, "tool")
                 loaded = await self._service().load(ref, CallContext())
@@ -423,13 +423,13 @@ class Graphs:
 
         check_page(limit, offset)
 
-        def find() -> ThreadRecords:
-            store = self._store()
+        async def find() -> ThreadRecords:
+            store = await run_in_thread(self._store)
             if store is None:
                 return ThreadRecords()
-            return list_runs(store, running=running, limit=limit, offset=offset)
+            return await list_runs(store, running=running, limit=limit, offset=offset)
 
-        return await self._running.run("graphs", partial(run_in_thread, find))
+        return await self._running.run("graphs", find)
 
     async def forget_results(self) -> int:
         """Delete the cached results of nodes with `cache_result`, for all graphs of the project.

@@ -5,7 +5,6 @@ Source: docs/design/graphs.md#the-walk; decisions 37, 39, 41 and 47.
 
 import time
 from collections.abc import Callable, Collection, Mapping
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,7 @@ from ryecore.agent.deps import AgentRunnerDeps
 from ryecore.agent.outcome import NodeFailure
 from ryecore.agent.runner import create_agent_node_executor
 from ryecore.graph.journal.journal import Journal
+from ryecore.graph.journal.positions import PositionStore
 from ryecore.graph.loading import GraphLoader, LoadedGraph
 from ryecore.graph.model import Graph
 from ryecore.graph.preflight import check_inputs, check_preflight
@@ -26,7 +26,7 @@ from ryecore.graph.result import (
     make_result,
     status_of,
 )
-from ryecore.graph.resume import OBJECTS, Resumed, StartPosition, find_resumed, start_position
+from ryecore.graph.resume import Resumed, StartPosition, find_resumed, start_position
 from ryecore.graph.schedule import Ending, Position, first
 from ryecore.graph.walk.agent_tools import AgentTools, find_agent_tools
 from ryecore.graph.walk.agents import AgentWork
@@ -60,7 +60,7 @@ from ryecore.state.model import (
     ThreadRecord,
 )
 from ryecore.state.transcript_format import Head
-from ryecore.state.waiting import run_blocking, run_in_thread
+from ryecore.state.waiting import run_in_thread
 
 if TYPE_CHECKING:
     from ryecore.graph.result_cache import ResultsCache
@@ -144,7 +144,7 @@ class GraphLifecycle(RunLifecycle[Position, GraphResult]):
         await run_in_thread(check_graph_folders, host.project_root / "state")
         self._resumed = None
         if options.resumes is not None:
-            self._resumed = await run_in_thread(find_resumed, host, options.resumes)
+            self._resumed = await find_resumed(host, options.resumes)
         found = self._resumed.found if self._resumed else None
         self._inputs = await check_inputs(self.graph, self._request, found)
         check_preflight(self.graph, host, self._deps.variables, options.only)
@@ -261,15 +261,16 @@ class GraphLifecycle(RunLifecycle[Position, GraphResult]):
             continuation_of=options.resumes.run_id if options.resumes else None,
         )
         await host.store.write_file(self._file)
-        objects = host.project_root.joinpath(*OBJECTS)
-        registry = host.registry  # once: each access checks the file
+        store, registry = host.store, host.registry  # once: each access checks the file
 
-        def set_head(head: Head) -> None:
-            run_blocking(registry.set_head(run_id, (head.offset, head.digest)))
+        async def set_head(head: Head) -> None:
+            await registry.set_head(run_id, (head.offset, head.digest))
 
-        create = partial(Journal.create, sink=self._ctx.event_sink, set_head=set_head)
-        journal = await host.write(create, folder, objects, run_id, host.key, host.durability)
-        self._journal = journal
+        positions = PositionStore(store.objects(), run_id)
+        sink = self._ctx.event_sink
+        self._journal = journal = await Journal.create(
+            store.records, positions, run_id, sink=sink, set_head=set_head
+        )
         started = {**self._file.to_dict(), "graph": graph.ref.id, "inputs": self._inputs}
         started["asked"] = self._asked.to_dict()
         started["held"] = None if self._held is None else sorted(self._held)
@@ -281,8 +282,8 @@ class GraphLifecycle(RunLifecycle[Position, GraphResult]):
         if options.resumes is not None:
             source = {"from": options.resumes.run_id, "step": begun.position.step}
             journal.append("run_resumed", source)
-        journal.checkpoint(begun.position, begun.known)
-        await journal.synced()
+        await journal.checkpoint(begun.position, begun.known)
+        await journal.commit()
         self._make_walk(capabilities, journal)
         await self._walk.hooks.check()
 
@@ -383,14 +384,14 @@ class GraphLifecycle(RunLifecycle[Position, GraphResult]):
         document = document_of(self.run_id, ending, total)
         payload = {key: document[key] for key in document if key != "state"}
         self.journal.append(f"run_{self._status_of(ending)}", payload)
-        self.journal.checkpoint(ending)
+        await self.journal.checkpoint(ending)
         self._has_end = True
 
     async def _log_failure(self, error: BaseException, cost: Cost) -> None:
         if self._has_end:  # only the row could not be written
             return
         status, result = self._failure_result(error)
-        self.journal.break_off(f"run_{status}", {"error": result["error"]})
+        await self.journal.break_off(f"run_{status}", {"error": result["error"]})
 
     def _failure_result(self, error: BaseException) -> tuple[Status, dict[str, object]]:
         status: Status = "error" if isinstance(error, Exception) else "cancelled"

@@ -2,8 +2,8 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any, Final
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any, Final
 
 from ryecore.display.sanitize import to_one_line
 from ryecore.display.status import status_icon, status_mark
@@ -24,6 +24,9 @@ from ryecore.graph.model import Graph
 from ryecore.graph.projection import NodeStatus, RunProjection, RunStatus
 from ryecore.graph.rendering import bar, happened
 from ryecore.policy.budget import NOTHING, Amount
+
+if TYPE_CHECKING:
+    from ryecore.state.store import ThreadStore
 
 __all__ = ["ProgressLines", "render_live", "run_html"]
 
@@ -249,26 +252,21 @@ def _line(run_id: str, text: str, detail: str) -> str:
 # In a notebook
 
 
-def run_html(graph: Graph, run_id: str, journal: Path) -> str:
+def run_html(graph: Graph, run_id: str, store: "ThreadStore") -> str:
     """Render the state of a run as HTML. It neither waits nor raises.
 
     Args:
         graph: Its graph.
         run_id: The run.
-        journal: Its journal's file.
+        store: The project's threads.
     """
     from ryecore.display import to_html  # noqa: PLC0415 - for notebooks alone
     from ryecore.graph.picture import graph_picture  # noqa: PLC0415
-    from ryecore.state.transcript_check import read_records  # noqa: PLC0415
 
     projection, notes = RunProjection(), StyledText()
-    until = time.monotonic() + _MOST_READING_S
     try:
-        for record in read_records(journal):
-            projection.take(event_of(record))
-            if time.monotonic() > until:
-                notes.line(("  its journal is longer than what is read here", "warn"))
-                break
+        if not store.run_now(_project(store, run_id, projection)):
+            notes.line(("  its journal is longer than what is read here", "warn"))
     except StateError as problem:
         notes.line((f"  {problem.message}", "warn"))
     run_status = projection.snapshot()
@@ -278,3 +276,14 @@ def run_html(graph: Graph, run_id: str, journal: Path) -> str:
     text.line("  ", (f"run {run_id}", "dim"))
     text.add(notes)
     return to_html(graph_picture(graph, run_status)) + text.html()
+
+
+async def _project(store: "ThreadStore", run_id: str, projection: RunProjection) -> bool:
+    """Apply a run's records for a short time, and return whether that was enough for all."""
+    until = time.monotonic() + _MOST_READING_S
+    async with aclosing(store.records.read(run_id)) as records:
+        async for record in records:
+            projection.take(event_of(record))
+            if time.monotonic() > until:
+                return False
+    return True

@@ -6,26 +6,21 @@ Source: decision 47.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Final
 
 from attrs import evolve, frozen
 
 from ryecore.agent.outcome import NodeOutcome
 from ryecore.errors import InputError, StateError
+from ryecore.graph.journal.positions import PositionStore
 from ryecore.graph.journal.recovery import Found, is_unknown, never_began, read_run
 from ryecore.graph.model import ForeachVertex, Graph, VertexOfGraph
 from ryecore.graph.schedule import Position, after, first
 from ryecore.runs.host import RunHost
 from ryecore.runs.request import ResumeOptions
 from ryecore.runs.resume import idle_followers, refuse_running
-from ryecore.state.attestation import OBJECTS_FOLDER
 from ryecore.state.model import Predecessor, ThreadRecord
-from ryecore.state.waiting import run_blocking
 
-__all__ = ["OBJECTS", "Resumed", "StartPosition", "find_resumed", "start_position"]
-
-
-OBJECTS: Final = ("state", OBJECTS_FOLDER)
+__all__ = ["Resumed", "StartPosition", "find_resumed", "start_position"]
 
 
 @frozen
@@ -44,7 +39,7 @@ class Resumed:
     call_root: str | None
 
 
-def find_resumed(host: RunHost, options: ResumeOptions) -> Resumed:
+async def find_resumed(host: RunHost, options: ResumeOptions) -> Resumed:
     """Read the run that another one is to resume.
 
     Only one run may continue from the end of another: two would both take the next step. A caller
@@ -55,14 +50,14 @@ def find_resumed(host: RunHost, options: ResumeOptions) -> Resumed:
         InputError: The run is completed.
         StateError: Its records were altered or can't be read, or it never began.
     """
-    record = run_blocking(host.store.look_closed(options.run_id))
+    record = await host.store.look_closed(options.run_id)
     refuse_running(record)
     if record.status == "completed" and options.at is None:
         raise _completed(options.run_id)
     beside = None
     if options.at is None and not options.again:
-        beside = _never_began(host, options.run_id)
-    found = _read(host, record, options.at, ended=True)
+        beside = await _never_began(host, options.run_id)
+    found = await _read(host, record, options.at, ended=True)
     if found.position is None:
         raise never_began(options.run_id, record.continuation_of)
     root = record.chain_root_id or record.thread_id
@@ -72,9 +67,9 @@ def find_resumed(host: RunHost, options: ResumeOptions) -> Resumed:
     return Resumed(found, Predecessor(record.thread_id, root, beside), call_root)
 
 
-def _never_began(host: RunHost, run_id: str) -> frozenset[str]:
+async def _never_began(host: RunHost, run_id: str) -> frozenset[str]:
     async def has_begun(record: ThreadRecord) -> bool:
-        return _read(host, record).position is not None
+        return (await _read(host, record)).position is not None
 
     def next_step(other: str) -> str:
         return (
@@ -82,17 +77,17 @@ def _never_began(host: RunHost, run_id: str) -> frozenset[str]:
             "does, say --again, or name a step with --at."
         )
 
-    return run_blocking(idle_followers(host.store, run_id, has_begun, next_step))
+    return await idle_followers(host.store, run_id, has_begun, next_step)
 
 
-def _read(
+async def _read(
     host: RunHost, record: ThreadRecord, at: int | None = None, *, ended: bool = False
 ) -> Found:
-    return read_run(
-        host.store.folder_of(record.thread_id),
-        host.project_root.joinpath(*OBJECTS),
-        record.thread_id,
-        host.key.public,
+    store, run_id = host.store, record.thread_id
+    return await read_run(
+        store.records,
+        PositionStore(store.objects(), run_id),
+        run_id,
         record.transcript_head,
         at=at,
         ended=ended,

@@ -18,8 +18,6 @@ from ryecore.policy.budget import Amount
 from ryecore.runs.handle import RunHandle
 from ryecore.runs.host import RunHost
 from ryecore.state.model import ThreadRecord
-from ryecore.state.thread_file import TRANSCRIPT
-from ryecore.state.waiting import run_in_thread
 
 __all__ = ["GraphRun"]
 
@@ -97,7 +95,7 @@ class GraphRun(RunHandle[GraphResult]):
         return f"rye graph resume {self._run_id}"
 
     async def _read_result(self, record: ThreadRecord, total: Amount) -> GraphResult:
-        view, found = await run_in_thread(load_run_view, self._host.store, self._run_id)
+        view, found = await load_run_view(self._host.store, self._run_id)
         stored = await self._host.registry.get_result(self._run_id)
         stored = stored if isinstance(stored, Mapping) else {}
         if isinstance(self._loaded, LoadedGraph):
@@ -112,8 +110,7 @@ class GraphRun(RunHandle[GraphResult]):
         from ryecore.graph.live import run_html  # noqa: PLC0415 - for notebooks alone
 
         # A notebook renders it between two cells: nothing is settled, and nothing waits.
-        path = self._host.store.folder_of(self._run_id) / TRANSCRIPT
-        return run_html(self.graph, self._run_id, path)
+        return run_html(self.graph, self._run_id, self._host.store)
 
 
 def _stored_result(

@@ -3,6 +3,7 @@
 import time
 from collections import deque
 from collections.abc import Mapping
+from contextlib import aclosing
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,9 +19,6 @@ from ryecore.graph.projection import NodeStatus, RunProjection, RunStatus
 from ryecore.graph.rendering import render_run
 from ryecore.policy.budget import NOTHING, Amount
 from ryecore.state.model import ThreadRecord, ThreadRecords
-from ryecore.state.thread_file import TRANSCRIPT
-from ryecore.state.transcript_check import read_records
-from ryecore.state.waiting import run_blocking
 
 if TYPE_CHECKING:
     from ryecore.state.store import ThreadStore
@@ -227,7 +225,7 @@ def is_run(record: ThreadRecord) -> bool:
     return kind == "tool" and record.thread_id.startswith(f"{tool_id}/")
 
 
-def list_runs(
+async def list_runs(
     store: "ThreadStore", *, running: bool = False, limit: int = 50, offset: int = 0
 ) -> ThreadRecords:
     """List the runs of graphs, newest first. Runs whose process died are ended before.
@@ -239,16 +237,14 @@ def list_runs(
         offset: How many to skip.
     """
     if running:
-        active = run_blocking(store.look_at_all(lambda found: found.list_active()))
+        active = await store.look_at_all(lambda found: found.list_active())
         runs = [one for one in reversed(active) if is_run(one)]
         return ThreadRecords(runs[offset : offset + limit], len(runs))
-    rows = run_blocking(
-        store.look_at_all(lambda found: found.list_runs(limit=limit, offset=offset))
-    )
-    return ThreadRecords(rows, run_blocking(store.registry.count_threads(only_runs=True)))
+    rows = await store.look_at_all(lambda found: found.list_runs(limit=limit, offset=offset))
+    return ThreadRecords(rows, await store.registry.count_threads(only_runs=True))
 
 
-def load_run_view(
+async def load_run_view(
     store: "ThreadStore", run_id: str, *, settles: bool = True
 ) -> tuple[RunView, Found | None]:
     """Read the view of a run. The journal isn't proved; `rye threads verify` does that.
@@ -264,24 +260,20 @@ def load_run_view(
     Raises:
         ThreadNotFound: No run has this id.
     """
-    record = (
-        run_blocking(store.look(run_id))
-        if settles
-        else run_blocking(store.registry.get_thread(run_id))
-    )
+    record = await (store.look(run_id) if settles else store.registry.get_thread(run_id))
     projection, fold = RunProjection(), Fold()
     steps: deque[RunCheckpoint] = deque(maxlen=_MAX_CHECKPOINTS)
-    path = store.folder_of(run_id) / TRANSCRIPT
     problem, found = "", None
     try:
-        for line in read_records(path):
-            fold.take(line)
-            projection.take(event_of(line))
-            if line.type == "state_checkpoint":
-                steps.append(_step(line.payload))
+        async with aclosing(store.records.read(run_id)) as records:
+            async for line in records:
+                fold.take(line)
+                projection.take(event_of(line))
+                if line.type == "state_checkpoint":
+                    steps.append(_step(line.payload))
         if fold.started is not None:
-            states = PositionStore(store.folder.parent / "objects", run_id, durable=False)
-            found = fold.found(run_id, states, path)
+            states = PositionStore(store.objects(), run_id)
+            found = await fold.found(run_id, states, store.records)
     except StateError as error:
         problem = error.message
     started = fold.started or {}
@@ -290,13 +282,13 @@ def load_run_view(
     view = RunView(
         record=record,
         run_status=projection.snapshot(record.status if record.ended else ""),
-        folder=str(store.folder_of(run_id)),
+        folder=str(store.location_of(run_id)),
         inputs=inputs if isinstance(inputs, Mapping) else {},
         state=None if position is None else position.state,
         checkpoints=tuple(dict.fromkeys(steps)),
         only=str(started.get("only") or ""),
-        followed_by=_follower(store, run_id),
-        cost=_cost(store, run_id),
+        followed_by=await _follower(store, run_id),
+        cost=await _cost(store, run_id),
         problem=problem,
     )
     return view, found
@@ -327,29 +319,30 @@ def _step(payload: Mapping[str, Any]) -> RunCheckpoint:
     return RunCheckpoint(step if type(step) is int else 0, node if isinstance(node, str) else None)
 
 
-def _follower(store: "ThreadStore", run_id: str) -> str | None:
+async def _follower(store: "ThreadStore", run_id: str) -> str | None:
     """Return the last run that resumed another one, which may have been resumed several times."""
-    for one in reversed(run_blocking(store.registry.list_following(run_id))):
-        if not one.ended or _has_begun(store, one.thread_id):
+    for one in reversed(await store.registry.list_following(run_id)):
+        if not one.ended or await _has_begun(store, one.thread_id):
             return one.thread_id
     return None
 
 
-def _has_begun(store: "ThreadStore", run_id: str) -> bool:
+async def _has_begun(store: "ThreadStore", run_id: str) -> bool:
     """Return whether a run reached its first checkpoint, before which it does nothing."""
     fold = Fold()
     try:
-        for record in read_records(store.folder_of(run_id) / TRANSCRIPT):
-            fold.take(record)
-            if fold.attested is not None:
-                return True
+        async with aclosing(store.records.read(run_id)) as records:
+            async for record in records:
+                fold.take(record)
+                if fold.attested is not None:
+                    return True
     except StateError:  # missing or not a journal: resuming the run will report it
         pass
     return False
 
 
-def _cost(store: "ThreadStore", run_id: str) -> Amount:
+async def _cost(store: "ThreadStore", run_id: str) -> Amount:
     try:
-        return run_blocking(store.ledger.tree(run_id)).spent
+        return (await store.ledger.tree(run_id)).spent
     except BudgetNotRegistered:  # it ended before it had an account
         return NOTHING

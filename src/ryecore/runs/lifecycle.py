@@ -415,9 +415,7 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
         self._host.running.pop(self.run_id, None)
         if self._log is not None:
             with suppress(StateError):  # the end of the run reports it
-                closing = self._log.close()
-                if closing is not None:
-                    await closing
+                await self._log.close()
 
 
 def _position(log: RunLog) -> tuple[int, str] | None:

@@ -54,7 +54,7 @@ class RunLog(Protocol):
         """Write all records so far, as safely as the durability demands."""
         ...
 
-    def close(self) -> Coroutine[Any, Any, None] | None:
+    def close(self) -> Coroutine[Any, Any, None]:
         """Close the log, and end the streams of its listeners."""
         ...
 

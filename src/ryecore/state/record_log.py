@@ -74,6 +74,9 @@ class RecordLog(Protocol):
     async def checkpoint(self, turn: int) -> Head:
         """Close a turn: write the buffered records, and a signed checkpoint after them.
 
+        Once this returns, they survive the death of the process, and from the next commit on
+        whatever a commit survives.
+
         Args:
             turn: The turn.
 

@@ -24,6 +24,7 @@ from ryecore.state.model import (
     ThreadRecord,
     thread_not_found,
 )
+from ryecore.state.objects import Objects
 from ryecore.state.owners import (
     LEASE_S,
     KillPlan,
@@ -154,6 +155,10 @@ class ThreadStore(ThreadFolders):
         All share one file, so that each process watches one folder, however many threads it runs.
         """
         signal_change(f"{self.folder}/{_REQUESTS}")
+
+    def objects(self) -> Objects:
+        """Return the project's objects, for one run."""
+        return Objects(self.folder.parent, self._durability)
 
     # Operations of the owner
 

@@ -104,6 +104,7 @@ class Recorder:
     async def checkpoint(self, turn: int) -> None:
         """Close a turn in the log."""
         self.head = head = await self._log.checkpoint(turn)
+        await self._log.commit()
         self._emit("checkpoint", {"turn": turn, "offset": head.offset, "digest": head.digest})
 
     def emit(self, event: AgentEvent) -> None:

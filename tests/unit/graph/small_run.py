@@ -1,33 +1,110 @@
 """A run of three nodes, each with an effect that can't be taken back; and one that goes on."""
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from attrs import evolve
 
 from ryecore import SigningKey
 from ryecore.agent.outcome import NodeFailure, NodeOutcome
 from ryecore.graph.journal.journal import Journal
+from ryecore.graph.journal.positions import PositionStore
 from ryecore.graph.journal.recovery import Found, read_run
 from ryecore.graph.schedule import Ending, Position
+from ryecore.policy.context import EventSink
+from ryecore.state.model import Durability
+from ryecore.state.objects import Objects
+from ryecore.state.transcript_format import Head
+from ryecore.state.transcript_store import FileRecordStore
+from ryecore.state.waiting import run_blocking
 
-__all__ = ["NODES", "RUN", "done", "effects", "found_in", "go_on", "live"]
+__all__ = [
+    "NODES", "RUN", "SyncJournal", "create_journal", "done", "effects", "found_in", "go_on", "live",
+    "read_journal",
+]  # fmt: skip
 
 RUN: Final = "acme/flow/flow-1739820456"
 NODES: Final = ("load", "check", "send")
+_NONE: Final[Mapping[int, NodeOutcome]] = {}
 _UNKNOWN: Final = "It had begun, and nobody knows whether it ended."
+
+
+class SyncJournal:
+    """A journal whose writes block, and so need no event loop."""
+
+    def __init__(self, journal: Journal) -> None:
+        self.journal = journal
+        self.append = journal.append
+        self.outcome_of = journal.outcome_of
+        self.result_of = journal.result_of
+        self.events = journal.events
+
+    @property
+    def head(self) -> Head | None:
+        return self.journal.head
+
+    def tell(self, kind: str, payload: Mapping[str, Any]) -> None:
+        self.journal.append(kind, payload)
+        run_blocking(self.journal.flush())
+
+    def checkpoint(self, position: Position, carried: Mapping[int, NodeOutcome] = _NONE) -> None:
+        run_blocking(self.journal.checkpoint(position, carried))
+
+    def close(self) -> None:
+        run_blocking(self.journal.close())
+
+
+def create_journal(
+    folder: Path,
+    objects: Path,
+    run_id: str,
+    key: SigningKey,
+    durability: Durability,
+    *,
+    sink: EventSink | None = None,
+    set_head: Callable[[Head], None] | None = None,
+) -> SyncJournal:
+    """Create a run's journal in a folder, and its objects in another one."""
+
+    async def keep(head: Head) -> None:
+        if set_head is not None:
+            set_head(head)
+
+    positions = PositionStore(Objects(objects.parent, durability), run_id)
+    records = _records(folder, key, durability)
+    created = Journal.create(records, positions, run_id, sink=sink, set_head=keep)
+    return SyncJournal(run_blocking(created))
+
+
+def read_journal(
+    folder: Path,
+    objects: Path,
+    run_id: str,
+    key: SigningKey,
+    head: tuple[int, str] | None,
+    *,
+    at: int | None = None,
+) -> Found:
+    """Read a run from a folder."""
+    positions = PositionStore(Objects(objects.parent, "process"), run_id)
+    return run_blocking(read_run(_records(folder, key), positions, run_id, head, at=at))
+
+
+def _records(folder: Path, key: SigningKey, durability: Durability = "process") -> FileRecordStore:
+    return FileRecordStore(lambda _: folder, lambda _: folder, lambda: key, durability)
 
 
 def live(folder: Path, key: SigningKey) -> Position:
     """Run it from the first node to the last."""
-    journal = Journal.create(folder, folder / "objects", RUN, key, "process")
+    journal = create_journal(folder, folder / "objects", RUN, key, "process")
     journal.tell("run_started", {"inputs": {"path": "x"}})
     position = walk(journal, folder, Position(NODES[0], 0, {"rows": ["row"] * 1000}))
     journal.close()
     return position
 
 
-def walk(journal: Journal, folder: Path, position: Position) -> Position:
+def walk(journal: SyncJournal, folder: Path, position: Position) -> Position:
     """Run what is left of it."""
     while position.node is not None:
         journal.tell("node_started", {"node": position.node, "step": position.step})
@@ -37,7 +114,7 @@ def walk(journal: Journal, folder: Path, position: Position) -> Position:
     return position
 
 
-def _kept(journal: Journal, position: Position, outcome: NodeOutcome) -> Position:
+def _kept(journal: SyncJournal, position: Position, outcome: NodeOutcome) -> Position:
     about = {"node": position.node, "step": position.step}
     journal.append("node_completed", {**about, **journal.outcome_of(outcome)})
     position = _after(position, outcome)
@@ -59,7 +136,7 @@ def _after(position: Position, outcome: NodeOutcome) -> Position:
 
 def found_in(folder: Path, key: SigningKey, head: tuple[int, str] | None = None) -> Found:
     """What is found of it."""
-    return read_run(folder, folder / "objects", RUN, key.public, head)
+    return read_journal(folder, folder / "objects", RUN, key, head)
 
 
 def go_on(found: Found, folder: Path, key: SigningKey) -> tuple[Position, set[str]]:
@@ -72,7 +149,7 @@ def go_on(found: Found, folder: Path, key: SigningKey) -> tuple[Position, set[st
     unknown: set[str] = set()
     following = folder / "following"
     following.mkdir()
-    journal = Journal.create(following, folder / "objects", RUN, key, "process")
+    journal = create_journal(following, folder / "objects", RUN, key, "process")
     journal.tell("run_resumed", {})
     if found.completed is not None:
         position = _after(position, found.completed)

@@ -10,13 +10,10 @@ import pytest
 from ryecore import SigningKey
 from ryecore.agent.outcome import NodeFailure, NodeOutcome
 from ryecore.errors import StateError
-from ryecore.graph.journal.journal import Journal
-from ryecore.graph.journal.recovery import read_run
 from ryecore.graph.schedule import Position
 from ryecore.state.transcript_check import read_records, verify_transcript
 from ryecore.state.transcript_format import Head
-
-RUN = "acme/flow/flow-1739820456"
+from tests.unit.graph.small_run import RUN, SyncJournal, create_journal, read_journal
 
 
 @pytest.fixture(scope="module")
@@ -24,8 +21,8 @@ def key() -> SigningKey:
     return SigningKey.generate()
 
 
-def begin(folder: Path, key: SigningKey, **more: object) -> Journal:
-    journal = Journal.create(folder, folder / "objects", RUN, key, "process", **more)  # type: ignore[arg-type]
+def begin(folder: Path, key: SigningKey, **more: object) -> SyncJournal:
+    journal = create_journal(folder, folder / "objects", RUN, key, "process", **more)  # type: ignore[arg-type]
     journal.tell("run_started", {"graph": "tool:acme/flow", "inputs": {"path": "x"}})
     return journal
 
@@ -79,7 +76,7 @@ def test_a_run_is_found_where_it_was_left(tmp_path: Path, key: SigningKey) -> No
 
     assert [journal.head] == heads
     head = (heads[-1].offset, heads[-1].digest)
-    found = read_run(tmp_path, tmp_path / "objects", RUN, key.public, head)
+    found = read_journal(tmp_path, tmp_path / "objects", RUN, key, head)
     assert found.started["inputs"] == {"path": "x"}
     assert found.position == position
     assert found.position is not None
@@ -102,7 +99,7 @@ def test_what_stands_behind_the_last_checkpoint_is_found(tmp_path: Path, key: Si
         fields = journal.outcome_of(outcome)
         journal.tell("item_completed", {"node": "each", "index": index, **fields})
 
-    found = read_run(tmp_path, tmp_path / "objects", RUN, key.public, None)
+    found = read_journal(tmp_path, tmp_path / "objects", RUN, key, None)
     assert found.position == Position("each", 1, {})
     assert found.in_flight == "each"
     assert found.items == done
@@ -111,7 +108,7 @@ def test_what_stands_behind_the_last_checkpoint_is_found(tmp_path: Path, key: Si
     journal.append("node_completed", {"node": "each", **journal.outcome_of(result)})
     journal.close()
 
-    found = read_run(tmp_path, tmp_path / "objects", RUN, key.public, None)
+    found = read_journal(tmp_path, tmp_path / "objects", RUN, key, None)
     assert (found.completed, found.in_flight) == (result, None)
 
 
@@ -122,11 +119,11 @@ def test_an_earlier_step_can_be_looked_at(tmp_path: Path, key: SigningKey) -> No
     journal.tell("node_started", {"node": "load"})
     journal.close()
 
-    found = read_run(tmp_path, tmp_path / "objects", RUN, key.public, None, at=1)
+    found = read_journal(tmp_path, tmp_path / "objects", RUN, key, None, at=1)
     assert found.position == Position("load", 1, {"count": 1})
     assert found.in_flight is None
     with pytest.raises(StateError, match="no checkpoint behind step 7"):
-        read_run(tmp_path, tmp_path / "objects", RUN, key.public, None, at=7)
+        read_journal(tmp_path, tmp_path / "objects", RUN, key, None, at=7)
 
 
 def test_large_values_are_written_once(tmp_path: Path, key: SigningKey) -> None:
@@ -165,6 +162,6 @@ def test_hundreds_of_steps_leave_nothing_in_memory(tmp_path: Path, key: SigningK
     tracemalloc.stop()
     journal.close()
     assert after - before < 12 * 1024, f"{after - before} bytes more after 700 steps"
-    found = read_run(tmp_path, tmp_path / "objects", RUN, key.public, None)
+    found = read_journal(tmp_path, tmp_path / "objects", RUN, key, None)
     assert found.position is not None
     assert found.position.step == 999

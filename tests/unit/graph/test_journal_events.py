@@ -8,18 +8,17 @@ import pytest
 
 from ryecore import SigningKey
 from ryecore.graph.journal.events import RUN_RECORD_TYPES, GraphEvent, event_of
-from ryecore.graph.journal.journal import Journal
 from ryecore.graph.schedule import Position
 from ryecore.state.model import Durability
 from ryecore.state.transcript_check import read_records
-from tests.unit.graph.small_run import RUN, live
+from tests.unit.graph.small_run import RUN, SyncJournal, create_journal, live
 
 pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
 KEY = SigningKey.generate()
 
 
-def begin(folder: Path, durability: Durability = "process") -> Journal:
-    journal = Journal.create(folder, folder / "objects", RUN, KEY, durability)
+def begin(folder: Path, durability: Durability = "process") -> SyncJournal:
+    journal = create_journal(folder, folder / "objects", RUN, KEY, durability)
     journal.tell("run_started", {"inputs": {}})
     return journal
 
@@ -34,7 +33,7 @@ def kind(event: GraphEvent) -> tuple[str, Mapping[str, object]]:
     return event.type, said
 
 
-async def heard(journal: Journal) -> list[tuple[str, Mapping[str, object]]]:
+async def heard(journal: SyncJournal) -> list[tuple[str, Mapping[str, object]]]:
     return [kind(event) async for event in journal.events()]
 
 
@@ -97,7 +96,7 @@ async def test_a_slow_reader_misses_nothing(tmp_path: Path) -> None:
 
 async def test_who_waits_for_it_is_told_steps_and_no_values(tmp_path: Path) -> None:
     told: list[Mapping[str, object]] = []
-    journal = Journal.create(tmp_path, tmp_path / "objects", RUN, KEY, "process", sink=told.append)
+    journal = create_journal(tmp_path, tmp_path / "objects", RUN, KEY, "process", sink=told.append)
     journal.tell("run_started", {"inputs": {"key": "secret"}})
     journal.checkpoint(Position("load", 1, {"key": "secret"}))
     journal.tell("node_started", {"node": "load", "params": {"key": "secret"}})

@@ -6,7 +6,7 @@ import pytest
 from attrs import evolve
 
 from ryecore.errors import StateError, ThreadConflict
-from ryecore.graph.journal.journal import Journal
+from ryecore.graph.journal.positions import PositionStore
 from ryecore.graph.journal.recovery import read_run
 from ryecore.graph.schedule import Position
 from ryecore.lillux.processes import current_process
@@ -18,7 +18,7 @@ from ryecore.state.transcript_format import Head
 from ryecore.state.waiting import run_blocking
 from tests.graphs import graph
 from tests.scripted_host import ScriptedHost
-from tests.unit.graph.small_run import RUN
+from tests.unit.graph.small_run import RUN, create_journal
 
 pytestmark = pytest.mark.anyio
 
@@ -37,7 +37,8 @@ def dead_run(host: ScriptedHost) -> tuple[ThreadStore, Path]:
     def set_head(head: Head) -> None:
         run_blocking(store.registry.set_head(RUN, (head.offset, head.digest)))
 
-    journal = Journal.create(folder, folder / "objects", RUN, key, "process", set_head=set_head)
+    objects = store.folder.parent / "objects"
+    journal = create_journal(folder, objects, RUN, key, "process", set_head=set_head)
     journal.tell("run_started", {"inputs": {}})
     journal.checkpoint(Position("send", 1, {"count": 1}))
     journal.tell("node_started", {"node": "send", "step": 1})
@@ -79,7 +80,7 @@ async def test_a_dead_run_is_closed_proved_and_can_be_gone_on_from(tmp_path: Pat
     assert read_thread_file(folder / THREAD_FILE, key.public, RUN)["status"] == "error"
 
     head = (await store.registry.get_thread(RUN)).transcript_head
-    found = read_run(folder, folder / "objects", RUN, key.public, head)
+    found = await read_run(store.records, PositionStore(store.objects(), RUN), RUN, head)
     assert found.position == Position("send", 1, {"count": 1})
     assert found.in_flight == "send"
 
@@ -96,7 +97,7 @@ async def test_a_run_that_could_not_begin_is_closed_by_itself_and_proved(tmp_pat
         proof = await rye.threads.verify(run_id)
         assert (proof.ok, proof.unattested_records) == (True, 0)
         assert "'x' holds" in host.records(run_id, "run_error")[0].payload["error"]
-        with pytest.raises(StateError, match="nothing to go on from"):
+        with pytest.raises(StateError, match="nothing to resume from"):
             await rye.graphs.resume(run_id)
 
 

@@ -9,14 +9,14 @@ from attrs import evolve
 from ryecore import SigningKey
 from ryecore.agent.outcome import NodeOutcome
 from ryecore.errors import InputError, StateError
-from ryecore.graph.journal.journal import Journal
-from ryecore.graph.journal.recovery import Found, read_run
+from ryecore.graph.journal.recovery import Found
 from ryecore.graph.model import Graph
 from ryecore.graph.resume import start_position
 from ryecore.graph.schedule import Ending, Position
 from ryecore.runs.request import ResumeOptions
 from ryecore.state.transcript import Transcript
 from tests.graphs import graph
+from tests.unit.graph.small_run import SyncJournal, create_journal, read_journal
 from tests.workspace import Workspace
 
 KEY = SigningKey.generate()
@@ -49,14 +49,14 @@ def found(flow: Graph, node: str | None, **more: Any) -> Found:
     return Found({"item_hash": flow.digest}, position, **more)
 
 
-def journal(folder: Path) -> Journal:
-    made = Journal.create(folder, folder / "objects", RUN, KEY, "process")
+def journal(folder: Path) -> SyncJournal:
+    made = create_journal(folder, folder / "objects", RUN, KEY, "process")
     made.append("run_started", {})
     return made
 
 
 def read_back(folder: Path) -> Found:
-    return read_run(folder, folder / "objects", RUN, KEY.public, None)
+    return read_journal(folder, folder / "objects", RUN, KEY, None)
 
 
 pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
@@ -141,7 +141,7 @@ def test_what_hooks_wanted_stands_with_the_end_of_a_node(tmp_path: Path) -> None
 def test_a_run_that_never_began_has_no_position(tmp_path: Path) -> None:
     assert read_back(tmp_path).position is None
     with pytest.raises(StateError):  # the registry knows better
-        read_run(tmp_path, tmp_path / "objects", RUN, KEY.public, (10, "0" * 64))
+        read_journal(tmp_path, tmp_path / "objects", RUN, KEY, (10, "0" * 64))
     made = journal(tmp_path)
     made.close()
     assert read_back(tmp_path).position is None

@@ -8,9 +8,8 @@ Source: decisions 38 and 47.
 """
 
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Self, TypeAlias
 
@@ -20,21 +19,15 @@ from ryecore.graph.journal.events import SHOWN_TYPES, GraphEvent, event_of
 from ryecore.graph.journal.positions import PositionStore
 from ryecore.graph.journal.recovery import STATE_CHECKPOINT
 from ryecore.graph.schedule import Position
-from ryecore.items.files import keep_out_of_git
-from ryecore.lillux.keys import SigningKey
 from ryecore.policy.context import EventSink
-from ryecore.state.attestation import check_graph_folders
 from ryecore.state.events import EventBus, EventsMissed, EventStream
-from ryecore.state.model import Durability
-from ryecore.state.thread_file import TRANSCRIPT
-from ryecore.state.transcript import Transcript
+from ryecore.state.record_log import RecordLog, RecordStore
 from ryecore.state.transcript_format import CHECKPOINT, Head
-from ryecore.state.transcript_store import stream_records
-from ryecore.state.waiting import is_event_loop
+from ryecore.state.waiting import run_in_thread
 
 __all__ = ["Journal", "SetHead"]
 
-SetHead: TypeAlias = Callable[[Head], None]
+SetHead: TypeAlias = Callable[[Head], Awaitable[None]]
 """Writes a journal's last checkpoint to the registry."""
 
 _STEPS: Final = frozenset({
@@ -53,34 +46,32 @@ class Journal:
 
     def __init__(
         self,
-        path: Path,
         run_id: str,
-        transcript: Transcript,
-        states: PositionStore,
+        log: RecordLog,
+        records: RecordStore,
+        positions: PositionStore,
         sink: EventSink | None,
         set_head: SetHead | None,
     ) -> None:
         self.head: Head | None = None
         self.step = 0
-        self._path = path
         self._run_id = run_id
-        self._transcript = transcript
-        self._states = states
+        self._log = log
+        self._records = records
+        self._positions = positions
         self._sink = sink
         self._set_head = set_head
         self._bus: EventBus[GraphEvent] | None = None
+        self._appended = 0
         self._is_closed = False
-        self._is_durable = states.is_durable
         self._is_head_due = False
 
     @classmethod
-    def create(
+    async def create(
         cls,
-        folder: Path,
-        objects: Path,
+        records: RecordStore,
+        positions: PositionStore,
         run_id: str,
-        key: SigningKey,
-        durability: Durability,
         *,
         sink: EventSink | None = None,
         set_head: SetHead | None = None,
@@ -88,65 +79,33 @@ class Journal:
         """Create a run's journal.
 
         Args:
-            folder: The run's folder, which exists.
-            objects: The folder of the content store.
+            records: The logs of the project.
+            positions: The store of the run's positions.
             run_id: The run.
-            key: The run key, which signs the checkpoints.
-            durability: Whether a commit survives the process's death only, or a power cut too.
             sink: The caller's event sink, which gets each step and the names of nodes, no values.
             set_head: Writes each checkpoint to the registry.
 
         Raises:
             StateError: The journal can't be made, or exists already.
         """
-        durable = durability == "machine"
-        try:
-            check_graph_folders(objects.parent)
-            states = PositionStore(objects, run_id, durable=durable)
-            keep_out_of_git(objects, durable=durable)
-        except OSError as problem:
-            raise StateError(
-                f"{objects} can't be written: {problem.strerror or problem}.",
-                next_step="See that its folder can be written, and the disk has room.",
-            ) from problem
-        path = folder / TRANSCRIPT
-        transcript = Transcript.create(path, run_id, key, durability)
-        return cls(path, run_id, transcript, states, sink, set_head)
-
-    @property
-    def is_durable(self) -> bool:
-        """Whether records survive a power cut, once `synced` was awaited."""
-        return self._is_durable
-
-    @property
-    def path(self) -> Path:
-        """The journal's file."""
-        return self._path
-
-    def tell(self, kind: str, payload: Mapping[str, Any]) -> None:
-        """Write a record to the journal before this returns.
-
-        Before an effect, `synced` is awaited for the record of its intent.
-
-        Raises:
-            StateError: The journal can't be written.
-        """
-        self.append(kind, payload)
-        self._transcript.commit()
+        await run_in_thread(positions.prepare)
+        log = await records.create(run_id)
+        return cls(run_id, log, records, positions, sink, set_head)
 
     def append(self, kind: str, payload: Mapping[str, Any]) -> None:
-        """Record an event, to be written with the next one that `tell` records.
+        """Record an event, to be written by the next flush, checkpoint or commit.
 
         Raises:
             StateError: The payload isn't JSON, or is too large.
         """
         try:
-            self._transcript.append(kind, payload)
+            self._log.append(kind, payload)
         except TypeError as problem:
             raise StateError(
                 f"A record of {self._run_id} ({kind}) holds what JSON lacks: {problem}.",
                 next_step="Give texts, numbers, booleans, null, lists and mappings alone.",
             ) from None
+        self._appended += 1
         if self._bus is not None:
             self._bus.emit(GraphEvent(self._run_id, time.time(), kind, payload))
         if self._sink is not None and kind in _STEPS:
@@ -158,12 +117,27 @@ class Journal:
         if self._bus is not None:
             self._bus.emit(GraphEvent(self._run_id, time.time(), kind, payload))
 
-    @property
-    def is_listened_to(self) -> bool:
-        """Whether there is a listener."""
-        return self._bus is not None
+    async def flush(self) -> None:
+        """Write all records so far, so that they survive the death of the process.
 
-    def checkpoint(
+        Raises:
+            StateError: The journal can't be written.
+        """
+        await self._log.flush()
+
+    async def commit(self) -> None:
+        """Write all records so far as safely as the durability demands, before an effect.
+
+        Raises:
+            StateError: The journal can't be written.
+        """
+        await self._positions.synced()
+        await self._log.commit()
+        if self._is_head_due and self._set_head is not None and self.head is not None:
+            self._is_head_due = False
+            await self._set_head(self.head)
+
+    async def checkpoint(
         self, position: Position, carried: Mapping[int, NodeOutcome] = MappingProxyType({})
     ) -> None:
         """Write a checkpoint, from which the run can be resumed.
@@ -177,7 +151,7 @@ class Journal:
             StateError: The state isn't JSON, or can't be written. The journal is unchanged, and the
                 next checkpoint tries again.
         """
-        digest = self._states.put(position)
+        digest = self._positions.put(position)
         step = position.step
         said = {"step": step, "node": position.node, "state_hash": digest}
         if position.ending is not None:
@@ -186,44 +160,9 @@ class Journal:
         for index, outcome in carried.items():
             about = {"node": position.node, "index": index, "carried": True}
             self.append("item_completed", {**about, **self.outcome_of(outcome)})
-        self._signed(step)
+        await self._sign(step)
 
-    def _signed(self, step: int) -> None:
-        self.head = head = self._transcript.checkpoint(step)
-        self.step = step
-        if self._bus is not None:
-            said = {"turn": step, "offset": head.offset, "digest": head.digest}
-            self._bus.emit(GraphEvent(self._run_id, time.time(), CHECKPOINT, said))
-        if self._set_head is None:
-            return
-        if self._is_durable and is_event_loop():
-            self._is_head_due = True  # a head never covers a record that a power cut can take
-        else:
-            self._set_head(head)
-
-    async def commit(self) -> None:
-        """Write all records so far, as safely as the durability demands."""
-        self._transcript.commit()
-        await self.synced()
-
-    async def synced(self) -> None:
-        """Wait until all records so far are as safe as the durability demands.
-
-        Raises:
-            StateError: The journal can't be written.
-        """
-        if not self._is_durable:
-            return
-        await self._states.synced()
-        await self._transcript.synced()
-        self._tell_head()
-
-    def _tell_head(self) -> None:
-        if self._is_head_due and self._set_head is not None and self.head is not None:
-            self._is_head_due = False
-            self._set_head(self.head)
-
-    def break_off(self, kind: str, payload: Mapping[str, Any]) -> None:
+    async def break_off(self, kind: str, payload: Mapping[str, Any]) -> None:
         """Write and sign the end of a run whose position can't be stored.
 
         Raises:
@@ -232,7 +171,25 @@ class Journal:
         if self._is_closed:
             return
         self.append(kind, payload)
-        self._signed(self.step)
+        await self._sign(self.step)
+        await self.commit()
+
+    async def _sign(self, step: int) -> None:
+        self.head = head = await self._log.checkpoint(step)
+        self.step = step
+        self._appended += 1
+        if self._bus is not None:
+            said = {"turn": step, "offset": head.offset, "digest": head.digest}
+            self._bus.emit(GraphEvent(self._run_id, time.time(), CHECKPOINT, said))
+        if self._positions.is_durable:
+            self._is_head_due = True  # a head never covers a record that a power cut can take
+        elif self._set_head is not None:
+            await self._set_head(head)
+
+    @property
+    def is_listened_to(self) -> bool:
+        """Whether there is a listener."""
+        return self._bus is not None
 
     def result_of(self, value: object) -> dict[str, object]:
         """Return a value's field in a record: `result`, or `result_hash` for a large one.
@@ -240,7 +197,7 @@ class Journal:
         Raises:
             StateError: The value isn't JSON, or can't be written.
         """
-        return self._states.result_of(value)
+        return self._positions.result_of(value)
 
     def outcome_of(self, outcome: NodeOutcome) -> dict[str, object]:
         """Return an outcome's fields in a record: its value as by `result_of`, and its failure.
@@ -248,32 +205,35 @@ class Journal:
         Raises:
             StateError: The value isn't JSON, or can't be written.
         """
-        return self._states.outcome_of(outcome)
+        return self._positions.outcome_of(outcome)
 
-    def _listen(self) -> tuple[int, EventStream[GraphEvent]]:
+    async def _listen(self) -> tuple[int, EventStream[GraphEvent]]:
         """Subscribe: return the journal's length so far, and a stream of the events to come.
 
         Raises:
             StateError: Pending records can't be written, or the journal is closed.
         """
-        self._transcript.commit()
+        appended = -1
+        while appended != self._appended:  # else an event would be neither written nor to come
+            appended = self._appended
+            await self._log.flush()
         if self._bus is None:
             self._bus = EventBus(self._run_id)
-        return self._transcript.offset, self._bus.subscribe()
+        return self._log.offset, self._bus.subscribe()
 
     async def events(self) -> AsyncGenerator[GraphEvent, None]:
         """Stream the events of the run, first the written ones, then live until the journal closes.
 
         Yields:
-            The records of the journal, each once; what a slow reader missed is read from the file.
+            The records of the journal, each once; what a slow reader missed is read from the log.
         """
         if self._is_closed:
-            async with aclosing(stream_records(self._path)) as records:
+            async with aclosing(self._records.read(self._run_id)) as records:
                 async for record in records:
                     yield event_of(record)
             return
-        offset, live = self._listen()
-        async with aclosing(stream_records(self._path, to_offset=offset)) as records:
+        offset, live = await self._listen()
+        async with aclosing(self._records.read(self._run_id, to_offset=offset)) as records:
             async for record in records:
                 yield event_of(record)
         given = 0  # since `offset`
@@ -285,9 +245,9 @@ class Journal:
                 yield envelope.event
             else:
                 return
-            until = None if self._is_closed else self._listen()
-            missed = stream_records(
-                self._path, from_offset=offset, to_offset=until[0] if until else None
+            until = None if self._is_closed else await self._listen()
+            missed = self._records.read(
+                self._run_id, from_offset=offset, to_offset=until[0] if until else None
             )
             async with aclosing(missed) as records:
                 async for record in records:
@@ -299,15 +259,15 @@ class Journal:
                 return
             (offset, live), given = until, 0
 
-    def close(self) -> None:
-        """Write pending records, close the file, and end the streams of the listeners.
+    async def close(self) -> None:
+        """Write pending records, close the log, and end the streams of the listeners.
 
         Raises:
             StateError: Pending records can't be written. The journal is closed all the same.
         """
         self._is_closed = True
         try:
-            self._transcript.close()
+            await self._log.close()
         finally:
             if self._bus is not None:
                 self._bus.close()

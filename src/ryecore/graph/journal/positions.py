@@ -8,15 +8,14 @@ import json
 import re
 import threading
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Final
 
 from ryecore.agent.outcome import NodeOutcome
 from ryecore.convert.strict import ConversionError
 from ryecore.errors import StateError, StoreError
 from ryecore.graph.schedule import Position, read_failure
-from ryecore.lillux.digests import ContentStore
-from ryecore.state.waiting import is_event_loop, run_off_loop
+from ryecore.state.objects import Objects
+from ryecore.state.waiting import run_in_thread
 
 __all__ = ["PositionStore"]
 
@@ -47,51 +46,42 @@ class PositionStore:
     again.
 
     Args:
-        objects: The folder of the content store.
+        objects: The project's objects.
         run_id: The run, for errors.
-        durable: Whether stored objects survive a power cut.
-
-    Raises:
-        StateError: The folder can't be made.
     """
 
-    def __init__(self, objects: Path, run_id: str, *, durable: bool) -> None:
+    def __init__(self, objects: Objects, run_id: str) -> None:
+        self._objects = objects
         self._run_id = run_id
         self._known: dict[str, tuple[object, str]] = {}  # by key: the value, and its stored form
         self._last_result: tuple[object, str] = (None, "")
-        self._unsynced: list[bytes] = []
-        try:
-            self._store = ContentStore(objects, durable=False)
-            self._durable_store = ContentStore(objects, durable=True) if durable else None
-        except StoreError as problem:
-            raise self._unwritten(problem) from problem
 
     @property
     def is_durable(self) -> bool:
-        """Whether stored states survive a power cut."""
-        return self._durable_store is not None
+        """Whether stored states survive a power cut, once `synced` was awaited."""
+        return self._objects.is_durable
+
+    def prepare(self) -> None:
+        """Prepare for a run that writes.
+
+        Raises:
+            StateError: A link of a clone is in place of the objects, or they can't be written.
+        """
+        try:
+            self._objects.prepare()
+        except StoreError as problem:
+            raise _unwritten(self._run_id, problem) from problem
 
     async def synced(self) -> None:
-        """Wait until all states so far survive a power cut, where the store is durable.
+        """Wait until all states so far have the promised durability.
 
         Raises:
             StateError: A state can't be written.
         """
-        if self._unsynced:
-            await run_off_loop("machine", self._sync)
-
-    def _sync(self) -> None:
-        waiting = tuple(self._unsynced)
-        for content in waiting:
-            self._put_durable(content)
-        del self._unsynced[: len(waiting)]
-
-    def _put_durable(self, content: bytes) -> str:
-        store = self._durable_store or self._store
         try:
-            return store.put(content)  # for content that is stored already, this is a sync
+            await self._objects.synced()
         except StoreError as problem:
-            raise self._unwritten(problem) from problem
+            raise _unwritten(self._run_id, problem) from problem
 
     def put(self, position: Position) -> str:
         """Store a position with its state.
@@ -125,26 +115,29 @@ class PositionStore:
             digest = self._put(text)
         return f'{_encode(key)}:{{"sha256":"{digest}"}}'
 
-    def get(self, digest: str) -> Position:
+    async def get(self, digest: str) -> Position:
         """Return a position by its digest.
 
         Raises:
             StoreError: Its object, or one that it names, is missing or was altered.
         """
-        said = self.value_of(digest)
+        return await run_in_thread(self._get, digest)
+
+    def _get(self, digest: str) -> Position:
+        said = self._value_of(digest)
         try:
             state = {
-                key: self.value_of(one["sha256"]) if "sha256" in one else one["value"]
+                key: self._value_of(one["sha256"]) if "sha256" in one else one["value"]
                 for key, one in said["state"].items()
             }
             return Position.from_dict(said["position"], state)
         except (LookupError, TypeError, AttributeError, ConversionError):
             raise StoreError(f"The object {digest} is no position of a run.") from None
 
-    def is_whole(self, digest: str) -> bool:
+    async def is_whole(self, digest: str) -> bool:
         """Return whether a position and all objects that it names can be read."""
         try:
-            self.get(digest)
+            await self.get(digest)
         except StoreError:
             return False
         return True
@@ -173,7 +166,7 @@ class PositionStore:
         self._last_result = (value, digest)
         return {"result_hash": digest}
 
-    def outcome_from(self, fields: Mapping[str, Any]) -> NodeOutcome:
+    async def outcome_from(self, fields: Mapping[str, Any]) -> NodeOutcome:
         """Return the outcome in a record that holds the fields of `outcome_of`, and `node`.
 
         Raises:
@@ -181,40 +174,31 @@ class PositionStore:
         """
         value = fields.get("result")
         if "result_hash" in fields:
-            value = self.value_of(fields["result_hash"])
+            value = await run_in_thread(self._value_of, fields["result_hash"])
         if fields.get("error") is None:
             return NodeOutcome("completed", value)
         return NodeOutcome("failed", value, failure=read_failure(fields))
 
-    def value_of(self, digest: str) -> Any:
-        """Return the value of an object.
-
-        Raises:
-            StoreError: The object is missing or was altered.
-        """
+    def _value_of(self, digest: object) -> Any:
         if not isinstance(digest, str):
             raise StoreError("An object of the run has no digest.")
         try:
-            return _decoded(self._store.get(digest))
+            return _decoded(self._objects.get(digest))
         except ValueError:
             raise StoreError(f"The object {digest} is no JSON.") from None
 
     def _put(self, text: str) -> str:
-        content = text.encode("ascii")
-        if self._durable_store is None or not is_event_loop():
-            return self._put_durable(content)
         try:
-            digest = self._store.put(content)
+            return self._objects.put(text.encode("ascii"))
         except StoreError as problem:
-            raise self._unwritten(problem) from problem
-        self._unsynced.append(content)
-        return digest
+            raise _unwritten(self._run_id, problem) from problem
 
-    def _unwritten(self, problem: StoreError) -> StateError:
-        return StateError(
-            f"The state of {self._run_id} can't be written: {problem.message}",
-            next_step="See that the disk has room; then resume the run.",
-        )
+
+def _unwritten(run_id: str, problem: StoreError) -> StateError:
+    return StateError(
+        f"The state of {run_id} can't be written: {problem.message}",
+        next_step="See that the disk has room; then resume the run.",
+    )
 
 
 def _checked(value: object, what: str) -> str:

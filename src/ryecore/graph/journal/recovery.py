@@ -6,11 +6,10 @@ are used. Whether a call that had begun there and has no end took effect is unkn
 Source: decision 47.
 """
 
-import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from contextlib import aclosing
 from copy import copy
 from decimal import Decimal
-from pathlib import Path
 from typing import Any, Final
 
 from attrs import define, evolve, field, frozen
@@ -26,11 +25,9 @@ from ryecore.graph.model import (
     VertexOfGraph,
 )
 from ryecore.graph.schedule import Position
-from ryecore.lillux.keys import PublicKey
 from ryecore.policy.hooks import CONTROLS, Control
-from ryecore.state.thread_file import TRANSCRIPT
-from ryecore.state.transcript_check import Chain, Record, read_records
-from ryecore.state.transcript_format import CHECKPOINT, lines_of, open_plain
+from ryecore.state.record_log import RecordStore
+from ryecore.state.transcript_format import CHECKPOINT, Record
 
 __all__ = ["STATE_CHECKPOINT", "Fold", "Found", "is_unknown", "never_began", "read_run"]
 
@@ -210,13 +207,13 @@ class Fold:
                 self._found_at = _Stand(self.stand.digest, self.stand.step)
         self._unattested, self._records = None, 0
 
-    def found(self, run_id: str, states: PositionStore, path: Path) -> Found:
+    async def found(self, run_id: str, states: PositionStore, records: RecordStore) -> Found:
         """Return the recovered state, with its objects read.
 
         Args:
             run_id: The run.
             states: The store of its objects.
-            path: Its journal.
+            records: The logs of the project.
 
         Raises:
             StateError: The run left nothing to resume from, or an object is missing or corrupt.
@@ -230,20 +227,20 @@ class Fold:
                 next_step=f"See its steps: rye graph show {run_id}",
             )
         ran_s = Decimal(str(self._last_at)) - Decimal(str(self._first_at))
-        found, behind = Found(self.started, None, ran_s=max(ran_s, Decimal(0))), stand.behind
+        behind = stand.behind
         try:
-            if stand.digest:
-                found = evolve(found, position=states.get(stand.digest))
-            return evolve(
-                found,
-                completed=states.outcome_from(behind.completed) if behind.completed else None,
-                control=_control_of(behind.completed or {}),
-                in_flight=behind.node if behind.is_in_flight else None,
-                items={index: states.outcome_from(one) for index, one in behind.items.items()},
-                items_in_flight=frozenset(behind.items_in_flight),
+            return Found(
+                self.started,
+                await states.get(stand.digest) if stand.digest else None,
+                await states.outcome_from(behind.completed) if behind.completed else None,
+                _control_of(behind.completed or {}),
+                behind.node if behind.is_in_flight else None,
+                {index: await states.outcome_from(one) for index, one in behind.items.items()},
+                frozenset(behind.items_in_flight),
+                max(ran_s, Decimal(0)),
             )
         except StoreError as problem:
-            raise _not_whole(run_id, states, path, stand.step, problem) from problem
+            raise await _not_whole(run_id, states, records, stand.step, problem) from problem
 
 
 def never_began(run_id: str, earlier: str | None = None) -> StateError:
@@ -257,16 +254,15 @@ def never_began(run_id: str, earlier: str | None = None) -> StateError:
     if earlier is not None:
         next_step = f"Resume the one before it: rye graph resume {earlier}"
     return StateError(
-        f"The run {run_id} has left nothing to go on from: it ended before it began.",
+        f"The run {run_id} has left nothing to resume from: it ended before it began.",
         next_step=next_step,
     )
 
 
-def read_run(
-    folder: Path,
-    objects: Path,
+async def read_run(
+    records: RecordStore,
+    states: PositionStore,
     run_id: str,
-    key: PublicKey,
     head: tuple[int, str] | None,
     *,
     at: int | None = None,
@@ -275,10 +271,9 @@ def read_run(
     """Read the state of a run from its journal; without a position where it never began.
 
     Args:
-        folder: The run's folder.
-        objects: The folder of the content store.
+        records: The logs of the project.
+        states: The store of the run's positions.
         run_id: The run.
-        key: The public half of the run key.
         head: The last checkpoint that the registry knows, which the journal must hold.
         at: The step after which to look at the run; None for its end.
         ended: Whether the run has ended, so that nothing unsigned may stand in its journal.
@@ -286,61 +281,37 @@ def read_run(
     Raises:
         StateError: The journal can't be read, was altered or cut, or has no such step.
     """
-    path = folder / TRANSCRIPT
-    if not os.path.lexists(path) and head is None:
+    if head is None and not await records.exists(run_id):
         return Found({}, None)
-    chain, fold = Chain(run_id, key, head), Fold(at)
-    for record in _fed(path, chain):
-        fold.take(record)
-    chain.check(path, ended=ended)
-    if fold.is_over and (chain.tail().records or chain.dropped()):
-        raise StateError(
-            f"The journal {path} was altered: something stands behind its end.",
-            next_step=f"See what: rye threads verify {run_id}",
-        )
+    fold = Fold(at)
+    async with aclosing(records.read_proved(run_id, head, ended=ended)) as proved:
+        async for record in proved:
+            fold.take(record)
     if fold.started is None:
         return Found({}, None)
-    states = PositionStore(objects, run_id, durable=False)
-    return fold.found(run_id, states, path)
+    return await fold.found(run_id, states, records)
 
 
 def _control_of(completed: Mapping[str, Any]) -> Control | None:
     return next((one for one in CONTROLS if one == completed.get("control")), None)
 
 
-def _fed(path: Path, chain: Chain) -> Iterator[Record]:
-    try:
-        with open(open_plain(path), "rb") as file:
-            size = file.seek(0, 2)
-            file.seek(0)
-            for line in lines_of(file, 0, size):
-                record = chain.feed(line)
-                if record is not None:
-                    yield record
-    except OSError as problem:
-        raise StateError(
-            f"The journal {path} can't be read: {problem.strerror or problem}.",
-            next_step="See which runs there are: rye threads list --all",
-        ) from problem
-
-
-def _not_whole(
-    run_id: str, states: PositionStore, path: Path, step: int, problem: StoreError
+async def _not_whole(
+    run_id: str, states: PositionStore, records: RecordStore, step: int, problem: StoreError
 ) -> StateError:
     """Make the error that names an earlier intact checkpoint of a proved journal."""
     steps: dict[int, str] = {}
     fold = Fold()
-    for record in read_records(path):
-        fold.take(record)
-        if record.type == CHECKPOINT and fold.attested is not None:
-            steps[fold.attested[0]] = fold.attested[1]
-    whole = next(
-        (one for one in sorted(steps, reverse=True) if one < step and states.is_whole(steps[one])),
-        None,
-    )
+    async with aclosing(records.read(run_id)) as found:
+        async for record in found:
+            fold.take(record)
+            if record.type == CHECKPOINT and fold.attested is not None:
+                steps[fold.attested[0]] = fold.attested[1]
     next_step = "No earlier checkpoint is whole: run the graph anew."
-    if whole is not None:
-        next_step = f"Go on from the last that is whole: rye graph resume {run_id} --at {whole}"
+    for one in sorted(steps, reverse=True):
+        if one < step and await states.is_whole(steps[one]):
+            next_step = f"Resume from the last that is whole: rye graph resume {run_id} --at {one}"
+            break
     return StateError(
         f"The state of the run {run_id} behind step {step} can't be read: {problem.message}",
         next_step=next_step,

@@ -154,10 +154,10 @@ class AgentWork:
             emit=self._emit,
             call=call,
             budget=NodeBudget(self._spending, self._most_turns),
-            recorded=self._journal.synced if self._journal.is_durable else None,
+            recorded=self._journal.commit,
         )
-        self._journal.tell("node_started", {"node": vertex.id, "type": vertex.type})
-        await self._journal.synced()
+        self._journal.append("node_started", {"node": vertex.id, "type": vertex.type})
+        await self._journal.commit()
         try:
             outcome = await self._executor(ctx)
             if outcome.job_id is not None:
@@ -179,13 +179,13 @@ class AgentWork:
     async def _looked_after(self, outcome: NodeOutcome, ctx: NodeExecContext) -> NodeOutcome:
         """Poll a provider's job until it is done."""
         told = {"node": ctx.vertex.id, "job_id": outcome.job_id}
-        self._journal.tell("node_pending", told)  # whoever finds a killed run can ask for it
+        self._journal.append("node_pending", told)  # whoever finds a killed run can ask for it
+        await self._journal.commit()
         looked = 0
         while outcome.status == "pending" and outcome.job_id is not None:
             wait_s = _POLL_S[min(looked, len(_POLL_S) - 1)]
             if ctx.call.deadline is not None:
                 wait_s = min(wait_s, max(ctx.call.deadline - time.monotonic(), 0))
-            await self._journal.synced()
             await self._tools.deps.sleep(wait_s)
             looked += 1
             outcome = await self._executor.poll(outcome.job_id, ctx)
@@ -200,6 +200,6 @@ class AgentWork:
             total = self._spending.cost.spend_microcents
             journal.append("cost", evolve(event, cumulative_cost_microcents=total).to_dict())
         elif isinstance(event, AgentToolCall):
-            journal.tell("tool_call_start", event.to_dict())
+            journal.append("tool_call_start", event.to_dict())
         elif isinstance(event, AgentToolResult):
             journal.append("tool_call_result", event.to_dict())

@@ -88,10 +88,10 @@ class Vertices:
             return NodeOutcome.failed(
                 "validation", f"'{vertex.id}' goes over a list, and found {found}."
             )
-        self._journal.tell(
+        self._journal.append(
             "node_started", {"node": vertex.id, "type": vertex.type, "count": len(members)}
         )
-        await self._journal.synced()
+        await self._journal.commit()
         known, self._known = self._known, {}  # only the first resumed foreach has them
         within = _within(ctx.call)
         item_id = str(vertex.action.ref)
@@ -150,8 +150,8 @@ class Vertices:
         while True:
             tried += 1
             began = time.perf_counter()
-            self._journal.tell(f"{what}_started", {**about, "try": tried})
-            await self._journal.synced()
+            self._journal.append(f"{what}_started", {**about, "try": tried})
+            await self._journal.commit()
             outcome = await self._caller(call)
             failure, told = outcome.failure, _facts_of(outcome, tried, began)
             if outcome.why_uncached:
@@ -159,14 +159,16 @@ class Vertices:
             if failure is None or not failure.retryable or tried >= tries.max:
                 if what == "item":
                     kept = self._journal.outcome_of(outcome)
-                    self._journal.tell("item_completed", {**about, **told, **kept})
+                    self._journal.append("item_completed", {**about, **told, **kept})
+                    await self._journal.flush()
                 else:
                     self.facts = told
                 return outcome
             jitter = random.random()  # noqa: S311 - no secret
             wait_s = backoff_s(tried, tries.base_s, tries.cap_s, jitter)
             why = {"wait_s": round(wait_s, 3), "error": failure.message}
-            self._journal.tell(f"{what}_retry", {**about, **told, **why})
+            self._journal.append(f"{what}_retry", {**about, **told, **why})
+            await self._journal.flush()
             await anyio.sleep(wait_s)
 
 

@@ -126,13 +126,17 @@ class Walker:
         outcome, control = await self._run_node(vertex, now_ms)
         following = after(walk.graph, self.position, walk.inputs, outcome, control, now_ms=now_ms)
         ended = time.perf_counter()
-        self._keep(vertex, following, outcome, control, (ended - began) * 1000)
+        try:
+            await self._keep(vertex, following, outcome, control, (ended - began) * 1000)
+        except anyio.get_cancelled_exc_class():
+            self.position = following  # the node has ended all the same
+            raise
         self.position = following
         if walk.hooks.listens("after_step"):
-            await walk.journal.synced()
+            await walk.journal.commit()
             await walk.hooks.run("after_step", self._told(vertex))
         if ended - self._yielded > _YIELD_EVERY_S:
-            await walk.journal.synced()
+            await walk.journal.commit()
             await anyio.lowlevel.checkpoint()
             self._yielded = time.perf_counter()
 
@@ -181,7 +185,7 @@ class Walker:
             NodeExecContext(vertex=vertex, inputs=walk.inputs, ctx=context, call=call)
         )
 
-    def _keep(
+    async def _keep(
         self,
         vertex: VertexOfGraph,
         following: Position,
@@ -204,7 +208,7 @@ class Walker:
             told["control"] = control
         self._walk.journal.append("node_completed", told)
         self._walk.projection.completed(vertex.id, told)
-        self._walk.journal.checkpoint(following)
+        await self._walk.journal.checkpoint(following)
 
     def _told(self, vertex: VertexOfGraph) -> dict[str, object]:
         """Return the context of hooks."""
