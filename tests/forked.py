@@ -1,19 +1,18 @@
 """Be a forked process, for who starts programs by their command line; see `tests.forking`.
 
-`python tests/forked.py ADDRESS MODULE ARGS` hands over its streams, folder and environment, and
-ends as that process ends.
+`python -I -S tests/forked.py ADDRESS MODULE ARGS` hands over its streams, folder and environment,
+and ends as that process ends. It imports as little as it can: it is started for each of them.
 """
 
+import _signal
+import _socket
+import marshal
 import os
-import signal
-import socket
 import sys
 
 
 def main() -> None:
-    import json
-
-    status = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    status = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
     status.connect(sys.argv[1].replace("@", "\0"))
     wish = os.memfd_create("wish")
     args = sys.argv[2:]
@@ -25,13 +24,14 @@ def main() -> None:
         "env": dict(os.environ),
         "leads_group": os.getpgrp() == os.getpid(),
     }
-    os.write(wish, json.dumps(said).encode())
-    socket.send_fds(status, [b"."], [0, 1, 2, wish])
+    os.write(wish, marshal.dumps(said))
+    handed = b"".join(one.to_bytes(4, sys.byteorder) for one in (0, 1, 2, wish))
+    status.sendmsg([b"."], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, handed)])
     pid = int(status.recv(64))
     for number in range(3):
         os.close(number)
-    for name in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(name, lambda number, _: os.kill(pid, number))
+    for name in (_signal.SIGTERM, _signal.SIGINT, _signal.SIGHUP):
+        _signal.signal(name, lambda number, _: os.kill(pid, number))
     code = os.waitstatus_to_exitcode(int(status.recv(64)))
     os._exit(code if code >= 0 else 128 - code)
 

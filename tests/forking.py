@@ -5,9 +5,10 @@ starts: each is a process of its own with its own streams, folder, environment a
 `python -m NAME` has imported what it needs.
 """
 
+import atexit
 import gc
 import importlib
-import json
+import marshal
 import os
 import runpy
 import select
@@ -17,11 +18,12 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 ROOT = Path(__file__).parents[1]
 COMMAND = (
@@ -115,7 +117,7 @@ def ask(
     Whoever closes `status` before that kills it.
     """
     wish = os.memfd_create("wish")
-    os.write(wish, json.dumps({"args": [*args], "cwd": cwd, "env": {**env}}).encode())
+    os.write(wish, marshal.dumps({"args": [*args], "cwd": cwd, "env": {**env}}))
     socket.send_fds(status, [b"."], [*streams, wish])
     os.close(wish)
 
@@ -154,7 +156,7 @@ def forking_python(
     Returns:
         Its path, for `sys.executable`.
     """
-    relay = [sys.executable, "-S", str(ROOT / "tests/forked.py"), address_of(imported)]
+    relay = [sys.executable, "-I", "-S", str(ROOT / "tests/forked.py"), address_of(imported)]
     program = folder / "python"
     program.write_text(
         "#!/bin/sh\n"
@@ -228,7 +230,8 @@ def _is_ours(status: socket.socket) -> bool:
 
 
 def _begin(descriptors: Sequence[int]) -> dict[str, Any]:
-    wish: dict[str, Any] = json.loads(os.pread(descriptors[3], os.fstat(descriptors[3]).st_size, 0))
+    size = os.fstat(descriptors[3]).st_size
+    wish: dict[str, Any] = marshal.loads(os.pread(descriptors[3], size, 0))
     for number, descriptor in enumerate(descriptors[:3]):
         os.dup2(descriptor, number)
     os.closerange(3, 4096)
@@ -257,11 +260,35 @@ def _main(address: str, held: int, imported: Sequence[str]) -> None:
     more = [one for one in wish["env"].get("PYTHONPATH", "").split(":") if one]
     sys.path[:] = [wish["cwd"], *more, *found]
     program, *sys.argv[1:] = wish["args"]
-    if "/" in program:
-        sys.argv[0] = program
-        runpy.run_path(program, run_name="__main__")
-    else:
-        runpy.run_module(program, run_name="__main__", alter_sys=True)
+    try:
+        if "/" in program:
+            sys.argv[0] = program
+            runpy.run_path(program, run_name="__main__")
+        else:
+            runpy.run_module(program, run_name="__main__", alter_sys=True)
+    except SystemExit as ending:
+        if ending.code is not None and not isinstance(ending.code, int):
+            raise
+        end_at_once(ending.code or 0)
+    end_at_once()
+
+
+def end_at_once(code: int = 0) -> NoReturn:
+    """End this forked process as the interpreter would, but leave its modules as they are.
+
+    To take apart what was imported costs more than most forked programs do, because its memory is
+    shared until it is written.
+    """
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (AttributeError, ValueError):  # it was closed, or is None
+            pass
+        except OSError:
+            code = 120
+    os._exit(code & 0xFF)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 A host is forked from a server that has everything imported; `python -m tests.warm_hosts` is that.
 """
 
+import gc
 import importlib
 import json
 import os
@@ -22,6 +23,7 @@ import anyio
 from ryecore import ExecutionResult, Rye, SyncRye
 from ryecore.items.spaces import built_in_space
 from ryecore.lillux.processes import TemplateStats
+from tests.forking import end_at_once
 from tests.killing import lines_of
 from tests.workspace import PYTHON, Workspace, events
 
@@ -405,6 +407,7 @@ def main() -> None:
     """Fork a host for each line that asks for one, and reap those that are asked for."""
     for module in sys.argv[1:]:
         importlib.import_module(module)
+    gc.freeze()  # so that the hosts share its memory
     while line := os.read(0, 65536):
         asked = json.loads(line)
         if "wait" in asked:
@@ -414,7 +417,8 @@ def main() -> None:
             os.dup2(null, 0)
             os.dup2(2, 1)
             os.close(null)
-            return _live(asked)
+            _live(asked)
+            end_at_once()
         os.write(1, b"%d\n" % answer)
 
 
