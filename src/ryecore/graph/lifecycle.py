@@ -86,14 +86,7 @@ class GraphDeps:
 
 
 class GraphLifecycle(RunLifecycle[Position, GraphResult]):
-    """The lifecycle of one run of a graph.
-
-    Args:
-        host: The host.
-        deps: The other dependencies.
-        request: The request for the run.
-        ctx: The caller's context.
-    """
+    """The lifecycle of one run of a graph."""
 
     _loaded: LoadedGraph
     _resumed: Resumed | None
@@ -134,11 +127,7 @@ class GraphLifecycle(RunLifecycle[Position, GraphResult]):
         return self._journal
 
     async def check(self) -> None:
-        """Check that the run can begin. Nothing is changed.
-
-        Raises:
-            RyeError: The run can't begin.
-        """
+        """Check that the run can begin. Nothing is changed."""
         host, options = self._host, self._request.graph
         self._loaded = await self._deps.load(self._request.ref, self._ctx)
         await run_in_thread(check_graph_folders, host.project_root / "state")
@@ -221,7 +210,6 @@ class GraphLifecycle(RunLifecycle[Position, GraphResult]):
 
         Raises:
             LimitReached: No time is left.
-            StateError: The earlier run's limits can't be read.
 
         Source: decisions 39, 40 and 80.
         """

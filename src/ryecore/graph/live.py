@@ -50,8 +50,6 @@ def render_live(
     """Render the state of a run.
 
     Args:
-        graph: Its graph.
-        run_status: The events so far.
         width: The width in columns.
         rows: The most nodes to show, at least 1.
         now: The time in seconds since 1970 (UTC).
@@ -155,11 +153,7 @@ class ProgressLines:
         self._total = self._over = self._said = self._step = self._carried = 0
 
     def line(self, event: GraphEvent) -> str | None:
-        """Return the line for an event, without a line break; None for no line.
-
-        Args:
-            event: The next event of the run.
-        """
+        """Return the line for an event, without a line break; None for no line."""
         payload = event.payload
         if event.type == "run_started":
             self._begun_s = event.timestamp
@@ -253,13 +247,7 @@ def _line(run_id: str, text: str, detail: str) -> str:
 
 
 def run_html(graph: Graph, run_id: str, store: "ThreadStore") -> str:
-    """Render the state of a run as HTML. It neither waits nor raises.
-
-    Args:
-        graph: Its graph.
-        run_id: The run.
-        store: The project's threads.
-    """
+    """Render the state of a run as HTML. It neither waits nor raises."""
     from ryecore.display import to_html  # noqa: PLC0415 - for notebooks alone
     from ryecore.graph.picture import graph_picture  # noqa: PLC0415
 

@@ -39,8 +39,6 @@ async def refuse_spliced(graph: Graph, item: VerifiedItem, chain: ChainLookup) -
     """Refuse a graph that puts a value into a program.
 
     Args:
-        graph: The graph.
-        item: Its verified file.
         chain: Verifies the tools that it calls, which may change without the graph.
 
     Raises:

@@ -20,7 +20,6 @@ def graph_picture(graph: "Graph", run: "RunStatus | None" = None) -> Picture:
     """Draw a graph.
 
     Args:
-        graph: The graph.
         run: The status of a run; None for the graph by itself.
     """
     ordered = sorted(graph.nodes.values(), key=lambda node: node.id != graph.start)

@@ -43,8 +43,6 @@ def check_preflight(
     """Check that the variables, models and node that a run needs exist.
 
     Args:
-        graph: The graph.
-        host: The host.
         variables: Lists the environment variables that tools can ask for.
         only: The single node to run; None for all of them.
 
@@ -76,7 +74,6 @@ async def plan_graph(chain: ValidChain, called: ChainLookup) -> dict[str, object
     """Plan a graph for a dry run; return None for a tool that isn't a graph of ryecore's.
 
     Args:
-        chain: The tool's verified chain.
         called: Verifies the tools that it calls.
 
     Raises:

@@ -80,11 +80,7 @@ def read_graph(item: VerifiedItem, spec: ElementSpec) -> Graph:
     """Read a graph.
 
     Args:
-        item: Its verified file.
         spec: Its declarations as a tool.
-
-    Returns:
-        The graph.
 
     Raises:
         GraphInvalid: The graph has errors; all are listed, each with its line.
@@ -100,7 +96,6 @@ def examine_graph(item: VerifiedItem, spec: ElementSpec) -> GraphReport:
     """Read a graph, and report its errors and warnings.
 
     Args:
-        item: Its verified file.
         spec: Its declarations as a tool.
 
     Raises:
@@ -160,8 +155,6 @@ def with_calls(
     """Add the problems between a graph and the items that it calls to a report.
 
     Args:
-        report: The report on the graph's own file.
-        text: The file's text.
         lookup: Finds an item's schema. It raises RyeError where the item can't be used.
 
     Returns:

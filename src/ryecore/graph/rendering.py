@@ -62,7 +62,6 @@ def render_graph(
     """Render a graph: its nodes in order, their work, and their edges.
 
     Args:
-        graph: The graph.
         run_status: The status of a run; None for the graph by itself.
         width: The width in columns.
     """
@@ -285,7 +284,6 @@ def render_run(run: "RunView", *, width: int) -> StyledText:
     """Render a run: the status of each node, the state, and how to resume it.
 
     Args:
-        run: The run.
         width: The width in columns.
     """
     text = StyledText()

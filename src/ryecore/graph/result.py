@@ -165,8 +165,6 @@ def failure_document(run_id: str, error: str, status: str = "error") -> dict[str
     """Return the document of a run that ended without one of its own.
 
     Args:
-        run_id: The run.
-        error: The error.
         status: `error` or `cancelled`.
     """
     return {"success": False, "status": status, "error": error, "graph_run_id": run_id}

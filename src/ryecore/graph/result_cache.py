@@ -96,22 +96,14 @@ class Entries:
 
     @property
     def signer(self) -> SigningKey:
-        """The run key.
-
-        Raises:
-            StateError: It can't be made or read.
-        """
+        """The run key."""
         if self._signer is None:
             self._signer = load_run_key(self._user_root)
         return self._signer
 
     @property
     def folder(self) -> Path:
-        """The folder of the entries, outside of what a copied repository can contain.
-
-        Raises:
-            StateError: It can't be made.
-        """
+        """The folder of the entries, outside of what a copied repository can contain."""
         if self._folder is None:
             mine = attested_folder(self._state, GRAPHS_FOLDER, self._user_root).private / "results"
             try:
@@ -182,14 +174,7 @@ class Entries:
             Path(path).unlink(missing_ok=True)
 
     def clear(self) -> int:
-        """Delete all entries.
-
-        Returns:
-            How many were deleted.
-
-        Raises:
-            StateError: The results can't be deleted.
-        """
+        """Delete all entries."""
         count = 0
         try:
             for one in self._listed():
@@ -278,12 +263,7 @@ def _program(command: str) -> list[object]:
 
 
 class ResultsCache:
-    """The cache of results, by all that they depend on.
-
-    Args:
-        dispatcher: Plans calls.
-        entries: The stored results.
-    """
+    """The cache of results, by all that they depend on."""
 
     def __init__(self, dispatcher: Dispatcher, entries: Entries) -> None:
         self._dispatcher = dispatcher
@@ -313,14 +293,7 @@ class ResultsCache:
         return await anyio.to_thread.run_sync(self._entries.get, key)
 
     async def clear(self) -> int:
-        """Delete all cached results.
-
-        Returns:
-            How many were deleted.
-
-        Raises:
-            StateError: The results can't be deleted.
-        """
+        """Delete all cached results."""
         return await anyio.to_thread.run_sync(self._entries.clear)
 
     async def put(self, call: Call, key: str, result: object) -> Unkeyed | None:

@@ -120,8 +120,6 @@ def start_position(
     Args:
         graph: The graph as it is now.
         found: The recovered state of the other run, which has begun.
-        options: How it is resumed.
-        inputs: The run's inputs.
         now_ms: The time, in milliseconds since 1970.
 
     Raises:

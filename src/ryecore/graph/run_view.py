@@ -231,7 +231,6 @@ async def list_runs(
     """List the runs of graphs, newest first. Runs whose process died are ended before.
 
     Args:
-        store: The project's threads.
         running: Whether to list only runs that have not ended.
         limit: How many at most.
         offset: How many to skip.
@@ -250,8 +249,6 @@ async def load_run_view(
     """Read the view of a run. The journal isn't proved; `rye threads verify` does that.
 
     Args:
-        store: The project's threads.
-        run_id: The run.
         settles: Whether a run whose process died is ended first; otherwise nothing is written.
 
     Returns:

@@ -152,9 +152,7 @@ def after(
     """Return the position of a run after the outcome of a node.
 
     Args:
-        graph: The graph.
         position: The previous position; `node` is the one that ran.
-        inputs: The run's inputs.
         outcome: The outcome of the node after its last attempt.
         control: The first control result of the hooks of its error that counts.
         now_ms: The time in milliseconds since 1970, the value of `state._timestamp`.
@@ -186,7 +184,6 @@ def stopped(position: Position, why: str, *, in_flight: bool = False) -> Positio
 
     Args:
         position: Its last position.
-        why: Why it was cancelled.
         in_flight: Whether its node was running, so that it may have had its effect.
     """
     error = NodeFailure("cancelled", why, effect_unknown=in_flight, node=position.node or "")

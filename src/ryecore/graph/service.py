@@ -19,23 +19,14 @@ __all__ = ["GraphService"]
 
 
 class GraphService:
-    """The service for the graph runs of one open Rye.
-
-    Args:
-        host: The host of all runs.
-        deps: The other dependencies.
-    """
+    """The service for the graph runs of one open Rye."""
 
     def __init__(self, host: RunHost, deps: GraphDeps) -> None:
         self._host = host
         self._deps = deps
 
     async def load(self, ref: ItemRef, ctx: CallContext) -> LoadedGraph:
-        """Load a graph, and run nothing of it.
-
-        Raises:
-            RyeError: It can't be found, verified or read.
-        """
+        """Load a graph, and run nothing of it."""
         return await self._deps.load(ref, ctx)
 
     async def examine(self, ref: ItemRef, ctx: CallContext) -> tuple[GraphReport, str]:
@@ -47,20 +38,12 @@ class GraphService:
         return await self._deps.load.examine(ref, ctx)
 
     async def forget_results(self) -> int:
-        """Delete the cached results of nodes, and return their number.
-
-        Raises:
-            StateError: The results can't be deleted.
-        """
+        """Delete the cached results of nodes, and return their number."""
         cache = self._deps.cache
         return 0 if cache is None else await cache.clear()
 
     async def check(self, request: RunRequest, ctx: CallContext) -> None:
-        """Check whether a run can begin. Nothing is changed.
-
-        Raises:
-            RyeError: The run can't begin.
-        """
+        """Check whether a run can begin. Nothing is changed."""
         await self._life(request, ctx).check()
 
     async def run(self, request: RunRequest, ctx: CallContext) -> GraphResult:
@@ -72,7 +55,6 @@ class GraphService:
 
         Raises:
             CallCancelled: It waited for an earlier run, and was cancelled or out of time.
-            RyeError: Nothing ran.
         """
         try:
             return await run_to_result(self._host, self._life(request, ctx))
@@ -80,11 +62,7 @@ class GraphService:
             return await wait_for_earlier(await self._earlier(found.thread_id, request, ctx), ctx)
 
     async def start(self, request: RunRequest, ctx: CallContext) -> GraphRun:
-        """Start a run, and return as soon as it runs; or find the one that its key started.
-
-        Raises:
-            RyeError: Nothing runs.
-        """
+        """Start a run, and return as soon as it runs; or find the one that its key started."""
         life, item_id = self._life(request, ctx), str(request.ref)
         try:
             return await start_run(

@@ -79,9 +79,6 @@ class Journal:
         """Create a run's journal.
 
         Args:
-            records: The logs of the project.
-            positions: The store of the run's positions.
-            run_id: The run.
             sink: The caller's event sink, which gets each step and the names of nodes, no values.
             set_head: Writes each checkpoint to the registry.
 
@@ -118,19 +115,11 @@ class Journal:
             self._bus.emit(GraphEvent(self._run_id, time.time(), kind, payload))
 
     async def flush(self) -> None:
-        """Write all records so far, so that they survive the death of the process.
-
-        Raises:
-            StateError: The journal can't be written.
-        """
+        """Write all records so far, so that they survive the death of the process."""
         await self._log.flush()
 
     async def commit(self) -> None:
-        """Write all records so far as safely as the durability demands, before an effect.
-
-        Raises:
-            StateError: The journal can't be written.
-        """
+        """Write all records so far as safely as the durability demands, before an effect."""
         await self._positions.synced()
         await self._log.commit()
         if self._is_head_due and self._set_head is not None and self.head is not None:
@@ -163,11 +152,7 @@ class Journal:
         await self._sign(step)
 
     async def break_off(self, kind: str, payload: Mapping[str, Any]) -> None:
-        """Write and sign the end of a run whose position can't be stored.
-
-        Raises:
-            StateError: The journal can't be written.
-        """
+        """Write and sign the end of a run whose position can't be stored."""
         if self._is_closed:
             return
         self.append(kind, payload)

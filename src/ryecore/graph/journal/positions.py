@@ -44,10 +44,6 @@ class PositionStore:
     Values of a state are never changed in place, only replaced: nodes get them from expressions,
     and assign new ones. So a value that is the same object as before is not encoded and written
     again.
-
-    Args:
-        objects: The project's objects.
-        run_id: The run, for errors.
     """
 
     def __init__(self, objects: Objects, run_id: str) -> None:
@@ -73,11 +69,7 @@ class PositionStore:
             raise _unwritten(self._run_id, problem) from problem
 
     async def synced(self) -> None:
-        """Wait until all states so far have the promised durability.
-
-        Raises:
-            StateError: A state can't be written.
-        """
+        """Wait until all states so far have the promised durability."""
         try:
             await self._objects.synced()
         except StoreError as problem:

@@ -210,11 +210,6 @@ class Fold:
     async def found(self, run_id: str, states: PositionStore, records: RecordStore) -> Found:
         """Return the recovered state, with its objects read.
 
-        Args:
-            run_id: The run.
-            states: The store of its objects.
-            records: The logs of the project.
-
         Raises:
             StateError: The run left nothing to resume from, or an object is missing or corrupt.
         """
@@ -247,7 +242,6 @@ def never_began(run_id: str, earlier: str | None = None) -> StateError:
     """Make the error for a run that ended before its first node.
 
     Args:
-        run_id: The run.
         earlier: The run that it was to resume.
     """
     next_step = "Run the graph anew."
@@ -271,9 +265,6 @@ async def read_run(
     """Read the state of a run from its journal; without a position where it never began.
 
     Args:
-        records: The logs of the project.
-        states: The store of the run's positions.
-        run_id: The run.
         head: The last checkpoint that the registry knows, which the journal must hold.
         at: The step after which to look at the run; None for its end.
         ended: Whether the run has ended, so that nothing unsigned may stand in its journal.

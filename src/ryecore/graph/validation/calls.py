@@ -47,7 +47,6 @@ def check_calls(graph: Graph, lookup: SchemaLookup) -> Problems:
     """Check the parameters of a graph's actions against their items' schemas.
 
     Args:
-        graph: The graph.
         lookup: Finds an item's schema. It raises RyeError where the item can't be used.
 
     Returns:
@@ -158,7 +157,6 @@ def check_programs(
     """Check that no expression stands within a program that a graph passes to a tool.
 
     Args:
-        graph: The graph.
         schemas: The JSON Schemas of tools' parameters. The nodes' tools that are absent are left
             out, since they are broken.
 
@@ -218,10 +216,8 @@ def check_permissions(
 
     Args:
         declared: The graph's permissions; None where they can't be read.
-        drafts: Its nodes.
         hooks: Its hooks, which act within the same permissions.
         agents_have_tools: Whether agents of it call tools, which need permissions too.
-        problems: Collects the problems.
     """
     if declared is None:
         return

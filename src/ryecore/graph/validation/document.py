@@ -41,9 +41,7 @@ class DocumentReader:
     """The reader of one graph's file.
 
     Args:
-        document: The file.
         lines: The lines of its nodes, where they are known.
-        problems: Collects the problems.
     """
 
     def __init__(

@@ -82,7 +82,6 @@ def check_flow(
         drafts: The nodes by their ids.
         start: The first one; None where the file doesn't say.
         start_place: Where it says so.
-        problems: Collects the problems.
     """
     if start is not None:
         _check_target(start, start_place, drafts, problems)

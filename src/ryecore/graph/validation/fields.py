@@ -66,7 +66,6 @@ class Fields:
         Args:
             owner: What the mapping is, as `an action`.
             known: The keys that it may have.
-            why: The messages for certain other keys.
         """
         for name in self.declared:
             if name in known or not isinstance(name, str):  # which is reported for the whole file

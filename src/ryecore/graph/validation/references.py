@@ -34,7 +34,6 @@ class References:
 
     Args:
         known: What is known of its values.
-        problems: Collects the problems.
 
     Attributes:
         read: The keys of the state that are read somewhere.

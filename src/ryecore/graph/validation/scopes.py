@@ -268,8 +268,6 @@ def misfits(
     A literal is checked in full; an expression by its type, where that is known.
 
     Args:
-        template: The value.
-        schema: Its schema.
         root: The schema that references lead into.
         scope: What expressions know.
         coerces: Whether text and what it stands for count as one type, as inputs of directives do.

@@ -56,11 +56,6 @@ async def find_agent_tools(
     An agent is offered the tools that the graph's signed file names. Each call is checked against
     the capabilities of the run; a function of the host's needs one too.
 
-    Args:
-        graph: The graph.
-        deps: The host's dependencies.
-        dispatcher: Reads signed tools, and executes them.
-
     Raises:
         RyeError: A signed tool that an agent names can't be found, verified or offered.
     """

@@ -99,10 +99,6 @@ class AgentWork:
     """The runner of one run's agent nodes.
 
     Args:
-        executor: The one executor.
-        tools: The tools of the agents.
-        journal: Records the events of the agents.
-        call: The context of the calls.
         spending: Holds and settles in the run's account.
         most_turns: The most turns of all agents in the run; None for no bound.
     """
@@ -133,8 +129,6 @@ class AgentWork:
         """Run an agent's node to its end, a provider's job included.
 
         Args:
-            vertex: The node.
-            inputs: The run's inputs.
             context: The context of expressions; prompts know its state as `run.outputs`.
             call: The context of this visit of the node.
         """

@@ -52,8 +52,6 @@ async def for_each(
     """Call an item for each member.
 
     Args:
-        members: The list.
-        call: Calls it for one.
         at_once: The most concurrent calls, at least 1.
         stops_at_error: Whether the first failure keeps the others from being called, and ends
             those that run.

@@ -31,8 +31,6 @@ class Vertices:
     """The handlers of one run.
 
     Args:
-        graph: The graph.
-        caller: Calls items.
         journal: Records each call before it is made, and its outcome.
         known: The known outcomes of the members of the foreach at which a resumed run stopped.
 

@@ -69,7 +69,6 @@ class Walker:
     """The walker of one graph in one run.
 
     Args:
-        walk: The parts of the run.
         position: The first position.
 
     Attributes:
