@@ -50,14 +50,10 @@ def file_to_approve(
 
     Args:
         item_id: Its kind and its path below the kind's folder.
-        path: The file.
         content_hash: SHA-256 (hex) of what is approved.
         state: Its state, such as `unsigned`.
         content: The content to preview.
         size_bytes: The size of the whole file; by default that of `content`.
-
-    Returns:
-        The description.
     """
     whole = content.decode("utf-8", errors="replace")
     lines = whole.splitlines(keepends=True)
@@ -97,9 +93,7 @@ def own_space(spaces: Spaces, name: str, done: str) -> Space:
     """Return the project's or the user's space, by its name.
 
     Args:
-        spaces: All spaces.
         name: `project` or `user`.
-        done: The action there, for the error's text.
 
     Raises:
         InputError: The name is another one.

@@ -82,7 +82,6 @@ class DirectiveAction:
     """The action that executes directives inline.
 
     Args:
-        planner: Reads directives, and plans their threads.
         chain: Verifies the tools that directives and hooks call.
     """
 
@@ -101,7 +100,6 @@ class DirectiveAction:
         Args:
             run: The directive, its inputs, its model and its limits.
             request: How to execute.
-            ctx: The caller's context.
 
         Returns:
             The directions, or the plan of a dry run.
@@ -126,11 +124,7 @@ class DirectiveAction:
         return done
 
     async def schema(self, ref: ItemRef) -> dict[str, object]:
-        """Return the JSON Schema of a directive's inputs.
-
-        Raises:
-            RyeError: The directive can't be found, verified or read.
-        """
+        """Return the JSON Schema of a directive's inputs."""
         try:
             loaded = await anyio.to_thread.run_sync(self._planner.load, ref, Trace())
         except RyeError as error:

@@ -24,11 +24,7 @@ class ActionDispatcher:
     """The dispatcher of each call to the action that serves it, with the caller's context.
 
     Args:
-        execute: Executes tools and directives.
         fetch: Makes the fetch action, when it is first needed.
-        search: Makes the search action.
-        sign: Makes the sign action.
-        listing: Lists the tools of all spaces.
     """
 
     def __init__(

@@ -38,7 +38,6 @@ class ExecuteAction:
 
     Args:
         spaces: The spaces in which a bare id is looked up.
-        executor: Executes tools.
         launch: Launches tools in processes of their own.
         directives: Makes the action for directives, when it is first needed.
         threads: Makes the service that runs their threads.
@@ -59,18 +58,7 @@ class ExecuteAction:
         self._threads = threads
 
     async def __call__(self, request: ExecuteRequest, ctx: CallContext) -> ExecutionResult:
-        """Execute an item.
-
-        Args:
-            request: The request.
-            ctx: The caller's context.
-
-        Returns:
-            The result.
-
-        Raises:
-            RyeError: Nothing ran.
-        """
+        """Execute an item."""
         try:
             check_modes(request)
             ref = self._find_ref(request.item)
@@ -149,11 +137,7 @@ class ExecuteAction:
         )
 
     async def start(self, request: ExecuteRequest, ctx: CallContext) -> "Thread":
-        """Start a directive's thread; see `Rye.start`.
-
-        Raises:
-            RyeError: Nothing runs.
-        """
+        """Start a directive's thread; see `Rye.start`."""
         item = request.item
         try:
             ref = item if isinstance(item, ItemRef) else self._directive_ref(item)
@@ -204,11 +188,7 @@ class ExecuteAction:
         return Planned(chain, plan, is_served_here=ref.id == ORCHESTRATOR)
 
     async def schema(self, item: str | ItemRef, ctx: CallContext) -> Mapping[str, Any] | None:
-        """Return the JSON Schema of an item's parameters; None where a tool declares none.
-
-        Raises:
-            RyeError: The item can't be found, verified or read.
-        """
+        """Return the JSON Schema of an item's parameters; None where a tool declares none."""
         ref = self._allowed(item, ctx)
         if ref.kind == "directive":
             return await self._directives().schema(ref)

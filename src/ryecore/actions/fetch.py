@@ -205,13 +205,8 @@ class FetchAction:
         """Fetch an item.
 
         Args:
-            item: A canonical ref.
-            options: The options.
             ctx: The caller's context. A model needs the capability `rye.fetch.KIND.ID`, and the
                 host's approval for a copy.
-
-        Returns:
-            The item.
 
         Raises:
             RyeError: The item can't be found, verified or copied.

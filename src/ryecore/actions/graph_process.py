@@ -44,7 +44,6 @@ class GraphProcesses:
     """The runner of graphs in processes of their own.
 
     Args:
-        threads: Opens the project's threads.
         settings: The settings with which such a process opens the same Rye.
         environ: The environment of this Rye.
     """
@@ -64,7 +63,6 @@ class GraphProcesses:
 
         Args:
             plan: The plan. Its standard input holds the graph's digest and its parameters.
-            ref: The graph.
             ctx: The caller's context. Its event sink receives no events of the run.
 
         Returns:

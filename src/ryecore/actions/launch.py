@@ -107,10 +107,8 @@ class LaunchAction:
 
     Args:
         executor: Checks a call before it is launched.
-        threads: Opens the project's threads.
         settings: The settings with which the process opens the same Rye.
         environ: The environment of the process, which runs ryecore's code, not the tool's.
-        planner: Reads directives.
     """
 
     def __init__(
@@ -131,7 +129,6 @@ class LaunchAction:
         """Launch a tool or a graph.
 
         Args:
-            request: The request.
             ctx: The caller's context. Its cancellation and event sink apply to this call only.
 
         Returns:
@@ -191,11 +188,7 @@ class LaunchAction:
         """Launch a directive's thread.
 
         Args:
-            request: The request.
             ctx: The caller's context. Its cancellation and event sink apply to this call only.
-
-        Returns:
-            The thread.
 
         Raises:
             RyeError: Nothing was started: the directive can't be verified, the inputs don't fit
@@ -288,7 +281,6 @@ def graph_request(plan: ExecutionPlan, request: RunRequest) -> RunRequest:
 
     Args:
         plan: The plan. Its standard input holds the graph's digest and its parameters.
-        request: The caller's request.
     """
     from ryecore.runs.request import GraphOptions  # noqa: PLC0415 - for graphs alone
 
@@ -307,11 +299,8 @@ async def register_for_process(
     """Register a run for a process that is about to start.
 
     Args:
-        store: The project's threads.
         settings: The settings with which the process opens the same Rye.
         environ: The environment of this Rye. A parent that only it names is not proved.
-        request: The request.
-        ctx: The caller's context.
         deadline: The monotonic time in seconds when the run must have ended; by default the
             caller's.
 

@@ -98,7 +98,6 @@ async def prune_threads(
 
     Args:
         open_store: Opens the project's threads; None where there are none yet.
-        service: Reads the signed configuration.
         chosen: The age, how many to keep, and whether resumable threads are removed too; each
             None for the configured value.
         dry_run: Whether to remove nothing.
@@ -106,7 +105,6 @@ async def prune_threads(
 
     Raises:
         ConfigError: No age is passed or configured, or it can't be used.
-        StateError: The registry can't be read or written.
     """
     configured = await run_in_thread(service().retention)
     retention = resolve_retention(configured, *chosen)
@@ -136,12 +134,7 @@ _MARK: Final = "pruned-at"
 
 
 class AutomaticPruning:
-    """The automatic pruning after runs, by the rule in signed configuration.
-
-    Args:
-        store: Opens the project's threads.
-        planner: Reads the configuration.
-    """
+    """The automatic pruning after runs, by the rule in signed configuration."""
 
     def __init__(self, store: "Callable[[], ThreadStore]", planner: "DirectivePlanner") -> None:
         self._store = store

@@ -98,17 +98,11 @@ async def recover(
 
     Args:
         store: The project's threads; None where there are none yet.
-        threads: Resumes threads.
-        graphs: Resumes graph runs.
         limits: The limits of each new run.
-        ctx: The caller's context.
         dry_run: Whether only to list what would be resumed.
 
     Returns:
         The threads and runs that died, oldest first, without those that another process resumes.
-
-    Raises:
-        StateError: The registry can't be read.
     """
     if store is None:
         return ()

@@ -111,15 +111,11 @@ def read_log(path: Path, offset: int) -> tuple[str, int]:
     """Read the output of a thread's tool.
 
     Args:
-        path: The log.
         offset: The byte to start at.
 
     Returns:
         The text, of at most 16 MiB, and the byte to start at next. An incomplete character at the
         end is left for the next call.
-
-    Raises:
-        StateError: The log can't be read.
     """
     try:
         with open(path, "rb") as file:

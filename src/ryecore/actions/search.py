@@ -52,7 +52,6 @@ class SearchAction:
     Args:
         spaces: The spaces to search.
         folder: The folder of the indexes, in the user's cache.
-        verifier: Verifies the results.
         file_types: The file types, with the comment syntax that signed runtimes add.
     """
 
@@ -217,14 +216,7 @@ class _Page:
 
 
 class _Search:
-    """One search, in a worker thread.
-
-    Args:
-        request: The request.
-        items: The index of items.
-        exports: The index of the records of threads.
-        verifier: Verifies the results.
-    """
+    """One search, in a worker thread."""
 
     def __init__(
         self,

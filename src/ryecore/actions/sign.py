@@ -150,7 +150,6 @@ class SignAction:
 
         Args:
             pattern: `kind:id`, `kind:path.ext` or a glob such as `tool:acme/*`.
-            ctx: The caller's context.
             space: The space to look in.
 
         Returns:

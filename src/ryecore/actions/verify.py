@@ -71,7 +71,6 @@ class VerifyAction:
 
     Args:
         spaces: The spaces in which items are looked up.
-        verifier: Verifies them, and proves exports of threads.
         file_types: The file types, with the comment syntax that signed runtimes add.
     """
 
@@ -87,10 +86,6 @@ class VerifyAction:
 
         Args:
             ref: A canonical ref, `kind:path.ext`, or a file's path below a space's `.ai`.
-            ctx: The caller's context.
-
-        Returns:
-            The verified item.
 
         Raises:
             RyeError: The item can't be found or verified, or is the record of a thread, which no
@@ -121,7 +116,6 @@ class VerifyAction:
         Args:
             pattern: `kind:id` or a glob such as `tool:acme/*`, which recurses.
             space: The space to look in: `project` or `user`.
-            ctx: The caller's context.
 
         Returns:
             What verified, and what did not.

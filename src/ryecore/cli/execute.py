@@ -159,15 +159,9 @@ async def _execute_fork(
     """Run a directive in a thread, and wait for it unless it is asynchronous.
 
     Args:
-        rye: The project.
-        ref: The directive.
-        inputs: Its inputs.
         options: Those of `Rye.execute`.
         has_models: Whether the project was opened with models.
         is_shown: Whether its tree is drawn on the standard error while it runs.
-
-    Raises:
-        RyeError: Nothing ran.
     """
     if not has_models:
         # Whatever else is wrong with the call is said first.

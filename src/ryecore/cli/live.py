@@ -57,11 +57,7 @@ def can_redraw(out: TextIO | None) -> bool:
 
 
 class LiveText:
-    """A text that is drawn over the one before. Leaving it gives the cursor back.
-
-    Args:
-        out: A terminal.
-    """
+    """A text that is drawn over the one before. Leaving it gives the cursor back."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
@@ -136,12 +132,9 @@ async def run_to_end(
     one does not wait for that.
 
     Args:
-        rye: The project.
-        start: Starts the thread.
         is_shown: Whether its tree is drawn on the standard error while it runs.
 
     Raises:
-        RyeError: Nothing ran.
         KeyboardInterrupt: There was a second signal.
     """
     thread = await start(CallContext())
@@ -223,7 +216,6 @@ async def graph_to_its_end(run: "GraphRun", *, quiet: bool) -> "GraphResult":
     """Wait for a run's end, in view of whoever sits at the terminal.
 
     Args:
-        run: The run.
         quiet: Whether nothing is told; nor is it where RYE_GRAPH_QUIET is 1.
 
     Raises:

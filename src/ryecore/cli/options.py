@@ -126,7 +126,6 @@ def read_object(text: str | None, option: str) -> dict[str, Any]:
 
     Args:
         text: What was given; None where nothing was.
-        option: The option's name, for errors.
 
     Raises:
         InputError: It isn't a JSON object.
@@ -148,7 +147,6 @@ def read_pairs(pairs: Sequence[str], schema: Mapping[str, Any] | None) -> dict[s
     """Read KEY=VALUE arguments.
 
     Args:
-        pairs: The arguments.
         schema: The schema of the tool's parameters or the directive's inputs, if there is one.
 
     Returns:

@@ -96,7 +96,6 @@ async def opened_with_models(project_path: str, deps: str | None) -> AsyncIterat
     """Open a project for a command that asks models.
 
     Args:
-        project_path: The project's folder.
         deps: `module:function`; None for what the keys in the environment open.
 
     Raises:

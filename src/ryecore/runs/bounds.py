@@ -67,11 +67,7 @@ def bounds_of(thread_id: str, document: Mapping[str, Any]) -> RunBounds:
 
 
 def read_asked(run_id: str, document: Mapping[str, Any]) -> Limits:
-    """Return the limits of the caller of a run, from its proved journal.
-
-    Raises:
-        StateError: They can't be read.
-    """
+    """Return the limits of the caller of a run, from its proved journal."""
     try:
         return read_limits(document.get("asked", {}))
     except (AttributeError, TypeError, ValueError) as problem:
@@ -125,7 +121,6 @@ def refuse_unproved_parent(environ: Mapping[str, str], parent_id: str | None) ->
     """Refuse to register a run whose parent only the environment names.
 
     Args:
-        environ: The environment.
         parent_id: The caller's thread, which proves the parent; None for the host.
 
     Raises:
@@ -157,7 +152,6 @@ async def spawn_limit(store: ThreadStore, parent_id: str | None) -> SpawnLimit |
     """Return the parent's limit on children, for a child in a process of its own.
 
     Args:
-        store: The project's threads.
         parent_id: The caller's thread; None for the host, whose starts aren't counted.
 
     Raises:
@@ -179,13 +173,9 @@ async def carried_limits(
     """Return the limits that remain for a run that continues another one.
 
     Args:
-        store: The project's threads.
         thread_id: The new run, which has a row.
         carried: The limits of the earlier run, and how long it ran.
         needs_turns: Whether the new run needs at least one turn.
-
-    Returns:
-        Its limits.
 
     Raises:
         LimitReached: No turn or no time is left.

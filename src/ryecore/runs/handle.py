@@ -31,8 +31,6 @@ class RunHandle(ABC, Generic[ResultT]):
     """The handle of a run. The run needs no listener.
 
     Args:
-        host: The host.
-        run_id: The run.
         item_id: The directive or graph, as a canonical ref.
         life: Its lifecycle, where this handle started it; otherwise the registry is read.
     """
@@ -173,14 +171,8 @@ async def start_run(
 ) -> HandleT:
     """Start a run as a task of the Rye.
 
-    Args:
-        host: The host.
-        life: The lifecycle of the run.
-        handle: Makes the handle.
-
     Raises:
         AlreadyStarted: A run was started with its idempotency key.
-        RyeError: Nothing runs.
     """
     if not host.tasks.are_possible:
         raise ConfigError(
@@ -206,7 +198,6 @@ async def run_to_result(host: RunHost, life: RunLifecycle[Any, ResultT]) -> Resu
 
     Raises:
         AlreadyStarted: A run was started with its idempotency key.
-        RyeError: Nothing ran.
     """
 
     async def run() -> ResultT:
@@ -222,7 +213,6 @@ async def wait_for_earlier(earlier: RunHandle[ResultT], ctx: CallContext) -> Res
     """Wait for the result of a run that was started before, until the caller is cancelled.
 
     Args:
-        earlier: Its handle.
         ctx: The caller's context, which may be cancelled or have a deadline.
 
     Raises:

@@ -117,7 +117,6 @@ class HookRunner:
 
     Args:
         hooks: All of them, whichever event they are for.
-        dispatcher: The actions.
         tell: Records the outcome of each hook.
         directive_ctx: The context of the directive's own hooks: the thread's capabilities.
         host_ctx: The context of the hooks in configuration.
@@ -307,8 +306,6 @@ def context_block(
     """Return the block that adds an item's text to a prompt.
 
     Args:
-        fetched: The item.
-        ref: Its ref.
         position: Before or after the prompt, or in the system prompt.
         hook_id: The hook that adds it; None for a directive's own `<context>`.
         wrap: Whether the text is put inside a tag. That of a thread's record always is.

@@ -33,7 +33,6 @@ class RunHost:
     """The host of the threads and graph runs of one open Rye.
 
     Args:
-        store: Opens the project's threads.
         dispatcher: The actions of the Rye.
         deps: Models, keys and tools; None where the host injects none.
         tasks: The tasks of the Rye.
@@ -41,7 +40,6 @@ class RunHost:
         project_root: The project's `.ai` folder.
         user_root: The user's `.ai` folder.
         durability: What a change survives.
-        environ: The environment of this process.
 
     Attributes:
         supervisor: Supervises the runs of this process.

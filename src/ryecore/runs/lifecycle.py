@@ -52,8 +52,6 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
 
     Args:
         host: The host of all runs of the Rye.
-        request: The request for the run.
-        ctx: The caller's context.
 
     Attributes:
         run_id: Its id, once it is registered.

@@ -91,13 +91,10 @@ class Dispatcher(Protocol):
         """Run a directive in a managed thread, a child of `ctx.budget_account`.
 
         Args:
-            ref: The directive.
-            inputs: Its inputs.
             async_: Whether to return as soon as it is registered.
             model: `provider/model`, or a tier or name of `agent/agent.yaml`.
             limits: Limits by name, such as `{"turns": 8}`.
             muted_hooks: The keys of hooks that don't run in it, because one of them started it.
-            ctx: The caller's context.
         """
         ...
 

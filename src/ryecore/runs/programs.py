@@ -26,10 +26,6 @@ ChainLookup: TypeAlias = Callable[[ItemRef], Awaitable[ValidChain]]
 async def tool_schema(ref: ItemRef, chain: ChainLookup) -> Mapping[str, object] | None:
     """Return the JSON Schema of a tool's parameters.
 
-    Args:
-        ref: The tool.
-        chain: Verifies it.
-
     Returns:
         The schema; None where the tool declares none, or can't be verified.
     """
@@ -43,7 +39,6 @@ async def check_hook(hook: Hook, chain: ChainLookup) -> None:
     """Check that a hook puts no value of an event into a program.
 
     Args:
-        hook: The hook.
         chain: Verifies the tools that are called.
 
     Raises:
@@ -66,7 +61,6 @@ async def check_actions(directive: ItemRef, definition: Directive, chain: ChainL
     """Check that the actions of a directive put no input into a program.
 
     Args:
-        directive: The directive, for the error's text.
         definition: The parsed directive, before inputs are put in.
         chain: Verifies the tools that are called.
 

@@ -159,7 +159,6 @@ def check_mapping(
     Args:
         value: The value, as the caller passed it.
         what: The name of the value, for the error's text.
-        example: An example, for the next step.
 
     Raises:
         InputError: It is no mapping, or a key is no text.
@@ -224,8 +223,6 @@ async def register_run(
     """Register a thread, or the run of a graph.
 
     Args:
-        registry: The project's registry.
-        request: The request for the run.
         parent_id: The run that starts it; None for the host.
         follows: The link to the run that it continues.
         spawns: The parent's limit, which it is counted against; None where it was counted before.
@@ -237,7 +234,6 @@ async def register_run(
         AlreadyStarted: A run was started with the idempotency key.
         LimitReached: The parent has started as many children as it may.
         ThreadConflict: Another run continues the same one already.
-        StateError: Nothing can be written.
 
     Source: docs/design/threads.md#thread-ids; decision 36.
     """

@@ -93,8 +93,6 @@ async def idle_followers(
     """Return the successors of a run that ended before they did anything.
 
     Args:
-        store: The project's threads.
-        run_id: The run.
         has_begun: Returns whether a run that has ended did anything.
         next_step: Returns the next step for the error, from the successor's id.
 

@@ -77,8 +77,6 @@ class Spending:
 
     Args:
         thread_id: The run, whose account has the same id.
-        ledger: The ledger.
-        limits: The limits of the run.
         deps: The prices of models, and the models that may be used without one.
         log: The log, which records each attempt before it is made and after.
         cancellation: Cancelled where a settlement finds a request to stop.
@@ -141,9 +139,6 @@ class Spending:
 
         Args:
             wanted: The most tokens that are wanted.
-            input_tokens: The rough number of input tokens.
-            provider: The provider.
-            model: The model.
 
         Returns:
             The bound. Where the balance doesn't suffice even for a short answer, that of a short
@@ -181,13 +176,7 @@ class Spending:
         )
 
     async def before_media(self, provider: str, model: str, input_tokens: int) -> AttemptVerdict:
-        """Record and hold the generation of one medium, as `before_attempt` does for an answer.
-
-        Args:
-            provider: The provider.
-            model: The model.
-            input_tokens: The rough number of input tokens.
-        """
+        """Record and hold the generation of one medium, as `before_attempt` does for an answer."""
         self.input_estimate = input_tokens
         return await self._hold(provider, model, MAX_OUTPUT_TOKENS, 1, media=1)
 

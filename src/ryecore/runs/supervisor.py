@@ -53,11 +53,7 @@ class _DeferredEnd:
 
 
 class Supervisor:
-    """The supervisor of the runs of this process.
-
-    Args:
-        store: Opens the project's threads.
-    """
+    """The supervisor of the runs of this process."""
 
     def __init__(self, store: Callable[[], ThreadStore]) -> None:
         self._store = store
@@ -76,10 +72,6 @@ class Supervisor:
 
         Args:
             tasks: The tasks of the Rye.
-            call: The call.
-
-        Returns:
-            Its result.
         """
         if tasks.are_possible:
             self.start(tasks)
@@ -99,8 +91,6 @@ class Supervisor:
         """Supervise a run.
 
         Args:
-            thread_id: Its id.
-            fence: The number of its claim.
             run: The run, which receives requests to stop or to hand off.
         """
         self._supervised[thread_id] = (fence, run)
@@ -118,10 +108,7 @@ class Supervisor:
         """Write the end of a run as soon as possible. No other process may while this one lives.
 
         Args:
-            thread_id: The run.
-            fence: The number of its claim.
             status: The status that it ends with.
-            result: Its result, JSON-ready.
             unwritten: The costs to write first, because the end charges every open hold in full.
             is_closed: Whether its transcript is closed already. An open one is closed now, with
                 a record of each request that cost more than was held for it.

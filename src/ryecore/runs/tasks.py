@@ -98,7 +98,6 @@ class Running:
 
         Args:
             ref: The subject of the call, for the error's text.
-            call: The call.
 
         Raises:
             ProcessError: No descriptor, process, thread or memory is left.

@@ -72,12 +72,6 @@ class Unwritten:
         """Settle the requests, and report the total. A repeated call charges nothing twice.
 
         This comes before the account is closed, which charges every open hold in full.
-
-        Args:
-            ledger: The ledger.
-
-        Raises:
-            StateError: Nothing can be written.
         """
         cost = self.cost
         with suppress(BudgetError):  # without an account there is nothing to charge

@@ -90,7 +90,6 @@ def path_of(
     """Return the accounts that a thread's requests are charged to, its own first.
 
     Args:
-        run: The transaction.
         thread_id: The thread where the path begins; None, as above a root, for no path.
         spend: 1 to follow the path of money.
         tokens: 1 to follow the path of tokens.

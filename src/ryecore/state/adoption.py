@@ -102,13 +102,9 @@ def prove_state(
         run_key: The key that signed them; by default this user's, else that of the folder's own
             attestation.
 
-    Returns:
-        The proof.
-
     Raises:
         InputError: The folder doesn't exist.
         LinkLeavesSpace: The project's `.ai` is a link that leaves the project.
-        StateError: It can't be read.
     """
     folder = project_root / "state" / folder_name
     check_links(project_root, project_root, boundary=project_root.parent)

@@ -183,7 +183,6 @@ def claim_of(folder: Path, key: PublicKey | None) -> Claim:
     """Return the attestation of a folder of state.
 
     Args:
-        folder: The folder.
         key: The public half of this user's run key; None if the user has none.
     """
     record = _read_record(folder / _NAME)
@@ -271,9 +270,6 @@ def private_folders(folder: Path) -> tuple[Path, ...]:
 def set_aside(folder: Path) -> Path:
     """Rename a folder of state, so that another one can be made in its place.
 
-    Returns:
-        Its new path.
-
     Raises:
         UnattestedState: A process uses it.
         OSError: It can't be renamed.
@@ -296,7 +292,6 @@ def attest(folder: Path, secret: str, key: SigningKey) -> None:
     """Sign that this user made a folder of state here.
 
     Args:
-        folder: The folder.
         secret: The name of the folder in it for trusted files, without its dot.
         key: The run key.
     """

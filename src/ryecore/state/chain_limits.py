@@ -67,10 +67,6 @@ def limit_along_chain(
     Args:
         run: The transaction, so that of two continuations one sees the other's limits.
         thread_id: The thread, which the registry knows.
-        bounds: Its bounds.
-
-    Returns:
-        Its limits.
     """
     spent = sum_of_chain(run, bounds.previous_id, thread_id)
     left = remaining_limits(bounds.limits, spent, bounds.ran_s)
@@ -85,8 +81,6 @@ def sum_of_chain(run: sqlite3.Connection, previous_id: str, thread_id: str) -> S
     """Sum the usage of a thread and its continuations; running ones count with their limits.
 
     Args:
-        run: The transaction.
-        previous_id: The thread.
         thread_id: The new continuation, which isn't counted.
     """
     total = Spent()
@@ -117,7 +111,6 @@ def remaining_limits(limits: Limits, spent: Spent, ran_s: Decimal) -> Limits:
 
     Args:
         limits: The limits. Open ones stay open, and the depth stays as it is.
-        spent: The usage.
         ran_s: The time that the threads of the chain have run so far, in seconds.
     """
     spend = limits.spend_microcents

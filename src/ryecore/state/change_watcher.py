@@ -20,9 +20,6 @@ class ChangeWatcher:
 
     The kernel reports them, for as many folders as a user may watch at once (128 on most machines,
     for all of that user's programs). Watchers beyond that check every second.
-
-    Args:
-        folder: The thread's folder.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -69,7 +66,6 @@ def signal_change(path: str, content: bytes = b"") -> None:
 
     Args:
         path: The file. A link of a clone isn't followed, and a FIFO isn't waited for.
-        content: The new content.
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     with suppress(OSError):

@@ -155,11 +155,7 @@ class Database:
         os.chmod(self._path, 0o600)
 
     def write(self) -> "_Transaction":
-        """Return a writing transaction: committed at its end, rolled back by an exception.
-
-        Raises:
-            StateError: It can't be written, and nothing of it was.
-        """
+        """Return a writing transaction: committed at its end, rolled back by an exception."""
         return self._transaction
 
     def writing(self) -> "_AwaitedTransaction":
@@ -169,16 +165,11 @@ class Database:
 
         Raises:
             StateLocked: Another process writes for too long.
-            StateError: It can't be written, and nothing of it was.
         """
         return self._awaited
 
     def read(self, query: str, parameters: Sequence[object] = ()) -> list[sqlite3.Row]:
-        """Return the rows that a query finds.
-
-        Raises:
-            StateError: The file can't be read.
-        """
+        """Return the rows that a query finds."""
         with self._lock, self._failing("read"):
             self._reopen_if_forked()
             return self._wait_for(lambda: self._connection.execute(query, parameters).fetchall())
@@ -188,7 +179,6 @@ class Database:
 
         Raises:
             StateLocked: Another process locks the file for too long.
-            StateError: The file can't be read.
         """
         wait = None
         while True:
@@ -204,11 +194,7 @@ class Database:
 
     @contextmanager
     def look(self) -> Iterator[sqlite3.Connection]:
-        """Yield a connection whose queries all see the same state.
-
-        Raises:
-            StateError: The file can't be read.
-        """
+        """Yield a connection whose queries all see the same state."""
         with self._lock, self._failing("read"):
             self._reopen_if_forked()
             self._wait_for(lambda: self._connection.execute("BEGIN"))
@@ -235,11 +221,7 @@ class Database:
                 self._lock.release()
 
     def begin_log(self) -> None:
-        """Make the first commit of an empty log, which syncs its header and its folder.
-
-        Raises:
-            StateError: It can't be written.
-        """
+        """Make the first commit of an empty log, which syncs its header and its folder."""
         try:
             is_empty = os.stat(f"{self._path}-wal").st_size == 0
         except FileNotFoundError:
@@ -249,11 +231,7 @@ class Database:
                 commit_nothing(run)
 
     async def synced(self) -> None:
-        """Wait until all commits so far have the promised durability.
-
-        Raises:
-            StateError: It can't be synced.
-        """
+        """Wait until all commits so far have the promised durability."""
         if self._durability == "machine":
             with self._failing("synced"):
                 await self._sync.synced()

@@ -75,7 +75,6 @@ class ExportVerifier:
     """Verifies items, and proves exports of threads by their records' signatures.
 
     Args:
-        verifier: Verifies items.
         user_root: The user's `.ai` folder, which holds the run key.
     """
 
@@ -96,9 +95,6 @@ class ExportVerifier:
 
     def verify(self, source: ItemSource) -> VerifiedItem | AttestedExport:
         """Verify an item, or prove an export.
-
-        Args:
-            source: The file.
 
         Raises:
             IntegrityError: It has no valid signature of a trusted author or of this user's run key.
@@ -145,7 +141,6 @@ def sign_document(kind: str, thread_id: str, body: str, key: SigningKey) -> byte
     Args:
         kind: Its kind, such as `capabilities`, which is signed too.
         thread_id: Its thread, which is signed too.
-        body: The text.
         key: The run key.
     """
     encoded = body.encode()
@@ -158,7 +153,6 @@ def export_path(project_root: Path, thread_id: str) -> Path:
 
     Args:
         project_root: The project's `.ai` folder.
-        thread_id: The thread.
     """
     return project_root / "knowledge" / EXPORT_FOLDER / f"{thread_id}.md"
 
@@ -171,12 +165,10 @@ def write_export(
     Args:
         project_root: The project's `.ai` folder.
         thread_id: The thread, which the registry knows.
-        text: The markdown.
         key: The run key.
         durability: What the file survives.
 
     Raises:
-        StateError: It can't be written.
         LinkLeavesSpace: A link among its folders leads out of the project's knowledge.
     """
     path = export_path(project_root, thread_id)
@@ -196,11 +188,7 @@ def write_export(
 def write_capabilities(
     folder: Path, thread_id: str, text: str, key: SigningKey, durability: Durability
 ) -> None:
-    """Sign and write the text of a thread's capabilities into its folder, which exists.
-
-    Raises:
-        StateError: It can't be written.
-    """
+    """Sign and write the text of a thread's capabilities into its folder, which exists."""
     path = folder / CAPABILITIES_FILE
     try:
         _write(path, sign_document(CAPABILITIES_KIND, thread_id, text, key), durability)

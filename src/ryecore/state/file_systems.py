@@ -28,7 +28,6 @@ def connect_read_only(path: Path, version: int) -> sqlite3.Connection:
     database is read in place, else a copy is made and read.
 
     Args:
-        path: The database.
         version: The required `user_version`.
 
     Raises:

@@ -94,10 +94,6 @@ class EarlierStart:
     async def find(cls, store: "ThreadStore", thread_id: str) -> Self:
         """Find the state of a run that was started before.
 
-        Args:
-            store: The project's threads.
-            thread_id: Its id.
-
         Raises:
             ThreadNotFound: It was pruned meanwhile.
         """

@@ -55,7 +55,6 @@ class LazyThreadStore:
 
         Raises:
             UnattestedState: The threads there are not this user's.
-            StateError: The folder can't be used.
         """
         from ryecore.state.attestation import find_attested_folder  # noqa: PLC0415
         from ryecore.state.store import ThreadStore  # noqa: PLC0415 - SQLite comes with it

@@ -38,12 +38,7 @@ class Objects:
         return ContentStore(self._folder, durable=True)
 
     def prepare(self) -> None:
-        """Make the folder for a run that writes, unless a link of a clone is in its place.
-
-        Raises:
-            StateError: It can't be used.
-            StoreError: It can't be made.
-        """
+        """Make the folder for a run that writes, unless a link of a clone is in its place."""
         try:
             check_graph_folders(self._folder.parent)
             _ = self._store  # which makes the folder
@@ -55,11 +50,7 @@ class Objects:
             ) from problem
 
     def put(self, content: bytes) -> str:
-        """Store an object, which survives the death of the process, and return its digest.
-
-        Raises:
-            StoreError: It can't be written.
-        """
+        """Store an object, which survives the death of the process, and return its digest."""
         digest = self._store.put(content)
         if self.is_durable:
             self._unsynced.append(content)
@@ -74,11 +65,7 @@ class Objects:
         return self._store.get(digest)
 
     async def synced(self) -> None:
-        """Wait until all objects so far have the promised durability.
-
-        Raises:
-            StoreError: An object can't be written.
-        """
+        """Wait until all objects so far have the promised durability."""
         if self._unsynced:
             await run_off_loop("machine", self._sync)
 

@@ -82,12 +82,7 @@ def can_be_looked_at(owner: ProcessId, here: ProcessId) -> bool:
 
 
 def is_abandoned(record: ThreadRecord, now: Moment | None = None) -> bool:
-    """Return whether a thread is running according to its row, but has no living owner.
-
-    Args:
-        record: The thread.
-        now: The current time, by default.
-    """
+    """Return whether a thread is running according to its row, but has no living owner."""
     if record.ended:
         return False
     now = now or moment()
@@ -156,11 +151,7 @@ _LEASE_GRAIN_S: Final = 0.1
 
 
 async def wait_for_owner_end(record: ThreadRecord) -> None:
-    """Wait for the end of a thread's process, or of its lease if the process can't be checked.
-
-    Args:
-        record: The thread's row.
-    """
+    """Wait for the end of a thread's process, or of its lease if the process can't be checked."""
     owner = record.owner
     if owner is None or not can_be_looked_at(owner, current_process()):
         await _wait_for_lease(record)
@@ -216,9 +207,7 @@ class KillPlan:
         When its owner ends a run on request, the row doesn't name the process any more.
 
         Args:
-            registry: The project's threads.
             project: The project's folder, with links resolved.
-            thread_id: The thread.
         """
         spared = await registry.processes_beside(thread_id)
         owners = await registry.processes_of(thread_id)

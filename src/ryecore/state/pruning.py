@@ -160,7 +160,6 @@ class ThreadPruning:
     """Removes ended threads of one project.
 
     Args:
-        database: The database of the rows.
         place: `.ai/state/threads`, which holds the threads' folders.
     """
 
@@ -178,9 +177,6 @@ class ThreadPruning:
             retention: Which threads are kept.
             measures: Whether to measure their files, which takes long if there are many; else each
                 size is 0.
-
-        Raises:
-            StateError: The registry can't be read.
         """
         rows = self._database.read(
             "SELECT thread_id, status, completed_at, parent_id, root_id, continuation_of,"
@@ -243,14 +239,7 @@ class ThreadPruning:
         return True
 
     def finish(self) -> int:
-        """Remove the files of threads whose rows an earlier, killed pruning has removed.
-
-        Returns:
-            The number of threads.
-
-        Raises:
-            StateError: A file can't be removed.
-        """
+        """Remove the files of threads whose rows an earlier, killed pruning has removed."""
         rows = self._database.read("SELECT thread_id FROM pruned")
         ids = [row["thread_id"] for row in rows]
         if ids:

@@ -88,9 +88,6 @@ def adopt_run_key(user_root: Path, key: PublicKey) -> None:
     Args:
         user_root: The user's `.ai` folder.
         key: The public half of the other space's run key, which the user has confirmed.
-
-    Raises:
-        StateError: It can't be written.
     """
     folder = user_root / "state" / "keys" / "adopted"
     try:
@@ -190,7 +187,6 @@ def sign_record(kind: str, record: Mapping[str, object], key: SigningKey) -> dic
 
     Args:
         kind: The kind of the record, such as `state`, which is signed too.
-        record: The record.
         key: The run key.
 
     Returns:
@@ -203,7 +199,6 @@ def record_signature(kind: str, canonical: bytes, key: SigningKey) -> str:
     """Return the signature of a record in canonical form.
 
     Args:
-        kind: The kind of the record.
         canonical: The record, as `canonical_json` returns it.
         key: The run key.
 

@@ -136,13 +136,7 @@ def refuse_another(run: sqlite3.Connection, follows: Predecessor | None) -> None
 
 
 def already_continued(thread_id: str, other: str, status: Status) -> ThreadConflict:
-    """Return the error for a thread that another one continues already.
-
-    Args:
-        thread_id: The thread.
-        other: Its continuation.
-        status: The status of the continuation.
-    """
+    """Return the error for a thread that another one continues already."""
     verb = "was" if has_ended(status) else "is being"
     return ThreadConflict(
         f"{thread_id} {verb} gone on with already, by {other} ({status}).",

@@ -71,11 +71,7 @@ _IS_BELOW: Final = """WITH RECURSIVE above (thread_id, parent_id) AS (
 
 
 class SqliteRegistry(ThreadRegistry):
-    """The registry in SQLite.
-
-    Args:
-        database: The database of the rows.
-    """
+    """The registry in SQLite."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

@@ -99,11 +99,7 @@ class ThreadStore(ThreadFolders):
             self._database.begin_log()
 
     async def synced(self) -> None:
-        """Wait until all writes so far have the promised durability.
-
-        Raises:
-            StateError: It can't be synced.
-        """
+        """Wait until all writes so far have the promised durability."""
         await self._database.synced()
 
     def quiet(self, most_s: float) -> AbstractContextManager[bool]:
@@ -143,9 +139,6 @@ class ThreadStore(ThreadFolders):
 
         A notebook renders without awaiting, and a run that its interpreter interrupts ends so. No
         other code uses this: it blocks the event loop.
-
-        Args:
-            call: Awaits operations of this store alone.
         """
         return run_blocking(call)
 
@@ -177,16 +170,11 @@ class ThreadStore(ThreadFolders):
         Its account is closed with it.
 
         Args:
-            thread_id: The thread.
-            status: The final status.
-            result: Its result, JSON-ready.
             fence: The fence of the writing owner.
             head: The length in bytes and the digest of its transcript's last checkpoint.
-            snapshot: Its cost.
 
         Raises:
             ThreadConflict: It has ended already, or another process has taken it over.
-            StateError: It can't be written.
         """
         await self._write(
             self._copy_result, thread_id, result
@@ -294,7 +282,6 @@ class ThreadStore(ThreadFolders):
         """Wait until a thread has ended. Changes of files and processes trigger the checks.
 
         Args:
-            thread_id: The thread.
             timeout_s: The longest wait in seconds; None waits for ever.
 
         Returns:
@@ -355,7 +342,6 @@ class ThreadStore(ThreadFolders):
         killed in its continuations.
 
         Args:
-            thread_id: The thread.
             grace_s: The time between TERM and KILL, in seconds.
 
         Returns:

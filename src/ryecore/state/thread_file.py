@@ -95,7 +95,6 @@ def write_thread_file(
 
     Args:
         path: The file; its folder exists.
-        thread: The contents.
         key: The run key.
         durability: What the file survives.
 
@@ -118,7 +117,6 @@ def end_thread_file(path: Path, record: ThreadRecord, key: SigningKey) -> None:
 
     Args:
         path: The file. If it is missing or was altered, nothing is written.
-        record: The thread's row.
         key: The run key.
     """
     with suppress(StateError, OSError):
@@ -192,8 +190,6 @@ def recover_orphan(
     closing checkpoint has their number. Altered files and closed ones are left unchanged.
 
     Args:
-        folder: The thread's folder.
-        record: Its row.
         key: The run key.
         durability: What a write survives.
         overspent: The requests that cost more than was held, recorded before the end.

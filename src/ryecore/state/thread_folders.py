@@ -176,11 +176,7 @@ class ThreadFolders:
         return read_thread_file(path, self._load_key().public, thread_id)
 
     async def write_capabilities(self, thread_id: str, text: str) -> None:
-        """Sign and write the capabilities of a thread, as markdown for people.
-
-        Raises:
-            StateError: They can't be written.
-        """
+        """Sign and write the capabilities of a thread, as markdown for people."""
         await self._write(
             write_capabilities,
             self._folder_to_write(thread_id),
@@ -199,7 +195,6 @@ class ThreadFolders:
         """Write a thread as knowledge, which search finds and no author signs.
 
         Args:
-            thread_id: The thread.
             render: Makes the markdown of its records, perhaps in a worker thread.
 
         Raises:
@@ -217,19 +212,11 @@ class ThreadFolders:
         await run_off_loop(self._durability, write, reads_bytes=size_of(path))
 
     def put_artifact(self, thread_id: str, content: bytes) -> str:
-        """Store a large result of a thread, and return its SHA-256 in hex. Called by any thread.
-
-        Raises:
-            StoreError: It can't be stored.
-        """
+        """Store a large result of a thread, and return its SHA-256 in hex. Called by any thread."""
         return ContentStore(self._artifacts(thread_id), durable=False).put(content)
 
     def get_artifact(self, thread_id: str, digest: str) -> bytes:
-        """Return a result of a thread by its digest. Called by any thread.
-
-        Raises:
-            StoreError: It is missing or corrupt.
-        """
+        """Return a result of a thread by its digest. Called by any thread."""
         folder = self._artifacts(thread_id)
         if not folder.is_dir():
             raise StoreError("No result has this handle.")

@@ -72,11 +72,7 @@ def record_of(row: sqlite3.Row) -> ThreadRecord:
 
 
 def result_of(thread_id: str, body: str) -> object:
-    """Parse a stored result.
-
-    Raises:
-        StateError: It isn't JSON.
-    """
+    """Parse a stored result."""
     try:
         return json.loads(body)
     except (ValueError, RecursionError):
@@ -194,13 +190,7 @@ def conflict(record: ThreadRecord, what: str) -> ThreadConflict:
 
 
 def set_status(run: sqlite3.Connection, thread_id: str, status: Status) -> None:
-    """Set a thread's status. A final one closes its account and fences its owner off.
-
-    Args:
-        run: The transaction.
-        thread_id: The thread.
-        status: The status.
-    """
+    """Set a thread's status. A final one closes its account and fences its owner off."""
     run.execute(
         f"UPDATE threads SET status = ?, updated_at = {NOW} WHERE thread_id = ?",
         (status, thread_id),
@@ -217,8 +207,6 @@ def set_result(run: sqlite3.Connection, thread_id: str, body: str) -> None:
     """Store a thread's result.
 
     Args:
-        run: The transaction.
-        thread_id: The thread.
         body: The result as JSON.
     """
     run.execute(
@@ -234,8 +222,6 @@ def ask_to_stop(
     """Ask a thread and its subtree to stop.
 
     Args:
-        run: The transaction.
-        thread_id: The thread.
         column: `cancel_requested` or `kill_requested`.
         and_after: Whether to include the continuations of threads that were handed off.
     """
@@ -251,10 +237,6 @@ def end_abandoned(run: sqlite3.Connection, record: ThreadRecord) -> None:
     """End a thread whose process has died: as killed if a kill was requested, else as error.
 
     Its subtree, which may run in other processes, is asked to stop.
-
-    Args:
-        run: The transaction.
-        record: The thread's row.
     """
     status: Status = "killed" if record.kill_requested else "error"
     set_status(run, record.thread_id, status)
@@ -288,11 +270,6 @@ def new_lease() -> tuple[float, float]:
 
 def count_spawn(run: sqlite3.Connection, parent_id: str, limit: SpawnLimit) -> int:
     """Count one more child of a thread, unless that would pass its limit.
-
-    Args:
-        run: The transaction.
-        parent_id: The parent.
-        limit: The bound on its children.
 
     Returns:
         The number of its children, this one included.
@@ -342,7 +319,6 @@ def refuse_started(
     A thread whose process died before it could begin is ended first, so that it can't begin.
 
     Args:
-        run: The transaction.
         start: The key; None for none.
         parent_id: The thread that starts it.
 
@@ -412,12 +388,7 @@ def _never_began(record: ThreadRecord) -> bool:
 
 
 def free_start_key(run: sqlite3.Connection, thread_id: str) -> None:
-    """Free the key of a thread's start.
-
-    Args:
-        run: The transaction.
-        thread_id: The thread.
-    """
+    """Free the key of a thread's start."""
     run.execute("UPDATE threads SET start_key = NULL WHERE thread_id = ?", (thread_id,))
 
 
@@ -428,7 +399,6 @@ def keep_start_key(
 
     Args:
         run: The transaction that registers it.
-        thread_id: The thread.
         start: The key; None for none.
         parent_id: The thread that starts it.
     """

@@ -106,7 +106,6 @@ class Transcript:
 
         Args:
             path: The file, which must not exist; its folder must.
-            thread_id: The thread.
             key: The run key, which signs the checkpoints.
             durability: What a commit survives: the death of the process, or a power cut too.
 
@@ -141,8 +140,6 @@ class Transcript:
         """Resume a transcript whose writer is gone.
 
         Args:
-            path: The file.
-            thread_id: The thread.
             key: The run key that signed it.
             durability: What a commit survives.
             head: The last checkpoint in the registry, which the file must have.
@@ -192,12 +189,8 @@ class Transcript:
         """Buffer a record for the next commit.
 
         Args:
-            event_type: Its type.
             payload: The rest, JSON-ready. It is read now; if `on_record` has functions, it must not
                 change afterwards.
-
-        Raises:
-            StateError: It is too large.
         """
         if self._pieces:
             self._keep_delta()
@@ -228,28 +221,17 @@ class Transcript:
             self._group.after_write()
 
     async def synced(self) -> None:
-        """Wait until all commits so far have the promised durability.
-
-        Raises:
-            StateError: It can't be written.
-        """
+        """Wait until all commits so far have the promised durability."""
         if self._group is not None:
             await self._group.synced()
 
     def record(self, event_type: str, payload: Mapping[str, Any]) -> None:
-        """Append a record, and commit.
-
-        Raises:
-            StateError: It can't be written.
-        """
+        """Append a record, and commit."""
         self.append(event_type, payload)
         self.commit()
 
     def delta(self, text: str) -> None:
         """Append a piece of streamed text. Pieces are written together, and not synced.
-
-        Raises:
-            StateError: They can't be written.
 
         Source: decision 47.
         """
@@ -270,9 +252,6 @@ class Transcript:
 
     def checkpoint(self, turn: int) -> Head:
         """Close a turn: write the buffered records, and a signed checkpoint after them.
-
-        Args:
-            turn: The turn.
 
         Returns:
             The new head of the chain, for the registry.

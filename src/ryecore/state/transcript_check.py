@@ -65,7 +65,6 @@ def verify_transcript(
         head: The offset and digest of the last checkpoint in the registry; None if it has none. The
             file may have more after it.
         ended: Whether the thread has ended, so that nothing may follow its last checkpoint.
-        unit: The word for a turn.
 
     Returns:
         The report, turn by turn.
@@ -99,15 +98,11 @@ def read_records(
     """Read a transcript's records one at a time, without the check of `verify_transcript`.
 
     Args:
-        path: The file.
         from_offset: The start in bytes: a record's `offset` or `end`.
         to_offset: The end in bytes; by default the end of the file.
 
     Yields:
         Each record of any type, up to the first line that isn't a record or has no line end.
-
-    Raises:
-        StateError: The file can't be read.
     """
     try:
         with open(open_plain(path), "rb") as file:
@@ -128,7 +123,6 @@ def proved_records(
     """Read a transcript's records, and check its whole chain after the last one.
 
     Args:
-        path: The file.
         thread_id: The thread that it must belong to.
         key: The run key's public half.
         head: The offset and digest of the last checkpoint in the registry.

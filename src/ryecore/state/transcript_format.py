@@ -173,9 +173,6 @@ class Line:
 def open_plain(path: Path, flags: int = os.O_RDONLY) -> int:
     """Open a plain file. A link, a FIFO or a device is refused without waiting.
 
-    Returns:
-        Its descriptor.
-
     Raises:
         OSError: It can't be opened, or isn't a plain file.
     """
@@ -192,7 +189,6 @@ def lines_of(file: BinaryIO, offset: int, to_offset: int) -> Iterator[Line]:
     Args:
         file: The file, positioned at `offset`.
         offset: The start of the first line.
-        to_offset: The end.
     """
     number = 0
     while offset < to_offset:
@@ -285,11 +281,7 @@ def segment(previous: str) -> "_Hash":
 
 
 class CheckpointLines:
-    """Writes and reads the checkpoints of one thread.
-
-    Args:
-        thread_id: The thread.
-    """
+    """Writes and reads the checkpoints of one thread."""
 
     def __init__(self, thread_id: str) -> None:
         self._thread = json.dumps(thread_id)

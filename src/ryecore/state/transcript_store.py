@@ -85,7 +85,6 @@ class FileRecordStore(RecordStore):
     """The logs of a project's threads, in their folders.
 
     Args:
-        folder_of: Returns a thread's folder.
         make_folder: Makes a thread's folder if it is missing, and returns it.
         load_key: Returns the run key, which signs checkpoints and proves them.
         durability: What a commit survives.

@@ -68,15 +68,7 @@ class Workers:
         self._limiter: RunVar[anyio.CapacityLimiter] = RunVar(name)
 
     async def run(self, work: Callable[[*Values], T], *values: *Values) -> T:
-        """Run a function in a worker thread. A cancelled caller waits until it is done.
-
-        Args:
-            work: The function.
-            values: Its arguments.
-
-        Returns:
-            The function's result.
-        """
+        """Run a function in a worker thread. A cancelled caller waits until it is done."""
         limiter = self._limiter.get(None)
         if limiter is None:
             limiter = anyio.CapacityLimiter(self._most)
@@ -118,12 +110,7 @@ async def run_off_loop(
     Args:
         durability: What the writes survive. With process durability no write waits for the disk, so
             a short call is made on this thread, which is faster.
-        work: The function.
-        values: Its arguments.
         reads_bytes: The number of bytes that it reads.
-
-    Returns:
-        The function's result.
     """
     is_short = durability == "process" and reads_bytes <= INLINE_BYTES
     if is_short or _is_blocking.get():
@@ -295,9 +282,6 @@ def run_blocking(call: Coroutine[Any, Any, T]) -> T:
 
     Args:
         call: The operation. Its waits block.
-
-    Returns:
-        The function's result.
     """
     token = _is_blocking.set(True)
     try:
@@ -321,10 +305,6 @@ async def pause(seconds: float) -> None:
 
 async def run_in_thread(work: Callable[[*Values], T], *values: *Values) -> T:
     """Run a function that uses state in a worker thread; cancellation ends its waits for locks.
-
-    Args:
-        work: The function.
-        values: Its arguments.
 
     Returns:
         The function's result. A cancelled call still waits until the thread is done.

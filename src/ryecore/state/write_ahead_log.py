@@ -32,9 +32,6 @@ _GATE_PAUSE_S: Final = 0.002
 def sync_log(database: Path) -> None:
     """Sync a database's log, so that commits survive a power cut.
 
-    Args:
-        database: The database's file.
-
     Raises:
         OSError: It can't be synced.
     """

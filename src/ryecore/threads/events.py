@@ -61,8 +61,6 @@ class Recorder:
     """The recorder of a thread's events: first to its log, then to its listeners.
 
     Args:
-        thread_id: The thread.
-        log: Its log.
         sink: The caller's event sink, which gets each step and the names of tools, but no values.
 
     Attributes:

@@ -110,7 +110,6 @@ def limits_until(limits: Limits, deadline: float | None) -> Limits:
     """Return limits whose duration ends at a deadline at the latest.
 
     Args:
-        limits: The limits.
         deadline: The monotonic time in seconds; None for no bound.
     """
     if deadline is None:

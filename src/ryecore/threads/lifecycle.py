@@ -73,12 +73,6 @@ class ThreadDeps:
 class ThreadLifecycle(RunLifecycle[Ending, ThreadResult]):
     """The lifecycle of one thread.
 
-    Args:
-        host: The host.
-        deps: The other dependencies.
-        request: The request for the thread.
-        ctx: The caller's context.
-
     Attributes:
         recorder: The thread's log, once it is opened.
     """
@@ -102,11 +96,7 @@ class ThreadLifecycle(RunLifecycle[Ending, ThreadResult]):
         self.recorder: Recorder | None = None
 
     def check(self) -> None:
-        """Check that the directive verifies and its model is known. Nothing is changed.
-
-        Raises:
-            RyeError: The thread can't begin.
-        """
+        """Check that the directive verifies and its model is known. Nothing is changed."""
         self._directive = self._resolve_directive()
 
     # Begin

@@ -125,13 +125,7 @@ class ThreadLoop:
     """The loop of turns of one thread.
 
     Args:
-        host: The host.
-        planner: Reads configuration.
-        thread: The plan.
-        harness: Limits, permissions, cancellation.
-        hooks: Runs its hooks.
         recorder: Records every event.
-        call: The context of its tools.
 
     Attributes:
         spending: Its spending.
@@ -365,7 +359,6 @@ def ending_of_turns(
     """Return the ending of a thread from that of its turns.
 
     Args:
-        result: The result of the turns.
         returned: The model's return; None for none.
         limit: The limit that was met.
     """

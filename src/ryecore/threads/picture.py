@@ -27,7 +27,6 @@ def tree_picture(
     Tokens and money count a thread together with all below it, as its budget does.
 
     Args:
-        nodes: The threads at the top.
         now: The time in seconds since 1970 (UTC), for those that still run.
         max_boxes: The most boxes. Of a larger tree, running threads are shown first, and the rest
             is counted.

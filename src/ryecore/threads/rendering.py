@@ -113,7 +113,6 @@ def render_tree(
     """Render trees of threads.
 
     Args:
-        nodes: The threads at the top.
         width: The width in columns, at least 16. In a narrow one, limits and columns are left out.
         now: The time in seconds since 1970 (UTC), for those that still run.
         max_rows: The most rows. Of a larger tree, running threads are shown first, and the rest is
@@ -356,9 +355,7 @@ def render_thread(
     """Render a thread and its result.
 
     Args:
-        record: Its row.
         result: Its result; None while it runs.
-        folder: The folder of its files.
         children: The threads that it has started.
         chain: The ids of its chain of continuations, its own included.
     """
@@ -430,7 +427,6 @@ def add_more(text: StyledText, shown: ThreadRecords, limit: int, offset: int, co
         text: The text to add to.
         shown: The threads that are listed.
         limit: The most threads of a page.
-        offset: The number of skipped threads.
         command: The command that lists them from the first one.
     """
     more = shown.total - offset - len(shown)
@@ -445,7 +441,6 @@ def thread_line(record: ThreadRecord, id_width: int = 0) -> tuple[tuple[str, str
     """Render a thread as one line; for one with a model, with its turns and spending.
 
     Args:
-        record: Its row.
         id_width: The width of the id, which aligns several lines.
     """
     mark, cost = status_mark(record.status), record.cost

@@ -163,7 +163,6 @@ def kept_result(record: ThreadRecord, kept: object, total: Amount) -> ThreadResu
     """Make the result of a thread from the stored one.
 
     Args:
-        record: Its row.
         kept: The stored result, from `ThreadResult.to_dict`; less, where its process died.
         total: The money and the tokens that it and all below it used.
     """

@@ -70,8 +70,6 @@ async def resume_of(
     """Return the continuation that resumes a thread: its conversation, trimmed to its end.
 
     Args:
-        store: The project's threads.
-        record: The thread's row.
         message: The next message to the model.
         max_tokens: The most tokens of the conversation to keep.
         again: Whether to allow it although another thread has continued it already.
@@ -124,9 +122,6 @@ async def fork_of(
     """Return the continuation of a fork: the conversation up to the results of a turn.
 
     Args:
-        store: The project's threads.
-        record: The thread's row.
-        turn: The turn.
         message: The next message to the model; empty for none.
 
     Raises:

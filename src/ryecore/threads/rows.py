@@ -113,7 +113,6 @@ def rows_of(roots: Sequence["TreeNode"], max_rows: int) -> list[TreeRow]:
     """Return the rows of a forest, from the top.
 
     Args:
-        roots: The threads at its top.
         max_rows: The most rows. Of a larger forest, running threads come first, then failed ones,
             then the last that ended; each with its ancestors.
 

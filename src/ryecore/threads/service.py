@@ -38,10 +38,6 @@ __all__ = ["ThreadService"]
 class ThreadService:
     """The service for the threads of one open Rye.
 
-    Args:
-        host: The host of all runs.
-        planner: Reads directives.
-
     Attributes:
         orchestrator: Manages threads on behalf of a thread, or of the host.
     """
@@ -65,7 +61,6 @@ class ThreadService:
 
         Raises:
             CallCancelled: The call waited for an earlier thread, and was cancelled or out of time.
-            RyeError: Nothing ran.
         """
         try:
             return await run_to_result(self._host, self._life(request, ctx))
@@ -73,11 +68,7 @@ class ThreadService:
             return await wait_for_earlier(await self.thread(found.thread_id), ctx)
 
     async def start(self, request: RunRequest, ctx: CallContext) -> Thread:
-        """Start a thread, and return as soon as it runs, or find the one that its key started.
-
-        Raises:
-            RyeError: Nothing runs.
-        """
+        """Start a thread, and return as soon as it runs, or find the one that its key started."""
         try:
             return await self._start(request, ctx)
         except AlreadyStarted as found:
@@ -155,11 +146,7 @@ class ThreadService:
         return _continuing(record, continues, limits)
 
     async def check(self, request: RunRequest, ctx: CallContext) -> None:
-        """Check whether a thread can begin. Nothing is changed.
-
-        Raises:
-            RyeError: The thread can't begin.
-        """
+        """Check whether a thread can begin. Nothing is changed."""
         _ = self._host.deps  # raises without models
         await run_in_thread(self._life(request, ctx).check)
 

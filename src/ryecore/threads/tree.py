@@ -102,7 +102,6 @@ async def load_tree(store: "ThreadStore", root_id: str, *, settles: bool = True)
     """Read the tree of a thread and all that it has started.
 
     Args:
-        store: The project's threads.
         root_id: The thread. Threads that continue it are placed below it, after its children.
         settles: Whether threads whose process died are ended first; otherwise nothing is written.
 
@@ -149,13 +148,8 @@ async def watch_tree(
     """Draw a tree of threads until all of them have ended.
 
     Args:
-        store: The project's threads.
-        root_id: The thread at its top.
         draw: Draws the tree: at once, after changes, and at least every `every_s`.
         every_s: The longest time between two drawings, in seconds.
-
-    Returns:
-        The final tree.
 
     Raises:
         ThreadNotFound: No thread has this id.

@@ -114,14 +114,8 @@ class ThreadPolicy(TurnPolicy):
     """The verdicts of a thread.
 
     Args:
-        settings: The settings of the loop.
-        harness: Its limits, permissions and cancellation.
-        spending: Holds and settles its costs.
-        hooks: Runs its hooks.
-        guard: Shortens results for the model.
         recorder: Records every event.
         ask: The first provider and its model.
-        classification: How errors are classed.
         gate: The host's gate, called before each attempt; None for none.
 
     Attributes:
@@ -204,12 +198,7 @@ class ThreadPolicy(TurnPolicy):
         return await self.tell_limit(hit, self._hooks)
 
     async def tell_limit(self, hit: LimitHit, hooks: HookRunner) -> Stop:
-        """Record a limit that is met, and run the hooks for it.
-
-        Args:
-            hit: The limit.
-            hooks: The hooks.
-        """
+        """Record a limit that is met, and run the hooks for it."""
         self.limit = hit
         await self._recorder.tell("limit_reached", hit.to_dict())
         outcome = await hooks.run("limit", {**hit.to_dict(), "cost": self._cost(), **self._who()})

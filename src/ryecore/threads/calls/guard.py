@@ -73,8 +73,6 @@ class ArtifactStore:
     """The store of a thread's own results, and those of no other thread.
 
     Args:
-        store: The project's threads.
-        thread_id: The thread.
         earlier: The threads that it continues, whose results it reads.
     """
 
@@ -100,10 +98,6 @@ class ArtifactStore:
 
 class ResultGuard:
     """The guard that shortens results for the model of one thread. It is `ToolContext.present`.
-
-    Args:
-        store: The thread's own store of whole results.
-        limits: The bounds.
 
     Attributes:
         context_share: How full the model's context is, 0 to 1. The thread sets it after each turn.
@@ -134,8 +128,6 @@ class ResultGuard:
         """Shorten a result for the model.
 
         Args:
-            tool_name: The tool.
-            call_id: The call.
             text: The whole result, as text or JSON.
 
         Returns:
@@ -191,7 +183,6 @@ def cut_down(text: str, max_chars: int, handle: str | None) -> str:
     """Shorten a result: JSON keeps its structure, other text its head and tail.
 
     Args:
-        text: The whole result.
         max_chars: The most characters of the short one, at least 600.
         handle: The handle of the whole; None where it isn't stored.
 

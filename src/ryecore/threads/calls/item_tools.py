@@ -266,7 +266,6 @@ def needed_for(action: Action, arguments_json: str) -> tuple[str, ...] | None:
     """Return the capabilities that allow a call of `rye_execute`, `rye_fetch` or `rye_sign`.
 
     Args:
-        action: The tool's action.
         arguments_json: Its arguments, as the model wrote them.
 
     Returns:

@@ -102,9 +102,6 @@ class PaletteBuilder:
 
     Between threads it caches tools by the digest of their verified file, and nothing else: the list
     of items and the verification of their chains are made anew for each palette.
-
-    Args:
-        dispatcher: Finds, verifies and executes tools.
     """
 
     def __init__(self, dispatcher: Dispatcher) -> None:
@@ -128,12 +125,10 @@ class PaletteBuilder:
         """Build the palette of one thread.
 
         Args:
-            capabilities: The thread's capabilities.
             host_tools: The host's functions; those that the capabilities allow are shown.
             extra: The thread's own tools, such as `rye_directive_return`. They are always shown,
                 `read_artifact` only beside others.
             token_budget: The most tokens that the signed tools may take, roughly.
-            limits: The limits of the thread's calls.
 
         Returns:
             The palette. A tool that can't be offered is left out, and never breaks the thread.
@@ -229,7 +224,6 @@ class PaletteBuilder:
         """Return the tool of an item; None for a library that a wildcard matched.
 
         Raises:
-            RyeError: The tool's chain can't be verified.
             ValueError: The tool's schema isn't a valid one.
         """
         kept = self._kept.get((item_id, name))
@@ -271,7 +265,6 @@ def names_of(item_ids: Iterable[str], taken: Iterable[str] = ()) -> dict[str, st
     id holds a hyphen, so an item's id can't be chosen to get another's name.
 
     Args:
-        item_ids: The ids.
         taken: Names that no item gets.
     """
     ids = tuple(dict.fromkeys(item_ids))

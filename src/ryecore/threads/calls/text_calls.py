@@ -69,7 +69,6 @@ def extract_tool_calls(text: str, *, start: int = 1, tools: Iterable[ToolSpec] =
     """Find the calls in an answer.
 
     Args:
-        text: The answer.
         start: The number of the first call, so that ids differ across turns: `textcall_N`.
         tools: The tools, whose schemas say which parameters of an `<invoke>` are text.
 

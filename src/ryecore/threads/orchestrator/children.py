@@ -149,7 +149,6 @@ def bounded(value: object, max_chars: int) -> object:
     """Shorten a JSON value. A mapping keeps its keys, a list its order.
 
     Args:
-        value: The value.
         max_chars: The most characters of its JSON, roughly.
     """
     if isinstance(value, str):

@@ -84,7 +84,6 @@ async def wait_threads(
     """Wait until threads have ended, in any process.
 
     Args:
-        store: The project's threads.
         thread_ids: The threads: 1 to 1,000, or to 100 where the first one is enough.
         caller: The thread that asks; None for the host.
         timeout_s: How long to wait, in seconds, from 0 to 3,600.
@@ -158,8 +157,6 @@ async def kill_thread(
     A thread that shares its process with others is asked to stop instead.
 
     Args:
-        store: The project's threads.
-        thread_id: The thread.
         caller: The thread that asks; None for the host.
         grace_s: How long its process may take to end by itself, in seconds, from 0 to 60.
 
@@ -199,7 +196,6 @@ async def list_active(store: ThreadStore, *, caller: str | None) -> Document:
     """List the threads that have not ended, oldest first, after ending those without a process.
 
     Args:
-        store: The project's threads.
         caller: The thread that asks: only threads below it are listed; None for the host.
 
     Returns:
@@ -219,7 +215,6 @@ async def aggregate_results(
     """Return the outcomes of threads, with counts and totals.
 
     Args:
-        store: The project's threads.
         thread_ids: The threads: 1 to 1,000.
         caller: The thread that asks; None for the host.
 
@@ -275,8 +270,6 @@ async def chain_search(
     """Search the transcripts of the chain that a thread belongs to.
 
     Args:
-        store: The project's threads.
-        thread_id: A thread of the chain.
         query: A case-insensitive text or a regular expression; 1 to 500 characters.
         caller: The thread that asks; None for the host.
         search_type: Which of the two it is.
@@ -321,8 +314,6 @@ async def read_transcript(
     """Return the last records of a thread's transcript.
 
     Args:
-        store: The project's threads.
-        thread_id: The thread.
         caller: The thread that asks; None for the host.
         tail_lines: How many records, from 1 to 500.
         types: The types of the records; None for all but deltas and checkpoints.
@@ -368,11 +359,8 @@ async def resume_thread(
     """Resume a thread that has ended.
 
     Args:
-        store: The project's threads.
         control: The service that resumes threads.
-        thread_id: The thread.
         message: The message to its model; not blank.
-        ctx: The caller's context.
 
     Raises:
         InputError: The message is blank.
@@ -398,10 +386,8 @@ async def handoff_thread(
     """Hand a running thread off: it ends as continued, and a new thread takes over.
 
     Args:
-        store: The project's threads.
         control: The service that resumes threads.
         thread_id: The thread; the caller itself too.
-        ctx: The caller's context.
 
     Raises:
         ThreadConflict: It has ended.

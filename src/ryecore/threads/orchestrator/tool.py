@@ -266,7 +266,6 @@ def orchestrator_tool(store: Callable[[], ThreadStore], control: "ThreadService"
     A call acts for the thread that its context names: see `Orchestrator.perform`.
 
     Args:
-        store: Opens the project's threads.
         control: The service that resumes threads.
     """
     orchestrator = Orchestrator(store, control)

@@ -217,12 +217,7 @@ ErrorPlan: TypeAlias = RetryIn | GiveUp
 def classify(
     error: RyeError, classification: Classification = DEFAULT_CLASSIFICATION
 ) -> ErrorClass:
-    """Return the class of an error of a model's provider, or of a tool.
-
-    Args:
-        error: The error.
-        classification: How errors are classed.
-    """
+    """Return the class of an error of a model's provider, or of a tool."""
     kind, status = error.error_type, None
     if isinstance(error, LlmError):
         kind, status = error.kind, error.status
@@ -246,11 +241,9 @@ def on_error_plan(
     """Return how a thread reacts to an error.
 
     Args:
-        error: The error.
         retries_so_far: The number of retries after errors in a row.
         control: A hook's control result. `retry` retries any error, within the bound of errors in
             a row; `fail` and `abort` end the thread; others change nothing here.
-        classification: How errors are classed.
         jitter: A random number from 0 to 1.
 
     Returns:

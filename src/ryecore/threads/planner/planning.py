@@ -163,7 +163,6 @@ class DirectivePlanner:
     Args:
         spaces: The spaces in which directives are looked up.
         verifier: Verifies each directive before it is read.
-        configs: Reads the signed configuration of agents.
     """
 
     def __init__(self, spaces: Spaces, verifier: Verifier, configs: ConfigResolver) -> None:
@@ -173,11 +172,7 @@ class DirectivePlanner:
         self._remembered = Remembered()
 
     def load(self, ref: ItemRef, log: Trace) -> LoadedDirective:
-        """Find, verify and read a directive: step 3.
-
-        Raises:
-            RyeError: The directive can't be found, verified or read.
-        """
+        """Find, verify and read a directive: step 3."""
         return self._load(ref, "project", log)
 
     def _load(self, ref: ItemRef, found_from: SpaceName, log: Trace) -> LoadedDirective:
@@ -238,7 +233,6 @@ class DirectivePlanner:
 
         Args:
             wanted: That form, or a tier or a name of `agent/agent.yaml`.
-            log: Records the decision.
 
         Raises:
             InputError: The name is unknown or ambiguous.
@@ -254,11 +248,7 @@ class DirectivePlanner:
         return model
 
     def hooks(self, log: Trace) -> tuple[Hook, ...]:
-        """Return the hooks of every `agent/hooks.yaml` and the built-in ones, each in its layer.
-
-        Raises:
-            RyeError: A file can't be verified or read.
-        """
+        """Return the hooks of every `agent/hooks.yaml` and the built-in ones, each in its layer."""
         return self._remembered.recall(_HOOKS, log, self._read_hooks)
 
     def _read_hooks(self, log: Trace, evidence: Evidence) -> tuple[Hook, ...]:
@@ -290,9 +280,6 @@ class DirectivePlanner:
 
         Args:
             loaded: The directive; its own hooks take part.
-            inputs: Its inputs.
-            model: Its model.
-            hooks: The hooks of configuration.
 
         Returns:
             The id of the extended directive; None for none.
@@ -313,14 +300,11 @@ class DirectivePlanner:
         """Merge a directive with those that it extends, each of them verified: step 5.
 
         Args:
-            loaded: The directive.
             extends: The result of `extends`.
-            log: Records the chain.
 
         Raises:
             CircularDependency: A directive extends itself, directly or not.
             ChainTooDeep: The chain has more than `MAX_EXTENDS` directives.
-            RyeError: A directive can't be found, verified or read.
         """
         ancestors = tuple(self._ancestors(loaded, extends, log))
         found = compose((loaded.directive, *(one.directive for one in ancestors)))
@@ -355,8 +339,6 @@ class DirectivePlanner:
         """Return the limits of a thread, without its parent's bounds: step 7.
 
         Args:
-            declared: The directive's limits.
-            overrides: The caller's limits.
             log: Records the files that were read.
 
         Raises:
@@ -431,10 +413,8 @@ class DirectivePlanner:
         """Plan a directive's thread. Nothing is started.
 
         Args:
-            loaded: The directive.
             inputs: Its inputs, the result of `inputs`.
             model: The caller's model, the result of `model`; None for the directive's own.
-            overrides: The caller's limits.
             held: The caller's capabilities; None for the host, which may do everything.
             log: Records every decision.
 

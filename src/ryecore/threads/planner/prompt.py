@@ -159,7 +159,6 @@ async def directive_context(
 
     Args:
         context: The declared context, merged with its ancestors'.
-        dispatcher: The actions.
         ctx: The context in which it is read.
 
     Returns:

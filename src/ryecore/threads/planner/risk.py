@@ -86,10 +86,8 @@ def check_risks(
     """Refuse a thread with unrestricted capabilities that its directive doesn't acknowledge.
 
     Args:
-        capabilities: Its capabilities, attenuated already.
         acknowledged: The risks that its directive acknowledges.
         risks: The class of each pattern.
-        log: Records the warnings.
 
     Raises:
         InputError: A capability is blocked.
@@ -117,7 +115,6 @@ def judge(
     """Judge capabilities by their risk.
 
     Args:
-        capabilities: The thread's capabilities, attenuated already.
         acknowledged: The risks that its directive acknowledges; a class covers the ones below it.
         risks: The class of each pattern.
 

@@ -40,7 +40,6 @@ def fenced(text: str, language: str = "text") -> str:
     """Return text in a fence that it can't close.
 
     Args:
-        text: The untrusted text.
         language: The trusted language of the fence.
     """
     shown = escape_markdown(text)
@@ -100,13 +99,7 @@ def render_capabilities(
     """Render the capabilities and the tools of a thread.
 
     Args:
-        thread_id: The thread.
-        directive: The directive's canonical ref.
-        capabilities: Its attenuated capabilities.
         tools: Its tools, in their order.
-
-    Returns:
-        Markdown.
     """
     parts = [
         frontmatter({"thread_id": thread_id, "directive": directive, "tools": len(tools)}),
@@ -186,7 +179,6 @@ def render_export(thread: Exported, records: Iterable[Record]) -> str:
     """Render a thread's conversation as knowledge.
 
     Args:
-        thread: The thread.
         records: The verified records of its transcript. They are read once.
 
     Returns:

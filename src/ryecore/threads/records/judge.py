@@ -68,11 +68,8 @@ def judge_records(
     """Recompute the decisions of a thread.
 
     Args:
-        thread_id: The thread.
-        records: The proved records of its transcript.
         today: The current directive and configuration; None if they can't be read.
         recorded_cost: Its cost in the registry; None while it runs.
-        project_path: The project's folder.
         unchecked: The decisions that can't be judged, with the caller's reasons.
     """
     judge = _Judge(thread_id, today, project_path, list(unchecked))

@@ -123,15 +123,7 @@ def write_payload(payload: CognitionIn | CognitionOut | ToolCallResult | Message
 
 
 def read_payload(document: object, kind: type[T]) -> T:
-    """Read a payload or a message.
-
-    Args:
-        document: The JSON object.
-        kind: The expected type.
-
-    Raises:
-        StateError: This version of ryecore can't read it.
-    """
+    """Read a payload or a message."""
     try:
         return RECORDS.read(document, kind)
     except ConversionError as problem:
@@ -175,15 +167,9 @@ class Rebuilt:
 def rebuild(records: Iterable[Record]) -> Rebuilt:
     """Rebuild the conversation from records.
 
-    Args:
-        records: The verified records of a transcript.
-
     Returns:
         The conversation. A call without a result is answered as `unknown` if it had begun, else as
         not run; streamed text without a whole answer isn't used.
-
-    Raises:
-        StateError: A record doesn't have the form of this version.
 
     Source: decision 47.
     """
@@ -303,10 +289,6 @@ class Cut:
 def cut_after(records: Iterable[Record], turn: int) -> Cut:
     """Cut records after the results of a turn.
 
-    Args:
-        records: The verified records of a transcript.
-        turn: The turn.
-
     Raises:
         StateError: The turn is missing, or no checkpoint closes it.
 
@@ -330,10 +312,6 @@ def cut_after(records: Iterable[Record], turn: int) -> Cut:
 
 def keep_tail(messages: Sequence[Message], max_tokens: int) -> list[Message]:
     """Return the end of a conversation within a budget of tokens.
-
-    Args:
-        messages: The conversation, by whole turns.
-        max_tokens: The bound of its estimated tokens.
 
     Returns:
         As much of its end as fits. It begins with a user message, and every tool call has its

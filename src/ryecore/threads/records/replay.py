@@ -42,12 +42,6 @@ async def replay(
 ) -> ReplayReport:
     """Recompute the decisions of a thread.
 
-    Args:
-        store: The project's threads.
-        planner: Reads the current directive and configuration.
-        record: The thread's row.
-        project: The project's folder.
-
     Returns:
         The report, with every difference to the records.
 
