@@ -171,7 +171,7 @@ async def broken_off(
             assert EFFECT_UNKNOWN in str(failed.error)
             planned.allow("pay")
             more = {"duration_seconds": 600} if limits else None
-            with pytest.raises(StateError, match="'pay' broken off") as caught:
+            with pytest.raises(StateError, match="'pay' interrupted") as caught:
                 await rye.graphs.resume(failed.run_id)
             assert "--rerun" in caught.value.next_step
             done = await rye.graphs.resume(failed.run_id, result={"paid": True}, limits=more)

@@ -69,7 +69,7 @@ async def test_each_checkpoint_leads_to_the_same_end(tmp_path: Path) -> None:
         for none in (whole.steps, whole.steps + 1):
             with pytest.raises((InputError, StateError)):
                 await rye.graphs.resume(whole.run_id, at=none)
-        with pytest.raises(InputError, match="come to its end"):
+        with pytest.raises(InputError, match="nothing is left to continue"):
             await rye.graphs.resume(whole.run_id)
     assert marks(tmp_path) == did
 
@@ -151,7 +151,7 @@ async def test_a_command_that_is_killed_is_gone_on_with_by_another(workspace: Wo
     run_id = await killed_while_paying(workspace)
     code, _, err = await ended(started(workspace, "graph", "resume", run_id, "--quiet"))
     assert code == 2
-    assert "'pay' broken off" in err
+    assert "'pay' interrupted" in err
     code, out, _ = await ended(
         started(workspace, "graph", "resume", run_id, "--result", '{"got": "by hand"}', "--json")
     )
@@ -188,7 +188,7 @@ async def test_a_process_of_its_own_that_is_killed_is_gone_on_with(
     (workspace.root / "open").touch()
     run_id = await the_dead_run(workspace)
     async with workspace.open() as rye:
-        with pytest.raises(StateError, match="'pay' broken off"):
+        with pytest.raises(StateError, match="'pay' interrupted"):
             await rye.graphs.resume(run_id)
         done = await rye.graphs.resume(run_id, rerun=True)
     assert (done.ended, done.output) == ("completed", "paid")
@@ -348,7 +348,7 @@ async def test_a_disk_that_fills_stops_a_run_and_room_lets_it_go_on(
     async with workspace.open() as rye:
         (row,) = await rye.graphs.list()
         assert row.status == "error"
-        with pytest.raises(StateError, match="'two' broken off"):
+        with pytest.raises(StateError, match="'two' interrupted"):
             await rye.graphs.resume(row.thread_id)
         done = await rye.graphs.resume(row.thread_id, result={"got": "filled"})
     assert done.output == "well"

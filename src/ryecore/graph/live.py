@@ -254,7 +254,7 @@ def run_html(graph: Graph, run_id: str, store: "ThreadStore") -> str:
     projection, notes = RunProjection(), StyledText()
     try:
         if not store.run_now(_project(store, run_id, projection)):
-            notes.line(("  its journal is longer than what is read here", "warn"))
+            notes.line(("  its journal is too long to be read in full here", "warn"))
     except StateError as problem:
         notes.line((f"  {problem.message}", "warn"))
     run_status = projection.snapshot()

@@ -100,7 +100,7 @@ class GraphLoader:
         if not chain.is_own_process:
             space = chain.elements[1].space
             raise InputError(
-                f"{ref} is run by a runtime of the {space} space, which stands in for our own.",
-                next_step=f"Have that run it: rye execute {ref}",
+                f"{ref} is run by a runtime of the {space} space, which replaces ryecore's own.",
+                next_step=f"Run it with that: rye execute {ref}",
             )
         return chain, head.item

@@ -30,7 +30,7 @@ async def check_inputs(graph: Graph, request: RunRequest, found: Found | None) -
     if request.graph.digest not in (None, graph.digest):
         raise ContentChanged(
             f"{graph.ref} has changed since its run was planned.",
-            next_step="Run it again: what is planned is what runs.",
+            next_step="Run it again: a run uses exactly the planned file.",
         )
     schema = graph.input_schema
     validator = SchemaValidator(json.dumps(schema)) if schema is not None else None
@@ -64,7 +64,7 @@ def check_preflight(
     agents = [node.id for node in graph.nodes.values() if isinstance(node, AgentVertex)]
     if agents and not host.has_models:
         raise ConfigError(
-            f"{graph.ref} asks models at {', '.join(agents)}, and here are none.",
+            f"{graph.ref} asks models at {', '.join(agents)}, but no models are configured.",
             next_step="Open the Rye with agent=AgentRunnerDeps(...); for a child process name "
             "what makes them again there: deps_factory, on the command line --deps.",
         )

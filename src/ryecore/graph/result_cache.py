@@ -1,12 +1,12 @@
 """The cache of the results of a graph's tools, keyed by all that they depend on, and signed.
 
-What may be called is asked first, and the whole chain verified: a remembered result opens nothing
-that the call itself would not have. The verified bytes that run stand in sealed snapshots, which
-are named by their digests, and the plan names these. So the plan, the hashes of the chain and the
-program are all that a key is made of.
+Permissions are checked and the whole chain is verified before a lookup, so a cached result reveals
+nothing that the call itself would not. The verified bytes run from sealed snapshots, which are
+named by their digests, and the plan holds these names. So a key consists of the plan, the hashes of
+the chain, and the program.
 
-An entry is one file and is written in one step, so that there is no half of one. It owns its bytes,
-so that discarding it affects nobody else.
+An entry is one file, written in one step, so it is never partial. It owns its bytes, so deleting it
+affects nothing else.
 
 Source: docs/design/graphs.md#remembered-results; decisions 16 and 41.
 """
@@ -141,7 +141,7 @@ class Entries:
         try:
             text = json.dumps(result, allow_nan=False)
         except (TypeError, ValueError, RecursionError):
-            return "its result is no JSON"
+            return "its result isn't JSON"
         if len(text) > MAX_RESULT_BYTES:
             return f"its result is larger than {MAX_RESULT_BYTES} bytes"
         record = {"key": key, "item_id": item_id, "created_at": utc_now(), "result": text}
@@ -214,13 +214,13 @@ def why_unkeyed(planned: Planned) -> str:
     """Return why the result of a call can't be cached; empty where it can."""
     chain, plan = planned.chain, planned.plan
     if planned.is_served_here:
-        return "it is served by ryecore itself, from what it knows at the time"
+        return "ryecore itself answers it, from its current state"
     if chain.is_own_process:
-        return "it is a graph, whose own nodes are remembered instead"
+        return "it is a graph, whose own nodes are cached instead"
     if chain.is_pinned is not None:
-        return "an MCP server answers it, which can answer otherwise each time"
+        return "an MCP server answers it, possibly differently each time"
     if plan.keep is not None:
-        return "its process is kept for later calls, and may know of earlier ones"
+        return "its process serves several calls, and may remember earlier ones"
     if not chain.is_verified:
         return "its chain is not verified"
     if plan.deps == "unverified":
@@ -278,7 +278,7 @@ class ResultsCache:
                 planned.
         """
         if call.action.ref.kind != "tool":
-            return Unkeyed("what follows a directive may answer otherwise each time")
+            return Unkeyed("a directive may answer differently each time")
         ctx = CallContext(call.ctx.capabilities, deadline=call.ctx.deadline)
         planned = await self._dispatcher.plan(call.action.ref, call.params, ctx=ctx)
         why = why_unkeyed(planned)
@@ -303,7 +303,7 @@ class ResultsCache:
             The reason why it isn't cached; None where it is.
         """
         if await self.key(call) != key:
-            return Unkeyed("what it depends on has changed while it ran")
+            return Unkeyed("its dependencies changed while it ran")
         item_id = str(call.action.ref)
         why = await anyio.to_thread.run_sync(self._entries.put, key, item_id, result)
         return Unkeyed(why) if why else None

@@ -73,8 +73,8 @@ async def _never_began(host: RunHost, run_id: str) -> frozenset[str]:
 
     def next_step(other: str) -> str:
         return (
-            f"See it, and how to continue it: rye graph show {other}. To do again what it "
-            "does, say --again, or name a step with --at."
+            f"See it and how to continue it: rye graph show {other}. To repeat its "
+            "work, pass --again, or a step with --at."
         )
 
     return await idle_followers(host.store, run_id, has_begun, next_step)
@@ -192,24 +192,23 @@ def _answered(
 def _completed(run_id: str) -> InputError:
     """Return the error for a run that is completed."""
     return InputError(
-        f"The run {run_id} has come to its end: there is nothing to go on with.",
+        f"The run {run_id} is completed: nothing is left to continue.",
         next_step="Name an earlier step with --at, or run the graph anew.",
     )
 
 
 def _unknown(what: str, run_id: str, members: Iterable[int] = ()) -> StateError:
     next_step = (
-        "Find out. Then resume it with --rerun to do it again, or with --result JSON "
-        "where it was done."
+        "Find out whether it took effect. Then resume it with --rerun to do it again, or with "
+        "--result JSON where it was done."
     )
     if members:
         next_step = (
-            "Find out. Then resume it with --member INDEX=JSON for each that was done, and with "
-            "--rerun for the others."
+            "Find out which took effect. Then resume it with --member INDEX=JSON for each that "
+            "was done, and with --rerun for the others."
         )
     return StateError(
-        f"The run {run_id} ended with {what} broken off: whether it has had its effect is not "
-        "known.",
+        f"The run {run_id} ended with {what} interrupted: whether it took effect is unknown.",
         next_step=next_step,
         members=tuple(sorted(members)),
     )
@@ -219,14 +218,14 @@ def _no_such_members(
     vertex: VertexOfGraph, options: ResumeOptions, members: Iterable[int]
 ) -> InputError:
     return InputError(
-        f"Nobody asks what came of member {_listed(members)} of '{vertex.id}': that is known, or "
-        "it had not begun.",
-        next_step=f"See what is not known: rye graph resume {options.run_id}",
+        f"No outcome is needed for member {_listed(members)} of '{vertex.id}': it is known, or "
+        "the member had not begun.",
+        next_step=f"See which outcomes are unknown: rye graph resume {options.run_id}",
     )
 
 
 def _listed(members: Iterable[int]) -> str:
-    """Indexes, with those that follow one another as a range."""
+    """Format indexes, consecutive ones as a range."""
     ranges: list[list[int]] = []
     for index in sorted(members):
         if ranges and index == ranges[-1][1] + 1:

@@ -116,7 +116,7 @@ class GraphRun(RunHandle[GraphResult]):
 def _stored_result(
     view: RunView, stored: Mapping[str, Any], chain: ValidChain, graph: Graph | None
 ) -> GraphResult:
-    """Make a run's result from its row, journal and stored result, which a death leaves short."""
+    """Make a run's result from its row, journal and stored result, incomplete after a crash."""
     document, metadata = stored.get("data"), stored.get("metadata")
     if not isinstance(document, Mapping):
         error = stored.get("error") or f"The run ended as {view.record.status}."

@@ -81,7 +81,7 @@ class Position:
     visit: int = 0
 
     def to_dict(self) -> dict[str, object]:
-        """Return the position but for its state, JSON-ready. `RECORDS` reads it.
+        """Return the position without its state, JSON-ready. `RECORDS` reads it.
 
         By hand: it is written after each node, in 0.5 µs rather than 7 µs.
         """

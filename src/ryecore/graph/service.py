@@ -26,7 +26,7 @@ class GraphService:
         self._deps = deps
 
     async def load(self, ref: ItemRef, ctx: CallContext) -> LoadedGraph:
-        """Load a graph, and run nothing of it."""
+        """Load a graph without running it."""
         return await self._deps.load(ref, ctx)
 
     async def examine(self, ref: ItemRef, ctx: CallContext) -> tuple[GraphReport, str]:

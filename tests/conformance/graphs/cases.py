@@ -219,7 +219,7 @@ CASES: tuple[Case, ...] = (
     Case(
         name="a foreach over what is no list",
         nodes={"each": each("${inputs.list}", {"x": "${item}"})},
-        inputs={"list": "text"}, status="error", error="goes over a list", node="each",
+        inputs={"list": "text"}, status="error", error="needs a list in 'over'", node="each",
     ),
     Case(
         name="a foreach whose member fails fails",

@@ -143,7 +143,7 @@ def test_a_run_goes_on_from_an_earlier_step_with_values_that_are_set(run: Run, f
     assert done.code == 0, done.out + done.err
     assert done.json["data"]["output"] == {"n": 70, "all": [{"n": 2}, {"n": 4}]}
     over = run("graph", "resume", first)
-    assert (over.code, "has come to its end" in over.err) == (2, True)
+    assert (over.code, "nothing is left to continue" in over.err) == (2, True)
     assert "rye graph show" in run("graph", "resume", first, "--at", "9").err
     assert run("graph", "resume", first, "--rerun", "--result", "1").code == 2
     assert "isn't JSON" in run("graph", "resume", first, "--result", "{").err

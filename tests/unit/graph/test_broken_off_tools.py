@@ -48,7 +48,7 @@ async def test_a_tool_that_was_broken_off_is_not_done_again_by_itself(
         assert "effect unknown" in shown
         assert "--rerun, or --result JSON" in shown
         (workspace.root / "open").touch()
-        with pytest.raises(StateError, match="'pay' broken off") as caught:
+        with pytest.raises(StateError, match="'pay' interrupted") as caught:
             await rye.graphs.resume(failed.run_id)
         assert "--rerun" in caught.value.next_step
         assert marks(workspace.root) == {"pay": 1}
@@ -101,7 +101,7 @@ async def test_of_members_those_that_were_broken_off_are_not_done_again(
         failed = await rye.graphs.run(ref)
         assert (failed.ended, failed.effect_unknown) == ("error", True)
         (workspace.root / "open").touch()
-        with pytest.raises(StateError, match="member 1 of 'each' broken off") as caught:
+        with pytest.raises(StateError, match="member 1 of 'each' interrupted") as caught:
             await rye.graphs.resume(failed.run_id)
         assert caught.value.facts["members"] == (1,)
         done = await rye.graphs.resume(failed.run_id, members={1: "by hand"})
@@ -118,7 +118,7 @@ async def test_a_graph_within_a_graph_passes_on_that_it_was_broken_off(
     async with workspace.open() as rye:
         if how == "action":
             failed = await rye.graphs.run(outer)
-            with pytest.raises(StateError, match="'inner' broken off"):
+            with pytest.raises(StateError, match="'inner' interrupted"):
                 await rye.graphs.resume(failed.run_id)
         else:
             done = await rye.execute(outer)

@@ -122,7 +122,7 @@ def test_an_earlier_step_can_be_looked_at(tmp_path: Path, key: SigningKey) -> No
     found = read_journal(tmp_path, tmp_path / "objects", RUN, key, None, at=1)
     assert found.position == Position("load", 1, {"count": 1})
     assert found.in_flight is None
-    with pytest.raises(StateError, match="no checkpoint behind step 7"):
+    with pytest.raises(StateError, match="no checkpoint after step 7"):
         read_journal(tmp_path, tmp_path / "objects", RUN, key, None, at=7)
 
 

@@ -182,7 +182,7 @@ def test_a_state_that_is_lost_is_told_with_the_last_that_is_whole(
         path.unlink()
         if damage != "missing":
             path.write_bytes(b"" if damage == "empty" else kept[:-1] + b" ")
-        with pytest.raises(StateError, match=f"{RUN} behind step 3") as told:
+        with pytest.raises(StateError, match=f"{RUN} after step 3") as told:
             found_in(tmp_path, KEY)
         # The large value of step 2 is the one of step 3.
         at = 1 if path == lost[1] else 2
@@ -208,7 +208,7 @@ def test_a_result_that_is_lost_is_told(tmp_path: Path) -> None:
     journal.close()
     digest = str(outcome["result_hash"])
     (tmp_path / "objects" / digest[:2] / digest).unlink()
-    with pytest.raises(StateError, match="behind step 0"):
+    with pytest.raises(StateError, match="after step 0"):
         found_in(tmp_path, KEY)
 
 

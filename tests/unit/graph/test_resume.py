@@ -93,7 +93,7 @@ async def test_a_run_whose_end_nobody_was_told_of_ends_so(flow: Graph) -> None:
     assert left.position is not None
     left = evolve(left, position=evolve(left.position, ending=Ending("completed", 7)))
     assert start_position(flow, left, RESUME, {}).position == left.position
-    with pytest.raises(InputError, match="come to its end"):
+    with pytest.raises(InputError, match="nothing is left to continue"):
         start_position(flow, left, evolve(RESUME, at=1), {})
 
 

@@ -100,7 +100,7 @@ class Journal:
         except TypeError as problem:
             raise StateError(
                 f"A record of {self._run_id} ({kind}) holds what JSON lacks: {problem}.",
-                next_step="Give texts, numbers, booleans, null, lists and mappings alone.",
+                next_step="Use only texts, numbers, booleans, null, lists and mappings.",
             ) from None
         self._appended += 1
         if self._bus is not None:
@@ -199,7 +199,7 @@ class Journal:
             StateError: Pending records can't be written, or the journal is closed.
         """
         appended = -1
-        while appended != self._appended:  # else an event would be neither written nor to come
+        while appended != self._appended:  # otherwise an event could be in neither part
             appended = self._appended
             await self._log.flush()
         if self._bus is None:

@@ -84,7 +84,7 @@ class PositionStore:
         Raises:
             StateError: The state isn't JSON, or can't be written.
         """
-        about = _checked(position.to_dict(), "What the run gives")
+        about = _checked(position.to_dict(), "The output of the run")
         known, kept, parts = self._known, {}, []
         for key, value in position.state.items():
             before = known.get(key)
@@ -124,7 +124,7 @@ class PositionStore:
             }
             return Position.from_dict(said["position"], state)
         except (LookupError, TypeError, AttributeError, ConversionError):
-            raise StoreError(f"The object {digest} is no position of a run.") from None
+            raise StoreError(f"The object {digest} isn't the position of a run.") from None
 
     async def is_whole(self, digest: str) -> bool:
         """Return whether a position and all objects that it names can be read."""
@@ -177,7 +177,7 @@ class PositionStore:
         try:
             return _decoded(self._objects.get(digest))
         except ValueError:
-            raise StoreError(f"The object {digest} is no JSON.") from None
+            raise StoreError(f"The object {digest} isn't JSON.") from None
 
     def _put(self, text: str) -> str:
         try:
@@ -198,14 +198,14 @@ def _checked(value: object, what: str) -> str:
     try:
         return _encode(value)
     except RecursionError:
-        why = "is nested too deep, or holds itself"
+        why = "is nested too deep, or contains itself"
     except ValueError:
         why = "holds a number that JSON lacks: NaN, an infinity, or one of thousands of digits"
     except TypeError as problem:
         why = f"holds what JSON lacks: {problem}"
     raise StateError(
-        f"{what} {why}, so it can't be kept.",
-        next_step="Assign texts, numbers, booleans, null, lists and mappings by texts alone.",
+        f"{what} {why}, so it can't be stored.",
+        next_step="Assign only texts, numbers, booleans, null, lists, and mappings with text keys.",
     )
 
 

@@ -218,7 +218,7 @@ class Fold:
         stand = self.stand if self._at is None else self._found_at
         if stand is None:
             raise StateError(
-                f"The run {run_id} has no checkpoint behind step {self._at}.",
+                f"The run {run_id} has no checkpoint after step {self._at}.",
                 next_step=f"See its steps: rye graph show {run_id}",
             )
         ran_s = Decimal(str(self._last_at)) - Decimal(str(self._first_at))
@@ -298,13 +298,13 @@ async def _not_whole(
             fold.take(record)
             if record.type == CHECKPOINT and fold.attested is not None:
                 steps[fold.attested[0]] = fold.attested[1]
-    next_step = "No earlier checkpoint is whole: run the graph anew."
+    next_step = "No earlier checkpoint is intact: run the graph anew."
     for one in sorted(steps, reverse=True):
         if one < step and await states.is_whole(steps[one]):
-            next_step = f"Resume from the last that is whole: rye graph resume {run_id} --at {one}"
+            next_step = f"Resume from the last intact one: rye graph resume {run_id} --at {one}"
             break
     return StateError(
-        f"The state of the run {run_id} behind step {step} can't be read: {problem.message}",
+        f"The state of the run {run_id} after step {step} can't be read: {problem.message}",
         next_step=next_step,
     )
 

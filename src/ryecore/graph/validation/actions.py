@@ -30,7 +30,7 @@ _NOT_YET: Final = "Actions can't run elsewhere: this is not available yet. Leave
 
 
 def read_action(node: Fields) -> Action | None:
-    """Return the action of a node; None where it can't be told what it executes."""
+    """Return the action of a node; None where its item is unknown."""
     if not node.has("action"):
         node.problems.error(node.place, "action is missing: what the node executes.")
         return None
@@ -41,7 +41,7 @@ def read_action(node: Fields) -> Action | None:
         "an action",
         _KEYS,
         {
-            "inputs": "What an item is given stands under 'params', for directives too.",
+            "inputs": "An item's parameters stand under 'params', and so do a directive's inputs.",
             "target": _NOT_YET.format("target"),
             "remote": _NOT_YET.format("remote"),
         },
@@ -72,7 +72,7 @@ def _item(action: Fields) -> ItemRef | None:
     if item_id is None:
         return None
     if "${" in item_id:
-        action.error("item_id", "Which item an action executes is written down, without ${ }.")
+        action.error("item_id", "An action names its item literally, without ${ }.")
         return None
     try:
         ref = ItemRef.parse(item_id, kind)
@@ -153,7 +153,7 @@ def read_agent_node(name: str, node: Fields, agent_ref: str | None) -> AgentNode
     """Return the agent's vertex of a node; None where it can't be read."""
     retry = _retry(node)
     if not node.has("prompt_template"):
-        node.problems.error(node.place, "prompt_template is missing: what the agent is asked.")
+        node.problems.error(node.place, "prompt_template is missing: the prompt of the agent.")
         return None
     if agent_ref is None:
         return None
@@ -166,7 +166,7 @@ def read_agent_node(name: str, node: Fields, agent_ref: str | None) -> AgentNode
 
 
 def _check_tools(agent: Fields) -> None:
-    """Check the signed tools that an agent names; a host's functions are the host's."""
+    """Check the signed tools that an agent names; the host answers for its own functions."""
     tools = agent.declared.get("tools")
     for index, name in enumerate(tools if isinstance(tools, list) else ()):
         if isinstance(name, str) and ":" in name:
@@ -182,7 +182,7 @@ def _check_tools(agent: Fields) -> None:
 
 
 def check_narrowed(node: Fields, agent: Agent) -> None:
-    """Note the tools of a node that its agent doesn't have."""
+    """Report the tools of a node that its agent doesn't have."""
     tools = node.declared.get("tools")
     for index, name in enumerate(tools if isinstance(tools, list) else ()):
         if isinstance(name, str) and name not in agent.tools:

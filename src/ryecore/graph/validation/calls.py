@@ -1,4 +1,4 @@
-"""A graph's calls, against its permissions and what the called items declare. Pure.
+"""The checks of a graph's calls against its permissions and the called items. Pure.
 
 No expression stands within a program that a graph passes to a tool.
 
@@ -212,7 +212,7 @@ def check_permissions(
     agents_have_tools: bool,
     problems: Problems,
 ) -> None:
-    """Note permissions of a wrong form, actions that none covers, and those that cover nothing.
+    """Report malformed permissions, actions that no permission covers, and unused permissions.
 
     Args:
         declared: The graph's permissions; None where they can't be read.
@@ -248,7 +248,7 @@ def check_permissions(
     if agents_have_tools or any(
         d.item is not None and d.item.kind != "tool" for d in drafts.values()
     ):
-        return  # what those call is not known here
+        return  # the items that those call are not known here
     used = {capability for _, capability, _ in needed}
     for index, one in enumerate(declared):
         if "*" not in one and one not in used and not _what_is_wrong(one):
@@ -260,7 +260,7 @@ def _warn_of_tools(
 ) -> None:
     """Warn of signed tools that an agent is offered and may not call.
 
-    What a function of the host needs is the host's to say.
+    The host decides what its own functions need.
     """
     for draft in drafts.values():
         if not isinstance(draft.vertex, AgentVertex):
@@ -288,7 +288,7 @@ def _what_is_wrong(permission: str) -> str:
         return f"{_FORM}, with * for any text."
     for part, known in zip(parts[1:], (_ACTIONS, _KINDS), strict=False):
         if "*" not in part and part not in known:
-            return f"{part!r} is none of {', '.join(known)}.{did_you_mean(part, known)}"
+            return f"{part!r} must be one of: {', '.join(known)}.{did_you_mean(part, known)}"
     if parts[1] == "sign" and "*" in permission:
         return "no wildcard grants signing; name the item."
     if len(parts) < 4 and "*" not in parts[-1]:

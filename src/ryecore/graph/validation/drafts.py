@@ -52,7 +52,7 @@ class Draft:
         slots: Its values with expressions.
         item: What its action executes.
         agent_ref: Its agent.
-        vertex: What it comes to; None where it has problems that leave that open.
+        vertex: The node; None where its problems leave that open.
     """
 
     id: str
@@ -76,7 +76,7 @@ class Draft:
 def check_flow(
     drafts: Mapping[str, Draft], start: str | None, start_place: Place, problems: Problems
 ) -> None:
-    """Note edges without a target, edges that are never taken, and nodes that nothing reaches.
+    """Report edges without a target, edges that are never taken, and nodes that nothing reaches.
 
     Args:
         drafts: The nodes by their ids.
@@ -146,9 +146,9 @@ def _check_ends(
     reached: set[str],
     problems: Problems,
 ) -> None:
-    """Warn of nodes that are reached, and from which no end is.
+    """Warn of reachable nodes from which no end can be reached.
 
-    A run ends at a return node, and behind a node of which no edge may hold.
+    A run ends at a return node, and after a node whose edges may all fail to hold.
     """
     back: dict[str, list[str]] = {}
     for name, targets in ways.items():
@@ -164,6 +164,6 @@ def _check_ends(
         if name in reached and name not in leads_out:
             problems.warn(
                 draft.place,
-                f"No way leads from {name!r} to an end: a run goes round until max_steps.",
+                f"No path leads from {name!r} to an end: a run repeats its nodes until max_steps.",
             )
             return

@@ -64,7 +64,7 @@ class Fields:
         """Report unknown keys.
 
         Args:
-            owner: What the mapping is, as `an action`.
+            owner: What the mapping is, such as `an action`.
             known: The keys that it may have.
         """
         for name in self.declared:
@@ -142,7 +142,7 @@ class Fields:
         return self.template_of(self.declared.get(name), self.at(name))
 
     def template_of(self, value: object, place: Place) -> Template:
-        """Return a value with expressions in it, that stands somewhere else."""
+        """Return a value with expressions in it, from another place."""
         try:
             return read_template(value)
         except BrokenExpression as problem:

@@ -68,7 +68,7 @@ class Kind:
         return not known or bool(known & other.names)
 
     def part(self, part: str | int) -> "Kind":
-        """Return what stands at a key, or an index.
+        """Return the kind of the part at a key or an index.
 
         Raises:
             NoSuchPart: Nothing can stand there; the message says why.
@@ -121,7 +121,7 @@ def _no_key(key: str, known: Iterable[str]) -> str:
 
 
 def union(kinds: Iterable[Kind]) -> Kind:
-    """Return what is one of several kinds."""
+    """Return the union of several kinds."""
     several = list(kinds)
     if len(several) == 1:
         return several[0]
@@ -129,7 +129,7 @@ def union(kinds: Iterable[Kind]) -> Kind:
 
 
 def kind_of_value(value: object) -> Kind:
-    """Return the kind of a value, but not of what it holds."""
+    """Return the kind of a value, without those of its parts."""
     match value:
         case None:
             return Kind(frozenset({"null"}))

@@ -1,4 +1,4 @@
-"""One node of a graph's file, read into its vertex."""
+"""The reader of one node of a graph's file."""
 
 from collections.abc import Mapping
 from typing import Any, Final, Literal
@@ -112,7 +112,7 @@ def _calling(draft: Draft, node: Fields, common: Mapping[str, Any]) -> Draft:
         return evolve(draft, vertex=ActionVertex(**common) if action else None)
     over, as_ = node.template("over"), node.value("as", Text, "item")
     if not node.has("over"):
-        node.problems.error(node.place, "over is missing: the list whose members it takes.")
+        node.problems.error(node.place, "over is missing: the list that the foreach runs through.")
     if as_ in _TAKEN_NAMES:
         node.error("as", f"as is {as_!r}, which is taken; choose another name.")
     elif not as_.isidentifier():
@@ -142,7 +142,7 @@ def _known(node: Fields, type_: str) -> Fields:
 
 
 def _why_not(type_: str) -> dict[str, str]:
-    """Return what to say of keys that other nodes have."""
+    """Return the messages for keys that only other types of nodes have."""
     why = {
         key: f"{key!r} is a key of {_a(owner)} node, and this is {_a(type_)} node."
         for owner, kind in NODE_KINDS.items()
@@ -153,7 +153,7 @@ def _why_not(type_: str) -> dict[str, str]:
     if type_ == "gate":
         why["on_error"] = "Nothing in a gate can fail, so it has no 'on_error'."
     if type_ == "agent":
-        why["cache_result"] = "What a model answers is not remembered: leave 'cache_result' out."
+        why["cache_result"] = "A model's answer is not cached: leave 'cache_result' out."
     for key in ("remote", "target"):
         why[key] = f"Nodes can't run elsewhere: this is not available yet. Leave {key!r} out."
     return why
@@ -170,8 +170,7 @@ def _cached(node: Fields) -> bool:
     if cached and "directive" in kinds:
         node.error(
             "cache_result",
-            "Only the results of tools are remembered: what follows a directive may answer "
-            "differently each time.",
+            "Only the results of tools are cached: a directive may answer differently each time.",
         )
     return cached
 
@@ -211,4 +210,4 @@ def _when(edge: Fields) -> Condition | None:
         return read_condition(edge.declared["when"])
     except ValueError as problem:
         edge.error("when", f"{str(problem).rstrip('.')}.")
-        return AnyOf(())  # which is not none: the edges behind it may be taken
+        return AnyOf(())  # not None, so that later edges may still be taken

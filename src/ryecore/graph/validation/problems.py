@@ -16,7 +16,7 @@ _MANY: Final = 100
 
 @frozen
 class GraphFinding:
-    """One problem: where, and what."""
+    """One problem and its place."""
 
     place: Place
     message: str
@@ -38,7 +38,7 @@ class Problems:
         self.warnings.append(GraphFinding(place, message))
 
     def guess(self, name: str, known: Iterable[str]) -> str:
-        """Return what `did_you_mean` asks, or else what there is.
+        """Return the question of `did_you_mean`, or else the known names.
 
         Of many problems only the first have it: to compare all names with all others takes
         minutes where a large file is wrong throughout.
@@ -60,7 +60,7 @@ def node_lines(text: str, names: Iterable[str]) -> Mapping[str, int]:
         names: The nodes' ids, in the file's order.
 
     Returns:
-        Lines from 1, by id; not every one need be there.
+        Lines from 1, by id; some may be missing.
     """
     wanted = tuple(names)
     if not wanted:
@@ -78,7 +78,7 @@ def node_lines(text: str, names: Iterable[str]) -> Mapping[str, int]:
         if name == wanted[0] and above[-1][1] == "nodes":
             firsts.append((indent, len(keys) - 1))
         above.append((len(indent), name))
-    if len(firsts) == 1:  # else it may be that text of another kind looks like the nodes
+    if len(firsts) == 1:  # otherwise other text may look like the nodes
         indent, at = firsts[0]
         run = by_indent[indent][at : at + len(wanted)]
         if tuple(name for name, _ in run) == wanted:

@@ -47,7 +47,7 @@ class References:
 
     @property
     def reads_time(self) -> bool:
-        """Return whether anything asks for the time."""
+        """Return whether anything reads the time."""
         return bool(self.read & {"_now", "_timestamp"})
 
     def check(self, draft: Draft) -> None:
@@ -76,7 +76,7 @@ class References:
             self._check_prompt(draft.vertex.node.prompt_template, draft.at("prompt_template"))
 
     def note(self, condition: Condition | None) -> None:
-        """Record what a hook's condition reads of the state."""
+        """Record the keys of the state that a hook's condition reads."""
         for one in _comparisons(condition):
             self._note(parse_path(one.path).parts)
 
@@ -129,7 +129,7 @@ class References:
             else kind_of_value(source)
         )
         if source is not None and not kind.may_be("array"):
-            self._problems.error(place, f"over is {brief(source)}, which is {kind} and no list.")
+            self._problems.error(place, f"over is {brief(source)}, which is {kind}, not a list.")
 
     def _check_assigned(self, key: str, template: Template, place: Place, scope: Scope) -> None:
         if key in BUILT_IN:
@@ -155,7 +155,7 @@ class References:
             )
 
     def _declared(self, key: str, place: Place) -> object:
-        """Return what state_schema says of a key; None where it says nothing."""
+        """Return the schema of a key in state_schema; None where it has none."""
         schema = self._known.state_schema or {}
         properties = schema.get("properties")
         properties = properties if isinstance(properties, Mapping) else {}
@@ -177,8 +177,8 @@ class References:
             if isinstance(one.value, str) and "${" in one.value:
                 self._problems.error(
                     place,
-                    f"The value {brief(one.value)} of a condition is taken as it is: nothing "
-                    "is put into it.",
+                    f"The value {brief(one.value)} of a condition is taken as it is: no "
+                    "expression in it is evaluated.",
                 )
                 continue
             kind = self._check_path(path, place, scope, one.path)
@@ -194,7 +194,7 @@ class References:
             path: Place = steps
             if steps[0] == "run":
                 if steps[1:2] != ("outputs",):
-                    self._problems.error(place, f"{text}: run has outputs alone.")
+                    self._problems.error(place, f"{text}: run has only outputs.")
                     continue
                 path = ("state", *steps[2:])
             elif steps[0] == "ctx":
@@ -206,7 +206,7 @@ class References:
         if "${" in prompt.source:
             self._problems.warn(
                 place,
-                "A prompt puts in {{ inputs.x }} and {{ run.outputs.x }}; ${…} stays as it is.",
+                "A prompt replaces {{ inputs.x }} and {{ run.outputs.x }}; ${…} stays as it is.",
             )
 
 

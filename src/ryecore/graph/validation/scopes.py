@@ -91,7 +91,7 @@ class Scope:
 
     Attributes:
         roots: Their kinds.
-        absent: Of names that other places have, why this one doesn't.
+        absent: The reason why a name that is known elsewhere isn't known here, by name.
     """
 
     roots: Mapping[str, Kind]
@@ -101,7 +101,7 @@ class Scope:
         """Return the kind of what stands at a path.
 
         Raises:
-            NoSuchPart: Nothing can; the message says which part, and why.
+            NoSuchPart: The value can't have such a part; the message says which, and why.
         """
         root = str(path[0])
         kind = self.roots[root]
@@ -130,7 +130,7 @@ class Scope:
 
 
 def filtered(name: str) -> Kind:
-    """Return what comes out of a filter."""
+    """Return the kind of a filter's output."""
     return _FILTERED[name]
 
 
@@ -140,7 +140,7 @@ def takes(name: str, kind: Kind) -> bool:
 
 
 def kind_of_text(text: str, expressions: Iterable[Expression], scope: Scope) -> Kind:
-    """Return the kind of what a text comes to: its expression's where it is that alone."""
+    """Return the kind of a text's value: its expression's, where it has nothing else."""
     for expression in expressions:
         return scope.kind_of(expression) if text == str(expression) else _TEXT
     return _TEXT
@@ -168,10 +168,10 @@ class Known:
         state_schema: Mapping[str, object] | None,
         writers: Iterable[Writer],
     ) -> "Known":
-        """Return what is known of a graph: by its schemas, else by what its state begins as.
+        """Return what is known of a graph: by its schemas, else by its initial state.
 
-        A value that is null in the beginning says nothing of its type. What nodes set counts too,
-        where its type can be told.
+        An initial null says nothing about a type. The values that nodes set count too, where their
+        types are known.
         """
         inputs = ANY
         if input_schema is not None:
@@ -204,7 +204,7 @@ class Known:
         """Return what is known before a node has run.
 
         Args:
-            as_: What a foreach's action knows its member by.
+            as_: The name of a member in the foreach's action.
         """
         roots = {"inputs": self.inputs, "state": self.state}
         if as_ is not None:
@@ -221,17 +221,17 @@ class Known:
         else:
             absent["result"] = f"a {type_} has no result"
         if as_ is not None:
-            absent[as_] = "it is known in the foreach's action alone"
+            absent[as_] = "it is known only in the foreach's action"
         return Scope(roots, absent)
 
 
 def _loose(kind: Kind) -> Kind:
-    """Return what may follow a value that says its type by itself: a 0 may become a 0.5."""
+    """Return the kinds that may replace a value without a schema: a 0 may become a 0.5."""
     return Kind(kind.names | {"fraction"}) if "integer" in kind.names else kind
 
 
 def _widened(name: str, value: object, writers: Iterable[Writer], known: Known) -> Kind:
-    """Return what a key of the state may be: what it begins as, and what nodes are known to set."""
+    """Return the kind of a key of the state: its initial one, and those that nodes set."""
     kinds = [] if value is None else [_loose(kind_of_value(value))]
     for writer in writers:
         if writer.collect == name:
@@ -263,14 +263,14 @@ def misfits(
     *,
     coerces: bool = False,
 ) -> list[Misfit]:
-    """Return what of a value can't fit a schema.
+    """Find the parts of a value that can't fit a schema.
 
     A literal is checked in full; an expression by its type, where that is known.
 
     Args:
         root: The schema that references lead into.
         scope: What expressions know.
-        coerces: Whether text and what it stands for count as one type, as inputs of directives do.
+        coerces: Whether text is converted to the wanted type, as in inputs of directives.
 
     Returns:
         Where in the value, and what is wrong.
@@ -346,7 +346,7 @@ def _literal(
     wanted = kind_of_schema(schema, root)
     kind = kind_of_schema({"const": value})
     if kind.names == {"null"}:
-        return []  # it is left out, or the schema's own matter
+        return []  # a parameter that is null is left out; a null in the state is checked elsewhere
     if not kind.meets(wanted) and fits(kind, wanted):
         return []  # it is coerced
     beside = {

@@ -1,4 +1,4 @@
-"""What is around an agent's node: what it tells, its account, its time, the job that it may leave.
+"""The runner of agents' nodes: their events, their account, their timeouts, and providers' jobs.
 
 Source: docs/design/agent-node.md#events; decisions 39, 40, 55 and 59.
 """
@@ -74,7 +74,7 @@ class NodeBudget:
         return await self._spending.before_media(provider, model, input_tokens)
 
     def asks_again(self) -> bool:
-        """Whether what was refused is to be asked once more, for as short an answer as is left."""
+        """Whether to repeat a refused request, for as short an answer as the balance allows."""
         return self._spending.asks_again()
 
     async def settle(self) -> None:
@@ -90,7 +90,7 @@ def _longest(entry: FallbackPlanEntry) -> int:
     """Return the most tokens of an answer where no limit is set."""
     try:
         most = entry.provider.capabilities(entry.model).max_output_tokens
-    except Exception:  # what isn't known is taken to be possible; the try will tell
+    except Exception:  # an unknown ability is assumed: the attempt shows whether it exists
         most = None
     return min(most or MAX_OUTPUT_TOKENS, MAX_OUTPUT_TOKENS)
 
@@ -173,7 +173,8 @@ class AgentWork:
     async def _looked_after(self, outcome: NodeOutcome, ctx: NodeExecContext) -> NodeOutcome:
         """Poll a provider's job until it is done."""
         told = {"node": ctx.vertex.id, "job_id": outcome.job_id}
-        self._journal.append("node_pending", told)  # whoever finds a killed run can ask for it
+        # so that the job of a killed run can be found
+        self._journal.append("node_pending", told)
         await self._journal.commit()
         looked = 0
         while outcome.status == "pending" and outcome.job_id is not None:

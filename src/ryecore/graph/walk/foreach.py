@@ -103,7 +103,7 @@ class _Work:
         for index, member in self._left:
             try:
                 outcome = self._known.get(index) or await self._call(index, member)
-            except Exception as error:  # kept, for a task group would wrap it
+            except Exception as error:  # stored, since a task group would wrap it
                 self.broken = self.broken or error
                 self._stop()
                 return

@@ -84,7 +84,7 @@ class Vertices:
         if not isinstance(members, list | tuple):
             found = "null" if members is None else type(members).__name__
             return NodeOutcome.failed(
-                "validation", f"'{vertex.id}' goes over a list, and found {found}."
+                "validation", f"'{vertex.id}' needs a list in 'over', not {found}."
             )
         self._journal.append(
             "node_started", {"node": vertex.id, "type": vertex.type, "count": len(members)}

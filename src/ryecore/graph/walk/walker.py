@@ -1,4 +1,4 @@
-"""Walk a graph: run each node by the one executor, ask the schedule what comes next, keep it.
+"""The walker of a graph: it runs each node by the one executor, and asks the schedule for the next.
 
 Source: docs/design/runtimes.md#state-graphs; docs/design/agent-node.md#layers; decisions 42, 49 and
 50.
@@ -33,7 +33,7 @@ from ryecore.runs.hooks import HookRunner
 __all__ = ["Walk", "Walker"]
 
 _YIELD_EVERY_S: Final = 0.005
-"""Nodes that wait for nothing let others run at least this often."""
+"""How often, in seconds, nodes that never wait let other tasks run."""
 
 
 @frozen
