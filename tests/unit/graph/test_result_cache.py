@@ -420,9 +420,9 @@ async def test_members_of_a_foreach_are_remembered_one_by_one(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("name", "why"),
     [
-        ("graph", "own nodes are remembered"),
+        ("graph", "own nodes are cached"),
         ("mcp", "an MCP server answers it"),
-        ("orchestrator", "served by ryecore itself"),
+        ("orchestrator", "ryecore itself answers it"),
     ],
 )
 async def test_what_cannot_be_keyed_runs_each_time_and_that_is_told(
