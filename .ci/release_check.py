@@ -44,7 +44,7 @@ async def check(inputs: dict[str, str]) -> tuple[bool, str]:
     if done.failed is None:
         return True, str(done.data["output"]["report"])
     where = "" if done.failed.node == "report" else f"The check '{done.failed.node}' failed: "
-    return False, f"{where}{done.failed.error}"
+    return False, f"{where}{done.failed.message}"
 
 
 def main(tags: Sequence[str]) -> int:

@@ -10,12 +10,12 @@ from attrs import field, frozen
 
 from ryecore.display.text import StyledText
 from ryecore.errors import InputError, StateError
-from ryecore.state.model import ThreadRecord
+from ryecore.state.model import ThreadRecord, ThreadRecords
 
 if TYPE_CHECKING:
     from ryecore.state.store import ThreadStore
 
-__all__ = ["ThreadReport", "check_page", "read_log"]
+__all__ = ["ThreadReport", "check_page", "list_threads", "read_log"]
 
 _MAX_OFFSET: Final = 2**31
 _MAX_LOG_BYTES: Final = 16 * 1024 * 1024
@@ -131,6 +131,17 @@ def read_log(path: Path, offset: int) -> tuple[str, int]:
             f"{path} can't be read: {problem.strerror}.",
             next_step="See that you may read the thread's folder.",
         ) from problem
+
+
+async def list_threads(
+    store: "ThreadStore", *, active_only: bool, limit: int, offset: int
+) -> ThreadRecords:
+    """List the active threads, or all threads, newest first."""
+    if not active_only:
+        rows = await store.look_at_all(lambda found: found.list_threads(limit=limit, offset=offset))
+        return ThreadRecords(rows, await store.registry.count_threads())
+    active = await store.look_at_all(lambda found: found.list_active())
+    return ThreadRecords(active[offset : offset + limit], len(active))
 
 
 def check_page(limit: int, offset: int) -> None:

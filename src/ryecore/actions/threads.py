@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from ryecore.actions.reports import ThreadReport, check_page, read_log
+from ryecore.actions.reports import ThreadReport, check_page, list_threads, read_log
 from ryecore.errors import InputError
 from ryecore.policy import CallContext
 from ryecore.runs.request import RunRequest, check_grace, parse_limits
@@ -35,17 +35,11 @@ class Threads:
     """The threads of one project: `rye.threads`.
 
     Wherever an id is expected, an unambiguous beginning of it suffices.
-
-    Args:
-        store: Opens the project's threads; returns None where there are none yet.
-        running: The calls of the Rye, which end when it is closed.
-        service: Runs the threads of directives.
-        prune: Prunes threads by the rule in signed configuration, where that is due.
     """
 
     def __init__(
         self,
-        store: "Callable[[], ThreadStore | None]",
+        store: "Callable[[], ThreadStore | None]",  # None where there are no threads yet
         running: Running,
         service: "Callable[[], ThreadService]",
         prune: Callable[[], Awaitable[None]],
@@ -117,13 +111,7 @@ class Threads:
             store = await run_in_thread(self._store)
             if store is None:
                 return ThreadRecords()
-            if all:
-                rows = await store.look_at_all(
-                    lambda found: found.list_threads(limit=limit, offset=offset)
-                )
-                return ThreadRecords(rows, await store.registry.count_threads())
-            active = await store.look_at_all(lambda found: found.list_active())
-            return ThreadRecords(active[offset : offset + limit], len(active))
+            return await list_threads(store, active_only=not all, limit=limit, offset=offset)
 
         return await self._running.run("threads", find)
 
@@ -268,8 +256,9 @@ class Threads:
         again: bool = False,
     ) -> RunRequest:
         _, found = await self._find(thread_id)
-        bounds = parse_limits(limits)
-        return await self._service().resume_request(found, message, bounds, again=again)
+        return await self._service().resume_request(
+            found, message, parse_limits(limits), again=again
+        )
 
     async def _fork_request(
         self, thread_id: str, at: int, message: str, limits: "Limits | Mapping[str, float] | None"
@@ -462,8 +451,8 @@ class Threads:
         """
         from ryecore.actions.pruning import prune_threads  # noqa: PLC0415 - when it is needed
 
-        chosen = (older_than, keep, include_resumable)
-        prune = partial(prune_threads, self._store, self._service, chosen)
+        rule = (older_than, keep, include_resumable)
+        prune = partial(prune_threads, self._store, self._service, rule)
         call = partial(prune, dry_run=dry_run, on_progress=on_progress)
         return await self._running.run("threads", call)
 
@@ -475,8 +464,7 @@ class Threads:
             offset: The byte to start at.
 
         Returns:
-            The text, of at most 16 MiB, and the byte to start at next. An incomplete character at
-            the end is left for the next call.
+            The text, of at most 16 MiB, and the byte to start at next, before a cut character.
 
         Raises:
             ThreadNotFound: No thread has this id.
