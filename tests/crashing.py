@@ -167,7 +167,7 @@ async def _go_on(rye: Rye, rows: tuple[ThreadRecord, ...]) -> Any:
         try:
             return await rye.threads.resume(row.thread_id)
         except StateError as error:
-            if "has left nothing to go on from" not in str(error):
+            if "has left nothing to continue from" not in str(error):
                 raise
     return await rye.execute(PARENT, thread="fork")
 

@@ -77,7 +77,7 @@ class Parts:
         store: The project's threads.
         env: The names of the project's `.env` that the user allows.
         execute: Executes tools and directives.
-        tasks: The runs that go on in the Rye in the background.
+        tasks: The runs in the background of the Rye.
 
     Raises:
         ConfigError: A setting is invalid.

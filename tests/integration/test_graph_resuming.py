@@ -160,7 +160,7 @@ async def test_a_command_that_is_killed_is_gone_on_with_by_another(workspace: Wo
     assert marks(workspace.root) == {"check": 1, "pay": 1, "tell": 1}
     code, _, err = await ended(started(workspace, "graph", "resume", run_id, "--rerun", "--quiet"))
     assert code == 2
-    assert "is gone on with already" in err or "was gone on with already" in err
+    assert "is being continued already" in err or "was continued already" in err
     again = started(workspace, "graph", "resume", run_id, "--rerun", "--again", "--json")
     code, out, _ = await ended(again)
     assert json.loads(out)["data"]["output"] == "paid"

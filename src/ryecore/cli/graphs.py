@@ -90,7 +90,7 @@ def validate(ref: str, project_path: str, as_json: bool) -> None:
 def show_graph(name: str, project_path: str, drawing: Drawing, as_json: bool) -> None:
     """Show a graph: its nodes in order, what they do and where they lead.
 
-    Of a run, also what happened at each node, where it stands, and how to go on with it.
+    Of a run, also what happened at each node, where it stands, and how to continue it.
     """
     from ryecore.graph.rendering import document_of, render_graph  # noqa: PLC0415
     from ryecore.graph.run_view import RunView  # noqa: PLC0415 - other commands need none
@@ -216,7 +216,7 @@ def forget(project_path: str, as_json: bool) -> None:
 
 
 Work = Callable[[Rye], Coroutine[Any, Any, tuple[ExecutionResult, str]]]
-"""What is done in an open project: what came of it, and the command that goes on with it."""
+"""What is done in an open project: what came of it, and the command that continues it."""
 
 _params_option = click.option(
     "--params", metavar="JSON|-", help="The inputs as one JSON object; - reads it."
@@ -300,7 +300,7 @@ def step(
     project_path: str,
     as_json: bool,
 ) -> None:
-    """Run a single node of a graph with a state that you give; say what it would go on with."""
+    """Run a single node of a graph with a state that you give; say what it would continue with."""
 
     async def run_it(rye: Rye) -> tuple[ExecutionResult, str]:
         graph = await rye.graphs.load(ref)
@@ -318,10 +318,10 @@ def step(
         _work(run_it, project_path, deps, as_json=as_json)
 
 
-@graph.command(short_help="Go on with a run that has ended.")
+@graph.command(short_help="Continue a run that has ended.")
 @click.argument("run_id", metavar="RUN")
 @click.option("--at", type=int, metavar="STEP", help="Behind which step; where it stopped else.")
-@click.option("--again", is_flag=True, help="Go on though another run did so already.")
+@click.option("--again", is_flag=True, help="Continue though another run did so already.")
 @click.option("--rerun", is_flag=True, help="Do again what had begun when its process died.")
 @click.option("--result", metavar="JSON", help="What came of that, where you found out.")
 @click.option(
@@ -334,7 +334,7 @@ def step(
 @click.option(
     "--set", "pairs", multiple=True, metavar="KEY=VALUE", help="A value of the state; repeatable."
 )
-@click.option("--changed", is_flag=True, help="Go on though the graph has changed since.")
+@click.option("--changed", is_flag=True, help="Continue though the graph has changed since.")
 @_limit_option
 @_quiet_option
 @deps_option
@@ -355,7 +355,7 @@ def resume(
     project_path: str,
     as_json: bool,
 ) -> None:
-    """Go on with a run that was killed, stopped or has failed, in a new one.
+    """Continue a run that was killed, stopped or has failed, in a new one.
 
     What a node was doing when its process was killed is not known, and is not done again by
     itself: find out, and say --rerun or --result. Where several members of a

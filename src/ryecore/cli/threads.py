@@ -35,7 +35,7 @@ _MAX_TREES: Final = 20
 
 @click.group(short_help="What runs, and ran: directives' threads and detached tools.")
 def threads() -> None:
-    """See, wait for, stop, prove and go on with threads: directives' and detached tools'.
+    """See, wait for, stop, prove and continue threads: directives' and detached tools'.
 
     An id may be cut short wherever what is left names one thread alone.
     """
@@ -155,7 +155,7 @@ def kill_threads(
 
 @threads.command("log")
 @click.argument("thread_id", metavar="ID")
-@click.option("-f", "--follow", is_flag=True, help="Go on until the thread has ended.")
+@click.option("-f", "--follow", is_flag=True, help="Continue until the thread has ended.")
 @project_option
 def show_log(thread_id: str, follow: bool, project_path: str) -> None:
     """Print what a thread's tool has printed so far."""

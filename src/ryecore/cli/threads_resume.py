@@ -35,7 +35,7 @@ __all__ = ["fork", "handoff", "recover", "resume"]
 _limit_option = limit_option("A limit: turns=8; repeatable.")
 
 
-@click.command(short_help="Go on with a thread that has ended.")
+@click.command(short_help="Continue a thread that has ended.")
 @click.argument("thread_id", metavar="ID")
 @click.argument("message", required=False, default="")
 @click.option("--again", is_flag=True, help="Though another thread has resumed it already.")
@@ -52,7 +52,7 @@ def resume(
     project_path: str,
     as_json: bool,
 ) -> None:
-    """Go on with a thread that has ended or was killed, in a new one.
+    """Continue a thread that has ended or was killed, in a new one.
 
     MESSAGE is said to the model; by default, that it was interrupted. What a tool was doing when
     its process was killed is not done again by itself. A thread is resumed once; after that, the
@@ -71,7 +71,7 @@ def resume(
         )
 
 
-@click.command(short_help="Go on from an earlier turn of a thread.")
+@click.command(short_help="Continue from an earlier turn of a thread.")
 @click.argument("thread_id", metavar="ID")
 @click.argument("message", required=False, default="")
 @click.option("--at", type=int, required=True, metavar="TURN", help="The last turn that is kept.")
@@ -106,12 +106,12 @@ def fork(
         )
 
 
-@click.command(short_help="Let another thread go on with one that runs.")
+@click.command(short_help="Let another thread continue one that runs.")
 @click.argument("thread_id", metavar="ID")
 @project_option
 @json_option
 def handoff(thread_id: str, project_path: str, as_json: bool) -> None:
-    """Ask a thread that runs to let a new one go on with its work, at its next turn.
+    """Ask a thread that runs to let a new one continue its work, at its next turn.
 
     The new one has the end of the conversation, and what is left of the budget.
     """

@@ -24,7 +24,7 @@ _FOR_PROGRAMS: Final = frozenset({"token_delta", "model_call", "checkpoint"})
 
 @click.command(short_help="Print what was said and done in a thread.")
 @click.argument("thread_id", metavar="ID")
-@click.option("-f", "--follow", is_flag=True, help="Go on until the thread has ended.")
+@click.option("-f", "--follow", is_flag=True, help="Continue until the thread has ended.")
 @click.option(
     "--types", metavar="TYPE,...", help="These records alone, such as cognition_out,hook."
 )
@@ -112,7 +112,7 @@ def _started(said: Mapping[str, Any], _: str) -> _Shown:
 
 
 def _going_on(said: Mapping[str, Any], kind: str) -> _Shown:
-    verb = "forked from" if kind == "thread_forked" else "goes on from"
+    verb = "forked from" if kind == "thread_forked" else "continues from"
     at = f" after turn {_text(said.get('turn'))}" if kind == "thread_forked" else ""
     return [(f"▸ {verb} ", "id"), (_text(said.get("from")), "id"), (at, "dim")], ""
 

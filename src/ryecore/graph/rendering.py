@@ -332,9 +332,9 @@ def _add_run_head(text: StyledText, run: "RunView", width: int) -> None:
         spent = f"{compact(run.cost.tokens)} tokens, {dollars(run.cost.spend_microcents)}"
         facts.append(("cost", [spent]))
     if record.continuation_of is not None:
-        facts.append(("goes on", [("from ", "dim"), (record.continuation_of, "id")]))
+        facts.append(("resumes", [(record.continuation_of, "id")]))
     if run.followed_by is not None:
-        facts.append(("went on", [("as ", "dim"), (run.followed_by, "id")]))
+        facts.append(("resumed", [("by ", "dim"), (run.followed_by, "id")]))
     if run.error:
         facts.append(("error", [(main_line(run.error), "bad")]))
     if run.problem:

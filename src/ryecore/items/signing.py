@@ -30,7 +30,7 @@ from ryecore.items.signature import (
     split_content,
     utc_now,
 )
-from ryecore.items.spaces import EXTENSIONS, Space, refs_of, similar_ids
+from ryecore.items.spaces import EXTENSIONS, SKIPPED_FOLDERS, Space, refs_of, similar_ids
 from ryecore.items.verification import MAX_ITEM_BYTES
 from ryecore.lillux.digests import read_digest
 from ryecore.lillux.keys import SigningKey
@@ -48,7 +48,6 @@ __all__ = [
 ]
 
 _NEVER_BY_GLOB: Final = ("keys/", "projects/")  # who signs these decides whom to trust
-_SKIPPED_FOLDERS: Final = frozenset({"__pycache__", ".git", ".venv", "venv", "node_modules"})
 
 
 @frozen
@@ -302,7 +301,7 @@ def _where_to_look(space: Space, kind: str, name: str, folder: Path) -> str:
 
 def _walk(folder: Path) -> Iterator[tuple[Path, str]]:
     for parent, folders, names in os.walk(folder, onerror=_refuse_unreadable):
-        folders[:] = sorted(name for name in folders if name not in _SKIPPED_FOLDERS)
+        folders[:] = sorted(name for name in folders if name not in SKIPPED_FOLDERS)
         for name in sorted(names):
             if not name.endswith(SIDECAR) and not is_left_over(name):
                 path = Path(parent, name)

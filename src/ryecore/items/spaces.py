@@ -23,6 +23,7 @@ from ryecore.lillux.witness import Evidence
 
 __all__ = [
     "EXTENSIONS",
+    "SKIPPED_FOLDERS",
     "ItemSource",
     "Space",
     "SpaceName",
@@ -52,6 +53,8 @@ EXTENSIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "config": (".yaml", ".yml", ".toml", ".json"),
 }
 """The extensions that an id is looked up with, in their fixed order."""
+SKIPPED_FOLDERS: Final = frozenset({"__pycache__", ".git", ".venv", "venv", "node_modules"})
+"""The folders that hold no items: caches, version control and installed packages."""
 
 
 @frozen

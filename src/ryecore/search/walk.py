@@ -10,13 +10,10 @@ from attrs import frozen
 from ryecore.errors import InvalidItemId
 from ryecore.items.refs import EXPORT_FOLDER, check_item_id
 from ryecore.items.signature import FileTypesReader
-from ryecore.items.spaces import EXTENSIONS, Space, Spaces
+from ryecore.items.spaces import EXTENSIONS, SKIPPED_FOLDERS, Space, Spaces
 from ryecore.lillux.digests import TreeFilter, stat_tree
 
-__all__ = ["SKIPPED_FOLDERS", "ItemFile", "ToolListing", "walk", "walk_exports"]
-
-SKIPPED_FOLDERS: Final = frozenset({"__pycache__", ".git", ".venv", "venv", "node_modules"})
-"""Folders that are not entered."""
+__all__ = ["ItemFile", "ToolListing", "walk", "walk_exports"]
 
 
 @frozen

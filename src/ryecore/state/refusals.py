@@ -139,7 +139,7 @@ def already_continued(thread_id: str, other: str, status: Status) -> ThreadConfl
     """Return the error for a thread that another one continues already."""
     verb = "was" if has_ended(status) else "is being"
     return ThreadConflict(
-        f"{thread_id} {verb} gone on with already, by {other} ({status}).",
+        f"{thread_id} {verb} continued already, by {other} ({status}).",
         next_step=f"See what becomes of that one: rye threads show {other}",
         thread_id=other,
         state=status,

@@ -336,7 +336,7 @@ class Chain:
         """
         found = self._open.good if self._open.bad else self._tail(self._open)
         if found is None:
-            raise ValueError("a broken chain has no tail to go on from")
+            raise ValueError("a broken chain has no tail to continue from")
         return found
 
     def dropped(self) -> bool:

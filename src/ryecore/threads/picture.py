@@ -110,7 +110,7 @@ def result_picture(result: "ThreadResult") -> Picture:
         boxes.append(Box("below", "what it started", (_amount(total - own),), "stack"))
         lines.append(Line("thread", "below"))
     if result.continuation_thread_id is not None:
-        boxes.append(Box("next", result.continuation_thread_id, ("goes on with it",)))
+        boxes.append(Box("next", result.continuation_thread_id, ("continues it",)))
         lines.append(Line("thread", "next", kind="dashed"))
     return Picture(tuple(boxes), tuple(lines), direction="right")
 

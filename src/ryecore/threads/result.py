@@ -99,7 +99,7 @@ class ThreadResult(ExecutionResult):
         if self._has_children:
             text.line(("  in all  ", "dim"), _money_and_tokens(self.total))
         if self.continuation_thread_id is not None:
-            text.line(("  goes on ", "dim"), (self.continuation_thread_id, "id"))
+            text.line(("  continued by  ", "dim"), (self.continuation_thread_id, "id"))
         return text
 
     def __repr__(self) -> str:

@@ -168,7 +168,7 @@ async def _left_by(
     records = await _proved(store, record)
     if not records or (earlier and not any(one.type in _GOES_ON for one in records)):
         raise StateError(
-            f"The thread {thread_id} ended before it began: it has left nothing to go on from.",
+            f"The thread {thread_id} ended before it began: it has left nothing to continue from.",
             next_step=f"Resume the one before it: {earlier}" if earlier else "Start it anew.",
         )
     return await store.read_file(thread_id), records

@@ -59,12 +59,20 @@ def test_limits_are_layered_defaults_configuration_directive_caller(workspace):
 
 
 @pytest.mark.parametrize(
-    "given", [{"laps": 1}, {"turns": -1}, {"turns": "x"}, [1], {1: 2}, "turns"]
+    ("given", "said"),
+    [
+        ({"laps": 1}, "unknown limit 'laps': the limits are turns, tokens, spend"),
+        ({"turns": -1}, "turns is -1, not a whole number"),
+        ({"turns": "x"}, "turns is 'x', not a whole number"),
+        ([1], "Limits must be a mapping, not list"),
+        ({1: 2}, "Limits must have text keys, not 1"),
+        ("turns", "Limits must be a mapping, not str"),
+    ],
 )
 @pytest.mark.parametrize("dry_run", [False, True])
-def test_a_limit_that_cannot_be_is_refused_inline_too(workspace, given, dry_run):
+def test_a_limit_that_cannot_be_is_refused_inline_too(workspace, given, said, dry_run):
     write(workspace)
-    with pytest.raises(InputError, match=r"^(limits|Limits)"):
+    with pytest.raises(InputError, match=said):
         workspace.execute("directive:acme/research", {"topic": "x"}, limits=given, dry_run=dry_run)
 
 
