@@ -2,12 +2,19 @@
 
 import inspect
 import json
+from collections.abc import Iterable
+from typing import cast
 
 import pytest
+from attrs import fields
 
-from ryecore import CallContext, Rye, rye_execute, rye_fetch, rye_sign
-from ryecore.calls import EXECUTE_KEYWORDS, answer
+from ryecore import CallContext, Rye, SyncRye, rye_execute, rye_fetch, rye_sign
+from ryecore.actions.matrix import ExecuteRequest
+from ryecore.calls import EXECUTE_KEYWORDS, _ExecuteMore, answer
+from ryecore.cli.execute import execute as execute_command
 from ryecore.mcp_server.schemas import INPUT_SCHEMAS
+from ryecore.runs.ports import Dispatcher
+from ryecore.threads.calls.item_tools import item_tool
 from tests.thread_deps import DEPS, furnish
 from tests.workspace import Workspace
 
@@ -21,12 +28,56 @@ def home(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Workspace:
     return workspace
 
 
-async def test_rye_execute_takes_what_rye_execute_takes_and_models_are_offered_a_part_of_it():
-    keywords = set(inspect.signature(Rye.execute).parameters)
-    assert keywords - set(EXECUTE_KEYWORDS.values()) == {"self", "ref", "output_log", "ctx"}
-    assert set(EXECUTE_KEYWORDS.values()) <= keywords
-    offered = set(INPUT_SCHEMAS["rye_execute"]["properties"])
-    assert offered - set(EXECUTE_KEYWORDS) == {"item_id", "project_path"}
+def _options(names: Iterable[str]) -> set[str]:
+    """Return the keywords of `Rye.execute` that a place's own names stand for."""
+    return {EXECUTE_KEYWORDS.get(name, name) for name in names}
+
+
+def _places() -> dict[str, tuple[set[str], set[str]]]:
+    """Return each place that offers the options of execute, with those that it leaves out."""
+    signature = inspect.signature
+    rye_execute_takes = {*signature(rye_execute).parameters, *_ExecuteMore.__annotations__}
+    item_schema = item_tool("execute", cast("Dispatcher", None)).parameters
+    by_host = {"output_log"}
+    per_process = {"timeout_s", "trace"}  # what a model isn't offered
+    return {
+        "ryecore.sync.SyncRye.execute": (_options(signature(SyncRye.execute).parameters), set()),
+        "ryecore.actions.matrix.ExecuteRequest": (
+            {one.name for one in fields(ExecuteRequest)}, set(),
+        ),
+        "ryecore.calls.EXECUTE_KEYWORDS": (set(EXECUTE_KEYWORDS.values()), by_host),
+        "the parameters of ryecore.calls.rye_execute": (_options(rye_execute_takes), by_host),
+        "the options of ryecore.cli.execute": (
+            {str(one.name) for one in execute_command.params}, by_host,
+        ),
+        "ryecore.mcp_server.schemas.INPUT_SCHEMAS": (
+            _options(INPUT_SCHEMAS["rye_execute"]["properties"]),
+            by_host | per_process | {"idempotency_key"},  # that one stands in the call's _meta
+        ),
+        "ryecore.threads.calls.item_tools": (
+            _options(item_schema["properties"]),
+            by_host | per_process | {"idempotency_key", "target"},
+        ),
+    }  # fmt: skip
+
+
+_OF_A_PLACE = {
+    "self", "ref", "ctx", "item", "item_id", "project_path", "deps", "more",
+    "params", "as_json", "muted_hooks",
+}  # fmt: skip
+"""What names the item, the caller or the place, and isn't an option of execute."""
+
+
+def test_each_place_that_offers_execute_offers_all_its_options():
+    options = set(inspect.signature(Rye.execute).parameters) - _OF_A_PLACE
+    wrong = []
+    for place, (offered, left_out) in _places().items():
+        wrong += [f"{place} lacks {name!r}." for name in sorted(options - left_out - offered)]
+        unknown = sorted(offered - _OF_A_PLACE - options)
+        wrong += [f"{place} offers {name!r}, which Rye.execute doesn't take." for name in unknown]
+        stale = sorted(left_out & offered)
+        wrong += [f"{place} offers {name!r}, which this test says it omits." for name in stale]
+    assert not wrong, "\n".join(wrong)
 
 
 async def test_rye_fetch_gives_the_item(home):
