@@ -367,7 +367,7 @@ def ending_of_turns(
         return Ending("completed", text, code=limit.code if limit else "", hands_off=True)
     if returned is not None and result.ended == "finished":
         if returned.status == "error":
-            error = returned.error_detail or "The model says that it can't go on."
+            error = returned.error_detail or "The model says that it can't continue."
             return Ending("error", text, returned.outputs, error, "returned_error")
         return Ending("completed", text, returned.outputs)
     if result.ended == "stopped":
