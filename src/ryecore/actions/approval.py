@@ -29,7 +29,7 @@ async def ask(approve: Approve | None, request: ApprovalRequest) -> None:
     question = f"To {request.action} {names}{more} in {request.space} space needs approval"
     if approve is None:
         raise NotApproved(
-            f"{question}, and nobody is there to give it.",
+            f"{question}, and no approval callback is set.",
             next_step="Do it yourself with the rye command, or pass approve= to Rye.open.",
         )
     # Only True approves.

@@ -460,7 +460,7 @@ class Graphs:
         record = await store.look(found)
         if not is_run(record):
             raise InputError(
-                f"{found} is no run of a graph: it ran {record.item_id}.",
+                f"{found} isn't a run of a graph: it ran {record.item_id}.",
                 next_step="See the runs: rye graph list",
             )
         return ItemRef.parse(record.item_id, "tool"), found

@@ -64,7 +64,7 @@ def check_modes(request: ExecuteRequest) -> None:
     for name, flag in (("async", async_), ("dry_run", dry_run)):
         if not isinstance(flag, bool):
             raise UnsupportedExecution(
-                f"{name} is {flag!r}, neither true nor false.", next_step="Pass true or false."
+                f"{name} must be true or false, not {flag!r}.", next_step="Pass true or false."
             )
     if thread not in ("inline", "fork"):
         raise UnsupportedExecution(

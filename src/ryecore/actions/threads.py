@@ -381,7 +381,7 @@ class Threads:
             ThreadNotFound: No thread has this id.
         """
         if timeout_s is not None and math.isnan(timeout_s):
-            raise InputError("timeout_s is no number.", next_step="Pass seconds, or None.")
+            raise InputError("timeout_s isn't a number.", next_step="Pass seconds, or None.")
 
         async def wait() -> ThreadReport:
             store, found = await self._find(thread_id)

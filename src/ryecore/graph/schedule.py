@@ -61,7 +61,7 @@ class Position:
 
     Attributes:
         node: The next node's id; after a failure or a stop, the one to resume with; None where the
-            run has come to its end.
+            run has ended.
         step: The number of executed nodes.
         state: The state.
         hook_retries: How often hooks made a node run again, by node.

@@ -317,7 +317,7 @@ def context_block(
     """
     document = fetched.to_dict()
     if document.get("encoding", "utf-8") != "utf-8":
-        raise RyeError(f"{ref} is no text, so it can't be put before a model.")
+        raise RyeError(f"{ref} isn't text, so no model can read it.")
     is_record = document.get("record") is True
     if is_record and position == "system":
         raise RyeError(

@@ -131,7 +131,7 @@ class RunHost:
 
 
 HOST_CAPABILITY: Final = "rye.execute.tool.host."
-"""What a host's function needs that names no capability itself: this and its name."""
+"""The capability of a host's function that declares none: this prefix and its name."""
 
 
 def guarded(tool: ToolDef) -> ToolDef:

@@ -238,7 +238,7 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
             self._fence = await host.registry.claim(run_id, owns_process=owns_process)
         host.supervisor.add(run_id, self._fence, self)
         record = await host.registry.get_thread(run_id)
-        pass_on_requests(record, self)  # those that came before the claim
+        pass_on_requests(record, self)  # requests that came before the claim
         await self._open_log(record, folder)
 
     @property
@@ -347,7 +347,9 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
         if log is None:
             raise RuntimeError("A run that ends has a log.")
         await log.commit()
-        with suppress(StateError, LinkLeavesSpace):  # a full disk takes no result from its caller
+        with suppress(
+            StateError, LinkLeavesSpace
+        ):  # a full disk must not cost the caller the result
             await self._leave_files(ending, cost)
         # Releases the account, and sets status, result and head, in one transaction.
         status, document = self._status_of(ending), result.to_dict()

@@ -31,7 +31,7 @@ async def tool_schema(ref: ItemRef, chain: ChainLookup) -> Mapping[str, object] 
     """
     try:
         return (await chain(ref)).parameter_schema
-    except RyeError:  # the call says what is wrong with the tool
+    except RyeError:  # the call reports the tool's problem
         return None
 
 

@@ -161,7 +161,7 @@ def check_mapping(
         what: The name of the value, for the error's text.
 
     Raises:
-        InputError: It is no mapping, or a key is no text.
+        InputError: It isn't a mapping, or a key isn't text.
     """
     if value is None:
         return {}
@@ -184,7 +184,7 @@ def check_grace(grace_s: float) -> float:
     """
     if not grace_s >= 0:
         raise InputError(
-            f"grace_s is {grace_s}, no number from 0.", next_step="Pass seconds, such as 3."
+            f"grace_s is {grace_s}, not a number from 0.", next_step="Pass seconds, such as 3."
         )
     return grace_s
 

@@ -191,7 +191,7 @@ class Spending:
             return Refuse(
                 "unpriced_model",
                 f"{provider}/{model} has no price{' for media' if media else ''}, so its spend "
-                f"limit can't be kept. Give it one {_HOW_TO_PRICE[media > 0]}, or name it in "
+                f"limit can't be enforced. Give it one {_HOW_TO_PRICE[media > 0]}, or name it in "
                 "AgentRunnerDeps.unpriced_models.",
             )
         amount = Amount(spend or 0, self.input_estimate + output)

@@ -158,7 +158,7 @@ class Supervisor:
         async with ChangeWatcher(store.folder) as watched:
             while True:
                 if self._supervised:
-                    with suppress(StateError):  # an unreadable row is no request to stop
+                    with suppress(StateError):  # an unreadable row isn't a request to stop
                         for record in await store.registry.pending_requests():
                             _, run = self._supervised.get(record.thread_id, (0, None))
                             if run is not None:

@@ -124,7 +124,7 @@ class Recorder:
     async def listen(self) -> tuple[int, EventStream[ThreadEvent]]:
         """Subscribe: return the log's length so far, and a stream of the events to come."""
         recorded = -1
-        while recorded != self._recorded:  # else an event would be neither in the log nor to come
+        while recorded != self._recorded:  # otherwise an event could be in neither part
             recorded = self._recorded
             await self._log.flush()
         if self._bus is None:

@@ -344,7 +344,7 @@ def _what_it_can(entry: FallbackPlanEntry) -> tuple[bool, int, int]:
     """Return whether a model calls tools, its context size, and its most output tokens."""
     try:
         can = entry.provider.capabilities(entry.model)
-    except Exception:  # the unknown is taken to be possible; the first attempt will show
+    except Exception:  # an unknown ability is assumed: the first attempt shows whether it exists
         can = Capabilities()
     most = can.max_output_tokens or MAX_OUTPUT_TOKENS
     return can.tools, can.context_tokens or _CONTEXT_TOKENS, min(most, MAX_OUTPUT_TOKENS)

@@ -103,7 +103,7 @@ async def resume_of(
 def _go_on_with(other: str) -> str:
     return (
         f"Resume that one where it has ended: rye threads resume {other}. To resume the earlier "
-        "one once more, say --again; rye threads fork begins a conversation of its own."
+        "one once more, pass --again; rye threads fork begins a conversation of its own."
     )
 
 

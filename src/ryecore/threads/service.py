@@ -179,7 +179,7 @@ class ThreadService:
             raise ThreadConflict(
                 f"The thread {thread_id} runs {record.item_id}, which has no conversation and no "
                 "transcript.",
-                next_step=f"See what came of it: rye threads show {thread_id}",
+                next_step=f"See its result: rye threads show {thread_id}",
                 thread_id=thread_id,
                 state=record.status,
             )

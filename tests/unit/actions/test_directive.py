@@ -150,7 +150,7 @@ def test_the_category_is_the_folder(workspace):
 
 def test_a_directive_without_instructions_is_refused_inline(workspace):
     write(workspace, body="")
-    with pytest.raises(MetadataError, match="no instructions behind its XML block"):
+    with pytest.raises(MetadataError, match="no instructions after its XML block"):
         workspace.execute("directive:acme/research", {"topic": "x"})
     assert plan(workspace)["status"] == "validation_passed"
 

@@ -210,7 +210,7 @@ async def test_a_copy_for_a_model_needs_the_hosts_approval_of_exactly_that(works
         return len(asked) > 1
 
     wish = {"destination": "user", "ctx": model("rye.fetch.*")}
-    with pytest.raises(NotApproved, match="nobody is there"):
+    with pytest.raises(NotApproved, match="no approval callback"):
         await fetch(workspace, "knowledge:k", **wish)
     with pytest.raises(NotApproved, match="refused"):
         await fetch(workspace, "knowledge:k", approve=answer, **wish)

@@ -84,7 +84,7 @@ async def test_nothing_but_true_is_a_yes(workspace, answer):
 
 async def test_without_a_person_it_is_refused(workspace):
     workspace.write("tools/a/t.sh", TOOL, sign=False)
-    with pytest.raises(NotApproved, match="nobody is there"):
+    with pytest.raises(NotApproved, match="no approval callback"):
         await request(workspace, "tool:a/t", None, "rye.sign.tool.a.t")
 
 

@@ -216,7 +216,7 @@ def test_what_is_neither_graph_nor_run_is_said(workspace: Workspace, run: Run, f
     thread_id = run("execute", "tool:acme/work", "--async", "--json").json["thread_id"]
     run("threads", "wait", thread_id)
     other = run("graph", "show", thread_id)
-    assert (other.code, "is no run of a graph" in other.err) == (2, True)
+    assert (other.code, "isn't a run of a graph" in other.err) == (2, True)
 
 
 def test_runs_are_listed_and_nothing_else(workspace: Workspace, run: Run, flow: str) -> None:

@@ -357,7 +357,7 @@ async def test_an_agent_that_is_no_thread_looks_after_none(threads: ThreadTree) 
     refused = await orchestrator.perform(
         {"operation": "list_active"}, CallContext(frozenset({CAPABILITY}))
     )
-    assert str(refused["error"]).startswith("Only a thread or the host may look after threads.")
+    assert str(refused["error"]).startswith("Only a thread or the host may manage threads.")
 
 
 async def test_a_model_is_told_what_it_can_correct(threads: ThreadTree) -> None:

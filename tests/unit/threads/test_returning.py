@@ -57,10 +57,10 @@ def test_values_are_coerced_like_inputs() -> None:
         ('{"n": null}', "n: required, and missing"),
         ('{"n": "x"}', "n: 'x' is not an integer"),
         ('{"n": 1, "m": 2}', "m: unknown"),
-        ('{"n": 1', "are no JSON"),
+        ('{"n": 1', "aren't JSON"),
         ('{"n": NaN}', "JSON has no NaN"),
-        ("[1]", "are no JSON object"),
-        ("[" * 100_000, "are no JSON"),
+        ("[1]", "aren't a JSON object"),
+        ("[" * 100_000, "aren't JSON"),
         ('{"n": 1, "status": "fine"}', 'status: it is "success" or "error"'),
         ('{"n": 1, "error_detail": 5}', "error_detail: it is text"),
     ],
@@ -70,7 +70,7 @@ def test_what_does_not_fit_is_told_with_what_would(arguments: str, says: str) ->
 
     assert says in text
     assert "again" in text
-    if "no JSON" not in text:
+    if "aren't JSON" not in text:
         assert "Valid outputs: n (integer, required), notes (array)." in text
     assert len(text) < 2_000
 

@@ -151,7 +151,7 @@ def test_what_only_quotes_a_call_or_is_none_is_text(text: str) -> None:
         (
             '<invoke name="a"><parameter name="b">1</parameter>'
             '<parameter name="b">2</parameter></invoke>',
-            "stands there twice",
+            "is there twice",
         ),
         ('```tool_call\n{"name": "a"}\n```', "not one JSON object"),
         ('```tool_call\n{"name": "a", "arguments": "x"}\n```', "not one JSON object"),

@@ -194,7 +194,7 @@ def cut_down(text: str, max_chars: int, handle: str | None) -> str:
     value = _json_value(text)
     if value is None:
         return preview(text, max_chars - _PREVIEW_NOTE, handle)
-    where = f"Read it with {READ_ARTIFACT}." if handle else "The rest could not be kept."
+    where = f"Read it with {READ_ARTIFACT}." if handle else "The rest could not be stored."
     about: dict[str, object] = {"_artifact_ref": handle} if handle else {}
     about["_artifact_note"] = f"Shortened from {len(text):,} characters. {where}"
     for level in _LEVELS:

@@ -164,13 +164,13 @@ def _read(arguments_json: str) -> dict[str, object] | Rejected:
         given = read_json(arguments_json or "{}")
     except ValueError as problem:
         return Rejected(
-            f"The arguments of {RETURN_TOOL} are no JSON ({str(problem)[:200]}). "
+            f"The arguments of {RETURN_TOOL} aren't JSON ({str(problem)[:200]}). "
             "Call it again with one JSON object that holds the outputs."
         )
     if isinstance(given, dict):
         return given
     return Rejected(
-        f"The arguments of {RETURN_TOOL} are no JSON object. "
+        f"The arguments of {RETURN_TOOL} aren't a JSON object. "
         "Call it again with one that holds the outputs."
     )
 

@@ -62,7 +62,7 @@ class TextCalls:
 
 
 class _Malformed(Exception):
-    """A call can't be read."""
+    """The error of a call that can't be read."""
 
 
 def extract_tool_calls(text: str, *, start: int = 1, tools: Iterable[ToolSpec] = ()) -> TextCalls:
@@ -210,7 +210,7 @@ def _invoked(
         if end < 0:
             raise _Malformed(f"the parameter {called[:64]} of {name[:64]} is not closed")
         if called in arguments:
-            raise _Malformed(f"the parameter {called[:64]} of {name[:64]} stands there twice")
+            raise _Malformed(f"the parameter {called[:64]} of {name[:64]} is there twice")
         schema = properties.get(called) if isinstance(properties, Mapping) else None
         arguments[called] = _value(text[parameter.end() : end], schema)
         place = _past_space(text, end + len(_PARAMETER_END))

@@ -110,7 +110,7 @@ class _Pattern:
             self._schema = SchemaValidator(json.dumps({"items": {"not": {"pattern": query}}}))
         except ValueError:
             raise InvalidQuery(
-                "The query is no regular expression that can be used here.",
+                "The query isn't a regular expression that can be used here.",
                 next_step="Write a simpler one, or search for text.",
                 query=query,
             ) from None

@@ -81,7 +81,7 @@ async def find_all(
 
 
 def refuse_itself(thread_ids: Collection[str], caller: str | None, verb: str) -> None:
-    """Refuse what a thread can't do to itself.
+    """Refuse an operation of a thread on itself.
 
     Raises:
         InputError: The caller is among the threads.

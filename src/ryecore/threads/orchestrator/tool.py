@@ -178,7 +178,7 @@ class Orchestrator:
         try:
             if ctx.budget_account is None and ctx.capabilities is not None:
                 raise InputError(
-                    "Only a thread or the host may look after threads.",
+                    "Only a thread or the host may manage threads.",
                     next_step="Run the agent in a thread: rye.start.",
                 )
             store = await run_in_thread(self.store)
@@ -246,7 +246,7 @@ async def _checked(parameters: Mapping[str, Any], schema: SchemaValidator) -> Ma
         failures = await schema.failures_async(json.dumps(given))
         texts = [f"{one.path}: {one.message}" if one.path else one.message for one in failures]
     except (TypeError, ValueError, RecursionError):
-        texts = ["they are no JSON"]
+        texts = ["they aren't JSON"]
     if not texts:
         operation = given["operation"]
         missing = _NEEDED[operation] - given.keys()

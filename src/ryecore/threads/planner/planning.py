@@ -454,7 +454,7 @@ def check_body(loaded: LoadedDirective) -> None:
     """
     if not loaded.directive.body:
         raise MetadataError(
-            f"{loaded.item.source.path} has no instructions behind its XML block.",
+            f"{loaded.item.source.path} has no instructions after its XML block.",
             next_step="Write them there, and sign it again.",
             path=loaded.item.source.path,
         )

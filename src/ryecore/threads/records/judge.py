@@ -79,7 +79,7 @@ def judge_records(
 
 
 class _Judge:
-    """Follows a thread record by record, and recomputes its decisions."""
+    """The judge of a thread, which follows its records and recomputes each decision."""
 
     def __init__(
         self, thread_id: str, today: Today | None, project_path: str, unchecked: list[str]
@@ -445,9 +445,7 @@ class _Judge:
         """Return the report."""
         for turn in self._overspent:
             self._turn = turn
-            self._differ(
-                "holds", "nothing was said of it", "the try cost more than was held for it"
-            )
+            self._differ("holds", "no record of it", "the try cost more than was held for it")
         if recorded_cost is not None and recorded_cost != self._cost:
             self._differ(
                 "cost", f"the registry says {_json(recorded_cost.to_dict())}",

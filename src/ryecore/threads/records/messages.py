@@ -304,7 +304,7 @@ def cut_after(records: Iterable[Record], turn: int) -> Cut:
         if last == turn:
             return Cut(tuple(kept), str(record.payload.get("digest", "")))
     raise StateError(
-        f"Turn {turn} is not there to fork after: "
+        f"Turn {turn} can't be forked after: "
         + (f"the last one that ended is {last}." if last else "no turn has ended."),
         next_step="Name a turn that has ended.",
     )

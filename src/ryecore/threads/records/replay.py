@@ -86,7 +86,7 @@ def _today(
         return None
     if loaded.item.integrity != begun.item_hash:
         unchecked.append(
-            f"{ref} was changed since: hooks and outputs are judged by what it says now"
+            f"{ref} has changed since: hooks and outputs are judged by its present version"
         )
     hooks: tuple[Hook, ...] = in_order((*composed.hooks, *configured))
     outputs: tuple[Declared, ...] = loaded.directive.outputs

@@ -69,9 +69,7 @@ class ReplayReport:
         """Render the report for a terminal or a notebook."""
         text = StyledText()
         said = (
-            ("  as recorded", "good")
-            if self.ok
-            else (f"  {len(self.differences)} come out otherwise", "bad")
+            ("  as recorded", "good") if self.ok else (f"  {len(self.differences)} differ", "bad")
         )
         text.line(
             status_mark("ok" if self.ok else "problem"),
