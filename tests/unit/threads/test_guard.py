@@ -173,7 +173,7 @@ async def test_a_result_that_can_not_be_kept_is_still_a_result(
     shown = json.loads(await seat.shown(value))
 
     assert shown["items_count"] == 20_000
-    assert "could not be kept" in shown["_artifact_note"]
+    assert "could not be stored" in shown["_artifact_note"]
     assert "_artifact_ref" not in shown
     assert json.loads(await seat.shown(value)) == shown
 

@@ -361,7 +361,7 @@ async def test_knowledge_that_is_no_text_is_no_context(workspace):
         assert not (
             await on.runner(*hooks(fetch("k", "acme/odd"))).run("thread_started", {})
         ).blocks
-    assert "no text" in str(on.told[0]["error"])
+    assert "isn't text" in str(on.told[0]["error"])
 
 
 async def test_a_cancellation_goes_through(workspace):

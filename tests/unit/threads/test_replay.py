@@ -181,7 +181,7 @@ async def test_what_the_directive_no_longer_grants_is_said(
         (2, "permissions"),
     ]
     assert "rye.execute.tool.host.add" in report.today[0].recomputed
-    assert any("was changed since" in one for one in report.unchecked)
+    assert any("has changed since" in one for one in report.unchecked)
     host.workspace.path("directives/acme/sum.md").unlink()
     report = await replayed(host, thread_id)
     assert report.ok
