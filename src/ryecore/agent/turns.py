@@ -258,7 +258,7 @@ def _chunk_reader(setup: TurnSetup) -> Callable[[], Callable[[StreamChunk], None
             if left < 0:
                 raise turn_error(
                     "provider_unavailable",
-                    f"The answer of {chain.active_model} has over {most} characters and goes on.",
+                    f"The answer of {chain.active_model} has over {most} characters and continues.",
                     next_step="If it is meant to, raise AgentTurnLimits.max_answer_chars.",
                 )
 
