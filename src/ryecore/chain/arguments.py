@@ -181,7 +181,6 @@ def read_line(
     """Find the programs in a signed command line.
 
     Args:
-        command: The signed text of the program's name.
         args: The signed arguments; a list that a placeholder stands for becomes several.
         script_args: Further arguments, which the tool itself signs.
         values: The values of placeholders; the caller's may be missing.

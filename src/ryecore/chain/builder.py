@@ -136,11 +136,6 @@ class ChainBuilder:
     def build(self, ref: ItemRef, trace: Trace, evidence: Evidence) -> Chain:
         """Build the chain of a tool.
 
-        Args:
-            ref: The tool.
-            trace: Records what was resolved and verified.
-            evidence: Collects what was read from disk.
-
         Returns:
             The chain, the tool first, the primitive last.
 

@@ -38,7 +38,7 @@ _POWERFUL: Final = frozenset({
 
 
 def must_be_signed(path: str) -> bool:
-    """Whether configuration can execute, grant, spend or redirect, and so is read only if signed.
+    """Return whether configuration must be signed: it can execute, grant, spend or redirect.
 
     Args:
         path: The slash path below `.ai/config/`.
@@ -102,7 +102,6 @@ class ConfigResolver:
 
     Args:
         spaces: Whose `.ai/config/` is read.
-        verifier: Verifies signed layers.
         host: What the embedding application sets.
     """
 
@@ -117,8 +116,6 @@ class ConfigResolver:
         Args:
             specs: What the elements declare, the tool first. Where two ask for one file, the one
                 nearer to the tool says how it is read, and either may demand signatures.
-            trace: Collects which layers were found.
-            evidence: Collects what was seen on disk.
 
         Returns:
             One mapping; or, where several files are asked for, a mapping by path. Dates are text.
@@ -145,7 +142,6 @@ class ConfigResolver:
         Args:
             spec: The file, and how its layers are merged.
             trace: Collects which layers were found, and which of them are not signed.
-            evidence: Collects what was seen on disk.
 
         Returns:
             The configuration; empty where there is none.
@@ -162,7 +158,6 @@ class ConfigResolver:
         Args:
             spec: The file, and how its layers are merged.
             trace: Records which layers were found, and which of them are not signed.
-            evidence: Collects what was read from disk.
 
         Raises:
             IntegrityError: A layer was changed, or is unsigned where that is refused.
@@ -183,7 +178,6 @@ class ConfigResolver:
         Args:
             spec: The file; with `first_match`, the nearest layer alone is read.
             trace: Collects which layers were found, and which of them are not signed.
-            evidence: Collects what was seen on disk.
 
         Returns:
             The layers that were found, the farthest first.

@@ -34,11 +34,7 @@ _ONE_FOLDER: Final = TreeFilter(recursive=False)
 
 
 class Dependencies:
-    """Verifies the files of an anchored tree, several at a time.
-
-    Args:
-        verifier: Verifies each file.
-    """
+    """Verifies the files of an anchored tree, several at a time."""
 
     def __init__(self, verifier: Verifier) -> None:
         self._verifier = verifier
@@ -49,10 +45,8 @@ class Dependencies:
         """Verify every file that the tool can import.
 
         Args:
-            root: The anchor.
-            deps: Which files count.
             owner: The tool, or the runtime whose library it is.
-            evidence: Told the tree's stat and which keys were asked.
+            evidence: Records the tree's stat and the keys that were used.
 
         Returns:
             The verified files by slash path below the anchor.
@@ -83,7 +77,7 @@ class Dependencies:
             found |= items
             evidence.add(seen, but_files_below=str(top))
         for item in found.values():
-            # The stat leaves out what only a sidecar lets in: its content is told.
+            # The stat leaves out files that only a sidecar lets in: record their content.
             if item.source.path.suffix not in deps.extensions:
                 evidence.file(str(item.source.path), sha256(item.content).hexdigest())
         return found
@@ -94,10 +88,8 @@ class Dependencies:
         """Verify files that the tool names, such as the binary that it runs.
 
         Args:
-            root: The anchor.
             names: Slash paths below the tool's folder.
-            owner: The tool.
-            evidence: Told the stat of their folders, since they may be large.
+            evidence: Records the stat of their folders, not their content, which may be large.
 
         Returns:
             The verified files by slash path below the anchor.
@@ -129,9 +121,7 @@ class Dependencies:
         """Verify a file in a runtime's own folder that its processes are started with.
 
         Args:
-            name: The file's name.
-            owner: The runtime.
-            evidence: Told the stat of files in the folder, since it is asked for at each call.
+            evidence: Records the stat of files in the folder, since every call checks it.
 
         Returns:
             The verified file; None where none is, as beside a runtime that was copied alone.
@@ -183,7 +173,7 @@ class Dependencies:
 
 @contextmanager
 def _readable(root: Path) -> Iterator[None]:
-    """Return what can't be read, or vanishes meanwhile, is one clear error."""
+    """Raise one clear error where a file can't be read, or vanishes meanwhile."""
     try:
         yield
     except OSError as problem:
@@ -200,14 +190,14 @@ def _named(name: str, owner: VerifiedItem) -> Path:
     path = folder / name
     if any(part in ("", ".", "..") for part in name.split("/")) or "\0" in name:
         raise AnchorError(
-            f"{owner.source.path} names the file {name!r}, which is none in its own folder.",
+            f"{owner.source.path} names the file {name!r}, which doesn't lie in its own folder.",
             next_step=f"Put the file into {folder}, and name it by its name alone.",
         )
     return path
 
 
 def _importable(top: str, sources: TreeFilter) -> Iterator[str]:
-    """Files of the runtime's extensions, and others that a sidecar vouches for."""
+    """Yield files of the runtime's extensions, and others that a sidecar vouches for."""
     for name, _ in list_tree(top, sources):
         yield f"{top}/{name}"
     sidecars = TreeFilter((SIDECAR,), sources.exclude_dirs, sources.recursive)

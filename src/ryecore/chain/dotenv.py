@@ -48,7 +48,7 @@ _NOT_READ: Final = (
 
 @frozen
 class Dotenv:
-    """The variables of a project's `.env` that one chain gets, and those that it doesn't.
+    """The variables of a project's `.env` that one chain gets, and the ones withheld from it.
 
     Attributes:
         added: The variables that it sets.
@@ -132,7 +132,6 @@ class DotenvReader:
     """Reads a project's `.env`.
 
     Args:
-        project: The project's folder.
         environ: The process environment; a name that it has is never set.
         allowed: Returns the names that the host or the user allowed for this project.
         inherit: What a tool inherits without naming it.
@@ -253,7 +252,7 @@ def _first_line(original: "Original") -> int:
 
 
 def asked_variables(chain: Chain) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the variables that a chain's signed elements ask for, and those that steer it.
+    """Return the variables that a chain's signed elements ask for, and the ones that steer it.
 
     A variable steers a chain where it decides which program runs or where code comes from: it
     stands in the command, an interpreter, an anchor, or in the value of a variable that a `.env`

@@ -55,8 +55,6 @@ class EnvResolver:
 
     Args:
         environ: The process environment, as the host passed it.
-        dotenv: Reads the project's `.env`.
-        interpreters: Finds interpreters.
         inherit: What a tool inherits.
     """
 
@@ -83,10 +81,8 @@ class EnvResolver:
         """Resolve the environment of a chain's process.
 
         Args:
-            chain: The chain.
             context: Values for `{name}` in signed strings.
             trace: Told the names that each element contributes, never a value.
-            evidence: Collects what was read from disk.
 
         Returns:
             The environment, anchor paths not yet applied. A process of ryecore's own gets that of
@@ -156,7 +152,7 @@ class EnvResolver:
         return self._interpreters.is_project_trusted(evidence)
 
     def may_search(self, folder: str, evidence: Evidence) -> bool:
-        """Whether a tool may find programs in a folder: it lies outside an untrusted project."""
+        """Return whether a tool may find programs in a folder: not inside an untrusted project."""
         return self._interpreters.may_run(folder, evidence)
 
     def _inherited(self, known: Mapping[str, str]) -> dict[str, str]:
@@ -242,7 +238,6 @@ def apply_env_paths(
     """Put folders before and behind the value of variables such as PYTHONPATH.
 
     Args:
-        env: The environment.
         changes: Per variable, the templates to put before and behind.
         render: Renders a template; None where it names something that this run doesn't have.
 
@@ -287,10 +282,8 @@ class ProjectEnv:
     """The names that a project's `.env` may set: `rye.env`.
 
     Args:
-        project: The project's folder.
         user: The user's space, which keeps what was allowed.
         keys: The user's keys, which sign it.
-        dotenv: Reads the `.env`.
         allowed: Returns the names that the user allowed.
     """
 
@@ -314,7 +307,7 @@ class ProjectEnv:
         return self._dotenv.leads_out()
 
     def names(self) -> tuple[DotenvName, ...]:
-        """Return the names of the project's `.env`, and those that are allowed and missing there.
+        """Return the names in the project's `.env`, and allowed names that are missing there.
 
         Raises:
             ConfigError: It can't be read.

@@ -96,7 +96,6 @@ class PrimitiveExecutor:
         """Execute a tool, or show what would be executed.
 
         Args:
-            ref: The tool.
             parameters: Its parameters, for its standard input.
             ctx: On whose behalf, within what.
             timeout_s: The caller's timeout in seconds; it beats every other.
@@ -188,7 +187,7 @@ class PrimitiveExecutor:
     async def plan(
         self, ref: ItemRef, parameters: Mapping[str, Any], ctx: CallContext
     ) -> tuple[ValidChain, ExecutionPlan]:
-        """What an execution would run, by its chain, which is remembered as for the execution.
+        """Return what an execution would run; its chain is cached as for the execution.
 
         Raises:
             RyeError: It would not run.

@@ -46,7 +46,6 @@ class Interpreters:
     """Finds the interpreters that runtimes ask for.
 
     Args:
-        project: The project's folder.
         is_project_trusted: Whether interpreters inside the project may run.
         user_folder: The working folder of `resolve_cmd` while the project isn't trusted.
     """
@@ -80,10 +79,8 @@ class Interpreters:
             wish: What the runtime asks for.
             environ: The process environment, where the wish's variable may be set already.
             child_env: The environment of a command that is asked.
-            path: The search path for programs.
             render: Renders the wish's templates.
             for_system_tool: Whether the tool itself stands in system space.
-            evidence: Collects what was read from disk.
 
         Returns:
             The interpreter, and what was passed over.
@@ -146,11 +143,7 @@ class Interpreters:
         return seen is not None and seen in self._outside and S_ISREG(seen[-1])
 
     def is_project_trusted(self, evidence: Evidence) -> bool:
-        """Return whether programs inside the project may run.
-
-        Args:
-            evidence: Collects what was read from disk.
-        """
+        """Return whether programs inside the project may run."""
         return self._is_project_trusted(evidence)
 
     def _candidates(

@@ -73,7 +73,7 @@ class SealedLayout:
         return all(root is None or str(root) in self.origins for root in roots)
 
     def holds(self, path: str) -> bool:
-        """Whether a path leads into one of the sealed folders, and not through a link out again."""
+        """Return whether a path leads into a sealed folder, and not out again through a link."""
         real = os.path.realpath(path)
         return any(real.startswith(os.path.realpath(root) + os.sep) for root in self.origins)
 
@@ -100,7 +100,6 @@ class Sealer:
 
     Args:
         seals: The folder of snapshots.
-        verifier: Verifies dependencies.
     """
 
     def __init__(self, seals: SnapshotStore, verifier: Verifier) -> None:
@@ -111,9 +110,7 @@ class Sealer:
         """Seal a chain's files.
 
         Args:
-            chain: The chain.
             trace: Records how many files were verified and where they are sealed.
-            evidence: Collects what was read from disk.
 
         Returns:
             Where its files stand. In dev mode an unverified tool runs from its own place.

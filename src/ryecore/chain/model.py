@@ -417,7 +417,7 @@ class ExecutionResult:
         return result
 
     def to_json(self, *, indent: int | None = None) -> str:
-        """`to_dict` as a JSON document."""
+        """Return `to_dict` as a JSON document."""
         return json.dumps(self.to_dict(), ensure_ascii=False, indent=indent, default=str)
 
     def render(self) -> StyledText:

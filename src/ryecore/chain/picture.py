@@ -22,7 +22,6 @@ def chain_picture(
     """Draw a chain: the tool, its runtimes, and the primitive that runs them.
 
     Args:
-        chain: The chain.
         events: The events of its trace. They tell what each element shadows, and which files
             beside the tool it may import.
         status: How the execution of its tool went; empty where nothing ran.
@@ -83,7 +82,7 @@ def _add_shadowed(
 
 
 def _add_files(boxes: list[Box], lines: list[Line], event: Mapping[str, Any]) -> None:
-    """Return the files that are sealed with the tool, where there are more than itself."""
+    """Add the files that are sealed with the tool, where it isn't the only one."""
     count, anchor, deps = event.get("files", 0), event.get("anchor"), str(event.get("deps"))
     if count <= 1 and not anchor and deps == "none":
         return

@@ -79,7 +79,6 @@ class Planner:
     """Makes the plans of one chain's executions, and what they have in common once.
 
     Args:
-        chain: The chain.
         inputs: What else they are made from, without parameters.
         deps: Whether what the tool can import was verified.
     """
@@ -130,7 +129,7 @@ class Planner:
 
 
 def _takes_parameters_on_stdin_alone(chain: ValidChain) -> bool:
-    """Whether nothing but the standard input of its executions depends on their parameters."""
+    """Return whether parameters change only the standard input of its executions."""
     config, bound = merge_configs(chain.elements)
     if chain.is_own_process or placeholder_names(chain.elements) & _named_in(chain.head):
         return False
@@ -148,7 +147,6 @@ def build_plan(
     """Make the plan of one execution.
 
     Args:
-        chain: The chain.
         inputs: What else it is made from.
         deps: Whether what the tool can import was verified.
         unknown: Collects placeholders outside the command line that have no value.
@@ -209,7 +207,6 @@ def check_programs(chain: ValidChain, inputs: PlanInputs) -> None:
     """Check that no value would become part of a program, before there are any parameters.
 
     Args:
-        chain: The chain.
         inputs: What its plans are made from.
 
     Raises:
@@ -350,13 +347,13 @@ def _named_in(element: ChainElement) -> frozenset[str]:
 
 
 def placeholder_names(elements: Sequence[ChainElement]) -> frozenset[str]:
-    """The names that parameters can set as placeholders, where the tool declares them too."""
+    """Return the placeholders that parameters can set, where the tool declares them too."""
     # Without a tool before it, the runtime itself was called.
     return frozenset[str]().union(*map(_named_in, elements[1:] if len(elements) > 2 else elements))
 
 
 def _call(chain: ValidChain, parameters: str) -> str:
-    """What a process of ryecore's own is called with: the tool as it was verified, parameters."""
+    """Return the call of a ryecore process: the tool as it was verified, and parameters."""
     item = chain.head.item
     digest = "" if item is None else item.digest
     return f'{{"digest": "{digest}", "parameters": {parameters}}}'
@@ -420,7 +417,6 @@ async def checked_parameters(
         item_id: The tool, for the error's text.
         schema: The JSON Schema that it declares; None where it takes anything.
         validator: The same schema, compiled.
-        parameters: Its parameters.
 
     Raises:
         InvalidParameters: They don't fit; every failing path is listed.

@@ -105,10 +105,7 @@ class Preparer:
     """Makes chains ready: build, validate, seal, resolve environment and configuration.
 
     Args:
-        builder: Builds chains.
-        sealer: SnapshotStore their files.
-        environments: Resolves environments.
-        configs: Reads layered configuration.
+        sealer: Seals their files.
         places: What `{project_path}`, `{user_space}` and `{system_space}` stand for.
     """
 
@@ -131,7 +128,6 @@ class Preparer:
         """Make a chain ready.
 
         Args:
-            ref: The tool.
             trace: Told every decision; it ends in the failing one.
 
         Returns:

@@ -218,7 +218,7 @@ def _is_effect_unknown(done: ProcessResult, document: object) -> bool:
 
 
 def _text(raw: bytes) -> str:
-    """Decode bytes; those that are not UTF-8 become backslash escapes."""
+    """Decode bytes as UTF-8; invalid ones become backslash escapes."""
     return raw.decode("utf-8", errors="backslashreplace")
 
 

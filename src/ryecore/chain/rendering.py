@@ -148,7 +148,6 @@ def render_trace(events: Iterable[Mapping[str, Any]], *, said: str = "") -> Styl
     """Show the events of a trace, one a line.
 
     Args:
-        events: The events.
         said: The error that stands above the trace already, which isn't repeated.
     """
     text = StyledText()

@@ -388,9 +388,6 @@ def read_spec(metadata: Mapping[str, Any], path: Path, content: bytes | None = N
         path: The source, for the error's text.
         content: The source's bytes, in which the lines of problems are found.
 
-    Returns:
-        The declaration.
-
     Raises:
         MetadataError: A key has a value of another form; every one is listed.
     """

@@ -52,9 +52,6 @@ class ConfigTemplate:
     def render(self, text: str) -> object:
         """Render a string.
 
-        Args:
-            text: The signed string.
-
         Returns:
             A string; or, where the whole text is one placeholder, its value with its type.
         """
@@ -123,7 +120,7 @@ def with_unknown_parts(text: str) -> str:
 
 
 def as_text(value: object) -> str:
-    """A value as it stands in an argument: text as it is, null as nothing, the rest as JSON."""
+    """Write a value as an argument: text as it is, null as nothing, the rest as JSON."""
     if isinstance(value, str):
         return value
     return "" if value is None else json.dumps(value, ensure_ascii=False)

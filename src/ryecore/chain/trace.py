@@ -1,4 +1,4 @@
-"""The event log of one execution, and answers that are remembered together with their events.
+"""The event log of one execution, and a cache of answers together with their events.
 
 Source: ADR 003.
 """
@@ -20,11 +20,7 @@ Event = Mapping[str, object]
 
 
 class Trace:
-    """Collects events. Observing changes nothing of what is observed.
-
-    Args:
-        sink: Receives each event as it happens.
-    """
+    """Collects events. Observing changes nothing of what is observed."""
 
     def __init__(self, sink: EventSink | None = None) -> None:
         self._events: list[Event] = []
@@ -43,7 +39,7 @@ class Trace:
             self._sink(event)
 
     def extend(self, events: Iterable[Event]) -> None:
-        """Record events again that another time recorded."""
+        """Record events of an earlier execution again."""
         for event in events:
             self._events.append(event)
             if self._sink is not None:
@@ -91,7 +87,7 @@ class _Answer:
 
 
 class Remembered:
-    """Answers by key, each with a witness of all that was seen on disk.
+    """Cached answers by key, each with a witness of all files that it was made from.
 
     Threads may ask at the same time; at worst an answer is made twice.
     """
@@ -100,12 +96,12 @@ class Remembered:
         self._answers: BoundedDict[Hashable, _Answer] = BoundedDict(_MAX_REMEMBERED)
 
     def recall(self, key: Hashable, trace: Trace, make: Callable[[Trace, Evidence], T]) -> T:
-        """An answer that still holds, or a new one.
+        """Return a cached answer that still holds, or make a new one.
 
         Args:
-            key: What is asked; one key always stands for one `make`.
+            key: Names the question; one key always stands for one `make`.
             trace: Records the events of the answer, whether it is made now or was before.
-            make: Makes it, and tells what it saw on disk. What it raises is not remembered.
+            make: Makes the answer, and records what it read from disk. Errors are not cached.
         """
         found = self._answers.get(key)
         if found is not None and found.holds():

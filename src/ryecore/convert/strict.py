@@ -213,7 +213,7 @@ def _is_json(kind: Any) -> bool:
 
 
 def _is_json_union(kind: Any) -> bool:
-    """Whether a type is a union of values that stand in JSON as they are, but no mere optional."""
+    """Return whether a type is a union of JSON types, not counting None as a member."""
     members = [one for one in _members(kind) if one is not type(None)]
     return len(members) > 1 and all(one in _JSON or _is_open_mapping(one) for one in members)
 

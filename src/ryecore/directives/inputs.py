@@ -206,7 +206,7 @@ def _listed(specs: Iterable[Declared]) -> str:
 
 
 def _coerce(kind: str, value: object) -> object:
-    """The value as its declared type, without any loss; a ValueError says why that can't be."""
+    """Convert a value to its declared type, without loss; a ValueError says why it can't be."""
     return _COERCIONS[kind](value)
 
 
@@ -289,7 +289,7 @@ def _from_json(value: object) -> object:
 
 
 def _json(value: object) -> str:
-    """Its JSON text; a ValueError where it has none, as NaN."""
+    """Return its JSON text; raise ValueError where it has none, as for NaN."""
     try:
         return json.dumps(value, ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError, RecursionError):

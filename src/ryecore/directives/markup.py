@@ -106,7 +106,7 @@ class Element:
         return DirectiveProblem(f"<{self.tag}> {what}{suffix}", self.line)
 
     def required(self, name: str) -> str:
-        """An attribute that it can't do without.
+        """Return an attribute that the element must have.
 
         Raises:
             DirectiveProblem: It has none, or an empty one.
@@ -136,7 +136,6 @@ def parse_markup(xml: str, first_line: int) -> Element:
     """Read XML.
 
     Args:
-        xml: The text.
         first_line: The file's line on which it begins.
 
     Returns:

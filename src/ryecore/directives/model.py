@@ -168,7 +168,7 @@ class Directive:
         )
 
     def to_dict(self) -> dict[str, object]:
-        """The directive as a JSON-ready object, with its body, but not the whole file's text."""
+        """Return the directive as a JSON-ready object, with its body but not its file's text."""
         return {
             "name": self.name,
             "version": self.version,
@@ -211,7 +211,7 @@ class Composition:
 
 
 def compose(chain: Sequence[Directive]) -> Composition:
-    """Compose a directive with those that it extends.
+    """Compose a directive with the directives that it extends.
 
     Args:
         chain: The directive first, the root last.

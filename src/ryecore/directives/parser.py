@@ -253,7 +253,7 @@ def _model(element: Element | None) -> ModelSpec | None:
 
 
 def _limits(element: Element | None) -> Limits:
-    """Limits as attributes, as elements, or both; one that stands there twice is refused."""
+    """Read limits from attributes, elements, or both; refuse one that is declared twice."""
     if element is None:
         return Limits()
     declared: dict[str, object] = dict(element.attributes)
@@ -285,7 +285,7 @@ def _context(element: Element | None) -> ContextSpec:
 
 
 def _actions(element: Element) -> Iterator[Element]:
-    """Every `<action>` outside the metadata, in the order of the file."""
+    """Return every `<action>` outside the metadata, in the order of the file."""
     for child in element.children:
         if child.tag == "action":
             yield child

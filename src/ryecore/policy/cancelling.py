@@ -42,11 +42,7 @@ def cancelled_by(token: CancelToken) -> Iterator[anyio.CancelScope]:
 
 
 def canceller_of(scope: anyio.CancelScope) -> Callable[[], None]:
-    """Return a function that cancels a scope of this thread's event loop, from any thread.
-
-    Args:
-        scope: The scope.
-    """
+    """Return a function that cancels a scope of this thread's event loop, from any thread."""
     loop, thread = anyio.lowlevel.current_token(), threading.get_ident()
 
     def cancel() -> None:
@@ -114,9 +110,6 @@ async def run_to_end(call: Callable[[], Awaitable[T]]) -> T:
 
     Args:
         call: The call that must not be interrupted, such as the settling of a run.
-
-    Returns:
-        Its result.
 
     Raises:
         CancelledError: The calling task was cancelled by asyncio meanwhile; the call has ended.

@@ -151,9 +151,6 @@ def read_condition(declared: object) -> Condition:
     Args:
         declared: `{path, op, value}`, `{all: [...]}`, `{any: [...]}` or `{not: {...}}`.
 
-    Returns:
-        The condition.
-
     Raises:
         ValueError: It has another form, an unknown operator or a broken regular expression.
     """

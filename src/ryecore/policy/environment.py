@@ -85,7 +85,6 @@ def is_credential(name: str, value: str) -> bool:
     """Return whether a variable probably holds a secret, by its name or its value.
 
     Args:
-        name: The variable's name.
         value: The variable's value: a URL with a password is a secret whatever its name is.
     """
     return looks_like_credential(name) or _VALUE.search(value[:_MAX_LOOKED_AT]) is not None
@@ -124,8 +123,6 @@ def may_inherit(name: str, rule: InheritEnv, value: str = "") -> bool:
     """Return whether a tool's process inherits a variable that no signed element names.
 
     Args:
-        name: The variable's name.
-        rule: The host's rule.
         value: The variable's value, which may be a credential.
     """
     if isinstance(rule, str):
@@ -141,7 +138,6 @@ def without_project_entries(
     """Remove the entries of search paths that would load a project's unverified code.
 
     Args:
-        environ: The environment.
         is_outside: Whether an absolute path may be searched.
 
     Returns:

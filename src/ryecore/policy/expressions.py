@@ -196,7 +196,7 @@ def _text_filler(source: str, place: Place, found: list[Expression]) -> _Find:
 
 
 def _as_text(expression: Expression) -> _Find:
-    """An expression within a text: None is nothing, and all but text is JSON."""
+    """Write a value within a text: None as nothing, text as it is, the rest as JSON."""
     find = _compiled(expression)
 
     def text(context: Context) -> str:
@@ -294,7 +294,6 @@ def parse_expression(
     """Read `choice || choice | filter(argument)`, up to what closes it.
 
     Args:
-        source: The text.
         begin: Where the expression begins, behind what opens it.
         syntax: What opens and closes it, and the filters.
         place: Where the text stands, for errors.

@@ -95,10 +95,10 @@ class Hook:
 
     Attributes:
         id: Its name, unique in its file.
-        event: When it is asked; one of `EVENTS`.
-        actions: What it does, in order.
-        condition: Whether it does so; always where there is none.
-        layer: When it comes to its turn; its file's own, or a later one that it asks for.
+        event: The event at which its condition is checked; one of `EVENTS`.
+        actions: Its actions, in order.
+        condition: When it acts; None is always.
+        layer: Its place in the order; its file's own layer, or a later one that it declares.
         description: For people.
         owner: The name of the directive that declares it, whichever layer it asks for; empty where
             configuration does.
@@ -139,7 +139,7 @@ class Hook:
 
 
 def in_order(hooks: Iterable[Hook]) -> tuple[Hook, ...]:
-    """Hooks by layer, and within a layer as they were defined."""
+    """Sort hooks by layer, and within a layer keep the order of their definition."""
     return tuple(sorted(hooks, key=lambda hook: hook.layer))
 
 
@@ -150,7 +150,7 @@ def fill_parameters(
 
     Args:
         parameters: A hook's. A text that is one placeholder alone becomes the value, whatever its
-            type; within a longer text, what is no text is written as JSON. One that leads nowhere
+            type; within a longer text, other values are written as JSON. One that leads nowhere
             stays as it is.
         context: The event's.
     """

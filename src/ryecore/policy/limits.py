@@ -126,7 +126,7 @@ class Limits:
         return above * MICROCENTS_PER_USD // below
 
     def capped_by(self, parent: "Limits") -> "Limits":
-        """These limits, within those of the parent: none is higher, and the depth is one less.
+        """Cap these limits by the parent's: none is higher, and the depth is one less.
 
         Args:
             parent: The parent's limits; what it leaves open caps nothing.
@@ -150,7 +150,7 @@ class Limits:
         )
 
     def under(self, above: "Limits") -> "Limits":
-        """Return these limits where the layer above says nothing."""
+        """Return the limits of the layer above, and these where it sets none."""
         named = ((name, getattr(above, name)) for name in _NAMES.values())
         said = {name: value for name, value in named if value is not None}
         return evolve(self, **said) if said else self
@@ -219,8 +219,8 @@ def read_limits(given: Mapping[str, object]) -> Limits:
         The limits.
 
     Raises:
-        ValueError: A name is unknown, a value doesn't fit, or two spellings of one limit say
-            different things; every one is listed.
+        ValueError: A name is unknown, a value doesn't fit, or two spellings of one limit differ;
+            every problem is listed.
     """
     problems: list[str] = []
     found: dict[str, int | Decimal] = {}

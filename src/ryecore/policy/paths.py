@@ -17,7 +17,7 @@ Place: TypeAlias = tuple[str | int, ...]
 """Keys, and indexes of lists."""
 
 ABSENT: Final = object()
-"""What a path finds that leads nowhere."""
+"""The result of a path that leads nowhere."""
 
 _WORD: Final = re.compile(r"[\w-]+")
 _PART: Final = re.compile(r"[^.\[\]]+|\[([0-9]{1,9})\]")
@@ -30,7 +30,6 @@ def step(found: object, part: str | int) -> object:
     Only mappings, lists and tuples have parts: no attribute of an object is ever reached.
 
     Args:
-        found: The value.
         part: A key; for a list also an index, as a number or its digits.
     """
     if isinstance(found, Mapping):

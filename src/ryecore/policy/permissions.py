@@ -82,7 +82,7 @@ def attenuate(wanted: Iterable[str], parent: Iterable[str] | None) -> tuple[str,
 
 
 def _matches(pattern: str, needed: str) -> bool:
-    """`*` stands for any text, dots included; every other character for itself."""
+    """Match a capability: `*` stands for any text, dots included."""
     first, *others = pattern.split("*")
     if not others:
         return pattern == needed
@@ -130,12 +130,12 @@ class FileToApprove:
 
 @frozen
 class ApprovalRequest:
-    """What a model, a tool or an MCP client asks for that needs a person's word.
+    """An action of a model, a tool or an MCP client that a person has to approve.
 
     Attributes:
         action: To `sign` files with the author's key, or to `copy` them into a space.
-        space: Where.
-        files: Which.
+        space: The space whose files are signed, or into which they are copied.
+        files: The files that would be written.
         call_id: The call that asks, as its `CallContext` names it.
     """
 

@@ -31,7 +31,6 @@ def excerpt(text: str, phrases: Sequence[str]) -> tuple[str, tuple[tuple[int, in
     """Cut a text to a preview.
 
     Args:
-        text: The text.
         phrases: The phrases of the query; one that ends in `*` matches beginnings of words.
 
     Returns:

@@ -322,7 +322,6 @@ def hint_for(scope: Scope, source: str, holds_any: Callable[[Scope], bool]) -> s
     """Return a hint on the forms of scopes where no item lies in one; empty where one does.
 
     Args:
-        scope: The scope.
         source: The one space that is searched; `all` for every one.
         holds_any: Whether any item lies in a scope.
     """

@@ -98,7 +98,7 @@ class FunctionProvider:
         return self._provider_id
 
     def capabilities(self, model: str) -> Capabilities:
-        """What a model can do: what the constructor was told, whichever it is."""
+        """Return the capabilities that the constructor got, whatever the model."""
         return self._capabilities
 
     async def stream(

@@ -80,7 +80,7 @@ class Turn:
         )
 
     def prepared(self, chunk_chars: int) -> "PreparedTurn":
-        """What is streamed, made once.
+        """Make the chunks that are streamed, once.
 
         Args:
             chunk_chars: How long a piece of text is at most, in characters.

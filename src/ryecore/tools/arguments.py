@@ -1,4 +1,4 @@
-"""The arguments of a call: those of the model, and those that the host sets.
+"""The arguments of a call: the model's, and the ones that the host sets.
 
 Source: decision 54.
 """

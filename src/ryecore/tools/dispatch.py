@@ -171,7 +171,7 @@ async def serve(
 
 
 async def _checked(tool: ToolDef, text: str, sent: dict[str, Any]) -> Mapping[str, Any]:
-    """Return the checked arguments, with those that the host sets."""
+    """Return the checked arguments, with the arguments that the host sets."""
     if not tool.config:
         await check_arguments(tool.name, text, tool.schema)
         return sent
@@ -182,7 +182,7 @@ async def _checked(tool: ToolDef, text: str, sent: dict[str, Any]) -> Mapping[st
     except (ValueError, RecursionError):  # such as half a character, or a number beyond any
         fits = False
     if not fits:
-        # What is wrong is said of what the model wrote alone: the rest is none of its business.
+        # Problems name the model's own arguments alone; it may not see those of the host.
         await check_arguments(tool.name, text, tool.shown_schema)
         raise invalid_arguments(tool.name, "they don't go with what the host has set")
     arguments: dict[str, Any] = json.loads(merged)  # what the host set is not the tool's to change
@@ -284,7 +284,7 @@ def _shown_input(
 ) -> Mapping[str, Any] | str:
     if len(text) > limits.event_chars:
         return _shortened(text, limits)
-    # The tool gets `sent` and may change it; who is told of it gets what was sent.
+    # The tool gets `sent` and may change it; listeners get the arguments as they were sent.
     for value in sent.values():
         if type(value) in _NESTED:
             sent = json.loads(text)
@@ -351,7 +351,7 @@ def _unknown(
     listed = near or callable_names[:_MAX_NEAR]
     return UnknownToolError(
         f"There is no tool {quoted(name)}.",
-        next_step=f"There is {', '.join(listed)}." if listed else "There is none at all.",
+        next_step=f"Call one of: {', '.join(listed)}." if listed else "No tool may be called here.",
         tool_name=name[:100],
         known=tuple(callable_names),
     )

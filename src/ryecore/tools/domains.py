@@ -52,7 +52,7 @@ def target_of(url: object) -> Target:
         raise ValueError("it holds a user's name")
     host, is_address = _host(parts.hostname or "")
     if parts.netloc.startswith("[") and ":" not in host:
-        raise ValueError("its address is none")
+        raise ValueError("its address isn't valid")
     port = parts.port
     if parts.netloc.endswith(":"):
         raise ValueError("its port is empty")
@@ -110,10 +110,10 @@ def _host(host: str) -> tuple[str, bool]:
         try:
             return str(ip_address(host)), True
         except ValueError:
-            raise ValueError("its address is none") from None
+            raise ValueError("its address isn't valid") from None
     name = host[:-1] if host.endswith(".") else host
     if _LABELS.fullmatch(name) is None or len(name) > 253:
-        raise ValueError("its host is no name")
+        raise ValueError("its host isn't a valid name")
     if _NUMBER.fullmatch(name.rpartition(".")[2]):
         try:
             return str(ip_address(host)), True

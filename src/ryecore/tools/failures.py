@@ -26,7 +26,6 @@ def shown(text: str, *secrets: str) -> str:
     """Return a foreign text in a form that a model may read.
 
     Args:
-        text: The text.
         secrets: The texts to remove from it.
     """
     # What is cut off first is far more than any key is long, so that none is cut in two.

@@ -137,7 +137,7 @@ def as_text(tool_name: str, value: object, limits: ToolLimits) -> str | None:
 
     Args:
         tool_name: Who gave it.
-        value: What it gave.
+        value: What it returned.
         limits: How large it may be.
 
     Returns:

@@ -86,9 +86,9 @@ async def test_an_unknown_tool_is_answered_with_near_names_that_may_be_called() 
     with pytest.raises(UnknownToolError) as caught:
         await registry.dispatch(asked("ad"), ctx)
 
-    assert str(caught.value) == "There is no tool 'ad'. There is add."
+    assert str(caught.value) == "There is no tool 'ad'. Call one of: add."
     assert caught.value.known == ("add", "shout")
-    with pytest.raises(UnknownToolError, match="There is none at all"):
+    with pytest.raises(UnknownToolError, match="No tool may be called here"):
         await ToolRegistry().dispatch(asked("ad"), ctx)
 
 

@@ -105,7 +105,7 @@ class FailureCases(Cases):
 
     @case()
     async def test_odd_bodies(self, at: Bench) -> None:
-        """A gateway's page, nothing at all, or broken JSON is no answer."""
+        """A gateway's page, an empty body or broken JSON is an error, not an answer."""
         for odd in _ODD:
             at.server.answer(odd.reply)
             for stream in (True, False):
@@ -126,7 +126,7 @@ class FailureCases(Cases):
 
     @case()
     async def test_nobody_listens(self, at: Bench) -> None:
-        """A refused connection, one that is no TLS, and a name that nobody has."""
+        """A refused connection, one without TLS, and a host name that doesn't exist are errors."""
         port = at.server.base_url.rpartition(":")[2]
         urls = ("http://127.0.0.1:1", f"https://127.0.0.1:{port}", "http://nobody.invalid")
         async with anyio.create_task_group() as tasks:

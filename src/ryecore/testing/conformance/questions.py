@@ -30,7 +30,7 @@ _DONE = Script((TextPart("Fine."),))
 
 
 class QuestionCases(Cases):
-    """What is asked travels in the vendor's words, whole and in its place."""
+    """The request is written in the vendor's format, whole and in its place."""
 
     @case()
     async def test_the_simplest_request(self, at: Bench) -> None:
@@ -56,7 +56,7 @@ class QuestionCases(Cases):
 
     @case()
     async def test_system_stands_in_the_system_position(self, at: Bench) -> None:
-        """The system text is no message of the user's."""
+        """The system text is not sent as a message of the user."""
         for seen in await _seen(at, at.request("Hello?", system="Be brief.")):
             equal(seen.system, "Be brief.", "the system text")
             equal(_flat(seen), [("user", TextPart("Hello?"))], "the messages")
@@ -218,7 +218,7 @@ class QuestionCases(Cases):
 
     @case("reasoning_effort")
     async def test_reasoning_effort(self, at: Bench) -> None:
-        """Thinking is asked for, and asked not to happen."""
+        """Thinking is switched on and off by the request."""
         for effort in ("low", "medium", "high"):
             for seen in await _seen(at, at.request(reasoning=effort)):
                 equal(seen.thinks, True, f"whether effort {effort} asks for reasoning")

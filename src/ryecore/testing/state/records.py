@@ -40,7 +40,7 @@ class RecordCases(StateCases):
 
     @state_case
     async def test_records_are_read_in_parts(self, store: StateStore, place: Place) -> None:
-        """Reading goes on behind a record, and stops where it is asked to."""
+        """Reading continues behind a record, and stops where it is asked to."""
         log = await store.records.create("a")
         for number in range(4):
             log.append("step", {"n": number})
