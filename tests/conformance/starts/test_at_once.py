@@ -11,11 +11,12 @@ import pytest
 
 from ryecore import Rye
 from ryecore.items.spaces import built_in_space
+from tests.matrix import IS_SOAK
 from tests.workspace import PYTHON, Workspace
 
 pytestmark = pytest.mark.anyio
 
-AT_ONCE = 16 if os.environ.get("RYE_SOAK") else 4
+AT_ONCE = 16 if IS_SOAK else 4
 RUNTIMES = "tools/rye/core/runtimes/python"
 # A call that started warm shows its template's command line. Tracing would prepare each call anew.
 TELL = """\
@@ -179,8 +180,8 @@ async def many(rye: Rye, count: int = AT_ONCE) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("kind", CHANGES, ids=lambda kind: kind.__name__)
-async def test_the_next_call_sees_what_was_changed(
+@pytest.mark.parametrize("kind", CHANGES if IS_SOAK else [runtime], ids=lambda kind: kind.__name__)
+async def test_the_next_call_sees_what_was_changed_at_any_moment(
     workspace: Workspace, kind: Callable[[Workspace], Change]
 ) -> None:
     change = kind(workspace)
@@ -204,6 +205,19 @@ async def test_the_next_call_sees_what_was_changed(
         change("6")
         assert set(await many(rye)) == {"6"}
         await warmed(rye, "6")
+
+
+@pytest.mark.parametrize("kind", CHANGES, ids=lambda kind: kind.__name__)
+async def test_a_ready_template_does_not_serve_what_was_changed(
+    workspace: Workspace, kind: Callable[[Workspace], Change]
+) -> None:
+    """The moments are alike for each kind; what differs is how a change of it is seen."""
+    change = kind(workspace)
+    async with workspace.open(trust_project_interpreters=True) as rye:
+        change("1")
+        await warmed(rye, "1")
+        change("2")
+        assert await call(rye) == ("2", False)
 
 
 async def test_a_template_that_was_edited_serves_nobody_any_more(workspace: Workspace) -> None:
