@@ -108,7 +108,7 @@ class ToolDef:
     def __attrs_post_init__(self) -> None:
         if _NAME.fullmatch(self.name) is None:
             raise ValueError(
-                f"{self.name!r} is no name for a tool: 1 to 64 of A-Z, a-z, 0-9, _ and -."
+                f"{self.name!r} isn't a name for a tool: use 1 to 64 of A-Z, a-z, 0-9, _ and -."
             )
         if not callable(self.run):
             raise TypeError(f"{self.name} has no function to run.")

@@ -40,14 +40,14 @@ def target_of(url: object) -> Target:
         ValueError: It isn't a URL of http or https, or readers may differ about it.
     """
     if not isinstance(url, str):
-        raise ValueError("it is no text")
+        raise ValueError("it isn't text")
     if not url.isascii():
         raise ValueError("it holds other characters than ASCII; write them percent-encoded, xn--")
     if any(character <= " " or character in "\\\x7f" for character in url):
         raise ValueError("it holds a space, a control character or a backslash")
     parts = urlsplit(url)  # its ValueErrors name no more than parts of the URL
     if parts.scheme not in _PORTS or not url[len(parts.scheme) :].startswith("://"):
-        raise ValueError("it is no URL of http or https")
+        raise ValueError("it isn't a URL of http or https")
     if "@" in parts.netloc:
         raise ValueError("it holds a user's name")
     host, is_address = _host(parts.hostname or "")
@@ -86,15 +86,15 @@ def _split(entry: str) -> tuple[bool, str, int | None]:
     found = _ENTRY.fullmatch(entry) if entry.isascii() else None
     if found is None:
         raise ValueError(
-            f"{entry!r} is no host: write example.org, *.example.org or example.org:8443, "
+            f"{entry!r} isn't a host: write example.org, *.example.org or example.org:8443, "
             "and other characters than ASCII as xn--."
         )
     try:
         host, is_address = _host(found[2].strip("[]").lower())
     except ValueError as error:
-        raise ValueError(f"{entry!r} is no host: {error}.") from None
+        raise ValueError(f"{entry!r} isn't a host: {error}.") from None
     if found[1] and is_address:
-        raise ValueError(f"{entry!r} is no host: there is nothing below an address.")
+        raise ValueError(f"{entry!r} isn't a host: an address has no subdomains.")
     return bool(found[1]), host, int(found[3]) if found[3] else None
 
 

@@ -107,7 +107,7 @@ async def read_item(rye: ItemExecutor, ref: str | ItemRef) -> ItemShape:
     """
     wanted = ref if isinstance(ref, ItemRef) else ItemRef.parse(ref, "tool")
     if wanted.kind != "tool":
-        raise InputError(f"{wanted} is no tool.", next_step="Name one, such as tool:acme/x.")
+        raise InputError(f"{wanted} isn't a tool.", next_step="Name one, such as tool:acme/x.")
     return shape_of(wanted, (await rye.trace(wanted)).chain)
 
 

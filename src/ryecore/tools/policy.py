@@ -25,14 +25,14 @@ def words_of(command: object) -> tuple[str, ...]:
         command: A text as for a shell, or a list of words.
 
     Raises:
-        ValueError: It is none, or a shell would make more than one command of it; why is said.
+        ValueError: It isn't a command, or a shell would read more than one in it.
     """
     if isinstance(command, list | tuple):
         if not command or not all(isinstance(word, str) for word in command):
-            raise ValueError("it is no list of words")
+            raise ValueError("it has to be a list of words, at least one")
         return tuple(command)
     if not isinstance(command, str):
-        raise ValueError("it is no text")
+        raise ValueError("it isn't text")
     _refuse_shell_syntax(command)
     try:
         words = shlex.split(command)

@@ -117,5 +117,5 @@ def digest_of(handle: str) -> str:
         StoreError: It isn't a handle.
     """
     if not handle.startswith(_SCHEME):
-        raise StoreError("This is no handle of a result.")
+        raise StoreError("This isn't a handle of a result.")
     return handle.removeprefix(_SCHEME)

@@ -113,7 +113,7 @@ async def test_what_is_no_signed_tool_is_not_offered(workspace: Workspace) -> No
     async with workspace.open() as rye:
         with pytest.raises(UnsignedItem):
             await ToolDef.from_item(rye, "tool:acme/raw")
-        with pytest.raises(InputError, match="is no tool"):
+        with pytest.raises(InputError, match="isn't a tool"):
             await ToolDef.from_item(rye, "directive:acme/x")
 
 

@@ -62,11 +62,11 @@ async def test_what_is_listed_is_done() -> None:
     [
         ({"command": "git push"}, "this command: the command 'git' is not allowed"),
         ({"command": "ls; rm x"}, "this command: it holds ';'"),
-        ({"command": []}, "this command: it is no list of words"),
+        ({"command": []}, "this command: it has to be a list of words, at least one"),
         ({"url": "https://evil.test"}, "this url: the host evil.test is not allowed"),
         ({"url": "https://example.org:444"}, "the host example.org:444 is not allowed"),
         ({"url": ["https://example.org", "http://evil.test"]}, "evil.test"),
-        ({"url": "file:///x"}, "no URL of http"),
+        ({"url": "file:///x"}, "a URL of http"),
     ],
 )
 async def test_what_is_not_listed_is_denied(arguments: dict[str, Any], said: str) -> None:
@@ -111,7 +111,7 @@ def test_a_policy_that_would_look_at_nothing_is_refused() -> None:
         )
     with pytest.raises(TypeError, match="a tuple of names"):
         ToolPolicy(url_args="url")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="no host"):
+    with pytest.raises(ValueError, match="isn't a host"):
         ToolPolicy(allow_domains=["https://example.org"])
     with pytest.raises(ValueError, match="unlisted"):
         ToolPolicy(unlisted="allow")  # type: ignore[arg-type]

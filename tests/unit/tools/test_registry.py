@@ -47,7 +47,7 @@ def test_two_tools_of_one_name_are_refused_and_both_are_named() -> None:
 
 @pytest.mark.parametrize("name", ["", "a b", "acme/x", "ä", "x" * 65, "a.b", "a\n"])
 def test_a_name_that_some_vendor_refuses_is_refused(name: str) -> None:
-    with pytest.raises(ValueError, match="is no name for a tool"):
+    with pytest.raises(ValueError, match="isn't a name for a tool"):
         renamed(name) if name else ToolDef(name="", description="", parameters={}, run=run)
 
 
