@@ -68,7 +68,8 @@ class Forked(subprocess.Popen[bytes]):
     Args:
         command: The module, or the path of a script, and its arguments.
         imported: What is imported already: `COMMAND` or `SERVERS`.
-        options: As for `subprocess.Popen`; `env` is needed.
+        options: As for `subprocess.Popen`; `env` is needed. `executable` becomes `sys.executable`
+            of the process, for what it starts itself.
     """
 
     def __init__(
@@ -87,7 +88,8 @@ class Forked(subprocess.Popen[bytes]):
                  for own, theirs in enumerate((p2cread, c2pwrite, errwrite))]  # fmt: skip
         self._status = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._status.connect(address_of(self._imported).replace("@", "\0"))
-        ask(self._status, given, list(args), str(cwd or os.getcwd()), env)
+        program = None if executable is None else str(executable)
+        ask(self._status, given, list(args), str(cwd or os.getcwd()), env, program)
         self.pid = int(self._status.recv(64))
         self._child_created = True
         self._close_pipe_fds(p2cread, p2cwrite, c2pread, c2pwrite, errread, errwrite)
@@ -110,14 +112,15 @@ class Forked(subprocess.Popen[bytes]):
 
 def ask(
     status: socket.socket, streams: Sequence[int], args: Sequence[str], cwd: str,
-    env: Mapping[str, str],
+    env: Mapping[str, str], executable: str | None = None,
 ) -> None:  # fmt: skip
     """Ask for a process. Its id comes back, and its status when it has ended.
 
     Whoever closes `status` before that kills it.
     """
+    asked = {"args": [*args], "cwd": cwd, "env": {**env}, "executable": executable}
     wish = os.memfd_create("wish")
-    os.write(wish, marshal.dumps({"args": [*args], "cwd": cwd, "env": {**env}}))
+    os.write(wish, marshal.dumps(asked))
     socket.send_fds(status, [b"."], [*streams, wish])
     os.close(wish)
 
@@ -150,7 +153,8 @@ def forking_python(
 
     Args:
         folder: Where the program is written.
-        option: What the first argument is: `-PXutf8` of walkers, or `-EPB` of MCP connectors.
+        option: What the first argument is: `-PXutf8` of walkers, `-EPB` of MCP connectors, or
+            both with `|` between them.
         imported: What is imported already: `COMMAND` or `SERVERS`.
 
     Returns:
@@ -160,7 +164,7 @@ def forking_python(
     program = folder / "python"
     program.write_text(
         "#!/bin/sh\n"
-        f'test "$1" = {option} && exec {shlex.join(relay)} "$@"\n'
+        f'case "$1" in {option}) exec {shlex.join(relay)} "$@";; esac\n'
         f'test "$1 $2" = "-P -m" && exec {shlex.join(relay)} "$@"\n'
         f'exec {shlex.quote(sys.executable)} "$@"\n'
     )
@@ -254,6 +258,7 @@ def _main(address: str, held: int, imported: Sequence[str]) -> None:
     wish = _serve(listener, socket.socket(fileno=held))
     if wish.get("leads_group"):
         os.setpgid(0, 0)
+    sys.executable = wish.get("executable") or sys.executable
     os.environ.clear()
     os.environ.update(wish["env"])
     os.chdir(wish["cwd"])

@@ -42,7 +42,7 @@ import ryecore.tools
 from ryecore.cli.commands import rye as rye_command
 from ryecore.items.metadata import _PLAIN_KEYS, parse_metadata
 from ryecore.items.spaces import built_in_space
-from tests.forking import COMMAND, ROOT, Forked, address_of
+from tests.forking import ROOT, SERVERS, Forked, address_of
 from tests.npm import npm_program
 
 DOCS = ROOT / "docs"
@@ -175,7 +175,7 @@ def needed(example: Path) -> dict[str, str]:
 def forked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a `rye` that becomes a process of the installed one which has all imported."""
     program = tmp_path_factory.mktemp("forked") / "rye"
-    start = [sys.executable, "-S", str(ROOT / "tests/forked.py"), address_of(COMMAND)]
+    start = [sys.executable, "-S", str(ROOT / "tests/forked.py"), address_of(SERVERS)]
     script = str(Path(sys.executable).with_name("rye"))
     program.write_text(f'#!/bin/sh\nexec {shlex.join([*start, script])} "$@"\n')
     program.chmod(0o755)
@@ -248,6 +248,7 @@ def test_every_example_runs_in_under_sixty_lines_and_touches_nothing_of_the_user
 ) -> None:
     with Forked(
         [str(example)],
+        imported=SERVERS,
         cwd=reader.project,
         env=reader.environ | needed,
         stdout=subprocess.PIPE,

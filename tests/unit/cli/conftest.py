@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from attrs import frozen
 
-from tests.forking import Forked, can_fork
+from tests.forking import SERVERS, Forked, can_fork, forking_python
 from tests.workspace import Workspace
 
 COMMAND = [sys.executable, "-m", "ryecore.cli"]
@@ -38,15 +38,32 @@ def environ(workspace: Workspace) -> dict[str, str]:
     return {**workspace.environ, "USER_SPACE": str(workspace.user)}
 
 
+@pytest.fixture(scope="session")
+def forking_interpreter(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """An interpreter that forks what a command starts of ryecore itself."""
+    return forking_python(tmp_path_factory.mktemp("interpreter"), "-EPB|-PXutf8", SERVERS)
+
+
 @pytest.fixture
-def run(workspace: Workspace) -> Run:
+def run(workspace: Workspace, forking_interpreter: str) -> Run:
     """Runs the command in the project's folder, and sees that it never shows a traceback."""
 
     def run_command(*args: str, stdin: str | bytes = b"", **variables: str) -> Done:
         env = {**environ(workspace), **variables}
-        streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        streams: dict[str, Any] = {
+            "stdin": subprocess.PIPE,
+            "stdout": subprocess.PIPE,
+            "stderr": subprocess.PIPE,
+        }
         started: subprocess.Popen[bytes] = (
-            Forked(["ryecore.cli", *args], cwd=workspace.project, env=env, **streams)
+            Forked(
+                ["ryecore.cli", *args],
+                imported=SERVERS,
+                executable=forking_interpreter,
+                cwd=workspace.project,
+                env=env,
+                **streams,
+            )
             if can_fork(env)
             else subprocess.Popen([*COMMAND, *args], cwd=workspace.project, env=env, **streams)
         )
