@@ -1,7 +1,6 @@
 """What tests ask of event loops: on which they run, and for how long one stood still."""
 
 import gc
-import os
 import time
 import zlib
 from collections.abc import AsyncGenerator
@@ -10,6 +9,8 @@ from typing import Final
 
 import anyio
 import pytest
+
+from tests.matrix import IS_SOAK
 
 __all__ = ["ON_BOTH_LOOPS", "LoopLoad", "choose_loops", "loop_load"]
 
@@ -34,7 +35,7 @@ def choose_loops(metafunc: pytest.Metafunc) -> None:
         or any("anyio_backend" in mark.args[0] for mark in marks)
     ):
         return
-    on_both = os.environ.get("RYE_SOAK") or metafunc.definition.get_closest_marker("both_loops")
+    on_both = IS_SOAK or metafunc.definition.get_closest_marker("both_loops")
     turn = zlib.crc32(metafunc.definition.nodeid.encode()) % 2
     metafunc.parametrize("anyio_backend", _LOOPS if on_both else [_LOOPS[turn]])
 

@@ -1,14 +1,13 @@
-import os
-
 from ryecore.llm import LlmProvider
 from ryecore.providers.gemini import GeminiProvider
 from ryecore.testing.conformance import ProviderConformance
 from tests.conformance.gemini_wire import GeminiWire
+from tests.matrix import IS_SOAK
 
 
 class TestGemini(ProviderConformance):
     wire = GeminiWire()
-    cut_step = 1 if os.environ.get("RYE_SOAK") else 5
+    cut_step = 1 if IS_SOAK else 5
 
     def make_provider(self, base_url: str) -> LlmProvider:
         return GeminiProvider(base_url=base_url)

@@ -1,14 +1,14 @@
-import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 from ryecore.state.store import ThreadStore
 from ryecore.testing.state import StateConformance, StateStore
+from tests.matrix import IS_SOAK
 
 
 class TestSqliteStore(StateConformance):
-    examples = 200 if os.environ.get("RYE_SOAK") else 12
+    examples = 200 if IS_SOAK else 12
 
     @asynccontextmanager
     async def open_store(self, place: Path) -> AsyncGenerator[StateStore, None]:

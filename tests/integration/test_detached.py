@@ -34,6 +34,7 @@ from tests.detached import (
     run_rye,
     until_printed,
 )
+from tests.matrix import IS_SOAK
 from tests.unit.lillux.system import is_alive, wait_until_dead
 from tests.workspace import Workspace
 
@@ -326,7 +327,7 @@ async def test_the_beginning_of_an_id_is_enough_where_it_is_alone(workspace: Wor
 
 
 async def test_many_at_once(workspace: Workspace) -> None:
-    many = 40 if os.environ.get("RYE_SOAK") else 10
+    many = 40 if IS_SOAK else 10
     ref = workspace.shell("acme/hi", "echo $$")
     ended: list[ThreadReport] = []
     async with workspace.open() as rye:

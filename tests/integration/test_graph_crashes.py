@@ -1,6 +1,5 @@
 """A graph's run is killed between any two of its writes, and is gone on with."""
 
-import os
 from pathlib import Path
 from typing import Final
 
@@ -8,8 +7,8 @@ import pytest
 
 from tests.graph_crashing import furnish
 from tests.killing import kill_at_points
+from tests.matrix import IS_SOAK
 
-IS_SOAK: Final = bool(os.environ.get("RYE_SOAK"))
 """`make soak` tries all points; else a sample that is spread over the whole life."""
 
 EVERY: Final = {"between": 20, "torn": 10, "again": 27, "later": 30, "machine": 60}

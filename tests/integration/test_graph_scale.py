@@ -1,16 +1,16 @@
 """Large runs: many steps in bounded memory, and many members a few at a time."""
 
-import os
 from pathlib import Path
 
 import pytest
 
 from tests.graphs import graph
+from tests.matrix import IS_SOAK
 from tests.workspace import Workspace
 
 MIB = 1024 * 1024
 STEPS = 10_000
-MEMBERS, AT_ONCE = 5_000 if os.environ.get("RYE_SOAK") else 250, 50
+MEMBERS, AT_ONCE = 5_000 if IS_SOAK else 250, 50
 
 
 def resident_bytes() -> int:

@@ -16,7 +16,7 @@ from ryecore import CallContext, CancelToken
 from ryecore.errors import CallCancelled, McpError
 from ryecore.lillux import watch
 from tests.integration.test_mcp_http import bad_server, free_port, pinned, sdk_server, status
-from tests.matrix import in_turn
+from tests.matrix import IS_SOAK, in_turn
 from tests.mcp_items import HTTP, assert_gone, mcp_tool, pids, server_item, stdio_server, why
 from tests.mcp_server import TOOLS
 
@@ -301,7 +301,7 @@ STRICT = [-32600, -32022]
 MORE_STRICT = [-32601, -32602, -32603, -32000, -32020]
 
 
-@pytest.mark.parametrize("code", STRICT + (MORE_STRICT if os.environ.get("RYE_SOAK") else []))
+@pytest.mark.parametrize("code", STRICT + (MORE_STRICT if IS_SOAK else []))
 def test_a_strict_server_of_2026_is_called(workspace, code):
     stdio_server(workspace, f"strict {code}")
     assert workspace.execute(mcp_tool(workspace), {"text": "hi"}).data["content"][0]["text"] == "hi"

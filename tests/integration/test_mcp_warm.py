@@ -20,7 +20,7 @@ from ryecore.errors import CallCancelled, RyeError
 from ryecore.lillux import ProcessSpec
 from ryecore.mcp_client.pool import ConnectorPool
 from tests.loops import ON_BOTH_LOOPS
-from tests.matrix import in_turn
+from tests.matrix import IS_SOAK, in_turn
 from tests.mcp_items import assert_gone, mcp_tool, nothing_left, pids, stdio_server
 from tests.workspace import Workspace
 
@@ -84,7 +84,7 @@ async def test_many_calls_at_once_each_get_their_own_answer(workspace, count, an
 async def test_parameters_of_any_size_reach_the_server(workspace: Workspace):
     stdio_server(workspace)
     ref = mcp_tool(workspace)
-    size = 90_000_000 if os.environ.get("RYE_SOAK") else 20_000_000
+    size = 90_000_000 if IS_SOAK else 20_000_000
     async with workspace.open() as rye:
         done = await rye.execute(ref, {"text": "hi", "more": "x" * size})
     assert text_of(done) == "hi"

@@ -5,10 +5,11 @@ import asyncio
 import pytest
 
 from ryecore.lillux import run_process
+from tests.matrix import IS_SOAK
 from tests.unit.lillux.system import children, open_fds, shell
 
 
-@pytest.mark.skipif("not os.environ.get('RYE_SOAK')", reason="long; run with make soak")
+@pytest.mark.skipif(not IS_SOAK, reason="long; run with make soak")
 def test_ten_thousand_runs_leave_no_descriptor_and_no_process() -> None:
     async def main() -> None:
         fds = 0

@@ -1,6 +1,5 @@
 """A thread is killed between any two of its writes, and goes on as if nothing had been lost."""
 
-import os
 from pathlib import Path
 from typing import Final
 
@@ -8,8 +7,8 @@ import pytest
 
 from tests.crashing import furnish
 from tests.killing import kill_at_points
+from tests.matrix import IS_SOAK
 
-IS_SOAK: Final = bool(os.environ.get("RYE_SOAK"))
 EVERY: Final = 1 if IS_SOAK else 15
 """How many points lie between two that are tried; `make soak` tries them all."""
 

@@ -7,11 +7,12 @@ from pathlib import Path
 
 from ryecore.state.waiting import run_blocking
 from tests.forking import ROOT, Forked
+from tests.matrix import IS_SOAK
 from tests.thread_host import COST, PlannedWorkspace
 from tests.workspace import Workspace
 
 PROCESSES = 8
-PARENTS = 4 if os.environ.get("RYE_SOAK") else 2
+PARENTS = 4 if IS_SOAK else 2
 CHILDREN = 3
 
 

@@ -21,6 +21,7 @@ import anyio
 import pytest
 
 from ryecore import Rye
+from tests.matrix import IS_SOAK
 from tests.warm_hosts import (
     MARK,
     Host,
@@ -40,10 +41,9 @@ from tests.warm_hosts import (
     wrap_python,
 )
 
-SOAK: Final = bool(os.environ.get("RYE_SOAK"))
 PIDFD_GETFD: Final = 438
-AT_ONCE: Final = 16 if SOAK else 6
-PAUSE_S: Final = 0 if SOAK else 0.03
+AT_ONCE: Final = 16 if IS_SOAK else 6
+PAUSE_S: Final = 0 if IS_SOAK else 0.03
 
 
 # The host is killed
@@ -155,7 +155,7 @@ def test_a_host_that_is_killed_at_any_moment_leaves_no_process(
     hosts: Hosts, tmp_path: Path
 ) -> None:
     furnish(tmp_path)
-    rounds = 200 if SOAK else 3
+    rounds = 200 if IS_SOAK else 3
     for turn in range(rounds):
         with hosts.start(busy, tmp_path, turn * 100_000) as host:
             assert host.hear() == "open"
@@ -314,7 +314,7 @@ def test_every_call_runs_once_and_answers_right(
     with hosts.start(steady, tmp_path) as host:
         assert host.hear() == "warm"
         done, end = 0, time.monotonic() + 60
-        while done < (times + 2 if SOAK else times):
+        while done < (times + 2 if IS_SOAK else times):
             done += harm(host)
             assert time.monotonic() < end, f"{done} times"
         some_template(host)  # it comes back

@@ -19,6 +19,7 @@ import pytest
 
 from ryecore import ExecutionResult, Rye
 from ryecore.errors import RyeClosed
+from tests.matrix import IS_SOAK
 from tests.warm_hosts import (
     MARK,
     Hosts,
@@ -37,7 +38,6 @@ from tests.warm_hosts import (
     warm_up,
 )
 
-SOAK: Final = bool(os.environ.get("RYE_SOAK"))
 MIB: Final = 1024 * 1024
 PR_SET_CHILD_SUBREAPER: Final = 36
 
@@ -154,7 +154,7 @@ def opens_often(root: Path, say: Say, times: int) -> None:
 
 def test_opened_and_closed_many_times_nothing_stays(hosts: Hosts, tmp_path: Path) -> None:
     furnish(tmp_path)
-    standing = hosts.run(opens_often, tmp_path, 200 if SOAK else 3, within_s=300)
+    standing = hosts.run(opens_often, tmp_path, 200 if IS_SOAK else 3, within_s=300)
     assert standing[-1][0] <= standing[1][0] + 1, standing
     assert standing[-1][1] <= standing[1][1] + 1, standing
 
@@ -241,7 +241,7 @@ def forks_often(root: Path, say: Say, times: int) -> None:
 
 def test_forks_in_the_middle_of_warm_calls(hosts: Hosts, tmp_path: Path) -> None:
     furnish(tmp_path)
-    total, warm, left = hosts.run(forks_often, tmp_path, 50 if SOAK else 2)
+    total, warm, left = hosts.run(forks_often, tmp_path, 50 if IS_SOAK else 2)
     assert left == []
     assert warm >= total - 30
 
@@ -315,7 +315,7 @@ def reaps(root: Path, say: Say, way: str, rounds: int) -> None:
 @pytest.mark.parametrize("way", ["handler", "ignored", "thread"])
 def test_a_host_that_reaps_everything_loses_no_call(hosts: Hosts, tmp_path: Path, way: str) -> None:
     furnish(tmp_path)
-    rounds = 10 if SOAK else 4
+    rounds = 10 if IS_SOAK else 4
     _, errors = hosts.run(reaps, tmp_path, way, rounds)
     assert all("reaped" in error for error in errors), errors
     assert sorted(effects(tmp_path)) == list(range(10 * rounds))

@@ -1,13 +1,12 @@
 """Tools whose own file is the matter: what its body does, and what stands nowhere in it."""
 
-import os
 from collections.abc import Iterator
 from itertools import product
 
 import pytest
 
 from tests.conformance.starts.starting import VARIANTS, Starts
-from tests.matrix import in_turn
+from tests.matrix import IS_SOAK, in_turn
 from tests.workspace import FUNCTION, SCRIPT, Workspace
 
 # Each is a whole tool; as a function it is called, as a script its body is all.
@@ -54,7 +53,7 @@ COLD = {
 
 def _cells() -> list[tuple[str, str]]:
     """Return each tool with a variant that its text is for; in the soak, with both."""
-    if os.environ.get("RYE_SOAK"):
+    if IS_SOAK:
         return list(product(WARM, VARIANTS))
     only = [name for name, text in WARM.items() if "execute" in text and "__main__" not in text]
     return [(name, "function") for name in only] + in_turn(

@@ -10,7 +10,7 @@ import pytest
 from ryecore.errors import SpawnFailed
 from ryecore.lillux import ProcessResult, ProcessSpec, WarmPool, run_process, run_process_sync
 from tests.loops import ON_BOTH_LOOPS
-from tests.matrix import in_turn
+from tests.matrix import IS_SOAK, in_turn
 
 from .system import children, is_alive, open_fds, state_of, wait_until_dead
 from .warm import MIB, TEMPLATE, first_warm, one_spare, python
@@ -25,7 +25,7 @@ def anyio_backend() -> str:
 
 
 ECHO = "import sys; sys.stdout.write(sys.stdin.read())"
-AT_ONCE = 200 if os.environ.get("RYE_SOAK") else 60
+AT_ONCE = 200 if IS_SOAK else 60
 
 
 def seen(result: ProcessResult) -> tuple[object, ...]:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.matrix import IS_SOAK
 from tests.warm_host import PYTHONS, Ended, Template, python_call
 
 GIVEN = b'{"a": 1, "text": "\\u00fc\\n"}'
@@ -162,7 +163,7 @@ def compare(runtime: str, text: str, tmp_path: Path, python: str) -> Ended:
 
 
 @pytest.mark.skipif(
-    "not os.environ.get('RYE_SOAK')",
+    not IS_SOAK,
     reason="tests/conformance/starts shows it for the interpreter that runs this; here is each one",
 )
 @pytest.mark.timeout(1200)

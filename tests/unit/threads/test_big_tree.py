@@ -1,6 +1,5 @@
 """A tree of many threads, whose sums are exact at every node."""
 
-import os
 import random
 from pathlib import Path
 from typing import Any
@@ -20,11 +19,12 @@ from ryecore.state.transcript_check import verify_transcript
 from ryecore.state.waiting import run_blocking
 from ryecore.testing import FunctionProvider, call, say
 from ryecore.tools import ToolContext, tool
+from tests.matrix import IS_SOAK
 from tests.scripted_host import ScriptedHost
 
 pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
 
-NODES = 1_000 if os.environ.get("RYE_SOAK") else 300
+NODES = 1_000 if IS_SOAK else 300
 SLACK = 50  # what is below a node that is cancelled, or has overspent, may never be started
 INPUT_PRICE, OUTPUT_PRICE = 15, 60  # microcents a token: 0.15 and 0.6 USD per million
 MAY = "<execute><directive>acme/*</directive><tool>host/*</tool></execute>"
