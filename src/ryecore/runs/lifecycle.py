@@ -296,7 +296,12 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
         return await self._finalize(ending)
 
     async def _wait_for_children(self, ending: EndingT) -> EndingT:
-        """Wait for the children of a run that has done its work, until its deadline."""
+        """Wait for the children of a run that has done its work, until its deadline.
+
+        A run without running children has nothing left to stop, so a request to stop is too late.
+        """
+        if not await _running_children(self._host.store, self.run_id):
+            return ending
         tokens = (self.cancellation, self._ctx.cancellation)
         with bounded_by(*tokens, deadline=self._deadline):
             await _wait_for_children(self._host.store, self.run_id)

@@ -1,5 +1,6 @@
 """Agents' nodes in a graph: prompts, tools, schemas, time, and who is told what."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -213,6 +214,22 @@ async def test_a_callers_token_cancels_an_answer(tmp_path: Path) -> None:
     host.graph({"first": asks(), "done": gives()})
     done = await host.walk("tool:acme/flow", ctx=CallContext(cancellation=token))
     assert done.ended == "cancelled"
+
+
+async def test_a_run_whose_last_node_has_completed_is_no_longer_cancelled(tmp_path: Path) -> None:
+    token = CancelToken()
+
+    def stop_late(event: Mapping[str, object]) -> None:
+        if event["step"] == "node_completed":
+            token.cancel()
+
+    host = Asking(tmp_path)
+    host.graph({"first": gives("well")})
+    ctx = CallContext(cancellation=token, event_sink=stop_late)
+    done = await host.walk("tool:acme/flow", ctx=ctx)
+    assert token.cancelled
+    assert (done.ended, done.output) == ("completed", "well")
+    assert (await host.store().registry.get_thread(done.run_id)).status == "completed"
 
 
 async def test_tokens_come_to_those_who_listen_and_are_not_kept(tmp_path: Path) -> None:
