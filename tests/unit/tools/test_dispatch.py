@@ -106,7 +106,7 @@ async def test_the_first_step_that_fails_is_the_one_that_is_told() -> None:
         (ToolContext(), "{", HostCapabilityMissing, "'net'"),
         (ToolContext(capabilities=frozenset({"net"})), "{", ToolArgsInvalidError, "no JSON"),
         (ToolContext(capabilities=frozenset({"net"})), '{"b": 1}', ToolArgsInvalidError, "a"),
-        (ToolContext(capabilities=frozenset({"net"})), '{"a": 1}', ToolPolicyError, "no text"),
+        (ToolContext(capabilities=frozenset({"net"})), '{"a": 1}', ToolPolicyError, "isn't text"),
     ]
     for ctx, text, kind, said in steps:
         with pytest.raises(kind, match=said):
