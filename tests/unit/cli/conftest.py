@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from attrs import frozen
 
-from tests.forking import SERVERS, Forked, can_fork, forking_python
+from tests.forking import Forked, can_fork
 from tests.workspace import Workspace
 
 COMMAND = [sys.executable, "-m", "ryecore.cli"]
@@ -38,14 +38,14 @@ def environ(workspace: Workspace) -> dict[str, str]:
     return {**workspace.environ, "USER_SPACE": str(workspace.user)}
 
 
-@pytest.fixture(scope="session")
-def forking_interpreter(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """An interpreter that forks what a command starts of ryecore itself."""
-    return forking_python(tmp_path_factory.mktemp("interpreter"), "-EPB|-PXutf8", SERVERS)
+@pytest.fixture(scope="module")
+def forked_with() -> dict[str, Any]:
+    """More options of `Forked` for the commands of a module."""
+    return {}
 
 
 @pytest.fixture
-def run(workspace: Workspace, forking_interpreter: str) -> Run:
+def run(workspace: Workspace, forked_with: dict[str, Any]) -> Run:
     """Runs the command in the project's folder, and sees that it never shows a traceback."""
 
     def run_command(*args: str, stdin: str | bytes = b"", **variables: str) -> Done:
@@ -58,8 +58,7 @@ def run(workspace: Workspace, forking_interpreter: str) -> Run:
         started: subprocess.Popen[bytes] = (
             Forked(
                 ["ryecore.cli", *args],
-                imported=SERVERS,
-                executable=forking_interpreter,
+                **forked_with,
                 cwd=workspace.project,
                 env=env,
                 **streams,

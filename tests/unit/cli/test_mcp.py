@@ -1,11 +1,22 @@
 """`rye mcp tools` and `rye mcp pin`, with a real server."""
 
 import socket
+from typing import Any
 
+import pytest
+
+from tests.forking import SERVERS, forking_python
 from tests.mcp_items import server_item, stdio_server
 from tests.workspace import Workspace
 
 SERVER = "mcp/servers/test"
+
+
+@pytest.fixture(scope="module")
+def forked_with(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """Commands that have the MCP SDK imported, and fork their connectors."""
+    folder = tmp_path_factory.mktemp("interpreter")
+    return {"imported": SERVERS, "executable": forking_python(folder, "-EPB", SERVERS)}
 
 
 def test_the_tools_of_a_server_are_listed(workspace: Workspace, run):
