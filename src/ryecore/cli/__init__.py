@@ -1,4 +1,4 @@
-"""The `rye` command: its commands, their options, and what they print."""
+"""The `rye` command: its commands, their options, and their output."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""`rye doctor`: what is in order, what is not, and what to do about it."""
+"""The command `rye doctor`: the examination of a project's state, with next steps."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""`rye env`: which names of a project's `.env` count."""
+"""The command `rye env`: the names of a project's `.env` that count."""
 
 from collections.abc import Sequence
 from difflib import get_close_matches
@@ -21,7 +21,7 @@ _MEANINGS: Final = {
     "allowed": ("ok", "set for every tool"),
     "asked": ("note", "set for tools whose signed elements ask for it"),
     "never": ("problem", "never set: it steers programs"),
-    "set": ("note", "the environment has it already, and wins"),
+    "set": ("note", "the environment has it already, and takes precedence"),
     "no_value": ("warning", "has no value, so it is not set: write NAME=value"),
     "missing": ("warning", "allowed, but not in this project's .env"),
 }
@@ -29,7 +29,7 @@ _MEANINGS: Final = {
 
 @click.group()
 def env() -> None:
-    """Say which names of this project's .env count.
+    """Show which names of this project's .env count.
 
     A name counts where a signed element asks for it, or where you allowed it.
     """
@@ -82,7 +82,7 @@ def allow(names: tuple[str, ...], project_path: str, as_json: bool) -> None:
 
 
 def _show_notes(listed: "Sequence[DotenvName]", allowed: Sequence[str]) -> None:
-    """Say on standard error what keeps an allowed name from counting."""
+    """Print on standard error why an allowed name doesn't count."""
     by_name = {one.name: one for one in listed}
     notes = StyledText()
     absent = [name for name in allowed if by_name[name].state == "missing"]

@@ -41,14 +41,20 @@ __all__ = ["execute", "trace"]
 @click.argument("parameters", nargs=-1, metavar="[KEY=VALUE ...]")
 @click.option("--params", metavar="JSON|-", help="The parameters as one JSON object; - reads it.")
 @project_option
-@click.option("--timeout", "timeout_s", type=float, metavar="S", help="Seconds until it is ended.")
+@click.option(
+    "--timeout", "timeout_s", type=float, metavar="S", help="Seconds until it is stopped."
+)
 @click.option("--model", metavar="MODEL", help="A directive's: provider/model, a tier or a name.")
 @limit_option("A directive's: turns=8; repeatable.")
 @click.option("--dry-run", is_flag=True, help="Verify, validate and plan; run nothing.")
 @click.option("--target", default="local", metavar="WHERE", help="local, remote or remote:NAME.")
 @click.option("--thread", default="inline", metavar="HOW", help="inline, or fork for a directive.")
 @click.option("--async", "async_", is_flag=True, help="Return at once; see: rye threads --help")
-@click.option("--idempotency-key", metavar="KEY", help="A start that is repeated finds its run.")
+@click.option(
+    "--idempotency-key",
+    metavar="KEY",
+    help="A repeated start with the same key finds the first run.",
+)
 @click.option("--trace", is_flag=True, help="Show every decision.")
 @deps_option
 @json_option
@@ -135,7 +141,7 @@ async def _execute(
     async with Rye.open(project_path, **models) as opened:
         schema = None
         if pairs:
-            # What refuses the schema refuses the execution too, with the trace if it was wished.
+            # An error of the schema is also one of the execution, which reports it with the trace.
             with suppress(RyeError):
                 schema = await opened.schema(ref)
         given = params | read_pairs(pairs, schema)
@@ -164,7 +170,7 @@ async def _execute_fork(
         is_shown: Whether its tree is drawn on the standard error while it runs.
     """
     if not has_models:
-        # Whatever else is wrong with the call is said first.
+        # Other errors of the call are reported first.
         await rye.execute(
             ref, inputs, **{**options, "dry_run": True, "async_": False, "idempotency_key": None}
         )

@@ -48,14 +48,14 @@ def graph() -> None:
     """
 
 
-@graph.command(short_help="Check a graph, and run nothing of it.")
+@graph.command(short_help="Check a graph without running it.")
 @click.argument("ref")
 @project_option
 @json_option
 def validate(ref: str, project_path: str, as_json: bool) -> None:
     """Check a graph, and what it calls; list every problem with its file and line.
 
-    Exits with 1 where something keeps it from running. What only looks wrong is a warning.
+    Exits with 1 where something keeps it from running. Everything else is a warning.
     """
     with errors_shown(as_json=as_json):
 
@@ -129,7 +129,7 @@ def _graph_of(run: "RunView") -> "Graph":
 
 
 async def _found(rye: Rye, name: str) -> "Graph | RunView":
-    """A graph by its ref, else a run by its id.
+    """Return a graph by its ref, else a run by its id.
 
     Raises:
         InputError: There is neither.
@@ -153,14 +153,14 @@ async def _found(rye: Rye, name: str) -> "Graph | RunView":
 
 
 def _meant(missing: ItemNotFound | InvalidItemId) -> str:
-    """Return the names that come near to one that no graph has, as the beginning of a next step."""
+    """Return the names similar to an unknown one, as the beginning of a next step."""
     return f"{missing.next_step} " if missing.next_step.startswith("Did you mean") else ""
 
 
 @graph.command("list", short_help="List the runs of graphs.")
-@click.option("--running", is_flag=True, help="Those that have not ended alone.")
+@click.option("--running", is_flag=True, help="Only runs that have not ended.")
 @click.option("--limit", default=50, show_default=True, help="How many.")
-@click.option("--offset", default=0, show_default=True, help="How many to pass over.")
+@click.option("--offset", default=0, show_default=True, help="How many to skip.")
 @project_option
 @json_option
 def list_runs(running: bool, limit: int, offset: int, project_path: str, as_json: bool) -> None:
@@ -188,11 +188,11 @@ def list_runs(running: bool, limit: int, offset: int, project_path: str, as_json
         show(text)
 
 
-@graph.command(short_help="Forget the results that nodes remember.")
+@graph.command(short_help="Delete the cached results of nodes.")
 @project_option
 @json_option
 def forget(project_path: str, as_json: bool) -> None:
-    """Forget the results of nodes with cache_result, of all graphs of the project.
+    """Delete the cached results of nodes with cache_result, of all graphs of the project.
 
     The next runs call their tools again.
     """
@@ -223,7 +223,7 @@ _params_option = click.option(
 )
 _limit_option = limit_option("A limit: spend=0.5; repeatable.")
 _quiet_option = click.option(
-    "--quiet", is_flag=True, help="Tell nothing while it runs; RYE_GRAPH_QUIET=1 does the same."
+    "--quiet", is_flag=True, help="Print nothing while it runs; RYE_GRAPH_QUIET=1 does the same."
 )
 
 
@@ -233,7 +233,11 @@ _quiet_option = click.option(
 @_params_option
 @_limit_option
 @click.option("--async", "async_", is_flag=True, help="Return at once; see: rye graph list")
-@click.option("--idempotency-key", metavar="KEY", help="A start that is repeated finds its run.")
+@click.option(
+    "--idempotency-key",
+    metavar="KEY",
+    help="A repeated start with the same key finds the first run.",
+)
 @_quiet_option
 @deps_option
 @project_option
@@ -252,7 +256,7 @@ def run(
 ) -> None:
     """Run a graph, in view while it runs: drawn on a terminal, else a line for each node.
 
-    Ctrl-C asks it to stop; what it has done by then stands, and it can be resumed.
+    Ctrl-C asks it to stop; finished nodes stay done, and it can be resumed.
 
     KEY=VALUE is text where the graph's schema says so, else JSON if it reads as JSON, else text.
     """
@@ -320,16 +324,21 @@ def step(
 
 @graph.command(short_help="Continue a run that has ended.")
 @click.argument("run_id", metavar="RUN")
-@click.option("--at", type=int, metavar="STEP", help="Behind which step; where it stopped else.")
+@click.option(
+    "--at",
+    type=int,
+    metavar="STEP",
+    help="The step after which to continue; by default where it stopped.",
+)
 @click.option("--again", is_flag=True, help="Continue though another run did so already.")
-@click.option("--rerun", is_flag=True, help="Do again what had begun when its process died.")
-@click.option("--result", metavar="JSON", help="What came of that, where you found out.")
+@click.option("--rerun", is_flag=True, help="Repeat the node that had begun when its process died.")
+@click.option("--result", metavar="JSON", help="The result of that node, if you found it out.")
 @click.option(
     "--member",
     "members",
     multiple=True,
     metavar="INDEX=JSON",
-    help="What came of a single member of a foreach; repeatable.",
+    help="The result of a single member of a foreach; repeatable.",
 )
 @click.option(
     "--set", "pairs", multiple=True, metavar="KEY=VALUE", help="A value of the state; repeatable."
@@ -357,9 +366,9 @@ def resume(
 ) -> None:
     """Continue a run that was killed, stopped or has failed, in a new one.
 
-    What a node was doing when its process was killed is not known, and is not done again by
-    itself: find out, and say --rerun or --result. Where several members of a
-    foreach were being done, say --member of those that were, and --rerun for the others.
+    Whether a node took effect when its process was killed is unknown, so it isn't repeated by
+    itself: find out, and pass --rerun or --result. For a foreach, pass --member for each member
+    that was done, and --rerun for the others.
     """
 
     async def run_it(rye: Rye) -> tuple[ExecutionResult, str]:
@@ -379,8 +388,8 @@ def resume(
     with errors_shown(as_json=as_json):
         if rerun and result is not None:
             raise InputError(
-                "--rerun does it again, and --result says what came of it.",
-                next_step="Write one of the two.",
+                "--rerun repeats the node, and --result supplies its result.",
+                next_step="Pass one of the two.",
             )
         answer: dict[str, Any] = {} if result is None else {"result": _json("--result", result)}
         known = dict(map(_member, members))
@@ -417,9 +426,7 @@ def _work(work: Work, project_path: str, deps: str | None, *, as_json: bool) -> 
         text = StyledText()
         text.add(done.render())
         if "already_started" in done.metadata:
-            text.line(
-                ("  already started with this idempotency key: nothing was run again", "warn")
-            )
+            text.line(("  already started with this idempotency key: nothing was repeated", "warn"))
         if next_step:
             text.line(("  next: ", "dim"), next_step)
         show(text)
@@ -433,7 +440,7 @@ async def _opened(work: Work, project_path: str, deps: str | None) -> tuple[Exec
 
 
 def _member(pair: str) -> tuple[int, object]:
-    """A member of a foreach, and what came of it."""
+    """Return a member of a foreach and its result."""
     index, equals, text = pair.partition("=")
     if not equals or not (index.isascii() and index.isdigit()):
         raise InputError(

@@ -91,7 +91,7 @@ async def _fetch(project_path: str, ref: str, **options: Any) -> FetchedItem:
 
 
 def _show_notes(found: FetchedItem) -> None:
-    """On standard error: what is printed is the item's own text."""
+    """Print notes on standard error, because standard output is the item's own text."""
     notes = StyledText()
     if found.is_record:
         notes.line(
@@ -105,7 +105,7 @@ def _show_notes(found: FetchedItem) -> None:
         show(notes, to_stderr=True)
 
 
-@click.command(short_help="Find items by their names and what they hold.")
+@click.command(short_help="Find items by their names and contents.")
 @click.argument("words", metavar="QUERY", nargs=-1, required=True)
 @project_option
 @click.option(
@@ -121,7 +121,7 @@ def _show_notes(found: FetchedItem) -> None:
     help="The one space to look in; all by default.",
 )
 @click.option("--limit", type=int, default=10, metavar="N", help="How many at most; 10 by default.")
-@click.option("--offset", type=int, default=0, metavar="N", help="How many to pass over.")
+@click.option("--offset", type=int, default=0, metavar="N", help="How many to skip.")
 @click.option("--records", is_flag=True, help="Look through the records of threads, too.")
 @json_option
 def search(
@@ -134,9 +134,9 @@ def search(
     records: bool,
     as_json: bool,
 ) -> None:
-    """Find items by their names, what they say of themselves and what they hold.
+    """Find items by their names, descriptions and contents.
 
-    QUERY is words, which all must be there; AND, OR and NOT; "a phrase"; prefix*; title: word;
+    QUERY is words, all of which must match; AND, OR and NOT; "a phrase"; prefix*; title: word;
     parentheses; or * for everything.
     """
     with errors_shown(as_json=as_json):

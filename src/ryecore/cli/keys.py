@@ -1,4 +1,4 @@
-"""`rye keys` and `rye trust-project`: whose signatures and which interpreters you trust."""
+"""The commands `rye keys` and `rye trust-project`: trusted signers and interpreters."""
 
 import getpass
 from pathlib import Path
@@ -28,7 +28,7 @@ __all__ = ["keys", "trust_project"]
 
 @click.group(cls=HintedGroup)
 def keys() -> None:
-    """Make your signing key, and say whose keys you trust."""
+    """Make your signing key, and choose whose keys you trust."""
 
 
 @keys.command()
@@ -54,7 +54,7 @@ def generate(owner: str, as_json: bool) -> None:
 @project_option
 @json_option
 def list_keys(project_path: str, as_json: bool) -> None:
-    """List the keys that there are, and whether they count."""
+    """List all keys, and whether they count."""
     with errors_shown(as_json=as_json):
         listed = Rye.open(project_path).trust.listed()
         if as_json:
@@ -91,8 +91,8 @@ def _key_fields(one: ListedKey) -> dict[str, object]:
 @click.argument("key_file", metavar="PUBLIC_KEY.pem|KEY.toml", type=click.Path(dir_okay=False))
 @click.option("--owner", default="", help="Whose key it is.")
 @click.option("--not-after", metavar="UTC", help="When it stops counting: 2027-01-31T00:00:00Z.")
-@click.option("--revoke", is_flag=True, help="Write that the key counts no more.")
-@click.option("--in-project", is_flag=True, help="Vouch for it in this project's folder alone.")
+@click.option("--revoke", is_flag=True, help="Revoke the key: it counts no more.")
+@click.option("--in-project", is_flag=True, help="Trust it only in this project's folder.")
 @click.option("--reinstate", is_flag=True, help="Trust it again although it was revoked.")
 @project_option
 @json_option
@@ -159,7 +159,7 @@ def _read_public_key(path: Path) -> tuple[PublicKey, str]:
     except OSError as problem:
         raise SigningError(
             f"{path} can't be read: {problem.strerror}.",
-            next_step="Name the file of a public key. rye keys list shows where each key's stands.",
+            next_step="Name the file of a public key. rye keys list shows the file of each key.",
         ) from None
     pem, owner = content, ""
     if path.suffix == ".toml":

@@ -1,4 +1,4 @@
-"""What runs, in view of whoever sits at the terminal: drawn in place, or a line for each change."""
+"""The live views of runs at a terminal: drawn in place, or a line for each change."""
 
 import os
 import shutil
@@ -44,7 +44,7 @@ _STOPPING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT
 _LAST_LOOK_S: Final = 2.0
 """How long the end of a thread may take to be drawn."""
 _OTHER_ROWS: Final = 9
-"""What a tree needs beside its threads: a head, totals, notes, and the line of the cursor."""
+"""The rows that a tree needs besides its threads: head, totals, notes, and the cursor's."""
 _QUIET: Final = "RYE_GRAPH_QUIET"
 _ROWS_BESIDE_NODES: Final = 4
 _DRAW_EVERY_S: Final = 0.1
@@ -52,7 +52,7 @@ _COUNT_EVERY_S: Final = 1.0
 
 
 def can_redraw(out: TextIO | None) -> bool:
-    """Whether what was written there can be written over."""
+    """Return whether a stream is a terminal whose lines can be redrawn."""
     return out is not None and out.isatty() and os.environ.get("TERM") != "dumb"
 
 
@@ -74,7 +74,7 @@ class LiveText:
 
     def _write(self, text: str) -> None:
         encoding = self._out.encoding or "utf-8"
-        with suppress(OSError):  # a terminal that has gone is no reason to stop what runs
+        with suppress(OSError):  # a lost terminal doesn't stop the run
             self._out.write(text.encode(encoding, errors="replace").decode(encoding))
             self._out.flush()
 
@@ -90,23 +90,23 @@ class LiveTree(LiveText):
     """A tree of threads that is drawn over the one before."""
 
     def draw(self, tree: TreeNode) -> None:
-        """Draw how the threads stand now."""
+        """Draw the current state of the threads."""
         columns, rows = size_of(self._out)
         most = max(rows - _OTHER_ROWS, 1)
         self.redraw(render_tree([tree], width=columns, now=time.time(), max_rows=most))
 
 
 def size_of(out: TextIO) -> tuple[int, int]:
-    """How many columns and rows a terminal has."""
+    """Return the number of columns and rows of a terminal."""
     with suppress(OSError):
         columns, rows = os.get_terminal_size(out.fileno())
-        if columns and rows:  # one that was never told its size says 0
+        if columns and rows:  # an unknown size is 0
             return columns, rows
     return shutil.get_terminal_size()
 
 
 class ChangeLines:
-    """A line for each thread that began, took a turn or ended, for what is no terminal."""
+    """A line for each thread that began, took a turn or ended, for outputs other than terminals."""
 
     def __init__(self) -> None:
         self._known: Mapping[str, tuple[str, int]] = {}
@@ -126,7 +126,7 @@ class ChangeLines:
 async def run_to_end(
     rye: Rye, start: "Callable[[CallContext], Awaitable[Thread]]", *, is_shown: bool
 ) -> "ThreadResult":
-    """Start a thread and wait for its end, in view of whoever sits at the terminal.
+    """Start a thread and wait for its end, with a live view at a terminal.
 
     The first signal asks it and all below it to stop, and its result is still returned; a second
     one does not wait for that.
@@ -147,7 +147,7 @@ async def run_to_end(
 
 
 class Handle(Protocol[T_co]):
-    """Something that was started."""
+    """The handle of a run."""
 
     async def result(self) -> T_co:
         """Wait for its end."""
@@ -159,14 +159,14 @@ class Handle(Protocol[T_co]):
 
 
 async def to_its_end(handle: Handle[T], view: Callable[[], Awaitable[None]] | None) -> T:
-    """Wait for the end of what was started.
+    """Wait for the end of a run.
 
     The first signal asks it and all below it to stop, and its result is still returned; a second
     one does not wait for that.
 
     Args:
-        handle: What was started.
-        view: Shows how it stands until it has ended; None where nobody looks.
+        handle: The handle of the run.
+        view: Shows its state until it has ended; None for no view.
 
     Raises:
         RyeError: It ended, but that could not be written.
@@ -213,10 +213,10 @@ async def to_its_end(handle: Handle[T], view: Callable[[], Awaitable[None]] | No
 
 
 async def graph_to_its_end(run: "GraphRun", *, quiet: bool) -> "GraphResult":
-    """Wait for a run's end, in view of whoever sits at the terminal.
+    """Wait for a run's end, with a live view at a terminal.
 
     Args:
-        quiet: Whether nothing is told; nor is it where RYE_GRAPH_QUIET is 1.
+        quiet: Whether nothing is printed; the same where RYE_GRAPH_QUIET is 1.
 
     Raises:
         RyeError: It ended, but that could not be written.

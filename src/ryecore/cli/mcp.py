@@ -67,7 +67,7 @@ def mcp() -> None:
     help=f"With --http: the file that holds the bearer token; else {TOKEN_VARIABLE}, else one is "
     "made and shown once.",
 )
-@click.option("--no-auth", is_flag=True, help="With --http: let everybody on this machine in.")
+@click.option("--no-auth", is_flag=True, help="With --http: accept everybody on this machine.")
 @click.option(
     "--allow-host",
     "allowed_hosts",
@@ -171,7 +171,7 @@ async def _serve(
 
 
 async def _until_told_to_end(serve: Callable[[], Awaitable[None]], ryes: Sequence[Rye]) -> None:
-    """Serve until that ends, or a signal comes: then each call that runs is ended and answered."""
+    """Serve until the input ends or a signal comes; then end and answer each running call."""
     refusal: RyeError | None = None
     with anyio.open_signal_receiver(*_SIGNALS) as signals:
         async with anyio.create_task_group() as tasks:
@@ -207,13 +207,13 @@ def _address(text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
     if port.isascii() and port.isdecimal() and int(port) < 65536:
         return host.removeprefix("[").removesuffix("]") or "127.0.0.1", int(port)
-    raise InputError(f"{text!r} is no address.", next_step="Write PORT or HOST:PORT.")
+    raise InputError(f"{text!r} isn't an address.", next_step="Write PORT or HOST:PORT.")
 
 
 def _check_grant(grant: str, *, allow_sign: bool) -> None:
     if not grant.startswith(("rye.execute.", "rye.fetch.", "rye.sign.", "rye.*")):
         raise InputError(
-            f"{grant!r} is no capability.",
+            f"{grant!r} isn't a capability.",
             next_step="Write such as rye.execute.tool.acme.* or rye.fetch.*.",
         )
     if grant.startswith("rye.sign.") and ("*" in grant or not allow_sign):
@@ -252,7 +252,7 @@ def _read_token(path: Path) -> str:
         ) from None
 
 
-# What a server offers, and what of it may be used
+# The tools of a server, and the pinned ones
 
 
 @mcp.command(short_help="List the tools of an MCP server.")
@@ -262,7 +262,7 @@ def _read_token(path: Path) -> str:
 def tools(server: str, project_path: str, as_json: bool) -> None:
     """List the tools of an MCP server, by the id of its item: mcp/servers/context7.
 
-    What a server says of its tools is its own word; nobody has verified it.
+    A server's descriptions of its tools are unverified.
     """
     server = server.removeprefix("tool:")
     with errors_shown(as_json=as_json):
@@ -300,7 +300,9 @@ def _with_pin(
 @click.argument("server")
 @click.argument("names", nargs=-1, metavar="[TOOL ...]")
 @click.option("--all", "everything", is_flag=True, help="Pin every tool of the server.")
-@click.option("--into", metavar="ID", help="Below which id; mcp/ and the server's name by default.")
+@click.option(
+    "--into", metavar="ID", help="The prefix of the ids; by default mcp/ and the server's name."
+)
 @click.option("--user", is_flag=True, help="Write to user space, not to the project.")
 @click.option("--force", is_flag=True, help="Replace items of another declaration.")
 @click.option("--sign", is_flag=True, help="Sign the items with your key: you have read them.")
@@ -317,9 +319,9 @@ def pin(
     project_path: str,
     as_json: bool,
 ) -> None:
-    """Write an item for each tool, pinned to what the server says of it now.
+    """Write an item for each tool, pinned to its present declaration by the server.
 
-    When the server later says something else of a tool, the tool is refused with the difference.
+    If the server later declares a tool otherwise, the tool is refused, with the difference.
     """
     server = server.removeprefix("tool:")
     with errors_shown(as_json=as_json):
@@ -370,7 +372,7 @@ def _list(project_path: str, server: str, *, as_json: bool) -> list[Mapping[str,
 
 
 def _server(opened: Rye, server: str) -> Mapping[str, object]:
-    """What the item of a server says; any other item isn't executed for its tools."""
+    """Return the declaration of an MCP server's item; refuse any other item."""
     item = opened.verify(f"tool:{server}")
     path = item.source.path
     document = parse_document(item.content, path) if path.suffix in DOCUMENT_EXTENSIONS else {}

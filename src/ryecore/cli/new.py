@@ -1,4 +1,4 @@
-"""`rye init` and `rye new`: a project and its first items, from templates that are signed."""
+"""The commands `rye init` and `rye new`: a project and its first items, from signed templates."""
 
 import os
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The options and arguments that commands share, and what they mean."""
+"""The options and arguments that commands share, and their readers."""
 
 import json
 import os
@@ -39,7 +39,7 @@ def find_project() -> str:
         here = Path.cwd()
     except OSError:  # it was removed
         return "."
-    # os.path, because pathlib raises for the home folder of nobody and for what can't be looked at.
+    # os.path, because pathlib raises for an unknown home folder and for unreadable paths.
     user_space = Path(os.path.expanduser(os.environ.get("USER_SPACE") or "~")).absolute()  # noqa: PTH111
     for folder in (here, *here.parents):
         if folder != user_space and os.path.isdir(folder / ".ai"):  # noqa: PTH112
@@ -73,11 +73,11 @@ _INSTEAD: Final = {
     "revoke": "rye keys trust FILE --revoke",
     "version": "rye --version",
 }
-"""What to write for a command that people expect, and that is an option."""
+"""The right spelling of commands that people expect, but that are options."""
 
 
 class HintedGroup(click.Group):
-    """A group of commands: who names one that is an option elsewhere is told which."""
+    """A group of commands that hints at the right option for a wrong command."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -108,7 +108,7 @@ class TakesParameters(click.Command):
 
 
 def _meant(option: str, arguments: Sequence[str]) -> str:
-    """The parameter that somebody meant who wrote an option: `--name Alice`, `--name=Alice`."""
+    """Return the parameter meant by a wrong option: `--name Alice`, `--name=Alice`."""
     key = option.lstrip("-").replace("-", "_")
     for at, argument in enumerate(arguments):
         name, equals, value = argument.partition("=")
@@ -125,7 +125,7 @@ def read_object(text: str | None, option: str) -> dict[str, Any]:
     """Read an option that is one JSON object; `-` reads it from the standard input.
 
     Args:
-        text: What was given; None where nothing was.
+        text: The value of the option; None where it is absent.
 
     Raises:
         InputError: It isn't a JSON object.

@@ -1,4 +1,4 @@
-"""What the `rye` command prints, and the code that it exits with.
+"""The output of the `rye` command, and its exit codes.
 
 0: it ran well. 1: a tool ran and failed. 2: refused, nothing ran.
 """
@@ -38,7 +38,7 @@ _API_NAME: Final = re.compile(r"^limits(?=:| is )|\b(?:timeout_s|deps_factory)\b
 
 
 class _OutputLostError(Exception):
-    """What was printed reached nobody; the cause says why."""
+    """The output could not be written; the cause says why."""
 
 
 def show(text: StyledText, *, to_stderr: bool = False) -> None:
@@ -112,7 +112,7 @@ def show_json(document: Mapping[str, object]) -> None:
 
 
 def _stream(name: str) -> TextIO | None:
-    """One of Python's streams; None where it was closed before Python began."""
+    """Return one of Python's streams; None where it was closed before Python began."""
     stream: TextIO | None = getattr(sys, name)
     return stream
 
@@ -168,14 +168,14 @@ def _exhaustion_named() -> Iterator[None]:
 
 def _give_up_output(why: BaseException | None) -> None:
     _discard(sys.stdout)
-    # Where whoever read the output has gone, there is nobody left to tell.
+    # Without a reader of the output, nobody would see an error.
     if isinstance(why, OSError) and not isinstance(why, BrokenPipeError):
         with suppress(OSError):
             sys.stderr.write(f"rye: the output can't be written: {why.strerror}\n")
 
 
 def _discard(out: TextIO) -> None:
-    """Let go what is still to be written there: Python would try again."""
+    """Discard pending output, which Python would otherwise try to write again."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, out.fileno())
     os.close(nowhere)

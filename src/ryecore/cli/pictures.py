@@ -28,7 +28,7 @@ _STDOUT: Final = "-"
 
 @frozen
 class Drawing:
-    """What is to be drawn where.
+    """The wanted form and place of a picture.
 
     Attributes:
         svg: The file for an SVG; `-` for the standard output.
@@ -95,7 +95,7 @@ def drawing_options(command: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(command)
     def with_drawing(*, svg: str | None, mermaid: bool, as_json: bool, **others: object) -> None:
         if (svg is not None) + mermaid + as_json > 1:
-            raise click.UsageError("Of --svg, --mermaid and --json, name one.")
+            raise click.UsageError("Pass only one of --svg, --mermaid and --json.")
         command(drawing=Drawing(svg, mermaid), as_json=as_json, **others)
 
     return with_drawing

@@ -1,4 +1,4 @@
-"""The project of a command: opened, with models where it needs them, and closed in the end."""
+"""The project of a command: opened, with models if it needs them, and closed at the end."""
 
 import os
 import signal
@@ -70,12 +70,12 @@ def _interrupt(_number: int, _frame: FrameType | None) -> None:
 deps_option = click.option(
     "--deps",
     metavar="MODULE:FUNCTION",
-    help="What makes the models for threads; by default the keys in the environment open them.",
+    help="The factory of the models for threads; by default the keys in the environment decide.",
 )
 
 
 def models_of(deps: str | None, *, are_wanted: bool) -> OpenOptions:
-    """The arguments of `Rye.open` that give it models; none where there are none.
+    """Return the arguments of `Rye.open` for models; empty where there are none.
 
     Args:
         deps: `module:function`; None for what the keys in the environment open.
@@ -109,7 +109,7 @@ async def opened_with_models(project_path: str, deps: str | None) -> AsyncIterat
 
 
 def missing_models() -> RyeError:
-    """The error that says why no model can be asked."""
+    """Return the error that says why there are no models."""
     from ryecore.host_factory import missing_models_error  # noqa: PLC0415 - for threads alone
 
     return missing_models_error(os.environ)

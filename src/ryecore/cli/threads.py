@@ -1,4 +1,4 @@
-"""The commands of `rye threads`: what runs, and ran, beside the command that started it."""
+"""The commands of `rye threads`: list, show, wait for, stop and draw threads."""
 
 import shutil
 import sys
@@ -33,7 +33,7 @@ _MAX_ROWS: Final = 200
 _MAX_TREES: Final = 20
 
 
-@click.group(short_help="What runs, and ran: directives' threads and detached tools.")
+@click.group(short_help="List, stop and continue threads and detached tools.")
 def threads() -> None:
     """See, wait for, stop, prove and continue threads: directives' and detached tools'.
 
@@ -44,7 +44,7 @@ def threads() -> None:
 @threads.command("list")
 @click.option("--all", "ended_too", is_flag=True, help="The ended ones too, newest first.")
 @click.option("--limit", default=50, show_default=True, help="How many.")
-@click.option("--offset", default=0, show_default=True, help="How many to pass over.")
+@click.option("--offset", default=0, show_default=True, help="How many to skip.")
 @project_option
 @json_option
 def list_threads(
@@ -65,13 +65,13 @@ def list_threads(
         show(text)
 
 
-@threads.command("show", short_help="Show a thread and what came of it.")
+@threads.command("show", short_help="Show a thread and its result.")
 @click.argument("thread_id", metavar="ID")
 @drawing_options
 @project_option
 @json_option
 def show_thread(thread_id: str, project_path: str, drawing: Drawing, as_json: bool) -> None:
-    """Show a thread and what came of it; drawn, with all that it has started."""
+    """Show a thread and its result; drawn, with all that it has started."""
     with errors_shown(as_json=as_json):
         if drawing.is_wanted:
             found = with_threads(project_path, lambda threads: threads.tree(thread_id))
@@ -132,7 +132,7 @@ def wait_threads(
 @project_option
 @json_option
 def cancel_threads(thread_ids: Sequence[str], project_path: str, as_json: bool) -> None:
-    """Ask threads to stop, and with them what they run."""
+    """Ask threads, and all below them, to stop."""
     _stop(thread_ids, project_path, lambda threads, one: threads.cancel(one), as_json=as_json)
 
 
@@ -183,7 +183,7 @@ def show_log(thread_id: str, follow: bool, project_path: str) -> None:
 
 
 def _point_to_records(report: ThreadReport) -> None:
-    """Say where the records are of a directive's thread, or a graph's run, that has no log."""
+    """Print where the records of a thread or run without a log are."""
     if not (Path(report.folder) / TRANSCRIPT).exists():
         return
     is_directive = report.record.item_id.startswith("directive:")
@@ -217,7 +217,7 @@ def _stop(
 
 
 async def _count_seconds(total: int, ended: Mapping[str, object]) -> None:
-    """A line that shows how long the wait lasts, on a terminal."""
+    """Show on a terminal how long the wait lasts."""
     started = anyio.current_time()
     try:
         while True:

@@ -24,7 +24,7 @@ __all__ = ["adopt", "prune", "replay", "verify"]
 @project_option
 @json_option
 def verify(thread_id: str, project_path: str, as_json: bool) -> None:
-    """Prove a thread's transcript: say which turn was altered, cut, or never attested.
+    """Prove a thread's transcript: show which turn was altered, cut, or never attested.
 
     Exits with 1 where the transcript isn't what was signed.
     """
@@ -38,15 +38,15 @@ def verify(thread_id: str, project_path: str, as_json: bool) -> None:
         sys.exit(EXIT_FAILED)
 
 
-@click.command(short_help="Decide again what a thread decided; run nothing.")
+@click.command(short_help="Recompute a thread's decisions; run nothing.")
 @click.argument("thread_id", metavar="ID")
 @project_option
 @json_option
 def replay(thread_id: str, project_path: str, as_json: bool) -> None:
-    """Decide again what was decided in a thread, from its transcript, and run nothing.
+    """Recompute a thread's decisions from its transcript, and run nothing.
 
-    Limits, holds, permissions, hook conditions and outputs are judged again. Exits with 1 where
-    one comes out otherwise than it was recorded.
+    Limits, holds, permissions, hook conditions and outputs are judged again. Exits with 1 where one
+    differs from its record.
     """
     with errors_shown(as_json=as_json):
         report = with_threads(project_path, lambda threads: threads.replay(thread_id))
@@ -199,7 +199,7 @@ def _read_key(path: Path) -> PublicKey:
 # Old records
 
 
-@click.command(short_help="Forget threads that ended long ago.")
+@click.command(short_help="Remove threads that ended long ago.")
 @click.option(
     "--older-than", metavar="AGE", help="How long ago they ended: 12h, 30d, 8w; 15m is minutes."
 )
@@ -209,7 +209,7 @@ def _read_key(path: Path) -> PublicKey:
     is_flag=True,
     help="Also those that failed or were killed and may be resumed; else they stay twice as long.",
 )
-@click.option("--dry-run", is_flag=True, help="Show what would go, and remove nothing.")
+@click.option("--dry-run", is_flag=True, help="Show what would be removed, and remove nothing.")
 @project_option
 @json_option
 def prune(
@@ -220,7 +220,7 @@ def prune(
     project_path: str,
     as_json: bool,
 ) -> None:
-    """Forget threads and graph runs that ended long ago: rows, transcripts, results and exports.
+    """Remove threads and graph runs that ended long ago: rows, transcripts, results and exports.
 
     Threads that belong together (children, continuations, forks) go together, once the last of them
     has ended for so long. Without --older-than, the signed agent/retention.yaml says how long.

@@ -38,7 +38,7 @@ _limit_option = limit_option("A limit: turns=8; repeatable.")
 @click.command(short_help="Continue a thread that has ended.")
 @click.argument("thread_id", metavar="ID")
 @click.argument("message", required=False, default="")
-@click.option("--again", is_flag=True, help="Though another thread has resumed it already.")
+@click.option("--again", is_flag=True, help="Resume it although another thread did so already.")
 @_limit_option
 @deps_option
 @project_option
@@ -54,9 +54,9 @@ def resume(
 ) -> None:
     """Continue a thread that has ended or was killed, in a new one.
 
-    MESSAGE is said to the model; by default, that it was interrupted. What a tool was doing when
-    its process was killed is not done again by itself. A thread is resumed once; after that, the
-    one that has resumed it is.
+    MESSAGE is the next message to the model; by default, that it was interrupted. A tool that ran
+    when its process was killed is not repeated by itself. A thread is resumed once; after that,
+    resume its continuation.
     """
     with errors_shown(as_json=as_json):
         overrides = read_overrides(limits)
@@ -88,10 +88,10 @@ def fork(
     project_path: str,
     as_json: bool,
 ) -> None:
-    """Run a new thread that begins where another one stood after a turn.
+    """Run a new thread that begins after a turn of another one.
 
     It has an account of its own, none of the other's children, and at most what the other might
-    do. MESSAGE is said to the model then.
+    do. MESSAGE is its next message to the model.
     """
     with errors_shown(as_json=as_json):
         overrides = read_overrides(limits)
@@ -135,7 +135,7 @@ def _run(
     as_json: bool,
 ) -> None:
     async def run() -> "ThreadResult":
-        # What has no conversation is refused as that, whether or not there are models.
+        # A thread without a conversation is refused as such, with or without models.
         opened = opened_with_models(project_path, deps) if is_directive else Rye.open(project_path)
         async with opened as rye:
             return await run_to_end(
@@ -160,7 +160,7 @@ def _run(
 
 
 @click.command(short_help="Resume all threads and graphs whose process died.")
-@click.option("--dry-run", is_flag=True, help="Only say what would be resumed.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be resumed.")
 @limit_option("A limit of each: turns=8.")
 @deps_option
 @project_option
@@ -204,7 +204,7 @@ def recover(
 
 @frozen
 class _Shown:
-    """What came of one that died, as a document and as text."""
+    """The outcome of a recovered thread, as a document and as text."""
 
     document: dict[str, object]
     text: StyledText
@@ -212,7 +212,7 @@ class _Shown:
 
 
 class _All:
-    """All that was resumed, which is waited for and stopped as one."""
+    """All resumed threads and runs, awaited and stopped as one."""
 
     def __init__(self, found: Sequence[Recovered]) -> None:
         self._found = found
@@ -227,7 +227,7 @@ class _All:
 
 
 async def _ended(one: Recovered) -> _Shown:
-    """Wait for the end of what resumes one."""
+    """Wait for the end of a resumed thread or run."""
     document, text = one.to_dict(), one.render()
     if one.run is None:
         return _Shown(document, text, one.error is None)

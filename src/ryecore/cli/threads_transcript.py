@@ -1,4 +1,4 @@
-"""`rye threads transcript`: what was said and done in a thread, as lines for people."""
+"""The command `rye threads transcript`: a thread's records as lines for people."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -19,21 +19,21 @@ from ryecore.threads.events import RECORD_TYPES, ThreadEvent
 __all__ = ["record_lines", "transcript"]
 
 _FOR_PROGRAMS: Final = frozenset({"token_delta", "model_call", "checkpoint"})
-"""What people are shown only when they ask for it by name."""
+"""The types of records that are shown only if they are named."""
 
 
-@click.command(short_help="Print what was said and done in a thread.")
+@click.command(short_help="Print a thread's messages and events.")
 @click.argument("thread_id", metavar="ID")
 @click.option("-f", "--follow", is_flag=True, help="Continue until the thread has ended.")
 @click.option(
-    "--types", metavar="TYPE,...", help="These records alone, such as cognition_out,hook."
+    "--types", metavar="TYPE,...", help="Only these types of records, such as cognition_out,hook."
 )
 @project_option
 @click.option("--json", "as_json", is_flag=True, help="Print each record as a line of JSON.")
 def transcript(
     thread_id: str, follow: bool, types: str | None, project_path: str, as_json: bool
 ) -> None:
-    """Print what was said and done in a directive's thread; whether it is true, verify says."""
+    """Print the messages and events of a directive's thread; `verify` proves them."""
     with errors_shown(as_json=as_json):
         wanted = _types(types, as_json=as_json)
 
@@ -53,7 +53,7 @@ def transcript(
 
 
 def _types(given: str | None, *, as_json: bool) -> frozenset[str]:
-    """The wanted types of records; where none is named, those that say something to the reader.
+    """Return the wanted types of records; by default those of interest to people.
 
     Raises:
         InputError: There is none of a name.
@@ -79,10 +79,10 @@ _INDENT: Final = "           "
 
 
 def record_lines(event: ThreadEvent) -> StyledText:
-    """A record as lines: when, what, and the beginning of what was said.
+    """Render a record as lines: its time, its type, and the beginning of its text.
 
     Args:
-        event: The record. Whatever stands in it is shown, and nothing of it can fail this.
+        event: The record. Any content is shown, and none makes this fail.
     """
     text, said = StyledText(), event.payload
     when = datetime.fromtimestamp(event.timestamp).strftime("%H:%M:%S")
@@ -203,7 +203,7 @@ _SHOWN: Final[Mapping[str, Callable[[Mapping[str, Any], str], _Shown]]] = {
 
 
 def _words(parts: object) -> str:
-    """The text of parts."""
+    """Return the text of parts."""
     said: list[str] = []
     for part in parts if isinstance(parts, list) else ():
         if not isinstance(part, Mapping):

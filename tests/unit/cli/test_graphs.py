@@ -290,7 +290,7 @@ def test_a_repeated_start_of_an_ended_run_says_that_nothing_was_run_again(
     first, again = run(*start), run(*start)
     assert "already started" not in first.out
     assert first.err
-    assert "already started with this idempotency key: nothing was run again" in again.out
+    assert "already started with this idempotency key: nothing was repeated" in again.out
     assert "  n: 2\n" in again.out
     assert again.err == ""
     assert run(*start, "--json").json["metadata"]["already_started"] is True
