@@ -458,10 +458,10 @@ def test_without_a_client_it_ends_at_once(workspace: Workspace, closed: str) -> 
     ("args", "said"),
     [
         (["--project", "/no/such"], "not a folder"),
-        (["--http", "x"], "no address"),
-        (["--http", "99999"], "no address"),
+        (["--http", "x"], "isn't an address"),
+        (["--http", "99999"], "isn't an address"),
         (["--no-auth"], "for --http"),
-        (["--grant", "banana"], "no capability"),
+        (["--grant", "banana"], "isn't a capability"),
         (["--grant", "rye.sign.*"], "grants nothing"),
         (["--grant", "rye.sign.tool.a"], "grants nothing"),
         (["--http", "0.0.0.0:0", "--no-auth"], "Without a token"),
