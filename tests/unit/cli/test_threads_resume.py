@@ -97,7 +97,7 @@ def test_a_thread_is_forked_at_a_turn(run: Run) -> None:
     assert (done.code, "I was told: Otherwise." in done.out) == (0, True)
     refused = run("threads", "fork", thread_id, "--at", "9", "--deps", DEPS)
     assert refused.code == 2
-    assert "Turn 9 can" in refused.err
+    assert "Turn 9 can't be forked after" in refused.err
     assert "Name a turn that has ended" in refused.err
 
 
