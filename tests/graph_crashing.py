@@ -268,7 +268,7 @@ async def _go_on(rye: Rye, store: ThreadStore, root: Path, found: _Found) -> Gra
         except StateError as error:
             if "left nothing to resume from" in error.message:
                 continue
-            if "is not known" not in error.message:
+            if "is unknown" not in error.message:
                 raise
             said, members = error.message, error.members
         found.unknown = unknown = _in_flight(store, row)

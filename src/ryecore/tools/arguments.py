@@ -39,7 +39,7 @@ def parse_arguments(tool_name: str, text: str, max_bytes: int) -> dict[str, Any]
     except RecursionError:
         problem = "they are nested too deeply"
     except ValueError as error:
-        problem = f"they are no JSON ({str(error)[:200]})"
+        problem = f"they aren't JSON ({str(error)[:200]})"
     else:
         if type(found) is dict:
             return cast("dict[str, Any]", found)
@@ -56,7 +56,7 @@ async def check_arguments(tool_name: str, text: str, schema: SchemaValidator) ->
     try:
         listed = tuple(map(_listed, await schema.failures_async(text or "{}")))
     except ValueError as error:
-        listed = (f"they are no JSON ({str(error)[:200]})",)
+        listed = (f"they aren't JSON ({str(error)[:200]})",)
     if listed:
         raise invalid_arguments(tool_name, *listed)
 

@@ -104,7 +104,7 @@ async def test_the_first_step_that_fails_is_the_one_that_is_told() -> None:
         (ToolContext(grant=frozenset(), call=nobody), "{", ToolPolicyError, "not granted"),
         (ToolContext(call=nobody), "{", ToolPolicyError, "lacks the capability"),
         (ToolContext(), "{", HostCapabilityMissing, "'net'"),
-        (ToolContext(capabilities=frozenset({"net"})), "{", ToolArgsInvalidError, "no JSON"),
+        (ToolContext(capabilities=frozenset({"net"})), "{", ToolArgsInvalidError, "n't JSON"),
         (ToolContext(capabilities=frozenset({"net"})), '{"b": 1}', ToolArgsInvalidError, "a"),
         (ToolContext(capabilities=frozenset({"net"})), '{"a": 1}', ToolPolicyError, "isn't text"),
     ]
