@@ -402,6 +402,7 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
                 for one in () if unwritten is None else unwritten.overspent:
                     log.append(OVERSPENT, one)
                 await self._log_failure(error, cost or Cost())
+                await log.commit()  # the row names its checkpoint
                 head, is_closed = _position(log), True
         fence = self._fence or 0
         try:

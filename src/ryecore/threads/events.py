@@ -100,9 +100,8 @@ class Recorder:
         await self._log.commit()
 
     async def checkpoint(self, turn: int) -> None:
-        """Close a turn in the log."""
+        """Close a turn in the log. The next commit, before an effect, makes it as durable."""
         self.head = head = await self._log.checkpoint(turn)
-        await self._log.commit()
         self._emit("checkpoint", {"turn": turn, "offset": head.offset, "digest": head.digest})
 
     def emit(self, event: AgentEvent) -> None:
