@@ -250,7 +250,8 @@ class LaunchAction:
                     next_step="Set sys.executable, or leave async out.",
                 )
             try:
-                log = await threads.make_log(run_id)
+                await threads.prepare(run_id)
+                log = threads.log_of(run_id)
                 spec = ProcessSpec(
                     sys.executable,
                     ("-P", "-m", _RUNNER),  # a file in the working folder can't shadow a module
@@ -321,9 +322,7 @@ async def register_for_process(
     refuse_unproved_parent(environ, ctx.budget_account)
     is_graph = request.graph.digest is not None
     if is_graph:
-        from ryecore.state.attestation import check_graph_folders  # noqa: PLC0415 - graphs alone
-
-        check_graph_folders(store.folder.parent)
+        await store.check_objects()
     spawns = await spawn_limit(store, ctx.budget_account)
     start = request.start_key
     is_tool = request.ref.kind == "tool" and not is_graph
@@ -335,7 +334,7 @@ async def register_for_process(
     else:
         run_id = await register_run(store.registry, request, ctx.budget_account, spawns=spawns)
     async with _ended_by_failure(store, run_id, request):
-        await store.make_log(run_id)
+        await store.prepare(run_id)
         token = None if is_tool else await store.registry.mint_token(run_id)
         within = ctx if deadline is None else evolve(ctx, deadline=deadline)
         return Payload(settings, run_id, request, within, token)

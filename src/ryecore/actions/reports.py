@@ -1,7 +1,5 @@
 """The report of a thread: its row, its result and its log."""
 
-import codecs
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
@@ -9,16 +7,15 @@ from typing import TYPE_CHECKING, Final, Self
 from attrs import field, frozen
 
 from ryecore.display.text import StyledText
-from ryecore.errors import InputError, StateError
+from ryecore.errors import InputError
 from ryecore.state.model import ThreadRecord, ThreadRecords
 
 if TYPE_CHECKING:
     from ryecore.state.store import ThreadStore
 
-__all__ = ["ThreadReport", "check_page", "list_threads", "read_log"]
+__all__ = ["ThreadReport", "check_page", "list_threads"]
 
 _MAX_OFFSET: Final = 2**31
-_MAX_LOG_BYTES: Final = 16 * 1024 * 1024
 
 
 @frozen(repr=False)
@@ -105,32 +102,6 @@ class ThreadReport:
 
     def _repr_html_(self) -> str:
         return self.render().html()
-
-
-def read_log(path: Path, offset: int) -> tuple[str, int]:
-    """Read the output of a thread's tool.
-
-    Args:
-        offset: The byte to start at.
-
-    Returns:
-        The text, of at most 16 MiB, and the byte to start at next. An incomplete character at the
-        end is left for the next call.
-    """
-    try:
-        with open(path, "rb") as file:
-            file.seek(min(max(offset, 0), os.fstat(file.fileno()).st_size))
-            # Output comes in pieces, and a piece may end within a character.
-            decoder = codecs.getincrementaldecoder("utf-8")("replace")
-            text = decoder.decode(file.read(_MAX_LOG_BYTES))
-            return text, file.tell() - len(decoder.getstate()[0])
-    except FileNotFoundError:
-        return "", 0
-    except OSError as problem:
-        raise StateError(
-            f"{path} can't be read: {problem.strerror}.",
-            next_step="See that you may read the thread's folder.",
-        ) from problem
 
 
 async def list_threads(

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from ryecore.actions.reports import ThreadReport, check_page, list_threads, read_log
+from ryecore.actions.reports import ThreadReport, check_page, list_threads
 from ryecore.errors import InputError
 from ryecore.policy import CallContext
 from ryecore.runs.request import RunRequest, check_grace, parse_limits
@@ -456,12 +456,13 @@ class Threads:
         call = partial(prune, dry_run=dry_run, on_progress=on_progress)
         return await self._running.run("threads", call)
 
-    async def log(self, thread_id: str, *, offset: int = 0) -> tuple[str, int]:
+    async def log(self, thread_id: str, *, offset: int = 0, wait_s: float = 0.0) -> tuple[str, int]:
         """Read the output of a thread's tool so far.
 
         Args:
             thread_id: The thread.
             offset: The byte to start at.
+            wait_s: The longest wait in seconds for output after the offset.
 
         Returns:
             The text, of at most 16 MiB, and the byte to start at next, before a cut character.
@@ -473,7 +474,14 @@ class Threads:
 
         async def read() -> tuple[str, int]:
             store, found = await self._find(thread_id)
-            return await run_in_thread(read_log, store.log_of(found), offset)
+            if not wait_s:
+                return await store.read_output(found, offset)
+            async with store.watch(found) as watched:
+                text, after = await store.read_output(found, offset)
+                if text:
+                    return text, after
+                await watched.changed(wait_s)
+            return await store.read_output(found, offset)
 
         return await self._running.run(thread_id, read)
 

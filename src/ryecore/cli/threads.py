@@ -4,7 +4,6 @@ import shutil
 import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Final
 
 import anyio
@@ -21,9 +20,7 @@ from ryecore.cli.threads_resume import fork, handoff, recover, resume
 from ryecore.cli.threads_transcript import transcript
 from ryecore.display.text import StyledText
 from ryecore.errors import RyeError
-from ryecore.state.change_watcher import ChangeWatcher
 from ryecore.state.model import ThreadRecord
-from ryecore.state.thread_file import TRANSCRIPT
 from ryecore.threads.rendering import add_more, render_tree, thread_line
 from ryecore.threads.tree import TreeNode
 
@@ -31,6 +28,7 @@ __all__ = ["threads"]
 
 _MAX_ROWS: Final = 200
 _MAX_TREES: Final = 20
+_LOOK_AT_LOG_S: Final = 0.5
 
 
 @click.group(short_help="List, stop and continue threads and detached tools.")
@@ -161,22 +159,19 @@ def show_log(thread_id: str, follow: bool, project_path: str) -> None:
     """Print what a thread's tool has printed so far."""
 
     async def print_log(threads: Threads) -> None:
-        report = await threads.show(thread_id)
-        async with ChangeWatcher(report.folder) as watched:
-            offset, has_printed = 0, False
-            while True:
-                ended = (await threads.show(thread_id)).ended  # before the last look at the log
-                text, offset = await threads.log(thread_id, offset=offset)
-                show_piece(text)
-                has_printed = has_printed or bool(text)
-                if text:
-                    continue
-                if ended or not follow:
-                    if not has_printed:
-                        _point_to_records(report)
-                    return
-                # Writing to the log changes no entry of the folder, so that it is looked at too.
-                await watched.changed(0.5)
+        offset, has_printed = 0, False
+        while True:
+            report = await threads.show(thread_id)  # before the last look at the log
+            is_last = report.ended or not follow
+            # Writing to the log changes no entry of its folder, so that it is looked at too.
+            wait_s = 0.0 if is_last else _LOOK_AT_LOG_S
+            text, offset = await threads.log(thread_id, offset=offset, wait_s=wait_s)
+            show_piece(text)
+            has_printed = has_printed or bool(text)
+            if is_last and not text:
+                if not has_printed:
+                    _point_to_records(report)
+                return
 
     with errors_shown(as_json=False):
         with_threads(project_path, print_log)
@@ -184,9 +179,9 @@ def show_log(thread_id: str, follow: bool, project_path: str) -> None:
 
 def _point_to_records(report: ThreadReport) -> None:
     """Print where the records of a thread or run without a log are."""
-    if not (Path(report.folder) / TRANSCRIPT).exists():
-        return
     is_directive = report.record.item_id.startswith("directive:")
+    if not is_directive and report.record.transcript_head is None:
+        return
     command = "rye threads transcript" if is_directive else "rye graph show"
     text = StyledText()
     text.line(("no log; its records: ", "dim"), f"{command} {report.thread_id}")

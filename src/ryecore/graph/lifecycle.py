@@ -5,7 +5,6 @@ Source: docs/design/graphs.md#the-walk; decisions 37, 39, 41 and 47.
 
 import time
 from collections.abc import Callable, Collection, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attrs import evolve, frozen
@@ -50,7 +49,6 @@ from ryecore.runs.host import RunHost
 from ryecore.runs.lifecycle import RunLifecycle
 from ryecore.runs.request import RunRequest
 from ryecore.runs.spending import Spending
-from ryecore.state.attestation import check_graph_folders
 from ryecore.state.model import (
     ContinuationLimits,
     Cost,
@@ -60,7 +58,6 @@ from ryecore.state.model import (
     ThreadRecord,
 )
 from ryecore.state.transcript_format import Head
-from ryecore.state.waiting import run_in_thread
 
 if TYPE_CHECKING:
     from ryecore.graph.result_cache import ResultsCache
@@ -130,7 +127,7 @@ class GraphLifecycle(RunLifecycle[Position, GraphResult]):
         """Check that the run can begin. Nothing is changed."""
         host, options = self._host, self._request.graph
         self._loaded = await self._deps.load(self._request.ref, self._ctx)
-        await run_in_thread(check_graph_folders, host.project_root / "state")
+        await host.store.check_objects()
         self._resumed = None
         if options.resumes is not None:
             self._resumed = await find_resumed(host, options.resumes)
@@ -237,7 +234,7 @@ class GraphLifecycle(RunLifecycle[Position, GraphResult]):
         )
         return evolve(layered, limits=limits)
 
-    async def _open_log(self, record: ThreadRecord, folder: Path) -> None:
+    async def _open_log(self, record: ThreadRecord) -> None:
         host, graph, run_id = self._host, self.graph, self.run_id
         options, begun = self._request.graph, self._begun
         # Source: decision 41. Its file declares its capabilities, within those of its caller.

@@ -11,7 +11,6 @@ from abc import ABC, abstractmethod
 from contextlib import suppress
 from decimal import Decimal
 from functools import partial
-from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
 import anyio
@@ -101,7 +100,7 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
         """Plan the run, which has a row by now, and return its limits."""
 
     @abstractmethod
-    async def _open_log(self, record: ThreadRecord, folder: Path) -> None:
+    async def _open_log(self, record: ThreadRecord) -> None:
         """Write the run's file and the beginning of its log."""
 
     @abstractmethod
@@ -232,14 +231,14 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
         """Claim the row, so that the run is visible to others as running."""
         host, run_id = self._host, self.run_id
         await host.registry.set_limits(run_id, self._limits.to_dict(), model=self._model)
-        folder = host.store.make_folder(run_id)
+        await host.store.prepare(run_id)
         if self._fence is None:
             owns_process = self._request.thread.owns_process
             self._fence = await host.registry.claim(run_id, owns_process=owns_process)
         host.supervisor.add(run_id, self._fence, self)
         record = await host.registry.get_thread(run_id)
         pass_on_requests(record, self)  # requests that came before the claim
-        await self._open_log(record, folder)
+        await self._open_log(record)
 
     @property
     def _model(self) -> str | None:

@@ -16,7 +16,6 @@ from ryecore.errors import RyeError, StateError, ThreadConflict
 from ryecore.policy import CancelToken
 from ryecore.runs.tasks import Tasks
 from ryecore.runs.unwritten import Unwritten
-from ryecore.state.change_watcher import ChangeWatcher
 from ryecore.state.model import Status, ThreadRecord
 from ryecore.state.owners import LEASE_S
 from ryecore.state.store import ThreadStore
@@ -155,7 +154,7 @@ class Supervisor:
 
     async def _listen(self) -> None:
         store = await self._opened()
-        async with ChangeWatcher(store.folder) as watched:
+        async with store.watch_requests() as watched:
             while True:
                 if self._supervised:
                     with suppress(StateError):  # an unreadable row isn't a request to stop

@@ -12,7 +12,7 @@ from typing import Any, Final, Self, TypeVar
 import anyio
 
 from ryecore.errors import StateError, StateLocked, ThreadConflict, ThreadNotFound
-from ryecore.state.attestation import AttestedFolder, attested_folder
+from ryecore.state.attestation import AttestedFolder, attested_folder, check_graph_folders
 from ryecore.state.change_watcher import ChangeWatcher, signal_change
 from ryecore.state.database import Database
 from ryecore.state.ledger import BudgetLedger
@@ -152,6 +152,14 @@ class ThreadStore(ThreadFolders):
     def objects(self) -> Objects:
         """Return the project's objects, for one run."""
         return Objects(self.folder.parent, self._durability)
+
+    async def check_objects(self) -> None:
+        """Refuse links of a clone in place of the folders that graphs write to.
+
+        Raises:
+            StateError: One of them is a link or not a folder, holds a link, or can't be read.
+        """
+        await run_in_thread(check_graph_folders, self.folder.parent)
 
     # Operations of the owner
 

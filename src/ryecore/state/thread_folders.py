@@ -5,6 +5,7 @@ Above `state/`, no code builds a path inside these folders.
 Source: docs/design/threads.md#storage; decisions 5, 36, 37 and 77.
 """
 
+import codecs
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -31,7 +32,7 @@ from ryecore.state.thread_file import (
 from ryecore.state.transcript_check import read_records
 from ryecore.state.transcript_format import Record
 from ryecore.state.transcript_store import size_of
-from ryecore.state.waiting import is_event_loop, run_off_loop
+from ryecore.state.waiting import is_event_loop, run_in_thread, run_off_loop
 
 __all__ = ["ThreadFolders"]
 
@@ -40,6 +41,7 @@ Values = TypeVarTuple("Values")
 
 _ID: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(?:/[A-Za-z0-9_][A-Za-z0-9_.-]*)*")
 _MAX_ID: Final = 512
+_MAX_OUTPUT_BYTES: Final = 16 * 1024 * 1024
 
 
 class ThreadFolders:
@@ -97,14 +99,21 @@ class ThreadFolders:
         """Return the file to which a thread's output is written as it arrives."""
         return self.folder_of(thread_id) / "output.log"
 
-    async def make_log(self, thread_id: str) -> Path:
-        """Return the file of `log_of`, whose folder exists from then on.
+    async def prepare(self, thread_id: str) -> None:
+        """Make the place where a thread's files and output are written, and its changes announced.
 
         Raises:
-            StateError: The folder can't be made, or a link is in its place.
+            StateError: It can't be made, or a link is in its place.
         """
         await self._write(self.make_folder, thread_id)
-        return self.log_of(thread_id)
+
+    async def read_output(self, thread_id: str, offset: int) -> tuple[str, int]:
+        """Read a thread's output as text; see `Threads.log`.
+
+        Raises:
+            StateError: It can't be read.
+        """
+        return await run_in_thread(_read_text, self.log_of(thread_id), offset)
 
     def watch(self, thread_id: str) -> ChangeWatcher:
         """Return a watcher that reports changes of a thread, by whichever process."""
@@ -240,3 +249,21 @@ class ThreadFolders:
         with suppress(OSError):  # the registry is authoritative
             path = self.folder_of(thread_id) / "result.json"
             write_atomically(path, body, mode=0o600, durable=self._syncs_files)
+
+
+def _read_text(path: Path, offset: int) -> tuple[str, int]:
+    """Read text up to a character that is incomplete, and return the offset after it too."""
+    try:
+        with open(path, "rb") as file:
+            file.seek(min(max(offset, 0), os.fstat(file.fileno()).st_size))
+            # Output comes in pieces, and a piece may end within a character.
+            decoder = codecs.getincrementaldecoder("utf-8")("replace")
+            text = decoder.decode(file.read(_MAX_OUTPUT_BYTES))
+            return text, file.tell() - len(decoder.getstate()[0])
+    except FileNotFoundError:
+        return "", 0
+    except OSError as problem:
+        raise StateError(
+            f"{path} can't be read: {problem.strerror}.",
+            next_step="See that you may read the thread's folder.",
+        ) from problem

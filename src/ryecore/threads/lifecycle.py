@@ -8,7 +8,6 @@ Source: docs/design/threads.md#steps; decisions 35 to 48.
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, Final
 
 import anyio
@@ -243,7 +242,7 @@ class ThreadLifecycle(RunLifecycle[Ending, ThreadResult]):
         await super()._open_account()
         self._harness = evolve(self._harness, limits=self._limits)
 
-    async def _open_log(self, record: ThreadRecord, folder: Path) -> None:
+    async def _open_log(self, record: ThreadRecord) -> None:
         """Write the files, and record the settings that decisions depend on."""
         store, thread = self._host.store, self._thread
         continues = self._continues
