@@ -29,6 +29,9 @@ def misspelt_options(rye: SyncRye) -> None:
     rye.start("x", limit={})  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     rye.search("x", kind="tool")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     rye.threads.list(al=True)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    rye.graphs.start("x", idempotency="k")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    rye.graphs.start_step("x", "load", stat={})  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    rye.graphs.start_resume("x", agan=True)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     rye.graphs.run("x", limit={})  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 
 

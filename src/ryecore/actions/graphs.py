@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, TypeVar, Unpack
 
 from attrs import evolve
 
@@ -34,7 +34,68 @@ if TYPE_CHECKING:
     from ryecore.state.model import ThreadRecords
     from ryecore.state.store import ThreadStore
 
-__all__ = ["Graphs"]
+__all__ = ["GraphResumeOptions", "GraphRunOptions", "GraphStepOptions", "Graphs"]
+
+T = TypeVar("T")
+
+
+class _GraphOptions(TypedDict, total=False):
+    limits: Limits | Mapping[str, float] | None
+    ctx: CallContext | None
+
+
+class GraphRunOptions(_GraphOptions, total=False):
+    """The options of `rye.graphs.run` and `start`.
+
+    Attributes:
+        limits: The limits of the run, its nodes and everything that these start.
+        idempotency_key: A call repeated with the same key, here or elsewhere, finds the first run:
+            `run` waits for its result, and `start` returns its handle.
+        ctx: The caller's context; the host's own by default.
+    """
+
+    idempotency_key: str | None
+
+
+class GraphStepOptions(_GraphOptions, total=False):
+    """The options of `rye.graphs.step` and `start_step`.
+
+    Attributes:
+        inputs: The inputs of the graph.
+        state: Values of the state, which override those that the graph begins with.
+        limits: The limits of the run.
+        ctx: The caller's context; the host's own by default.
+    """
+
+    inputs: Mapping[str, Any] | None
+    state: Mapping[str, Any] | None
+
+
+class _Resumption(TypedDict, total=False):
+    at: int | None
+    again: bool
+    rerun: bool
+    result: Any
+    members: Mapping[int, Any] | None
+    state: Mapping[str, Any] | None
+    changed: bool
+
+
+class GraphResumeOptions(_GraphOptions, _Resumption, total=False):
+    """The options of `rye.graphs.resume` and `start_resume`.
+
+    Attributes:
+        at: The step after which to continue; where the run stopped by default.
+        again: Whether to resume although another run has done so already.
+        rerun: Whether to repeat the node that had begun and has no known end.
+        result: The result of that node, if you found it out.
+        members: The results of the finished members of that node, if it is a foreach, by their
+            indexes; `rerun` repeats the others.
+        state: Values to set in the state first.
+        changed: Whether to resume although the graph has changed.
+        limits: The limits of the new run.
+        ctx: The caller's context; the host's own by default.
+    """
 
 
 SchemaOf: TypeAlias = Callable[[ItemRef, CallContext], Awaitable[Mapping[str, Any] | None]]
@@ -141,20 +202,14 @@ class Graphs:
         self,
         ref: str | ItemRef,
         inputs: Mapping[str, Any] | None = None,
-        *,
-        limits: Limits | Mapping[str, float] | None = None,
-        idempotency_key: str | None = None,
-        ctx: CallContext | None = None,
+        **options: Unpack[GraphRunOptions],
     ) -> "GraphResult":
         """Run a graph to its end, in this process.
 
         Args:
             ref: `tool:ID`, or its bare id.
             inputs: Its inputs, checked against its `config_schema`.
-            limits: The limits of the run, its nodes and everything that these start.
-            idempotency_key: A call repeated with the same key, here or elsewhere, waits for the
-                first run, and returns its result.
-            ctx: The caller's context; the host's own by default.
+            **options: The keywords of `GraphRunOptions`: `limits`, `idempotency_key`, `ctx`.
 
         Returns:
             The result, also of a run that failed.
@@ -164,35 +219,14 @@ class Graphs:
                 the run continues.
             RyeError: Nothing ran.
         """
-        ctx = ctx or CallContext()
-        request = self._request(ref, inputs, limits, idempotency_key, ctx)
+        request, ctx = self._run_request(ref, inputs, **options)
         return await self._running.run(ref, partial(self._service().run, request, ctx))
-
-    def _request(
-        self,
-        ref: str | ItemRef,
-        inputs: Mapping[str, Any] | None,
-        limits: Limits | Mapping[str, float] | None,
-        idempotency_key: str | None,
-        ctx: CallContext,
-    ) -> RunRequest:
-        request = RunRequest(
-            self._ref(ref, ctx), check_mapping(inputs, "Inputs"), parse_limits(limits)
-        )
-        return request.with_key(idempotency_key, ctx.capabilities)
-
-    async def carry_out(self, request: RunRequest, ctx: CallContext) -> "GraphRun":
-        """Start a run whose row this process has claimed."""
-        return await self._running.run(request.ref, partial(self._service().start, request, ctx))
 
     async def start(
         self,
         ref: str | ItemRef,
         inputs: Mapping[str, Any] | None = None,
-        *,
-        limits: Limits | Mapping[str, float] | None = None,
-        idempotency_key: str | None = None,
-        ctx: CallContext | None = None,
+        **options: Unpack[GraphRunOptions],
     ) -> "GraphRun":
         """Start a graph, and return as soon as it runs; see `run` for the arguments.
 
@@ -204,29 +238,37 @@ class Graphs:
         Raises:
             RyeError: Nothing runs.
         """
-        ctx = ctx or CallContext()
-        request = self._request(ref, inputs, limits, idempotency_key, ctx)
-        return await self._running.run(ref, partial(self._service().start, request, ctx))
+        request, ctx = self._run_request(ref, inputs, **options)
+        return await self.carry_out(request, ctx)
 
-    async def step(
+    async def carry_out(self, request: RunRequest, ctx: CallContext) -> "GraphRun":
+        """Start a run by its request, such as one whose row this process has claimed."""
+        return await self._running.run(request.ref, partial(self._service().start, request, ctx))
+
+    def _run_request(
         self,
         ref: str | ItemRef,
-        node: str,
+        inputs: Mapping[str, Any] | None,
         *,
-        inputs: Mapping[str, Any] | None = None,
-        state: Mapping[str, Any] | None = None,
         limits: Limits | Mapping[str, float] | None = None,
+        idempotency_key: str | None = None,
         ctx: CallContext | None = None,
+    ) -> tuple[RunRequest, CallContext]:
+        ctx = ctx or CallContext()
+        request = RunRequest(
+            self._ref(ref, ctx), check_mapping(inputs, "Inputs"), parse_limits(limits)
+        )
+        return request.with_key(idempotency_key, ctx.capabilities), ctx
+
+    async def step(
+        self, ref: str | ItemRef, node: str, **options: Unpack[GraphStepOptions]
     ) -> "GraphResult":
         """Run a single node of a graph, with a given state.
 
         Args:
             ref: The graph.
             node: The node's id.
-            inputs: The inputs of the graph.
-            state: Values of the state, which override those that the graph begins with.
-            limits: The limits of the run.
-            ctx: The caller's context; the host's own by default.
+            **options: The keywords of `GraphStepOptions`: `inputs`, `state`, `limits`, `ctx`.
 
         Returns:
             The result: its `output` holds `executed_node`, `next_node` and the `state` after it.
@@ -234,11 +276,16 @@ class Graphs:
         Raises:
             RyeError: Nothing ran.
         """
-        ctx = ctx or CallContext()
-        request = self._step_request(ref, node, inputs, state, limits, ctx)
+        request, ctx = self._step_request(ref, node, **options)
         return await self._running.run(ref, partial(self._service().run, request, ctx))
 
     async def start_step(
+        self, ref: str | ItemRef, node: str, **options: Unpack[GraphStepOptions]
+    ) -> "GraphRun":
+        """Run a single node like `step`, and return as soon as it runs."""
+        return await self.carry_out(*self._step_request(ref, node, **options))
+
+    def _step_request(
         self,
         ref: str | ItemRef,
         node: str,
@@ -247,43 +294,17 @@ class Graphs:
         state: Mapping[str, Any] | None = None,
         limits: Limits | Mapping[str, float] | None = None,
         ctx: CallContext | None = None,
-    ) -> "GraphRun":
-        """Run a single node like `step`, and return as soon as it runs."""
-        ctx = ctx or CallContext()
-        request = self._step_request(ref, node, inputs, state, limits, ctx)
-        return await self._running.run(ref, partial(self._service().start, request, ctx))
-
-    def _step_request(
-        self,
-        ref: str | ItemRef,
-        node: str,
-        inputs: Mapping[str, Any] | None,
-        state: Mapping[str, Any] | None,
-        limits: Limits | Mapping[str, float] | None,
-        ctx: CallContext,
-    ) -> RunRequest:
+    ) -> tuple[RunRequest, CallContext]:
         if not isinstance(node, str):
             raise InputError(
                 f"A node is named by its id, and {node!r} is not text.",
                 next_step="Pass the id of a node of the graph.",
             )
-        options = GraphOptions(only=node, state=_check_state(state))
-        return evolve(self._request(ref, inputs, limits, None, ctx), graph=options)
+        options = GraphOptions(only=node, state=state)
+        request, ctx = self._run_request(ref, inputs, limits=limits, ctx=ctx)
+        return evolve(request, graph=options), ctx
 
-    async def resume(
-        self,
-        run_id: str,
-        *,
-        at: int | None = None,
-        again: bool = False,
-        rerun: bool = False,
-        result: Any = ...,
-        members: Mapping[int, Any] | None = None,
-        state: Mapping[str, Any] | None = None,
-        changed: bool = False,
-        limits: Limits | Mapping[str, float] | None = None,
-        ctx: CallContext | None = None,
-    ) -> "GraphResult":
+    async def resume(self, run_id: str, **options: Unpack[GraphResumeOptions]) -> "GraphResult":
         """Resume a run that was killed or stopped or has failed, in a new run; wait for its end.
 
         What a node was doing when its process was killed is unknown. It isn't repeated unless its
@@ -291,16 +312,8 @@ class Graphs:
 
         Args:
             run_id: The run: its id, or an unambiguous beginning of it.
-            at: The step after which to continue; where the run stopped by default.
-            again: Whether to resume although another run has done so already.
-            rerun: Whether to repeat the node that had begun and has no known end.
-            result: The result of that node, if you found it out.
-            members: The results of the finished members of that node, if it is a foreach, by
-                their indexes; `rerun` repeats the others.
-            state: Values to set in the state first.
-            changed: Whether to resume although the graph has changed.
-            limits: The limits of the new run.
-            ctx: The caller's context; the host's own by default.
+            **options: The keywords of `GraphResumeOptions`: `at`, `again`, `rerun`, `result`,
+                `members`, `state`, `changed`, `limits`, `ctx`.
 
         Returns:
             The result of the new run.
@@ -312,40 +325,11 @@ class Graphs:
 
         Source: decision 47.
         """
-        options = ResumeOptions(
-            run_id, at, again, rerun, result, dict(members or {}), changed, _check_state(state)
-        )
+        return await self._resume(run_id, lambda: self._service().run, **options)
 
-        async def resume() -> "GraphResult":
-            request = await self._resume_request(run_id, options, limits, ctx)
-            return await self._service().run(request, ctx or CallContext())
-
-        return await self._running.run(run_id, resume)
-
-    async def start_resume(
-        self,
-        run_id: str,
-        *,
-        at: int | None = None,
-        again: bool = False,
-        rerun: bool = False,
-        result: Any = ...,
-        members: Mapping[int, Any] | None = None,
-        state: Mapping[str, Any] | None = None,
-        changed: bool = False,
-        limits: Limits | Mapping[str, float] | None = None,
-        ctx: CallContext | None = None,
-    ) -> "GraphRun":
+    async def start_resume(self, run_id: str, **options: Unpack[GraphResumeOptions]) -> "GraphRun":
         """Resume a run like `resume`, and return as soon as the new one runs."""
-        options = ResumeOptions(
-            run_id, at, again, rerun, result, dict(members or {}), changed, _check_state(state)
-        )
-
-        async def start() -> "GraphRun":
-            request = await self._resume_request(run_id, options, limits, ctx)
-            return await self._service().start(request, ctx or CallContext())
-
-        return await self._running.run(run_id, start)
+        return await self._resume(run_id, lambda: self._service().start, **options)
 
     async def check_resume(
         self,
@@ -355,21 +339,28 @@ class Graphs:
         ctx: CallContext | None = None,
     ) -> None:
         """Check whether a run can be resumed, as `resume` does. Nothing is changed."""
-        request = await self._resume_request(run_id, ResumeOptions(run_id), limits, ctx)
-        check = partial(self._service().check, request, ctx or CallContext())
-        await self._running.run(run_id, check)
+        await self._resume(run_id, lambda: self._service().check, limits=limits, ctx=ctx)
 
-    async def _resume_request(
+    async def _resume(
         self,
         run_id: str,
-        options: ResumeOptions,
-        limits: Limits | Mapping[str, float] | None,
-        ctx: CallContext | None,
-    ) -> RunRequest:
-        ref, found = await self._find(run_id)
-        check_capability("execute", ref, ctx or CallContext())
-        resumes = evolve(options, run_id=found)
-        return RunRequest(ref, limits=parse_limits(limits), graph=GraphOptions(resumes=resumes))
+        serve: Callable[[], Callable[[RunRequest, CallContext], Awaitable[T]]],
+        *,
+        limits: Limits | Mapping[str, float] | None = None,
+        ctx: CallContext | None = None,
+        **options: Unpack[_Resumption],
+    ) -> T:
+        """Make the request that resumes a run, and pass it to a method of the service."""
+        ctx = ctx or CallContext()
+        resumes = ResumeOptions(run_id, **options)
+
+        async def resume() -> T:
+            ref, found = await self._find(run_id)
+            check_capability("execute", ref, ctx)
+            graph = GraphOptions(resumes=evolve(resumes, run_id=found))
+            return await serve()(RunRequest(ref, limits=parse_limits(limits), graph=graph), ctx)
+
+        return await self._running.run(run_id, resume)
 
     async def show(self, run_id: str) -> "RunView":
         """Show a run: what happened at each node, its state, and how it can be resumed.
@@ -484,7 +475,3 @@ class Graphs:
         if not isinstance(text, str) or not text:
             raise InvalidItemId("A graph is required.", next_step="Pass its id, or tool:ID.")
         return ItemRef.parse(text, "tool") if ":" not in text else named(text, self._spaces)
-
-
-def _check_state(state: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    return check_mapping(state, "Values of the state", '{"total": 0}')

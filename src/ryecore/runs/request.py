@@ -59,6 +59,41 @@ class ThreadOptions:
         return self.continues is not None and self.continues.owns_process
 
 
+def check_mapping(
+    value: Mapping[str, Any] | None,
+    what: str = "Parameters",
+    example: str = '{"path": "sales.csv"}',
+) -> Mapping[str, Any]:
+    """Return a mapping with text keys; an empty one for None.
+
+    Args:
+        value: The value, as the caller passed it.
+        what: The name of the value, for the error's text.
+
+    Raises:
+        InputError: It isn't a mapping, or a key isn't text.
+    """
+    if value is None:
+        return {}
+    next_step = f"Pass a mapping with text keys, such as {example}."
+    if not isinstance(value, Mapping):
+        raise InputError(
+            f"{what} must be a mapping, not {type(value).__name__}.", next_step=next_step
+        )
+    for key in value:
+        if not isinstance(key, str):
+            raise InputError(f"{what} must have text keys, not {key!r:.80}.", next_step=next_step)
+    return value
+
+
+def _members(members: Mapping[int, Any] | None) -> Mapping[int, Any]:
+    return dict(members or {})
+
+
+def _state(state: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    return check_mapping(state, "Values of the state", '{"total": 0}')
+
+
 @frozen
 class ResumeOptions:
     """The options for resuming the run of a graph.
@@ -79,9 +114,9 @@ class ResumeOptions:
     again: bool = False
     rerun: bool = False
     result: object = field(default=..., repr=False)
-    members: Mapping[int, object] = field(factory=dict, repr=False)
+    members: Mapping[int, Any] = field(factory=dict, repr=False, converter=_members)
     changed: bool = False
-    state: Mapping[str, object] = field(factory=dict, repr=False)
+    state: Mapping[str, Any] = field(factory=dict, repr=False, converter=_state)
 
 
 @frozen
@@ -98,7 +133,7 @@ class GraphOptions:
     digest: str | None = None
     resumes: ResumeOptions | None = None
     only: str | None = None
-    state: Mapping[str, object] = field(factory=dict, repr=False)
+    state: Mapping[str, Any] = field(factory=dict, repr=False, converter=_state)
 
 
 @frozen
@@ -147,33 +182,6 @@ class RunRequest:
             "limits": self.limits.to_dict(),
         }
         return evolve(self, start_key=IdempotencyKey.of(key, str(self.ref), identity, capabilities))
-
-
-def check_mapping(
-    value: Mapping[str, Any] | None,
-    what: str = "Parameters",
-    example: str = '{"path": "sales.csv"}',
-) -> Mapping[str, Any]:
-    """Return a mapping with text keys; an empty one for None.
-
-    Args:
-        value: The value, as the caller passed it.
-        what: The name of the value, for the error's text.
-
-    Raises:
-        InputError: It isn't a mapping, or a key isn't text.
-    """
-    if value is None:
-        return {}
-    next_step = f"Pass a mapping with text keys, such as {example}."
-    if not isinstance(value, Mapping):
-        raise InputError(
-            f"{what} must be a mapping, not {type(value).__name__}.", next_step=next_step
-        )
-    for key in value:
-        if not isinstance(key, str):
-            raise InputError(f"{what} must have text keys, not {key!r:.80}.", next_step=next_step)
-    return value
 
 
 def check_grace(grace_s: float) -> float:

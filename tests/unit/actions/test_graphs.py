@@ -50,6 +50,19 @@ async def test_a_step_of_no_node_runs_none(workspace: Workspace) -> None:
         assert await rye.graphs.list() == ()
 
 
+async def test_a_misspelt_option_is_refused_and_runs_nothing(workspace: Workspace) -> None:
+    wrong: Any = {"limit": {"turns": 1}}
+    async with workspace.open() as rye:
+        ref = graph(workspace, NOTHING)
+        for call in (rye.graphs.run, rye.graphs.start, rye.graphs.resume, rye.graphs.start_resume):
+            with pytest.raises(TypeError, match="'limit'"):
+                await call(ref, **wrong)
+        for step in (rye.graphs.step, rye.graphs.start_step):
+            with pytest.raises(TypeError, match="'limit'"):
+                await step(ref, "done", **wrong)
+        assert await rye.graphs.list() == ()
+
+
 async def test_who_waits_for_a_run_whose_rye_is_closed_is_told(workspace: Workspace) -> None:
     """And isn't cancelled himself by the cancellation that ended the run."""
     workspace.shell("acme/stay", "sleep 300")
