@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, TypeVar
 
 from attrs import field, frozen
 
+from ryecore.chain.templating import as_text
 from ryecore.convert.lines import Place
 from ryecore.errors import MetadataError
 from ryecore.lillux.schema import SchemaFailure, SchemaValidator
@@ -43,12 +44,9 @@ class InterpreterSpec:
     Attributes:
         type: Below the project (`local_binary`), on the PATH (`system_binary`), as the output
             of a command (`command`), or the one that ryecore itself runs on (`own`).
-        var: The environment variable that gets its path.
-        names: The names to look for, in order.
         search_paths: Folders below each root.
         search_roots: The roots, as templates; the project where there is none.
         resolve_cmd: The command that prints the path.
-        fallback: What to take when nothing is found.
         system_tools: `own` where a system tool runs on ryecore's own interpreter.
         modules: With `own`: modules that must be there, and the extra that brings each.
     """
@@ -87,10 +85,9 @@ def _env_paths(
 
 @frozen
 class AnchorSpec:
-    """How the root of a tool's dependency tree is found, and what then changes.
+    """How the root of a tool's dependency tree is found, and what its processes get then.
 
     Attributes:
-        enabled: Whether there is one at all.
         mode: `auto` looks for a marker, `always` and `never` don't.
         markers_any: Names of files of which one marks the root.
         root: Which folder an anchor that needs no marker has.
@@ -118,9 +115,7 @@ class VerifyDepsSpec:
     """Which files beside a tool are verified, and so can be imported.
 
     Attributes:
-        enabled: Whether any are.
         scope: Where they stand; `tool_file` means that only `files` count.
-        recursive: Whether folders are entered.
         extensions: Which files count; others enter by a signed sidecar alone.
         exclude_dirs: Names of folders that are not entered.
         files: Templates of files in the tool's folder that must be there, whatever their extension.
@@ -138,13 +133,7 @@ class VerifyDepsSpec:
 
 @frozen
 class ConfigSpec:
-    """A configuration file that a tool asks for.
-
-    Attributes:
-        path: The slash path below `.ai/config/`.
-        mode: All layers merged, or the first one found.
-        signed: Whether an unsigned layer is refused.
-    """
+    """A file below `.ai/config/` that a tool asks for; `signed` refuses unsigned layers of it."""
 
     path: str
     mode: MergeMode = "deep_merge"
@@ -337,8 +326,7 @@ _AS_DECLARED: Final = (
 )  # fmt: skip
 """The keys that stand in `ElementSpec` as they are declared."""
 
-_NAMES: Final = {"anyOf": [_TEXTS, {"type": "object"}]}
-
+_NAMES: Final = {"anyOf": [_TEXTS, _map({})]}
 SPEC_SCHEMA: Final[Mapping[str, object]] = {
     "type": "object",
     "properties": {
@@ -348,10 +336,7 @@ SPEC_SCHEMA: Final[Mapping[str, object]] = {
         "category": _TEXT,
         "description": _TEXT,
         "env_config": _object(
-            {
-                "interpreter": _INTERPRETER,
-                "env": _map({"type": ["string", "number", "boolean"]}),
-            }
+            {"interpreter": _INTERPRETER, "env": _map({"type": ["string", "number", "boolean"]})}
         ),
         "config": {"type": "object"},
         "config_schema": {"type": ["object", "null"]},
@@ -377,6 +362,19 @@ def _validator() -> SchemaValidator:
     return SchemaValidator(json.dumps(SPEC_SCHEMA))
 
 
+def _name_maps(schema: Mapping[str, Any], place: Place = ()) -> Iterator[Place]:
+    """Yield the places of the mappings whose keys are names."""
+    if "propertyNames" in schema:
+        yield place
+    for one in schema.get("anyOf", ()):
+        yield from _name_maps(one, place)
+    for name, one in schema.get("properties", {}).items():
+        yield from _name_maps(one, (*place, name))
+
+
+_NAME_MAPS: Final = tuple(_name_maps(SPEC_SCHEMA))
+
+
 def read_spec(metadata: Mapping[str, Any], path: Path, content: bytes | None = None) -> ElementSpec:
     """Read what an element declares.
 
@@ -384,19 +382,18 @@ def read_spec(metadata: Mapping[str, Any], path: Path, content: bytes | None = N
     that runs one tool would pay that for 50 microseconds of work.
 
     Args:
-        metadata: The keys that its source declares.
-        path: The source, for the error's text.
         content: The source's bytes, in which the lines of problems are found.
 
     Raises:
-        MetadataError: A key has a value of another form; every one is listed.
+        MetadataError: Something has another form; it lists all problems.
     """
     try:
         failures = _validator().failures(json.dumps(metadata))
     except (TypeError, ValueError) as problem:
         raise _misdeclared(path, metadata, content, [((), f"isn't JSON: {problem}")]) from None
-    if failures:
-        found = [one for failure in failures for one in _problems(failure, metadata)]
+    found = [one for failure in failures for one in _problems(failure, metadata)]
+    found += _wrong_keys(metadata)
+    if found:
         raise _misdeclared(path, metadata, content, found)
     declared: dict[str, Any] = {
         name: metadata[name] for name in _AS_DECLARED if metadata.get(name) is not None
@@ -434,12 +431,8 @@ def _env(declared: Mapping[str, Any]) -> EnvSpec:
         interpreter = InterpreterSpec(
             **{name: value for name, value in found.items() if name not in ("binary", "candidates")}
         )
-    env = {name: _as_text(value) for name, value in declared.get("env", {}).items()}
+    env = {name: as_text(value) for name, value in declared.get("env", {}).items()}
     return EnvSpec(interpreter, env)
-
-
-def _as_text(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _constraints(declared: Mapping[str, Any]) -> dict[str, VersionRange]:
@@ -471,16 +464,26 @@ def _problems(failure: SchemaFailure, metadata: Mapping[str, Any]) -> Iterator[t
         yield (*place, name), f"is unknown.{did_you_mean(name, names)}"
 
 
+def _wrong_keys(metadata: Mapping[str, Any]) -> Iterator[tuple[Place, str]]:
+    """Yield the keys that aren't text where names are expected; in JSON every key is text."""
+    for place in _NAME_MAPS:
+        names: Any = metadata
+        for part in place:
+            names = names.get(part) if isinstance(names, dict) else None
+        for key in names if isinstance(names, dict) else ():
+            if not isinstance(key, str):
+                from ryecore.convert.strict import written_key  # noqa: PLC0415 - only then
+
+                yield (*place, written_key(key)), f"must be text, not {written_key(key)}"
+
+
 def _misdeclared(
     path: Path,
     metadata: Mapping[str, Any],
     content: bytes | None,
     found: Sequence[tuple[Place, str]],
 ) -> MetadataError:
-    from ryecore.convert.config import (  # noqa: PLC0415 - only where there is a problem
-        ConfigFile,
-        Configuration,
-    )
+    from ryecore.convert.config import ConfigFile, Configuration  # noqa: PLC0415
 
     text = content if path.suffix in (".yaml", ".yml") else None
     file = ConfigFile(str(path), metadata, text)

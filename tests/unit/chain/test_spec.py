@@ -81,3 +81,42 @@ def test_keys_that_are_no_text_are_unknown_beside_others():
     assert [one.place for one in refusal.value.problems] == [
         ("anchor", "1"), ("anchor", "null"), ("anchor", "y"),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        ("env_config", "env"),
+        ("env_config", "interpreter", "modules"),
+        ("anchor", "env_paths"),
+        ("anchor", "default_files"),
+        ("child_constraints",),
+        ("inputs",),
+        ("outputs",),
+        ("file_types",),
+        ("item_paths",),
+    ],
+)
+@pytest.mark.parametrize(("key", "written"), [(1, "1"), (True, "true"), (None, "null")])
+def test_a_key_that_is_not_text_is_refused_where_names_are_expected(place, key, written):
+    values = {"child_constraints": {}, "env_paths": {}, "modules": "x", "env": "x"}
+    declared = {key: values.get(place[-1], "#")}
+    for part in reversed(place):
+        declared = {part: declared}
+        if part == "interpreter":
+            declared[part] |= {"type": "own", "var": "X"}
+    with pytest.raises(MetadataError) as refusal:
+        read_spec(declared, PATH)
+    problems = {one.place: one.message for one in refusal.value.problems}
+    assert problems[*place, written] == f"must be text, not {written}"
+
+
+def test_a_key_that_is_not_text_is_named_with_its_line():
+    text = b"env_config:\n  env:\n    A: x\n    80: y\n"
+    with pytest.raises(MetadataError) as refusal:
+        read_spec({"env_config": {"env": {"A": "x", 80: "y"}}}, PATH, text)
+    assert refusal.value.line == 4
+
+
+def test_what_a_tool_configures_for_itself_keeps_its_keys():
+    assert read_spec({"config": {"ports": {80: "http"}}}, PATH).config == {"ports": {80: "http"}}
