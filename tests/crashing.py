@@ -143,7 +143,7 @@ async def _recover(root: Path) -> dict[str, Any]:
     after = lines_of(root / EFFECTS)
     assert len(after) == len(set(after)), f"a tool ran twice: {before} then {after}"
     if done is not None:  # None: it had come to its end
-        assert (done.state, done.outputs) == ("completed", {"total": 7}), done
+        assert (done.ended, done.outputs) == ("completed", {"total": 7}), done
     wanted = {"one", "two", "three", "inner"}
     lost = wanted - set(after)
     if "child" in unknown:  # the child died with its parent, and nobody starts it again

@@ -75,7 +75,7 @@ async def test_a_thread_that_is_stopped_takes_its_graph_along(planned: PlannedWo
         await thread.cancel()
         with anyio.fail_after(PATIENCE_S):
             result = await thread.result()
-    assert result.state == "cancelled"
+    assert result.ended == "cancelled"
     store = planned.store()
     (run,) = await store.registry.list_children(thread.thread_id)
     assert run.status == "cancelled"

@@ -76,7 +76,7 @@ async def test_a_child_knows_its_parent_and_its_tools_do_not(planned: PlannedWor
             planned.allow("child")
             result = await thread.result()  # the parent has waited for its child
     assert (planned.root / "seen").read_text() == "parent: none\n"
-    assert result.state == "completed"
+    assert result.ended == "completed"
     assert settled(planned) == {"parent": "completed", "child": "completed"}
     assert result.total.spend_microcents == 5 * COST
 
@@ -87,7 +87,7 @@ async def test_a_parent_waits_for_a_child_no_longer_than_it_may(planned: Planned
     ref = planned.write("parent", ["rye_execute", fork], limits='duration_seconds="8"')
     with anyio.fail_after(PATIENCE_S):
         async with planned.open() as rye:
-            assert (await rye.execute(ref, thread="fork")).state == "completed"
+            assert (await rye.execute(ref, thread="fork")).ended == "completed"
     assert settled(planned)["child"] in ("cancelled", "error")
 
 

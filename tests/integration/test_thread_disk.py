@@ -86,7 +86,7 @@ async def test_a_full_disk_ends_a_thread_with_what_to_do_and_nothing_is_doubled(
         assert set(statuses.values()) == {"error"}
         async with planned.open() as rye:
             done = await rye.threads.resume(thread.thread_id)
-            assert done.state == "completed", done
+            assert done.ended == "completed", done
     assert (planned.root / "marks").read_text().split() == ["one", "two"]
     settled(planned)
 
@@ -114,7 +114,7 @@ async def test_whose_process_dies_on_a_full_disk_is_found_dead_once_there_is_roo
             assert await rye.threads.list() == ()  # who looks ends it
             (row,) = await rye.threads.list(all=True)
             assert row.status == "error"
-            assert (await rye.threads.resume(row.thread_id)).state == "completed"
+            assert (await rye.threads.resume(row.thread_id)).ended == "completed"
     assert (planned.root / "marks").read_text() == "two\n"
     settled(planned)
 

@@ -64,7 +64,7 @@ async def test_of_many_processes_that_resume_a_thread_at_once_one_does(tmp_path:
         "        sys.stdin.readline()\n"
         "        try:\n"
         "            done = await rye.threads.resume(sys.argv[2])\n"
-        "            print('resumed', done.state, flush=True)\n"
+        "            print('resumed', done.ended, flush=True)\n"
         "        except ThreadConflict as error:\n"
         "            print('refused', error.thread_id, flush=True)\n"
         "anyio.run(main)\n"
@@ -92,11 +92,11 @@ async def test_of_many_processes_that_resume_a_thread_at_once_one_does(tmp_path:
             await rye.threads.resume(thread_id)
         assert new.thread_id in str(refused.value)
         again = await rye.threads.resume(thread_id, again=True)
-        assert again.state == "completed"
-        assert (await rye.threads.resume(new.thread_id, "And now?")).state == "completed"
+        assert again.ended == "completed"
+        assert (await rye.threads.resume(new.thread_id, "And now?")).ended == "completed"
         # A fork begins a conversation of its own: it neither counts nor is refused.
         await rye.threads.fork(again.thread_id, at=1)
-        assert (await rye.threads.resume(again.thread_id, "And now?")).state == "completed"
+        assert (await rye.threads.resume(again.thread_id, "And now?")).ended == "completed"
 
 
 async def test_who_died_before_it_resumed_a_thread_keeps_nobody_from_it(tmp_path: Path) -> None:
@@ -110,5 +110,5 @@ async def test_who_died_before_it_resumed_a_thread_keeps_nobody_from_it(tmp_path
         with pytest.raises(ThreadConflict, match="late"):
             await rye.threads.resume(thread_id)  # it is about to begin
         await store.settle("late", "error", {"error": "It died."}, 0)
-        assert (await rye.threads.resume(thread_id)).state == "completed"
+        assert (await rye.threads.resume(thread_id)).ended == "completed"
     assert marks(planned) == ["done"]

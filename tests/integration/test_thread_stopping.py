@@ -114,10 +114,10 @@ async def test_whatever_ends_a_thread_here_leaves_nothing(
                 await planned.begun("child")
                 if way == "handle":
                     await thread.cancel()
-                    assert (await thread.result()).state == "cancelled"
+                    assert (await thread.result()).ended == "cancelled"
                 elif way == "kill":
                     await thread.kill()
-                    assert (await thread.result()).state == "killed"
+                    assert (await thread.result()).ended == "killed"
     wanted = "killed" if way == "kill" else "cancelled"
     assert settled(planned) == {"parent": wanted, "child": wanted}
     wait_for_fds(before)
@@ -134,7 +134,7 @@ async def test_a_parent_that_is_stopped_stops_its_child_in_another_process(
             (child,) = await thread.children()
             assert child.pid != os.getpid()
             await thread.cancel()
-            assert (await thread.result()).state == "cancelled"
+            assert (await thread.result()).ended == "cancelled"
     assert child.pid is not None
     wait_until_dead(child.pid)
     assert settled(planned) == {"parent": "cancelled", "child": "cancelled"}
@@ -177,7 +177,7 @@ async def test_a_thousand_threads_are_watched_by_one_watcher(planned: PlannedWor
         for one in (first, *more):
             await store.cancel(one.thread_id)  # as another process does
         with anyio.fail_after(PATIENCE_S / 2):
-            assert {(await one.result()).state for one in (first, *more)} == {"cancelled"}
+            assert {(await one.result()).ended for one in (first, *more)} == {"cancelled"}
         store.close()
 
 

@@ -33,10 +33,10 @@ class GraphResult(ExecutionResult):
 
     Attributes:
         run_id: Its id, for `rye.graphs` and `rye.threads`.
-        ended: Its last status: completed, completed_with_errors, error or cancelled.
+        ended: How it ended: completed, completed_with_errors, error or cancelled.
         output: The output of its return node.
         steps: The number of executed nodes.
-        state: The final state.
+        state: The values of the graph at its end.
         failed: The error that ended it, with its node.
         errors: The first of the ignored errors.
         suppressed: The number of ignored errors.

@@ -392,7 +392,7 @@ class ThreadLifecycle(RunLifecycle[Ending, ThreadResult]):
             error=ending.error,
             duration_ms=(time.monotonic() - self._started) * 1000,
             thread_id=self.run_id,
-            state=ending.status,
+            ended=ending.status,
             text=ending.text,
             outputs=ending.outputs,
             cost=cost,

@@ -92,14 +92,14 @@ def result_picture(result: "ThreadResult") -> Picture:
     own = cost.amount
     turns = counted(cost.turns, "turn")
     lasted = duration(result.duration_ms / 1000)
-    status = BOX_STATUSES[result.state]
+    status = BOX_STATUSES[result.ended]
     boxes = [
         Box(
             "thread",
             result.item_id.removeprefix("directive:"),
             (
                 f"{turns}, {_amount(own)}",
-                lasted if status == result.state else f"{lasted}, {result.state}",
+                lasted if status == result.ended else f"{lasted}, {result.ended}",
             ),
             status=status,
             tooltip=f"{result.item_id}\n{result.thread_id}",

@@ -26,7 +26,7 @@ class ThreadResult(ExecutionResult):
 
     Attributes:
         thread_id: Its id, for `rye.threads`.
-        state: Its last status: completed, error, cancelled, continued or killed.
+        ended: How it ended: completed, error, cancelled, continued or killed.
         text: The last text of the model.
         outputs: The outputs by name; empty where the model returned none.
         cost: Its own cost.
@@ -37,7 +37,7 @@ class ThreadResult(ExecutionResult):
 
     chain: ValidChain = _NO_CHAIN
     thread_id: str
-    state: Status
+    ended: Status
     text: str = ""
     outputs: Mapping[str, object] = field(factory=dict)
     cost: Cost = _NO_COST
@@ -62,7 +62,7 @@ class ThreadResult(ExecutionResult):
             "item_id": self.item_id,
             "thread_id": self.thread_id,
             "directive": self.item_id.partition(":")[2],
-            "state": self.state,
+            "state": self.ended,
         }
         if self.error is not None:
             result |= {"error": self.error, "error_code": self.code}
@@ -80,11 +80,11 @@ class ThreadResult(ExecutionResult):
     def render(self) -> StyledText:
         """Render the result for a terminal or a notebook."""
         text = StyledText()
-        mark = status_mark(self.state)
+        mark = status_mark(self.ended)
         text.line(
             mark,
             (self.item_id, "strong"),
-            (f"  {self.state}", mark[1]),
+            (f"  {self.ended}", mark[1]),
             (f"  {round(self.duration_ms)} ms", "dim"),
         )
         for line in (self.error or "").splitlines():
@@ -103,7 +103,7 @@ class ThreadResult(ExecutionResult):
         return text
 
     def __repr__(self) -> str:
-        return f"ThreadResult({self.state}, {self.thread_id!r})"
+        return f"ThreadResult({self.ended}, {self.thread_id!r})"
 
     def _repr_html_(self) -> str:
         from ryecore.display import to_html  # noqa: PLC0415 - for notebooks alone
@@ -181,7 +181,7 @@ def kept_result(record: ThreadRecord, kept: object, total: Amount) -> ThreadResu
         error=None if error is None else str(error),
         duration_ms=float(took) if isinstance(took, int | float) else 0.0,
         thread_id=record.thread_id,
-        state=record.status,
+        ended=record.status,
         text=text,
         outputs=outputs,
         cost=record.cost,

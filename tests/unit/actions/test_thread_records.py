@@ -218,7 +218,7 @@ async def test_a_hook_puts_a_record_before_the_model_as_untrusted(
     one["action"]["wrap"] = wrap
     hooks(host, one)
     done = await host.run(ref)
-    assert done.state == "completed", done.error
+    assert done.ended == "completed", done.error
     assert ran(host, done.thread_id) == [("read", "thread_started", True)]
     request = host.model.requests[0]
     told = request.messages[0].text
@@ -233,6 +233,6 @@ async def test_no_record_stands_in_the_system_prompt(tmp_path: Path) -> None:
     export(host.workspace)
     ref = host.write("acme/x", more=f"<context><system>agent/threads/{THREAD}</system></context>")
     done = await host.run(ref)
-    assert done.state == "error"
+    assert done.ended == "error"
     assert "can't stand in the system prompt" in str(done.error)
     assert host.model.requests == []

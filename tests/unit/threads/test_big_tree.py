@@ -148,7 +148,7 @@ async def test_hundreds_of_threads_are_exact(tmp_path: Path, anyio_backend: str)
     })  # fmt: skip
     opened.append(host.store())
     done = await host.run(ref, {"n": 0})
-    assert done.state == "completed", done.error
+    assert done.ended == "completed", done.error
 
     store = host.store()
     registry, ledger = store.registry, store.ledger

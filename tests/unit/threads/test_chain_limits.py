@@ -48,7 +48,7 @@ async def test_a_model_that_hands_itself_off_has_no_turn_more(tmp_path: Path) ->
     done = await host.run(host.write("acme/x", permissions=MAY, limits='turns="4" spawns="1"'))
     rows = await host.store().registry.list_threads()
     assert sum(one.cost.turns for one in rows) == len(host.model.requests) == 4
-    assert (done.state, done.code) == ("error", "turns_exceeded")
+    assert (done.ended, done.code) == ("error", "turns_exceeded")
     assert "turns" in done.error
 
 
@@ -75,7 +75,7 @@ async def test_a_thread_that_is_handed_off_starts_no_more_children_than_it_might
     host.write("acme/child", "I am the child.", permissions="")
     done = await host.run(host.write("acme/x", permissions=MAY, limits='turns="20" spawns="2"'))
     rows = await host.store().registry.list_threads()
-    assert done.state == "completed", done.error
+    assert done.ended == "completed", done.error
     assert sum(one.item_id == "directive:acme/child" and one.cost.turns > 0 for one in rows) == 2
     assert len(refused) == 1
 
@@ -99,7 +99,7 @@ async def test_a_parent_can_not_resume_a_child_past_its_limits(tmp_path: Path) -
     host = ScriptedHost(tmp_path, model=model)
     host.write("acme/child", "I am the child.")
     done = await host.run(host.write("acme/x", permissions=MAY, limits='turns="9" spawns="9"'))
-    assert done.state == "completed"
+    assert done.ended == "completed"
     assert said[0]["error_code"] == "turns_exceeded"
     assert (said[1]["success"], said[1]["error_type"]) == (False, "limit_reached")
     assert "turns" in said[1]["error"]
@@ -226,7 +226,7 @@ async def test_what_a_model_starts_in_the_background_counts_as_a_spawn(
         "config": {"start": "done", "nodes": nodes},
     })  # fmt: skip
     done = await host.run(host.write("acme/x", permissions=MAY, limits='turns="9" spawns="2"'))
-    assert done.state == "completed", done.error
+    assert done.ended == "completed", done.error
     refused = [text for text in told if "may start" in text]
     assert len(refused) == 1, told
     store = host.store()
@@ -248,7 +248,7 @@ async def test_those_that_resume_again_at_once_share_what_was_left(tmp_path: Pat
     ref = host.write("acme/x", limits='turns="3"')
     async with host.open() as rye:
         first = await rye.execute(ref, thread="fork")
-        assert (first.state, first.cost.turns) == ("completed", 1)
+        assert (first.ended, first.cost.turns) == ("completed", 1)
         refused: list[LimitReached] = []
 
         async def again() -> None:

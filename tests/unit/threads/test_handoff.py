@@ -44,7 +44,7 @@ async def test_a_child_with_a_full_context_goes_on_below_the_same_parent(tmp_pat
         "acme/parent", permissions=PERMITS, limits='tokens="50000" turns="5" spawns="1" depth="1"'
     )
     done = await host.run(ref)
-    assert done.state == "completed"
+    assert done.ended == "completed"
     came = json.loads(done.text)
     assert came["result"] == "Three."  # the answer of the last thread is the child's answer
 
@@ -84,7 +84,7 @@ async def test_a_chain_ends_where_its_budget_does(tmp_path: Path) -> None:
     )
     host = ScriptedHost(tmp_path, model=model)
     done = await host.run(host.write("acme/x", limits='tokens="9000"'))
-    assert done.state == "error"
+    assert done.ended == "error"
     store = host.store()
     rows = tuple(reversed(await store.registry.list_threads()))
     assert {one.status for one in rows[:-1]} == {"continued"}
@@ -110,7 +110,7 @@ async def test_a_wish_from_elsewhere_is_seen_at_the_next_turn(tmp_path: Path) ->
 
     host = ScriptedHost(tmp_path, model=wishing)
     done = await host.run(host.write("acme/x", limits='turns="4"'))
-    assert (done.state, done.text) == ("completed", "Three.")
+    assert (done.ended, done.text) == ("completed", "Three.")
     last, first = await host.store().registry.list_threads()
     assert (first.status, last.status) == ("continued", "completed")
     assert not last.handoff_requested
@@ -144,7 +144,7 @@ async def test_a_thread_with_an_idempotency_key_is_handed_off_and_found(tmp_path
         done = await rye.execute(ref, **options)
         again = await rye.execute(ref, **options)
         started = (await rye.execute(ref, async_=True, **options)).to_dict()
-    assert (done.state, done.text) == ("completed", "Three.")
+    assert (done.ended, done.text) == ("completed", "Three.")
     assert (again.thread_id, again.text) == (done.thread_id, "Three.")
     assert (started["state"], started["result"]["thread_id"]) == ("completed", done.thread_id)
     last, first = await host.store().registry.list_threads()

@@ -71,7 +71,7 @@ async def test_a_thread_that_could_not_end_well_is_closed_and_resumed(tmp_path: 
         assert proof.ok, proof
         assert {turn.state for turn in proof.turns} == {"attested"}
         done = await rye.threads.resume(thread_id, "Go on.")
-        assert done.state == "completed", done
+        assert done.ended == "completed", done
 
 
 async def test_what_an_owner_could_not_close_is_closed_by_who_resumes_it(tmp_path: Path) -> None:
@@ -96,6 +96,6 @@ async def test_what_an_owner_could_not_close_is_closed_by_who_resumes_it(tmp_pat
         database.execute("UPDATE threads SET transcript_length = ?, transcript_digest = ?", head)
     async with host.open() as rye:
         again = await rye.threads.resume(thread_id, "More.")
-        assert again.state == "completed"
+        assert again.ended == "completed"
         assert (await rye.threads.verify(thread_id)).ok
     assert read_thread_file(folder / "thread.json", key.public, thread_id)["status"] == "completed"

@@ -32,7 +32,7 @@ async def test_a_directive_runs_its_tools_and_returns_its_outputs(tmp_path: Path
     number = '<input name="x" type="integer" required="true">A number.</input>'
     ref = host.write("acme/sum", "Add {input:x} and 3.", inputs=number, outputs=TOTAL)
     done = await host.run(ref, {"x": 4})
-    assert (done.status, done.state, done.outputs) == ("success", "completed", {"total": 7})
+    assert (done.status, done.ended, done.outputs) == ("success", "completed", {"total": 7})
     assert "Add 4 and 3." in host.said(0)
     assert "<returns>" in host.said(0)
     assert "<outputs>" not in host.said(0)
@@ -71,14 +71,14 @@ async def test_its_folder_holds_a_signed_file_and_a_transcript_that_proves_itsel
 async def test_a_text_is_accepted_after_one_nudge_to_use_tools(tmp_path: Path) -> None:
     host = ScriptedHost(tmp_path, say("I would add."), say("7"))
     done = await host.run(host.write("acme/sum"))
-    assert (done.state, done.text) == ("completed", "7")
+    assert (done.ended, done.text) == ("completed", "7")
     assert "Use the tools" in host.said()
 
 
 async def test_outputs_that_never_come_are_an_error(tmp_path: Path) -> None:
     host = ScriptedHost(tmp_path, *(say("7") for _ in range(5)))
     done = await host.run(host.write("acme/sum", outputs=TOTAL))
-    assert (done.state, done.code) == ("error", "validation")
+    assert (done.ended, done.code) == ("error", "validation")
     assert "total" in done.error
     assert len(host.model.requests) == 3  # two nudges
 
@@ -86,7 +86,7 @@ async def test_outputs_that_never_come_are_an_error(tmp_path: Path) -> None:
 async def test_a_failed_tool_is_told_to_the_model(tmp_path: Path) -> None:
     host = ScriptedHost(tmp_path, call("explode"), say("It broke."))
     done = await host.run(host.write("acme/x"))
-    assert done.state == "completed"
+    assert done.ended == "completed"
     result = host.model.requests[-1].messages[-1].parts[0]
     assert result.is_error
     assert "boom" in result.text
@@ -97,14 +97,14 @@ async def test_a_denied_tool_is_told_to_the_model_and_does_not_run(tmp_path: Pat
     done = await host.run(
         host.write("acme/x", permissions="<fetch><knowledge>a</knowledge></fetch>")
     )
-    assert done.state == "completed"
+    assert done.ended == "completed"
     assert host.model.requests[-1].messages[-1].parts[0].is_error
 
 
 async def test_turns_are_bounded(tmp_path: Path) -> None:
     host = ScriptedHost(tmp_path, *(call("add", {"a": 1, "b": n}) for n in range(9)))
     done = await host.run(host.write("acme/x", limits='turns="3"'))
-    assert (done.state, done.code, done.cost.turns) == ("error", "turns_exceeded", 3)
+    assert (done.ended, done.code, done.cost.turns) == ("error", "turns_exceeded", 3)
     assert len(host.model.requests) == 3
 
 
@@ -114,7 +114,7 @@ async def test_tokens_are_bounded_by_what_is_held(tmp_path: Path) -> None:
         *(call("add", {"a": 1, "b": n}, usage=Usage(400, 400)) for n in range(9)),
     )
     done = await host.run(host.write("acme/x", limits='tokens="5000"'))
-    assert (done.state, done.code) == ("error", "tokens_exceeded")
+    assert (done.ended, done.code) == ("error", "tokens_exceeded")
     spent = (await host.store().ledger.account(done.thread_id)).total
     assert spent.tokens <= 5000
 
@@ -122,7 +122,7 @@ async def test_tokens_are_bounded_by_what_is_held(tmp_path: Path) -> None:
 async def test_an_unpriced_model_is_refused_where_money_is_bounded(tmp_path: Path) -> None:
     host = ScriptedHost(tmp_path, say("hello"), unpriced_models=frozenset())
     done = await host.run(host.write("acme/x"))
-    assert done.state == "error"
+    assert done.ended == "error"
     assert "has no price" in done.error
     assert host.model.requests == []
 
@@ -132,7 +132,7 @@ async def test_an_error_is_tried_again_by_its_class(tmp_path: Path) -> None:
         tmp_path, fail("unavailable"), fail("unavailable"), call("add", {"a": 1, "b": 1}), say("2")
     )
     done = await host.run(host.write("acme/x"))
-    assert done.state == "completed"
+    assert done.ended == "completed"
     assert done.cost.turns == 2
     assert len(host.slept_s) >= 1
 
@@ -183,7 +183,7 @@ async def test_unrestricted_capabilities_want_an_acknowledgement(tmp_path: Path)
     with pytest.raises(InputError, match="not acknowledged"):
         await host.run(host.write("acme/god", permissions="*"))
     said = '*<acknowledge risk="unrestricted">It is mine.</acknowledge>'
-    assert (await host.run(host.write("acme/mine", permissions=said))).state == "completed"
+    assert (await host.run(host.write("acme/mine", permissions=said))).ended == "completed"
 
 
 async def test_a_child_runs_within_its_parent(tmp_path: Path) -> None:

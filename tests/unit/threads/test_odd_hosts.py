@@ -43,7 +43,7 @@ async def test_counts_that_can_not_be_are_charged_as_the_most(tmp_path: Path, us
         price_of=lambda *_: Price("1", "5"),
     )
     done = await host.run(host.write("acme/x"))
-    assert (done.state, done.code) == ("error", "internal")
+    assert (done.ended, done.code) == ("error", "internal")
     ledger = host.store().ledger
     [charge] = await ledger.charges(done.thread_id)
     assert (charge.mark, charge.actual) == ("assumed", charge.held)
@@ -78,7 +78,7 @@ async def test_a_user_space_that_can_not_be_written_is_said_and_can_be_mended(
                 await start
         await anyio.wait_all_tasks_blocked()  # whatever runs beside them has seen it too
         in_the_way.unlink()
-        assert (await rye.execute(ref, thread="fork")).state == "completed"
+        assert (await rye.execute(ref, thread="fork")).ended == "completed"
 
 
 async def test_the_result_says_what_was_charged_at_the_end_too(tmp_path: Path) -> None:
@@ -96,5 +96,5 @@ async def test_the_result_says_what_was_charged_at_the_end_too(tmp_path: Path) -
 async def test_a_price_that_is_none_names_who_gave_it(tmp_path: Path) -> None:
     host = ScriptedHost(tmp_path, say("hello"), price_of=lambda _provider, _model: 0.5)
     done = await host.run(host.write("acme/x"))
-    assert done.state == "error"
+    assert done.ended == "error"
     assert "price_of gave float" in done.error

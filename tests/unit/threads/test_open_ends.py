@@ -41,7 +41,7 @@ async def test_a_rye_that_was_not_entered_says_what_is_wrong_as_any_other(tmp_pa
     try:
         with pytest.raises(InputError):
             await rye.execute(ref, thread="fork", limits={"turns": 1}, model="nobody")
-        assert (await rye.execute(ref, thread="fork")).state == "completed"
+        assert (await rye.execute(ref, thread="fork")).ended == "completed"
     finally:
         await rye.aclose()
 
@@ -135,7 +135,7 @@ async def test_a_tool_that_a_thread_launches_is_below_it_and_ends_before_it(
     host.workspace.shell("acme/say", "echo hello")
     may = "<execute><tool>acme/*</tool></execute>"
     done = await host.run(host.write("acme/x", permissions=may, outputs=TOTAL))
-    assert done.state == "completed", done
+    assert done.ended == "completed", done
     (child,) = await host.store().registry.list_children(done.thread_id)
     assert (child.item_id, child.status) == ("tool:acme/say", "completed")
 
@@ -205,7 +205,7 @@ async def test_a_handle_cancels_what_goes_on_with_its_thread(tmp_path: Path) -> 
             await waiting.wait()
             await thread.cancel()
             done = await thread.result()
-    assert done.state == "cancelled"
+    assert done.ended == "cancelled"
 
 
 async def test_what_goes_on_has_had_its_inputs_checked(tmp_path: Path) -> None:
@@ -217,7 +217,7 @@ async def test_what_goes_on_has_had_its_inputs_checked(tmp_path: Path) -> None:
         more = one + '<input name="y" type="integer" required="true">Another.</input>'
         host.write("acme/x", "Say {input:x}.", inputs=more)
         again = await rye.threads.resume(done.thread_id, "And now?")
-    assert (again.state, again.text) == ("completed", "Still.")
+    assert (again.ended, again.text) == ("completed", "Still.")
 
 
 async def test_of_two_returns_in_one_answer_the_first_counts(tmp_path: Path) -> None:

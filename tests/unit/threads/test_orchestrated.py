@@ -40,7 +40,7 @@ async def test_a_thread_starts_a_child_waits_for_it_and_reads_what_came_of_it(
     host = ScriptedHost(tmp_path, model=model)
     host.write("acme/child", "I am the child.", permissions="")
     done = await host.run(host.write("acme/parent", permissions=MAY))
-    assert done.state == "completed"
+    assert done.ended == "completed"
     assert "I was here." in done.text
 
 

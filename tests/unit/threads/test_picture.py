@@ -88,7 +88,7 @@ def test_a_node_shows_itself_in_a_notebook():
 
 
 def result(**said):
-    said = {"item_id": "directive:a/b", "thread_id": "a/b-1", "state": "completed"} | said
+    said = {"item_id": "directive:a/b", "thread_id": "a/b-1", "ended": "completed"} | said
     return ThreadResult(
         **{"status": "success", "data": "", "error": None, "duration_ms": 2500.0} | said
     )
@@ -112,6 +112,6 @@ def test_a_result_shows_what_it_and_all_below_have_cost():
 
 
 def test_a_failed_result_says_so():
-    (box,) = result_picture(result(state="killed", status="error", error="It was killed.")).boxes
+    (box,) = result_picture(result(ended="killed", status="error", error="It was killed.")).boxes
     assert box.status == "failed"
     assert "killed" in box.details[1]

@@ -62,7 +62,7 @@ async def recorded(tmp_path: Path) -> tuple[ScriptedHost, str]:
     host.workspace.write("config/agent/hooks.yaml", HOOKS)
     ref = host.write("acme/sum", "Add {input:x}.", inputs=NUMBER, outputs=TOTAL)
     done = await host.run(ref, {"x": 4})
-    assert done.state == "completed"
+    assert done.ended == "completed"
     return host, done.thread_id
 
 
@@ -92,7 +92,7 @@ async def test_limits_come_out_the_same(tmp_path: Path) -> None:
     host.workspace.write("config/agent/hooks.yaml", HOOKS)
     for limits in ('turns="2"', 'tokens="5000"'):
         done = await host.run(host.write("acme/x", limits=limits))
-        assert done.state == "error"
+        assert done.ended == "error"
         report = await replayed(host, done.thread_id)
         assert report.ok, str(report)
 

@@ -32,7 +32,7 @@ async def test_a_model_error_is_steered(
     noting(host)
     hooks(host, note("n", "error", params={"wish": wish, "was": "${classification.category}"}))
     done = await host.run(host.write("acme/x"))
-    assert (done.state, len(host.model.requests)) == (state, asked)
+    assert (done.ended, len(host.model.requests)) == (state, asked)
     assert done.code == code
     assert notes(host) == [{"hook": "n", "wish": wish, "was": "auth"}]
 
@@ -44,7 +44,7 @@ async def test_a_model_error_is_handed_off(tmp_path: Path) -> None:
     async with host.open() as rye:
         thread = await rye.start(ref)
         done = await thread.result()
-        assert (done.state, done.text) == ("completed", "2")
+        assert (done.ended, done.text) == ("completed", "2")
         first = await thread.record()
     assert (first.status, first.continuation_thread_id) == ("continued", done.thread_id)
 
@@ -58,7 +58,7 @@ async def test_a_tools_error_is_steered(tmp_path: Path, wish: str, state: str) -
     host = ScriptedHost(tmp_path, call("explode"), say("It broke."))
     hooks(host, control("h", "error", wish, condition={"path": "error.tool", "value": "explode"}))
     done = await host.run(host.write("acme/x"))
-    assert done.state == state
+    assert done.ended == state
     if state == "error":
         assert "h" in done.error
         assert len(host.model.requests) == 1
@@ -68,7 +68,7 @@ async def test_a_tools_error_is_handed_off(tmp_path: Path) -> None:
     host = ScriptedHost(tmp_path, call("explode"), say("Done by the next."))
     hooks(host, control("h", "error", "handoff"))
     done = await host.run(host.write("acme/x"))
-    assert (done.state, done.text) == ("completed", "Done by the next.")
+    assert (done.ended, done.text) == ("completed", "Done by the next.")
     chain = await host.store().registry.get_chain(done.thread_id)
     assert [one.status for one in chain] == ["continued", "completed"]
 
@@ -79,7 +79,7 @@ async def test_a_step_is_the_last_where_a_hook_says_so(tmp_path: Path, wish: str
     at_two = {"path": "cost.turns", "op": "gte", "value": 2}
     hooks(host, control("enough", "after_step", wish, condition=at_two))
     done = await host.run(host.write("acme/x"))
-    assert (done.state, done.cost.turns) == ("error", 2)
+    assert (done.ended, done.cost.turns) == ("error", 2)
     assert "enough" in done.error
 
 
@@ -87,7 +87,7 @@ async def test_a_step_hands_off(tmp_path: Path) -> None:
     host = ScriptedHost(tmp_path, call("add", {"a": 1, "b": 1}), say("2"))
     hooks(host, control("over", "after_step", "handoff"))
     done = await host.run(host.write("acme/x"))
-    assert (done.state, done.text) == ("completed", "2")
+    assert (done.ended, done.text) == ("completed", "2")
 
 
 @pytest.mark.parametrize("event", ["thread_started", "context_window_pressure",
@@ -102,7 +102,7 @@ async def test_other_events_end_a_thread_too(tmp_path: Path, event: str) -> None
     host = ScriptedHost(tmp_path, model=model)
     hooks(host, control("no", event, "abort"))
     done = await host.run(host.write("acme/x", "Long words. " * 400))
-    assert (done.state, done.code) == ("error", "stopped")
+    assert (done.ended, done.code) == ("error", "stopped")
     assert "the hook no" in done.error
     assert len(model.requests) == (0 if event == "thread_started" else 1)
     assert len(await host.store().registry.list_threads()) == 1
@@ -113,7 +113,7 @@ async def test_a_hook_refuses_outputs(tmp_path: Path) -> None:
     hooks(host, control("no", "directive_return", "fail",
                          condition={"path": "outputs.total", "op": "lt", "value": 5}))  # fmt: skip
     done = await host.run(host.write("acme/x", outputs=TOTAL))
-    assert (done.state, done.code, done.outputs) == ("error", "validation", {})
+    assert (done.ended, done.code, done.outputs) == ("error", "validation", {})
     assert "The hook no refuses the outputs" in done.error
 
 
@@ -137,7 +137,7 @@ async def test_who_goes_on_has_room_in_a_small_context(tmp_path: Path) -> None:
     provider = FunctionProvider(model, provider_id="scripted", capabilities=small)
     host = ScriptedHost(tmp_path, model=provider, tools=[page])
     done = await host.run(host.write("acme/x"))
-    assert (done.state, done.text) == ("completed", "Read."), done.error
+    assert (done.ended, done.text) == ("completed", "Read."), done.error
     *before, _ = await host.store().registry.get_chain(done.thread_id)
     assert before
     assert all(one.cost.turns >= 2 for one in before)
@@ -155,7 +155,7 @@ async def test_a_limit_hook_hands_off_for_no_fresh_turns(tmp_path: Path) -> None
         note("see", "limit", layer=4, params={"max": "${current_max}", "at": "${current_value}"}),
     )  # fmt: skip
     done = await host.run(host.write("acme/x", limits='turns="2"'))
-    assert (done.state, done.code, done.cost.turns) == ("error", "turns_exceeded", 2)
+    assert (done.ended, done.code, done.cost.turns) == ("error", "turns_exceeded", 2)
     assert notes(host) == [{"hook": "see", "max": 2, "at": 2}]
     assert len(host.model.requests) == 2
     assert len(await host.store().registry.list_threads()) == 1
@@ -168,7 +168,7 @@ async def test_a_handoff_at_a_limit_that_stays_met_ends(tmp_path: Path) -> None:
     hooks(host, control("go", "limit", "handoff"))
     limits = 'tokens="8000" spawns="0"'
     done = await host.run(host.write("acme/x", "Long words. " * 400, limits=limits))
-    assert (done.state, done.code) == ("error", "tokens_exceeded")
+    assert (done.ended, done.code) == ("error", "tokens_exceeded")
     rows = await host.store().registry.list_threads()
     *before, last = (one.status for one in reversed(rows))
     assert (set(before), last) == ({"continued"}, "error")
@@ -179,7 +179,7 @@ async def test_a_limit_of_time_asks_its_hooks(tmp_path: Path) -> None:
     host = ScriptedHost(tmp_path, call("add", {"a": 1, "b": 1}), hang())
     hooks(host, control("see", "limit", "fail"))
     done = await host.run(host.write("acme/x", limits='duration_seconds="0.3"'))
-    assert (done.state, done.code) == ("error", "duration_exceeded")
+    assert (done.ended, done.code) == ("error", "duration_exceeded")
     assert ran(host, done.thread_id) == [("see", "limit", True)]
 
 
@@ -200,7 +200,7 @@ async def test_context_pressure_and_the_handoff_at_its_end(tmp_path: Path) -> No
         for one in ("context_window_pressure", "context_limit_reached", "thread_continued")
     ))  # fmt: skip
     done = await host.run(host.write("acme/x", "Long words. " * 400))
-    assert (done.state, done.text) == ("completed", "Done."), done.error
+    assert (done.ended, done.text) == ("completed", "Done."), done.error
     assert [(one["hook"], one["used"]) for one in notes(host)][:2] == [
         ("context_window_pressure", 0.82), ("context_limit_reached", 0.95),
     ]  # fmt: skip
@@ -211,7 +211,7 @@ async def test_who_has_overspent_is_not_handed_off(tmp_path: Path) -> None:
     host = ScriptedHost(tmp_path, call("add", {"a": 1, "b": 1}, usage=Usage(90_000, 1)))
     hooks(host, control("go", "limit", "handoff"))
     done = await host.run(host.write("acme/x", limits='tokens="200000"'))
-    assert (done.state, done.code) == ("error", "tokens_exceeded")
+    assert (done.ended, done.code) == ("error", "tokens_exceeded")
     assert "more than was held" in done.error
     assert len(await host.store().registry.list_threads()) == 1
 
@@ -225,7 +225,7 @@ async def test_an_answer_that_breaks_off_is_steered(tmp_path: Path, wish: str, s
     host = ScriptedHost(tmp_path, call("add", {"a": 1, "b": 1}), broken, say("The whole answer."))
     hooks(host, control("h", "error", wish))
     done = await host.run(host.write("acme/x"))
-    assert done.state == state
+    assert done.ended == state
     assert done.cost.turns == 2
     assert ran(host, done.thread_id) == [("h", "error", True)]
     if state == "completed":

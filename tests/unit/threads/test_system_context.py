@@ -15,7 +15,7 @@ async def test_it_needs_no_permission_of_the_thread_to_fetch(tmp_path: Path) -> 
     host.workspace.write("knowledge/acme/rules.md", "The rules.\n")
     ref = host.write("acme/x", outputs=TOTAL, more="<context><system>acme/rules</system></context>")
     done = await host.run(ref)
-    assert done.state == "completed", done.error
+    assert done.ended == "completed", done.error
     assert host.model.requests[0].system == "The rules."
 
 
@@ -25,5 +25,5 @@ async def test_what_stands_around_the_prompt_needs_it(tmp_path: Path, position: 
     host.workspace.write("knowledge/acme/rules.md", "The rules.\n")
     more = f"<context><{position}>acme/rules</{position}></context>"
     done = await host.run(host.write("acme/x", outputs=TOTAL, more=more))
-    assert done.state == "error"
+    assert done.ended == "error"
     assert not host.model.requests

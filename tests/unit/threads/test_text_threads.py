@@ -41,7 +41,7 @@ async def test_a_whole_loop_in_text(tmp_path: Path) -> None:
     )
     host = ScriptedHost(tmp_path, model=model)
     done = await host.run(host.write("acme/sum", outputs=TOTAL))
-    assert (done.state, done.outputs) == ("completed", {"total": 7})
+    assert (done.ended, done.outputs) == ("completed", {"total": 7})
     first, second = model.requests
     assert first.tools == second.tools == ()
     assert "### add" in first.messages[0].text
@@ -58,7 +58,7 @@ async def test_several_calls_of_one_answer_have_ids_of_their_own(tmp_path: Path)
     model = plain(both, both.replace("2", "3"), "4 and 6")
     host = ScriptedHost(tmp_path, model=model)
     done = await host.run(host.write("acme/x"))
-    assert (done.state, done.text) == ("completed", "4 and 6")
+    assert (done.ended, done.text) == ("completed", "4 and 6")
     ids = [one.payload["call_id"] for one in host.records(done.thread_id, "tool_call_start")]
     assert len(ids) == len(set(ids)) == 4
     text = model.requests[1].messages[-1].text
@@ -73,7 +73,7 @@ async def test_a_malformed_call_is_told_and_nothing_of_it_runs(tmp_path: Path) -
     )
     host = ScriptedHost(tmp_path, model=model)
     done = await host.run(host.write("acme/x"))
-    assert (done.state, done.text) == ("completed", "3")
+    assert (done.ended, done.text) == ("completed", "3")
     assert "none of its calls was run" in model.requests[1].messages[-1].text
     assert len(host.records(done.thread_id, "tool_call_start")) == 1
 
@@ -84,7 +84,7 @@ async def test_one_that_never_learns_ends(tmp_path: Path) -> None:
     )
     host = ScriptedHost(tmp_path, model=model)
     done = await host.run(host.write("acme/x"))
-    assert (done.state, done.code) == ("error", "validation")
+    assert (done.ended, done.code) == ("error", "validation")
     assert len(model.requests) == 4
 
 
@@ -96,7 +96,7 @@ async def test_failed_denied_and_unknown_calls_are_told(tmp_path: Path) -> None:
     )  # fmt: skip
     host = ScriptedHost(tmp_path, model=model)
     done = await host.run(host.write("acme/x"))
-    assert done.state == "completed"
+    assert done.ended == "completed"
     said = model.requests[1].messages[-1].text
     assert said.count("Tool error of") == 3
     assert "boom" in said
@@ -125,7 +125,7 @@ async def test_a_picture_comes_with_the_results(tmp_path: Path) -> None:
     model = plain(written("draw"), "A picture.")
     host = ScriptedHost(tmp_path, model=model, tools=[draw], media=MemoryMediaStore())
     done = await host.run(host.write("acme/x"))
-    assert done.state == "completed", done.error
+    assert done.ended == "completed", done.error
     last = model.requests[1].messages[-1]
     (picture,) = (one for one in last.parts if isinstance(one, MediaPart))
     assert picture.media_type == "image/png"
@@ -144,7 +144,7 @@ async def test_a_native_thread_goes_on_in_text(tmp_path: Path, way: str) -> None
             again = await rye.threads.resume(done.thread_id, "Go on.")
         else:
             again = await rye.threads.fork(done.thread_id, at=1, message="Go on.")
-    assert (again.state, again.text) == ("completed", "six")
+    assert (again.ended, again.text) == ("completed", "six")
     for request in model.requests:
         assert "tool" not in roles(request)
         assert not any(one.tool_calls for one in request.messages)
@@ -160,7 +160,7 @@ async def test_a_text_thread_goes_on_natively(tmp_path: Path) -> None:
         done = await rye.execute(ref, thread="fork")
         host.providers["scripted"] = model = ScriptedProvider([say("again")])
         again = await rye.threads.resume(done.thread_id, "Go on.")
-    assert (again.state, again.text) == ("completed", "again")
+    assert (again.ended, again.text) == ("completed", "again")
     calls = [one for message in model.requests[0].messages for one in message.tool_calls]
     assert [one.name for one in calls] == ["add"]
 
@@ -193,7 +193,7 @@ async def test_a_large_result_is_cut_and_read_whole(tmp_path: Path) -> None:
     whole = json.dumps(lines)
     host = ScriptedHost(tmp_path, call("much"), *(on for _ in range(20)), tools=[much])
     done = await host.run(host.write("acme/x"))
-    assert (done.state, done.text) == ("completed", "all"), done.error
+    assert (done.ended, done.text) == ("completed", "all"), done.error
     assert "".join(read) == whole
 
 

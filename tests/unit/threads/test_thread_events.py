@@ -200,8 +200,8 @@ async def test_a_handle_that_has_not_started_a_thread_knows_its_result(tmp_path:
         thread = await rye.threads.thread(done.thread_id)
         with anyio.fail_after(5):
             again = await thread.result()
-    assert (again.state, again.outputs, again.cost, again.total) == (
-        done.state, done.outputs, done.cost, done.total,
+    assert (again.ended, again.outputs, again.cost, again.total) == (
+        done.ended, done.outputs, done.cost, done.total,
     )  # fmt: skip
     assert again.to_dict() == done.to_dict()
 

@@ -65,7 +65,7 @@ async def test_resolve_extends_gives_another_ancestor(tmp_path: Path) -> None:
         {"id": "later", "event": "resolve_extends", "action": {"set_extends": "acme/none"}},
     )  # fmt: skip
     done = await host.run(ref)
-    assert done.state == "completed", done.error
+    assert done.ended == "completed", done.error
     assert "From the base." in host.said(0)
     assert host.model.requests[1].messages[-1].parts[0].text == "3"  # it may add, by its ancestor
 
@@ -90,7 +90,7 @@ async def test_context_stands_around_the_prompt_and_system_only_by_the_directive
         permissions="<fetch><knowledge>acme/*</knowledge></fetch>",
     )
     done = await host.run(ref)
-    assert done.state == "completed", done.error
+    assert done.ended == "completed", done.error
     first = host.model.requests[0]
     text = first.messages[0].text
     places = [text.index(one) for one in ("Text one.", "Text four.", "The prompt", "Text two.")]
@@ -182,7 +182,7 @@ async def test_parallel_tool_errors_each_ask_the_hooks(tmp_path: Path) -> None:
     noting(host)
     hooks(host, note("n", "error", params={"type": "${error.type}"}))
     done = await host.run(host.write("acme/x"))
-    assert done.state == "completed"
+    assert done.ended == "completed"
     assert [one["type"] for one in notes(host)] == ["tool_execution", "tool_execution"]
 
 
@@ -199,7 +199,7 @@ async def test_what_ended_is_not_handed_off(tmp_path: Path) -> None:
 
         host.providers["scripted"] = ScriptedProvider([call("add", {"a": 1, "b": 1}), last])
         done = await rye.execute(ref, thread="fork")
-    assert (done.state, done.outputs) == ("completed", {"total": 2})
+    assert (done.ended, done.outputs) == ("completed", {"total": 2})
 
 
 async def test_hooks_act_after_a_thread_was_stopped(tmp_path: Path) -> None:
@@ -212,7 +212,7 @@ async def test_hooks_act_after_a_thread_was_stopped(tmp_path: Path) -> None:
         async for event in thread.events():
             if event.type == "model_call":
                 await thread.cancel()
-        assert (await thread.result()).state == "cancelled"
+        assert (await thread.result()).ended == "cancelled"
     assert notes(host) == [{"hook": "n", "how": "cancelled"}]
 
 
@@ -225,7 +225,7 @@ async def test_hooks_act_after_the_time_is_up(tmp_path: Path) -> None:
         note("n", "after_complete", params={"how": "${status}"}),
     )
     done = await host.run(host.write("acme/x", limits='duration_seconds="0.2"'))
-    assert (done.state, done.code) == ("error", "duration_exceeded")
+    assert (done.ended, done.code) == ("error", "duration_exceeded")
     assert notes(host) == [{"hook": "l", "of": "acme/x"}, {"hook": "n", "how": "error"}]
 
 
@@ -243,7 +243,7 @@ async def test_a_hook_that_fails_is_an_event_and_no_failure(tmp_path: Path) -> N
         for one in ("thread_started", "after_complete")
     ))  # fmt: skip
     done = await host.run(host.write("acme/x"))
-    assert done.state == "completed"
+    assert done.ended == "completed"
     assert ran(host, done.thread_id) == [
         ("bad-thread_started", "thread_started", False),
         ("bad-after_complete", "after_complete", False),
@@ -260,7 +260,7 @@ async def test_an_item_that_was_altered_ends_the_thread(tmp_path: Path, event: s
     path = host.workspace.path("tools/acme/note.py")
     path.write_text(path.read_text() + "\n# more\n")
     done = await host.run(host.write("acme/x", limits='turns="2"'))
-    assert done.state == "error"
+    assert done.ended == "error"
     assert "note" in done.error
     assert done.code in ("content_changed", IntegrityError.error_type)
     assert ran(host, done.thread_id) == [("n", event, False)]
@@ -273,7 +273,7 @@ async def test_an_altered_item_after_the_end_changes_nothing(tmp_path: Path) -> 
     path = host.workspace.path("tools/acme/note.py")
     path.write_text(path.read_text() + "\n# more\n")
     done = await host.run(host.write("acme/x"))
-    assert done.state == "completed"
+    assert done.ended == "completed"
 
 
 async def test_a_directives_hook_may_no_more_than_its_thread(tmp_path: Path) -> None:
@@ -284,6 +284,6 @@ async def test_a_directives_hook_may_no_more_than_its_thread(tmp_path: Path) -> 
         'kind="tool" item_id="acme/note"/></hook></hooks>'
     )
     done = await host.run(host.write("acme/x", more=hook))
-    assert done.state == "completed"
+    assert done.ended == "completed"
     assert notes(host) == []
     assert ran(host, done.thread_id) == [("d", "thread_started", False)]

@@ -77,12 +77,12 @@ async def test_a_counted_limit_ends_a_thread(
         ref = host.write("acme/boss", "I am the boss.", permissions=MAY, limits='spend="1"')
     done = await host.run(ref)
     if in_child:
-        assert done.state == "completed"
+        assert done.ended == "completed"
         (said,) = seen
         state, found, text = said["state"], said["error_code"], said["error"]
         thread_id = said["thread_id"]
     else:
-        state, found, text, thread_id = done.state, done.code, done.error, done.thread_id
+        state, found, text, thread_id = done.ended, done.code, done.error, done.thread_id
     assert (state, found) == ("error", code)
     assert words in text, text
     (record,) = host.records(thread_id, "limit_reached")
@@ -104,7 +104,7 @@ async def test_a_hanging_model_meets_the_limit_of_time(tmp_path: Path, in_child:
         ref = host.write("acme/boss", "I am the boss.", permissions=MAY, limits=limits)
     with anyio.fail_after(20):
         done = await host.run(ref)
-    assert (done.state, done.code) == ("error", "duration_exceeded")
+    assert (done.ended, done.code) == ("error", "duration_exceeded")
     assert "duration" in done.error
     rows = await host.store().registry.list_threads()
     assert {one.status for one in rows} <= {"error", "cancelled"}
@@ -123,7 +123,7 @@ async def test_a_hanging_tool_meets_the_limit_of_time(tmp_path: Path) -> None:
     host = ScriptedHost(tmp_path, call("sleep_on"), say("ok"), tools=[sleep_on])
     with anyio.fail_after(20):
         done = await host.run(host.write("acme/x", limits='duration_seconds="0.3"'))
-    assert (done.state, done.code) == ("error", "duration_exceeded")
+    assert (done.ended, done.code) == ("error", "duration_exceeded")
     (result,) = host.records(done.thread_id, "tool_call_result")
     assert "not known" in result.payload["content"][0]["text"]
 
@@ -214,7 +214,7 @@ async def test_who_counts_nothing_is_charged_an_estimate(
     )
     host = ScriptedHost(tmp_path, model=provider, price_of=lambda *_: Price("10", "10"))
     done = await host.run(host.write("acme/x", limits='tokens="4000"'))
-    assert (done.state, done.code) == ("error", "tokens_exceeded")
+    assert (done.ended, done.code) == ("error", "tokens_exceeded")
     *charges, last = await host.store().ledger.charges(done.thread_id)
     assert {one.mark for one in charges} == {"estimated"}
     assert last.mark in ("estimated", "freed")
@@ -238,7 +238,7 @@ async def test_one_that_says_it_used_more_than_was_held_stops_its_subtree(tmp_pa
     host.write("acme/work", "I work.", limits='spend="0.05"')
     ref = host.write("acme/boss", "I am the boss.", permissions=MAY, limits='spend="1"')
     done = await host.run(ref)
-    assert done.state == "completed"  # what is above goes on
+    assert done.ended == "completed"  # what is above goes on
     store = host.store()
     (child,) = await store.registry.list_children(done.thread_id)
     assert child.status == "error"
@@ -313,11 +313,11 @@ async def test_without_a_price_only_what_the_host_names_is_asked(tmp_path: Path)
     free = host.write("acme/x")
     priced = host.write("acme/y", model='<model id="priced" provider="scripted"/>')
     refused = await host.run(free)
-    assert refused.state == "error"
+    assert refused.ended == "error"
     assert "has no price" in refused.error
     assert "AgentRunnerDeps.price_of" in refused.error
     assert host.model.requests == []
-    assert (await host.run(priced)).state == "completed"
+    assert (await host.run(priced)).ended == "completed"
 
 
 async def test_a_transcript_tells_each_limit_and_verifies(tmp_path: Path) -> None:

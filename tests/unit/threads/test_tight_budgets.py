@@ -37,7 +37,7 @@ def _stage(root: Path, *script: Any) -> ScriptedHost:
 async def test_the_first_answer_is_as_short_as_a_small_budget_asks_for(tmp_path: Path) -> None:
     host = _stage(tmp_path, call("add", {"a": 1, "b": 2}, usage=USED), say("3", usage=USED))
     done = await host.run(host.write("acme/x", limits='spend="0.2"'))
-    assert (done.state, done.text) == ("completed", "3")
+    assert (done.ended, done.text) == ("completed", "3")
     assert 0 < host.model.requests[0].max_output_tokens < 16_384
 
 
@@ -46,7 +46,7 @@ async def test_what_a_tool_brought_shortens_the_next_answer(tmp_path: Path) -> N
         tmp_path, call("read", usage=Usage(900, 100)), say("It is wet.", usage=Usage(4_000, 10))
     )
     done = await host.run(host.write("acme/x", limits='spend="0.1"'))
-    assert (done.state, done.text) == ("completed", "It is wet.")
+    assert (done.ended, done.text) == ("completed", "It is wet.")
     spent = (await host.store().ledger.account(done.thread_id)).total
     assert spent.spend_microcents <= 10_000_000
 
@@ -54,7 +54,7 @@ async def test_what_a_tool_brought_shortens_the_next_answer(tmp_path: Path) -> N
 async def test_where_no_answer_is_affordable_the_limit_is_told(tmp_path: Path) -> None:
     host = _stage(tmp_path, say("never"))
     done = await host.run(host.write("acme/x", limits='spend="0.0001"'))
-    assert (done.state, done.code) == ("error", "spend_exceeded")
+    assert (done.ended, done.code) == ("error", "spend_exceeded")
     assert host.model.requests == []
     assert "this needs $0.00" in done.error  # not what the longest answer would cost
 

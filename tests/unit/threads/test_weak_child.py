@@ -58,7 +58,7 @@ async def attempt(
     host = ScriptedHost(root, turn, say("That is all."), **more)
     furnish(host)
     done = await host.run(host.write("acme/weak", permissions=permissions))
-    assert done.state == "completed", done.error
+    assert done.ended == "completed", done.error
     return host, list(host.model.requests[-1].messages[-1].parts)
 
 
@@ -211,7 +211,7 @@ async def test_file_tools_write_nothing_that_rye_trusts(tmp_path: Path) -> None:
     after = {one for one in host.workspace.project.rglob("*") if "state" not in one.parts}
     new = {str(one.relative_to(host.workspace.project)) for one in after - before}
     assert {one for one in new if "agent" not in one and "acme/weak" not in one} == {"ok.txt"}
-    assert done.state == "completed"
+    assert done.ended == "completed"
 
 
 # Budgets
@@ -324,7 +324,7 @@ async def test_untrusted_words_stay_where_they_are_put(tmp_path: Path) -> None:
             "action": {"primary": "fetch", "kind": "knowledge", "item_id": exported}}  # fmt: skip
     host.workspace.write("config/agent/hooks.yaml", {"hooks": [hook]})
     again = await host.run(host.write("acme/y"))
-    assert again.state == "completed"
+    assert again.ended == "completed"
     told = host.model.requests[-1].messages[0].text
     assert 'trust="untrusted"' in told  # nobody vouches for what a record says
     assert told.count("</context>") == 1  # what the model said doesn't close it

@@ -86,7 +86,7 @@ async def test_no_operation_tells_another_thread_from_none(tmp_path: Path) -> No
     ids["stranger"] = (await host.run(lone)).thread_id
     may = ORCHESTRATOR.replace("</execute>", "<directive>acme/*</directive></execute>")
     done = await host.run(host.write("acme/boss", "I am the boss.", permissions=may))
-    assert done.state == "completed"
+    assert done.ended == "completed"
     assert set(told) == {"stranger", "sibling", "parent", "nobody"}
     for who in ("stranger", "sibling", "parent"):
         assert told[who] == told["nobody"], who
@@ -136,7 +136,7 @@ async def test_a_handle_of_another_threads_result_opens_nothing(tmp_path: Path) 
     parts = provider.requests[-1].messages[-1].parts
     assert all(part.is_error for part in parts)
     assert SECRET not in repr(parts)
-    assert again.state == "completed"
+    assert again.ended == "completed"
 
 
 # Impersonation
