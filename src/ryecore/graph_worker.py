@@ -12,8 +12,6 @@ import os
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
-from functools import partial
-from pathlib import Path
 from typing import Final, cast
 
 import anyio
@@ -28,8 +26,13 @@ from ryecore.policy import CallContext, CancelToken
 from ryecore.runs.request import Registered
 from ryecore.rye import Rye
 from ryecore.state.store import ThreadStore
-from ryecore.state.waiting import run_blocking
-from ryecore.worker import cancel_on_signal, catch_stop_signals, environ_without, open_rye
+from ryecore.worker import (
+    cancel_on_signal,
+    catch_stop_signals,
+    claim_run,
+    environ_without,
+    open_rye,
+)
 
 __all__ = ["main", "walk_claimed"]
 
@@ -48,62 +51,47 @@ def main() -> int:
     answer = os.dup(1)
     os.dup2(2, 1)
     payload = Payload.from_bytes(sys.stdin.buffer.read())
-    document = _walk(payload, received)
+    document = anyio.run(_walk, payload, received)
     with contextlib.suppress(BrokenPipeError), open(answer, "wb") as out:
         text = json.dumps(document, ensure_ascii=False)
         out.write(f"{text}\n".encode(errors="backslashreplace"))
     return 0 if document.get("success") is True else 1
 
 
-def _walk(payload: Payload, received: Sequence[int]) -> Mapping[str, object]:
-    settings = payload.settings
-    roots = (Path(settings.project_path) / ".ai", Path(settings.user_space) / ".ai")
+async def _walk(payload: Payload, received: Sequence[int]) -> Mapping[str, object]:
     try:
-        threads = ThreadStore.open(*roots, settings.durability)
-        fence = run_blocking(
-            threads.registry.claim(payload.run_id, owns_process=True, token=payload.token)
-        )
+        threads, fence = await claim_run(payload)
     except ThreadConflict as error:  # it was stopped before it began
         return _failed(payload, error, "cancelled")
     except RyeError as error:
         return _failed(payload, error)
-    return walk_claimed(payload, threads, fence, received)
+    return await walk_claimed(payload, threads, fence, received)
 
 
-def walk_claimed(
+async def walk_claimed(
     payload: Payload, threads: ThreadStore, fence: int, received: Sequence[int]
 ) -> Mapping[str, object]:
-    """Run a graph whose run this process has claimed, and settle the run whatever happens.
+    """Run a graph that this process has claimed, settle it whatever happens, and return its result.
 
     Args:
-        payload: What to run, and for which caller.
-        threads: The project's threads.
-        fence: The owner's, as the claim gave it.
         received: The stop signals received so far.
-
-    Returns:
-        The result document.
     """
-    settings = payload.settings
     threads.announce(payload.run_id, "running")
     try:
         try:
-            opened = open_rye(settings, environ_without([_INTERPRETER]))
+            opened = open_rye(payload.settings, environ_without([_INTERPRETER]))
         except RyeError:
-            run_blocking(threads.free_start_key(payload.run_id))
+            await threads.free_start_key(payload.run_id)
             raise
-        return anyio.run(partial(_run, opened, payload, fence, received))
+        return await _run(opened, payload, fence, received)
     except RyeError as error:
         document = _failed(payload, error)
     except Exception as error:  # whatever it is, the run has to end with it
         traceback.print_exc()
         document = _failed(payload, f"ryecore itself failed: {type(error).__name__}: {error}")
     with contextlib.suppress(StateError):  # its row says so already
-        run_blocking(
-            threads.settle(
-                payload.run_id, "error", failure_result(payload.item_id, document), fence
-            )
-        )
+        result = failure_result(payload.item_id, document)
+        await threads.settle(payload.run_id, "error", result, fence)
     return document
 
 

@@ -9,8 +9,6 @@ import contextlib
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
-from functools import partial
-from pathlib import Path
 from typing import Final
 
 import anyio
@@ -36,8 +34,13 @@ from ryecore.rye import Rye
 from ryecore.state.model import Status
 from ryecore.state.owners import LEASE_S
 from ryecore.state.store import ThreadStore
-from ryecore.state.waiting import run_blocking
-from ryecore.worker import cancel_on_signal, catch_stop_signals, environ_without, open_rye
+from ryecore.worker import (
+    cancel_on_signal,
+    catch_stop_signals,
+    claim_run,
+    environ_without,
+    open_rye,
+)
 
 __all__ = ["main"]
 
@@ -50,35 +53,32 @@ _NOTHING_RAN: Final = (
 def main() -> None:
     """Execute the payload on standard input, and settle its thread."""
     received = catch_stop_signals()
-    payload = Payload.from_bytes(sys.stdin.buffer.read())
-    settings = payload.settings
-    threads = ThreadStore.open(
-        Path(settings.project_path) / ".ai", Path(settings.user_space) / ".ai", settings.durability
-    )
+    anyio.run(_work, Payload.from_bytes(sys.stdin.buffer.read()), received)
+
+
+async def _work(payload: Payload, received: Sequence[int]) -> None:
     try:
-        fence = run_blocking(
-            threads.registry.claim(payload.run_id, owns_process=True, token=payload.token)
-        )
+        threads, fence = await claim_run(payload)
     except ThreadConflict:
         return  # it was stopped before it began
     if payload.is_graph:
         from ryecore.graph_worker import walk_claimed  # noqa: PLC0415 - for graphs alone
 
-        walk_claimed(payload, threads, fence, received)
+        await walk_claimed(payload, threads, fence, received)
         return
     threads.announce(payload.run_id, "running")
     if payload.request.ref.kind == "directive":
-        anyio.run(partial(_run_thread, payload, threads, fence, received))
+        await _run_thread(payload, threads, fence, received)
         return
     try:
-        status, result = anyio.run(partial(_carry_out, payload, threads, fence, received))
+        status, result = await _carry_out(payload, threads, fence, received)
     except Exception as error:  # whatever it is, the thread has to end with it
         traceback.print_exc()  # into the thread's log
         text = f"ryecore itself failed: {type(error).__name__}: {error}"
         status, result = "error", {"status": "error", "error": text, "item_id": payload.item_id}
-    run_blocking(threads.settle(payload.run_id, status, result, fence))
+    await threads.settle(payload.run_id, status, result, fence)
     with contextlib.suppress(RyeError):  # the thread has ended, whether pruning succeeds or not
-        anyio.run(_prune, payload)
+        await _prune(payload)
 
 
 async def _prune(payload: Payload) -> None:

@@ -1,4 +1,4 @@
-"""The shared start of worker processes: the host's options, its environment, and stop signals.
+"""The shared start of worker processes: the claim of the run, its host, and stop signals.
 
 A worker is a process of ryecore itself, not a tool: it inherits the host's environment, and reads
 on its standard input what to execute and for which caller.
@@ -9,19 +9,23 @@ Source: decision 20.
 import os
 import signal
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Final
 
 import anyio
 from anyio.abc import TaskStatus
 
+from ryecore.actions.payload import Payload
 from ryecore.actions.settings import Settings
 from ryecore.host_factory import call_factory
 from ryecore.policy import CancelToken
 from ryecore.policy.context import THREAD_ID, THREAD_MARK
 from ryecore.runs.bounds import PARENT_ID
 from ryecore.rye import Rye
+from ryecore.state.store import ThreadStore
+from ryecore.state.waiting import run_in_thread
 
-__all__ = ["cancel_on_signal", "catch_stop_signals", "environ_without", "open_rye"]
+__all__ = ["cancel_on_signal", "catch_stop_signals", "claim_run", "environ_without", "open_rye"]
 
 _STOPPING: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
@@ -48,6 +52,24 @@ async def cancel_on_signal(
         task_status.started()
         async for _ in arriving:
             stop.cancel()
+
+
+async def claim_run(payload: Payload) -> tuple[ThreadStore, int]:
+    """Claim the run of a payload for this process.
+
+    Returns:
+        The project's threads, and the owner's fence.
+
+    Raises:
+        ThreadConflict: It was stopped before it began.
+        StateError: The project's threads can't be opened, or nothing can be written.
+    """
+    settings = payload.settings
+    roots = Path(settings.project_path) / ".ai", Path(settings.user_space) / ".ai"
+    threads = await run_in_thread(ThreadStore.open, *roots, settings.durability)
+    fence = await threads.registry.claim(payload.run_id, owns_process=True, token=payload.token)
+    await threads.synced()
+    return threads, fence
 
 
 def open_rye(settings: Settings, environ: Mapping[str, str] | None = None) -> Rye:
