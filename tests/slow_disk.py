@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from threading import Event, Lock
 from typing import Any, Final, Self
@@ -53,9 +54,9 @@ def _model(request: LlmRequest) -> Turn:
     return call("add", {"a": done, "b": 1}) if done < TURNS - 1 else say("done")
 
 
-def _stage(root: Path) -> ScriptedHost:
+def _stage(root: Path, model: Callable[[LlmRequest], Turn] = _model) -> ScriptedHost:
     root.mkdir(parents=True, exist_ok=True)
-    host = ScriptedHost(root, model=_model)
+    host = ScriptedHost(root, model=model)
     environ = {"LD_PRELOAD": os.environ["LD_PRELOAD"], "PYTHONPATH": os.pathsep.join(sys.path)}
     host.workspace.environ |= environ
     host.write("acme/adds")
@@ -94,6 +95,26 @@ async def _runs(root: Path, durability: Any) -> dict[str, object]:
         results.clear()
         measured = await _measured(all_at_once)
     return {**measured, "states": [one.success for one in results]}
+
+
+async def _turns(root: Path, durability: Any) -> dict[str, object]:
+    """One thread; how many syncs there were from each of its requests to the next one."""
+    library, syncs = ctypes.CDLL(None), list[int]()
+
+    def model(request: LlmRequest) -> Turn:
+        syncs.append(library.slow_disk_syncs())
+        return _model(request)
+
+    async with _stage(root, model).open(durability=durability) as rye:
+
+        async def run() -> None:
+            done: Any = await rye.execute(_DIRECTIVE, {}, thread="fork")
+            assert done.success, done.error
+
+        await run()  # keys and folders are made once
+        syncs.clear()
+        measured = await _measured(run)
+    return {**measured, "of_each_turn": [after - before for before, after in pairwise(syncs)]}
 
 
 async def _opening(root: Path, durability: Any) -> dict[str, object]:
@@ -346,6 +367,7 @@ def _agent(model: Callable[[LlmRequest], Turn] = _model) -> AgentRunnerDeps:
 _SCENARIOS: Final = {
     "faulty": _faulty,
     "runs": _runs,
+    "turns": _turns,
     "commits": _commits,
     "opening": _opening,
     "apart": _apart,

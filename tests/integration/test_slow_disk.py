@@ -78,6 +78,14 @@ def test_no_sync_of_machine_durability_stands_on_the_event_loop(
     waits_for_nothing(found)
 
 
+def test_a_turn_with_a_tool_call_waits_for_three_syncs(library: Path, tmp_path: Path) -> None:
+    found = measured(library, tmp_path, "asyncio", "turns", "machine")
+    # The intent to call the tool; its result, which the model gets next; the hold for the request.
+    assert found["of_each_turn"] == [3] * (TURNS - 1)
+    assert found["syncs"] <= 12 + 3 * (TURNS - 1)  # to begin, and to end
+    waits_for_nothing(found)
+
+
 @pytest.mark.parametrize(("scenario", "way"), in_turn(["commits"], WAYS))
 def test_no_checkpoint_of_the_log_stands_on_the_event_loop(
     library: Path, tmp_path: Path, scenario: str, way: tuple[str, str]
