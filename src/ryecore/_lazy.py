@@ -11,8 +11,7 @@ __all__ = ["lazy_names", "read_homes"]
 def read_homes(source: str) -> dict[str, str]:
     """Return a module's public names, each with the module that defines it.
 
-    Args:
-        source: The module's source. Each line `from HOME import NAME as NAME` is one name.
+    Each line `from HOME import NAME as NAME` of its source is one name.
     """
     homes: dict[str, str] = {}
     for line in source.splitlines():

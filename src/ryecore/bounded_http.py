@@ -32,8 +32,7 @@ _MAX_CAUSES: Final = 16
 class ResponseOutOfBounds(httpx2.TransportError):
     """A server's response is larger than the bounds, or compressed.
 
-    Attributes:
-        problem: What is wrong with it, as the end of a sentence about the server.
+    `problem` says what is wrong with it, as the end of a sentence about the server.
     """
 
     def __init__(self, problem: str) -> None:
@@ -94,11 +93,8 @@ def bound_body(
 ) -> None:
     """Bound a response. Of an error's body, only the beginning is read.
 
-    Args:
-        on_excess: Called with what is wrong, before the error is raised.
-
-    Raises:
-        ResponseOutOfBounds: It is compressed. Reading raises the same where it is too large.
+    `on_excess` is called with what is wrong, before `ResponseOutOfBounds` is raised: at once for a
+    compressed response, while reading for one that is too large.
     """
     body = response.stream
     if not isinstance(body, httpx2.AsyncByteStream):

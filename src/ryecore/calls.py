@@ -147,16 +147,9 @@ async def rye_sign(
 async def answer(
     call: str, rye: Rye, arguments: Mapping[str, Any], ctx: CallContext | None = None
 ) -> dict[str, object]:
-    """Answer a documented call with a Rye that is open already.
+    """Answer `rye_execute`, `rye_fetch` or `rye_sign` with a Rye that is open already.
 
-    Args:
-        call: `rye_execute`, `rye_fetch` or `rye_sign`.
-        rye: The open Rye.
-        arguments: The arguments of the call, without `project_path`.
-        ctx: The caller; the host itself by default.
-
-    Returns:
-        The response or error object; never an exception for a mistake of the tool or the caller.
+    `arguments` has no `project_path`. A mistake of the tool or the caller is an error object.
     """
     ctx = ctx or CallContext()
     try:

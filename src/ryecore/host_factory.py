@@ -38,11 +38,8 @@ ENVIRONMENT_FACTORY: Final = "ryecore.host_factory:from_environment"
 class _Vendor:
     """A provider whose key may stand in the environment.
 
-    Attributes:
-        provider_id: The part of a model's name in front of the slash.
-        package: The SDK's package, which its extra installs.
-        home: Its adapter, as `module:class`.
-        keys: The variables that may hold its key; the first that is set counts.
+    `provider_id` is the part of a model's name in front of the slash, `package` the SDK, which its
+    extra installs, `home` its adapter as `module:class`. The first of `keys` that is set counts.
     """
 
     provider_id: str
@@ -69,18 +66,10 @@ _VENDORS: Final = (
 
 
 def host_options(deps_factory: str | None, environ: Mapping[str, str]) -> OpenOptions:
-    """Return the arguments of `Rye.open` that give a Rye its models.
+    """Return the arguments of `Rye.open` for models; empty without a factory and a key.
 
-    Args:
-        deps_factory: `package.module:function`; None for models from the environment's keys.
-        environ: The environment.
-
-    Returns:
-        The arguments, with the factory that gives worker processes the same; empty without a
-        factory and a key.
-
-    Raises:
-        ConfigError: The factory can't be imported or called, or returns something else.
+    `deps_factory` is `package.module:function`; None means the environment's keys. The arguments
+    include the factory that gives worker processes the same models.
     """
     if deps_factory is not None:
         return {**call_factory(deps_factory), "deps_factory": deps_factory}
@@ -91,12 +80,8 @@ def host_options(deps_factory: str | None, environ: Mapping[str, str]) -> OpenOp
 def call_factory(deps_factory: str) -> OpenOptions:
     """Call a factory for the arguments of `Rye.open` that can't be sent to another process.
 
-    Args:
-        deps_factory: `package.module:function`. It is called without arguments, and returns
-            `AgentRunnerDeps`, or a mapping of arguments such as `agent` and `approve`.
-
-    Raises:
-        ConfigError: It can't be imported or called, or returns something else.
+    `deps_factory` is `package.module:function`, called without arguments. It returns
+    `AgentRunnerDeps`, or a mapping of arguments such as `agent` and `approve`.
     """
     module, _, name = (check_factory(deps_factory) or "").partition(":")
     is_missing = False

@@ -8,14 +8,7 @@ __all__ = ["FINITE_DECODER", "STRICT_DECODER", "read_json"]
 
 
 def read_json(text: str) -> object:
-    """Read a JSON text.
-
-    Args:
-        text: One JSON value, with white space around it at most.
-
-    Raises:
-        ValueError: The text is not JSON, or it is nested too deeply to be read.
-    """
+    """Read one JSON value; raise ValueError where the text isn't JSON or is nested too deeply."""
     try:
         value: object = STRICT_DECODER.decode(text)
     except RecursionError:

@@ -111,11 +111,8 @@ def starting(
 class _SyncHandle:
     """The handle of a run, with calls that block.
 
-    Args:
-        run: The asynchronous handle.
-        run_id: The run's id.
-        next_step: What to do where this handle can't be used, in a process that was forked since.
-        call: Makes a call on the event loop's thread, and waits for it.
+    `call` makes a call on the event loop's thread and waits for it; `next_step` says what to do
+    where this handle can't be used, in a process that was forked since.
     """
 
     def __init__(self, run: "RunHandle[Any]", run_id: str, next_step: str, call: _Call) -> None:
@@ -236,9 +233,8 @@ class SyncGraphRun(_SyncHandle):
 class _Runs(Generic[T]):
     """The threads or the graphs of a project, with calls that block.
 
-    Args:
-        target: Returns the asynchronous object of this process.
-        call: Makes a call on the event loop's thread, and waits for it.
+    `target` returns the asynchronous object of this process; `call` makes a call on the event
+    loop's thread and waits for it.
     """
 
     def __init__(self, target: Callable[[], T], call: _Call) -> None:

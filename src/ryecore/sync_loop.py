@@ -92,17 +92,7 @@ class _Call(Generic[T]):
 class EventLoopThread:
     """An event loop on a thread, in which one Rye is open.
 
-    The interpreter doesn't wait for the thread at exit.
-
-    Args:
-        rye: The Rye.
-
-    Attributes:
-        rye: The Rye.
-        process: The process in which the thread runs.
-
-    Raises:
-        RyeError: The Rye can't be entered.
+    The interpreter doesn't wait for the thread at exit. `process` is the process in which it runs.
     """
 
     def __init__(self, rye: "Rye") -> None:
@@ -129,10 +119,6 @@ class EventLoopThread:
 
         An exception that a signal's handler raises meanwhile (KeyboardInterrupt, a soft time limit)
         cancels the function, and propagates once that has ended. A second one propagates at once.
-
-        Raises:
-            RyeClosed: The loop has ended.
-            InputError: This is the loop's own thread.
         """
         if current_thread() is self._thread:
             raise InputError(
@@ -218,16 +204,7 @@ def closed() -> RyeClosed:
 
 
 def check_process(process: int, what: str, next_step: str) -> None:
-    """Check that something is used in the process that it belongs to.
-
-    Args:
-        process: The number of that process.
-        what: The name of the object, for the error.
-        next_step: What to do instead.
-
-    Raises:
-        InputError: This is another process, one that was forked since.
-    """
+    """Check that `what` is used in its own process, not in one that was forked since."""
     if process != os.getpid():
         raise InputError(
             f"{what} belongs to the process from which this one was forked.", next_step=next_step

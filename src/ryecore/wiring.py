@@ -61,27 +61,10 @@ _DEV_MODE: Final = "RYE_DEV_MODE"
 
 
 class Parts:
-    """The parts of one Rye.
+    """The parts of one Rye, made from its settings.
 
-    Args:
-        settings: The settings with which the Rye is opened.
-        environ: The environment that tools may inherit from.
-        approve: Decides whether something is signed or copied for a model.
-        agent: The models, keys and tools for threads and agents; None without models.
-
-    Attributes:
-        project: The project's folder.
-        spaces: The spaces in which items are searched.
-        trust: The keys that are trusted.
-        keys: The author's keys.
-        store: The project's threads.
-        env: The names of the project's `.env` that the user allows.
-        execute: Executes tools and directives.
-        tasks: The runs in the background of the Rye.
-
-    Raises:
-        ConfigError: A setting is invalid.
-        SigningError: A trusted key is invalid.
+    `env` holds the names of the project's `.env` that the user allows; `tasks` the runs in the
+    background of the Rye.
     """
 
     def __init__(

@@ -17,10 +17,7 @@ _PREVIEW_CHARACTERS: Final = 4000
 
 
 async def ask(approve: Approve | None, request: ApprovalRequest) -> None:
-    """Ask the host for an approval, and raise unless it approves.
-
-    Raises:
-        NotApproved: The host has no approval callback, or refused.
+    """Ask the host for an approval, and raise `NotApproved` unless it returns True.
 
     Source: decision 13.
     """
@@ -48,12 +45,8 @@ def file_to_approve(
 ) -> FileToApprove:
     """Describe a file for an approval, and count the lines that its preview leaves out.
 
-    Args:
-        item_id: Its kind and its path below the kind's folder.
-        content_hash: SHA-256 (hex) of what is approved.
-        state: Its state, such as `unsigned`.
-        content: The content to preview.
-        size_bytes: The size of the whole file; by default that of `content`.
+    `item_id` is the kind with the path below the kind's folder; `size_bytes` is by default that of
+    `content`.
     """
     whole = content.decode("utf-8", errors="replace")
     lines = whole.splitlines(keepends=True)
@@ -73,11 +66,7 @@ def file_to_approve(
 
 
 def check_capability(action: Action, ref: ItemRef, ctx: CallContext) -> None:
-    """Check that the caller has the capability for an action on an item.
-
-    Raises:
-        InputError: The capability is missing. The host's own calls have every capability.
-    """
+    """Check a caller's capability for an action on an item; the host's own calls have every one."""
     if ctx.capabilities is None:
         return
     needed = capability_of(action, ref.kind, ref.id)
@@ -90,14 +79,7 @@ def check_capability(action: Action, ref: ItemRef, ctx: CallContext) -> None:
 
 
 def own_space(spaces: Spaces, name: str, done: str) -> Space:
-    """Return the project's or the user's space, by its name.
-
-    Args:
-        name: `project` or `user`.
-
-    Raises:
-        InputError: The name is another one.
-    """
+    """Return the space of the name `project` or `user`; no other may be changed."""
     if name not in ("project", "user"):
         raise InputError(
             f"Nothing in {name!r} space can be {done}.",

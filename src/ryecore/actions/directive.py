@@ -79,11 +79,7 @@ class DirectiveResult(ExecutionResult):
 
 
 class DirectiveAction:
-    """The action that executes directives inline.
-
-    Args:
-        chain: Verifies the tools that directives and hooks call.
-    """
+    """The action that executes directives inline."""
 
     def __init__(self, planner: DirectivePlanner, chain: ChainLookup) -> None:
         self._planner = planner
@@ -95,18 +91,7 @@ class DirectiveAction:
         request: ExecuteRequest,
         ctx: CallContext,
     ) -> DirectiveResult:
-        """Execute a directive, or plan its thread.
-
-        Args:
-            run: The directive, its inputs, its model and its limits.
-            request: How to execute.
-
-        Returns:
-            The directions, or the plan of a dry run.
-
-        Raises:
-            RyeError: The directive can't be found, verified or read, or the inputs don't fit.
-        """
+        """Execute a directive, or plan its thread in a dry run."""
         started, ref = time.perf_counter(), run.ref
         log = Trace(ctx.event_sink)
         try:

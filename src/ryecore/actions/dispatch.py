@@ -21,11 +21,7 @@ __all__ = ["ActionDispatcher"]
 
 
 class ActionDispatcher:
-    """The dispatcher of each call to the action that serves it, with the caller's context.
-
-    Args:
-        fetch: Makes the fetch action, when it is first needed.
-    """
+    """The dispatcher of each call to the action that serves it, with the caller's context."""
 
     def __init__(
         self,

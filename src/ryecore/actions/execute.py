@@ -34,14 +34,7 @@ _FOREIGN_OPTIONS: Final = {
 
 
 class ExecuteAction:
-    """The execute action: it checks the matrix and the caller's capabilities, then executes.
-
-    Args:
-        spaces: The spaces in which a bare id is looked up.
-        launch: Launches tools in processes of their own.
-        directives: Makes the action for directives, when it is first needed.
-        threads: Makes the service that runs their threads.
-    """
+    """The execute action: it checks the matrix and the caller's capabilities, then executes."""
 
     def __init__(
         self,
@@ -149,11 +142,7 @@ class ExecuteAction:
             raise
 
     async def inspect(self, item: str | ItemRef, ctx: CallContext) -> PreparedChain:
-        """Prepare a tool's chain, and run nothing.
-
-        Raises:
-            RyeError: The item isn't a tool, or its chain can't be verified; with the trace.
-        """
+        """Prepare a tool's chain, and run nothing."""
         ref = self._allowed(item, ctx)
         if ref.kind == "directive":
             raise InputError(
@@ -163,11 +152,7 @@ class ExecuteAction:
         return await self._executor.inspect(ref, ctx)
 
     async def chain(self, item: str | ItemRef, ctx: CallContext) -> ValidChain:
-        """Return a tool's verified chain, cached until something on disk changes. Nothing runs.
-
-        Raises:
-            RyeError: The item isn't a tool, or its chain can't be verified.
-        """
+        """Return a tool's verified chain, cached until something on disk changes. Nothing runs."""
         ref = self._allowed(item, ctx)
         if ref.kind == "directive":
             raise InputError("A directive has no chain.", next_step="Name a tool.").during(str(ref))
@@ -176,11 +161,7 @@ class ExecuteAction:
     async def plan(
         self, item: str | ItemRef, parameters: Mapping[str, Any], ctx: CallContext
     ) -> Planned:
-        """Plan a call of a tool. Nothing runs.
-
-        Raises:
-            RyeError: The item isn't a tool, the caller may not execute it, or it can't run.
-        """
+        """Plan a call of a tool, if the caller may make it. Nothing runs."""
         ref = self._allowed(item, ctx)
         if ref.kind == "directive":
             raise InputError("A directive has no plan.", next_step="Name a tool.").during(str(ref))
@@ -221,9 +202,7 @@ class ExecuteAction:
 def _run_request(ref: ItemRef, request: ExecuteRequest, ctx: CallContext) -> RunRequest:
     """Return the request for a run of an item.
 
-    Raises:
-        InputError: The parameters, a limit or the key can't be used, or a key is passed for a
-            call that registers no run.
+    Only a run that is registered takes an idempotency key.
     """
     run = RunRequest(
         ref,

@@ -36,13 +36,7 @@ __all__ = ["CopiedItem", "FetchAction", "FetchOptions", "FetchedItem"]
 
 @frozen
 class FetchOptions:
-    """The options of a fetch.
-
-    Attributes:
-        source: The only space to look in; None for all, in their order.
-        destination: The space that gets a copy; None for none.
-        overwrite: Whether the copy may replace another file.
-    """
+    """The options of a fetch: the only space to look in, and the space that gets a copy."""
 
     source: Literal["project", "user", "system"] | None = None
     destination: Literal["project", "user"] | None = None
@@ -178,14 +172,7 @@ def _places(copies: tuple[tuple[Path, Space], ...]) -> list[dict[str, str]]:
 
 
 class FetchAction:
-    """The fetch action.
-
-    Args:
-        spaces: The spaces in which items are looked up.
-        verifier: Verifies them, or proves exports of threads, before anything is read or copied.
-        file_types: The file types, with the comment syntax that signed runtimes add.
-        approve: The host's approval, asked for before a model copies anything.
-    """
+    """The fetch action. Items are verified, and exports proved, before they are read or copied."""
 
     def __init__(
         self,
@@ -202,15 +189,7 @@ class FetchAction:
     async def __call__(
         self, item: str | ItemRef, options: FetchOptions, ctx: CallContext
     ) -> FetchedItem:
-        """Fetch an item.
-
-        Args:
-            ctx: The caller's context. A model needs the capability `rye.fetch.KIND.ID`, and the
-                host's approval for a copy.
-
-        Raises:
-            RyeError: The item can't be found, verified or copied.
-        """
+        """Fetch an item. A model needs its capability, and the host's approval for a copy."""
         try:
             ref = item if isinstance(item, ItemRef) else self._parse(item, ctx)
             _check_options(options)
@@ -343,12 +322,7 @@ def _file_in(space: Space, ref: ItemRef, more: tuple[str, ...]) -> Path | None:
 def _check_place(
     item: VerifiedItem, path: Path, space: Space, *, overwrite: bool
 ) -> Literal["nothing", "same", "other"]:
-    """Return what exists at the destination of a copy.
-
-    Raises:
-        InputError: The copy can't be made there.
-        LinkLeavesSpace: A link among the folders leads out of the space.
-    """
+    """Check the destination of a copy and the folders above it, and return what exists there."""
     source = item.source
     if source.space == space:
         raise InputError(

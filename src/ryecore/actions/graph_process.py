@@ -41,12 +41,7 @@ _MAX_OUTPUT: Final = 2000
 
 
 class GraphProcesses:
-    """The runner of graphs in processes of their own.
-
-    Args:
-        settings: The settings with which such a process opens the same Rye.
-        environ: The environment of this Rye.
-    """
+    """The runner of graphs in processes of their own."""
 
     def __init__(
         self,
@@ -59,17 +54,10 @@ class GraphProcesses:
         self._environ = environ
 
     async def run(self, plan: ExecutionPlan, ref: ItemRef, ctx: CallContext) -> ProcessResult:
-        """Run a graph, and wait for its end.
+        """Run a graph, and wait for its end. The caller's event sink receives no events of the run.
 
-        Args:
-            plan: The plan. Its standard input holds the graph's digest and its parameters.
-            ctx: The caller's context. Its event sink receives no events of the run.
-
-        Returns:
-            The result of the process. Where it left no document, one is added that says so.
-
-        Raises:
-            RyeError: The run can't be registered, or the process can't be started.
+        The plan's standard input holds the graph's digest and its parameters. Where the process
+        left no document, one that says so is added to its result.
         """
         store = await run_in_thread(self._threads)
         # From the registration to the `try` nothing is awaited. The process syncs what is written

@@ -438,12 +438,7 @@ class Graphs:
         return await self._running.run("graphs", forget)
 
     async def _find(self, run_id: str) -> tuple[ItemRef, str]:
-        """Return the graph of a run, and the run's whole id.
-
-        Raises:
-            ThreadNotFound: No run has this id.
-            InputError: The thread isn't a run of a graph.
-        """
+        """Return the graph of a run, and the run's whole id."""
         from ryecore.graph.run_view import is_run  # noqa: PLC0415 - for runs alone
 
         store = await self._opened(run_id)

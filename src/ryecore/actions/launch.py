@@ -103,12 +103,9 @@ class LaunchedThread(ExecutionResult):
 
 
 class LaunchAction:
-    """The action that launches tools and threads.
+    """The action that launches tools and threads, in processes that open the same Rye.
 
-    Args:
-        executor: Checks a call before it is launched.
-        settings: The settings with which the process opens the same Rye.
-        environ: The environment of the process, which runs ryecore's code, not the tool's.
+    `environ` is the environment of those processes, which run ryecore's code, not the tool's.
     """
 
     def __init__(
@@ -126,17 +123,9 @@ class LaunchAction:
         self._planner = planner
 
     async def __call__(self, request: RunRequest, ctx: CallContext) -> LaunchedThread:
-        """Launch a tool or a graph.
+        """Launch a tool or a graph, once it is verified and its run registered.
 
-        Args:
-            ctx: The caller's context. Its cancellation and event sink apply to this call only.
-
-        Returns:
-            The thread that the tool runs in.
-
-        Raises:
-            RyeError: Nothing was started: the tool can't be verified, the parameters don't fit it,
-                or its thread can't be registered.
+        The cancellation and the event sink of `ctx` apply to this call only.
         """
         started, ref = time.perf_counter(), request.ref
         if request.start_key is not None:  # found even if the tool's file has changed
@@ -185,15 +174,7 @@ class LaunchAction:
         return self._settings.deps_factory is not None
 
     async def fork(self, request: RunRequest, ctx: CallContext) -> "StartedThread":
-        """Launch a directive's thread.
-
-        Args:
-            ctx: The caller's context. Its cancellation and event sink apply to this call only.
-
-        Raises:
-            RyeError: Nothing was started: the directive can't be verified, the inputs don't fit
-                it, or its thread can't be registered.
-        """
+        """Launch a directive's thread; see `__call__`."""
         from ryecore.threads.result import StartedThread  # noqa: PLC0415 - for threads alone
 
         started = time.perf_counter()
@@ -280,8 +261,7 @@ class LaunchAction:
 def graph_request(plan: ExecutionPlan, request: RunRequest) -> RunRequest:
     """Return the request for the run of a graph, bound to the plan that was verified.
 
-    Args:
-        plan: The plan. Its standard input holds the graph's digest and its parameters.
+    The plan's standard input holds the graph's digest and its parameters.
     """
     from ryecore.runs.request import GraphOptions  # noqa: PLC0415 - for graphs alone
 
@@ -297,21 +277,10 @@ async def register_for_process(
     ctx: CallContext,
     deadline: float | None = None,
 ) -> Payload:
-    """Register a run for a process that is about to start.
+    """Register a run for a process that is about to start, and return what it reads on its input.
 
-    Args:
-        settings: The settings with which the process opens the same Rye.
-        environ: The environment of this Rye. A parent that only it names is not proved.
-        deadline: The monotonic time in seconds when the run must have ended; by default the
-            caller's.
-
-    Returns:
-        The payload, which the process reads on its standard input.
-
-    Raises:
-        AlreadyStarted: A run was started with the idempotency key.
-        LimitReached: The parent has started as many children as it may.
-        StateError: Nothing can be written, or only the environment names a parent.
+    `deadline` is the monotonic time in seconds when the run must have ended; by default the
+    caller's. A parent that only `environ` names is not proved, and is refused.
     """
     from ryecore.runs.bounds import (  # noqa: PLC0415 - threads alone
         refuse_unproved_parent,

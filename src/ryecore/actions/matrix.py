@@ -54,11 +54,7 @@ class ExecuteRequest:
 
 
 def check_modes(request: ExecuteRequest) -> None:
-    """Check the modes that don't depend on the item.
-
-    Raises:
-        UnsupportedExecution: A mode is unknown, or two modes exclude each other.
-    """
+    """Check the modes that don't depend on the item."""
     target, thread = request.target, request.thread
     async_, dry_run = request.async_, request.dry_run
     for name, flag in (("async", async_), ("dry_run", dry_run)):
@@ -94,12 +90,7 @@ def check_modes(request: ExecuteRequest) -> None:
 
 
 def check_cell(kind: str, target: str, thread: str, *, async_: bool) -> None:
-    """Check whether the matrix supports an execution of a kind of item.
-
-    Raises:
-        UnsupportedExecution: The matrix refuses the cell.
-        NotAvailableYet: The cell isn't implemented yet.
-    """
+    """Check whether the matrix supports an execution of a kind of item."""
     is_remote = target != "local"
     if kind not in ("tool", "directive"):
         raise UnsupportedExecution(

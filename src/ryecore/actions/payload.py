@@ -59,11 +59,7 @@ class Payload:
         return self.request.graph.digest is not None
 
     def to_bytes(self) -> bytes:
-        """Return the payload as one JSON document.
-
-        Raises:
-            InputError: A parameter or a setting can't be written as JSON.
-        """
+        """Return the payload as one JSON document."""
         request, ctx = self.request, self.ctx
         document = {
             "version": _VERSION,
@@ -94,11 +90,7 @@ class Payload:
 
     @classmethod
     def from_bytes(cls, document: bytes) -> Self:
-        """Read a payload that the same version of ryecore wrote.
-
-        Raises:
-            InputError: Another version wrote it.
-        """
+        """Read a payload that the same version of ryecore wrote."""
         values = json.loads(document)
         version = values.get("version")
         if version != _VERSION:

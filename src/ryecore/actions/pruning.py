@@ -94,17 +94,8 @@ async def prune_threads(
 ) -> PruneReport:
     """Prune the ended threads of a project, one family after the other.
 
-    A cancelled call ends after the family that is being removed.
-
-    Args:
-        open_store: Opens the project's threads; None where there are none yet.
-        chosen: The age, how many to keep, and whether resumable threads are removed too; each
-            None for the configured value.
-        dry_run: Whether to remove nothing.
-        on_progress: Called after each family; None for nothing.
-
-    Raises:
-        ConfigError: No age is passed or configured, or it can't be used.
+    A cancelled call ends after the family that is being removed. What `chosen` leaves out is as
+    configured.
     """
     configured = await run_in_thread(service().retention)
     retention = resolve_retention(configured, *chosen)

@@ -96,13 +96,7 @@ async def recover(
 ) -> tuple[Recovered, ...]:
     """Resume each thread and each run whose process died, as tasks of the Rye.
 
-    Args:
-        store: The project's threads; None where there are none yet.
-        limits: The limits of each new run.
-        dry_run: Whether only to list what would be resumed.
-
-    Returns:
-        The threads and runs that died, oldest first, without those that another process resumes.
+    The result is in order of age, without the runs that another process resumes.
     """
     if store is None:
         return ()

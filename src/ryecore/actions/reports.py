@@ -116,11 +116,7 @@ async def list_threads(
 
 
 def check_page(limit: int, offset: int) -> None:
-    """Check the page of a list.
-
-    Raises:
-        InputError: `limit` or `offset` is negative or not a whole number.
-    """
+    """Check the page of a list: a limit from 1 to 1,000, and an offset from 0."""
     if not 1 <= limit <= 1000 or not 0 <= offset <= _MAX_OFFSET:
         raise InputError(
             f"limit={limit}, offset={offset} can't be listed.",

@@ -49,10 +49,7 @@ _REASONS: Final[Sequence[tuple[type[IntegrityError], str]]] = (
 class SearchAction:
     """The search action. Nothing runs, and each result is verified as it is found.
 
-    Args:
-        spaces: The spaces to search.
-        folder: The folder of the indexes, in the user's cache.
-        file_types: The file types, with the comment syntax that signed runtimes add.
+    `folder` holds the indexes, in the user's cache.
     """
 
     def __init__(
@@ -75,24 +72,9 @@ class SearchAction:
         *,
         records: bool = False,
     ) -> SearchResults:
-        """Search items.
+        """Search items; records of threads come last. A model finds what it may fetch.
 
-        Args:
-            query: The query; `*` for everything.
-            scope: The kinds and ids: `*`, a kind, or a pattern such as `tool.acme.*`.
-            source: The only space to search; None for all.
-            limit: How many results at most, 1 to 100.
-            offset: How many to skip.
-            ctx: The caller's context. A model finds only items that it may fetch.
-            records: Whether to search the records of threads, too. A scope that names their folder
-                does so by itself.
-
-        Returns:
-            The page; records stand behind all items.
-
-        Raises:
-            InputError: The query, the scope or a number can't be used.
-            ConfigError: This Python's SQLite can't search text.
+        Records are searched with `records`, and where the scope names their folder.
         """
         request = _request(query, scope, source, limit, offset, ctx, records=records)
         search = _Search(request, self._items, self._exports, self._verifier)
@@ -122,15 +104,7 @@ class SearchAction:
 class _Request:
     """A search whose arguments were checked.
 
-    Attributes:
-        query: The query.
-        scope: The kinds and ids to search.
-        source: The only space to search; None for all.
-        limit: How many results at most.
-        offset: How many to skip.
-        ctx: The caller's context.
-        with_exports: Whether to search the records of threads, too.
-        asked_ns: The time of the request, by the monotonic clock: files changed before it are read.
+    `asked_ns` is the time of the request, by the monotonic clock: files changed before it are read.
     """
 
     query: Query
@@ -176,11 +150,7 @@ def _request(
     *,
     records: bool,
 ) -> _Request:
-    """Check the arguments of a search.
-
-    Raises:
-        InputError: The query, the scope or a number can't be used.
-    """
+    """Check the arguments of a search."""
     translated, parsed = translate(query), parse_scope(scope)
     if source not in (None, "all", "project", "user", "system"):
         raise InputError(
@@ -236,12 +206,7 @@ class _Search:
         self._stopped.set()
 
     def page(self) -> _Page:
-        """Find the items, then the records, and describe those of the page.
-
-        Raises:
-            CallCancelled: `stop` was called meanwhile.
-            ConfigError: This Python's SQLite can't search text.
-        """
+        """Find the items, then the records, and describe those of the page."""
         request = self._request
         verifier = self._verifier.for_batch()
         items = self._fitting(self._items, request.scope.kinds, verifier)
@@ -380,12 +345,8 @@ def _others(copies: tuple[tuple[Path, Space], ...], space: Space) -> tuple[tuple
 class _Standing:
     """The verification of a found file at this moment.
 
-    Attributes:
-        integrity: The content hash of a verified file, `attested` for a proved record, or else the
-            reason why verification failed.
-        is_verified: Whether a trusted author's signature is valid.
-        is_record: Whether it is the record of a thread.
-        may_be_read: Whether it can be fetched as it was indexed.
+    `integrity` is the content hash of a verified file, `attested` for a proved record, or else the
+    reason why verification failed; `may_be_read` is whether it can be fetched as it was indexed.
     """
 
     integrity: str

@@ -60,19 +60,7 @@ class OpenOptions(TypedDict, total=False):
 class Settings:
     """The settings of an open Rye, with which another process can open the same one.
 
-    Attributes:
-        project_path: The project's folder.
-        user_space: The folder that holds the user's `.ai`.
-        system_spaces: The system bundles.
-        inherit_env: The environment variables that tools inherit.
-        trusted_keys: The PEM of the public keys that the host trusts.
-        trust_project_interpreters: Whether an interpreter inside the project may run.
-        config: The host's configuration.
-        cache_dir: The folder in which verified files are sealed.
-        durability: The failures that a change of state survives.
-        deps_factory: `package.module:function`, which rebuilds the host's dependencies.
-        warm_memory_mib: The memory bound of the templates of warm starts; 0 for no warm starts.
-        allow_env: Names of the project's `.env` that are set without a signed element's request.
+    They are the options of `Rye.open` in a form that can be written: trusted keys are PEM texts.
     """
 
     project_path: str
@@ -111,11 +99,7 @@ class Settings:
 
 
 def check_factory(deps_factory: str | None) -> str | None:
-    """Check the name of a factory, and return it.
-
-    Raises:
-        ConfigError: The name isn't of the form `package.module:function`.
-    """
+    """Check the name of a factory, `package.module:function`, and return it."""
     if deps_factory is None or _FACTORY.fullmatch(deps_factory):
         return deps_factory
     raise ConfigError(
@@ -124,11 +108,7 @@ def check_factory(deps_factory: str | None) -> str | None:
 
 
 def check_warm_memory(warm_memory_mib: int) -> int:
-    """Check a bound of memory, and return it.
-
-    Raises:
-        ConfigError: The bound isn't a whole number from 0 to 1,048,576.
-    """
+    """Check a bound of memory, in MiB, and return it."""
     if type(warm_memory_mib) is int and 0 <= warm_memory_mib <= _MAX_WARM_MEMORY_MIB:
         return warm_memory_mib
     raise ConfigError(
@@ -139,11 +119,7 @@ def check_warm_memory(warm_memory_mib: int) -> int:
 
 
 def check_allowed(names: Iterable[str]) -> tuple[str, ...]:
-    """Check names of a `.env` that are to be allowed, and return them sorted.
-
-    Raises:
-        ConfigError: A text was passed for a collection, or a `.env` may not set one of the names.
-    """
+    """Check names of a `.env` that are to be allowed, and return them sorted."""
     allowed = () if isinstance(names, str) else tuple(sorted(set(names)))
     refused = [name for name in allowed if not may_set_from_dotenv(name)]
     if refused:

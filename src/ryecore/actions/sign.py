@@ -85,15 +85,7 @@ class SignReport:
 
 
 class SignAction:
-    """The action that signs items with the author's key.
-
-    Args:
-        spaces: The spaces in which items are looked up.
-        keys: The author's key.
-        verifier: Finds whether a file has a signature already.
-        file_types: The file types, with the comment syntax that signed runtimes add.
-        approve: The host's approval, asked for before anything is signed on behalf of a model.
-    """
+    """The action that signs items with the author's key."""
 
     def __init__(
         self,
@@ -116,21 +108,7 @@ class SignAction:
         *,
         space: Literal["project", "user"] = "project",
     ) -> SignReport:
-        """Sign one item, or all that a glob matches.
-
-        Args:
-            pattern: `kind:id`, `kind:path.ext`, a glob such as `tool:acme/*`, or a file's path.
-            ctx: The caller's context. A model can't sign.
-            space: The space to look in.
-
-        Returns:
-            What was signed.
-
-        Raises:
-            InputError: The caller isn't the host: it has a set of capabilities.
-            SigningError: There is no key.
-            ItemNotFound: Nothing matches.
-        """
+        """Sign one item, or all that a glob matches. A model can't: see `on_behalf`."""
         if ctx.capabilities is not None:
             raise InputError(
                 "Signing is for the person whose key it is, not for a model or a tool.",
@@ -147,19 +125,6 @@ class SignAction:
 
         The caller needs the capability of each item by its name: no wildcard grants it. Exactly
         the approved content is signed. Configuration is approved file by file.
-
-        Args:
-            pattern: `kind:id`, `kind:path.ext` or a glob such as `tool:acme/*`.
-            space: The space to look in.
-
-        Returns:
-            What was signed.
-
-        Raises:
-            InputError: A capability is missing, or the pattern names no kind.
-            NotApproved: The host's approval is missing or was refused.
-            SigningError: There is no key, or nothing could be signed.
-            ItemNotFound: Nothing matches.
 
         Source: decision 13.
         """

@@ -67,12 +67,7 @@ def _refusal(path: Path, error: RyeError) -> dict[str, str]:
 
 
 class VerifyAction:
-    """The verify action, which runs nothing.
-
-    Args:
-        spaces: The spaces in which items are looked up.
-        file_types: The file types, with the comment syntax that signed runtimes add.
-    """
+    """The verify action, which runs nothing."""
 
     def __init__(
         self, spaces: Spaces, verifier: ExportVerifier, file_types: FileTypesReader
@@ -82,14 +77,9 @@ class VerifyAction:
         self._file_types = file_types
 
     def __call__(self, ref: str, ctx: CallContext) -> VerifiedItem:
-        """Verify one item.
+        """Verify one item, by its ref, `kind:path.ext`, or its path below a space's `.ai`.
 
-        Args:
-            ref: A canonical ref, `kind:path.ext`, or a file's path below a space's `.ai`.
-
-        Raises:
-            RyeError: The item can't be found or verified, or is the record of a thread, which no
-                author has signed.
+        The record of a thread is refused, because no author has signed it.
         """
         try:
             if (
@@ -111,19 +101,7 @@ class VerifyAction:
             raise
 
     def all(self, pattern: str, space: str, ctx: CallContext) -> VerifyReport:
-        """Verify every file that a glob matches.
-
-        Args:
-            pattern: `kind:id` or a glob such as `tool:acme/*`, which recurses.
-            space: The space to look in: `project` or `user`.
-
-        Returns:
-            What verified, and what did not.
-
-        Raises:
-            InputError: The space is another one, or a capability is missing.
-            ItemNotFound: Nothing matches.
-        """
+        """Verify every file that a glob matches in the project's or the user's space."""
         verified: list[VerifiedItem] = []
         failed: list[tuple[Path, RyeError]] = []
         records: list[AttestedExport] = []

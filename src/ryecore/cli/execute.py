@@ -162,13 +162,7 @@ async def _execute_fork(
     has_models: bool,
     is_shown: bool,
 ) -> ExecutionResult:
-    """Run a directive in a thread, and wait for it unless it is asynchronous.
-
-    Args:
-        options: Those of `Rye.execute`.
-        has_models: Whether the project was opened with models.
-        is_shown: Whether its tree is drawn on the standard error while it runs.
-    """
+    """Run a directive in a thread, and wait for it unless it is asynchronous."""
     if not has_models:
         # Other errors of the call are reported first.
         await rye.execute(

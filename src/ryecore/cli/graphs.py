@@ -129,11 +129,7 @@ def _graph_of(run: "RunView") -> "Graph":
 
 
 async def _found(rye: Rye, name: str) -> "Graph | RunView":
-    """Return a graph by its ref, else a run by its id.
-
-    Raises:
-        InputError: There is neither.
-    """
+    """Return a graph by its ref, else a run by its id."""
     try:
         return await rye.graphs.load(name)
     except (ItemNotFound, InvalidItemId) as problem:

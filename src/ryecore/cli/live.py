@@ -126,16 +126,10 @@ class ChangeLines:
 async def run_to_end(
     rye: Rye, start: "Callable[[CallContext], Awaitable[Thread]]", *, is_shown: bool
 ) -> "ThreadResult":
-    """Start a thread and wait for its end, with a live view at a terminal.
+    """Start a thread and wait for its end, with a live view at a terminal if `is_shown`.
 
     The first signal asks it and all below it to stop, and its result is still returned; a second
-    one does not wait for that.
-
-    Args:
-        is_shown: Whether its tree is drawn on the standard error while it runs.
-
-    Raises:
-        KeyboardInterrupt: There was a second signal.
+    one raises KeyboardInterrupt at once.
     """
     thread = await start(CallContext())
 
@@ -159,18 +153,10 @@ class Handle(Protocol[T_co]):
 
 
 async def to_its_end(handle: Handle[T], view: Callable[[], Awaitable[None]] | None) -> T:
-    """Wait for the end of a run.
+    """Wait for the end of a run, with a view of it where one is passed.
 
     The first signal asks it and all below it to stop, and its result is still returned; a second
-    one does not wait for that.
-
-    Args:
-        handle: The handle of the run.
-        view: Shows its state until it has ended; None for no view.
-
-    Raises:
-        RyeError: It ended, but that could not be written.
-        KeyboardInterrupt: There was a second signal.
+    one raises KeyboardInterrupt at once.
     """
     result: list[T] = []
     failed: RyeError | None = None
@@ -213,15 +199,7 @@ async def to_its_end(handle: Handle[T], view: Callable[[], Awaitable[None]] | No
 
 
 async def graph_to_its_end(run: "GraphRun", *, quiet: bool) -> "GraphResult":
-    """Wait for a run's end, with a live view at a terminal.
-
-    Args:
-        quiet: Whether nothing is printed; the same where RYE_GRAPH_QUIET is 1.
-
-    Raises:
-        RyeError: It ended, but that could not be written.
-        KeyboardInterrupt: There was a second signal.
-    """
+    """Wait for a run's end, with a live view unless `quiet` is set or RYE_GRAPH_QUIET is 1."""
     if quiet or sys.stderr is None or os.environ.get(_QUIET) == "1":
         return await to_its_end(run, None)
 

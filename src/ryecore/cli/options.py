@@ -29,11 +29,9 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def find_project() -> str:
-    """The project that a command means when it names none.
+    """Return the current folder, or the nearest above it that holds `.ai`.
 
-    Returns:
-        The current folder, or the nearest above it that holds `.ai`; the user's own space, which
-        stands in the home folder by default, is no project.
+    The user's own space, which is in the home folder by default, is not a project.
     """
     try:
         here = Path.cwd()
@@ -58,11 +56,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print one JS
 
 
 def limit_option(help_text: str) -> Callable[[Command], Command]:
-    """Return the option `--limit`, whose values `read_overrides` reads.
-
-    Args:
-        help_text: What is limited, and an example.
-    """
+    """Return the option `--limit`, whose values `read_overrides` reads."""
     return click.option("--limit", "limits", multiple=True, metavar="NAME=N", help=help_text)
 
 
@@ -122,14 +116,7 @@ def _meant(option: str, arguments: Sequence[str]) -> str:
 
 
 def read_object(text: str | None, option: str) -> dict[str, Any]:
-    """Read an option that is one JSON object; `-` reads it from the standard input.
-
-    Args:
-        text: The value of the option; None where it is absent.
-
-    Raises:
-        InputError: It isn't a JSON object.
-    """
+    """Read an option that is one JSON object; `-` reads it from the standard input."""
     if text is None:
         return {}
     try:
@@ -146,14 +133,7 @@ def read_object(text: str | None, option: str) -> dict[str, Any]:
 def read_pairs(pairs: Sequence[str], schema: Mapping[str, Any] | None) -> dict[str, Any]:
     """Read KEY=VALUE arguments.
 
-    Args:
-        schema: The schema of the tool's parameters or the directive's inputs, if there is one.
-
-    Returns:
-        Text where the schema says string; else JSON where the value reads as JSON; else text.
-
-    Raises:
-        InputError: An argument has no key or no `=`.
+    A value is text where the schema says string; else JSON where it reads as JSON; else text.
     """
     properties = (schema or {}).get("properties", {})
     given: dict[str, Any] = {}
@@ -170,11 +150,7 @@ def read_pairs(pairs: Sequence[str], schema: Mapping[str, Any] | None) -> dict[s
 
 
 def read_overrides(pairs: Sequence[str]) -> dict[str, Any] | None:
-    """Read the limits that are given as NAME=NUMBER; None where there are none.
-
-    Raises:
-        InputError: One has no name or no `=`, or is named twice.
-    """
+    """Read limits written as NAME=NUMBER, each at most once; None where there are none."""
     limits: dict[str, Any] = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")

@@ -28,12 +28,7 @@ _STDOUT: Final = "-"
 
 @frozen
 class Drawing:
-    """The wanted form and place of a picture.
-
-    Attributes:
-        svg: The file for an SVG; `-` for the standard output.
-        mermaid: Whether mermaid text is printed.
-    """
+    """The wanted form of a picture: an SVG file, `-` for the standard output; or mermaid text."""
 
     svg: str | None
     mermaid: bool
@@ -44,31 +39,19 @@ class Drawing:
         return self.mermaid or self.svg is not None
 
     def show_chain(self, trace: ChainTrace) -> None:
-        """Draw a tool's chain.
-
-        Raises:
-            InputError: The file can't be written.
-        """
+        """Draw a tool's chain."""
         from ryecore.chain.picture import chain_picture  # noqa: PLC0415 - other calls need none
 
         self._show(chain_picture(trace.chain, trace.events))
 
     def show_threads(self, nodes: Sequence[TreeNode]) -> None:
-        """Draw threads with all that they have started.
-
-        Raises:
-            InputError: The file can't be written.
-        """
+        """Draw threads with all that they have started."""
         from ryecore.threads.picture import tree_picture  # noqa: PLC0415
 
         self._show(tree_picture(nodes, now=time.time()))
 
     def show_graph(self, graph: "Graph", run: "RunView | None" = None) -> None:
-        """Draw a graph, by itself or with what happened in a run of it.
-
-        Raises:
-            InputError: The file can't be written.
-        """
+        """Draw a graph, by itself or with the statuses of a run's nodes."""
         from ryecore.graph.picture import graph_picture  # noqa: PLC0415
 
         self._show(graph_picture(graph, None if run is None else run.run_status))

@@ -77,12 +77,8 @@ deps_option = click.option(
 def models_of(deps: str | None, *, are_wanted: bool) -> OpenOptions:
     """Return the arguments of `Rye.open` for models; empty where there are none.
 
-    Args:
-        deps: `module:function`; None for what the keys in the environment open.
-        are_wanted: Whether the command asks models; else only those that `deps` names are made.
-
-    Raises:
-        ConfigError: What `deps` names can't be used.
+    `deps` is `module:function`; without it, models come from the keys in the environment, if
+    `are_wanted`: if the command asks models.
     """
     if deps is None and not are_wanted:
         return {}
@@ -93,14 +89,7 @@ def models_of(deps: str | None, *, are_wanted: bool) -> OpenOptions:
 
 @asynccontextmanager
 async def opened_with_models(project_path: str, deps: str | None) -> AsyncIterator[Rye]:
-    """Open a project for a command that asks models.
-
-    Args:
-        deps: `module:function`; None for what the keys in the environment open.
-
-    Raises:
-        RyeError: There are no models, or the project can't be opened.
-    """
+    """Open a project for a command that asks models, of `deps` or the environment's keys."""
     options = models_of(deps, are_wanted=True)
     if not options:
         raise missing_models()

@@ -53,11 +53,7 @@ def transcript(
 
 
 def _types(given: str | None, *, as_json: bool) -> frozenset[str]:
-    """Return the wanted types of records; by default those of interest to people.
-
-    Raises:
-        InputError: There is none of a name.
-    """
+    """Return the wanted types of records; by default those of interest to people."""
     if given is None:
         return frozenset(RECORD_TYPES) - (frozenset() if as_json else _FOR_PROGRAMS)
     names = [one.strip() for one in given.split(",") if one.strip()]
@@ -81,8 +77,7 @@ _INDENT: Final = "           "
 def record_lines(event: ThreadEvent) -> StyledText:
     """Render a record as lines: its time, its type, and the beginning of its text.
 
-    Args:
-        event: The record. Any content is shown, and none makes this fail.
+    Any content can be rendered; none raises an error.
     """
     text, said = StyledText(), event.payload
     when = datetime.fromtimestamp(event.timestamp).strftime("%H:%M:%S")

@@ -55,11 +55,7 @@ class PlacedBox:
 
 @frozen
 class Route:
-    """The way of a line.
-
-    Attributes:
-        steps: Where it goes from there; the last ends at the border of the box it leads to.
-    """
+    """The way of a line, whose last step ends at the border of the target box."""
 
     line: Line
     label: str

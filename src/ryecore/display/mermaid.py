@@ -17,11 +17,9 @@ _TAKEN: Final = "#0969da"
 
 
 def to_mermaid(picture: Picture) -> str:
-    """Write a picture as a mermaid flowchart.
+    """Return a picture as a mermaid flowchart.
 
-    Args:
-        picture: What is written. Its texts may come from anywhere: none is read as mermaid,
-            markdown or HTML.
+    Its texts may come from anywhere: none is read as mermaid, markdown or HTML.
     """
     names = {box.id: f"n{at}" for at, box in enumerate(picture.boxes)}
     lines = []

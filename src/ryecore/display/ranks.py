@@ -31,11 +31,7 @@ Neighbour = tuple[int, float]
 
 
 def find_backward(count: int, arcs: Sequence[Arc]) -> set[int]:
-    """Find the arcs that close a circle, so that the others have none.
-
-    Returns:
-        The places of the arcs that are to be turned round.
-    """
+    """Return the positions of the arcs that close a circle; with these reversed, there is none."""
     leaving: list[list[int]] = [[] for _ in range(count)]
     entered = [False] * count
     for at, (start, end) in enumerate(arcs):
@@ -66,10 +62,10 @@ def find_backward(count: int, arcs: Sequence[Arc]) -> set[int]:
 
 
 def rank_boxes(count: int, arcs: Sequence[Arc], lengths: Sequence[int]) -> list[int]:
-    """Give each box its rank: the longest way to it. What begins stands near what it leads to.
+    """Return the rank of each box: the longest path to it.
 
-    Args:
-        lengths: How many ranks each leads down at least.
+    A box that nothing leads to stands near those that it leads to. `lengths` says how many ranks
+    each arc leads down at least.
     """
     leaving: list[list[int]] = [[] for _ in range(count)]
     missing = [0] * count
@@ -97,8 +93,7 @@ def order_ranks(
 ) -> list[list[int]]:
     """Order the boxes of each rank so that few lines cross.
 
-    Args:
-        above: Of each box, those of the rank above that it hangs together with.
+    `above` holds, for each box, the connected boxes of the rank above.
     """
     layers = _first_order(ranks, above, below)
     work = len(ranks) + sum(map(len, below)) + 1
@@ -176,13 +171,9 @@ def place_boxes(
     above: Sequence[Sequence[Neighbour]],
     below: Sequence[Sequence[Neighbour]],
 ) -> list[float]:
-    """Place boxes so that none overlap and lines are as straight as they can be.
+    """Place boxes so that none overlap and lines are as straight as possible.
 
-    Args:
-        before: How much room each needs on the side of its place towards the first.
-
-    Returns:
-        The place of each; the least room begins at 0.
+    `before` is the room that each box needs before its place. The least room begins at 0.
     """
     places = [0.0] * len(before)
     shifts = [0.0] * len(before)

@@ -80,12 +80,7 @@ def escape_controls(text: str, *, keep: str = "\t") -> str:
 
 
 def replace_controls(text: str, by: str = _REPLACEMENT, *, keep: str = "") -> str:
-    """Replace what `escape_controls` spells out, each character by one other.
-
-    Args:
-        by: What stands in its place.
-        keep: Control characters that stay as they are.
-    """
+    """Replace each character that `escape_controls` escapes with `by`, except those of `keep`."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() or char in keep else by for char in text)
@@ -120,10 +115,9 @@ def escape_html(text: str, *, keep: str = "\t") -> str:
 
 
 def escape_json(document: str) -> str:
-    r"""Escape the controls inside a JSON document's strings as `\u001b`: to JSON it is the same.
+    r"""Escape controls inside a JSON document's strings as `\u001b`, which means the same to JSON.
 
-    Args:
-        document: JSON text, whose own line ends stay.
+    The document's own line ends stay.
     """
     if document.replace("\n", "").isprintable():
         return document
@@ -161,9 +155,7 @@ class RyeWarning(UserWarning):
 def warn(text: str) -> None:
     """Warn once for each text, unless Python's filters say otherwise.
 
-    Args:
-        text: The warning, one line. Control characters are escaped, because it may hold the names
-            of a stranger's files.
+    Control characters are escaped, because the text may hold the names of a stranger's files.
     """
     warnings.warn_explicit(
         escape_controls(text), RyeWarning, _WHERE, 1, module="ryecore", registry=_REGISTRY

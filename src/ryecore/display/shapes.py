@@ -58,11 +58,7 @@ _DIAMOND_STRETCH: Final = 2.1
 
 @frozen
 class Sized:
-    """A box with its texts as they are shown, and its size.
-
-    Attributes:
-        text_width: How wide its widest text is, the sign of its status included.
-    """
+    """A box with the texts it shows, and its size. `text_width` includes the status icon."""
 
     box: Box
     label: str

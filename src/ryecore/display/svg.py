@@ -69,13 +69,9 @@ _FONTS: Final = "ui-sans-serif,system-ui,-apple-system,'Segoe UI',Roboto,Arial,s
 
 
 def to_svg(picture: Picture) -> str:
-    """Draw a picture.
+    """Return a picture as one `<svg>` element, which is a file as well.
 
-    Args:
-        picture: What is drawn. Its texts may come from anywhere: they are shown, nothing else.
-
-    Returns:
-        One `<svg>` element, which is a file as well.
+    Its texts may come from anywhere: they are shown, nothing else.
     """
     layout = lay_out(picture)
     title = to_one_line(picture.title)

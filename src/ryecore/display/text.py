@@ -101,11 +101,7 @@ def cut_start(name: str, room: int) -> str:
 
 
 def cut(text: str, room: int, mark: str = "…") -> str:
-    """Cut a text at its end where it doesn't fit.
-
-    Args:
-        mark: What stands for the rest.
-    """
+    """Cut a text that doesn't fit, and end it with `mark`."""
     if count_columns(text) <= room:
         return text
     kept, left = "", room - len(mark)
@@ -150,11 +146,7 @@ def compact(count: int) -> str:
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:
-    """Return a number and what it counts, such as 1,200 turns.
-
-    Args:
-        plural: Several of them; the noun with an s, if empty.
-    """
+    """Return a number and what it counts, such as 1,200 turns; `plural` is by default noun + s."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
