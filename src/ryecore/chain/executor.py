@@ -93,18 +93,13 @@ class PrimitiveExecutor:
         trace: bool = False,
         output_log: str | None = None,
     ) -> ExecutionResult:
-        """Execute a tool, or show what would be executed.
+        """Execute a tool, or show what would be executed. A tool that ran and failed has a result.
 
         Args:
-            parameters: Its parameters, for its standard input.
-            ctx: On whose behalf, within what.
             timeout_s: The caller's timeout in seconds; it beats every other.
             dry_run: Stop before anything runs, with every signature checked anew.
             trace: Whether the result carries the events.
             output_log: A file that the tool's output is also written to as it comes.
-
-        Returns:
-            The result. A tool that ran and failed has one too.
 
         Raises:
             RyeError: Nothing ran: the tool can't be found, verified, planned or started.
@@ -112,50 +107,31 @@ class PrimitiveExecutor:
         started = time.perf_counter()
         log = Trace(ctx.event_sink)
         is_traced = trace or ctx.event_sink is not None
-        known: tuple[str, ...] = ()
         prepared: PreparedChain | None = None
         try:
             # Who asks for the events gets those of this very call, so nothing is remembered.
             prepared = await self._prepared(ref, log, fresh=is_traced)
-            known = prepared.chain.ids
             if dry_run:
-                with log.failing("verify_integrity", item_id=ref.id, verified=False):
-                    await self._audit(prepared)
+                await self._audit(prepared, ref, log)
             plan = await self._plan(prepared, ref, parameters, ctx, timeout_s, log)
-            if dry_run:
-                return ExecutionResult(
-                    "validation_passed",
-                    str(ref),
-                    None,
-                    None,
-                    prepared.chain,
-                    _since(started),
-                    trace=log.events if trace else None,
-                    plan=plan,
-                )
             if output_log is not None:
                 plan = evolve(plan, output_log=output_log)
-            done = await self._run(plan, prepared, ref, ctx, log)
+            done = None if dry_run else await self._run(plan, prepared, ref, ctx, log)
         except RyeError as error:
-            error.item_id = str(ref)  # not the element that failed: what was asked for
-            if prepared is not None:
-                error.message = prepared.layout.as_authored(error.message)
-                error.next_step = prepared.layout.as_authored(error.next_step)
-                hint = prepared.dotenv.hint(error.message, is_refusal=True)
-                error.next_step = f"{error.next_step} {hint}".strip()
+            _explain(error, ref, prepared)
             error.during(
                 str(ref),
-                chain=known,
+                chain=() if prepared is None else prepared.chain.ids,
                 trace=log.events if trace else (),
                 duration_ms=_since(started),
             )
             raise
-        # What was left of a deadline is a number that nobody has written.
-        timeout_s = None if _is_past(ctx.deadline) else plan.timeout_s
-        outcome = read_outcome(done, timeout_s, prepared.layout.as_authored)
-        if not outcome.success and prepared.layout.anchor_path is None:
-            hint = anchor_hint(prepared.chain, outcome.error)
-            outcome = evolve(outcome, error=f"{outcome.error}\n{hint}") if hint else outcome
+        if done is None:
+            return ExecutionResult(
+                "validation_passed", str(ref), None, None, prepared.chain, _since(started),
+                trace=log.events if trace else None, plan=plan,
+            )  # fmt: skip
+        outcome = _read_outcome(done, plan, prepared, ctx)
         if is_traced:
             log.add("execute", **_execute_event(ref, plan, done, outcome))
         return ExecutionResult(
@@ -242,12 +218,13 @@ class PrimitiveExecutor:
             self._unremembered.discard(ref)
         return prepared
 
-    async def _audit(self, prepared: PreparedChain) -> None:
-        for element in prepared.chain.all_elements:
-            if element.item is not None:
-                self._auditor.verify(element.item.source)
-        if prepared.layout.dependencies:
-            await anyio.to_thread.run_sync(self._audit_all, prepared.layout.dependencies)
+    async def _audit(self, prepared: PreparedChain, ref: ItemRef, log: Trace) -> None:
+        elements = prepared.chain.all_elements
+        sources = [element.item.source for element in elements if element.item is not None]
+        with log.failing("verify_integrity", item_id=ref.id, verified=False):
+            await anyio.to_thread.run_sync(
+                self._audit_all, [*sources, *prepared.layout.dependencies]
+            )
 
     def _audit_all(self, sources: Iterable[ItemSource]) -> None:
         for source in sources:
@@ -363,6 +340,28 @@ class PrimitiveExecutor:
                 self._cache.forget(ref)  # an interpreter may have gone; look again next time
                 raise
             raise CallCancelled(f"{ref} was cancelled by its caller.")
+
+
+def _explain(error: RyeError, ref: ItemRef, prepared: PreparedChain | None) -> None:
+    """Let an error name what was asked for, the author's own files, and what a `.env` explains."""
+    error.item_id = str(ref)  # not the element that failed
+    if prepared is None:
+        return
+    error.message = prepared.layout.as_authored(error.message)
+    hint = prepared.dotenv.hint(error.message, is_refusal=True)
+    error.next_step = f"{prepared.layout.as_authored(error.next_step)} {hint}".strip()
+
+
+def _read_outcome(
+    done: ProcessResult, plan: ExecutionPlan, prepared: PreparedChain, ctx: CallContext
+) -> Outcome:
+    # What was left of a deadline is a number that nobody has written.
+    timeout_s = None if _is_past(ctx.deadline) else plan.timeout_s
+    outcome = read_outcome(done, timeout_s, prepared.layout.as_authored)
+    if outcome.success or prepared.layout.anchor_path is not None:
+        return outcome
+    hint = anchor_hint(prepared.chain, outcome.error)
+    return evolve(outcome, error=f"{outcome.error}\n{hint}") if hint else outcome
 
 
 async def _close(pool: WarmPool) -> None:
