@@ -62,13 +62,17 @@ def usd(name: str) -> Mapping[str, Form]:
     return {_FORM: Form(name, write=write_usd, read=read_usd)}
 
 
-def written_by(write: Callable[[Any], Any]) -> Mapping[str, Form]:
+def written_by(
+    write: Callable[[Any], Any], key: str | None = None, *, omitted_at_default: bool = False
+) -> Mapping[str, Form]:
     """Return the metadata of a field that is written by a function of its own.
 
     Args:
         write: Makes the JSON value.
+        key: Its key in documents; the field's name where None.
+        omitted_at_default: Whether it is left out where it has its default value.
     """
-    return {_FORM: Form(write=write)}
+    return {_FORM: Form(key, omitted_at_default, write)}
 
 
 def camel_keys(_cls: type, fields: "list[attrs.Attribute[Any]]") -> "list[attrs.Attribute[Any]]":

@@ -10,6 +10,8 @@ from typing import Final, Literal, get_args
 
 from attrs import field, frozen
 
+from ryecore.convert.fields import key, omitted_at_default, written_by
+from ryecore.convert.strict import WIRE
 from ryecore.items.refs import ItemRef
 from ryecore.policy.conditions import Condition
 from ryecore.policy.paths import fill_placeholders, parse_path
@@ -65,28 +67,17 @@ class HookAction:
         wrap: Whether fetched context is put inside a tag.
     """
 
-    primary: Literal["execute", "fetch"] | None = None
-    item: ItemRef | None = None
-    parameters: Mapping[str, object] = field(factory=dict)
-    set_extends: str | None = None
-    control: Control | None = None
-    position: Literal["before", "after"] = "before"
-    wrap: bool = True
-
-    def to_dict(self) -> dict[str, object]:
-        """Return the action as its JSON-ready form."""
-        if self.set_extends is not None:
-            return {"set_extends": self.set_extends}
-        if self.control is not None:
-            return {"control": self.control}
-        shown: dict[str, object] = {
-            "primary": self.primary,
-            "item_id": str(self.item),
-            "params": dict(self.parameters),
-        }
-        if self.primary == "fetch":
-            shown |= {"position": self.position, "wrap": self.wrap}
-        return shown
+    primary: Literal["execute", "fetch"] | None = field(default=None, metadata=omitted_at_default())
+    item: ItemRef | None = field(
+        default=None, metadata=written_by(str, "item_id", omitted_at_default=True)
+    )
+    parameters: Mapping[str, object] = field(
+        factory=dict, metadata=key("params", omitted_at_default=True)
+    )
+    set_extends: str | None = field(default=None, metadata=omitted_at_default())
+    control: Control | None = field(default=None, metadata=omitted_at_default())
+    position: Literal["before", "after"] = field(default="before", metadata=omitted_at_default())
+    wrap: bool = field(default=True, metadata=omitted_at_default())
 
 
 @frozen
@@ -107,10 +98,12 @@ class Hook:
     id: str
     event: HookEvent
     actions: tuple[HookAction, ...]
-    condition: Condition | None = None
+    condition: Condition | None = field(
+        default=None, metadata=written_by(lambda one: one.to_dict(), omitted_at_default=True)
+    )
     layer: HookLayer = HookLayer.DIRECTIVE
-    description: str = ""
-    owner: str = ""
+    description: str = field(default="", metadata=omitted_at_default())
+    owner: str = field(default="", metadata=omitted_at_default())
 
     @property
     def is_directives(self) -> bool:
@@ -131,11 +124,9 @@ class Hook:
         return event == self.event and (self.condition is None or self.condition.holds(context))
 
     def to_dict(self) -> dict[str, object]:
-        """Return the hook as its JSON-ready form."""
-        shown: dict[str, object] = {"id": self.id, "event": self.event, "layer": int(self.layer)}
-        if self.condition is not None:
-            shown["condition"] = self.condition.to_dict()
-        return shown | {"actions": [action.to_dict() for action in self.actions]}
+        """Return the hook as its JSON-ready form, without what has its default value."""
+        hook: dict[str, object] = WIRE.write(self)
+        return hook
 
 
 def in_order(hooks: Iterable[Hook]) -> tuple[Hook, ...]:
