@@ -8,21 +8,21 @@ from pathlib import Path
 import anyio
 
 from ryecore import Rye
-from ryecore.actions.launch import LaunchedThread
 from ryecore.actions.threads import ThreadReport
 from ryecore.lillux import ProcessResult, ProcessSpec, run_process, watch
+from ryecore.threads.result import StartedThread
 from tests.workspace import PYTHON, Workspace
 
 PATIENCE_S = 60
 
 
-async def launch(rye: Rye, ref: str, **parameters: object) -> LaunchedThread:
+async def launch(rye: Rye, ref: str, **parameters: object) -> StartedThread:
     launched = await rye.execute(ref, parameters, async_=True)
-    assert isinstance(launched, LaunchedThread)
+    assert isinstance(launched, StartedThread)
     return launched
 
 
-async def end_of(rye: Rye, launched: LaunchedThread) -> ThreadReport:
+async def end_of(rye: Rye, launched: StartedThread) -> ThreadReport:
     report = await rye.threads.wait(launched.thread_id, timeout_s=PATIENCE_S)
     assert report.ended
     return report
@@ -37,7 +37,7 @@ async def until_printed(path: Path, text: str) -> str:
     return path.read_text()
 
 
-def log_of(workspace: Workspace, launched: LaunchedThread) -> Path:
+def log_of(workspace: Workspace, launched: StartedThread) -> Path:
     return workspace.path(f"state/threads/{launched.thread_id}/output.log")
 
 
@@ -46,7 +46,7 @@ def hanging(workspace: Workspace) -> str:
     return workspace.shell("acme/hang", "sleep 300 & echo pids $$ $! end\nwait")
 
 
-async def pids_of(workspace: Workspace, launched: LaunchedThread) -> list[int]:
+async def pids_of(workspace: Workspace, launched: StartedThread) -> list[int]:
     said = await until_printed(log_of(workspace, launched), "end")
     found = re.search(r"pids (\d+) (\d+) end", said)
     assert found

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from ryecore.actions.directive import DirectiveResult as DirectiveResult
     from ryecore.actions.fetch import FetchedItem as FetchedItem
     from ryecore.actions.graphs import Graphs as Graphs
-    from ryecore.actions.launch import LaunchedThread as LaunchedThread
     from ryecore.actions.sign import SignReport as SignReport
     from ryecore.actions.threads import ThreadReport as ThreadReport
     from ryecore.actions.threads import Threads as Threads

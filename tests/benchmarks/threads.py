@@ -8,11 +8,11 @@ import uuid
 from pathlib import Path
 
 from ryecore import SyncRye
-from ryecore.actions.launch import LaunchedThread
 from ryecore.state.database import Database
 from ryecore.state.schema import MIGRATIONS
 from ryecore.state.sqlite_registry import SqliteRegistry
 from ryecore.state.waiting import run_blocking
+from ryecore.threads.result import StartedThread
 from tests.benchmarks.harness import compare, report_ways
 from tests.workspace import PYTHON, Workspace
 
@@ -76,7 +76,7 @@ def _launches(workspace: Workspace) -> None:
 def _launch(rye: SyncRye, ref: str) -> tuple[float, float]:
     begun = time.perf_counter()
     launched = rye.execute(ref, async_=True)
-    assert isinstance(launched, LaunchedThread)
+    assert isinstance(launched, StartedThread)
     returned = time.perf_counter() - begun
     rye.threads.wait(launched.thread_id, timeout_s=60)
     ended = time.perf_counter() - begun

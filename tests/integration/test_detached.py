@@ -12,7 +12,6 @@ from itertools import product
 import anyio
 import pytest
 
-from ryecore.actions.launch import LaunchedThread
 from ryecore.actions.threads import ThreadReport
 from ryecore.chain.primitives import EFFECT_UNKNOWN
 from ryecore.errors import (
@@ -24,6 +23,7 @@ from ryecore.errors import (
 )
 from ryecore.lillux import watch
 from ryecore.state.store import ThreadStore
+from ryecore.threads.result import StartedThread
 from tests.detached import (
     PATIENCE_S,
     end_of,
@@ -134,7 +134,7 @@ async def test_the_callers_timeout_holds(workspace: Workspace) -> None:
     ref = hanging(workspace)
     async with workspace.open() as rye:
         launched = await rye.execute(ref, async_=True, timeout_s=1)
-        assert isinstance(launched, LaunchedThread)
+        assert isinstance(launched, StartedThread)
         tool, child = await pids_of(workspace, launched)
         report = await end_of(rye, launched)
     assert report.status == "error"
@@ -399,7 +399,7 @@ def test_without_await(workspace: Workspace) -> None:
     ref = workspace.shell("acme/hi", "echo hello")
     with workspace.sync() as rye:
         launched = rye.execute(ref, async_=True)
-        assert isinstance(launched, LaunchedThread)
+        assert isinstance(launched, StartedThread)
         report = rye.threads.wait(launched.thread_id, timeout_s=PATIENCE_S)
         assert report.status == "completed"
         assert rye.threads.log(launched.thread_id) == ("hello\n", 6)

@@ -14,10 +14,10 @@ import anyio
 import pytest
 
 from ryecore import Rye
-from ryecore.actions.launch import LaunchedThread
 from ryecore.actions.threads import ThreadReport
 from ryecore.errors import InputError, StateError, ThreadNotFound
 from ryecore.lillux import ProcessResult, ProcessSpec, run_process, watch
+from ryecore.threads.result import StartedThread
 from tests.unit.lillux.system import is_alive
 from tests.workspace import PYTHON, Workspace
 
@@ -28,7 +28,7 @@ PATIENCE_S = 60
 
 async def launch(rye: Rye, ref: str) -> str:
     launched = await rye.execute(ref, async_=True)
-    assert isinstance(launched, LaunchedThread)
+    assert isinstance(launched, StartedThread)
     return launched.thread_id
 
 

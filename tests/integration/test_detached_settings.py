@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from ryecore import CallContext
-from ryecore.actions.launch import LaunchedThread
 from ryecore.errors import ConfigError, InputError
+from ryecore.threads.result import StartedThread
 from tests.detached import (
     end_of,
     launch,
@@ -48,7 +48,7 @@ async def test_the_capabilities_of_the_caller_go_along(workspace: Workspace) -> 
     ctx = CallContext(capabilities=frozenset({"rye.execute.tool.acme.hi"}))
     async with workspace.open() as rye:
         launched = await rye.execute(ref, async_=True, ctx=ctx)
-        assert isinstance(launched, LaunchedThread)
+        assert isinstance(launched, StartedThread)
         assert (await end_of(rye, launched)).status == "completed"
         with pytest.raises(InputError, match="lacks the capability"):
             await rye.execute("tool:rye/bash", {"command": "id"}, async_=True, ctx=ctx)

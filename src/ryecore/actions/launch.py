@@ -15,15 +15,13 @@ from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from ryecore.actions.payload import Payload
 from ryecore.actions.settings import Settings
 from ryecore.chain.executor import PrimitiveExecutor
-from ryecore.chain.model import ExecutionPlan, ExecutionResult, ValidChain
+from ryecore.chain.model import ExecutionPlan, ValidChain
 from ryecore.chain.trace import Trace
-from ryecore.display.status import status_mark
-from ryecore.display.text import StyledText
 from ryecore.errors import AlreadyStarted, InputError, ProcessError, RyeError, StateError
 from ryecore.items.refs import ItemRef
 from ryecore.lillux.processes import ProcessId, ProcessSpec, kill_process, spawn_detached
@@ -32,74 +30,22 @@ from ryecore.policy.cancelling import run_to_end
 from ryecore.policy.context import thread_variables
 from ryecore.policy.environment import for_own_process
 from ryecore.runs.request import RunRequest
-from ryecore.state.idempotency import EarlierStart, describe_start
+from ryecore.state.idempotency import EarlierStart
 from ryecore.state.waiting import run_in_thread
+from ryecore.threads.result import StartedThread
 
 if TYPE_CHECKING:
     from ryecore.state.store import ThreadStore
     from ryecore.threads.planner.planning import DirectivePlanner
-    from ryecore.threads.result import StartedThread
 
 __all__ = [
     "LaunchAction",
-    "LaunchedThread",
     "graph_request",
     "parent_variable",
     "register_for_process",
 ]
 
 _RUNNER: Final = "ryecore.thread_worker"
-
-
-@frozen(kw_only=True)
-class LaunchedThread(ExecutionResult):
-    """The result of an asynchronous execution, which runs in a process of its own.
-
-    Attributes:
-        thread_id: Its id, for `rye.threads`.
-        pid: The process id; 0 where the process has ended.
-        earlier: The thread's status, where the same idempotency key had started it before.
-    """
-
-    thread_id: str
-    pid: int
-    earlier: EarlierStart | None = None
-
-    def to_dict(self) -> dict[str, object]:
-        """Return the response object of an asynchronous call.
-
-        Source: docs/design/execute.md#async; decision 33.
-        """
-        return {
-            "status": "success",
-            "async": True,
-            "thread_id": self.thread_id,
-            "type": "tool",
-            "item_id": self.item_id,
-            "execution_mode": "inline",
-            "state": "running",
-            "pid": self.pid,
-            "chain": list(self.chain.ids),
-            "metadata": {"duration_ms": round(self.duration_ms), **self.metadata},
-            **(self.earlier.to_dict() if self.earlier is not None else {}),
-        }
-
-    def render(self) -> StyledText:
-        """Render the thread for a terminal or a notebook."""
-        text = StyledText()
-        text.line(
-            status_mark("running"),
-            (self.item_id, "strong"),
-            (f"  {describe_start('launched', self.earlier)}", "id"),
-            (f"  {round(self.duration_ms)} ms", "dim"),
-        )
-        process = f"  process {self.pid}" if self.pid else ""
-        text.line(("  thread  ", "dim"), (self.thread_id, "id"), (process, "dim"))
-        text.line(("  next    ", "dim"), f"rye threads wait {self.thread_id}")
-        return text
-
-    def __repr__(self) -> str:
-        return f"LaunchedThread({self.thread_id!r}, {self.item_id!r}, pid {self.pid})"
 
 
 class LaunchAction:
@@ -122,7 +68,7 @@ class LaunchAction:
         self._environ = environ
         self._planner = planner
 
-    async def __call__(self, request: RunRequest, ctx: CallContext) -> LaunchedThread:
+    async def __call__(self, request: RunRequest, ctx: CallContext) -> StartedThread:
         """Launch a tool or a graph, once it is verified and its run registered.
 
         The cancellation and the event sink of `ctx` apply to this call only.
@@ -153,7 +99,7 @@ class LaunchAction:
         except RyeError as error:
             error.during(str(ref), chain=checked.chain.ids)
             raise
-        return _launched(ref, run_id, process.pid, checked.chain, started)
+        return StartedThread.of(str(ref), run_id, process.pid, started, chain=checked.chain)
 
     async def _chain_now(self, ref: ItemRef, ctx: CallContext) -> ValidChain:
         """Return the tool's chain; an empty one where it can't be verified."""
@@ -164,9 +110,9 @@ class LaunchAction:
 
     async def _found(
         self, thread_id: str, ref: ItemRef, chain: ValidChain, started: float
-    ) -> LaunchedThread:
+    ) -> StartedThread:
         earlier = await EarlierStart.find(self._threads(), thread_id)
-        return _launched(ref, thread_id, earlier.pid, chain, started, earlier)
+        return StartedThread.of(str(ref), thread_id, earlier.pid, started, earlier, chain)
 
     @property
     def can_rebuild_models(self) -> bool:
@@ -186,16 +132,7 @@ class LaunchAction:
             run_id = found.thread_id
             earlier = await EarlierStart.find(self._threads(), run_id)
             pid = earlier.pid
-        return StartedThread(
-            status="success",
-            item_id=str(request.ref),
-            data={"thread_id": run_id},
-            error=None,
-            duration_ms=(time.perf_counter() - started) * 1000,
-            thread_id=run_id,
-            pid=pid,
-            earlier=earlier,
-        )
+        return StartedThread.of(str(request.ref), run_id, pid, started, earlier)
 
     async def _fork(self, request: RunRequest, ctx: CallContext) -> tuple[str, ProcessId]:
         from ryecore.runs.bounds import refuse_unproved_parent  # noqa: PLC0415 - threads alone
@@ -337,24 +274,3 @@ def parent_variable(ctx: CallContext) -> dict[str, str]:
     from ryecore.runs.bounds import PARENT_ID  # noqa: PLC0415 - threads alone
 
     return {} if ctx.budget_account is None else {PARENT_ID: ctx.budget_account}
-
-
-def _launched(
-    ref: ItemRef,
-    thread_id: str,
-    pid: int,
-    chain: ValidChain,
-    started: float,
-    earlier: EarlierStart | None = None,
-) -> LaunchedThread:
-    return LaunchedThread(
-        status="success",
-        item_id=str(ref),
-        data={"thread_id": thread_id},
-        error=None,
-        chain=chain,
-        duration_ms=(time.perf_counter() - started) * 1000,
-        thread_id=thread_id,
-        pid=pid,
-        earlier=earlier,
-    )

@@ -36,8 +36,8 @@ from ryecore.threads.events import Recorder
 from ryecore.threads.files import export_thread, started_payload, write_capabilities
 from ryecore.threads.harness import SafetyHarness, limits_until
 from ryecore.threads.loop import (
-    Ending,
     ResolvedDirective,
+    ThreadEnding,
     ThreadLoop,
     ThreadPlan,
     ending_of_error,
@@ -69,7 +69,7 @@ class ThreadDeps:
     orchestrator: ToolDef
 
 
-class ThreadLifecycle(RunLifecycle[Ending, ThreadResult]):
+class ThreadLifecycle(RunLifecycle[ThreadEnding, ThreadResult]):
     """The lifecycle of one thread.
 
     Attributes:
@@ -271,7 +271,7 @@ class ThreadLifecycle(RunLifecycle[Ending, ThreadResult]):
 
     # Run
 
-    async def _run(self) -> Ending:
+    async def _run(self) -> ThreadEnding:
         """Run the loop of turns: step 14."""
         loop = ThreadLoop(
             self._host,
@@ -286,7 +286,7 @@ class ThreadLifecycle(RunLifecycle[Ending, ThreadResult]):
         if self._wants_handoff:
             loop.want_handoff()
         tokens, deadline = (self.cancellation, self._ctx.cancellation), self._deadline
-        ending: Ending | None = None
+        ending: ThreadEnding | None = None
         try:
             with bounded_by(*tokens, deadline=deadline):
                 if not is_cancelled(*tokens):
@@ -301,7 +301,7 @@ class ThreadLifecycle(RunLifecycle[Ending, ThreadResult]):
         hit = self._harness.time_is_up()
         with anyio.CancelScope(shield=True):
             await loop.tell_time_is_up(hit)
-        return Ending("error", error=hit.message, code=hit.code)
+        return ThreadEnding("error", error=hit.message, code=hit.code)
 
     @property
     def _opened(self) -> Recorder:
@@ -317,16 +317,16 @@ class ThreadLifecycle(RunLifecycle[Ending, ThreadResult]):
 
     # End: step 15
 
-    def _status_of(self, ending: Ending) -> Status:
+    def _status_of(self, ending: ThreadEnding) -> Status:
         return ending.status
 
-    def _stopped(self, *, killed: bool) -> Ending:
+    def _stopped(self, *, killed: bool) -> ThreadEnding:
         return ending_of_stop(killed=killed)
 
-    def _failed(self, error: Exception) -> Ending:
+    def _failed(self, error: Exception) -> ThreadEnding:
         return ending_of_error(error)
 
-    async def _conclude(self, ending: Ending) -> Ending:
+    async def _conclude(self, ending: ThreadEnding) -> ThreadEnding:
         """Run the hooks that follow the loop, and hand the thread off where that is due.
 
         Nothing that the hooks do changes how the thread ended.
@@ -350,7 +350,7 @@ class ThreadLifecycle(RunLifecycle[Ending, ThreadResult]):
                 await hooks.run("after_complete", context)
         return await self._hand_off(ending) if ending.hands_off else ending
 
-    async def _hand_off(self, ending: Ending) -> Ending:
+    async def _hand_off(self, ending: ThreadEnding) -> ThreadEnding:
         """Begin the thread that continues this one. If that fails, this one fails."""
         host, loop = self._host, self._loop
         await host.registry.set_cost(self.run_id, self._cost, fence=self._fence)
@@ -384,7 +384,7 @@ class ThreadLifecycle(RunLifecycle[Ending, ThreadResult]):
         await host.registry.link_continuation(self.run_id, following.run_id)
         return evolve(ending, status="continued", code="")
 
-    def _make_result(self, ending: Ending, cost: Cost, total: Amount) -> ThreadResult:
+    def _make_result(self, ending: ThreadEnding, cost: Cost, total: Amount) -> ThreadResult:
         return ThreadResult(
             status="success" if ending.error is None else "error",
             item_id=self.item_id,
@@ -402,7 +402,7 @@ class ThreadLifecycle(RunLifecycle[Ending, ThreadResult]):
             metadata={"warnings": list(self._warnings)} if self._warnings else {},
         )
 
-    async def _log_end(self, ending: Ending, cost: Cost, total: Amount) -> None:
+    async def _log_end(self, ending: ThreadEnding, cost: Cost, total: Amount) -> None:
         recorder = self._opened
         payload: dict[str, object] = {"cost": cost.to_dict()}
         if ending.error:
@@ -410,7 +410,7 @@ class ThreadLifecycle(RunLifecycle[Ending, ThreadResult]):
         recorder.append(f"thread_{ending.status}", payload)
         await recorder.checkpoint(recorder.turn)
 
-    async def _leave_files(self, ending: Ending, cost: Cost) -> None:
+    async def _leave_files(self, ending: ThreadEnding, cost: Cost) -> None:
         await super()._leave_files(ending, cost)
         file = evolve(self._file, status=ending.status, cost=cost, updated_at=utc_now())
         await export_thread(self._host.store, file)
@@ -428,7 +428,7 @@ class ThreadLifecycle(RunLifecycle[Ending, ThreadResult]):
             "error_code": ending.code,
         }
 
-    def _ending_of(self, error: BaseException) -> Ending:
+    def _ending_of(self, error: BaseException) -> ThreadEnding:
         if isinstance(error, Exception):
             return ending_of_error(error)
         return ending_of_stop(killed=False)

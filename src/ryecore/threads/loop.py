@@ -10,7 +10,7 @@ from typing import Final
 from attrs import evolve, field, frozen
 
 from ryecore.agent.assembly import TurnSetup, build_setup, cost_meter, plan_entry
-from ryecore.agent.deps import AgentRunnerDeps, AgentTurnLimits
+from ryecore.agent.deps import AgentRunnerDeps
 from ryecore.agent.model import Agent
 from ryecore.agent.outcome import failure_of
 from ryecore.agent.turns import TurnResult, run_turns
@@ -47,8 +47,8 @@ from ryecore.threads.records.messages import message_payload
 from ryecore.threads.turn_policy import LoopSettings, ThreadPolicy, as_text
 
 __all__ = [
-    "Ending",
     "ResolvedDirective",
+    "ThreadEnding",
     "ThreadLoop",
     "ThreadPlan",
     "ending_of_error",
@@ -101,7 +101,7 @@ class ThreadPlan:
 
 
 @frozen
-class Ending:
+class ThreadEnding:
     """The ending of a thread.
 
     Attributes:
@@ -177,7 +177,7 @@ class ThreadLoop:
         if self._policy is not None:
             self._policy.handoff_wanted = True
 
-    async def run(self) -> Ending:
+    async def run(self) -> ThreadEnding:
         """Run turns until the thread ends.
 
         Raises:
@@ -187,7 +187,6 @@ class ThreadLoop:
         native, context_tokens, output_tokens = _what_it_can(plan[0])
         outputs = self._directive.loaded.directive.outputs
         tools = self._thread.palette.tools
-        config = self._directive.config
         policy = ThreadPolicy(
             LoopSettings(
                 thread_id=self._thread.thread_id,
@@ -195,9 +194,7 @@ class ThreadLoop:
                 outputs=outputs,
                 wanted_output_tokens=output_tokens,
                 context_tokens=context_tokens,
-                handoff_at=config.handoff_at,
-                pressure_at=config.pressure_at,
-                nudges=config.nudges,
+                config=self._directive.config,
                 tools=tuple(tool.spec for tool in tools),
                 is_native=native,
                 has_tools=any(tool.name != RETURN_TOOL for tool in tools),
@@ -326,18 +323,8 @@ class ThreadLoop:
 
 def _own(deps: AgentRunnerDeps, palette: Palette, harness: SafetyHarness) -> AgentRunnerDeps:
     """Return the host's dependencies with the thread's own tools and limits."""
-    turns = AgentTurnLimits(
-        max_tool_turns=harness.limits.turns or _NO_TURNS,
-        max_calls_a_turn=deps.limits.max_calls_a_turn,
-        correction_budget=deps.limits.correction_budget,
-        max_output_tokens=deps.limits.max_output_tokens,
-        max_answer_chars=deps.limits.max_answer_chars,
-        stall_s=deps.limits.stall_s,
-        media_timeout_s=deps.limits.media_timeout_s,
-        cooldown_s=deps.limits.cooldown_s,
-        backoff=deps.limits.backoff,
-    )
-    return evolve(deps, registry=palette.registry, tools=None, limits=turns)
+    limits = evolve(deps.limits, max_tool_turns=harness.limits.turns or _NO_TURNS)
+    return evolve(deps, registry=palette.registry, tools=None, limits=limits)
 
 
 def _what_it_can(entry: FallbackPlanEntry) -> tuple[bool, int, int]:
@@ -355,7 +342,7 @@ _CANCELLED: Final = "It was asked to stop."
 
 def ending_of_turns(
     result: TurnResult, returned: Returned | None, limit: LimitHit | None
-) -> Ending:
+) -> ThreadEnding:
     """Return the ending of a thread from that of its turns.
 
     Args:
@@ -364,32 +351,33 @@ def ending_of_turns(
     """
     text = result.last.text if result.last else ""
     if result.ended == "handed_off" or (result.ended, result.reason) == ("stopped", "handoff"):
-        return Ending("completed", text, code=limit.code if limit else "", hands_off=True)
+        return ThreadEnding("completed", text, code=limit.code if limit else "", hands_off=True)
     if returned is not None and result.ended == "finished":
         if returned.status == "error":
             error = returned.error_detail or "The model says that it can't continue."
-            return Ending("error", text, returned.outputs, error, "returned_error")
-        return Ending("completed", text, returned.outputs)
+            return ThreadEnding("error", text, returned.outputs, error, "returned_error")
+        return ThreadEnding("completed", text, returned.outputs)
     if result.ended == "stopped":
         if result.reason == "cancelled":
-            return Ending("cancelled", text, error=_CANCELLED, code="cancelled")
+            return ThreadEnding("cancelled", text, error=_CANCELLED, code="cancelled")
         if limit is not None:
-            return Ending("error", text, error=limit.message, code=limit.code)
-        return Ending("error", text, error=f"It was stopped by {result.reason}.", code="stopped")
-    return Ending("completed", text)
+            return ThreadEnding("error", text, error=limit.message, code=limit.code)
+        error = f"It was stopped by {result.reason}."
+        return ThreadEnding("error", text, error=error, code="stopped")
+    return ThreadEnding("completed", text)
 
 
-def ending_of_error(error: Exception) -> Ending:
+def ending_of_error(error: Exception) -> ThreadEnding:
     """Return the ending of a thread that failed."""
     if isinstance(error, LlmError) or not isinstance(error, RyeError):
         failure = failure_of(error)
-        return Ending("error", error=failure.message, code=failure.code)
+        return ThreadEnding("error", error=failure.message, code=failure.code)
     code = str(error.facts.get("code") or error.error_type)
-    return Ending("error", error=str(error), code=code)
+    return ThreadEnding("error", error=str(error), code=code)
 
 
-def ending_of_stop(*, killed: bool) -> Ending:
+def ending_of_stop(*, killed: bool) -> ThreadEnding:
     """Return the ending of a thread that was asked to stop."""
     if killed:
-        return Ending("killed", error="It was killed.", code="killed")
-    return Ending("cancelled", error=_CANCELLED, code="cancelled")
+        return ThreadEnding("killed", error="It was killed.", code="killed")
+    return ThreadEnding("cancelled", error=_CANCELLED, code="cancelled")

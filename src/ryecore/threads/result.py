@@ -1,7 +1,8 @@
 """The result of a directive's thread."""
 
+import time
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, Self
 
 from attrs import field, frozen
 
@@ -114,7 +115,7 @@ class ThreadResult(ExecutionResult):
 
 @frozen(kw_only=True, repr=False)
 class StartedThread(ExecutionResult):
-    """The result of starting a directive's thread, which runs by itself.
+    """The result of starting a directive, a tool or a graph, which runs by itself.
 
     Attributes:
         thread_id: Its id, for `rye.threads`.
@@ -127,18 +128,45 @@ class StartedThread(ExecutionResult):
     pid: int
     earlier: EarlierStart | None = None
 
-    def to_dict(self) -> dict[str, object]:
-        """Return the response object of an asynchronous fork.
+    @classmethod
+    def of(
+        cls,
+        ref: str,
+        thread_id: str,
+        pid: int,
+        began: float,
+        earlier: EarlierStart | None = None,
+        chain: ValidChain = _NO_CHAIN,
+    ) -> Self:
+        """Return the result of a start that began at a time on `time.perf_counter`."""
+        return cls(
+            status="success",
+            item_id=ref,
+            data={"thread_id": thread_id},
+            error=None,
+            chain=chain,
+            duration_ms=(time.perf_counter() - began) * 1000,
+            thread_id=thread_id,
+            pid=pid,
+            earlier=earlier,
+        )
 
-        Source: docs/design/execute.md#fork; decision 33.
+    def to_dict(self) -> dict[str, object]:
+        """Return the response object of an asynchronous call.
+
+        Source: docs/design/execute.md#async; docs/design/execute.md#fork; decision 33.
         """
+        kind, _, name = self.item_id.partition(":")
+        about: dict[str, object] = {"directive": name}
+        if kind == "tool":
+            about = {"execution_mode": "inline", "chain": list(self.chain.ids)}
         return {
             "status": "success",
             "async": True,
-            "type": "directive",
+            "type": kind,
             "item_id": self.item_id,
             "thread_id": self.thread_id,
-            "directive": self.item_id.partition(":")[2],
+            **about,
             "state": "running",
             "pid": self.pid,
             "metadata": {"duration_ms": round(self.duration_ms), **self.metadata},
@@ -148,15 +176,19 @@ class StartedThread(ExecutionResult):
     def render(self) -> StyledText:
         """Render the thread for a terminal or a notebook."""
         text = StyledText()
-        state = describe_start("started", self.earlier)
-        text.line(status_mark("running"), (self.item_id, "strong"), (f"  {state}", "id"))
+        text.line(
+            status_mark("running"),
+            (self.item_id, "strong"),
+            (f"  {describe_start('started', self.earlier)}", "id"),
+            (f"  {round(self.duration_ms)} ms", "dim"),
+        )
         process = f"  process {self.pid}" if self.pid else ""
         text.line(("  thread  ", "dim"), (self.thread_id, "id"), (process, "dim"))
         text.line(("  next    ", "dim"), f"rye threads wait {self.thread_id}")
         return text
 
     def __repr__(self) -> str:
-        return f"StartedThread({self.thread_id!r}, pid {self.pid})"
+        return f"StartedThread({self.thread_id!r}, {self.item_id!r}, pid {self.pid})"
 
 
 def kept_result(record: ThreadRecord, kept: object, total: Amount) -> ThreadResult:

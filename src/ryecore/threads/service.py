@@ -90,16 +90,8 @@ class ThreadService:
         except AlreadyStarted as found:
             thread = await self.thread(found.thread_id)
             earlier = await EarlierStart.find(self._host.store, thread.thread_id)
-        return StartedThread(
-            status="success",
-            item_id=thread.item_id,
-            data={"thread_id": thread.thread_id},
-            error=None,
-            duration_ms=(time.perf_counter() - began) * 1000,
-            thread_id=thread.thread_id,
-            pid=current_process().pid if earlier is None else earlier.pid,
-            earlier=earlier,
-        )
+        pid = current_process().pid if earlier is None else earlier.pid
+        return StartedThread.of(thread.item_id, thread.thread_id, pid, began, earlier)
 
     async def thread(self, thread_id: str) -> Thread:
         """Return the handle of a thread, wherever it runs or ran.

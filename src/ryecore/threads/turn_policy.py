@@ -64,6 +64,7 @@ from ryecore.threads.planner.classification import (
     classify,
     on_error_plan,
 )
+from ryecore.threads.planner.settings import LoopConfig
 from ryecore.threads.records.messages import answer_payload, message_payload, result_payload
 from ryecore.tools.definition import ToolDef
 from ryecore.tools.results import ToolOutcome
@@ -87,9 +88,7 @@ class LoopSettings:
         outputs: The outputs that it declares.
         wanted_output_tokens: The most tokens of one answer.
         context_tokens: The size of the model's context.
-        handoff_at: The share of the context at which the thread is handed off, 0 to 1.
-        pressure_at: The share of the context at which its hooks run, 0 to 1.
-        nudges: How often a model is reminded to use its tools, or to return its outputs.
+        config: The configuration of the loop.
         tools: The tools of the model.
         is_native: Whether the model has native tool calls; otherwise calls are read from its text.
         has_tools: Whether the model has any tool besides the one that ends the thread.
@@ -101,9 +100,7 @@ class LoopSettings:
     outputs: tuple[Declared, ...]
     wanted_output_tokens: int
     context_tokens: int
-    handoff_at: float = 0.9
-    pressure_at: float = 0.8
-    nudges: int = 2
+    config: LoopConfig
     tools: tuple[ToolSpec, ...] = ()
     is_native: bool = True
     has_tools: bool = True
@@ -312,7 +309,7 @@ class ThreadPolicy(TurnPolicy):
         if self._text_problem:
             return await self._told(Nudge(self._text_problem))
         required = [one.name for one in settings.outputs if one.required]
-        if settings.outputs and self._nudged < settings.nudges:
+        if settings.outputs and self._nudged < settings.config.nudges:
             self._nudged += 1
             return await self._told(Nudge(_RETURN, is_correction=False))
         if required:
@@ -321,7 +318,7 @@ class ThreadPolicy(TurnPolicy):
                 f"The model ended without the outputs that are required: {', '.join(required)}.",
             )
         is_new = state.turn == 1 and settings.continues is None
-        if is_new and settings.is_native and settings.has_tools and settings.nudges:
+        if is_new and settings.is_native and settings.has_tools and settings.config.nudges:
             return await self._told(Nudge(_USE_TOOLS, is_correction=False))
         return ACCEPT
 
@@ -391,11 +388,11 @@ class ThreadPolicy(TurnPolicy):
         if self._stopped_by or self.handoff_wanted:
             return CONTINUE  # the next turn begins with that
         used = self._guard.context_share = self._context_used / settings.context_tokens
-        if used >= settings.handoff_at:
+        if used >= settings.config.handoff_at:
             await self._tell_context_full(used)
             is_over = self._stopped_by or self._harness.check_limits(self._spending.cost)
             return CONTINUE if is_over else HandOff({"reason": "context"})
-        if used >= settings.pressure_at and not self._under_pressure:
+        if used >= settings.config.pressure_at and not self._under_pressure:
             self._under_pressure = True
             self.steer(
                 await self._hooks.run("context_window_pressure", {"used": used, **self._who()})

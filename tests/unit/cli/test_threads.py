@@ -17,10 +17,10 @@ def test_a_start_that_is_repeated_says_that_it_is_no_new_one(workspace, run):
     workspace.shell("acme/work", "echo hello")
     start = ["execute", "tool:acme/work", "--async", "--idempotency-key", "k"]
     first = run(*start)
-    assert ("launched" in first.out, "already" in first.out) == (True, False)
+    assert ("started" in first.out, "already" in first.out) == (True, False)
     run("threads", "wait", first.out.rsplit(" ", 1)[1].strip())
     again = run(*start)
-    assert ("launched" in again.out, "already started, completed" in again.out) == (False, True)
+    assert "already started, completed" in again.out
     other = run(*start, "x=1")
     assert "was used to start tool:acme/work, with other parameters: " in other.err
 
@@ -29,7 +29,7 @@ def test_what_was_launched_says_what_to_do_next(workspace, run):
     workspace.shell("acme/work", "echo hello")
     done = run("execute", "tool:acme/work", "--async")
     assert done.code == 0
-    assert "launched" in done.out
+    assert "started" in done.out
     command = done.out.rsplit("next", 1)[1].split()
     assert command[:3] == ["rye", "threads", "wait"]
     waited = run(*command[1:])

@@ -21,7 +21,7 @@ from ryecore.state.transcript_format import Record
 __all__ = [
     "MAX_QUERY_CHARS",
     "MAX_RESULTS",
-    "Found",
+    "RecordMatch",
     "SearchType",
     "matcher",
     "search_records",
@@ -44,7 +44,7 @@ Match: TypeAlias = Callable[[Sequence[str]], Awaitable[Sequence[int]]]
 
 
 @frozen
-class Found:
+class RecordMatch:
     """A record that matches.
 
     Attributes:
@@ -132,7 +132,7 @@ async def search_records(
     *,
     most: int,
     until: float,
-) -> tuple[list[Found], bool]:
+) -> tuple[list[RecordMatch], bool]:
     """Find the records that match, the oldest first.
 
     Args:
@@ -144,7 +144,7 @@ async def search_records(
     Returns:
         The records, and whether there may be more.
     """
-    found: list[Found] = []
+    found: list[RecordMatch] = []
     async for thread_id, record in records:
         if time.monotonic() >= until:
             return found, True
@@ -158,7 +158,7 @@ async def search_records(
         turn = record.payload.get("turn")
         excerpt = await _excerpt(line, match)
         found.append(
-            Found(
+            RecordMatch(
                 thread_id,
                 record.timestamp,
                 record.type,
