@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ryecore.agent.events import AgentToolResult as AgentToolResult
     from ryecore.agent.events import CostUpdated as CostUpdated
     from ryecore.agent.events import Emit as Emit
-    from ryecore.agent.meter import Spent as Spent
+    from ryecore.agent.events import Spent as Spent
     from ryecore.agent.model import Agent as Agent
     from ryecore.agent.model import AgentNode as AgentNode
     from ryecore.agent.model import FallbackChoice as FallbackChoice

@@ -9,8 +9,7 @@ from typing import Any
 from attrs import frozen
 
 from ryecore.agent.deps import AgentRunnerDeps, AgentTurnLimits
-from ryecore.agent.events import Emit
-from ryecore.agent.meter import CostMeter
+from ryecore.agent.events import CostMeter, Emit
 from ryecore.agent.model import Agent, AgentNode, RetrySpec
 from ryecore.agent.outcome import turn_error
 from ryecore.agent.policies import OutputSchema

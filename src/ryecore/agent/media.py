@@ -12,7 +12,7 @@ from attrs import frozen
 
 from ryecore.agent.assembly import chain_options, plan_entry
 from ryecore.agent.deps import AgentRunnerDeps, Egress
-from ryecore.agent.meter import CostMeter
+from ryecore.agent.events import CostMeter
 from ryecore.agent.node import TurnBudget
 from ryecore.agent.outcome import NodeOutcome, turn_error
 from ryecore.agent.policies import ask_gate

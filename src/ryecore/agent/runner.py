@@ -11,8 +11,8 @@ from attrs import evolve
 
 from ryecore.agent.assembly import build_plan, build_setup, cost_meter, output_schema
 from ryecore.agent.deps import AgentRunnerDeps
+from ryecore.agent.events import CostMeter
 from ryecore.agent.media import MediaFork
-from ryecore.agent.meter import CostMeter
 from ryecore.agent.model import Agent, AgentNode
 from ryecore.agent.node import NodeExecContext, NodeExecutor
 from ryecore.agent.outcome import NodeOutcome, failure_of, turn_error

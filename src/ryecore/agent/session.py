@@ -15,8 +15,7 @@ from attrs import frozen
 
 from ryecore.agent.assembly import TurnSetup, build_plan, build_setup, cost_meter, output_schema
 from ryecore.agent.deps import AgentRunnerDeps
-from ryecore.agent.events import AgentEvent, Emit
-from ryecore.agent.meter import Spent
+from ryecore.agent.events import AgentEvent, Emit, Spent
 from ryecore.agent.model import Agent
 from ryecore.agent.outcome import NodeFailure, TokensUsed, failure_of
 from ryecore.agent.policies import SessionPolicy

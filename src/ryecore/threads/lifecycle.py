@@ -33,7 +33,6 @@ from ryecore.threads.calls.guard import ArtifactStore, ResultGuard
 from ryecore.threads.calls.palette import PaletteBuilder
 from ryecore.threads.calls.returning import return_tool
 from ryecore.threads.events import Recorder
-from ryecore.threads.files import export_thread, started_payload, write_capabilities
 from ryecore.threads.harness import SafetyHarness, limits_until
 from ryecore.threads.loop import (
     ResolvedDirective,
@@ -45,6 +44,7 @@ from ryecore.threads.loop import (
 )
 from ryecore.threads.planner.planning import DirectivePlanner, check_body
 from ryecore.threads.planner.risk import check_risks
+from ryecore.threads.records.export import export_thread, started_payload, write_capabilities
 from ryecore.threads.result import ThreadResult
 from ryecore.threads.resume import continued_record, handoff_of
 from ryecore.tools.definition import ToolDef

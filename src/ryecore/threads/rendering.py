@@ -29,8 +29,7 @@ from ryecore.display.text import (
     duration,
 )
 from ryecore.state.model import ThreadRecord, ThreadRecords
-from ryecore.threads.rows import STATUS_ORDER, TreeRow, rows_of
-from ryecore.threads.tree import TreeNode
+from ryecore.threads.tree import STATUS_ORDER, TreeNode, TreeRow, rows_of
 
 __all__ = ["add_more", "render_change", "render_thread", "render_tree", "thread_line"]
 

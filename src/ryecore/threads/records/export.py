@@ -1,6 +1,6 @@
-"""The texts of a thread for people and for search: capabilities.md, and its knowledge export.
+"""The texts that a thread leaves for people and search: capabilities.md and its knowledge export.
 
-Rendering is pure; the store signs and writes. Text of a model or a tool can neither close a fence,
+The store signs and writes them. Text of a model or a tool can neither close a fence,
 nor add to the frontmatter, nor control a terminal.
 
 Source: docs/design/threads.md#storage; decisions 5, 36 and 47.
@@ -9,7 +9,8 @@ Source: docs/design/threads.md#storage; decisions 5, 36 and 47.
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
+from datetime import UTC, datetime
+from functools import lru_cache, partial
 from typing import Any, Final
 
 from attrs import frozen
@@ -20,15 +21,21 @@ from ryecore.items.refs import EXPORT_FOLDER
 from ryecore.llm.request import ToolSpec
 from ryecore.state.model import Cost
 from ryecore.state.records import indented_json
+from ryecore.state.store import ThreadStore
+from ryecore.state.thread_file import ThreadFile
 from ryecore.state.transcript_format import Record
+from ryecore.threads.calls.palette import Palette
 
 __all__ = [
     "Exported",
     "OfferedTool",
+    "export_thread",
     "fenced",
     "frontmatter",
     "render_capabilities",
     "render_export",
+    "started_payload",
+    "write_capabilities",
 ]
 
 _quoted: Final = json.JSONEncoder(ensure_ascii=False).encode
@@ -274,3 +281,42 @@ def _cut(text: str) -> str:
     if len(text) <= _MAX_BLOCK_CHARS:
         return text
     return f"{text[:_MAX_BLOCK_CHARS]}\n... {len(text) - _MAX_BLOCK_CHARS} more characters"
+
+
+# The files
+
+
+def started_payload(
+    file: ThreadFile, inputs: Mapping[str, object], palette: Palette, muted: frozenset[str]
+) -> dict[str, object]:
+    """Return the payload of `thread_started`, from which decisions can be replayed."""
+    return {
+        **file.to_dict(),
+        "inputs": dict(inputs),
+        "tools": {tool.name: tool.capability for tool in palette.tools},
+        "muted_hooks": sorted(muted),
+    }
+
+
+async def write_capabilities(store: ThreadStore, file: ThreadFile, palette: Palette) -> None:
+    """Write the capabilities and tools of a thread."""
+    tools = [OfferedTool(tool.spec, tool.source or tool.origin) for tool in palette.tools]
+    text = render_capabilities(file.thread_id, file.item_id, file.capabilities, tools)
+    await store.write_capabilities(file.thread_id, text)
+
+
+async def export_thread(store: ThreadStore, file: ThreadFile) -> None:
+    """Write the thread's conversation as knowledge, which search finds and no author signs."""
+    began = datetime.fromisoformat(file.created_at)
+    exported = Exported(
+        thread_id=file.thread_id,
+        directive=file.directive,
+        status=file.status,
+        model=file.model,
+        created_at=file.created_at,
+        duration_s=(datetime.now(UTC) - began).total_seconds(),
+        cost=file.cost,
+        permissions=file.capabilities,
+        capabilities_ref=store.capabilities_ref(file.thread_id),
+    )
+    await store.export(file.thread_id, partial(render_export, exported))
