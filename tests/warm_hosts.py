@@ -37,6 +37,7 @@ __all__ = [
     "children",
     "effects",
     "furnish",
+    "has_starting",
     "is_alive",
     "is_spare",
     "none_left",
@@ -147,6 +148,14 @@ def stats_of(rye: Rye | SyncRye) -> tuple[TemplateStats, ...]:
     return () if pool is None else pool.stats()
 
 
+def has_starting(rye: Rye | SyncRye) -> bool:
+    """Whether a template starts: until it is there, another call would start cold, which is dear.
+
+    That costs fifty times what it costs to look again.
+    """
+    return any(one.state == "starting" for one in stats_of(rye))
+
+
 async def warm_up(rye: Rye, ref: str = MARK, **parameters: object) -> ExecutionResult:
     """Call until a call starts warm; its ids are negative."""
     number = -1
@@ -157,6 +166,8 @@ async def warm_up(rye: Rye, ref: str = MARK, **parameters: object) -> ExecutionR
             if start_of(done) == "warm":
                 return done
             number -= 1
+            while has_starting(rye):
+                await anyio.sleep(0.005)
 
 
 async def calls(rye: Rye, ids: range, at_once: int = 16) -> list[ExecutionResult]:

@@ -28,6 +28,7 @@ from tests.warm_hosts import (
     children,
     effects,
     furnish,
+    has_starting,
     is_alive,
     none_left,
     open_rye,
@@ -57,7 +58,8 @@ def ends(root: Path, say: Say, way: str) -> None:
     os.mkfifo(pipe)
     rye = open_sync(root)
     while start_of(rye.execute(MARK, {"id": -1}, trace=True)) != "warm":
-        pass
+        while has_starting(rye):
+            time.sleep(0.005)
     for number in range(3):
         call = partial(rye.execute, MARK, {"id": number, "wait": str(pipe)})
         threading.Thread(target=call, daemon=True).start()

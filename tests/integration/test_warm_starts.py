@@ -1,16 +1,16 @@
 """Warm starts from end to end: what a host, a tool's author and a person see of them."""
 
 import os
+import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 
-from ryecore import ExecutionResult, Rye
+from ryecore import Rye
 from ryecore.items.spaces import built_in_space
-from ryecore.lillux.processes import TemplateStats
+from tests.warm_hosts import children, has_starting, start_of, stats_of, warm_up
 from tests.workspace import Workspace, events
 
 pytestmark = pytest.mark.anyio
@@ -23,25 +23,11 @@ def execute(params, project_path):
 RUNTIMES = "tools/rye/core/runtimes/python"
 
 
-def children() -> set[int]:
-    """The children of this process, whichever of its threads started them."""
-    return {
-        int(pid)
-        for listing in Path("/proc/self/task").glob("*/children")
-        for pid in listing.read_text().split()
-    }
-
-
 @pytest.fixture(autouse=True)
 def _nothing_left() -> Iterator[None]:
     before = children()
     yield
     assert children() <= before
-
-
-def start_of(done: ExecutionResult) -> object:
-    """How a call was started."""
-    return events(done.trace, "execute")[0]["start"]
 
 
 async def call(rye: Rye, ref: str, **parameters: object) -> tuple[object, Any]:
@@ -53,16 +39,7 @@ async def call(rye: Rye, ref: str, **parameters: object) -> tuple[object, Any]:
 
 async def warmed(rye: Rye, ref: str, **parameters: object) -> Any:
     """The answer of the first call that started warm."""
-    with anyio.fail_after(60):
-        while True:
-            start, answer = await call(rye, ref, **parameters)
-            if start == "warm":
-                return answer
-
-
-def templates(rye: Rye) -> tuple[TemplateStats, ...]:
-    pool = rye._parts._executor._pool
-    return () if pool is None else pool.stats()
+    return (await warm_up(rye, ref, **parameters)).data
 
 
 async def test_a_tool_that_is_called_again_starts_warm_and_answers_the_same(
@@ -79,24 +56,6 @@ async def test_a_tool_that_is_called_again_starts_warm_and_answers_the_same(
     assert [answer["n"] for answer in answers] == [1, 2, 3, 4, 5]
 
 
-async def test_many_calls_at_once_are_each_answered_by_a_process_of_their_own(
-    workspace: Workspace,
-) -> None:
-    ref = workspace.python("a/who", WHO)
-    async with workspace.open() as rye:
-        await warmed(rye, ref)
-        answers: list[Any] = []
-
-        async def one(n: int) -> None:
-            answers.append((await rye.execute(ref, {"n": n})).data)
-
-        async with anyio.create_task_group() as tasks:
-            for n in range(50):
-                tasks.start_soon(one, n)
-    assert sorted(answer["n"] for answer in answers) == list(range(50))
-    assert len({answer["pid"] for answer in answers}) == 50
-
-
 async def test_the_trace_says_why_a_call_was_cold(workspace: Workspace) -> None:
     yaml = built_in_space().root / RUNTIMES / "function.yaml"
     workspace.write(f"{RUNTIMES}/function.yaml", yaml.read_bytes())
@@ -108,7 +67,8 @@ async def test_the_trace_says_why_a_call_was_cold(workspace: Workspace) -> None:
         assert "second call within a minute" in events(first.trace, "execute")[0]["why_cold"]
         with anyio.fail_after(60):
             while "two threads" not in str(await rye.execute(ref, trace=True)):
-                pass
+                while has_starting(rye):
+                    await anyio.sleep(0.005)
     async with workspace.open(warm_memory_mib=0) as rye:
         done = await rye.execute(ref, trace=True)
         assert "why_cold" not in events(done.trace, "execute")[0]
@@ -117,15 +77,15 @@ async def test_the_trace_says_why_a_call_was_cold(workspace: Workspace) -> None:
 async def test_with_no_memory_for_it_every_process_starts_cold(workspace: Workspace) -> None:
     ref = workspace.python("a/who", WHO)
     async with workspace.open(warm_memory_mib=0) as rye:
-        assert {(await call(rye, ref))[0] for _ in range(6)} == {"cold"}
-        assert templates(rye) == ()
+        assert {(await call(rye, ref))[0] for _ in range(3)} == {"cold"}
+        assert stats_of(rye) == ()
 
 
 async def test_a_tool_that_says_so_starts_cold(workspace: Workspace) -> None:
     ref = workspace.python("a/who", WHO, warm=False)
     async with workspace.open() as rye:
-        assert {(await call(rye, ref))[0] for _ in range(6)} == {"cold"}
-        assert templates(rye) == ()
+        assert {(await call(rye, ref))[0] for _ in range(3)} == {"cold"}
+        assert stats_of(rye) == ()
 
 
 async def test_a_tool_that_is_not_verified_starts_cold(workspace: Workspace) -> None:
@@ -135,66 +95,21 @@ async def test_a_tool_that_is_not_verified_starts_cold(workspace: Workspace) -> 
     workspace.environ["RYE_DEV_MODE"] = "1"
     with pytest.warns(UserWarning, match="RYE_DEV_MODE"):
         async with workspace.open() as rye:
-            assert {(await call(rye, ref))[0] for _ in range(6)} == {"cold"}
-
-
-async def test_a_tool_that_was_edited_is_served_as_it_is_now(workspace: Workspace) -> None:
-    ref = workspace.python("a/who", WHO)
-    async with workspace.open() as rye:
-        await warmed(rye, ref)
-        workspace.python("a/who", WHO.replace("**params", "'version': 2, **params"))
-        start, answer = await call(rye, ref)
-        assert (start, answer["version"]) == ("cold", 2)
-        assert (await warmed(rye, ref))["version"] == 2
-
-
-async def test_a_module_that_was_edited_is_served_as_it_is_now(workspace: Workspace) -> None:
-    workspace.write("tools/a/__init__.py", "")
-    workspace.write("tools/a/helper.py", "VALUE = 1\n")
-    body = "import helper\ndef execute(params, project_path):\n    return helper.VALUE\n"
-    ref = workspace.python("a/tool", body)
-    async with workspace.open() as rye:
-        assert await warmed(rye, ref) == 1
-        workspace.write("tools/a/helper.py", "VALUE = 2\n")
-        assert await call(rye, ref) == ("cold", 2)
-        assert await warmed(rye, ref) == 2
-
-
-async def test_a_variable_that_was_changed_is_seen_at_once(workspace: Workspace) -> None:
-    ref = workspace.python("a/who", WHO)
-    env = workspace.project / ".env"
-    env.write_text("LEVEL=1\n")
-    async with workspace.open(allow_env=["LEVEL"]) as rye:
-        assert (await warmed(rye, ref))["level"] == "1"
-        env.write_text("LEVEL=2\n")
-        start, answer = await call(rye, ref)
-        assert (start, answer["level"]) == ("cold", "2")
-
-
-async def test_a_template_that_was_edited_serves_nobody_any_more(workspace: Workspace) -> None:
-    for name in ("function.yaml", "template.py"):
-        ours = built_in_space().root / RUNTIMES / name
-        workspace.write(f"{RUNTIMES}/{name}", ours.read_bytes())
-    ref = workspace.python("a/who", WHO)
-    async with workspace.open() as rye:
-        await warmed(rye, ref)
-        before = {one.pid for one in templates(rye)}
-        path = workspace.path(f"{RUNTIMES}/template.py")
-        path.write_bytes(path.read_bytes() + b"# edited\n")
-        workspace.sign(path)
-        start, _ = await call(rye, ref)
-        assert start == "cold"
-        await warmed(rye, ref)
-        assert {one.pid for one in templates(rye) if one.state == "ready"} - before
+            assert {(await call(rye, ref))[0] for _ in range(3)} == {"cold"}
 
 
 async def test_two_that_are_open_share_nothing(workspace: Workspace) -> None:
     ref = workspace.python("a/who", WHO)
-    async with workspace.open() as one, workspace.open() as other:
-        await warmed(one, ref)
+    ours, theirs = ({**workspace.environ, "LEVEL": level} for level in "12")
+    async with (
+        workspace.open(environ=ours, allow_env=["LEVEL"]) as one,
+        workspace.open(environ=theirs, allow_env=["LEVEL"]) as other,
+    ):
+        assert (await warmed(one, ref))["level"] == "1"
         assert [(await call(other, ref))[0] for _ in range(2)] == ["cold", "cold"]
-        await warmed(other, ref)
-        assert not {a.pid for a in templates(one)} & {a.pid for a in templates(other)}
+        assert (await warmed(other, ref))["level"] == "2"
+        assert (await warmed(one, ref))["level"] == "1"
+        assert not {a.pid for a in stats_of(one)} & {a.pid for a in stats_of(other)}
         await one.aclose()
         await warmed(other, ref)
 
@@ -207,17 +122,19 @@ async def test_closing_waits_until_no_process_is_left(workspace: Workspace) -> N
         await warmed(rye, ref)
         assert children() - before
     assert children() <= before
-    assert templates(rye) == ()
+    assert stats_of(rye) == ()
 
 
 def test_a_host_that_blocks_has_it_too_and_leaves_none(workspace: Workspace) -> None:
     ref = workspace.python("a/who", WHO)
     before = children()
     with workspace.sync() as rye:
-        for _ in range(500):
+        for _ in range(50):
             done = rye.execute(ref, trace=True)
             if start_of(done) == "warm":
                 break
+            while has_starting(rye):
+                time.sleep(0.005)
         assert "after" in str(done)
         assert ", warm start" in str(done)
     assert children() <= before

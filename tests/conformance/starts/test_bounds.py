@@ -13,6 +13,7 @@ from ryecore import CallContext, CancelToken, Rye, SyncRye
 from ryecore.errors import CallCancelled
 from tests.conformance.starts.starting import VARIANTS, Starts, cases_of, started
 from tests.conformance.starts.tools import waits
+from tests.warm_hosts import has_starting
 from tests.workspace import Workspace
 
 CASES = [name for name in cases_of(waits) if name != "nothing"]
@@ -92,7 +93,8 @@ async def test_a_call_that_is_cancelled(workspace: Workspace, variant: str, tmp_
     async with workspace.open(warm_memory_mib=0) as cold, workspace.open() as warm:
         with anyio.fail_after(60):
             while started(await warm.execute(ref, {"case": "nothing"}, trace=True)) != "warm":
-                await anyio.sleep(0.02)
+                while has_starting(warm):
+                    await anyio.sleep(0.005)
         for case in ("sleeps", "hears", "computes", "waits_for_a_child"):
             as_cold = await cancelled(cold, ref, case, place / "cold" / case)
             assert await cancelled(warm, ref, case, place / "warm" / case) == as_cold
