@@ -6,7 +6,6 @@ Each check is a function that yields its findings, each with the next step.
 import os
 import platform
 import shutil
-import sqlite3
 import stat
 import sys
 from collections.abc import Callable, Iterator
@@ -18,16 +17,12 @@ from attrs import frozen
 
 from ryecore.errors import RyeError
 from ryecore.items.files import is_left_over
-from ryecore.lillux.locks import describe_holders, find_lock_holders, release_advice
-from ryecore.state.adoption import DATABASE
-from ryecore.state.attestation import find_attested_folder
-from ryecore.state.file_systems import file_system_of, is_shared, opened_copy
-from ryecore.state.model import THREADS_FOLDER
+from ryecore.lillux.locks import describe_holders, release_advice
+from ryecore.state.file_systems import file_system_of, is_shared
+from ryecore.state.health import MAX_PROBLEMS, SQLITE_VERSION, StateExamination
 from ryecore.state.owners import is_abandoned
 from ryecore.state.records import find_run_key
 from ryecore.state.refusals import RESTORE_STEP, advice
-from ryecore.state.schema import MIGRATIONS
-from ryecore.state.thread_rows import record_of
 
 __all__ = ["Check", "Verdict", "examine"]
 
@@ -35,7 +30,6 @@ Verdict: TypeAlias = Literal["ok", "warning", "problem"]
 
 _LEAST_ROOM_BYTES: Final = 64 * 2**20
 _LEAST_DESCRIPTORS: Final = 256
-_MAX_LISTED: Final = 5
 _MAX_FILES: Final = 100_000
 
 
@@ -91,7 +85,7 @@ def examine(project_root: Path, user_root: Path) -> tuple[Check, ...]:
             found.extend(check(project_root, user_root))
         except RyeError as error:
             found.append(Check(name, "problem", error.message, error.next_step))
-        except (OSError, sqlite3.Error) as problem:
+        except OSError as problem:
             found.append(
                 Check(name, "problem", f"It can't be examined: {problem}.", advice(problem))
             )
@@ -99,13 +93,13 @@ def examine(project_root: Path, user_root: Path) -> tuple[Check, ...]:
 
 
 def _attestation(project_root: Path, user_root: Path) -> Iterator[Check]:
-    state = project_root / "state"
-    found = find_attested_folder(state, THREADS_FOLDER, user_root)
-    message = "There is no state yet." if found is None else f"{found.path} is yours."
+    state = StateExamination(project_root, user_root)
+    folder = state.find_folder()
+    message = "There is no state yet." if folder is None else f"{folder} is yours."
     yield Check("attestation", "ok", message)
-    aside = sorted(state.glob(f"{THREADS_FOLDER}.unattested-*"))
+    aside = state.folders_set_aside()
     if aside:
-        names = ", ".join(one.name for one in aside[:_MAX_LISTED])
+        names = ", ".join(aside[:MAX_PROBLEMS])
         yield Check(
             "attestation",
             "warning",
@@ -114,44 +108,27 @@ def _attestation(project_root: Path, user_root: Path) -> Iterator[Check]:
         )
 
 
-def _database(project_root: Path, user_root: Path) -> Path | None:
-    """Return the registry's file; None where it is missing or another user's."""
-    with suppress(RyeError):
-        found = find_attested_folder(project_root / "state", THREADS_FOLDER, user_root)
-        if found is not None and (found.private / DATABASE).exists():
-            return found.private / DATABASE
-    return None
-
-
 def _store(project_root: Path, user_root: Path) -> Iterator[Check]:
-    path = _database(project_root, user_root)
-    if path is None:
+    found = StateExamination(project_root, user_root).examine_registry()
+    if found is None:
         return
-    with opened_copy(path) as opened:
-        problems = [row[0] for row in opened.execute(f"PRAGMA integrity_check({_MAX_LISTED})")]
-        strays = opened.execute("PRAGMA foreign_key_check").fetchall()
-        (version,) = opened.execute("PRAGMA user_version").fetchone()
-        if problems != ["ok"]:
-            message = f"{path} is damaged: {'; '.join(problems)}."
-            yield Check("store", "problem", message, RESTORE_STEP)
-            return
-        if strays:
-            message = f"{path} holds {len(strays)} rows of threads that are gone."
-            yield Check("store", "problem", message, RESTORE_STEP)
-        (count,) = opened.execute("SELECT count(*) FROM threads").fetchone()
-    if version > len(MIGRATIONS):
-        message = f"{path} was written by a newer ryecore (version {version})."
+    if found.problems:
+        message = f"{found.path} is damaged: {'; '.join(found.problems)}."
+        yield Check("store", "problem", message, RESTORE_STEP)
+        return
+    if found.strays:
+        message = f"{found.path} holds {found.strays} rows of threads that are gone."
+        yield Check("store", "problem", message, RESTORE_STEP)
+    if found.newer_version is not None:
+        message = f"{found.path} was written by a newer ryecore (version {found.newer_version})."
         yield Check("store", "problem", message, "Upgrade ryecore.")
         return
-    yield Check("store", "ok", f"The registry is undamaged. Threads in it: {count}.")
+    yield Check("store", "ok", f"The registry is undamaged. Threads in it: {found.threads}.")
 
 
 def _locks(project_root: Path, user_root: Path) -> Iterator[Check]:
-    path = _database(project_root, user_root)
-    files = [project_root / "state"]
-    if path is not None:
-        files += [path, *(path.with_name(path.name + end) for end in ("-shm", ".gate"))]
-    holders = find_lock_holders(*files)
+    state = StateExamination(project_root, user_root)
+    holders = state.find_lock_holders()
     stopped = tuple(one for one in holders if one.is_stopped)
     if stopped:
         message = f"The state is locked by {describe_holders(stopped)}; no other process can write."
@@ -161,35 +138,29 @@ def _locks(project_root: Path, user_root: Path) -> Iterator[Check]:
         yield Check("locks", "ok", message)
     else:
         yield Check("locks", "ok", "No process holds a lock.")
-    transcripts = (project_root / "state" / THREADS_FOLDER).glob("**/transcript.jsonl")
-    writers = [one for one in find_lock_holders(*transcripts) if one.is_stopped]
+    writers = [one for one in state.find_writers() if one.is_stopped]
     if writers:
         message = f"Threads are run by {describe_holders(writers)}."
         yield Check("locks", "warning", message, release_advice(writers))
 
 
 def _orphans(project_root: Path, user_root: Path) -> Iterator[Check]:
-    path = _database(project_root, user_root)
-    if path is not None:
-        with opened_copy(path) as opened:
-            (version,) = opened.execute("PRAGMA user_version").fetchone()
-            rows = opened.execute("SELECT * FROM threads WHERE completed_at IS NULL").fetchall()
-            active = [record_of(row) for row in rows] if version == len(MIGRATIONS) else []
-        dead = [one.thread_id for one in active if is_abandoned(one)]
-        if dead:
-            named = ", ".join(dead[:_MAX_LISTED])
-            yield Check(
-                "orphans",
-                "warning",
-                f"{len(dead)} threads have no process any more: {named}.",
-                "Mark them as ended: rye threads list. Then resume them: rye threads resume ID",
-            )
-        else:
-            message = f"Running threads: {len(active)}. Each has a living process."
-            yield Check("orphans", "ok", message)
+    active = StateExamination(project_root, user_root).active_threads()
+    dead = [one.thread_id for one in active or () if is_abandoned(one)]
+    if dead:
+        named = ", ".join(dead[:MAX_PROBLEMS])
+        yield Check(
+            "orphans",
+            "warning",
+            f"{len(dead)} threads have no process any more: {named}.",
+            "Mark them as ended: rye threads list. Then resume them: rye threads resume ID",
+        )
+    elif active is not None:
+        message = f"Running threads: {len(active)}. Each has a living process."
+        yield Check("orphans", "ok", message)
     left = [str(one) for one in _files(project_root) if is_left_over(one.name)]
     if left:
-        named = ", ".join(left[:_MAX_LISTED])
+        named = ", ".join(left[:MAX_PROBLEMS])
         yield Check(
             "orphans",
             "warning",
@@ -222,13 +193,8 @@ def _disk(project_root: Path, user_root: Path) -> Iterator[Check]:
 
 
 def _permissions(project_root: Path, user_root: Path) -> Iterator[Check]:
-    path = _database(project_root, user_root)
-    private = [user_root / "state/keys", user_root / "state/keys/run_key.pem"]
-    private += [user_root / "config/keys/signing"]
-    if path is not None:
-        private += [path.parent.parent, path.parent, path]
     wrong: list[str] = []
-    for one in private:
+    for one in StateExamination(project_root, user_root).private_paths():
         with suppress(FileNotFoundError):
             status = one.lstat()
             if stat.S_IMODE(status.st_mode) & 0o077:
@@ -266,7 +232,7 @@ def _system(project_root: Path, user_root: Path) -> Iterator[Check]:
     yield Check(
         "system",
         "ok",
-        f"Python {platform.python_version()} ({sys.executable}), SQLite {sqlite3.sqlite_version}, "
+        f"Python {platform.python_version()} ({sys.executable}), SQLite {SQLITE_VERSION}, "
         f"{platform.system()} {platform.release()}.",
     )
     descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -1,0 +1,147 @@
+"""The condition of a project's state, examined without changing it."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from attrs import frozen
+
+from ryecore.errors import RyeError, StateError
+from ryecore.lillux.locks import LockHolder, find_lock_holders
+from ryecore.state.adoption import DATABASE
+from ryecore.state.attestation import find_attested_folder
+from ryecore.state.file_systems import opened_copy
+from ryecore.state.model import THREADS_FOLDER, ThreadRecord
+from ryecore.state.refusals import advice
+from ryecore.state.schema import MIGRATIONS
+from ryecore.state.thread_file import TRANSCRIPT
+from ryecore.state.thread_rows import record_of
+
+__all__ = ["MAX_PROBLEMS", "SQLITE_VERSION", "RegistryHealth", "StateExamination"]
+
+SQLITE_VERSION: Final = sqlite3.sqlite_version
+
+MAX_PROBLEMS: Final = 5
+"""The most problems of a registry that are reported."""
+
+
+@frozen
+class RegistryHealth:
+    """The condition of the registry.
+
+    Attributes:
+        path: The place where a person finds it.
+        problems: What is damaged, at most `MAX_PROBLEMS`.
+        strays: The number of rows of threads that are gone.
+        threads: The number of threads; 0 where it is damaged.
+        newer_version: The version of its schema, if a newer ryecore has written it.
+    """
+
+    path: Path
+    problems: tuple[str, ...] = ()
+    strays: int = 0
+    threads: int = 0
+    newer_version: int | None = None
+
+
+class StateExamination:
+    """Examines the state of a project, by a copy of its registry.
+
+    Args:
+        project_root: The project's `.ai` folder.
+        user_root: The user's `.ai` folder.
+    """
+
+    def __init__(self, project_root: Path, user_root: Path) -> None:
+        self._state = project_root / "state"
+        self._user_root = user_root
+
+    def find_folder(self) -> Path | None:
+        """Return the folder of the threads; None if there is none.
+
+        Raises:
+            UnattestedState: It isn't this user's.
+        """
+        found = find_attested_folder(self._state, THREADS_FOLDER, self._user_root)
+        return None if found is None else found.path
+
+    def folders_set_aside(self) -> tuple[str, ...]:
+        """Return the names of folders that were set aside, sorted."""
+        found = self._state.glob(f"{THREADS_FOLDER}.unattested-*")
+        return tuple(sorted(one.name for one in found))
+
+    def examine_registry(self) -> RegistryHealth | None:
+        """Examine the registry; None if it is missing or another user's.
+
+        Raises:
+            StateError: It can't be examined.
+        """
+        path = self._registry()
+        if path is None:
+            return None
+        with _opened(path) as opened:
+            problems = [row[0] for row in opened.execute(f"PRAGMA integrity_check({MAX_PROBLEMS})")]
+            if problems != ["ok"]:
+                return RegistryHealth(path, tuple(problems))
+            strays = len(opened.execute("PRAGMA foreign_key_check").fetchall())
+            (threads,) = opened.execute("SELECT count(*) FROM threads").fetchone()
+            version = _version_of(opened)
+        newer_version = version if version > len(MIGRATIONS) else None
+        return RegistryHealth(path, (), strays, threads, newer_version)
+
+    def active_threads(self) -> tuple[ThreadRecord, ...] | None:
+        """Return the threads that haven't ended; None without a registry.
+
+        Raises:
+            StateError: They can't be read.
+        """
+        path = self._registry()
+        if path is None:
+            return None
+        with _opened(path) as opened:
+            rows = opened.execute("SELECT * FROM threads WHERE completed_at IS NULL").fetchall()
+            is_readable = _version_of(opened) == len(MIGRATIONS)
+            return tuple(map(record_of, rows)) if is_readable else ()
+
+    def find_lock_holders(self) -> tuple[LockHolder, ...]:
+        """Find the processes that hold locks of the state."""
+        files, path = [self._state], self._registry()
+        if path is not None:
+            files += [path, *(path.with_name(path.name + end) for end in ("-shm", ".gate"))]
+        return find_lock_holders(*files)
+
+    def find_writers(self) -> tuple[LockHolder, ...]:
+        """Find the processes that write the records of threads."""
+        return find_lock_holders(*(self._state / THREADS_FOLDER).glob(f"**/{TRANSCRIPT}"))
+
+    def private_paths(self) -> tuple[Path, ...]:
+        """Return the files and folders that only their owner may reach, missing ones included."""
+        keys = self._user_root / "state/keys"
+        found = (keys, keys / "run_key.pem", self._user_root / "config/keys/signing")
+        path = self._registry()
+        return found if path is None else (*found, path.parent.parent, path.parent, path)
+
+    def _registry(self) -> Path | None:
+        with suppress(RyeError):
+            found = find_attested_folder(self._state, THREADS_FOLDER, self._user_root)
+            if found is not None and (found.private / DATABASE).exists():
+                return found.private / DATABASE
+        return None
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[sqlite3.Connection]:
+    try:
+        with opened_copy(path) as opened:
+            yield opened
+    except sqlite3.Error as problem:
+        raise StateError(
+            f"It can't be examined: {problem}.", next_step=advice(problem)
+        ) from problem
+
+
+def _version_of(opened: sqlite3.Connection) -> int:
+    (version,) = opened.execute("PRAGMA user_version").fetchone()
+    return int(version)
