@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import anyio
 from attrs import frozen
 
-from ryecore.display.sanitize import warn
+from ryecore.display.sanitize import RyeWarning, warn
 from ryecore.display.text import StyledText, byte_size, counted
 from ryecore.errors import RyeError
 from ryecore.state.pruning import resolve_retention
@@ -148,7 +148,8 @@ class AutomaticPruning:
                 if not await run_in_thread(self._prune):
                     self._look_at = 0.0
         except RyeError as error:
-            warn(f"Ended threads could not be pruned: {error}")
+            with suppress(RyeWarning):  # under `python -W error` too, the run has its result
+                warn(f"Ended threads could not be pruned: {error}")
 
     def _prune(self) -> bool:
         """Prune for a limited time, and return whether nothing is left to prune."""

@@ -189,3 +189,17 @@ async def test_many_runs_look_at_the_configuration_once(tmp_path: Path) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             await rye.graphs.run(flow)
+
+
+async def test_a_warning_that_is_an_error_fails_no_run(tmp_path: Path) -> None:
+    """Under `python -W error`, which raises warnings."""
+    host = ScriptedHost(tmp_path, *script(1))
+    flow = graph(host.workspace, {"end": {"type": "return", "output": 1}})
+    host.workspace.write("config/agent/retention.yaml", "threads: {older_than: soon}\n")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        async with host.open() as rye:
+            assert (await rye.graphs.run(flow)).output == 1
+        async with host.open() as rye:
+            run = await rye.graphs.start(flow)
+            assert (await run.result()).output == 1
