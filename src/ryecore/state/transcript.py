@@ -9,7 +9,7 @@ Source: docs/design/threads.md#storage; decisions 38 and 47.
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from threading import Thread
@@ -41,10 +41,7 @@ from ryecore.state.waiting import GroupSync, try_flock
 if TYPE_CHECKING:
     from hashlib import _Hash
 
-__all__ = ["Head", "OnRecord", "Recovery", "Transcript"]
-
-OnRecord: TypeAlias = Callable[[str, float, str, Mapping[str, Any]], None]
-"""Called with each buffered record: thread id, time in seconds, type, payload."""
+__all__ = ["Head", "Recovery", "Transcript"]
 
 _ChainState: TypeAlias = tuple["_Hash", str, int]
 """The running digest of a segment, the digest before it, and the number of its records that were
@@ -76,15 +73,9 @@ class Recovery:
 
 
 class Transcript:
-    """The writer of one thread's transcript, made by `create` or `resume`.
-
-    Attributes:
-        on_record: Functions called with each record once it is buffered, perhaps before it is
-            written. They must not raise.
-    """
+    """The writer of one thread's transcript, made by `create` or `resume`."""
 
     def __init__(self, descriptor: int, thread_id: str, key: SigningKey, durability: Durability):
-        self.on_record: list[OnRecord] = []
         self._descriptor = descriptor
         self._thread_id = thread_id
         self._key = key
@@ -186,12 +177,7 @@ class Transcript:
         return self._offset
 
     def append(self, event_type: str, payload: Mapping[str, Any]) -> None:
-        """Buffer a record for the next commit.
-
-        Args:
-            payload: The rest, JSON-ready. It is read now; if `on_record` has functions, it must not
-                change afterwards.
-        """
+        """Buffer a record for the next commit. Its payload, JSON-ready, is read now."""
         if self._pieces:
             self._keep_delta()
         at_us = time.time_ns() // 1000
@@ -199,9 +185,6 @@ class Transcript:
         if head is None:
             head = self._heads[event_type] = head_of(self._thread_id, event_type)
         self._lines.append(f'{{"timestamp":{stamp(at_us)}{head}{encode_payload(payload)}}}\n')
-        if self.on_record:
-            for told in self.on_record:
-                told(self._thread_id, at_us / 1e6, event_type, payload)
 
     def commit(self) -> None:
         """Write the buffered records. Once this returns, they survive the death of the process.
@@ -273,10 +256,6 @@ class Transcript:
         self._write(data + line, (following, said.digest, 0))
         if self._group is not None:
             self._group.after_write()
-        if self.on_record:
-            payload = {"turn": turn, "offset": said.offset, "digest": said.digest}
-            for told in self.on_record:
-                told(self._thread_id, at_us / 1e6, CHECKPOINT, payload)
         return Head(said.offset, said.digest)
 
     def _write_kept(self) -> None:

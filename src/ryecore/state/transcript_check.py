@@ -38,7 +38,6 @@ __all__ = [
     "Tail",
     "proved_records",
     "read_records",
-    "verified_records",
     "verify_transcript",
 ]
 
@@ -156,13 +155,6 @@ def proved_records(
             f"The transcript {path} was altered or cut: something stands behind its end.",
             next_step=f"See what: rye threads verify {thread_id}",
         )
-
-
-def verified_records(
-    path: Path, thread_id: str, key: PublicKey, head: tuple[int, str] | None, *, ended: bool = False
-) -> tuple[Record, ...]:
-    """Return the records of `proved_records`."""
-    return tuple(proved_records(path, thread_id, key, head, ended=ended))
 
 
 @frozen

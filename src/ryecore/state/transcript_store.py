@@ -37,7 +37,7 @@ from ryecore.state.waiting import (
     run_off_loop,
 )
 
-__all__ = ["FileRecordStore", "follow_records", "size_of", "stream_records"]
+__all__ = ["FileRecordStore", "size_of"]
 
 _LOOK_AGAIN_S: Final = 0.2
 _PIECE_BYTES: Final = 512 * 1024
@@ -190,39 +190,6 @@ class FileRecordStore(RecordStore):
 
     def _path(self, thread_id: str) -> Path:
         return self._folder_of(thread_id) / TRANSCRIPT
-
-
-async def stream_records(
-    path: Path, *, from_offset: int = 0, to_offset: int | None = None
-) -> AsyncGenerator[Record, None]:
-    """Read a transcript's records like `read_records`; a long one in pieces, in a worker thread."""
-    records = read_records(path, from_offset=from_offset, to_offset=to_offset)
-    async with aclosing(_streamed(records, size_of(path, to_offset) - from_offset)) as found:
-        async for record in found:
-            yield record
-
-
-async def follow_records(
-    folder: Path,
-    has_ended: Callable[[], bool],
-    *,
-    from_start: bool = True,
-    follow: bool = True,
-) -> AsyncGenerator[Record, None]:
-    """Read the records of a thread by its folder; see `RecordStore.follow`."""
-    path = folder / TRANSCRIPT
-    offset = 0 if from_start else size_of(path)
-    async with ChangeWatcher(folder) as watched:
-        while True:
-            ended = await run_in_thread(has_ended)
-            if path.exists():
-                async with aclosing(stream_records(path, from_offset=offset)) as records:
-                    async for record in records:
-                        offset = record.end
-                        yield record
-            if ended or not follow:
-                return
-            await watched.changed(_LOOK_AGAIN_S)
 
 
 async def _streamed(

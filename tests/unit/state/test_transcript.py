@@ -6,7 +6,6 @@ import resource
 import stat
 import subprocess
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -94,19 +93,15 @@ def test_a_record_that_no_reader_would_take_is_refused(path: Path) -> None:
     assert [line["event_type"] for line in lines(path)] == ["thread_error"]
 
 
-def test_listeners_are_told_what_was_kept_in_its_order(path: Path) -> None:
-    told: list[tuple[str, float, str, Mapping[str, Any]]] = []
+def test_streamed_text_stands_before_the_record_that_follows_it(path: Path) -> None:
     with Transcript.create(path, THREAD, KEY, "process") as transcript:
-        transcript.on_record.append(lambda *record: told.append(record))
         transcript.delta("Hel")
         transcript.delta("lo")
         transcript.append("cognition_out", {"turn": 1})
         transcript.checkpoint(1)
-    assert [record[2] for record in told] == ["token_delta", "cognition_out", CHECKPOINT]
-    assert told[0][3] == {"text": "Hello"}
-    assert [(line["thread_id"], line["timestamp"]) for line in lines(path)] == [
-        (record[0], record[1]) for record in told
-    ]
+    types = [line["event_type"] for line in lines(path)]
+    assert types == ["token_delta", "cognition_out", CHECKPOINT]
+    assert lines(path)[0]["payload"] == {"text": "Hello"}
 
 
 def test_streamed_text_is_written_in_large_pieces(path: Path) -> None:

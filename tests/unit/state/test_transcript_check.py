@@ -14,8 +14,8 @@ from ryecore.errors import StateError
 from ryecore.state.transcript import Transcript
 from ryecore.state.transcript_check import (
     Record,
+    proved_records,
     read_records,
-    verified_records,
     verify_transcript,
 )
 from ryecore.state.transcript_format import MAX_LINE_BYTES
@@ -347,7 +347,7 @@ def test_a_file_of_forged_checkpoints_is_reported_in_bounded_memory(written: Wri
 
 def test_records_to_go_on_from_are_those_of_a_chain_that_holds(written: Written) -> None:
     def read(head: tuple[int, str] | None = written.head) -> list[Record]:
-        return list(verified_records(written.path, THREAD, KEY.public, head))
+        return list(proved_records(written.path, THREAD, KEY.public, head, ended=False))
 
     whole = list(read_records(written.path))
     assert read() == whole
@@ -374,8 +374,8 @@ def test_nothing_behind_the_signed_end_of_a_thread_is_gone_on_from(tmp_path: Pat
         transcript.append("thread_started", {})
         transcript.append("thread_error", {})
         transcript.checkpoint(1)
-    assert len(verified_records(path, THREAD, KEY.public, None)) == 3
+    assert len(list(proved_records(path, THREAD, KEY.public, None, ended=False))) == 3
     with open(path, "ab") as file:
         file.write(RECORD)
     with pytest.raises(StateError, match="something stands behind its end"):
-        verified_records(path, THREAD, KEY.public, None)
+        list(proved_records(path, THREAD, KEY.public, None, ended=False))

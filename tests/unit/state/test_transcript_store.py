@@ -1,5 +1,6 @@
 """A long transcript is read in pieces, away from the event loop, and a short one at once."""
 
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from ryecore.errors import StateError
 from ryecore.lillux.keys import SigningKey
 from ryecore.state.transcript import Transcript
 from ryecore.state.transcript_check import Record, read_records
-from ryecore.state.transcript_store import stream_records
+from ryecore.state.transcript_store import FileRecordStore
 from ryecore.state.waiting import INLINE_BYTES
 from tests.loops import loop_load
 
@@ -35,6 +36,16 @@ def written(path: Path, records: int) -> Path:
     return path
 
 
+def records_of(path: Path, **bounds: int) -> AsyncGenerator[Record, None]:
+    """The records of the thread whose folder holds the file."""
+
+    def folder_of(_: str) -> Path:
+        return path.parent
+
+    store = FileRecordStore(folder_of, folder_of, SigningKey.generate, "process")
+    return store.read("acme/x-1", **bounds)
+
+
 async def read(path: Path, **bounds: int) -> tuple[list[Record], bool]:
     """The records, and whether other tasks ran meanwhile."""
     has_run = anyio.Event()
@@ -46,7 +57,7 @@ async def read(path: Path, **bounds: int) -> tuple[list[Record], bool]:
     let_others_run = False
     async with anyio.create_task_group() as others:
         others.start_soon(run)
-        records += [one async for one in stream_records(path, **bounds)]
+        records += [one async for one in records_of(path, **bounds)]
         let_others_run = has_run.is_set()
     return records, let_others_run
 
@@ -54,14 +65,14 @@ async def read(path: Path, **bounds: int) -> tuple[list[Record], bool]:
 async def test_a_long_transcript_keeps_no_event_loop_busy(long: Path) -> None:
     found: list[Record] = []
     async with loop_load() as load:
-        async for record in stream_records(long):
+        async for record in records_of(long):
             found.append(record)
     assert found == list(read_records(long))
     assert load.worst_s < MOST_S
 
 
 async def test_a_short_transcript_is_read_at_once(long: Path, tmp_path: Path) -> None:
-    records, let_others_run = await read(written(tmp_path / "short.jsonl", 100))
+    records, let_others_run = await read(written(tmp_path / "transcript.jsonl", 100))
     assert (len(records), let_others_run) == (100, False)
     size = long.stat().st_size
     near_end = next(one.end for one in read_records(long) if size - one.end < INLINE_BYTES)
@@ -76,12 +87,12 @@ async def test_whoever_leaves_early_leaves_no_file_open(long: Path, tmp_path: Pa
         links = (one.resolve() for one in Path("/proc/self/fd").iterdir())
         return long in links
 
-    async with aclosing(stream_records(long)) as records:
+    async with aclosing(records_of(long)) as records:
         assert (await anext(records)).payload["turn"] == 0
         assert is_open()
     assert not is_open()
     with anyio.CancelScope() as scope:
-        async with aclosing(stream_records(long)) as records:
+        async with aclosing(records_of(long)) as records:
             await anext(records)
             scope.cancel()
             async for _ in records:
@@ -89,4 +100,4 @@ async def test_whoever_leaves_early_leaves_no_file_open(long: Path, tmp_path: Pa
     assert scope.cancelled_caught
     assert not is_open()
     with pytest.raises(StateError, match="can't be read"):
-        await anext(stream_records(tmp_path / "none.jsonl"))
+        await anext(records_of(tmp_path / "transcript.jsonl"))
