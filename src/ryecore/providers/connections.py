@@ -1,10 +1,12 @@
 """Connections to providers' servers: bounded answers, one pool for each event loop."""
 
 import ssl
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from functools import lru_cache
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from types import TracebackType
-from typing import Final, Generic, Self, TypeVar
+from typing import ClassVar, Final, Generic, Self, TypedDict, TypeVar
 
 import anyio
 import httpx2
@@ -17,6 +19,7 @@ from ryecore.providers.errors import check_key
 __all__ = [
     "MAX_ANSWER_BYTES",
     "MAX_TEXT_BYTES",
+    "ConnectionOptions",
     "PerLoop",
     "PooledProvider",
     "authorities",
@@ -39,14 +42,14 @@ MAX_ANSWER_BYTES: Final = 24 * 1024 * 1024
 MAX_TEXT_BYTES: Final = 16 * 1024 * 1024
 """The same bound for models that don't make media."""
 
+_CONNECT_S: Final = 10.0
+_LIMITS: Final = httpx2.Limits(max_connections=None, max_keepalive_connections=100)
 _EVENTS_A_STREAM: Final = 4
 _MAX_JSON_VALUES: Final = 1_000_000
 _MAX_COPIED_BYTES: Final = 2**32
 
 
-def make_transport(
-    proxy: str | None, max_answer_bytes: int, limits: httpx2.Limits
-) -> BoundedTransport:
+def make_transport(proxy: str | None, max_answer_bytes: int) -> BoundedTransport:
     """Return a pool of connections that ignores the environment and follows no redirect.
 
     Args:
@@ -54,7 +57,7 @@ def make_transport(
             A whole stream may have four times as much.
     """
     transport = httpx2.AsyncHTTPTransport(
-        verify=authorities(), trust_env=False, proxy=proxy, limits=limits
+        verify=authorities(), trust_env=False, proxy=proxy, limits=_LIMITS
     )
     bounds = BodyBounds(
         max_answer_bytes,
@@ -119,20 +122,71 @@ class PerLoop(Generic[_T]):
 _CLOSING_S: Final = 5.0
 
 
-class PooledProvider(Generic[_T]):
+class ConnectionOptions(TypedDict, total=False):
+    """The options that every provider has; `PooledProvider` describes them."""
+
+    base_url: str | None
+    timeout_s: float
+    provider_id: str
+    headers: Mapping[str, str] | None
+    proxy: str | None
+    max_answer_bytes: int
+
+
+class PooledProvider(ABC, Generic[_T]):
     """A provider that holds connections, one pool for each event loop, and no key.
 
+    It reads no key, address, header or proxy from the environment, follows no redirect, keeps no
+    cookie, and doesn't retry.
+
     Args:
-        provider_id: Its name in plans, events and reasoning parts.
-        make: Makes a pool; called in its event loop.
-        close: Closes a pool.
+        base_url: The server's address; None for the vendor's own.
+        timeout_s: How long to wait for the next bytes, in seconds.
+        provider_id: Its name in plans, events and reasoning parts; by default, the vendor's.
+        headers: Additional headers for every request.
+        proxy: A proxy's address; None for none.
+        max_answer_bytes: The bound in bytes of an unstreamed answer, of a file, and of one event of
+            a stream; a whole stream may have four times as much. By default, `MAX_ANSWER_BYTES`,
+            or less where models don't make media.
     """
 
+    _VENDOR_ID: ClassVar[str]
+    _VENDOR_URL: ClassVar[str]
+    _MAX_ANSWER_BYTES: ClassVar[int] = MAX_ANSWER_BYTES
+
     def __init__(
-        self, provider_id: str, make: Callable[[], _T], close: Callable[[_T], Awaitable[None]]
+        self,
+        *,
+        base_url: str | None = None,
+        timeout_s: float = 600.0,
+        provider_id: str = "",
+        headers: Mapping[str, str] | None = None,
+        proxy: str | None = None,
+        max_answer_bytes: int | None = None,
     ) -> None:
-        self._provider_id = provider_id
-        self._pools = PerLoop(make, close)
+        self._provider_id = provider_id or self._VENDOR_ID
+        self._base_url = base_url or self._VENDOR_URL
+        self._timeout = httpx2.Timeout(timeout_s, connect=min(timeout_s, _CONNECT_S))
+        self._headers = dict(headers or {})
+        self._proxy = proxy
+        self._max_answer_bytes = max_answer_bytes or self._MAX_ANSWER_BYTES
+        self._pools = PerLoop(self._open_pool, self._close_pool)
+
+    @abstractmethod
+    def _open_pool(self) -> _T:
+        """Return a pool of connections for the running event loop."""
+
+    @abstractmethod
+    async def _close_pool(self, pool: _T) -> None: ...
+
+    def _http_pool(self) -> httpx2.AsyncClient:
+        """Return a client whose calls share connections, but never a session's cookies."""
+        return httpx2.AsyncClient(
+            timeout=self._timeout,
+            transport=make_transport(self._proxy, self._max_answer_bytes),
+            trust_env=False,
+            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
+        )
 
     @property
     def provider_id(self) -> str:

@@ -1,22 +1,28 @@
-"""The meaning of HTTP failures, which all vendors share."""
+"""The errors of failed requests, as far as all vendors share them."""
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from email.utils import parsedate_to_datetime
 from typing import Final
 
+import httpx2
+from attrs import frozen
+
 from ryecore.bounded_http import out_of_bounds
+from ryecore.errors import RyeError
 from ryecore.errors.agents import facts_of_kind
-from ryecore.llm import LlmError, LlmErrorKind
+from ryecore.llm import LlmError, LlmErrorKind, MediaPart, redact
+from ryecore.llm.errors import clean_error
 
 __all__ = [
-    "bound_failure",
+    "BrokenAnswer",
+    "Failure",
     "check_key",
     "kind_of_status",
-    "next_step_of",
+    "llm_error",
+    "no_media_store",
     "retry_after_s",
-    "status_text",
 ]
 
 _NOT_FOUND: Final = "Look whether the server has this model, and whether base_url is its address."
@@ -39,39 +45,97 @@ def check_key(key: str, provider: str, model: str = "") -> None:
         )
 
 
-def bound_failure(error: BaseException, provider: str, model: str) -> LlmError | None:
-    """Return the error for an answer that is compressed or larger than its bounds.
+class BrokenAnswer(Exception):
+    """An answer that is incomplete, or doesn't have the form that the API promises."""
 
-    Returns:
-        An error of the kind `unavailable`; None if the exception has another cause.
+
+@frozen
+class Failure:
+    """The facts of a failed request, as a vendor's exception states them."""
+
+    kind: LlmErrorKind
+    text: str
+    status: int | None = None
+    retry_after_s: float | None = None
+
+
+def llm_error(
+    error: Exception,
+    provider: str,
+    model: str,
+    key: str,
+    read: Callable[[Exception], Failure | None],
+) -> LlmError:
+    """Return the error for an exception of a request, without the key in any text.
+
+    Raise it outside of the handler: the exception knows the request and the key.
+
+    Args:
+        read: Reads the exceptions of the vendor's SDK; None for another exception.
     """
-    bound = out_of_bounds(error)
-    if bound is None:
-        return None
+    if isinstance(error, LlmError):
+        made = clean_error(error, key, provider=provider, model=model)
+        made.next_step = made.next_step or _next_step(made.kind, made.status)
+        return made
+    if bound := out_of_bounds(error):
+        return LlmError(
+            f"{provider} {bound.problem}.",
+            next_step="Look whether base_url is a model's server. Where answers are meant to be as "
+            "large, raise the provider's max_answer_bytes.",
+            kind="unavailable",
+            provider=provider,
+            model=model,
+        )
+    failure = read(error) or _failure(error)
+    text, status = redact(failure.text, key), failure.status
+    if status is None:
+        message = f"{provider} gave no answer: {text}"
+    else:
+        message = f"{provider} answered with status {status}{f': {text}' if text else '.'}"
     return LlmError(
-        f"{provider} {bound.problem}.",
-        next_step="Look whether base_url is a model's server. Where answers are meant to be as "
-        "large, raise the provider's max_answer_bytes.",
-        kind="unavailable",
+        message,
+        next_step=_next_step(failure.kind, status),
+        kind=failure.kind,
+        provider=provider,
+        model=model,
+        status=status,
+        retry_after_s=failure.retry_after_s,
+    )
+
+
+def _failure(error: Exception) -> Failure:
+    """Return the facts of an exception that no vendor's SDK defines."""
+    if isinstance(error, BrokenAnswer):
+        return Failure("unavailable", str(error))
+    if isinstance(error, httpx2.HTTPError):
+        return Failure("unavailable", f"the connection broke: {error}")
+    if isinstance(error, RyeError):
+        return Failure("bad_request", str(error))
+    if isinstance(error, UnicodeEncodeError):
+        return Failure("bad_request", f"the request holds half a character: {error.reason}.")
+    if isinstance(error, ValueError | RecursionError):
+        return Failure("unavailable", f"the answer can't be read: {error}")
+    return Failure("unknown", f"{type(error).__name__}: {error}")
+
+
+def no_media_store(part: MediaPart, provider: str, model: str) -> LlmError:
+    """Return the error for a medium in a call that has no store to read it from."""
+    return LlmError(
+        f"A medium of type {part.media_type} can't be sent to {model}: the call has no media store "
+        "to read it from.",
+        next_step="Pass a MediaStore.",
+        kind="bad_request",
         provider=provider,
         model=model,
     )
 
 
-def next_step_of(kind: LlmErrorKind, status: int | None = None) -> str:
-    """Return the next step for a failure; empty if none is known."""
+def _next_step(kind: LlmErrorKind, status: int | None) -> str:
     if kind == "bad_request" and status in (404, 405):
         return _NOT_FOUND
     if kind == "bad_request" and status is not None and 300 <= status < 400:
         return _REDIRECTED
     return facts_of_kind(kind).next_step
-
-
-def status_text(provider: str, status: int | None, text: str) -> str:
-    """Return a failure as a sentence, with the status and the server's own text."""
-    if status is None:
-        return f"{provider} gave no answer: {text}"
-    return f"{provider} answered with status {status}{f': {text}' if text else '.'}"
 
 
 def kind_of_status(status: int) -> LlmErrorKind:
@@ -92,11 +156,7 @@ def kind_of_status(status: int) -> LlmErrorKind:
 def retry_after_s(headers: Mapping[str, str]) -> float | None:
     """Return the wait that a server asks for, in seconds: `retry-after-ms` or `Retry-After`.
 
-    Args:
-        headers: The response's headers, looked up by names in lower case.
-
-    Returns:
-        The wait, never negative; None if no header can be understood. A date in the past means 0.
+    It is never negative, since a date in the past means 0; None if no header can be understood.
     """
     milliseconds = _seconds(headers.get("retry-after-ms"))
     if milliseconds is not None:

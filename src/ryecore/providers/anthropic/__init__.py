@@ -1,15 +1,11 @@
 """Anthropic's models, over the vendor's own SDK: the extra `anthropic`."""
 
-from ryecore.errors import MissingExtra
+from ryecore.providers import missing_sdk
 
 try:
     import anthropic as _sdk
-except ImportError as missing:
-    raise MissingExtra(
-        "Anthropic's SDK is not installed.",
-        next_step="Run `pip install 'ryecore[anthropic]'`.",
-        extra="anthropic",
-    ) from missing
+except ModuleNotFoundError as problem:
+    raise missing_sdk(problem, "anthropic", "anthropic") from None
 
 from ryecore.providers.anthropic.provider import AnthropicProvider
 

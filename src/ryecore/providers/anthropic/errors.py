@@ -4,17 +4,9 @@ import re
 from typing import Final
 
 import anthropic
-import httpx2
 
-from ryecore.errors import LlmError, RyeError
-from ryecore.llm import LlmErrorKind, redact
-from ryecore.providers.errors import (
-    bound_failure,
-    kind_of_status,
-    next_step_of,
-    retry_after_s,
-    status_text,
-)
+from ryecore.llm import LlmError, LlmErrorKind
+from ryecore.providers.errors import Failure, kind_of_status, llm_error, retry_after_s
 
 __all__ = ["error_of"]
 
@@ -37,40 +29,22 @@ _TOO_LONG: Final = re.compile(
 
 
 def error_of(error: Exception, provider_id: str, model: str, key: str) -> LlmError:
-    """Return an exception as an error without the key. Raise it outside of the handler."""
-    if isinstance(error, LlmError):
-        return error
-    if bound := bound_failure(error, provider_id, model):
-        return bound
-    kind, text, status, wait = _facts(error)
-    return LlmError(
-        status_text(provider_id, status, redact(text, key)),
-        next_step=next_step_of(kind, status),
-        kind=kind,
-        provider=provider_id,
-        model=model,
-        status=status,
-        retry_after_s=wait,
-    )
+    """Return the error for an exception; see `llm_error`."""
+    return llm_error(error, provider_id, model, key, _failure)
 
 
-def _facts(error: Exception) -> tuple[LlmErrorKind, str, int | None, float | None]:
+def _failure(error: Exception) -> Failure | None:
     if isinstance(error, anthropic.APIStatusError):
-        headers = error.response.headers
         text = error.api_message if isinstance(error.api_message, str) else error.message
         status = error.status_code if error.status_code != 200 else None
-        return _kind(error, text, status), text, status, retry_after_s(headers)
+        return Failure(
+            _kind(error, text, status), text, status, retry_after_s(error.response.headers)
+        )
     if isinstance(error, anthropic.APIConnectionError):
-        return "unavailable", f"{error.message} {error.__cause__ or ''}".strip(), None, None
-    if isinstance(error, httpx2.HTTPError):
-        return "unavailable", f"The connection broke: {error}", None, None
-    if isinstance(error, RyeError):
-        return "bad_request", str(error), None, None
-    if isinstance(error, UnicodeEncodeError):
-        return "bad_request", f"the request holds half a character: {error.reason}.", None, None
-    if isinstance(error, ValueError | RecursionError | anthropic.APIResponseValidationError):
-        return "unavailable", f"What came can't be read: {error}", None, None
-    return "unknown", f"{type(error).__name__}: {error}", None, None
+        return Failure("unavailable", f"{error.message} {error.__cause__ or ''}".strip())
+    if isinstance(error, anthropic.APIResponseValidationError):
+        return Failure("unavailable", f"the answer can't be read: {error}")
+    return None
 
 
 def _kind(error: anthropic.APIStatusError, text: str, status: int | None) -> LlmErrorKind:

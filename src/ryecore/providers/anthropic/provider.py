@@ -1,8 +1,7 @@
 """The provider of Anthropic's models."""
 
 from collections.abc import AsyncGenerator, Mapping
-from http.cookiejar import CookieJar, DefaultCookiePolicy
-from typing import Any, Final
+from typing import Any
 
 import anthropic
 import httpx2
@@ -11,46 +10,21 @@ from ryecore.llm import Capabilities, LlmRequest, LlmResult, MediaStore, StreamC
 from ryecore.providers.anthropic.errors import error_of
 from ryecore.providers.anthropic.request import capabilities_of, parameters_of
 from ryecore.providers.anthropic.response import EventReader, result_of
-from ryecore.providers.connections import MAX_TEXT_BYTES, PooledProvider, make_transport
+from ryecore.providers.connections import MAX_TEXT_BYTES, PooledProvider
+from ryecore.providers.errors import BrokenAnswer
 
 __all__ = ["AnthropicProvider"]
-
-_BASE_URL: Final = "https://api.anthropic.com"
-_CONNECT_S: Final = 10.0
 
 
 class AnthropicProvider(PooledProvider[httpx2.AsyncClient]):
     """Anthropic's models, for asyncio and trio.
 
-    It holds one pool of connections for each event loop, and no key. It reads no key, address,
-    header or proxy from the environment.
-
-    Args:
-        base_url: The server's address; None for the vendor's own.
-        timeout_s: How long to wait for each piece of an answer, in seconds.
-        provider_id: Its name in plans, events and reasoning parts.
-        headers: Additional headers for each request.
-        proxy: The address of a proxy; None for none.
-        max_answer_bytes: The bound in bytes of an unstreamed answer, and of one event of a stream;
-            a whole stream may have four times as much.
+    Its options are those of `PooledProvider`. An answer has at most 16 MiB by default.
     """
 
-    def __init__(
-        self,
-        *,
-        base_url: str | None = None,
-        timeout_s: float = 600.0,
-        provider_id: str = "anthropic",
-        headers: Mapping[str, str] | None = None,
-        proxy: str | None = None,
-        max_answer_bytes: int = MAX_TEXT_BYTES,
-    ) -> None:
-        super().__init__(provider_id, self._pool, httpx2.AsyncClient.aclose)
-        self._base_url = base_url or _BASE_URL
-        self._headers = dict(headers or {})
-        self._proxy = proxy
-        self._max_answer_bytes = max_answer_bytes
-        self._timeout = httpx2.Timeout(timeout_s, connect=min(timeout_s, _CONNECT_S))
+    _VENDOR_ID = "anthropic"
+    _VENDOR_URL = "https://api.anthropic.com"
+    _MAX_ANSWER_BYTES = MAX_TEXT_BYTES
 
     def capabilities(self, model: str) -> Capabilities:
         """Return the capabilities of a model; an unknown one has all."""
@@ -77,7 +51,7 @@ class AnthropicProvider(PooledProvider[httpx2.AsyncClient]):
                         yield chunk
             if reader.ended:
                 return
-            failure = ValueError("The stream ended before the answer did.")
+            failure = BrokenAnswer("the stream was cut before the answer was complete.")
         except Exception as error:
             failure = error
         # Raised outside of the handler, so that its context can't hold the SDK's exception, which
@@ -102,15 +76,11 @@ class AnthropicProvider(PooledProvider[httpx2.AsyncClient]):
             failure = error_of(error, self._provider_id, request.model, key)
         raise failure
 
-    def _pool(self) -> httpx2.AsyncClient:
-        limits = httpx2.Limits(max_connections=None, max_keepalive_connections=20)
-        return httpx2.AsyncClient(
-            timeout=self._timeout,
-            transport=make_transport(self._proxy, self._max_answer_bytes, limits),
-            trust_env=False,
-            # Calls with different keys share the pool, but must not share a session.
-            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
-        )
+    def _open_pool(self) -> httpx2.AsyncClient:
+        return self._http_pool()
+
+    async def _close_pool(self, pool: httpx2.AsyncClient) -> None:
+        await pool.aclose()
 
     async def _client(self, key: str) -> "_Client":
         return _Client(key, self._base_url, self._headers, self._timeout, await self._pools.get())

@@ -18,6 +18,7 @@ from ryecore.llm import (
     ToolCallPart,
     ToolResultPart,
 )
+from ryecore.providers.errors import no_media_store
 from ryecore.providers.portable_calls import arguments_of, portable_id, portable_name
 
 __all__ = ["REDACTED", "ModelFacts", "capabilities_of", "facts_of", "parameters_of", "write_medium"]
@@ -235,8 +236,7 @@ def write_medium(
     """
     kind = part.media_type
     if media is None:
-        why = "the call brings no media store to read it from"
-        raise _unsendable(kind, why, provider_id, model)
+        raise no_media_store(part, provider_id, model)
     content = media.read(part)
     if kind == "text/plain":
         text = content.decode("utf-8", "replace")
@@ -245,17 +245,15 @@ def write_medium(
         data = base64.b64encode(content).decode("ascii")
         source = {"type": "base64", "media_type": kind, "data": data}
     else:
-        raise _unsendable(kind, "the API takes images, PDF and plain text", provider_id, model)
+        raise LlmError(
+            f"A medium of type {kind} can't be sent to {model}: the API takes images, PDF and "
+            "plain text.",
+            next_step="Convert it to one of these types.",
+            kind="bad_request",
+            provider=provider_id,
+            model=model,
+        )
     if kind.startswith("image/"):
         return {"type": "image", "source": source}
     title = {"title": part.name} if part.name else {}
     return {"type": "document", "source": source, **title}
-
-
-def _unsendable(kind: str, why: str, provider_id: str, model: str) -> LlmError:
-    return LlmError(
-        f"A medium of type {kind} can't be sent to {model}: {why}.",
-        kind="bad_request",
-        provider=provider_id,
-        model=model,
-    )

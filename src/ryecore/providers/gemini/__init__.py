@@ -1,15 +1,11 @@
 """Google's Gemini models, over the vendor's own SDK: the extra `gemini`."""
 
-from ryecore.errors import MissingExtra
+from ryecore.providers import missing_sdk
 
 try:
     import google.genai as _sdk
-except ImportError as missing:
-    raise MissingExtra(
-        "Google's SDK for Gemini is not installed.",
-        next_step="Run `pip install 'ryecore[gemini]'`.",
-        extra="gemini",
-    ) from missing
+except ModuleNotFoundError as problem:
+    raise missing_sdk(problem, "google.genai", "gemini") from None
 
 from ryecore.providers.gemini.provider import GeminiProvider
 

@@ -7,14 +7,14 @@ from typing import Any, Final
 import httpx2
 from google.genai import errors
 
-from ryecore.errors import LlmError, RyeError
-from ryecore.llm import LlmErrorKind, redact
+from ryecore.errors import RyeError
+from ryecore.llm import LlmError, LlmErrorKind
 from ryecore.providers.errors import (
-    bound_failure,
+    BrokenAnswer,
+    Failure,
     kind_of_status,
-    next_step_of,
+    llm_error,
     retry_after_s,
-    status_text,
 )
 
 __all__ = ["error_of"]
@@ -27,46 +27,30 @@ _DELAY: Final = re.compile(r"(\d+(?:\.\d+)?)s")
 def error_of(
     error: Exception, provider_id: str, model: str, key: str, response: httpx2.Response | None
 ) -> LlmError:
-    """Return an exception as an error without the key. Raise it outside of the handler."""
-    if isinstance(error, LlmError):
-        return error
-    if bound := bound_failure(error, provider_id, model):
-        return bound
-    kind, text, wait = _facts(error, response)
+    """Return the error for an exception; see `llm_error`."""
+    return llm_error(error, provider_id, model, key, lambda one: _failure(one, response))
+
+
+def _failure(error: Exception, response: httpx2.Response | None) -> Failure | None:
     status = None if response is None or response.status_code == 200 else response.status_code
-    return LlmError(
-        status_text(provider_id, status, redact(text, key)),
-        next_step=next_step_of(kind, status),
-        kind=kind,
-        provider=provider_id,
-        model=model,
-        status=status,
-        retry_after_s=wait,
-    )
-
-
-def _facts(
-    error: Exception, response: httpx2.Response | None
-) -> tuple[LlmErrorKind, str, float | None]:
+    wait_s = None if response is None else retry_after_s(response.headers)
     if isinstance(error, errors.APIError):
         text = str(error.message or error)
         details = list(_details(error.details))
-        wait = _delay(details)
-        if wait is None and response is not None:
-            wait = retry_after_s(response.headers)
         code = error.code if isinstance(error.code, int) else 500
-        return _kind(code, text, details), text, wait
-    if isinstance(error, httpx2.HTTPError):
-        return "unavailable", f"The connection broke: {error}", None
-    if isinstance(error, RyeError):
-        return "bad_request", str(error), None
-    if response is not None and response.status_code == 200:
-        return "unavailable", f"What came can't be read: {error}", None
+        delay_s = _delay(details)
+        return Failure(
+            _kind(code, text, details), text, status, wait_s if delay_s is None else delay_s
+        )
+    if isinstance(error, httpx2.HTTPError | RyeError | BrokenAnswer):
+        return None
+    if status is not None:
+        return Failure(_kind(status, str(error), []), str(error), status, wait_s)
     if response is not None:
-        wait = retry_after_s(response.headers)
-        return _kind(response.status_code, str(error), []), str(error), wait
+        return Failure("unavailable", f"the answer can't be read: {error}")
+    # Before there is a response, the SDK refuses what it can't send.
     kind: LlmErrorKind = "bad_request" if isinstance(error, ValueError) else "unknown"
-    return kind, f"{type(error).__name__}: {error}", None
+    return Failure(kind, f"{type(error).__name__}: {error}")
 
 
 def _kind(code: int, text: str, details: list[Mapping[str, Any]]) -> LlmErrorKind:

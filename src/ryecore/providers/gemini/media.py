@@ -21,6 +21,7 @@ from ryecore.llm import (
     Usage,
     redact,
 )
+from ryecore.providers.errors import no_media_store
 from ryecore.providers.gemini.response import ResponseReader
 
 __all__ = ["make_media", "poll_video", "read_medium"]
@@ -39,13 +40,7 @@ def read_medium(
         LlmError: The call has no store to read it from.
     """
     if media is None:
-        raise LlmError(
-            f"A medium of type {part.media_type} can't be sent to {model}: the call brings no "
-            "media store to read it from.",
-            kind="bad_request",
-            provider=provider_id,
-            model=model,
-        )
+        raise no_media_store(part, provider_id, model)
     return types.Blob(mime_type=part.media_type, data=media.read(part))
 
 
@@ -82,11 +77,7 @@ async def make_media(
 async def poll_video(
     client: AsyncClient, job_id: str, provider_id: str, media: MediaStore
 ) -> MediaOutcome:
-    """Return a video, or its job while it isn't ready.
-
-    Args:
-        provider_id: The provider's id.
-    """
+    """Return a video, or its job while it isn't ready."""
     _needs_asyncio(provider_id, "")
     made = await client.interactions.get(id=job_id)
     if made.status in _RUNNING:

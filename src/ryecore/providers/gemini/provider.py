@@ -1,7 +1,7 @@
 """The provider of Google's Gemini models."""
 
 import ssl
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator
 from typing import Final
 
 import httpx2
@@ -20,7 +20,7 @@ from ryecore.llm import (
     StreamChunk,
     StreamFold,
 )
-from ryecore.providers.connections import MAX_ANSWER_BYTES, PooledProvider, make_transport
+from ryecore.providers.connections import PooledProvider, make_transport
 from ryecore.providers.gemini.errors import error_of
 from ryecore.providers.gemini.media import make_media, poll_video
 from ryecore.providers.gemini.request import capabilities_of, config_of, contents_of
@@ -35,25 +35,20 @@ _NO_CERTIFICATES: Final = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
 class Pool:
-    """The connections of one event loop, and the settings of calls over them.
-
-    Args:
-        timeout_s: How long to wait for each piece of an answer, in seconds.
-    """
+    """The connections of one event loop, and the settings of calls over them."""
 
     def __init__(
         self,
         base_url: str,
-        headers: Mapping[str, str],
-        timeout_s: float,
+        headers: dict[str, str],
+        timeout: httpx2.Timeout,
         proxy: str | None,
-        max_answer_bytes: int = MAX_ANSWER_BYTES,
+        max_answer_bytes: int,
     ) -> None:
         self.base_url = base_url
-        self.headers = dict(headers)
-        self.timeout = httpx2.Timeout(timeout_s, connect=min(timeout_s, 10.0))
-        limits = httpx2.Limits(max_connections=None, max_keepalive_connections=20)
-        self.transport = make_transport(proxy, max_answer_bytes, limits)
+        self.headers = headers
+        self.timeout = timeout
+        self.transport = make_transport(proxy, max_answer_bytes)
         self.files = self.transport.bounded_by(BodyBounds(max_answer_bytes))
         # The SDK would make its own.
         self.unused = httpx2.Client(transport=httpx2.BaseTransport(), trust_env=False)
@@ -117,41 +112,14 @@ class Call(httpx2.AsyncBaseTransport):
         """Do nothing: the pool stays open for other calls."""
 
 
-_BASE_URL: Final = "https://generativelanguage.googleapis.com"
-
-
 class GeminiProvider(PooledProvider[Pool]):
     """Google's Gemini models over the Gemini API, for asyncio and trio.
 
-    It holds one pool of connections for each event loop, and no key. It reads no key, address,
-    header or proxy from the environment.
-
-    Args:
-        base_url: The server's address; None for the vendor's own.
-        timeout_s: How long to wait for each piece of an answer, in seconds.
-        provider_id: Its name in plans, events and reasoning parts.
-        headers: Additional headers for each request.
-        proxy: The address of a proxy; None for none.
-        max_answer_bytes: The bound in bytes of an unstreamed answer, of a video, and of one event
-            of a stream; a whole stream may have four times as much.
+    Its options are those of `PooledProvider`.
     """
 
-    def __init__(
-        self,
-        *,
-        base_url: str | None = None,
-        timeout_s: float = 600.0,
-        provider_id: str = "gemini",
-        headers: Mapping[str, str] | None = None,
-        proxy: str | None = None,
-        max_answer_bytes: int = MAX_ANSWER_BYTES,
-    ) -> None:
-        url, more = base_url or _BASE_URL, dict(headers or {})
-        super().__init__(
-            provider_id,
-            lambda: Pool(url, more, timeout_s, proxy, max_answer_bytes),
-            Pool.aclose,
-        )
+    _VENDOR_ID = "gemini"
+    _VENDOR_URL = "https://generativelanguage.googleapis.com"
 
     def capabilities(self, model: str) -> Capabilities:
         """Return the capabilities of a model; an unknown one has all."""
@@ -244,6 +212,14 @@ class GeminiProvider(PooledProvider[Pool]):
         except Exception as error:
             failure = error_of(error, self._provider_id, "", key, call.response)
         raise failure
+
+    def _open_pool(self) -> Pool:
+        return Pool(
+            self._base_url, self._headers, self._timeout, self._proxy, self._max_answer_bytes
+        )
+
+    async def _close_pool(self, pool: Pool) -> None:
+        await pool.aclose()
 
     async def _call(self, key: str) -> Call:
         return Call(await self._pools.get(), key)

@@ -21,6 +21,7 @@ from ryecore.llm import (
     Usage,
     UsageUpdate,
 )
+from ryecore.providers.errors import BrokenAnswer
 
 __all__ = ["MADE", "ResponseReader"]
 
@@ -93,10 +94,10 @@ class ResponseReader:
         """Return the last chunk, after all responses.
 
         Raises:
-            ValueError: The answer isn't complete.
+            BrokenAnswer: The stream was cut off.
         """
         if self._stop is None:
-            raise ValueError("The stream ended before the answer did.")
+            raise BrokenAnswer("the stream was cut before the answer was complete.")
         stop = "tool_use" if self._stop == "stop" and self._calls else self._stop
         usage = None if self._usage is None else _usage(self._usage)
         return StreamEnd(stop, usage, self._version)

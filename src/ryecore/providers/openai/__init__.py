@@ -1,20 +1,11 @@
-"""OpenAI's models, and servers with an API compatible with its chat completions.
+"""OpenAI's models, and compatible servers, over the vendor's own SDK: the extra `openai`."""
 
-It needs the extra `openai`.
-"""
-
-from ryecore.errors import MissingExtra
+from ryecore.providers import missing_sdk
 
 try:
     import openai as _sdk
 except ModuleNotFoundError as problem:
-    if problem.name != "openai":
-        raise
-    raise MissingExtra(
-        "The adapter for OpenAI needs the package openai, which is not installed.",
-        next_step="pip install 'ryecore[openai]'",
-        extra="openai",
-    ) from None
+    raise missing_sdk(problem, "openai", "openai") from None
 
 from ryecore.providers.openai.provider import OpenAIApi, OpenAIProvider
 

@@ -6,18 +6,10 @@ from typing import Any, Final, TypeAlias
 
 import openai
 
-from ryecore.errors import StoreError
-from ryecore.llm import LlmError, LlmErrorKind, redact
-from ryecore.providers.errors import (
-    bound_failure,
-    kind_of_status,
-    next_step_of,
-    retry_after_s,
-    status_text,
-)
+from ryecore.llm import LlmError, LlmErrorKind
+from ryecore.providers.errors import Failure, kind_of_status, llm_error, retry_after_s
 
 __all__ = [
-    "BrokenAnswer",
     "Json",
     "error_in_body",
     "error_of",
@@ -56,57 +48,26 @@ _TOO_LONG: Final = re.compile(
 )
 
 
-class BrokenAnswer(Exception):
-    """An answer that is incomplete, or doesn't have the form that the API promises."""
+def error_of(error: Exception, provider_id: str, model: str, key: str) -> LlmError:
+    """Return the error for an exception; see `llm_error`."""
+    if isinstance(error, openai.APIError) and not isinstance(
+        error, openai.APIStatusError | openai.APIConnectionError
+    ):  # the SDK found it in a stream
+        error = error_in_body(error.body or error.message)
+    return llm_error(error, provider_id, model, key, _failure)
 
 
-def error_of(error: Exception, provider: str, model: str, key: str) -> LlmError:
-    """Return the error to raise for an exception. It doesn't refer to it: that knows the key.
-
-    Args:
-        key: The key that was in use; it is removed from all texts.
-    """
-    if bound := bound_failure(error, provider, model):
-        return bound
-    status: int | None = None
-    wait_s: float | None = None
-    next_step = ""
-    if isinstance(error, LlmError):
-        kind, message, status = error.kind, error.message, error.status
-        next_step = error.next_step
-    elif isinstance(error, openai.APIStatusError):
-        status = error.status_code
-        kind, said = _kind_and_text(error.body, status)
-        message = status_text(provider, status, said)
-        wait_s = retry_after_s(error.response.headers)
-    elif isinstance(error, openai.APITimeoutError):
-        kind, message = "unavailable", f"{provider} didn't answer in time."
-    elif isinstance(error, openai.APIConnectionError):
+def _failure(error: Exception) -> Failure | None:
+    if isinstance(error, openai.APIStatusError):
+        kind, text = _kind_and_text(error.body, error.status_code)
+        return Failure(kind, text, error.status_code, retry_after_s(error.response.headers))
+    if isinstance(error, openai.APITimeoutError):
+        return Failure("unavailable", "it didn't answer in time.")
+    if isinstance(error, openai.APIConnectionError):
         cause = error.__cause__
-        why = f" ({type(cause).__name__}: {cause})" if cause is not None else ""
-        kind, message = "unavailable", f"The connection to {provider} failed{why}."
-    elif isinstance(error, openai.APIError):  # the SDK found it in a stream
-        told = error_in_body(error.body or error.message)
-        kind, message = told.kind, told.message
-    elif isinstance(error, BrokenAnswer):
-        kind, message = "unavailable", str(error)
-    elif isinstance(error, UnicodeEncodeError):
-        kind, message = "bad_request", f"The request holds half a character: {error.reason}."
-    elif isinstance(error, ValueError | RecursionError):
-        kind, message = "unavailable", f"{provider} sent what can't be read: {error}"
-    elif isinstance(error, StoreError):
-        kind, message = "bad_request", f"A medium can't be read or kept: {error.message}"
-    else:
-        kind, message = "unknown", f"Asking {provider} failed: {type(error).__name__}: {error}"
-    return LlmError(
-        redact(message, key),
-        next_step=next_step or next_step_of(kind, status),
-        kind=kind,
-        provider=provider,
-        model=model,
-        retry_after_s=wait_s,
-        status=status,
-    )
+        why = "" if cause is None else f" ({type(cause).__name__}: {cause})"
+        return Failure("unavailable", f"the connection failed{why}.")
+    return None
 
 
 def error_in_body(body: object) -> LlmError:
@@ -117,36 +78,36 @@ def error_in_body(body: object) -> LlmError:
     """
     code = mapped(body).get("code") or mapped(mapped(body).get("error")).get("code")
     numeric = code if isinstance(code, int) and 400 <= code < 600 else None
-    kind, said = _kind_and_text(body, numeric)
-    return LlmError(f"The answer broke off: {said or 'the server failed.'}", kind=kind)
+    kind, text = _kind_and_text(body, numeric)
+    return LlmError(f"The answer broke off: {text or 'the server failed.'}", kind=kind)
 
 
 def _kind_and_text(body: object, status: int | None) -> tuple[LlmErrorKind, str]:
     """Return the kind and the text of an error object; a page of HTML has no text."""
     held = mapped(body)
     inner = mapped(held.get("error")) or held
-    said = next(
+    text = next(
         (
-            text
-            for text in (inner.get("message"), held.get("error"), held.get("detail"), body)
-            if isinstance(text, str) and text and "<" not in text[:20]
+            one
+            for one in (inner.get("message"), held.get("error"), held.get("detail"), body)
+            if isinstance(one, str) and one and "<" not in one[:20]
         ),
         "",
     )
-    if not said and (details := listed(held.get("detail"))):
-        said = text_of(mapped(details[0]).get("msg"))
+    if not text and (details := listed(held.get("detail"))):
+        text = text_of(mapped(details[0]).get("msg"))
     for word in (inner.get("code"), inner.get("type")):
         # Nearly every error has the type `invalid_request_error`.
         if word in _CODES and (word != "invalid_request_error" or status is None):
-            return _too_long(_CODES[word], said), said
+            return _too_long(_CODES[word], text), text
     if status == 413:
-        return "context_length", said
+        return "context_length", text
     kind = kind_of_status(status) if status is not None else "unavailable"
-    return _too_long(kind, said), said
+    return _too_long(kind, text), text
 
 
-def _too_long(kind: LlmErrorKind, said: str) -> LlmErrorKind:
-    return "context_length" if kind == "bad_request" and _TOO_LONG.search(said) else kind
+def _too_long(kind: LlmErrorKind, text: str) -> LlmErrorKind:
+    return "context_length" if kind == "bad_request" and _TOO_LONG.search(text) else kind
 
 
 Json: TypeAlias = Mapping[str, Any]

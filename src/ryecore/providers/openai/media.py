@@ -1,7 +1,7 @@
 """Media in requests, and images from OpenAI's endpoint for them."""
 
 import base64
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 import anyio.to_thread
@@ -17,7 +17,7 @@ from ryecore.llm import (
     ToolResultPart,
     Usage,
 )
-from ryecore.providers.openai.errors import BrokenAnswer
+from ryecore.providers.errors import BrokenAnswer, no_media_store
 
 __all__ = [
     "Contents",
@@ -58,21 +58,19 @@ def media_of(request: LlmRequest) -> list[MediaPart]:
     return found
 
 
-async def read_contents(parts: Iterable[MediaPart], media: MediaStore | None) -> Contents:
+async def read_contents(
+    parts: Sequence[MediaPart], media: MediaStore | None, provider_id: str, model: str
+) -> Contents:
     """Return the content of media by handle, read on a worker thread.
 
     Raises:
         LlmError: The call has no store to read them from.
     """
-    wanted = {part.handle: part for part in parts}
-    if not wanted:
+    if not parts:
         return {}
     if media is None:
-        raise LlmError(
-            "The request holds media, and nobody said where they are kept.",
-            next_step="Pass a MediaStore.",
-            kind="bad_request",
-        )
+        raise no_media_store(parts[0], provider_id, model)
+    wanted = {part.handle: part for part in parts}
     return {
         handle: await anyio.to_thread.run_sync(media.read, part) for handle, part in wanted.items()
     }
@@ -123,10 +121,10 @@ def images_in(answer: object) -> tuple[list[bytes], str, Usage | None]:
         BrokenAnswer: The answer has no image, or one as an address alone.
     """
     if not isinstance(answer, ImagesResponse) or not answer.data:
-        raise BrokenAnswer("The answer holds no image.")
+        raise BrokenAnswer("the answer holds no image.")
     encoded = [one.b64_json for one in answer.data]
     if not all(encoded):
-        raise BrokenAnswer("The answer gives an address in the place of an image.")
+        raise BrokenAnswer("the answer holds an address instead of an image.")
     counted = answer.usage
     return (
         [base64.b64decode(one or "", validate=True) for one in encoded],

@@ -1,12 +1,10 @@
 """The provider of OpenAI's models and of compatible servers."""
 
 from collections.abc import AsyncIterator, Callable, Mapping
-from http.cookiejar import DefaultCookiePolicy
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, Unpack
 
 import anyio
 import anyio.to_thread
-import httpx2
 import openai
 from openai._streaming import ServerSentEvent
 
@@ -22,7 +20,7 @@ from ryecore.llm import (
     StreamChunk,
     StreamFold,
 )
-from ryecore.providers.connections import MAX_ANSWER_BYTES, PooledProvider, make_transport
+from ryecore.providers.connections import ConnectionOptions, PooledProvider
 from ryecore.providers.openai.errors import error_of
 from ryecore.providers.openai.media import ask_for_images, images_in, media_of, read_contents
 from ryecore.providers.openai.request import COMPATIBLE, ChatApi, ResponsesApi, openai_capabilities
@@ -33,8 +31,6 @@ OpenAIApi: TypeAlias = Literal["responses", "chat"]
 """The two formats of the vendor's API."""
 
 _NO_KEY = "given-with-each-call"
-_OPENAI = "https://api.openai.com/v1"
-_CONNECT_S = 10.0
 _CLOSING_S: Final = 5.0
 _ID_CHARS: Final = 40
 _DRAIN_S: Final = 1.0
@@ -43,49 +39,33 @@ _DRAIN_S: Final = 1.0
 class OpenAIProvider(PooledProvider[openai.AsyncOpenAI]):
     """OpenAI's models, or those of a compatible server, for asyncio and trio.
 
-    It holds no key: each call brings its own. It reads no environment variable, follows no
-    redirect, keeps no cookie, and doesn't retry.
-
     Args:
-        base_url: The server's address with the version, such as `http://localhost:8000/v1`; None
-            for OpenAI's own.
         api: The format; by default `responses` for OpenAI's own server, else `chat`.
-        provider_id: Its name in plans, events and reasoning parts.
         capabilities: The capabilities of all models, or a function from a model's name to its
             capabilities. By default, models have all that OpenAI's names don't exclude.
-        timeout_s: How long to wait for the next bytes, in seconds.
-        headers: Additional headers for every request.
-        proxy: A proxy's address; None for none. The environment's are ignored.
         reasoning_summary: How much of its reasoning a model shows over `responses`; None for
             nothing. OpenAI requires a verified organisation for it.
         stream_usage: Whether to request the usage of streams over `chat`; some servers refuse it.
-        max_answer_bytes: The bound in bytes of an unstreamed answer, and of one event of a stream;
-            a whole stream may have four times as much.
+        connection: The options of `PooledProvider`. A compatible server's `base_url` holds the
+            version, such as `http://localhost:8000/v1`.
 
     Source: decisions 50, 56 and 61.
     """
 
+    _VENDOR_ID = "openai"
+    _VENDOR_URL = "https://api.openai.com/v1"
+
     def __init__(
         self,
         *,
-        base_url: str | None = None,
         api: OpenAIApi | None = None,
-        provider_id: str = "openai",
         capabilities: Capabilities | Callable[[str], Capabilities] | None = None,
-        timeout_s: float = 600.0,
-        headers: Mapping[str, str] | None = None,
-        proxy: str | None = None,
         reasoning_summary: Literal["auto", "concise", "detailed"] | None = None,
         stream_usage: bool = True,
-        max_answer_bytes: int = MAX_ANSWER_BYTES,
+        **connection: Unpack[ConnectionOptions],
     ) -> None:
-        own = base_url is None
-        more = self._headers = dict(headers or {})
-        super().__init__(
-            provider_id,
-            lambda: _make_client(base_url, timeout_s, more, proxy, max_answer_bytes),
-            openai.AsyncOpenAI.close,
-        )
+        super().__init__(**connection)
+        own = connection.get("base_url") is None
         self._capabilities = capabilities or (openai_capabilities if own else COMPATIBLE)
         self._api: ResponsesApi | ChatApi
         if (api or ("responses" if own else "chat")) == "responses":
@@ -175,7 +155,7 @@ class OpenAIProvider(PooledProvider[openai.AsyncOpenAI]):
         """
         try:
             self._check(request.model, key)
-            contents = await read_contents(request.inputs, media)
+            contents = await read_contents(request.inputs, media, self._provider_id, request.model)
             client = await self._pools.get()
             headers = _key_headers(key, self._headers)
             answer = await ask_for_images(client, request, contents, headers)
@@ -198,10 +178,22 @@ class OpenAIProvider(PooledProvider[openai.AsyncOpenAI]):
             provider=self._provider_id,
         )
 
+    def _open_pool(self) -> openai.AsyncOpenAI:
+        client = openai.AsyncOpenAI(
+            api_key=_NO_KEY, base_url=self._base_url, max_retries=0, http_client=self._http_pool()
+        )
+        # Drop the values that the SDK found in the environment.
+        client.admin_api_key = client.organization = client.project = client.webhook_secret = None
+        client._custom_headers = self._headers
+        return client
+
+    async def _close_pool(self, pool: openai.AsyncOpenAI) -> None:
+        await pool.close()
+
     async def _body(
         self, request: LlmRequest, media: MediaStore | None, *, stream: bool
     ) -> dict[str, Any]:
-        contents = await read_contents(media_of(request), media)
+        contents = await read_contents(media_of(request), media, self._provider_id, request.model)
         can = self.capabilities(request.model)
         return self._api.body(request, contents, self._provider_id, can, stream=stream)
 
@@ -244,45 +236,8 @@ class _Events(openai.AsyncStream[object]):
                 yield event
 
 
-def _make_client(
-    base_url: str | None,
-    timeout_s: float,
-    headers: Mapping[str, str],
-    proxy: str | None = None,
-    max_answer_bytes: int = MAX_ANSWER_BYTES,
-) -> openai.AsyncOpenAI:
-    """Return a client with its own pool of connections.
-
-    Args:
-        base_url: The server's address; None for OpenAI's own.
-        timeout_s: How long to wait for the next bytes, in seconds.
-    """
-    pool = httpx2.AsyncClient(
-        timeout=httpx2.Timeout(timeout_s, connect=min(_CONNECT_S, timeout_s)),
-        transport=make_transport(proxy, max_answer_bytes, openai.DEFAULT_CONNECTION_LIMITS),
-        trust_env=False,
-    )
-    # Calls with different keys share the pool, but must not share a session.
-    pool.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=()))
-    client = openai.AsyncOpenAI(
-        api_key=_NO_KEY,
-        base_url=base_url or _OPENAI,
-        max_retries=0,
-        http_client=pool,
-    )
-    # Drop the values that the SDK found in the environment.
-    client.admin_api_key = client.organization = client.project = client.webhook_secret = None
-    client._custom_headers = dict(headers)
-    return client
-
-
 def _key_headers(key: str, headers: Mapping[str, str]) -> dict[str, str | openai.Omit]:
-    """Return the headers of one call, with its key if it has one.
-
-    Args:
-        key: The key; empty if none is needed.
-        headers: The headers of every request, which may hold another authorisation.
-    """
+    """Return the headers of one call: its key, unless another authorisation is in `headers`."""
     if key:
         return {"Authorization": f"Bearer {key}"}
     if any(name.lower() == "authorization" for name in headers):

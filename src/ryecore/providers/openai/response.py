@@ -16,8 +16,8 @@ from ryecore.llm import (
     Usage,
     UsageUpdate,
 )
+from ryecore.providers.errors import BrokenAnswer
 from ryecore.providers.openai.errors import (
-    BrokenAnswer,
     Json,
     error_in_body,
     listed,
@@ -125,7 +125,7 @@ class ChatReader:
         if self._finish in _CHAT_FAILED:
             raise error_in_body(self._failed)
         if not self._finish or not (said_done or self.finished):
-            raise BrokenAnswer("The stream was cut before the answer was whole.")
+            raise BrokenAnswer("the stream was cut before the answer was complete.")
         return self._last()
 
     def whole(self, answer: object) -> list[StreamChunk]:
@@ -138,7 +138,7 @@ class ChatReader:
         choices = listed(data.get("choices"))
         message = mapped(choices[0]).get("message") if choices else None
         if message is None and not data.get("error"):
-            raise BrokenAnswer("The answer isn't what chat completions promise.")
+            raise BrokenAnswer("the answer isn't what chat completions promise.")
         first = {"finish_reason": "stop", **mapped(choices[0] if choices else None)}
         out = self.read({**data, "choices": [{**first, "delta": message}]})
         if self._finish in _CHAT_FAILED:
@@ -285,7 +285,7 @@ class ResponsesReader:
             BrokenAnswer: The stream was cut off.
         """
         if self._end is None:
-            raise BrokenAnswer("The stream was cut before the answer was whole.")
+            raise BrokenAnswer("the stream was cut before the answer was complete.")
         return [self._end]
 
     def whole(self, answer: object) -> list[StreamChunk]:
@@ -297,7 +297,7 @@ class ResponsesReader:
         if data.get("status") in _RESPONSES_FAILED or data.get("error"):
             raise error_in_body(data.get("error"))
         if "output" not in data or data.get("status") not in ("completed", "incomplete"):
-            raise BrokenAnswer("The answer isn't what the Responses API promises.")
+            raise BrokenAnswer("the answer isn't what the Responses API promises.")
         self._finish(data)
         return out + self.end(said_done=True)
 
@@ -359,7 +359,7 @@ class ResponsesReader:
         if response.get("status") in _RESPONSES_FAILED:
             raise error_in_body(response.get("error"))
         if not response:
-            raise BrokenAnswer("The answer's end says nothing of the answer.")
+            raise BrokenAnswer("the last event has no response.")
         if not self._said:  # some servers stream nothing else
             for at, item in enumerate(listed(response.get("output"))):
                 self._item(at, mapped(item), out)

@@ -20,7 +20,7 @@ from ryecore.llm import (
     ToolSpec,
     Usage,
 )
-from ryecore.providers.openai.errors import BrokenAnswer
+from ryecore.providers.errors import BrokenAnswer
 from ryecore.providers.openai.request import ChatApi
 from ryecore.providers.openai.response import ChatReader
 

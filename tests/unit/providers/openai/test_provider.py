@@ -120,7 +120,7 @@ async def test_a_key_that_no_header_can_carry_is_told_without_showing_it(
 async def test_media_need_a_store_that_has_them(provider: OpenAIProvider) -> None:
     lost = LlmRequest("m", (Message.user(MediaPart("media://0", "image/png", 1)),))
 
-    assert "nobody said where" in str(await failed(provider, lost))
+    assert "no media store" in str(await failed(provider, lost))
     missing = await failed(provider, lost, media=MemoryMediaStore())
     assert (missing.kind, missing.model) == ("bad_request", "m")
 

@@ -17,7 +17,7 @@ from ryecore.llm import (
     ToolCallPart,
     ToolResultPart,
 )
-from ryecore.providers.openai.errors import BrokenAnswer
+from ryecore.providers.errors import BrokenAnswer
 from ryecore.providers.openai.request import ResponsesApi
 from ryecore.providers.openai.response import ResponsesReader
 
