@@ -5,7 +5,6 @@ A run is a thread, a run of a graph, or a tool that ran in a process of its own.
 Source: ADR 027.
 """
 
-import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -104,13 +103,13 @@ async def prune_threads(
         return PruneReport(is_dry_run=dry_run)
     # A thread whose process died is ended here, so its age counts from now.
     await store.look_at_all(lambda found: found.list_active())
-    finished = 0 if dry_run else await run_in_thread(store.pruning.finish)
-    plan = await run_in_thread(store.pruning.plan, retention)
+    finished = 0 if dry_run else await store.pruning.finish()
+    plan = await store.pruning.plan(retention)
     total = sum(len(family.ended) for family in plan.families)
     gone: list[str] = []
     size_bytes = 0
     for family in plan.families:
-        if dry_run or await run_in_thread(store.pruning.prune, family):
+        if dry_run or await store.pruning.prune(family):
             gone += family.thread_ids
             size_bytes += family.size_bytes
         if on_progress is not None and not dry_run:
@@ -118,10 +117,7 @@ async def prune_threads(
     return PruneReport(tuple(gone), size_bytes, dry_run, plan.kept_resumable, finished)
 
 
-_EVERY_S: Final = 86_400
 _LOOK_EVERY_S: Final = 60.0
-_MOST_S: Final = 2.0
-_MARK: Final = "pruned-at"
 
 
 class AutomaticPruning:
@@ -145,31 +141,12 @@ class AutomaticPruning:
         try:
             # Closing the Rye right after the run's end, as commands do, waits for it.
             with anyio.CancelScope(shield=True):
-                if not await run_in_thread(self._prune):
-                    self._look_at = 0.0
+                retention = await run_in_thread(self._planner.retention)
+                if retention is None:
+                    return
+                store = await run_in_thread(self._store)
+                if not await store.pruning.prune_daily(retention):
+                    self._look_at = 0.0  # the next run's end continues
         except RyeError as error:
             with suppress(RyeWarning):  # under `python -W error` too, the run has its result
                 warn(f"Ended threads could not be pruned: {error}")
-
-    def _prune(self) -> bool:
-        """Prune for a limited time, and return whether nothing is left to prune."""
-        kept = self._planner.retention()
-        if kept is None:
-            return True
-        store = self._store()
-        mark = store.private_folder / _MARK
-        with suppress(OSError):
-            if 0 <= time.time() - mark.stat().st_mtime < _EVERY_S:
-                return True
-        pruning = store.pruning
-        pruning.finish()
-        families = pruning.plan(kept, measures=False).families
-        began = time.monotonic()
-        for number, family in enumerate(families):
-            if number and time.monotonic() - began > _MOST_S:
-                return False  # the marker stays old, so that the next run's end continues
-            pruning.prune(family)
-        with suppress(OSError):
-            mark.touch(mode=0o600)
-            os.utime(mark)
-        return True

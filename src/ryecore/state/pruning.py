@@ -16,6 +16,7 @@ import re
 import secrets
 import shutil
 import sqlite3
+import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -34,6 +35,7 @@ from ryecore.state.exports import export_path
 from ryecore.state.model import Status, check_status, has_ended
 from ryecore.state.refusals import advice
 from ryecore.state.schema import ENDED
+from ryecore.state.waiting import run_in_thread
 
 __all__ = ["Family", "PrunePlan", "Retention", "ThreadPruning", "parse_age", "resolve_retention"]
 
@@ -41,6 +43,9 @@ _AGE: Final = re.compile(r"(\d{1,6})\s*([smhdw])", re.ASCII)
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 _MAX_AGE_S: Final = 100 * 365 * 86_400
 _TRASH: Final = "pruned"
+_MARK: Final = "pruned-at"
+_EVERY_S: Final = 86_400
+_MOST_S: Final = 2.0
 _MAX_EXPORT_BYTES: Final = 64 * 1024 * 1024
 _RESUMABLE: Final = ("error", "killed")
 _RESUMABLE_FACTOR: Final = 2
@@ -168,16 +173,57 @@ class ThreadPruning:
         self._folder = place.path
         # A clone can bring a link of any known name. This folder's name is secret.
         self._trash = place.private / _TRASH
+        self._mark = place.private / _MARK
         self._project_root = place.path.parent.parent
 
-    def plan(self, retention: Retention, *, measures: bool = True) -> PrunePlan:
-        """Plan which families may be removed now. Nothing is changed.
+    async def plan(self, retention: Retention) -> PrunePlan:
+        """Plan which families may be removed now, and measure their files. Nothing is changed."""
+        return await run_in_thread(self._plan, retention)
 
-        Args:
-            retention: Which threads are kept.
-            measures: Whether to measure their files, which takes long if there are many; else each
-                size is 0.
+    async def prune(self, family: Family) -> bool:
+        """Remove a family, unless it was changed or referred to since it was planned.
+
+        Returns:
+            Whether it was removed.
+
+        Raises:
+            StateError: It can't be written. The next call finishes the removal.
         """
+        return await run_in_thread(self._prune, family)
+
+    async def finish(self) -> int:
+        """Remove the files of threads whose rows an earlier, killed pruning has removed.
+
+        Returns:
+            The number of these threads.
+        """
+        return await run_in_thread(self._finish)
+
+    async def prune_daily(self, retention: Retention) -> bool:
+        """Prune unless that was done within a day: one family, and others for two seconds.
+
+        Returns:
+            Whether nothing is left to prune; otherwise the next call continues.
+        """
+        return await run_in_thread(self._prune_daily, retention)
+
+    def _prune_daily(self, retention: Retention) -> bool:
+        with suppress(OSError):
+            if 0 <= time.time() - self._mark.stat().st_mtime < _EVERY_S:
+                return True
+        self._finish()
+        families = self._plan(retention, measures=False).families
+        began = time.monotonic()
+        for number, family in enumerate(families):
+            if number and time.monotonic() - began > _MOST_S:
+                return False  # the mark stays old
+            self._prune(family)
+        with suppress(OSError):
+            self._mark.touch(mode=0o600)
+            os.utime(self._mark)
+        return True
+
+    def _plan(self, retention: Retention, *, measures: bool = True) -> PrunePlan:
         rows = self._database.read(
             "SELECT thread_id, status, completed_at, parent_id, root_id, continuation_of,"
             " continuation_thread_id, chain_root_id FROM threads"
@@ -209,15 +255,7 @@ class ThreadPruning:
         )
         return PrunePlan(tuple(families), kept_resumable)
 
-    def prune(self, family: Family) -> bool:
-        """Remove a family, unless it was changed or referred to since it was planned.
-
-        Returns:
-            Whether it was removed.
-
-        Raises:
-            StateError: It can't be written. The next call finishes the removal.
-        """
+    def _prune(self, family: Family) -> bool:
         ids = json.dumps(family.thread_ids)
         with self._database.write() as run:
             ended = run.execute(
@@ -238,8 +276,7 @@ class ThreadPruning:
         self._remove_files(family.thread_ids)
         return True
 
-    def finish(self) -> int:
-        """Remove the files of threads whose rows an earlier, killed pruning has removed."""
+    def _finish(self) -> int:
         rows = self._database.read("SELECT thread_id FROM pruned")
         ids = [row["thread_id"] for row in rows]
         if ids:

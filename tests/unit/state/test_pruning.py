@@ -50,10 +50,10 @@ class Yard:
             return opened.execute(statement, values).fetchall()
 
     def prune(self, retention: Retention = MONTH) -> set[str]:
-        self.store.pruning.finish()
-        plan = self.store.pruning.plan(retention)
+        run_blocking(self.store.pruning.finish())
+        plan = run_blocking(self.store.pruning.plan(retention))
         return {
-            one for family in plan.families if self.store.pruning.prune(family)
+            one for family in plan.families if run_blocking(self.store.pruning.prune(family))
             for one in family.thread_ids
         }  # fmt: skip
 
@@ -83,7 +83,7 @@ def test_only_what_ended_long_enough_ago_goes(yard: Yard) -> None:
     old = yard.add("acme/old-1")
     for name, days_ago in (("acme/new-1", 29), ("acme/runs-1", None)):
         yard.add(name, days_ago)
-    plan = yard.store.pruning.plan(MONTH)
+    plan = run_blocking(yard.store.pruning.plan(MONTH))
     (family,) = plan.families
     assert family.thread_ids == (old,)
     assert 1000 < family.size_bytes < 2000
@@ -144,7 +144,7 @@ def test_what_may_be_resumed_stays_twice_as_long(yard: Yard, status: Status) -> 
     yard.add("acme/resumed-1", 40, status)
     yard.add("acme/resumed-2", 40, follows=Predecessor("acme/resumed-1", "acme/resumed-1"))
     run_blocking(yard.store.registry.link_continuation("acme/resumed-1", "acme/resumed-2"))
-    assert yard.store.pruning.plan(MONTH).kept_resumable == 1
+    assert run_blocking(yard.store.pruning.plan(MONTH)).kept_resumable == 1
     assert yard.prune() == {"acme/failed-2", "acme/resumed-1", "acme/resumed-2"}
     assert yard.prune(Retention(30 * DAY_S, include_resumable=True)) == {"acme/failed-1"}
 
@@ -157,9 +157,9 @@ def test_the_latest_are_kept_whatever_their_age(yard: Yard) -> None:
 
 def test_what_is_taken_up_since_the_plan_stays(yard: Yard) -> None:
     yard.add("acme/old-1")
-    (family,) = yard.store.pruning.plan(MONTH).families
+    (family,) = run_blocking(yard.store.pruning.plan(MONTH)).families
     yard.add("acme/new-1", None, follows=Predecessor("acme/old-1", "acme/old-1", frozenset()))
-    assert not yard.store.pruning.prune(family)
+    assert not run_blocking(yard.store.pruning.prune(family))
     assert yard.left() == {"acme/old-1", "acme/new-1"}
 
 
@@ -198,13 +198,13 @@ def test_who_is_killed_between_two_steps_is_finished_by_the_next(
     def die(*_: object, **__: object) -> None:
         raise Killed
 
-    (family,) = yard.store.pruning.plan(MONTH).families
+    (family,) = run_blocking(yard.store.pruning.plan(MONTH)).families
     with monkeypatch.context() as patch:
         patch.setattr("ryecore.state.pruning.shutil.rmtree", die)
         if at != "rmtree":
             patch.setattr(f"ryecore.state.pruning.Path.{at}", die)
         with pytest.raises(Killed):
-            yard.store.pruning.prune(family)
+            run_blocking(yard.store.pruning.prune(family))
     assert run_blocking(yard.store.registry.list_threads()) == ()
     yard.add("acme/old-3", 5)
     assert yard.prune() == set()
@@ -214,7 +214,7 @@ def test_who_is_killed_between_two_steps_is_finished_by_the_next(
 def test_a_new_thread_of_a_pruned_id_keeps_its_files(yard: Yard) -> None:
     yard.add("acme/old-1")
     yard.run("INSERT INTO pruned VALUES ('acme/old-1')")
-    yard.store.pruning.finish()
+    run_blocking(yard.store.pruning.finish())
     assert yard.left() == {"acme/old-1"}
 
 

@@ -92,7 +92,7 @@ async def test_each_run_prunes_something_however_long_the_looking_takes(
     for _ in range(2):
         await aged(host)
     host.workspace.write("config/agent/retention.yaml", "threads: {older_than: 30d}\n")
-    monkeypatch.setattr("ryecore.actions.pruning._MOST_S", 0.0)
+    monkeypatch.setattr("ryecore.state.pruning._MOST_S", 0.0)
     left: list[int] = []
     for _ in range(2):
         async with host.open() as rye:  # whose end waits for the pruning

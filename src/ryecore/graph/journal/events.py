@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from attrs import frozen
 
-from ryecore.state.transcript_check import Record
+from ryecore.state.transcript_format import Record
 
 __all__ = ["RUN_RECORD_TYPES", "SHOWN_TYPES", "GraphEvent", "event_of"]
 
