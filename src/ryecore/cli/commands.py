@@ -13,12 +13,8 @@ from ryecore.cli.items import fetch, search, sign, verify
 from ryecore.cli.keys import keys, trust_project
 from ryecore.cli.mcp import mcp
 from ryecore.cli.new import init, new
-from ryecore.cli.options import (
-    HintedGroup,
-)
-from ryecore.cli.output import (
-    show_warning,
-)
+from ryecore.cli.options import HintedGroup
+from ryecore.cli.output import show_warning
 from ryecore.cli.threads import threads
 
 __all__ = ["rye"]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from ryecore.cli.options import json_option, project_option
-from ryecore.cli.output import errors_shown, show, show_json
+from ryecore.cli.output import show, show_done, show_json
 from ryecore.display.status import status_mark
 from ryecore.display.text import StyledText
 from ryecore.rye import Rye
@@ -40,27 +40,26 @@ def env() -> None:
 @json_option
 def list_names(project_path: str, as_json: bool) -> None:
     """List the names of this project's .env, never the values."""
-    with errors_shown(as_json=as_json):
-        opened = Rye.open(project_path).env
-        names = opened.names()
-        if as_json:
-            found = [
-                {"name": one.name, "state": one.state, "needs_naming": one.needs_naming}
-                for one in names
-            ]
-            show_json({"status": "success", "names": found})
-            return
-        text = StyledText()
-        for one in names:
-            status, meaning = _MEANINGS[one.state]
-            if one.state == "allowed" and one.needs_naming:
-                meaning = "allowed, but a credential: set for tools that ask for it"
-            text.line(status_mark(status), (one.name, "strong"), (f"  {meaning}", "dim"))
-        if opened.leads_out:
-            text.line("this project's .env is a link that leaves the project, and is not read")
-        elif not names:
-            text.line("this project has no .env, or an empty one")
-        show(text)
+    opened = Rye.open(project_path).env
+    names = opened.names()
+    if as_json:
+        found = [
+            {"name": one.name, "state": one.state, "needs_naming": one.needs_naming}
+            for one in names
+        ]
+        show_json({"status": "success", "names": found})
+        return
+    text = StyledText()
+    for one in names:
+        status, meaning = _MEANINGS[one.state]
+        if one.state == "allowed" and one.needs_naming:
+            meaning = "allowed, but a credential: set for tools that ask for it"
+        text.line(status_mark(status), (one.name, "strong"), (f"  {meaning}", "dim"))
+    if opened.leads_out:
+        text.line("this project's .env is a link that leaves the project, and is not read")
+    elif not names:
+        text.line("this project has no .env, or an empty one")
+    show(text)
 
 
 @env.command()
@@ -69,16 +68,15 @@ def list_names(project_path: str, as_json: bool) -> None:
 @json_option
 def allow(names: tuple[str, ...], project_path: str, as_json: bool) -> None:
     """Let names of this project's .env count for every tool."""
-    with errors_shown(as_json=as_json):
-        opened = Rye.open(project_path)
-        path = opened.env.allow(*names)
-        _done(
-            f"now allowed for every tool from {opened.project}/.env: {', '.join(names)}",
-            str(path),
-            as_json=as_json,
-        )
-        if not as_json:
-            _show_notes(opened.env.names(), names)
+    opened = Rye.open(project_path)
+    path = opened.env.allow(*names)
+    show_done(
+        f"now allowed for every tool from {opened.project}/.env: {', '.join(names)}",
+        {"path": str(path)},
+        as_json=as_json,
+    )
+    if not as_json:
+        _show_notes(opened.env.names(), names)
 
 
 def _show_notes(listed: "Sequence[DotenvName]", allowed: Sequence[str]) -> None:
@@ -107,20 +105,10 @@ def _show_notes(listed: "Sequence[DotenvName]", allowed: Sequence[str]) -> None:
 @json_option
 def forget(names: tuple[str, ...], project_path: str, as_json: bool) -> None:
     """Take back what you allowed."""
-    with errors_shown(as_json=as_json):
-        opened = Rye.open(project_path)
-        path = opened.env.forget(*names)
-        _done(
-            f"only for tools that ask, from {opened.project}/.env: {', '.join(names)}",
-            str(path),
-            as_json=as_json,
-        )
-
-
-def _done(sentence: str, path: str, *, as_json: bool) -> None:
-    if as_json:
-        show_json({"status": "success", "path": path})
-        return
-    text = StyledText()
-    text.line(status_mark("ok"), sentence)
-    show(text)
+    opened = Rye.open(project_path)
+    path = opened.env.forget(*names)
+    show_done(
+        f"only for tools that ask, from {opened.project}/.env: {', '.join(names)}",
+        {"path": str(path)},
+        as_json=as_json,
+    )

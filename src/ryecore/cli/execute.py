@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 import click
 
-from ryecore.chain.model import ChainTrace, ExecutionResult
+from ryecore.chain.model import ExecutionResult
 from ryecore.chain.rendering import render_result
 from ryecore.cli.live import can_redraw, run_to_end
 from ryecore.cli.options import (
@@ -21,15 +21,15 @@ from ryecore.cli.options import (
     read_overrides,
     read_pairs,
 )
-from ryecore.cli.output import (
-    EXIT_FAILED,
-    errors_shown,
-    show,
-    show_json,
-    show_text,
-)
+from ryecore.cli.output import EXIT_FAILED, show, show_json, show_text
 from ryecore.cli.pictures import Drawing, drawing_options
-from ryecore.cli.projects import deps_option, missing_models, models_of, stopped_by_signals
+from ryecore.cli.projects import (
+    deps_option,
+    missing_models,
+    models_of,
+    stopped_by_signals,
+    with_project,
+)
 from ryecore.errors import RyeError
 from ryecore.rye import Rye
 
@@ -82,25 +82,24 @@ def execute(
 
     KEY=VALUE is text where the item's schema says so, else JSON if it reads as JSON, else text.
     """
-    with errors_shown(as_json=as_json):
-        run = partial(
-            _execute, project_path, ref, parameters, read_object(params, "--params"), deps,
-            is_shown=not as_json and can_redraw(sys.stderr),
-            timeout_s=timeout_s, model=model, limits=read_overrides(limits),
-            dry_run=dry_run, target=target, thread=thread, async_=async_, trace=trace,
-            idempotency_key=idempotency_key,
-        )  # fmt: skip
-        with stopped_by_signals():
-            done = anyio.run(run)
-        document = done.to_dict()
-        if as_json:
-            show_json(document)
-        elif "your_directions" in document and not trace:
-            show_text(str(document["your_directions"]), done.render())
-        else:
-            show(done.render())
-        if not done.success:
-            sys.exit(EXIT_FAILED)
+    run = partial(
+        _execute, project_path, ref, parameters, read_object(params, "--params"), deps,
+        is_shown=not as_json and can_redraw(sys.stderr),
+        timeout_s=timeout_s, model=model, limits=read_overrides(limits),
+        dry_run=dry_run, target=target, thread=thread, async_=async_, trace=trace,
+        idempotency_key=idempotency_key,
+    )  # fmt: skip
+    with stopped_by_signals():
+        done = anyio.run(run)
+    document = done.to_dict()
+    if as_json:
+        show_json(document)
+    elif "your_directions" in document and not trace:
+        show_text(str(document["your_directions"]), done.render())
+    else:
+        show(done.render())
+    if not done.success:
+        sys.exit(EXIT_FAILED)
 
 
 @click.command(short_help="Show a tool's chain and what leads to it.")
@@ -110,20 +109,13 @@ def execute(
 @json_option
 def trace(ref: str, project_path: str, drawing: Drawing, as_json: bool) -> None:
     """Show a tool's chain and every decision that leads to it; run nothing."""
-    with errors_shown(as_json=as_json):
-        with stopped_by_signals():
-            done = anyio.run(_trace, project_path, ref)
-        if drawing.is_wanted:
-            drawing.show_chain(done)
-        elif as_json:
-            show_json(done.to_dict())
-        else:
-            show(render_result(done.to_dict()))
-
-
-async def _trace(project_path: str, ref: str) -> ChainTrace:
-    async with Rye.open(project_path) as opened:
-        return await opened.trace(ref)
+    done = with_project(project_path, lambda rye: rye.trace(ref))
+    if drawing.is_wanted:
+        drawing.show_chain(done)
+    elif as_json:
+        show_json(done.to_dict())
+    else:
+        show(render_result(done.to_dict()))
 
 
 async def _execute(

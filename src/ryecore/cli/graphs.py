@@ -4,10 +4,8 @@ import json
 import shutil
 import sys
 from collections.abc import Callable, Coroutine, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import anyio
 import click
 from attrs import evolve
 
@@ -15,24 +13,23 @@ from ryecore.chain.model import ExecutionResult
 from ryecore.cli.options import (
     json_option,
     limit_option,
+    page_options,
     project_option,
     read_object,
     read_overrides,
     read_pairs,
 )
-from ryecore.cli.output import EXIT_FAILED, errors_shown, show, show_json
+from ryecore.cli.output import EXIT_FAILED, show, show_done, show_json
 from ryecore.cli.pictures import Drawing, drawing_options
-from ryecore.cli.projects import deps_option, models_of, stopped_by_signals
+from ryecore.cli.projects import deps_option, models_of, with_project
 from ryecore.display.status import status_mark
 from ryecore.display.text import StyledText, counted
 from ryecore.errors import InputError, InvalidItemId, ItemNotFound, ThreadNotFound
 from ryecore.rye import Rye
-from ryecore.state.model import ThreadRecords
 from ryecore.threads.rendering import add_more, thread_line
 
 if TYPE_CHECKING:
     from ryecore.graph.model import Graph
-    from ryecore.graph.reading import GraphReport
     from ryecore.graph.result import GraphResult
     from ryecore.graph.run import GraphRun
     from ryecore.graph.run_view import RunView
@@ -57,29 +54,22 @@ def validate(ref: str, project_path: str, as_json: bool) -> None:
 
     Exits with 1 where something keeps it from running. Everything else is a warning.
     """
-    with errors_shown(as_json=as_json):
-
-        async def check() -> "GraphReport":
-            async with Rye.open(project_path) as rye:
-                return await rye.graphs.validate(ref)
-
-        with stopped_by_signals():
-            report = anyio.run(check)
-        if as_json:
-            status = "success" if report.is_valid else "error"
-            show_json({"status": status, "item_id": ref, **report.to_dict()})
-        else:
-            text = report.render()
-            errors, warnings = len(report.errors), len(report.warnings)
-            text.line(
-                status_mark("ok") if report.is_valid else status_mark("problem"),
-                (ref, "strong"),
-                f"  {counted(errors, 'error')}",
-                (f", {counted(warnings, 'warning')}" if warnings else "", "warn"),
-            )
-            show(text)
-        if not report.is_valid:
-            sys.exit(EXIT_FAILED)
+    report = with_project(project_path, lambda rye: rye.graphs.validate(ref))
+    if as_json:
+        status = "success" if report.is_valid else "error"
+        show_json({"status": status, "item_id": ref, **report.to_dict()})
+    else:
+        text = report.render()
+        errors, warnings = len(report.errors), len(report.warnings)
+        text.line(
+            status_mark("ok") if report.is_valid else status_mark("problem"),
+            (ref, "strong"),
+            f"  {counted(errors, 'error')}",
+            (f", {counted(warnings, 'warning')}" if warnings else "", "warn"),
+        )
+        show(text)
+    if not report.is_valid:
+        sys.exit(EXIT_FAILED)
 
 
 @graph.command("show", short_help="Show a graph, or a run of one.")
@@ -95,28 +85,21 @@ def show_graph(name: str, project_path: str, drawing: Drawing, as_json: bool) ->
     from ryecore.graph.rendering import document_of, render_graph  # noqa: PLC0415
     from ryecore.graph.run_view import RunView  # noqa: PLC0415 - other commands need none
 
-    with errors_shown(as_json=as_json):
-
-        async def look() -> "Graph | RunView":
-            async with Rye.open(project_path) as rye:
-                return await _found(rye, name)
-
-        with stopped_by_signals():
-            found = anyio.run(look)
-        width = shutil.get_terminal_size().columns
-        if isinstance(found, RunView):
-            if drawing.is_wanted:
-                drawing.show_graph(_graph_of(found), found)
-            elif as_json:
-                show_json(found.to_dict())
-            else:
-                show(found.render(width=width))
-        elif drawing.is_wanted:
-            drawing.show_graph(found)
+    found = with_project(project_path, lambda rye: _found(rye, name))
+    width = shutil.get_terminal_size().columns
+    if isinstance(found, RunView):
+        if drawing.is_wanted:
+            drawing.show_graph(_graph_of(found), found)
         elif as_json:
-            show_json(document_of(found))
+            show_json(found.to_dict())
         else:
-            show(render_graph(found, width=width))
+            show(found.render(width=width))
+    elif drawing.is_wanted:
+        drawing.show_graph(found)
+    elif as_json:
+        show_json(document_of(found))
+    else:
+        show(render_graph(found, width=width))
 
 
 def _graph_of(run: "RunView") -> "Graph":
@@ -155,33 +138,27 @@ def _meant(missing: ItemNotFound | InvalidItemId) -> str:
 
 @graph.command("list", short_help="List the runs of graphs.")
 @click.option("--running", is_flag=True, help="Only runs that have not ended.")
-@click.option("--limit", default=50, show_default=True, help="How many.")
-@click.option("--offset", default=0, show_default=True, help="How many to skip.")
+@page_options
 @project_option
 @json_option
 def list_runs(running: bool, limit: int, offset: int, project_path: str, as_json: bool) -> None:
     """List the runs of graphs, newest first."""
-    with errors_shown(as_json=as_json):
-
-        async def look() -> ThreadRecords:
-            async with Rye.open(project_path) as rye:
-                return await rye.graphs.list(running=running, limit=limit, offset=offset)
-
-        with stopped_by_signals():
-            found = anyio.run(look)
-        if as_json:
-            rows = [dict(one.to_dict()) for one in found]
-            show_json({"status": "success", "runs": rows, "total": found.total})
-            return
-        text = StyledText()
-        width = max((len(one.thread_id) for one in found), default=0)
-        for one in found:
-            text.line(*thread_line(one, width))
-        if not found:
-            text.line("no graph runs" if running else "no graph has run here yet")
-        again = "rye graph list --running" if running else "rye graph list"
-        add_more(text, found, limit, offset, again)
-        show(text)
+    found = with_project(
+        project_path, lambda rye: rye.graphs.list(running=running, limit=limit, offset=offset)
+    )
+    if as_json:
+        rows = [dict(one.to_dict()) for one in found]
+        show_json({"status": "success", "runs": rows, "total": found.total})
+        return
+    text = StyledText()
+    width = max((len(one.thread_id) for one in found), default=0)
+    for one in found:
+        text.line(*thread_line(one, width))
+    if not found:
+        text.line("no graph runs" if running else "no graph has run here yet")
+    again = "rye graph list --running" if running else "rye graph list"
+    add_more(text, found, limit, offset, again)
+    show(text)
 
 
 @graph.command(short_help="Delete the cached results of nodes.")
@@ -192,20 +169,8 @@ def forget(project_path: str, as_json: bool) -> None:
 
     The next runs call their tools again.
     """
-    with errors_shown(as_json=as_json):
-
-        async def clear() -> int:
-            async with Rye.open(project_path) as rye:
-                return await rye.graphs.forget_results()
-
-        with stopped_by_signals():
-            count = anyio.run(clear)
-        if as_json:
-            show_json({"status": "success", "forgotten": count})
-            return
-        text = StyledText()
-        text.line(f"forgot {counted(count, 'result')}")
-        show(text)
+    count = with_project(project_path, lambda rye: rye.graphs.forget_results())
+    show_done(f"forgot {counted(count, 'result')}", {"forgotten": count}, as_json=as_json)
 
 
 # Commands that run a graph
@@ -268,13 +233,12 @@ def run(
         )
         return await _ended(rye, started, quiet=quiet)
 
-    with errors_shown(as_json=as_json):
-        object_of, overrides = read_object(params, "--params"), read_overrides(limits)
-        if async_ and overrides:
-            raise InputError(
-                "--limit and --async can't be used together yet.", next_step="Leave one out."
-            )
-        _work(run_it, project_path, deps, as_json=as_json)
+    object_of, overrides = read_object(params, "--params"), read_overrides(limits)
+    if async_ and overrides:
+        raise InputError(
+            "--limit and --async can't be used together yet.", next_step="Leave one out."
+        )
+    _work(run_it, project_path, deps, as_json=as_json)
 
 
 @graph.command(short_help="Run a single node of a graph.")
@@ -310,12 +274,11 @@ def step(
         )
         return await _awaited(started, quiet=quiet), ""
 
-    with errors_shown(as_json=as_json):
-        if state == "-" and params == "-":
-            raise InputError("--state and --params can't both be read.", next_step="Write one out.")
-        object_of, values = read_object(params, "--params"), read_object(state, "--state")
-        overrides = read_overrides(limits)
-        _work(run_it, project_path, deps, as_json=as_json)
+    if state == "-" and params == "-":
+        raise InputError("--state and --params can't both be read.", next_step="Write one out.")
+    object_of, values = read_object(params, "--params"), read_object(state, "--state")
+    overrides = read_overrides(limits)
+    _work(run_it, project_path, deps, as_json=as_json)
 
 
 @graph.command(short_help="Continue a run that has ended.")
@@ -381,16 +344,15 @@ def resume(
         )
         return await _ended(rye, started, quiet=quiet)
 
-    with errors_shown(as_json=as_json):
-        if rerun and result is not None:
-            raise InputError(
-                "--rerun repeats the node, and --result supplies its result.",
-                next_step="Pass one of the two.",
-            )
-        answer: dict[str, Any] = {} if result is None else {"result": _json("--result", result)}
-        known = dict(map(_member, members))
-        values, overrides = read_pairs(pairs, None), read_overrides(limits)
-        _work(run_it, project_path, deps, as_json=as_json)
+    if rerun and result is not None:
+        raise InputError(
+            "--rerun repeats the node, and --result supplies its result.",
+            next_step="Pass one of the two.",
+        )
+    answer: dict[str, Any] = {} if result is None else {"result": _json("--result", result)}
+    known = dict(map(_member, members))
+    values, overrides = read_pairs(pairs, None), read_overrides(limits)
+    _work(run_it, project_path, deps, as_json=as_json)
 
 
 async def _awaited(started: "GraphRun", *, quiet: bool) -> "GraphResult":
@@ -414,8 +376,7 @@ async def _ended(rye: Rye, started: "GraphRun", *, quiet: bool) -> "tuple[GraphR
 
 
 def _work(work: Work, project_path: str, deps: str | None, *, as_json: bool) -> None:
-    with stopped_by_signals():
-        done, next_step = anyio.run(partial(_opened, work, project_path, deps))
+    done, next_step = with_project(project_path, work, models_of(deps, are_wanted=True))
     if as_json:
         show_json({**done.to_dict(), **({"next_step": next_step} if next_step else {})})
     else:
@@ -428,11 +389,6 @@ def _work(work: Work, project_path: str, deps: str | None, *, as_json: bool) -> 
         show(text)
     if not done.success:
         sys.exit(EXIT_FAILED)
-
-
-async def _opened(work: Work, project_path: str, deps: str | None) -> tuple[ExecutionResult, str]:
-    async with Rye.open(project_path, **models_of(deps, are_wanted=True)) as rye:
-        return await work(rye)
 
 
 def _member(pair: str) -> tuple[int, object]:

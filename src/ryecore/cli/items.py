@@ -2,28 +2,17 @@
 
 import sys
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-import anyio
 import click
 
 from ryecore.actions.fetch import FetchedItem
 from ryecore.actions.sign import SignReport
 from ryecore.actions.verify import VerifyReport
-from ryecore.cli.options import (
-    json_option,
-    project_option,
-)
-from ryecore.cli.output import (
-    EXIT_FAILED,
-    EXIT_REFUSED,
-    errors_shown,
-    show,
-    show_json,
-)
-from ryecore.cli.projects import stopped_by_signals
+from ryecore.cli.options import json_option, project_option
+from ryecore.cli.output import EXIT_FAILED, EXIT_REFUSED, add_failure, show, show_json, show_result
+from ryecore.cli.projects import with_project
 from ryecore.directives.parser import parse_directive
 from ryecore.display.status import status_mark
 from ryecore.display.text import StyledText
@@ -32,7 +21,6 @@ from ryecore.items.documents import DOCUMENT_EXTENSIONS, parse_document
 from ryecore.items.packages import lock_packages
 from ryecore.items.verification import VerifiedItem
 from ryecore.rye import Rye
-from ryecore.search.model import SearchResults
 
 __all__ = ["fetch", "search", "sign", "verify"]
 
@@ -62,32 +50,23 @@ def fetch(
     as_json: bool,
 ) -> None:
     """Show an item of any kind once it is verified, or copy it to another space."""
-    with errors_shown(as_json=as_json):
-        run = partial(
-            _fetch, project_path, ref, source=source, destination=destination, overwrite=overwrite
-        )
-        with stopped_by_signals():
-            found = anyio.run(run)
-        if as_json:
-            show_json(found.to_dict())
-            return
-        text = StyledText()
-        if found.copied is None:
-            for line in found.content.removesuffix("\n").split("\n"):
-                text.line(line.removesuffix("\r"))
-        else:
-            text.line(
-                status_mark("ok"), str(found.item.source.ref), (f"  {found.copied.path}", "dim")
-            )
-            if found.copied.problem is not None:
-                text.line((f"! {found.copied.problem}", "warn"))
-        show(text)
-        _show_notes(found)
-
-
-async def _fetch(project_path: str, ref: str, **options: Any) -> FetchedItem:
-    async with Rye.open(project_path) as opened:
-        return await opened.fetch(ref, **options)
+    found = with_project(
+        project_path,
+        lambda rye: rye.fetch(ref, source=source, destination=destination, overwrite=overwrite),
+    )
+    if as_json:
+        show_json(found.to_dict())
+        return
+    text = StyledText()
+    if found.copied is None:
+        for line in found.content.removesuffix("\n").split("\n"):
+            text.line(line.removesuffix("\r"))
+    else:
+        text.line(status_mark("ok"), str(found.item.source.ref), (f"  {found.copied.path}", "dim"))
+        if found.copied.problem is not None:
+            text.line((f"! {found.copied.problem}", "warn"))
+    show(text)
+    _show_notes(found)
 
 
 def _show_notes(found: FetchedItem) -> None:
@@ -139,22 +118,14 @@ def search(
     QUERY is words, all of which must match; AND, OR and NOT; "a phrase"; prefix*; title: word;
     parentheses; or * for everything.
     """
-    with errors_shown(as_json=as_json):
-        run = partial(
-            _search, project_path, " ".join(words), scope=scopes or "*", source=source, limit=limit,
-            offset=offset, records=records,
-        )  # fmt: skip
-        with stopped_by_signals():
-            found = anyio.run(run)
-        if as_json:
-            show_json(found.to_dict())
-        else:
-            show(found.render())
-
-
-async def _search(project_path: str, query: str, **options: Any) -> SearchResults:
-    async with Rye.open(project_path) as opened:
-        return await opened.search(query, **options)
+    query, scope = " ".join(words), scopes or "*"
+    found = with_project(
+        project_path,
+        lambda rye: rye.search(
+            query, scope=scope, source=source, limit=limit, offset=offset, records=records
+        ),
+    )
+    show_result(found, as_json=as_json)
 
 
 # Signatures
@@ -171,34 +142,29 @@ def sign(pattern: str, project_path: str, user: bool, packages: bool, as_json: b
 
     A glob is compared with the path below the kind's folder, with its extension and without.
     """
-    with errors_shown(as_json=as_json):
-        opened = Rye.open(project_path)
-        if packages:
-            report = SignReport((lock_packages(Path(pattern), opened.keys.load()),))
-        else:
-            report = opened.sign(pattern, space="user" if user else "project")
-        if as_json:
-            show_json(report.to_dict())
-        else:
-            text = StyledText()
-            for one in report.signed:
-                text.line(status_mark("ok"), f"{one.kind}:{one.relative}", (f"  {one.path}", "dim"))
-                if problem := _unreadable(one.kind, one.path):
-                    text.line((f"  ! signed, but won't run: {problem}", "warn"))
-            for path, error in report.failed:
-                text.line(status_mark("problem"), str(path), (f"  {error}", "bad"))
-            text.line(
-                f"{len(report.signed)} of {len(report.signed) + len(report.failed)} signed"
-                + (
-                    f" with the key {report.signed[0].signature.fingerprint}"
-                    if report.signed
-                    else ""
-                )
-                + (f"; {report.skipped_text}" if report.skipped else "")
-            )
-            show(text)
-        if report.failed:
-            sys.exit(EXIT_FAILED)
+    opened = Rye.open(project_path)
+    if packages:
+        report = SignReport((lock_packages(Path(pattern), opened.keys.load()),))
+    else:
+        report = opened.sign(pattern, space="user" if user else "project")
+    if as_json:
+        show_json(report.to_dict())
+    else:
+        text = StyledText()
+        for one in report.signed:
+            text.line(status_mark("ok"), f"{one.kind}:{one.relative}", (f"  {one.path}", "dim"))
+            if problem := _unreadable(one.kind, one.path):
+                text.line((f"  ! signed, but won't run: {problem}", "warn"))
+        for path, error in report.failed:
+            text.line(status_mark("problem"), str(path), (f"  {error}", "bad"))
+        text.line(
+            f"{len(report.signed)} of {len(report.signed) + len(report.failed)} signed"
+            + (f" with the key {report.signed[0].signature.fingerprint}" if report.signed else "")
+            + (f"; {report.skipped_text}" if report.skipped else "")
+        )
+        show(text)
+    if report.failed:
+        sys.exit(EXIT_FAILED)
 
 
 def _unreadable(kind: str, path: Path) -> str:
@@ -223,31 +189,30 @@ def verify(ref: str, project_path: str, user: bool, as_json: bool) -> None:
 
     A glob is compared with the path below the kind's folder, with its extension and without.
     """
-    with errors_shown(as_json=as_json):
-        opened = Rye.open(project_path)
-        if any(mark in ref for mark in "*?["):
-            report = opened.verify_all(ref, space="user" if user else "project")
-            _show_report(report, as_json=as_json)
-            return
-        item = opened.verify(ref)
-        source = item.source
-        document = {
-            "status": "success",
-            "item_id": str(source.ref),
-            "path": str(source.path),
-            "space": source.space.label,
-            "integrity": item.integrity,
-            "key_fp": item.fingerprint,
-        }
-        if as_json:
-            show_json(document)
-            return
-        text = StyledText()
-        text.line(*_seal(item), (f"  {source.space.label}", "dim"))
-        text.line(("  file  ", "dim"), str(source.path))
-        text.line(("  hash  ", "dim"), item.integrity)
-        text.line(("  key   ", "dim"), str(item.fingerprint))
-        show(text)
+    opened = Rye.open(project_path)
+    if any(mark in ref for mark in "*?["):
+        report = opened.verify_all(ref, space="user" if user else "project")
+        _show_report(report, as_json=as_json)
+        return
+    item = opened.verify(ref)
+    source = item.source
+    document = {
+        "status": "success",
+        "item_id": str(source.ref),
+        "path": str(source.path),
+        "space": source.space.label,
+        "integrity": item.integrity,
+        "key_fp": item.fingerprint,
+    }
+    if as_json:
+        show_json(document)
+        return
+    text = StyledText()
+    text.line(*_seal(item), (f"  {source.space.label}", "dim"))
+    text.line(("  file  ", "dim"), str(source.path))
+    text.line(("  hash  ", "dim"), item.integrity)
+    text.line(("  key   ", "dim"), str(item.fingerprint))
+    show(text)
 
 
 def _show_report(report: VerifyReport, *, as_json: bool) -> None:
@@ -258,9 +223,7 @@ def _show_report(report: VerifyReport, *, as_json: bool) -> None:
         for item in report.verified:
             text.line(*_seal(item), (f"  {item.source.path}", "dim"))
         for path, error in report.failed:
-            text.line(status_mark("problem"), (str(path), "strong"))
-            text.line("  ", (error.message, "bad"))
-            text.line(("  next: ", "dim"), error.next_step)
+            add_failure(text, str(path), error)
         text.line(f"{len(report.verified)} of {len(report.verified) + len(report.failed)} verified")
         for path, error in report.failed_records:
             text.line(status_mark("warning"), (str(path), "strong"), ("  record", "warn"))

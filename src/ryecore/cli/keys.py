@@ -5,17 +5,8 @@ from pathlib import Path
 
 import click
 
-from ryecore.cli.options import (
-    HintedGroup,
-    json_option,
-    project_option,
-)
-from ryecore.cli.output import (
-    errors_shown,
-    show,
-    show_json,
-)
-from ryecore.display.status import status_mark
+from ryecore.cli.options import HintedGroup, json_option, project_option
+from ryecore.cli.output import show, show_done, show_json
 from ryecore.display.text import StyledText
 from ryecore.errors import SigningError
 from ryecore.items.documents import parse_document
@@ -36,18 +27,14 @@ def keys() -> None:
 @json_option
 def generate(owner: str, as_json: bool) -> None:
     """Make your signing key and trust it in your user space."""
-    with errors_shown(as_json=as_json):
-        author = Rye.open(".").keys
-        key = author.generate(owner or _login())
-        _done(
-            {
-                "status": "success",
-                "fingerprint": key.public.fingerprint,
-                "path": str(author.folder),
-            },
-            f"key {key.public.fingerprint} made in {author.folder}; it is trusted in user space",
-            as_json=as_json,
-        )
+    author = Rye.open(".").keys
+    key = author.generate(owner or _login())
+    fingerprint, folder = key.public.fingerprint, author.folder
+    show_done(
+        f"key {fingerprint} made in {folder}; it is trusted in user space",
+        {"fingerprint": fingerprint, "path": str(folder)},
+        as_json=as_json,
+    )
 
 
 @keys.command("list")
@@ -55,24 +42,23 @@ def generate(owner: str, as_json: bool) -> None:
 @json_option
 def list_keys(project_path: str, as_json: bool) -> None:
     """List all keys, and whether they count."""
-    with errors_shown(as_json=as_json):
-        listed = Rye.open(project_path).trust.listed()
-        if as_json:
-            show_json({"status": "success", "keys": [_key_fields(one) for one in listed]})
-            return
-        text = StyledText()
-        owner_width = max((len(one.owner) for one in listed), default=0)
-        for one in listed:
-            until = f"  until {one.not_after}" if one.not_after else ""
-            text.line(
-                (one.key.fingerprint, "id"),
-                (f"  {one.status:<9}", "good" if one.status == "trusted" else "warn"),
-                f"  {one.space:<7}  {one.owner:<{owner_width}}",
-                (f"{until}  {one.path or ''}", "dim"),
-            )
-        if not listed:
-            text.line("no key is trusted yet; make yours with: rye keys generate")
-        show(text)
+    listed = Rye.open(project_path).trust.listed()
+    if as_json:
+        show_json({"status": "success", "keys": [_key_fields(one) for one in listed]})
+        return
+    text = StyledText()
+    owner_width = max((len(one.owner) for one in listed), default=0)
+    for one in listed:
+        until = f"  until {one.not_after}" if one.not_after else ""
+        text.line(
+            (one.key.fingerprint, "id"),
+            (f"  {one.status:<9}", "good" if one.status == "trusted" else "warn"),
+            f"  {one.space:<7}  {one.owner:<{owner_width}}",
+            (f"{until}  {one.path or ''}", "dim"),
+        )
+    if not listed:
+        text.line("no key is trusted yet; make yours with: rye keys generate")
+    show(text)
 
 
 def _key_fields(one: ListedKey) -> dict[str, object]:
@@ -107,26 +93,25 @@ def trust(
     as_json: bool,
 ) -> None:
     """Trust somebody's public key: what it signs may run here."""
-    with errors_shown(as_json=as_json):
-        opened = Rye.open(project_path)
-        key, found_owner = _read_public_key(Path(key_file))
-        if not (owner := owner or found_owner):
-            # A project's file could claim any owner.
-            own = [one for one in opened.trust.listed() if one.space == "user"]
-            owner = next((one.owner for one in own if one.key == key), "")
-        path = opened.keys.trust(
-            key,
-            owner,
-            space=opened.spaces.project if in_project else None,
-            not_after=not_after,
-            revoked=revoke,
-            reinstate=reinstate,
-        )
-        _done(
-            {"status": "success", "fingerprint": key.fingerprint, "path": str(path)},
-            f"key {key.fingerprint} is {'revoked' if revoke else 'trusted'}: {path}",
-            as_json=as_json,
-        )
+    opened = Rye.open(project_path)
+    key, found_owner = _read_public_key(Path(key_file))
+    if not (owner := owner or found_owner):
+        # A project's file could claim any owner.
+        own = [one for one in opened.trust.listed() if one.space == "user"]
+        owner = next((one.owner for one in own if one.key == key), "")
+    path = opened.keys.trust(
+        key,
+        owner,
+        space=opened.spaces.project if in_project else None,
+        not_after=not_after,
+        revoked=revoke,
+        reinstate=reinstate,
+    )
+    show_done(
+        f"key {key.fingerprint} is {'revoked' if revoke else 'trusted'}: {path}",
+        {"fingerprint": key.fingerprint, "path": str(path)},
+        as_json=as_json,
+    )
 
 
 @click.command("trust-project", short_help="Trust a project's own interpreters.")
@@ -134,23 +119,13 @@ def trust(
 @json_option
 def trust_project(project_path: str, as_json: bool) -> None:
     """Trust a project's own interpreters, such as its .venv/bin/python."""
-    with errors_shown(as_json=as_json):
-        opened = Rye.open(project_path)
-        path = opened.trust_project()
-        _done(
-            {"status": "success", "project": str(opened.project), "path": str(path)},
-            f"interpreters inside {opened.project} may run; to take that back, remove {path}",
-            as_json=as_json,
-        )
-
-
-def _done(document: dict[str, object], sentence: str, *, as_json: bool) -> None:
-    if as_json:
-        show_json(document)
-    else:
-        text = StyledText()
-        text.line(status_mark("ok"), sentence)
-        show(text)
+    opened = Rye.open(project_path)
+    path = opened.trust_project()
+    show_done(
+        f"interpreters inside {opened.project} may run; to take that back, remove {path}",
+        {"project": str(opened.project), "path": str(path)},
+        as_json=as_json,
+    )
 
 
 def _read_public_key(path: Path) -> tuple[PublicKey, str]:

@@ -18,8 +18,8 @@ from attrs import evolve
 from ryecore.chain.model import ExecutionResult
 from ryecore.chain.rendering import render_result
 from ryecore.cli.options import find_project, json_option, project_option
-from ryecore.cli.output import EXIT_FAILED, errors_shown, show, show_json
-from ryecore.cli.projects import deps_option, models_of, stopped_by_signals
+from ryecore.cli.output import EXIT_FAILED, add_failure, errors_shown, show, show_json
+from ryecore.cli.projects import deps_option, models_of, with_project
 from ryecore.display.status import status_mark
 from ryecore.display.text import StyledText
 from ryecore.errors import ConfigError, InputError, RyeError
@@ -265,25 +265,24 @@ def tools(server: str, project_path: str, as_json: bool) -> None:
     A server's descriptions of its tools are unverified.
     """
     server = server.removeprefix("tool:")
-    with errors_shown(as_json=as_json):
-        listed = _list(project_path, server, as_json=as_json)
-        declared = read_declarations(listed)
-        unfit = {name: why_unpinnable(one) for name, one in declared.items()}
-        pins = {name: None if unfit[name] else one.pin for name, one in declared.items()}
-        if as_json:
-            found = [_with_pin(one, pins, unfit) for one in listed]
-            show_json({"status": "success", "server": server, "tools": found})
-            return
-        text = StyledText()
-        width = max((len(str(one["name"])) for one in listed), default=0)
-        for one in listed:
-            name = str(one["name"])
-            text.line((name.ljust(width), "id"), f"  {_brief(one)}")
-            if unfit[name]:
-                text.line((f"{' ' * width}  can't be pinned: {unfit[name]}", "warn"))
-        count = "1 tool; pin it" if len(listed) == 1 else f"{len(listed)} tools; pin what you want"
-        text.line(f"{count}: rye mcp pin {server} NAME --sign")
-        show(text)
+    listed = _list(project_path, server, as_json=as_json)
+    declared = read_declarations(listed)
+    unfit = {name: why_unpinnable(one) for name, one in declared.items()}
+    pins = {name: None if unfit[name] else one.pin for name, one in declared.items()}
+    if as_json:
+        found = [_with_pin(one, pins, unfit) for one in listed]
+        show_json({"status": "success", "server": server, "tools": found})
+        return
+    text = StyledText()
+    width = max((len(str(one["name"])) for one in listed), default=0)
+    for one in listed:
+        name = str(one["name"])
+        text.line((name.ljust(width), "id"), f"  {_brief(one)}")
+        if unfit[name]:
+            text.line((f"{' ' * width}  can't be pinned: {unfit[name]}", "warn"))
+    count = "1 tool; pin it" if len(listed) == 1 else f"{len(listed)} tools; pin what you want"
+    text.line(f"{count}: rye mcp pin {server} NAME --sign")
+    show(text)
 
 
 def _with_pin(
@@ -324,43 +323,40 @@ def pin(
     If the server later declares a tool otherwise, the tool is refused, with the difference.
     """
     server = server.removeprefix("tool:")
-    with errors_shown(as_json=as_json):
-        listed = _list(project_path, server, as_json=as_json)
-        chosen = select_tools(read_declarations(listed), names, everything=everything)
-        opened = Rye.open(project_path)
-        config: Any = _server(opened, server).get("config")
-        space = opened.spaces.user if user else opened.spaces.project
-        pinned: list[PinnedItem] = []
-        failed: list[tuple[str, RyeError]] = []
-        for tool in chosen:
-            try:
-                one = pin_tool(
-                    tool,
-                    server=server,
-                    transport=str(config.get("transport")),
-                    folder=into or f"mcp/{server.rpartition('/')[2]}",
-                    space=space,
-                    force=force,
-                )
-                if sign:
-                    opened.sign(str(one.path))
-                    one = evolve(one, state="signed") if one.state == "unchanged" else one
-                pinned.append(one)
-            except RyeError as error:
-                failed.append((tool.name, error))
-        _show_pinned(pinned, failed, is_signed=sign, user=user, as_json=as_json)
+    listed = _list(project_path, server, as_json=as_json)
+    chosen = select_tools(read_declarations(listed), names, everything=everything)
+    opened = Rye.open(project_path)
+    config: Any = _server(opened, server).get("config")
+    space = opened.spaces.user if user else opened.spaces.project
+    pinned: list[PinnedItem] = []
+    failed: list[tuple[str, RyeError]] = []
+    for tool in chosen:
+        try:
+            one = pin_tool(
+                tool,
+                server=server,
+                transport=str(config.get("transport")),
+                folder=into or f"mcp/{server.rpartition('/')[2]}",
+                space=space,
+                force=force,
+            )
+            if sign:
+                opened.sign(str(one.path))
+                one = evolve(one, state="signed") if one.state == "unchanged" else one
+            pinned.append(one)
+        except RyeError as error:
+            failed.append((tool.name, error))
+    _show_pinned(pinned, failed, is_signed=sign, user=user, as_json=as_json)
     if failed:
         sys.exit(EXIT_FAILED)
 
 
 def _list(project_path: str, server: str, *, as_json: bool) -> list[Mapping[str, Any]]:
-    async def execute() -> ExecutionResult:
-        async with Rye.open(project_path) as opened:
-            _server(opened, server)
-            return await opened.execute(f"tool:{server}")
+    async def execute(rye: Rye) -> ExecutionResult:
+        _server(rye, server)
+        return await rye.execute(f"tool:{server}")
 
-    with stopped_by_signals():
-        done = anyio.run(execute)
+    done = with_project(project_path, execute)
     if not done.success:
         if as_json:
             show_json(done.to_dict())
@@ -411,10 +407,7 @@ def _show_pinned(
         state = "" if one.state == "written" else f"  {one.state}"
         text.line(status_mark("ok"), (f"tool:{one.item_id}", "id"), (f"  {one.path}{state}", "dim"))
     for name, error in failed:
-        text.line(status_mark("problem"), (name, "strong"))
-        for line in error.message.splitlines():
-            text.line("  ", (line, "bad"))
-        text.line(("  next: ", "dim"), error.next_step)
+        add_failure(text, name, error)
     if pinned and not is_signed:
         where = " --user" if user else ""
         folder = pinned[0].item_id.rpartition("/")[0]

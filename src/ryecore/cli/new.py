@@ -1,19 +1,14 @@
 """The commands `rye init` and `rye new`: a project and its first items, from signed templates."""
 
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, cast
 
-import anyio
 import click
 
-from ryecore.chain.model import ExecutionResult
 from ryecore.cli.options import json_option, project_option
-from ryecore.cli.output import errors_shown, show, show_json
-from ryecore.cli.projects import stopped_by_signals
-from ryecore.display.status import status_mark
-from ryecore.display.text import StyledText
+from ryecore.cli.output import show_done
+from ryecore.cli.projects import with_project
 from ryecore.errors import ConfigError, SigningError
 from ryecore.items.files import writable_folder
 from ryecore.items.refs import KIND_FOLDERS, check_item_id
@@ -33,25 +28,29 @@ def init(folder: str, as_json: bool) -> None:
 
     What is there already stays as it is.
     """
-    with errors_shown(as_json=as_json):
-        project = Path(os.path.abspath(folder))  # noqa: PTH100 - as a person sees it, links and all
-        space = Space("project", project / ".ai")
-        try:
-            for kind in KIND_FOLDERS:
-                with writable_folder(space.folder(kind), space.folder(kind), project):
-                    pass
-        except OSError as problem:
-            raise ConfigError(
-                f"{space.root} can't be made: {problem.strerror or problem}.",
-                next_step="Choose a folder that you may write to.",
-            ) from problem
-        steps = [*_key_steps(project), "rye new tool hello", "rye sign tool:hello"]
-        _report(
-            {"project": str(project)},
-            f"{project} is a project",
-            [*steps, "rye execute tool:hello"],
-            as_json=as_json,
-        )
+    project = Path(os.path.abspath(folder))  # noqa: PTH100 - as a person sees it, links and all
+    space = Space("project", project / ".ai")
+    try:
+        for kind in KIND_FOLDERS:
+            with writable_folder(space.folder(kind), space.folder(kind), project):
+                pass
+    except OSError as problem:
+        raise ConfigError(
+            f"{space.root} can't be made: {problem.strerror or problem}.",
+            next_step="Choose a folder that you may write to.",
+        ) from problem
+    steps = [
+        *_key_steps(project),
+        "rye new tool hello",
+        "rye sign tool:hello",
+        "rye execute tool:hello",
+    ]
+    show_done(
+        f"{project} is a project",
+        {"project": str(project), "next_steps": steps},
+        steps=steps,
+        as_json=as_json,
+    )
 
 
 @click.command(short_help="Make a tool, directive, graph or piece of knowledge.")
@@ -78,37 +77,33 @@ def new(
     as_json: bool,
 ) -> None:
     """Make a new item from a template, for you to fill in and sign. Nothing is replaced."""
-    with errors_shown(as_json=as_json):
-        category, _, last = check_item_id(name).rpartition("/")
-        parameters: dict[str, object] = {
-            "kind": kind,
-            "name": last,
-            "category": category,
-            "description": description,
-            "language": language,
-        }
-        if is_signed:
-            Rye.open(project_path).keys.load()  # without one, nothing is made
-        with stopped_by_signals():
-            done = anyio.run(_create, project_path, parameters)
-        if not done.success:
-            reason = done.data.get("error") if isinstance(done.data, dict) else done.error
-            raise ConfigError(str(reason), next_step="")
-        made = cast("dict[str, object]", done.data)
-        ref, steps = str(made["item_id"]), cast("list[str]", made["next_steps"])
-        if is_signed:
-            Rye.open(project_path).sign(ref)
-            steps = steps[2:]
-        else:
-            steps = [steps[0], *_key_steps(Path(project_path)), *steps[1:]]
-        fields = {"item_id": ref, "path": made["path"], "signed": is_signed}
-        how = "made and signed" if is_signed else "made, unsigned"
-        _report(fields, f"{ref}  {how}: {made['path']}", steps, as_json=as_json)
-
-
-async def _create(project_path: str, parameters: dict[str, object]) -> ExecutionResult:
-    async with Rye.open(project_path) as opened:
-        return await opened.execute(_CREATE, parameters)
+    category, _, last = check_item_id(name).rpartition("/")
+    parameters: dict[str, object] = {
+        "kind": kind,
+        "name": last,
+        "category": category,
+        "description": description,
+        "language": language,
+    }
+    if is_signed:
+        Rye.open(project_path).keys.load()  # without one, nothing is made
+    done = with_project(project_path, lambda rye: rye.execute(_CREATE, parameters))
+    if not done.success:
+        reason = done.data.get("error") if isinstance(done.data, dict) else done.error
+        raise ConfigError(str(reason), next_step="")
+    made = cast("dict[str, object]", done.data)
+    ref, steps = str(made["item_id"]), cast("list[str]", made["next_steps"])
+    if is_signed:
+        Rye.open(project_path).sign(ref)
+        steps = steps[2:]
+    else:
+        steps = [steps[0], *_key_steps(Path(project_path)), *steps[1:]]
+    show_done(
+        f"{ref}  {'made and signed' if is_signed else 'made, unsigned'}: {made['path']}",
+        {"item_id": ref, "path": made["path"], "signed": is_signed, "next_steps": steps},
+        steps=steps,
+        as_json=as_json,
+    )
 
 
 def _key_steps(project: Path) -> list[str]:
@@ -117,16 +112,3 @@ def _key_steps(project: Path) -> list[str]:
     except SigningError:
         return ["rye keys generate"]
     return []
-
-
-def _report(
-    fields: dict[str, object], sentence: str, steps: Sequence[str], *, as_json: bool
-) -> None:
-    if as_json:
-        show_json({"status": "success", **fields, "next_steps": list(steps)})
-        return
-    text = StyledText()
-    text.line(status_mark("ok"), sentence)
-    for at, step in enumerate(steps):
-        text.line(("  next: " if at == 0 else "        ", "dim"), step)
-    show(text)

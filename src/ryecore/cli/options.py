@@ -1,5 +1,6 @@
 """The options and arguments that commands share, and their readers."""
 
+import functools
 import json
 import os
 import shlex
@@ -10,6 +11,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
+from ryecore.cli.output import errors_shown
 from ryecore.errors import InputError
 from ryecore.strict_json import read_json
 
@@ -19,6 +21,7 @@ __all__ = [
     "find_project",
     "json_option",
     "limit_option",
+    "page_options",
     "project_option",
     "read_object",
     "read_overrides",
@@ -52,7 +55,25 @@ project_option = click.option(
     metavar="PATH",
     help="The project's folder; by default this one, or the nearest above that holds .ai.",
 )
-json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+
+
+def json_option(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command `--json`, as its argument `as_json`, and show its errors in that form."""
+
+    @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+    @functools.wraps(command)
+    def with_errors(*, as_json: bool, **others: object) -> None:
+        with errors_shown(as_json=as_json):
+            command(as_json=as_json, **others)
+
+    return with_errors
+
+
+def page_options(command: Command) -> Command:
+    """Give a command `--limit` and `--offset`, for a page of a list."""
+    limit = click.option("--limit", default=50, show_default=True, help="How many.")
+    offset = click.option("--offset", default=0, show_default=True, help="How many to skip.")
+    return limit(offset(command))
 
 
 def limit_option(help_text: str) -> Callable[[Command], Command]:

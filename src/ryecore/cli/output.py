@@ -7,9 +7,9 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Final, TextIO
+from typing import Final, Protocol, TextIO
 
 from ryecore.chain.rendering import render_error
 from ryecore.display.sanitize import RyeWarning, escape_json, replace_controls
@@ -21,10 +21,13 @@ from ryecore.lillux.os_errors import exhaustion_of
 __all__ = [
     "EXIT_FAILED",
     "EXIT_REFUSED",
+    "add_failure",
     "errors_shown",
     "show",
+    "show_done",
     "show_json",
     "show_piece",
+    "show_result",
     "show_text",
     "show_warning",
     "tell",
@@ -35,6 +38,18 @@ EXIT_REFUSED: Final = 2
 
 _OPTIONS: Final = {"limits": "--limit", "timeout_s": "--timeout", "deps_factory": "--deps"}
 _API_NAME: Final = re.compile(r"^limits(?=:| is )|\b(?:timeout_s|deps_factory)\b")
+
+
+class Displayable(Protocol):
+    """A result that can be shown both ways."""
+
+    def to_dict(self) -> Mapping[str, object]:
+        """Return it as a JSON-ready object."""
+        ...
+
+    def render(self) -> StyledText:
+        """Render it for a terminal."""
+        ...
 
 
 class _OutputLostError(Exception):
@@ -109,6 +124,36 @@ def show_json(document: Mapping[str, object]) -> None:
         with suppress(UnicodeEncodeError):
             _write(out, escape_json(text))
             break
+
+
+def show_result(result: Displayable, *, as_json: bool) -> None:
+    """Print a result: as text, or as its JSON object."""
+    if as_json:
+        show_json(result.to_dict())
+    else:
+        show(result.render())
+
+
+def show_done(
+    sentence: str, document: Mapping[str, object], *, steps: Sequence[str] = (), as_json: bool
+) -> None:
+    """Print that a command has done its work, with the next steps; or its JSON document."""
+    if as_json:
+        show_json({"status": "success", **document})
+        return
+    text = StyledText()
+    text.line(status_mark("ok"), sentence)
+    for at, step in enumerate(steps):
+        text.line(("        " if at else "  next: ", "dim"), step)
+    show(text)
+
+
+def add_failure(text: StyledText, name: str, error: RyeError) -> None:
+    """Add to a report what failed, why, and the next step."""
+    text.line(status_mark("problem"), (name, "strong"))
+    for line in error.message.splitlines():
+        text.line("  ", (line, "bad"))
+    text.line(("  next: ", "dim"), error.next_step)
 
 
 def _stream(name: str) -> TextIO | None:

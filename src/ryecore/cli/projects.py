@@ -21,21 +21,29 @@ __all__ = [
     "models_of",
     "opened_with_models",
     "stopped_by_signals",
+    "with_project",
     "with_threads",
 ]
 
 T = TypeVar("T")
 
 
-def with_threads(project_path: str, use: Callable[[Threads], Awaitable[T]]) -> T:
-    """Open a project, use its threads, and close it."""
+def with_project(
+    project_path: str, use: Callable[[Rye], Awaitable[T]], options: OpenOptions | None = None
+) -> T:
+    """Open a project, use it, and close it; signals stop this as Ctrl-C does."""
 
     async def run() -> T:
-        async with Rye.open(project_path) as rye:
-            return await use(rye.threads)
+        async with Rye.open(project_path, **(options or {})) as rye:
+            return await use(rye)
 
     with stopped_by_signals():
         return anyio.run(run)
+
+
+def with_threads(project_path: str, use: Callable[[Threads], Awaitable[T]]) -> T:
+    """Open a project, use its threads, and close it."""
+    return with_project(project_path, lambda rye: use(rye.threads))
 
 
 # Signals

@@ -11,8 +11,16 @@ import click
 
 from ryecore.actions.threads import ThreadReport, Threads
 from ryecore.cli.live import ChangeLines, LiveTree, can_redraw
-from ryecore.cli.options import json_option, project_option
-from ryecore.cli.output import EXIT_FAILED, errors_shown, show, show_json, show_piece, tell
+from ryecore.cli.options import json_option, page_options, project_option
+from ryecore.cli.output import (
+    EXIT_FAILED,
+    errors_shown,
+    show,
+    show_json,
+    show_piece,
+    show_result,
+    tell,
+)
 from ryecore.cli.pictures import Drawing, drawing_options
 from ryecore.cli.projects import with_threads
 from ryecore.cli.threads_records import adopt, prune, replay, verify
@@ -41,26 +49,24 @@ def threads() -> None:
 
 @threads.command("list")
 @click.option("--all", "ended_too", is_flag=True, help="The ended ones too, newest first.")
-@click.option("--limit", default=50, show_default=True, help="How many.")
-@click.option("--offset", default=0, show_default=True, help="How many to skip.")
+@page_options
 @project_option
 @json_option
 def list_threads(
     ended_too: bool, limit: int, offset: int, project_path: str, as_json: bool
 ) -> None:
     """List the threads that have not ended."""
-    with errors_shown(as_json=as_json):
-        found = with_threads(
-            project_path, lambda threads: threads.list(all=ended_too, limit=limit, offset=offset)
-        )
-        if as_json:
-            rows = [dict(one.to_dict()) for one in found]
-            show_json({"status": "success", "threads": rows, "total": found.total})
-            return
-        text = _table(found, ended_too=ended_too)
-        again = "rye threads list --all" if ended_too else "rye threads list"
-        add_more(text, found, limit, offset, again)
-        show(text)
+    found = with_threads(
+        project_path, lambda threads: threads.list(all=ended_too, limit=limit, offset=offset)
+    )
+    if as_json:
+        rows = [dict(one.to_dict()) for one in found]
+        show_json({"status": "success", "threads": rows, "total": found.total})
+        return
+    text = _table(found, ended_too=ended_too)
+    again = "rye threads list --all" if ended_too else "rye threads list"
+    add_more(text, found, limit, offset, again)
+    show(text)
 
 
 @threads.command("show", short_help="Show a thread and its result.")
@@ -70,16 +76,12 @@ def list_threads(
 @json_option
 def show_thread(thread_id: str, project_path: str, drawing: Drawing, as_json: bool) -> None:
     """Show a thread and its result; drawn, with all that it has started."""
-    with errors_shown(as_json=as_json):
-        if drawing.is_wanted:
-            found = with_threads(project_path, lambda threads: threads.tree(thread_id))
-            drawing.show_threads([found])
-            return
-        report = with_threads(project_path, lambda threads: threads.show(thread_id))
-        if as_json:
-            show_json(report.to_dict())
-        else:
-            show(report.render())
+    if drawing.is_wanted:
+        found = with_threads(project_path, lambda threads: threads.tree(thread_id))
+        drawing.show_threads([found])
+        return
+    report = with_threads(project_path, lambda threads: threads.show(thread_id))
+    show_result(report, as_json=as_json)
 
 
 @threads.command("wait")
@@ -114,15 +116,14 @@ def wait_threads(
             raise refusals[0]
         return [reports[thread_id] for thread_id in thread_ids]
 
-    with errors_shown(as_json=as_json):
-        reports = with_threads(project_path, wait)
-        if as_json:
-            show_json({"status": "success", "threads": [one.to_dict() for one in reports]})
-        else:
-            for report in reports:
-                show(report.render())
-        if any(report.status not in ("completed", "continued") for report in reports):
-            sys.exit(EXIT_FAILED)
+    reports = with_threads(project_path, wait)
+    if as_json:
+        show_json({"status": "success", "threads": [one.to_dict() for one in reports]})
+    else:
+        for report in reports:
+            show(report.render())
+    if any(report.status not in ("completed", "continued") for report in reports):
+        sys.exit(EXIT_FAILED)
 
 
 @threads.command("cancel")
@@ -199,16 +200,15 @@ def _stop(
         found = [await threads.show(thread_id) for thread_id in thread_ids]  # all, or none
         return [await stop(threads, report.thread_id) for report in found]
 
-    with errors_shown(as_json=as_json):
-        reports = with_threads(project_path, stop_all)
-        if as_json:
-            show_json({"status": "success", "threads": [one.to_dict() for one in reports]})
-            return
-        text = StyledText()
-        for report in reports:
-            spans = thread_line(report.record)
-            text.line(*spans, *([] if report.ended else [("  asked to stop", "dim")]))
-        show(text)
+    reports = with_threads(project_path, stop_all)
+    if as_json:
+        show_json({"status": "success", "threads": [one.to_dict() for one in reports]})
+        return
+    text = StyledText()
+    for report in reports:
+        spans = thread_line(report.record)
+        text.line(*spans, *([] if report.ended else [("  asked to stop", "dim")]))
+    show(text)
 
 
 async def _count_seconds(total: int, ended: Mapping[str, object]) -> None:
@@ -245,28 +245,27 @@ def _table(found: Sequence[ThreadRecord], *, ended_too: bool) -> StyledText:
 @json_option
 def tree(thread_id: str | None, project_path: str, drawing: Drawing, as_json: bool) -> None:
     """Draw a thread, or all that run, with what they have used of their limits."""
-    with errors_shown(as_json=as_json):
 
-        async def load(threads: Threads) -> list[TreeNode]:
-            if thread_id is not None:
-                return [await threads.tree(thread_id)]
-            running = await threads.list(limit=1000)
-            ids = {one.thread_id for one in running}
-            tops = [one for one in running if one.parent_id not in ids]
-            return [await threads.tree(one.thread_id) for one in tops[:_MAX_TREES]]
+    async def load(threads: Threads) -> list[TreeNode]:
+        if thread_id is not None:
+            return [await threads.tree(thread_id)]
+        running = await threads.list(limit=1000)
+        ids = {one.thread_id for one in running}
+        tops = [one for one in running if one.parent_id not in ids]
+        return [await threads.tree(one.thread_id) for one in tops[:_MAX_TREES]]
 
-        found = with_threads(project_path, load)
-        if as_json:
-            show_json({"status": "success", "threads": [one.to_dict() for one in found]})
-        elif drawing.is_wanted:
-            drawing.show_threads(found)
-        elif found:
-            width = shutil.get_terminal_size().columns
-            show(render_tree(found, width=width, now=time.time(), max_rows=_MAX_ROWS))
-        else:
-            text = StyledText()
-            text.line("nothing runs; the ended ones: rye threads list --all")
-            show(text)
+    found = with_threads(project_path, load)
+    if as_json:
+        show_json({"status": "success", "threads": [one.to_dict() for one in found]})
+    elif drawing.is_wanted:
+        drawing.show_threads(found)
+    elif found:
+        width = shutil.get_terminal_size().columns
+        show(render_tree(found, width=width, now=time.time(), max_rows=_MAX_ROWS))
+    else:
+        text = StyledText()
+        text.line("nothing runs; the ended ones: rye threads list --all")
+        show(text)
 
 
 @threads.command(short_help="Draw a thread's tree while it runs.")

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from ryecore.cli.options import json_option, project_option
-from ryecore.cli.output import EXIT_FAILED, errors_shown, show, show_json
+from ryecore.cli.output import EXIT_FAILED, show, show_done, show_json
 from ryecore.cli.projects import with_threads
 from ryecore.display.text import StyledText
 from ryecore.errors import InputError, SigningError
@@ -28,12 +28,11 @@ def verify(thread_id: str, project_path: str, as_json: bool) -> None:
 
     Exits with 1 where the transcript isn't what was signed.
     """
-    with errors_shown(as_json=as_json):
-        report = with_threads(project_path, lambda threads: threads.verify(thread_id))
-        if as_json:
-            show_json({"status": "success" if report.ok else "error", **report.to_dict()})
-        else:
-            show(report.render(thread_id))
+    report = with_threads(project_path, lambda threads: threads.verify(thread_id))
+    if as_json:
+        show_json({"status": "success" if report.ok else "error", **report.to_dict()})
+    else:
+        show(report.render(thread_id))
     if not report.ok:
         sys.exit(EXIT_FAILED)
 
@@ -48,12 +47,11 @@ def replay(thread_id: str, project_path: str, as_json: bool) -> None:
     Limits, holds, permissions, hook conditions and outputs are judged again. Exits with 1 where one
     differs from its record.
     """
-    with errors_shown(as_json=as_json):
-        report = with_threads(project_path, lambda threads: threads.replay(thread_id))
-        if as_json:
-            show_json({"status": "success" if report.ok else "error", **report.to_dict()})
-        else:
-            show(report.render())
+    report = with_threads(project_path, lambda threads: threads.replay(thread_id))
+    if as_json:
+        show_json({"status": "success" if report.ok else "error", **report.to_dict()})
+    else:
+        show(report.render())
     if not report.ok:
         sys.exit(EXIT_FAILED)
 
@@ -87,36 +85,33 @@ def adopt(
     Their records are proved first: each thread's signed file and transcript, and that the registry
     agrees with them. FOLDER is one below .ai/state: `threads`, or one that was set aside.
     """
-    with errors_shown(as_json=as_json):
-        spaces = Rye.open(project_path).spaces
-        project_root, user_root = spaces.project.root, spaces.user.root
-        if is_set_aside:
-            _set_aside(project_root, folder_name, yes=yes, as_json=as_json)
-            return
-        path = _key_file(named_key)
-        proof = prove_state(
-            project_root,
-            user_root,
-            folder_name=folder_name,
-            run_key=None if path is None else _read_key(path),
-        )
-        if proof.claim.reason is None and folder_name == THREADS_FOLDER:
-            if as_json:
-                show_json({"status": "success", "adopted": False})
-            else:
-                _say("these threads are yours already")
-            return
-        if not proof.is_whole:
-            raise refusal_of_proof(proof)
-        _check_confirmed(proof, named_key if path is None else None, is_named=path is not None)
-        if not as_json:
-            show(_summary(proof))
-        _ask(f"Take over {proof.threads} threads?", yes=yes)
-        adopted = adopt_state(project_root, user_root, proof)
-        if as_json:
-            show_json({"status": "success", "adopted": True, **proof.to_dict()})
-        else:
-            _say(f"the threads in {adopted} are yours; those that were under way have ended")
+    spaces = Rye.open(project_path).spaces
+    project_root, user_root = spaces.project.root, spaces.user.root
+    if is_set_aside:
+        _set_aside(project_root, folder_name, yes=yes, as_json=as_json)
+        return
+    path = _key_file(named_key)
+    proof = prove_state(
+        project_root,
+        user_root,
+        folder_name=folder_name,
+        run_key=None if path is None else _read_key(path),
+    )
+    if proof.claim.reason is None and folder_name == THREADS_FOLDER:
+        show_done("these threads are yours already", {"adopted": False}, as_json=as_json)
+        return
+    if not proof.is_whole:
+        raise refusal_of_proof(proof)
+    _check_confirmed(proof, named_key if path is None else None, is_named=path is not None)
+    if not as_json:
+        show(_summary(proof))
+    _ask(f"Take over {proof.threads} threads?", yes=yes)
+    adopted = adopt_state(project_root, user_root, proof)
+    show_done(
+        f"the threads in {adopted} are yours; those that were under way have ended",
+        {"adopted": True, **proof.to_dict()},
+        as_json=as_json,
+    )
 
 
 def _set_aside(project_root: Path, name: str, *, yes: bool, as_json: bool) -> None:
@@ -127,10 +122,11 @@ def _set_aside(project_root: Path, name: str, *, yes: bool, as_json: bool) -> No
     _ask(f"Rename {folder}, and begin anew without it?", yes=yes)
     with alone_in(state):
         aside = set_aside(folder)
-    if as_json:
-        show_json({"status": "success", "set_aside": str(aside)})
-    else:
-        _say(f"set aside: {aside}", f"take it over later with: rye threads adopt {aside.name}")
+    show_done(
+        f"set aside: {aside}; take it over later with: rye threads adopt {aside.name}",
+        {"set_aside": str(aside)},
+        as_json=as_json,
+    )
 
 
 def _check_confirmed(proof: StateProof, fingerprint: str | None, *, is_named: bool) -> None:
@@ -166,13 +162,6 @@ def _summary(proof: StateProof) -> StyledText:
     if proof.unsigned:
         text.line("         ", f"{len(proof.unsigned)} left no signed record, as tools' threads")
     return text
-
-
-def _say(*lines: str) -> None:
-    text = StyledText()
-    for line in lines:
-        text.line(line)
-    show(text)
 
 
 def _key_file(named: str | None) -> Path | None:
@@ -225,25 +214,24 @@ def prune(
     Threads that belong together (children, continuations, forks) go together, once the last of them
     has ended for so long. Without --older-than, the signed agent/retention.yaml says how long.
     """
-    with errors_shown(as_json=as_json):
-        is_watched = sys.stderr.isatty() and not as_json
+    is_watched = sys.stderr.isatty() and not as_json
 
-        def on_progress(gone: int, total: int) -> None:
-            click.echo(f"\r{gone} of {total} threads", nl=False, err=True)
+    def on_progress(gone: int, total: int) -> None:
+        click.echo(f"\r{gone} of {total} threads", nl=False, err=True)
 
-        report = with_threads(
-            project_path,
-            lambda threads: threads.prune(
-                older_than=older_than,
-                keep=keep,
-                include_resumable=include_resumable or None,
-                dry_run=dry_run,
-                on_progress=on_progress if is_watched else None,
-            ),
-        )
-        if is_watched and report.thread_ids and not dry_run:
-            click.echo("\r\x1b[K", nl=False, err=True)
-        if as_json:
-            show_json(report.to_dict())
-        else:
-            show(report.render())
+    report = with_threads(
+        project_path,
+        lambda threads: threads.prune(
+            older_than=older_than,
+            keep=keep,
+            include_resumable=include_resumable or None,
+            dry_run=dry_run,
+            on_progress=on_progress if is_watched else None,
+        ),
+    )
+    if is_watched and report.thread_ids and not dry_run:
+        click.echo("\r\x1b[K", nl=False, err=True)
+    if as_json:
+        show_json(report.to_dict())
+    else:
+        show(report.render())

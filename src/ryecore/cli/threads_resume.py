@@ -12,12 +12,13 @@ from ryecore.actions.recovering import Recovered
 from ryecore.actions.threads import Threads
 from ryecore.cli.live import can_redraw, run_to_end, to_its_end
 from ryecore.cli.options import json_option, limit_option, project_option, read_overrides
-from ryecore.cli.output import EXIT_FAILED, errors_shown, show, show_json
+from ryecore.cli.output import EXIT_FAILED, show, show_json, show_result
 from ryecore.cli.projects import (
     deps_option,
     models_of,
     opened_with_models,
     stopped_by_signals,
+    with_project,
     with_threads,
 )
 from ryecore.display.status import status_mark
@@ -58,17 +59,16 @@ def resume(
     when its process was killed is not repeated by itself. A thread is resumed once; after that,
     resume its continuation.
     """
-    with errors_shown(as_json=as_json):
-        overrides = read_overrides(limits)
-        _run(
-            thread_id,
-            lambda threads, ctx: threads.start_resume(
-                thread_id, message, again=again, limits=overrides, ctx=ctx
-            ),
-            project_path,
-            deps,
-            as_json=as_json,
-        )
+    overrides = read_overrides(limits)
+    _run(
+        thread_id,
+        lambda threads, ctx: threads.start_resume(
+            thread_id, message, again=again, limits=overrides, ctx=ctx
+        ),
+        project_path,
+        deps,
+        as_json=as_json,
+    )
 
 
 @click.command(short_help="Continue from an earlier turn of a thread.")
@@ -93,17 +93,16 @@ def fork(
     It has an account of its own, none of the other's children, and at most what the other might
     do. MESSAGE is its next message to the model.
     """
-    with errors_shown(as_json=as_json):
-        overrides = read_overrides(limits)
-        _run(
-            thread_id,
-            lambda threads, ctx: threads.start_fork(
-                thread_id, at=at, message=message, limits=overrides, ctx=ctx
-            ),
-            project_path,
-            deps,
-            as_json=as_json,
-        )
+    overrides = read_overrides(limits)
+    _run(
+        thread_id,
+        lambda threads, ctx: threads.start_fork(
+            thread_id, at=at, message=message, limits=overrides, ctx=ctx
+        ),
+        project_path,
+        deps,
+        as_json=as_json,
+    )
 
 
 @click.command(short_help="Let another thread continue one that runs.")
@@ -115,15 +114,14 @@ def handoff(thread_id: str, project_path: str, as_json: bool) -> None:
 
     The new one has the end of the conversation, and what is left of the budget.
     """
-    with errors_shown(as_json=as_json):
-        report = with_threads(project_path, lambda threads: threads.hand_off(thread_id))
-        if as_json:
-            show_json(report.to_dict())
-            return
-        text = StyledText()
-        text.line(status_mark("running"), (report.thread_id, "id"), ("  asked to hand off", "dim"))
-        text.line(("  next    ", "dim"), f"rye threads watch {report.thread_id}")
-        show(text)
+    report = with_threads(project_path, lambda threads: threads.hand_off(thread_id))
+    if as_json:
+        show_json(report.to_dict())
+        return
+    text = StyledText()
+    text.line(status_mark("running"), (report.thread_id, "id"), ("  asked to hand off", "dim"))
+    text.line(("  next    ", "dim"), f"rye threads watch {report.thread_id}")
+    show(text)
 
 
 def _run(
@@ -148,10 +146,7 @@ def _run(
     is_directive = shown.record.item_id.startswith("directive:")
     with stopped_by_signals():
         done = anyio.run(run)
-    if as_json:
-        show_json(done.to_dict())
-    else:
-        show(done.render())
+    show_result(done, as_json=as_json)
     if not done.success:
         sys.exit(EXIT_FAILED)
 
@@ -174,16 +169,13 @@ def recover(
     What can't be resumed, such as a graph whose tool may have had its effect, is listed with what
     to do. Of several processes that recover at once, one resumes each.
     """
-    with errors_shown(as_json=as_json):
-        overrides = read_overrides(limits)
+    overrides = read_overrides(limits)
 
-        async def run() -> list[_Shown]:
-            async with Rye.open(project_path, **models_of(deps, are_wanted=True)) as rye:
-                found = await rye.recover(dry_run=dry_run, limits=overrides)
-                return await to_its_end(_All(found), None)
+    async def run(rye: Rye) -> list[_Shown]:
+        found = await rye.recover(dry_run=dry_run, limits=overrides)
+        return await to_its_end(_All(found), None)
 
-        with stopped_by_signals():
-            done = anyio.run(run)
+    done = with_project(project_path, run, models_of(deps, are_wanted=True))
     is_well = all(one.is_well for one in done)
     if as_json:
         show_json({
