@@ -38,21 +38,7 @@ __all__ = [
 
 @frozen
 class TurnSetup:
-    """The setup of a conversation's turns.
-
-    Attributes:
-        chain: The fallback chain of models.
-        registry: The tools.
-        tool_context: The context of tool calls.
-        request: The common part of all requests; messages are added to it.
-        node_id: The id of the run in events.
-        emit: Called with each event.
-        meter: The cost meter.
-        limits: The limits of the turns.
-        policy: The policy of the caller.
-        sleep: Waits.
-        observer: The observer of tool calls.
-    """
+    """The setup of a conversation's turns; messages are added to the common `request`."""
 
     chain: FallbackChain
     registry: ToolRegistry
@@ -71,9 +57,6 @@ def build_plan(
     deps: AgentRunnerDeps, agent: Agent, node: AgentNode | None = None
 ) -> tuple[FallbackPlanEntry, ...]:
     """Return the fallback plan. Only its first entry is retried.
-
-    Raises:
-        AgentTurnError: `internal`: the host has no such provider.
 
     Source: docs/design/agent-node.md#plan; decision 50.
     """
@@ -96,11 +79,7 @@ def plan_entry(
     attempts: int = 1,
     backoff: Backoff | None = None,
 ) -> FallbackPlanEntry:
-    """Return one entry of a plan, with the host's own provider.
-
-    Raises:
-        AgentTurnError: `internal`: the host has no such provider.
-    """
+    """Return one entry of a plan, with the host's own provider; refuse one that the host lacks."""
     provider = deps.resolve_provider(provider_id)
     if provider is None:
         raise turn_error(
@@ -120,9 +99,6 @@ def plan_entry(
 
 def granted_tools(agent: Agent, node: AgentNode | None = None) -> tuple[str, ...]:
     """Return the names of the tools that may be called; a node narrows its agent's grant.
-
-    Raises:
-        AgentTurnError: `validation`: the node names a tool that its agent may not call.
 
     Source: docs/design/agent-node.md#tools.
     """
@@ -148,11 +124,7 @@ def system_text(agent: Agent, node: AgentNode | None = None) -> str:
 
 
 def output_schema(owner: str, schema: Mapping[str, Any] | None) -> OutputSchema | None:
-    """Return the validator of a structured answer; None if the answer is text.
-
-    Raises:
-        AgentTurnError: `validation`: it isn't a JSON Schema.
-    """
+    """Return the validator of a structured answer; None if the answer is text."""
     if schema is None:
         return None
     try:
@@ -169,14 +141,7 @@ def cost_meter(
     node_id: str,
     on_cost: Callable[[AttemptRecord, AttemptCost], None] | None = None,
 ) -> CostMeter:
-    """Return the cost meter of one run, which shares its tracker with no other.
-
-    Args:
-        deps: The host's dependencies.
-        emit: Called with each cost event.
-        node_id: The id of the node or session.
-        on_cost: Called first with the cost of each try.
-    """
+    """Return the cost meter of one run, which shares its tracker with no other."""
     return CostMeter(CostTracker(deps.price_of), emit, node_id, deps.observer, on_cost)
 
 
@@ -193,11 +158,7 @@ def build_setup(
     policy: TurnPolicy,
     meter: CostMeter,
 ) -> TurnSetup:
-    """Return the setup of a run's turns.
-
-    Raises:
-        AgentTurnError: A tool isn't granted, or doesn't exist.
-    """
+    """Return the setup of a run's turns. Each tool must be granted, and exist."""
     names = granted_tools(agent, node)
     limits = deps.limits
     request = LlmRequest(
@@ -228,13 +189,7 @@ def build_setup(
 def chain_options(
     deps: AgentRunnerDeps, meter: CostMeter, policy: TurnPolicy | None = None
 ) -> ChainOptions:
-    """Return the options of a run's calls to models.
-
-    Args:
-        deps: The host's dependencies.
-        meter: The meter that records each try.
-        policy: Asked before each try; None if it was asked already.
-    """
+    """Return the options of a run's calls to models. Without a policy, no try is asked for."""
     return ChainOptions(
         key_for=deps.key_for,
         sleep=deps.sleep,

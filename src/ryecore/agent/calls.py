@@ -29,25 +29,14 @@ _UNKNOWN: Final = "broken off while it ran: whether it has had its effect is not
 
 @frozen
 class Served:
-    """The outcome of an answer's calls, besides their results.
-
-    Attributes:
-        ending: The verdict that ends the turns, if one does.
-        correction: The mistake that the model was told about; empty for none.
-    """
+    """The verdict that ends the turns, if one does, and the mistake that was fed back, if any."""
 
     ending: Finish | Fail | None = None
     correction: str = ""
 
 
 class ServedCalls:
-    """The calls of one answer, served in parallel if all tools allow it.
-
-    Args:
-        setup: The setup of the turns.
-        state: The state of the turns.
-        asked: The answer.
-    """
+    """The calls of one answer, served in parallel if all tools allow it."""
 
     def __init__(self, setup: TurnSetup, state: TurnState, asked: LlmResult) -> None:
         self._setup = setup
@@ -61,11 +50,7 @@ class ServedCalls:
         self._correction = ""
 
     async def serve(self) -> Served:
-        """Serve the calls.
-
-        Raises:
-            ToolCancelledError: A tool was cancelled.
-        """
+        """Serve the calls. If a tool was cancelled, its `ToolCancelledError` propagates."""
         # Judge all calls before the first one runs, so that one that ends the turns comes first.
         judged: list[OnCall] = []
         registry, policy = self._setup.registry, self._setup.policy

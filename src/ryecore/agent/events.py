@@ -192,16 +192,8 @@ class Spent:
 class CostMeter:
     """The cost meter of one run: each try except skipped ones emits one `cost:updated`.
 
-    Args:
-        tracker: The run's own tracker.
-        emit: Called with each cost event.
-        node_id: The id of the node or session.
-        observer: Observes each try.
-        on_cost: Called first with the cost of each try that was made.
-
-    Attributes:
-        attempt_number: The number of the last try, from 1; None before the first.
-        request: The current request, for an estimate if the provider doesn't count tokens.
+    `attempt_number` is that of the last try, from 1. The current `request` serves for an estimate
+    if the provider doesn't count tokens. `on_cost` is called first with the cost of each try.
 
     Source: docs/design/agent-node.md#what-the-host-injects; docs/design/agent-node.md#events;
     decision 55.

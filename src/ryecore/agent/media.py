@@ -30,14 +30,7 @@ _JOB: Final = "media:"
 
 @frozen
 class MediaFork:
-    """Makes the media of one node. Only one provider is asked, without a fallback.
-
-    Attributes:
-        deps: The host's dependencies.
-        node_id: The id of the node.
-        meter: The cost meter.
-        budget: The budget; None for none.
-    """
+    """Makes the media of one node. Only one provider is asked, without a fallback."""
 
     deps: AgentRunnerDeps
     node_id: str
@@ -47,17 +40,9 @@ class MediaFork:
     async def generate(
         self, name: str, entry: FallbackPlanEntry, prompt: str, wanted: Sequence[str]
     ) -> NodeOutcome:
-        """Make media, or start a job.
+        """Make media of at most one wanted type, or start a job.
 
-        Args:
-            name: The name by which the host resolves the provider.
-            entry: The provider and the model.
-            prompt: The description of the media to make.
-            wanted: The wanted types of media, at most one.
-
-        Raises:
-            AgentTurnError: The node can't be served, or the host's gate refused.
-            LlmError: The provider can't make the media.
+        `name` is the one by which the host resolves the provider.
         """
         if len(wanted) > 1:
             raise turn_error(
@@ -74,12 +59,7 @@ class MediaFork:
         )
 
     async def poll(self, job_id: str) -> NodeOutcome:
-        """Check a job.
-
-        Raises:
-            AgentTurnError: The id isn't that of a pending outcome, or the host lacks its provider.
-            LlmError: The job failed, or is unknown.
-        """
+        """Check a job by the id of a pending outcome."""
         name, model, job = _read_job(job_id)
         entry = plan_entry(self.deps, name, model)
         maker, store = self._able(entry.provider)

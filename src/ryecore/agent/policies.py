@@ -63,14 +63,7 @@ class Misfit:
 
 
 class OutputSchema:
-    """The compiled schema of answers.
-
-    Args:
-        schema: The JSON Schema.
-
-    Raises:
-        ValueError: The schema isn't valid; the message says where.
-    """
+    """The compiled schema of answers. Where it isn't valid, a ValueError says why."""
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
         try:
@@ -81,14 +74,7 @@ class OutputSchema:
         self._validator = SchemaValidator(text)
 
     async def read(self, answer: str) -> object:
-        """Parse an answer, and check it against the schema.
-
-        Args:
-            answer: JSON, alone or as the only fenced block.
-
-        Returns:
-            The value, or a `Misfit`.
-        """
+        """Parse an answer, JSON alone or in the only fence, and check it against the schema."""
         fenced = _FENCED.fullmatch(answer)
         text = fenced[1] if fenced else answer
         try:
@@ -111,11 +97,7 @@ class OutputSchema:
 
 
 async def ask_gate(gate: PreEgress, egress: Egress) -> Refuse | None:
-    """Ask the host's gate. Only None lets a request pass.
-
-    Raises:
-        AgentTurnError: `internal`: its answer is neither `Refuse` nor None, such as False.
-    """
+    """Ask the host's gate. Only None lets a request pass; False, for one, is an error."""
     said = gate(egress)
     if isawaitable(said):
         said = await said
@@ -131,15 +113,7 @@ async def ask_gate(gate: PreEgress, egress: Egress) -> Refuse | None:
 async def ask_before(
     gate: PreEgress, node_id: str, entry: FallbackPlanEntry, request: LlmRequest, number: int
 ) -> AttemptVerdict:
-    """Ask the host's gate about one try; see `ask_gate`.
-
-    Args:
-        gate: The gate.
-        node_id: The id of the run for the gate.
-        entry: The entry that would be asked.
-        request: The request that would be sent.
-        number: The number of the try in this call, from 1.
-    """
+    """Ask the host's gate about one try of a call, numbered from 1; see `ask_gate`."""
     egress = Egress(
         node_id,
         entry.provider.provider_id,
@@ -154,13 +128,7 @@ async def ask_before(
 
 @frozen
 class Spender:
-    """A run's budget, with the request's first entry and bound.
-
-    Attributes:
-        budget: The budget of the run loop.
-        entry: The first entry of the plan.
-        wanted: The wanted bound of an answer; None for none.
-    """
+    """A run's budget, with the first entry of its plan and the wanted bound of an answer."""
 
     budget: TurnBudget
     entry: FallbackPlanEntry
@@ -171,12 +139,6 @@ class NodePolicy(TurnPolicy):
     """The policy of an agent node: the host's gate, and an answer that fits the node's schema.
 
     Source: docs/design/agent-node.md#failures.
-
-    Args:
-        gate: The host's gate, asked before each try; None if the host has none.
-        node_id: The id of the run for the gate.
-        output: The schema of the answer; None for text.
-        spender: The budget of its tries; None for none.
     """
 
     def __init__(

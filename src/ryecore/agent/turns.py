@@ -54,8 +54,6 @@ class TurnResult:
     Attributes:
         ended: `answered` by text, `finished` by a call, `handed_off`, or `stopped`.
         output: The output of `Accept` or `Finish`; `THE_TEXT` for the text of the last answer.
-        last: The last answer of the model; None if there was none.
-        turns: The number of turns.
         hand_off: The data for the thread that continues.
         reason: The reason for a stop.
     """
@@ -69,19 +67,9 @@ class TurnResult:
 
 
 async def run_turns(setup: TurnSetup, messages: list[Message]) -> TurnResult:
-    """Run the turns of a conversation until they end.
+    """Run the turns of a conversation until they end, or fail with an AgentTurnError or LlmError.
 
-    Args:
-        setup: The setup of the turns.
-        messages: The conversation. It grows only by whole turns: even after an error, every tool
-            call in it has its result.
-
-    Returns:
-        The result.
-
-    Raises:
-        AgentTurnError: The turns failed; `code` says how.
-        LlmError: No provider could answer.
+    The conversation grows only by whole turns: even after an error, every tool call has its result.
     """
     return await _Turns(setup, messages).run()
 

@@ -49,22 +49,14 @@ __all__ = [
 
 @frozen
 class GoWithin:
-    """The verdict to request an answer of bounded length.
-
-    Attributes:
-        max_output_tokens: The bound.
-    """
+    """The verdict to request an answer of bounded length."""
 
     max_output_tokens: int
 
 
 @frozen
 class Stop:
-    """The verdict to end here, with the results so far.
-
-    Attributes:
-        reason: The reason, in a word or two.
-    """
+    """The verdict to end here, with the results so far. The reason is a word or two."""
 
     reason: str
 
@@ -76,13 +68,7 @@ class Dispatch:
 
 @frozen
 class Feed:
-    """The verdict to send the model a text in place of a result.
-
-    Attributes:
-        text: The text.
-        is_error: Whether it is an error.
-        is_correction: Whether it counts against the correction budget.
-    """
+    """The verdict to send the model a text in place of a result; perhaps it spends a correction."""
 
     text: str
     is_error: bool = True
@@ -91,12 +77,7 @@ class Feed:
 
 @frozen
 class Fail:
-    """The verdict to end as a failure; the code decides whether it is retryable.
-
-    Attributes:
-        code: The reason.
-        message: The error's message.
-    """
+    """The verdict to end as a failure; the code decides whether it is retryable."""
 
     code: ErrorCode
     message: str
@@ -104,11 +85,7 @@ class Fail:
 
 @frozen
 class Finish:
-    """The verdict to end with an output. The turn's other calls are answered as not run.
-
-    Attributes:
-        output: The output.
-    """
+    """The verdict to end with an output. The turn's other calls are answered as not run."""
 
     output: object
 
@@ -129,23 +106,16 @@ THE_TEXT: Final = _TheText.THE_TEXT
 
 @frozen
 class Accept:
-    """The verdict that the text is the answer.
-
-    Attributes:
-        output: The output, if it isn't the text itself.
-    """
+    """The verdict that the text is the answer, or else its output."""
 
     output: object = THE_TEXT
 
 
 @frozen
 class Nudge:
-    """The verdict to send the model a message and take another turn.
+    """The verdict to send the model a user message and take another turn.
 
-    Attributes:
-        text: The text of the user message.
-        is_correction: Whether it counts against the correction budget.
-        code: The failure's code once the budget is used up.
+    If it is a correction, `code` is the failure's code once the correction budget is used up.
     """
 
     text: str
@@ -160,11 +130,7 @@ class Raise:
 
 @frozen
 class RetryTurn:
-    """The verdict to ask again.
-
-    Attributes:
-        delay_s: The wait in seconds.
-    """
+    """The verdict to ask again, after a delay."""
 
     delay_s: float = 0.0
 
@@ -176,22 +142,14 @@ class Continue:
 
 @frozen
 class Replace:
-    """The verdict to take the next turn with another conversation.
-
-    Attributes:
-        messages: The whole conversation.
-    """
+    """The verdict to take the next turn with another conversation, passed as a whole."""
 
     messages: tuple[Message, ...]
 
 
 @frozen
 class HandOff:
-    """The verdict to end here, because another thread continues.
-
-    Attributes:
-        data: The data for that thread.
-    """
+    """The verdict to end here, because another thread continues with the data."""
 
     data: Mapping[str, object]
 
@@ -214,11 +172,8 @@ AfterTurn: TypeAlias = Continue | Replace | HandOff | Stop
 class TurnState:
     """The state of the turns.
 
-    Attributes:
-        turn: The current turn, from 1.
-        messages: The conversation so far, which continues to grow.
-        corrections: The number of turns spent on corrections.
-        errors: The number of errors since the last answer that led to a retry.
+    `turn` counts from 1, `corrections` the turns spent on corrections, and `errors` those since the
+    last answer that led to a retry. `messages` continues to grow.
     """
 
     turn: int
@@ -240,31 +195,15 @@ class TurnPolicy:
     async def before_attempt(
         self, entry: FallbackPlanEntry, request: LlmRequest, number: int
     ) -> AttemptVerdict:
-        """Decide before each try of a turn; the fallback chain calls this.
-
-        Args:
-            entry: The entry that would be asked.
-            request: The request that would be sent.
-            number: The number of the try in this call, from 1.
-        """
+        """Decide before each try of a turn, numbered from 1; the fallback chain calls this."""
         return GO
 
     async def on_answer(self, state: TurnState, result: LlmResult) -> LlmResult:
-        """Process an answer before anything else does.
-
-        Returns:
-            The answer to continue with.
-        """
+        """Process an answer before anything else does, and return the one to continue with."""
         return result
 
     async def on_call(self, state: TurnState, call: ToolCallPart, tool: ToolDef | None) -> OnCall:
-        """Decide on each call of a turn, before the first one is dispatched.
-
-        Args:
-            state: The state of the turns.
-            call: The call.
-            tool: The tool with its name; None if there is none.
-        """
+        """Decide on each call of a turn before the first is dispatched. The tool may not exist."""
         return DISPATCH
 
     async def on_result(

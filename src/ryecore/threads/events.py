@@ -60,12 +60,8 @@ _STEPS: Final = frozenset({
 class Recorder:
     """The recorder of a thread's events: first to its log, then to its listeners.
 
-    Args:
-        sink: The caller's event sink, which gets each step and the names of tools, but no values.
-
-    Attributes:
-        turn: The current turn.
-        head: The last checkpoint of the chain; None before the first.
+    The caller's event sink gets each step and the names of tools, but no values. `head` is the last
+    checkpoint of the chain.
     """
 
     def __init__(self, thread_id: str, log: RecordLog, sink: EventSink | None = None) -> None:

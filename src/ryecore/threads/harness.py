@@ -107,11 +107,7 @@ class SafetyHarness:
 
 
 def limits_until(limits: Limits, deadline: float | None) -> Limits:
-    """Return limits whose duration ends at a deadline at the latest.
-
-    Args:
-        deadline: The monotonic time in seconds; None for no bound.
-    """
+    """Return limits whose duration ends at a deadline, in monotonic seconds, at the latest."""
     if deadline is None:
         return limits
     left_s = Decimal(max(deadline - time.monotonic(), 0.0))

@@ -58,10 +58,7 @@ _DEFAULT_MODEL: Final = "default"
 class ThreadDeps:
     """The dependencies of a Rye's threads, besides their host.
 
-    Attributes:
-        planner: Reads directives.
-        palettes: Builds the palettes of their models.
-        orchestrator: The tool with which a thread manages those below it.
+    With the tool `orchestrator`, a thread manages those below it.
     """
 
     planner: DirectivePlanner
@@ -70,11 +67,7 @@ class ThreadDeps:
 
 
 class ThreadLifecycle(RunLifecycle[ThreadEnding, ThreadResult]):
-    """The lifecycle of one thread.
-
-    Attributes:
-        recorder: The thread's log, once it is opened.
-    """
+    """The lifecycle of one thread, whose log is the `recorder` once it is opened."""
 
     _directive: ResolvedDirective
     _thread: ThreadPlan
@@ -178,9 +171,6 @@ class ThreadLifecycle(RunLifecycle[ThreadEnding, ThreadResult]):
         """Read the directive, its inputs and its models. Nothing is changed.
 
         The inputs of a thread that continues another one were checked when that one began.
-
-        Raises:
-            RyeError: The directive doesn't verify, an input doesn't fit, or a model is unknown.
         """
         planner, trace, request = self._deps.planner, self._trace, self._request
         loaded = planner.load(request.ref, trace)
@@ -203,9 +193,6 @@ class ThreadLifecycle(RunLifecycle[ThreadEnding, ThreadResult]):
         """Return the limits of a thread, less what the thread that it continues has used.
 
         Limits that a person or the host resumes with are new: they count from zero.
-
-        Raises:
-            LimitReached: No turn or no time is left.
 
         Source: decision 80.
         """

@@ -62,15 +62,7 @@ _NO_TURNS: Final = 1_000_000
 
 @frozen
 class ResolvedDirective:
-    """A directive with its checked inputs, its models and its configuration.
-
-    Attributes:
-        loaded: The verified directive.
-        inputs: Its inputs, checked.
-        model: The model that its turns use, as `provider/model`.
-        fallback: The model to use where that one can't answer.
-        config: The configuration of the loop.
-    """
+    """A directive with checked inputs, its models as `provider/model`, and its configuration."""
 
     loaded: LoadedDirective
     inputs: Mapping[str, object] = field(repr=False)
@@ -81,16 +73,7 @@ class ResolvedDirective:
 
 @frozen
 class ThreadPlan:
-    """The plan of a thread's loop.
-
-    Attributes:
-        thread_id: The thread.
-        directive: Its directive.
-        composed: The directive and those that it extends.
-        palette: The tools of the model.
-        guard: Shortens results for the model.
-        continues: The thread that it continues, and the conversation so far.
-    """
+    """The plan of a thread's loop."""
 
     thread_id: str
     directive: ResolvedDirective
@@ -106,9 +89,6 @@ class ThreadEnding:
 
     Attributes:
         status: Its last status; `completed` until a handoff has succeeded.
-        text: The last text of the model.
-        outputs: The outputs that it returned.
-        error: The error; None for none.
         code: The code of the error; for a handoff, of the limit that caused it.
         hands_off: Whether the thread is to be handed off to another one.
     """
@@ -122,15 +102,7 @@ class ThreadEnding:
 
 
 class ThreadLoop:
-    """The loop of turns of one thread.
-
-    Args:
-        recorder: Records every event.
-
-    Attributes:
-        spending: Its spending.
-        messages: The conversation.
-    """
+    """The loop of turns of one thread, with its conversation and spending."""
 
     def __init__(
         self,
@@ -178,11 +150,7 @@ class ThreadLoop:
             self._policy.handoff_wanted = True
 
     async def run(self) -> ThreadEnding:
-        """Run turns until the thread ends.
-
-        Raises:
-            RyeError: A provider, a model or a hook failed.
-        """
+        """Run turns until the thread ends."""
         plan = self._plan()
         native, context_tokens, output_tokens = _what_it_can(plan[0])
         outputs = self._directive.loaded.directive.outputs
@@ -235,10 +203,9 @@ class ThreadLoop:
         return tuple(entries)
 
     async def _begin(self, policy: ThreadPolicy, *, native: bool) -> str:
-        """Make the first messages, and record them.
+        """Record the first messages, and return the system prompt.
 
-        Returns:
-            The system prompt, which only hooks and the directive's own context supply.
+        Only hooks and the directive's own context supply it.
 
         Source: docs/design/threads.md#first-message.
         """
@@ -343,12 +310,7 @@ _CANCELLED: Final = "It was asked to stop."
 def ending_of_turns(
     result: TurnResult, returned: Returned | None, limit: LimitHit | None
 ) -> ThreadEnding:
-    """Return the ending of a thread from that of its turns.
-
-    Args:
-        returned: The model's return; None for none.
-        limit: The limit that was met.
-    """
+    """Return the ending of a thread from that of its turns."""
     text = result.last.text if result.last else ""
     if result.ended == "handed_off" or (result.ended, result.reason) == ("stopped", "handoff"):
         return ThreadEnding("completed", text, code=limit.code if limit else "", hands_off=True)

@@ -21,12 +21,9 @@ _MAX_BOXES: Final = 200
 def tree_picture(nodes: Sequence[TreeNode], *, now: float, max_boxes: int = _MAX_BOXES) -> Picture:
     """Draw threads, with arrows to the threads that they have started.
 
-    Tokens and money count a thread together with all below it, as its budget does.
-
-    Args:
-        now: The time in seconds since 1970 (UTC), for those that still run.
-        max_boxes: The most boxes. Of a larger tree, running threads are shown first, and the rest
-            is counted.
+    Tokens and money count a thread together with all below it, as its budget does. Of a larger
+    tree, running threads are shown first, and the rest is counted. `now` is in seconds since 1970
+    (UTC).
     """
     boxes: list[Box] = []
     lines: list[Line] = []
@@ -82,8 +79,7 @@ def _used(used: int, limit: int | None, written: Callable[[int], str]) -> str:
 def result_picture(result: "ThreadResult") -> Picture:
     """Draw the result of a thread, with the total cost of its children.
 
-    Args:
-        result: The result. It doesn't tell which threads it started; the registry does.
+    The result doesn't tell which threads it started; the registry does.
     """
     cost, total = result.cost, result.total
     own = cost.amount

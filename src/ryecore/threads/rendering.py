@@ -44,13 +44,7 @@ _NAMES: Final = ("turns", "tokens", "spend", "time")
 
 @frozen
 class _Layout:
-    """The layout of a tree's columns.
-
-    Attributes:
-        columns: The columns.
-        bar: The width of a bar; 0 for none.
-        with_limits: Whether limits are shown beside the use.
-    """
+    """The layout of a tree's columns: a bar of 0 is none; limits stand beside the use, or don't."""
 
     columns: tuple[str, ...]
     bar: int = 0
@@ -71,13 +65,7 @@ _LAYOUTS: Final = (
 
 @frozen
 class _Cell:
-    """A cell: one column of a row.
-
-    Attributes:
-        used: The use.
-        limit: The limit, after a slash; empty without one.
-        share: The used share of the limit; None without one.
-    """
+    """A cell: the use, the limit after a slash, and the used share of it."""
 
     used: str = ""
     limit: str = ""
@@ -109,16 +97,13 @@ class _Line:
 def render_tree(
     nodes: Sequence[TreeNode], *, width: int, now: float, max_rows: int = 40
 ) -> StyledText:
-    """Render trees of threads.
+    """Render trees of threads, their totals, and the notes of at most three threads.
 
     Args:
         width: The width in columns, at least 16. In a narrow one, limits and columns are left out.
         now: The time in seconds since 1970 (UTC), for those that still run.
         max_rows: The most rows. Of a larger tree, running threads are shown first, and the rest is
             counted.
-
-    Returns:
-        The trees, their totals, and the notes of at most three threads.
     """
     width = max(width, _LEAST_WIDTH)
     everyone = [one for root in nodes for one in root.walk()]
@@ -268,14 +253,7 @@ def _add(text: StyledText, line: _Line, columns: "list[_Column]", room: int, wid
 
 @frozen
 class _Column:
-    """The widths of one column's parts.
-
-    Attributes:
-        name: The name of the column.
-        bar: The width of the bar; 0 without one.
-        used: The width of the use.
-        limit: The width of the limits.
-    """
+    """The widths of one column's parts; 0 for a part that it doesn't have."""
 
     name: str
     bar: int
@@ -351,13 +329,7 @@ def render_thread(
     children: Sequence[ThreadRecord] = (),
     chain: Sequence[str] = (),
 ) -> StyledText:
-    """Render a thread and its result.
-
-    Args:
-        result: Its result; None while it runs.
-        children: The threads that it has started.
-        chain: The ids of its chain of continuations, its own included.
-    """
+    """Render a thread and its result, with its children and the ids of its whole chain."""
     text = StyledText()
     text.line(*thread_line(record))
     text.line(("  since   ", "dim"), record.created_at)
@@ -422,11 +394,7 @@ def _add_outcome(text: StyledText, result: Mapping[str, Any]) -> None:
 def add_more(text: StyledText, shown: ThreadRecords, limit: int, offset: int, command: str) -> None:
     """Add the number of threads that a list leaves out, and the command that shows them.
 
-    Args:
-        text: The text to add to.
-        shown: The threads that are listed.
-        limit: The most threads of a page.
-        command: The command that lists them from the first one.
+    `command` lists them from the first one.
     """
     more = shown.total - offset - len(shown)
     if shown and more > 0:
@@ -437,11 +405,7 @@ def add_more(text: StyledText, shown: ThreadRecords, limit: int, offset: int, co
 
 
 def thread_line(record: ThreadRecord, id_width: int = 0) -> tuple[tuple[str, str], ...]:
-    """Render a thread as one line; for one with a model, with its turns and spending.
-
-    Args:
-        id_width: The width of the id, which aligns several lines.
-    """
+    """Render a thread as one line with a padded id, and the turns and spending of its model."""
     mark, cost = status_mark(record.status), record.cost
     turns = counted(cost.turns, "turn")
     spent = f"${write_usd(cost.spend_microcents):.4f}"

@@ -192,11 +192,9 @@ class StartedThread(ExecutionResult):
 
 
 def kept_result(record: ThreadRecord, kept: object, total: Amount) -> ThreadResult:
-    """Make the result of a thread from the stored one.
+    """Make the result of a thread from the stored one, of which less is there if its process died.
 
-    Args:
-        kept: The stored result, from `ThreadResult.to_dict`; less, where its process died.
-        total: The money and the tokens that it and all below it used.
+    The total is what it and all below it used.
     """
     said: Mapping[str, object] = kept if isinstance(kept, Mapping) else {}
     error, outputs, metadata = said.get("error"), said.get("outputs"), said.get("metadata")

@@ -67,12 +67,9 @@ async def resume_of(
     *,
     again: bool = False,
 ) -> Continuation:
-    """Return the continuation that resumes a thread: its conversation, trimmed to its end.
+    """Return the continuation that resumes a thread: the end of its conversation, and a message.
 
-    Args:
-        message: The next message to the model.
-        max_tokens: The most tokens of the conversation to keep.
-        again: Whether to allow it although another thread has continued it already.
+    With `again`, another thread may have continued it already.
 
     Raises:
         ThreadConflict: The thread still runs, or another thread continues it.
@@ -108,21 +105,14 @@ def _go_on_with(other: str) -> str:
 
 
 async def has_begun(store: ThreadStore, record: ThreadRecord) -> bool:
-    """Return whether an ended thread had recorded the conversation that it continues.
-
-    Raises:
-        StateError: Its records were altered or can't be read.
-    """
+    """Return whether an ended thread had recorded the conversation that it continues."""
     return any(one.type in _GOES_ON for one in await _proved(store, record))
 
 
 async def fork_of(
     store: ThreadStore, record: ThreadRecord, turn: int, message: str
 ) -> Continuation:
-    """Return the continuation of a fork: the conversation up to the results of a turn.
-
-    Args:
-        message: The next message to the model; empty for none.
+    """Return the continuation of a fork: the conversation up to a turn's results.
 
     Raises:
         StateError: The thread has no such turn, or its files were altered or can't be read.

@@ -36,11 +36,7 @@ __all__ = ["ThreadService"]
 
 
 class ThreadService:
-    """The service for the threads of one open Rye.
-
-    Attributes:
-        orchestrator: Manages threads on behalf of a thread, or of the host.
-    """
+    """The service for the threads of one open Rye."""
 
     def __init__(self, host: RunHost, planner: DirectivePlanner) -> None:
         self._host = host
@@ -53,11 +49,9 @@ class ThreadService:
         return ThreadLifecycle(self._host, self._deps, request, ctx)
 
     async def run(self, request: RunRequest, ctx: CallContext) -> ThreadResult:
-        """Run a thread, and every thread that it is handed off to, to the end.
+        """Run a thread, and every thread that it is handed off to, to the end of the last one.
 
-        Returns:
-            The result of the last one, or of the thread that the same idempotency key started
-            before.
+        Where the same idempotency key has started a thread before, this waits for that one.
 
         Raises:
             CallCancelled: The call waited for an earlier thread, and was cancelled or out of time.
@@ -112,12 +106,7 @@ class ThreadService:
     async def resume_request(
         self, thread_id: str, message: str, limits: Limits, *, again: bool = False
     ) -> RunRequest:
-        """Return the request that resumes a thread that has ended.
-
-        Raises:
-            ThreadConflict: The thread still runs, or another thread continues it already.
-            RyeError: Its files were altered or can't be read.
-        """
+        """Return the request that resumes a thread that has ended."""
         record = await self._directives(thread_id)
         ceiling = self._planner.loop_config().resume_ceiling_tokens
         continues = await resume_of(self._host.store, record, message, ceiling, again=again)
@@ -127,9 +116,6 @@ class ThreadService:
         self, thread_id: str, turn: int, message: str, limits: Limits
     ) -> RunRequest:
         """Return the request that forks a thread after a turn.
-
-        Raises:
-            RyeError: The thread has no such turn, or its files were altered or can't be read.
 
         Source: decision 47.
         """
@@ -143,11 +129,7 @@ class ThreadService:
         await run_in_thread(self._life(request, ctx).check)
 
     async def _directives(self, thread_id: str) -> ThreadRecord:
-        """Return the row of a directive's thread.
-
-        Raises:
-            ThreadConflict: It is a tool's thread, which has no conversation.
-        """
+        """Return the row of a directive's thread; refuse a tool's, which has no conversation."""
         record = await self._transcribed(thread_id)
         if not _is_directives(record):
             raise ThreadConflict(
@@ -160,11 +142,7 @@ class ThreadService:
         return record
 
     async def _transcribed(self, thread_id: str) -> ThreadRecord:
-        """Return the row of a thread with a transcript: a directive's, or the run of a graph.
-
-        Raises:
-            ThreadConflict: It is a tool's thread.
-        """
+        """Return the row of a thread with a transcript: a directive's, or the run of a graph."""
         store = self._host.store
         record = await store.look_closed(thread_id)
         if not _is_directives(record) and not await store.records.exists(thread_id):
@@ -178,21 +156,13 @@ class ThreadService:
         return record
 
     def retention(self) -> Retention | None:
-        """Return the retention of ended threads; None where no signed configuration sets one.
-
-        Raises:
-            RyeError: The file can't be verified, read or used.
-        """
+        """Return the retention of ended threads; None where no signed configuration sets one."""
         return self._planner.retention()
 
     # Proof
 
     async def verify(self, thread_id: str) -> TranscriptReport:
-        """Prove the transcript of a thread, or of a graph's run, each step of which is a turn.
-
-        Raises:
-            ThreadConflict: It is a tool's thread, which has no transcript.
-        """
+        """Prove the transcript of a thread, or of a graph's run, each step of which is a turn."""
         record = await self._transcribed(thread_id)
         return await self._host.store.records.verify(
             thread_id,
@@ -202,12 +172,7 @@ class ThreadService:
         )
 
     async def replay(self, thread_id: str) -> ReplayReport:
-        """Repeat the decisions of a thread, and run nothing.
-
-        Raises:
-            ThreadConflict: It is not a directive's thread.
-            StateError: Its transcript was altered or can't be read.
-        """
+        """Repeat the decisions of a directive's thread, and run nothing."""
         record, project = await self._directives(thread_id), self._host.project_root.parent
         return await replay(self._host.store, self._planner, record, str(project))
 

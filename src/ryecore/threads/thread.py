@@ -160,13 +160,10 @@ class Thread(RunHandle[ThreadResult]):
 
 
 class _Place:
-    """The position of a reader of live events in the transcript.
+    """The position of a reader of live events in the transcript, which had `offset` bytes at first.
 
     Each record is there once. Streamed text is there in other pieces, so it is counted in
     characters since the last record.
-
-    Args:
-        offset: The length of the transcript when the reader subscribed, in bytes.
     """
 
     def __init__(self, offset: int) -> None:

@@ -105,14 +105,9 @@ _INTEREST: Final[dict[Status, int]] = {
 
 @frozen
 class TreeRow:
-    """One row of a drawn tree.
+    """One row of a drawn tree, after its guide lines: a thread, or those that are left out here.
 
-    Attributes:
-        guides: The lines drawn before it.
-        node: The thread; None where the row stands for threads that are left out.
-        tokens: Tokens of the thread and all below it.
-        spend_microcents: Their spending.
-        left_out: The statuses of the threads that are left out here.
+    Tokens and spending count a thread together with all below it.
     """
 
     guides: str
@@ -189,14 +184,10 @@ class _Flat:
 
 
 def rows_of(roots: Sequence[TreeNode], max_rows: int) -> list[TreeRow]:
-    """Return the rows of a forest, from the top.
+    """Return the rows of a forest, from the top; at least one thread, with its ancestors.
 
-    Args:
-        max_rows: The most rows. Of a larger forest, running threads come first, then failed ones,
-            then the last that ended; each with its ancestors.
-
-    Returns:
-        The rows. At least one thread is shown, with its ancestors.
+    Of a larger forest, running threads come first, then failed ones, then the last that ended; each
+    with its ancestors.
     """
     flat = _Flat(roots)
     chosen = flat.chosen(max(max_rows, 1))
@@ -243,12 +234,8 @@ _LEAST_S: Final = 0.05
 async def load_tree(store: "ThreadStore", root_id: str, *, settles: bool = True) -> TreeNode:
     """Read the tree of a thread and all that it has started.
 
-    Args:
-        root_id: The thread. Threads that continue it are placed below it, after its children.
-        settles: Whether threads whose process died are ended first; otherwise nothing is written.
-
-    Raises:
-        ThreadNotFound: No thread has this id.
+    Threads that continue it are placed below it, after its children. With `settles`, threads whose
+    process died are ended first; otherwise nothing is written.
     """
     if settles:
         await store.look(root_id)
@@ -287,15 +274,7 @@ async def watch_tree(
     *,
     every_s: float = 1.0,
 ) -> TreeNode:
-    """Draw a tree of threads until all of them have ended.
-
-    Args:
-        draw: Draws the tree: at once, after changes, and at least every `every_s`.
-        every_s: The longest time between two drawings, in seconds.
-
-    Raises:
-        ThreadNotFound: No thread has this id.
-    """
+    """Draw a tree at once, after changes and at least every `every_s`, until all have ended."""
     import anyio  # noqa: PLC0415 - a tree that is read once doesn't need it
 
     async with store.watch(root_id) as changes:

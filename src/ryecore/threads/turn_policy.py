@@ -83,13 +83,8 @@ class LoopSettings:
     """The settings of a thread's loop.
 
     Attributes:
-        thread_id: The thread.
-        directive: The directive's id.
-        outputs: The outputs that it declares.
         wanted_output_tokens: The most tokens of one answer.
         context_tokens: The size of the model's context.
-        config: The configuration of the loop.
-        tools: The tools of the model.
         is_native: Whether the model has native tool calls; otherwise calls are read from its text.
         has_tools: Whether the model has any tool besides the one that ends the thread.
         continues: The kind of continuation; None for a fresh thread.
@@ -110,16 +105,7 @@ class LoopSettings:
 class ThreadPolicy(TurnPolicy):
     """The verdicts of a thread.
 
-    Args:
-        recorder: Records every event.
-        ask: The first provider and its model.
-        gate: The host's gate, called before each attempt; None for none.
-
-    Attributes:
-        settings: The settings of the loop.
-        limit: The limit that ended the thread; None where none did.
-        returned: The model's return; None for none.
-        handoff_wanted: Whether the thread is to be handed off to another one.
+    `ask` is the first provider and its model; `gate` is the host's, called before each attempt.
     """
 
     def __init__(

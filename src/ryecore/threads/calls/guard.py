@@ -52,14 +52,10 @@ class GuardLimits:
     """The bounds of a result for a model.
 
     Attributes:
-        chars: The most characters, at least 600.
         tight_chars: The most characters where the model's context is nearly full.
         tight_from: The share of the context from which it counts as nearly full, 0 to 1.
         repeat_chars: The most characters of a repeated result that is shown again in full.
         read_chars: How much `read_artifact` returns at once, unless the context is nearly full.
-
-    Raises:
-        ValueError: A bound is too small.
     """
 
     chars: int = field(default=2_400, validator=_LEAST)
@@ -70,11 +66,7 @@ class GuardLimits:
 
 
 class ArtifactStore:
-    """The store of a thread's own results, and those of no other thread.
-
-    Args:
-        earlier: The threads that it continues, whose results it reads.
-    """
+    """The store of a thread's own results; it also reads those of the threads that it continues."""
 
     def __init__(self, store: ThreadStore, thread_id: str, earlier: Iterable[str] = ()) -> None:
         self._store = store
@@ -99,8 +91,7 @@ class ArtifactStore:
 class ResultGuard:
     """The guard that shortens results for the model of one thread. It is `ToolContext.present`.
 
-    Attributes:
-        context_share: How full the model's context is, 0 to 1. The thread sets it after each turn.
+    The thread sets `context_share`, how full the model's context is (0 to 1), after each turn.
     """
 
     def __init__(self, store: ResultStore, limits: GuardLimits | None = None) -> None:
@@ -125,14 +116,7 @@ class ResultGuard:
         )
 
     async def __call__(self, tool_name: str, call_id: str, text: str) -> tuple[str, str | None]:
-        """Shorten a result for the model.
-
-        Args:
-            text: The whole result, as text or JSON.
-
-        Returns:
-            The text for the model, and the handle of the whole where the text is shortened.
-        """
+        """Return a result as the model sees it, and the handle of the whole if it is shortened."""
         size = len(text)
         if size <= self._limits.repeat_chars or tool_name == READ_ARTIFACT:
             return text, None
@@ -180,14 +164,9 @@ def strip_envelope(document: Mapping[str, object]) -> dict[str, object]:
 
 
 def cut_down(text: str, max_chars: int, handle: str | None) -> str:
-    """Shorten a result: JSON keeps its structure, other text its head and tail.
+    """Shorten a result: JSON keeps its structure and stays JSON, other text its head and tail.
 
-    Args:
-        max_chars: The most characters of the short one, at least 600.
-        handle: The handle of the whole; None where it isn't stored.
-
-    Returns:
-        Text of at most `max_chars`, which is JSON where `text` is.
+    `max_chars` is at least 600. Without a handle, the whole isn't stored.
     """
     if len(text) <= max_chars:
         return text
@@ -223,14 +202,9 @@ def _identical(text: str, call_id: str, handle: str) -> str:
 
 @frozen
 class _Level:
-    """A level of shortening.
+    """A level of shortening: the bounds of texts, lists, mappings and nesting.
 
-    Attributes:
-        chars: The most characters of a text.
-        longer: The most characters of a text that is likely the main one.
-        items: The most items of a list.
-        keys: The most keys of a mapping.
-        depth: The deepest level of nesting.
+    `longer` is the bound of a text that is likely the main one.
     """
 
     chars: int

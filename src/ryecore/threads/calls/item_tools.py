@@ -125,10 +125,6 @@ def item_tool(action: Action, dispatcher: Dispatcher) -> ToolDef:
 
     Its results are response objects without chain, paths and signatures. A forbidden call is
     denied, an impossible one fails; a tool or a child that ran and failed is a result.
-
-    Args:
-        action: `execute`, `fetch` or `sign`.
-        dispatcher: The dispatcher that performs it.
     """
     name = BUILT_IN_NAMES[action]
     runs: Mapping[Action, ToolFunction] = {
@@ -265,12 +261,8 @@ _ANY_FETCH: Final = "rye.fetch.*"
 def needed_for(action: Action, arguments_json: str) -> tuple[str, ...] | None:
     """Return the capabilities that allow a call of `rye_execute`, `rye_fetch` or `rye_sign`.
 
-    Args:
-        arguments_json: Its arguments, as the model wrote them.
-
-    Returns:
-        The capabilities, any of which suffices: one, or two for a bare id, which may be a directive
-        or a tool. None where the arguments don't tell which item is meant.
+    Any of them suffices: one, or two for a bare id, which may be a directive or a tool. None where
+    the arguments don't tell which item is meant.
     """
     try:
         given = json.loads(arguments_json or "{}")

@@ -58,11 +58,9 @@ _TreeKey: TypeAlias = tuple[tuple[str, ...], tuple[ToolDef, ...], tuple[str, ...
 
 @frozen
 class Palette:
-    """The tools that one thread's model can call.
+    """The tools that one thread's model can call, in the order that it sees.
 
     Attributes:
-        registry: The thread's registry of tools, ready to be called.
-        tools: The tools, in the order that the model sees.
         left_out: The tools that are not shown, each with the reason.
         tree: Capabilities and tools as text, for `capabilities.md`.
     """
@@ -122,16 +120,13 @@ class PaletteBuilder:
         token_budget: int = TOKEN_BUDGET,
         limits: ToolLimits = ToolLimits(),  # noqa: B008 - frozen
     ) -> Palette:
-        """Build the palette of one thread.
+        """Build the palette of one thread. A tool that can't be offered is left out.
 
         Args:
             host_tools: The host's functions; those that the capabilities allow are shown.
             extra: The thread's own tools, such as `rye_directive_return`. They are always shown,
                 `read_artifact` only beside others.
             token_budget: The most tokens that the signed tools may take, roughly.
-
-        Returns:
-            The palette. A tool that can't be offered is left out, and never breaks the thread.
         """
         mine = [self._built_in[action] for action in BUILT_IN_NAMES
                 if holds_any(capabilities, action)]  # fmt: skip
@@ -221,11 +216,7 @@ class PaletteBuilder:
         return tools, left_out
 
     async def _tool(self, item_id: str, name: str, *, is_exact: bool) -> _Kept | None:
-        """Return the tool of an item; None for a library that a wildcard matched.
-
-        Raises:
-            ValueError: The tool's schema isn't a valid one.
-        """
+        """Return the tool of an item; None for a library that a wildcard matched."""
         kept = self._kept.get((item_id, name))
         ref = ItemRef("tool", check_item_id(item_id)) if kept is None else kept.ref
         try:
@@ -263,9 +254,6 @@ def names_of(item_ids: Iterable[str], taken: Iterable[str] = ()) -> dict[str, st
 
     Where that is too long, taken or ambiguous, a hyphen and a digest of the id follow. No flattened
     id holds a hyphen, so an item's id can't be chosen to get another's name.
-
-    Args:
-        taken: Names that no item gets.
     """
     ids = tuple(dict.fromkeys(item_ids))
     flat = {item_id: item_id.replace("/", "_").replace("-", "_") for item_id in ids}

@@ -42,13 +42,7 @@ _DESCRIPTION: Final = (
 
 @frozen
 class Returned:
-    """The return of a model.
-
-    Attributes:
-        outputs: The outputs, each of its declared type; only those it has where it gave up.
-        status: `error` where the model gave up.
-        error_detail: The reason for giving up; empty elsewhere.
-    """
+    """The return of a model: outputs of their declared types, and `error` where it gave up."""
 
     outputs: Mapping[str, object]
     status: Literal["success", "error"] = "success"
@@ -111,13 +105,6 @@ def check_outputs(outputs: Iterable[Declared], arguments_json: str) -> OnReturn:
 
     Outputs are coerced and checked like inputs. A required one must be present; 0, false and empty
     text count as present.
-
-    Args:
-        outputs: The outputs that the directive declares.
-        arguments_json: The call's arguments as the model wrote them.
-
-    Returns:
-        The outputs, or the rejection.
 
     Source: docs/design/threads.md#turn-loop; decisions 34 and 44.
     """

@@ -47,13 +47,9 @@ _FORM: Final = (
 
 @frozen
 class TextCalls:
-    """The calls found in an answer.
+    """The calls found in an answer, and its text without them.
 
-    Attributes:
-        text: The answer without its calls.
-        calls: The calls, in order; none where there is a problem.
-        problem: A text for the model about a malformed call, because of which nothing of the
-            answer is run; empty for none.
+    Where a call is malformed, nothing of the answer is run, and `problem` tells the model why.
     """
 
     text: str
@@ -66,14 +62,10 @@ class _Malformed(Exception):
 
 
 def extract_tool_calls(text: str, *, start: int = 1, tools: Iterable[ToolSpec] = ()) -> TextCalls:
-    """Find the calls in an answer.
+    """Find the calls in an answer, or the problem of a malformed one.
 
-    Args:
-        start: The number of the first call, so that ids differ across turns: `textcall_N`.
-        tools: The tools, whose schemas say which parameters of an `<invoke>` are text.
-
-    Returns:
-        The calls, or the problem.
+    `start` numbers the ids, `textcall_N`, so that they differ across turns. The schemas of the
+    tools say which parameters of an `<invoke>` are text.
     """
     schemas = {tool.name: tool.parameters for tool in tools}
     kept: list[str] = []

@@ -45,15 +45,7 @@ Match: TypeAlias = Callable[[Sequence[str]], Awaitable[Sequence[int]]]
 
 @frozen
 class RecordMatch:
-    """A record that matches.
-
-    Attributes:
-        thread_id: The thread of the transcript.
-        timestamp: The time of the record, in seconds since 1970 (UTC).
-        event_type: The type of the record.
-        turn: Its turn; None for none.
-        excerpt: The text around the match, in the first line that matches.
-    """
+    """A record that matches, with the text around the match in its first matching line."""
 
     thread_id: str
     timestamp: float
@@ -73,14 +65,9 @@ class RecordMatch:
 
 
 def matcher(query: str, search_type: SearchType) -> Match:
-    """Return the function that matches lines for a query.
+    """Return the function that matches lines for a query of 1 to 500 characters.
 
-    Args:
-        query: A case-insensitive text, or a case-sensitive regular expression; 1 to 500 characters.
-        search_type: Which of the two it is.
-
-    Raises:
-        InvalidQuery: The query is empty, too long, or not a regular expression.
+    A text matches in any case, a regular expression only in its own.
     """
     if not query.strip() or len(query) > MAX_QUERY_CHARS:
         raise InvalidQuery(
@@ -133,13 +120,7 @@ async def search_records(
     most: int,
     until: float,
 ) -> tuple[list[RecordMatch], bool]:
-    """Find the records that match, the oldest first.
-
-    Args:
-        records: The records, each with the id of the thread in whose log it stands.
-        match: The function that matches lines.
-        most: How many to find.
-        until: The monotonic time in seconds at which to stop.
+    """Find the records that match, the oldest first, until a time on the monotonic clock.
 
     Returns:
         The records, and whether there may be more.

@@ -81,11 +81,7 @@ async def find_all(
 
 
 def refuse_itself(thread_ids: Collection[str], caller: str | None, verb: str) -> None:
-    """Refuse an operation of a thread on itself.
-
-    Raises:
-        InputError: The caller is among the threads.
-    """
+    """Refuse an operation of a thread on itself."""
     if caller is not None and caller in thread_ids:
         raise InputError(
             f"A thread can't {verb} itself.",
@@ -146,11 +142,7 @@ def standing(record: ThreadRecord) -> Document:
 
 
 def bounded(value: object, max_chars: int) -> object:
-    """Shorten a JSON value. A mapping keeps its keys, a list its order.
-
-    Args:
-        max_chars: The most characters of its JSON, roughly.
-    """
+    """Shorten a JSON value, roughly. A mapping keeps its keys, a list its order."""
     if isinstance(value, str):
         return value if len(value) <= max_chars else _cut(value, max_chars)
     text = _json(value)

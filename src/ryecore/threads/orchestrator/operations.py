@@ -81,20 +81,13 @@ async def wait_threads(
     timeout_s: float = 600.0,
     mode: WaitMode = "all",
 ) -> Document:
-    """Wait until threads have ended, in any process.
+    """Wait until all or any of 1 to 1,000 (any: 100) threads have ended, in any process.
 
     Args:
-        thread_ids: The threads: 1 to 1,000, or to 100 where the first one is enough.
-        caller: The thread that asks; None for the host.
         timeout_s: How long to wait, in seconds, from 0 to 3,600.
-        mode: Whether all have to end, or the first one is enough.
 
     Returns:
         `threads` with the outcome of each, and `timed_out`; `success` is False where it is True.
-
-    Raises:
-        InputError: A number is out of range, or the caller would wait for itself.
-        ThreadNotFound: There is no such thread, or not below the caller.
     """
     if not 0 <= timeout_s <= MAX_WAIT_S:
         raise InputError(
@@ -138,12 +131,7 @@ async def _first_end(store: ThreadStore, thread_ids: Sequence[str]) -> None:
 
 
 async def cancel_thread(store: ThreadStore, thread_id: str, *, caller: str | None) -> Document:
-    """Ask a thread, and all below it, to stop. Doesn't wait for that.
-
-    Raises:
-        InputError: It is the caller itself.
-        ThreadNotFound: There is no such thread, or not below the caller.
-    """
+    """Ask a thread, and all below it, to stop. Doesn't wait for that."""
     refuse_itself((thread_id,), caller, "cancel")
     await find(store, thread_id, caller)
     return {"success": True, **standing(await store.cancel(thread_id))}
@@ -152,18 +140,9 @@ async def cancel_thread(store: ThreadStore, thread_id: str, *, caller: str | Non
 async def kill_thread(
     store: ThreadStore, thread_id: str, *, caller: str | None, grace_s: float = 3.0
 ) -> Document:
-    """Kill a thread and its process.
+    """Kill a thread and its process, which has 0 to 60 seconds of grace to end by itself.
 
     A thread that shares its process with others is asked to stop instead.
-
-    Args:
-        caller: The thread that asks; None for the host.
-        grace_s: How long its process may take to end by itself, in seconds, from 0 to 60.
-
-    Raises:
-        InputError: It is the caller itself, or `grace_s` is out of range.
-        ThreadNotFound: There is no such thread, or not below the caller.
-        StateError: Its process can't be ended from here.
     """
     if not 0 <= grace_s <= 60:
         raise InputError(f"grace_s is {grace_s}, not from 0 to 60.", next_step="Pass 3.")
@@ -173,11 +152,7 @@ async def kill_thread(
 
 
 async def get_status(store: ThreadStore, thread_id: str, *, caller: str | None) -> Document:
-    """Return the state of a thread: its row, its children, and its outcome once it has ended.
-
-    Raises:
-        ThreadNotFound: There is no such thread, or not the caller or below it.
-    """
+    """Return the state of a thread: its row, its children, and its outcome once it has ended."""
     record = await find(store, thread_id, caller)
     children = await store.registry.list_children(thread_id)
     return {
@@ -193,13 +168,9 @@ async def get_status(store: ThreadStore, thread_id: str, *, caller: str | None) 
 
 
 async def list_active(store: ThreadStore, *, caller: str | None) -> Document:
-    """List the threads that have not ended, oldest first, after ending those without a process.
+    """List at most 200 threads that have not ended, oldest first; `count` counts all.
 
-    Args:
-        caller: The thread that asks: only threads below it are listed; None for the host.
-
-    Returns:
-        `threads`, at most 200, and `count`, which counts all.
+    Those without a process are ended before. A caller sees only threads below it.
     """
     active = await store.look_at_all(lambda registry: registry.list_active())
     if caller is not None:
@@ -212,19 +183,7 @@ async def list_active(store: ThreadStore, *, caller: str | None) -> Document:
 async def aggregate_results(
     store: ThreadStore, thread_ids: Iterable[str], *, caller: str | None
 ) -> Document:
-    """Return the outcomes of threads, with counts and totals.
-
-    Args:
-        thread_ids: The threads: 1 to 1,000.
-        caller: The thread that asks; None for the host.
-
-    Returns:
-        `results` with the outcome of each, `counts` by status, and `totals` of what they spent.
-
-    Raises:
-        InputError: No thread is named, or too many are.
-        ThreadNotFound: There is no such thread, or not the caller or below it.
-    """
+    """Return the outcomes of 1 to 1,000 threads, counts by status, and what they spent."""
     ids = _listed(thread_ids)
     records = await find_all(store, ids, caller)
     counts: dict[str, int] = {}
@@ -245,11 +204,7 @@ async def aggregate_results(
 
 
 async def get_chain(store: ThreadStore, thread_id: str, *, caller: str | None) -> Document:
-    """Return the chain of continuations of a thread, from its root on.
-
-    Raises:
-        ThreadNotFound: There is no such thread, or not the caller or below it.
-    """
+    """Return the chain of continuations of a thread, from its root on."""
     chain = await chain_of(store, thread_id, caller)
     return {
         "success": True,
@@ -267,22 +222,11 @@ async def chain_search(
     search_type: SearchType = "text",
     max_results: int = MAX_RESULTS,
 ) -> Document:
-    """Search the transcripts of the chain that a thread belongs to.
-
-    Args:
-        query: A case-insensitive text or a regular expression; 1 to 500 characters.
-        caller: The thread that asks; None for the host.
-        search_type: Which of the two it is.
-        max_results: How many records to find, from 1 to 50.
+    """Search the transcripts of the chain that a thread belongs to; see `matcher`.
 
     Returns:
         `results`, the oldest first, and `truncated` where there may be more: `max_results` was
         reached, or ten seconds were over.
-
-    Raises:
-        InputError: `max_results` is out of range.
-        InvalidQuery: The query can't be read.
-        ThreadNotFound: There is no such thread, or not the caller or below it.
     """
     if not 1 <= max_results <= MAX_RESULTS:
         raise InputError(
@@ -311,20 +255,13 @@ async def read_transcript(
     tail_lines: int = 50,
     types: Collection[str] | None = None,
 ) -> Document:
-    """Return the last records of a thread's transcript.
+    """Return the last 1 to 500 records of a thread's transcript.
 
-    Args:
-        caller: The thread that asks; None for the host.
-        tail_lines: How many records, from 1 to 500.
-        types: The types of the records; None for all but deltas and checkpoints.
+    Without `types`, these are all but deltas and checkpoints.
 
     Returns:
         `records`, the oldest first, each cut to 2,000 characters, and `total`, the number of all
         records of these types.
-
-    Raises:
-        InputError: `tail_lines` is out of range.
-        ThreadNotFound: There is no such thread, or not the caller or below it.
     """
     if not 1 <= tail_lines <= MAX_TAIL_LINES:
         raise InputError(
@@ -356,17 +293,7 @@ async def read_transcript(
 async def resume_thread(
     store: ThreadStore, control: "ThreadService", thread_id: str, message: str, *, ctx: CallContext
 ) -> Document:
-    """Resume a thread that has ended.
-
-    Args:
-        control: The service that resumes threads.
-        message: The message to its model; not blank.
-
-    Raises:
-        InputError: The message is blank.
-        ThreadConflict: It has not ended.
-        ThreadNotFound: There is no such thread, or not below the caller.
-    """
+    """Resume a thread that has ended, with a message that isn't blank."""
     if not message.strip():
         raise InputError("A thread is resumed with a message.", next_step="Say what it is to do.")
     record = await find(store, thread_id, ctx.budget_account)
@@ -383,16 +310,7 @@ async def resume_thread(
 async def handoff_thread(
     store: ThreadStore, control: "ThreadService", thread_id: str, *, ctx: CallContext
 ) -> Document:
-    """Hand a running thread off: it ends as continued, and a new thread takes over.
-
-    Args:
-        control: The service that resumes threads.
-        thread_id: The thread; the caller itself too.
-
-    Raises:
-        ThreadConflict: It has ended.
-        ThreadNotFound: There is no such thread, or not the caller or below it.
-    """
+    """Hand a running thread off: it ends as continued, and a new thread takes over."""
     record = await find(store, thread_id, ctx.budget_account)
     if record.ended:
         raise ThreadConflict(

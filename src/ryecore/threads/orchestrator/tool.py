@@ -145,12 +145,7 @@ PARAMETERS: Final[Mapping[str, Any]] = {
 
 @frozen
 class Orchestrator:
-    """The operations of the tool `tool:rye/agent/threads/orchestrator`.
-
-    Attributes:
-        store: Opens the project's threads.
-        control: The service that resumes threads.
-    """
+    """The operations of the tool `tool:rye/agent/threads/orchestrator`."""
 
     store: Callable[[], ThreadStore]
     control: "ThreadService"
@@ -162,10 +157,8 @@ class Orchestrator:
     async def perform(self, parameters: Mapping[str, Any], ctx: CallContext) -> Document:
         """Perform one operation on behalf of a thread, or of the host.
 
-        Args:
-            parameters: The parameters, as in `PARAMETERS`.
-            ctx: The caller's context: the thread is its `budget_account`; the host has neither
-                an account nor capabilities.
+        The thread is the context's `budget_account`; the host has neither an account nor
+        capabilities.
 
         Returns:
             A JSON-ready object. `success` is False, with `error` and `error_type`, where the
@@ -264,9 +257,6 @@ def orchestrator_tool(store: Callable[[], ThreadStore], control: "ThreadService"
     """Make the tool with which threads manage threads.
 
     A call acts for the thread that its context names: see `Orchestrator.perform`.
-
-    Args:
-        control: The service that resumes threads.
     """
     orchestrator = Orchestrator(store, control)
     return ToolDef(

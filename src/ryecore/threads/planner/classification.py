@@ -66,7 +66,6 @@ class ErrorPattern:
     """A pattern of errors of a class. Every declared trait must match.
 
     Attributes:
-        category: The class.
         kinds: Kinds of `LlmError`, or a tool's error types such as `tool_denied`.
         status: The first and the last HTTP status.
         text: A part of the message, in any case; None for any message.
@@ -92,13 +91,7 @@ class ErrorPattern:
 
 @frozen
 class RetryPolicy:
-    """The retries of a class of errors, with exponential waits and full jitter.
-
-    Attributes:
-        attempts: The number of attempts in all.
-        base_s: The bound of the first wait, in seconds.
-        cap_s: The bound of every wait.
-    """
+    """The attempts at a class of errors in all, with exponential waits from a base to a cap."""
 
     attempts: Annotated[int, between(1, 100)] = 3
     base_s: Annotated[float, between(0, 3600)] = 1.0
@@ -181,12 +174,7 @@ DEFAULT_CLASSIFICATION: Final = Classification()
 
 @frozen
 class RetryIn:
-    """The decision to retry after an error.
-
-    Attributes:
-        seconds: The wait before the retry.
-        category: The error's class.
-    """
+    """The decision to retry after a wait."""
 
     seconds: float
     category: ErrorClass = "transient"
@@ -198,11 +186,7 @@ class RetryIn:
 
 @frozen
 class GiveUp:
-    """The decision to end the thread with an error.
-
-    Attributes:
-        category: The error's class.
-    """
+    """The decision to end the thread with an error."""
 
     category: ErrorClass
 
@@ -238,16 +222,13 @@ def on_error_plan(
     *,
     jitter: float = 1.0,
 ) -> ErrorPlan:
-    """Return how a thread reacts to an error.
+    """Return how a thread reacts to an error. A cancelled call is never retried.
 
     Args:
         retries_so_far: The number of retries after errors in a row.
         control: A hook's control result. `retry` retries any error, within the bound of errors in
             a row; `fail` and `abort` end the thread; others change nothing here.
         jitter: A random number from 0 to 1.
-
-    Returns:
-        The decision. A cancelled call is never retried.
 
     Source: decision 50; docs/design/threads.md#errors-of-models.
     """
@@ -270,14 +251,7 @@ def on_error_plan(
 
 
 def read_classification(config: Configuration) -> Classification:
-    """Read `agent/error_classification.yaml`.
-
-    Args:
-        config: The merged layers; a missing key has its default.
-
-    Raises:
-        ConfigError: The file can't be read.
-    """
+    """Read `agent/error_classification.yaml`, merged; a missing key has its default."""
     return config.read(Classification) if config.values else DEFAULT_CLASSIFICATION
 
 

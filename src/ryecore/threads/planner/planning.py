@@ -58,12 +58,7 @@ __all__ = [
 
 @frozen
 class LoadedDirective:
-    """A verified directive.
-
-    Attributes:
-        item: The verified file.
-        directive: The parsed directive, with its placeholders.
-    """
+    """A verified file and the directive in it, with its placeholders."""
 
     item: VerifiedItem
     directive: Directive
@@ -104,12 +99,9 @@ class DirectivePlan:
         directive: The directive, with the inputs put in.
         extends: The directives that it extends, the nearest first.
         model: The model as `provider/model`; None where none is named or it can't be resolved.
-        model_problem: Why the model that the directive names can't be resolved.
         limits: The caller's limits over those of directive, configuration and defaults.
         capabilities: Its capabilities, within the caller's.
         risks: The risks that are acknowledged.
-        hooks: The hooks of every layer, in order.
-        context: The knowledge around its prompt.
     """
 
     directive: Directive
@@ -159,10 +151,6 @@ class DirectivePlanner:
     """The planner, which reads directives and the signed configuration of agents step by step.
 
     Every method is synchronous, may read files, and may be called from several threads at once.
-
-    Args:
-        spaces: The spaces in which directives are looked up.
-        verifier: Verifies each directive before it is read.
     """
 
     def __init__(self, spaces: Spaces, verifier: Verifier, configs: ConfigResolver) -> None:
@@ -212,11 +200,7 @@ class DirectivePlanner:
     def inputs(
         self, loaded: LoadedDirective, given: Mapping[str, object], log: Trace
     ) -> dict[str, object]:
-        """Return a directive's inputs, defaults applied, each of its declared type: step 3.
-
-        Raises:
-            InvalidInputs: An input is missing, unknown, or of another type.
-        """
+        """Return a directive's inputs, defaults applied, each of its declared type: step 3."""
         with log.failing("inputs", item_id=loaded.id):
             inputs = resolve_inputs(loaded.directive.inputs, given)
         # Only names: a value may be a secret.
@@ -229,15 +213,7 @@ class DirectivePlanner:
         return inputs
 
     def model(self, wanted: str, log: Trace) -> str:
-        """Resolve a model to the form `provider/model`.
-
-        Args:
-            wanted: That form, or a tier or a name of `agent/agent.yaml`.
-
-        Raises:
-            InputError: The name is unknown or ambiguous.
-            ConfigError: `agent/agent.yaml` can't be used.
-        """
+        """Resolve `provider/model`, a tier or a name of `agent/agent.yaml` to `provider/model`."""
         if not isinstance(wanted, str):  # a caller may pass anything
             raise InputError("A model is named by text.", next_step="Write provider/model.")
         # A full model name needs no configuration.
@@ -276,13 +252,9 @@ class DirectivePlanner:
         model: str | None,
         hooks: Sequence[Hook],
     ) -> str | None:
-        """Return the directive that another one extends, which a hook may choose: step 4.
+        """Return the id of the directive that another one extends, which a hook may choose: step 4.
 
-        Args:
-            loaded: The directive; its own hooks take part.
-
-        Returns:
-            The id of the extended directive; None for none.
+        The directive's own hooks take part.
 
         Source: docs/design/threads.md#extends.
         """
@@ -299,12 +271,7 @@ class DirectivePlanner:
     def compose(self, loaded: LoadedDirective, extends: str | None, log: Trace) -> Composed:
         """Merge a directive with those that it extends, each of them verified: step 5.
 
-        Args:
-            extends: The result of `extends`.
-
-        Raises:
-            CircularDependency: A directive extends itself, directly or not.
-            ChainTooDeep: The chain has more than `MAX_EXTENDS` directives.
+        A circle, or more than `MAX_EXTENDS` directives, is refused.
         """
         ancestors = tuple(self._ancestors(loaded, extends, log))
         found = compose((loaded.directive, *(one.directive for one in ancestors)))
@@ -338,12 +305,6 @@ class DirectivePlanner:
     def limits(self, declared: Limits, overrides: Limits, log: Trace) -> LayeredLimits:
         """Return the limits of a thread, without its parent's bounds: step 7.
 
-        Args:
-            log: Records the files that were read.
-
-        Raises:
-            RyeError: `agent/resilience.yaml` can't be verified, read or used.
-
         Source: docs/design/threads.md#limits.
         """
         configured = self._remembered.recall(_RESILIENCE, log, self._read_limits)
@@ -361,35 +322,19 @@ class DirectivePlanner:
         return limits
 
     def loop_config(self, log: Trace | None = None) -> LoopConfig:
-        """Read the configuration of threads' loops.
-
-        Raises:
-            RyeError: `agent/resilience.yaml` can't be verified, read or used.
-        """
+        """Read the configuration of threads' loops."""
         return self._recall(_RESILIENCE, read_loop_config, log or Trace())
 
     def retention(self) -> Retention | None:
-        """Read the retention of ended threads; None, for keeping all, where no file sets one.
-
-        Raises:
-            RyeError: `agent/retention.yaml` can't be verified, read or used.
-        """
+        """Read the retention of ended threads; None, for keeping all, where no file sets one."""
         return self._recall(_RETENTION, read_retention, Trace())
 
     def risks(self, log: Trace) -> Risks:
-        """Read `agent/capability_risk.yaml`.
-
-        Raises:
-            RyeError: A layer can't be verified, read or used.
-        """
+        """Read `agent/capability_risk.yaml`."""
         return self._recall(_RISK, read_risks, log)
 
     def classification(self, log: Trace) -> Classification:
-        """Read `agent/error_classification.yaml`.
-
-        Raises:
-            RyeError: A layer can't be verified, read or used.
-        """
+        """Read `agent/error_classification.yaml`."""
         return self._recall(_ERRORS, read_classification, log)
 
     def _recall(self, spec: ConfigSpec, read: Callable[[Configuration], T], log: Trace) -> T:
@@ -410,16 +355,9 @@ class DirectivePlanner:
         held: Iterable[str] | None,
         log: Trace,
     ) -> DirectivePlan:
-        """Plan a directive's thread. Nothing is started.
+        """Plan a directive's thread, from the results of `inputs` and `model`. Nothing is started.
 
-        Args:
-            inputs: Its inputs, the result of `inputs`.
-            model: The caller's model, the result of `model`; None for the directive's own.
-            held: The caller's capabilities; None for the host, which may do everything.
-            log: Records every decision.
-
-        Raises:
-            RyeError: A file can't be verified, read or used.
+        `held` are the caller's capabilities; None for the host, which may do everything.
         """
         directive, problem = loaded.directive, None
         wanted = directive.model.wanted if directive.model else None
@@ -447,11 +385,7 @@ class DirectivePlanner:
 
 
 def check_body(loaded: LoadedDirective) -> None:
-    """Refuse a directive without instructions.
-
-    Raises:
-        MetadataError: The directive has none.
-    """
+    """Refuse a directive without instructions."""
     if not loaded.directive.body:
         raise MetadataError(
             f"{loaded.item.source.path} has no instructions after its XML block.",

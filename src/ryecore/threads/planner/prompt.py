@@ -67,12 +67,9 @@ def _told(value: object) -> object:
 
 
 def directive_prompt(directive: Directive, returns: str = "") -> str:
-    """Render a directive for its model: its purpose, the instructions, the outputs to return.
+    """Render a directive for its model: its purpose, the instructions, the `<returns>` section.
 
-    Args:
-        directive: The directive, with the inputs put in.
-        returns: The `<returns>` section, the result of `render_returns`. The raw `<outputs>` and
-            the XML that concerns only the host are left out.
+    The raw `<outputs>` and the XML that concerns only the host are left out.
 
     Source: docs/design/execute.md#returns; docs/design/threads.md#first-message.
     """
@@ -84,16 +81,10 @@ def directive_prompt(directive: Directive, returns: str = "") -> str:
 
 
 def first_message(blocks: Sequence[ContextBlock], directive: Directive, returns: str = "") -> str:
-    """Return the text of a fresh thread's first message.
+    """Return the text of a fresh thread's first message, from a directive with its inputs put in.
 
-    Args:
-        blocks: The knowledge of hooks and of the directive's own `<context>`.
-        directive: The directive, with the inputs put in.
-        returns: The `<returns>` section; empty where it declares no outputs.
-
-    Returns:
-        The hooks' knowledge before, the directive's own before, the directive, its own knowledge
-        after, the hooks' after; blank lines between.
+    It has the hooks' knowledge before, the directive's own before, the directive, its own knowledge
+    after, the hooks' after; blank lines between.
 
     Source: docs/design/threads.md#first-message.
     """
@@ -105,14 +96,8 @@ def continued_message(
 ) -> str:
     """Return the first user message of a thread that continues another one.
 
-    Args:
-        blocks: The knowledge of `thread_continued` hooks and of the directive's own `<context>`.
-        directive: The directive, with the inputs put in. It is repeated where the trimmed
-            conversation doesn't hold it.
-        continues: The thread that it continues.
-
-    Returns:
-        The message, with the context around it.
+    Its context stands around. The directive is repeated where the trimmed conversation doesn't hold
+    it.
 
     Source: docs/design/threads.md#first-message; decision 45.
     """
@@ -155,17 +140,10 @@ def _joined(texts: Iterable[str]) -> str:
 async def directive_context(
     context: ContextSpec, dispatcher: Dispatcher, ctx: CallContext
 ) -> tuple[ContextBlock, ...]:
-    """Read the knowledge that a directive adds to its own prompt.
+    """Read the knowledge that a directive adds to its own prompt, merged with its ancestors'.
 
-    Args:
-        context: The declared context, merged with its ancestors'.
-        ctx: The context in which it is read.
-
-    Returns:
-        The blocks; those for the system prompt have no tag around them.
-
-    Raises:
-        RyeError: An item, which the directive needs, can't be found, verified or read.
+    An item that can't be read is an error, as the directive needs it. Blocks for the system prompt
+    have no tag around them.
     """
     blocks: list[ContextBlock] = []
     placed: tuple[tuple[Literal["system", "before", "after"], tuple[str, ...]], ...] = (

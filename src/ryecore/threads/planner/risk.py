@@ -83,15 +83,7 @@ def check_risks(
     risks: Risks,
     log: "Trace",
 ) -> RiskReport:
-    """Refuse a thread with unrestricted capabilities that its directive doesn't acknowledge.
-
-    Args:
-        acknowledged: The risks that its directive acknowledges.
-        risks: The class of each pattern.
-
-    Raises:
-        InputError: A capability is blocked.
-    """
+    """Refuse a thread with unrestricted capabilities that its directive doesn't acknowledge."""
     report = judge(capabilities, acknowledged, risks)
     if report.blocked:
         named = ", ".join(repr(one) for one in report.blocked)
@@ -112,15 +104,10 @@ def judge(
     acknowledged: Iterable[AcknowledgedRisk],
     risks: Risks = DEFAULT_RISKS,
 ) -> RiskReport:
-    """Judge capabilities by their risk.
+    """Judge capabilities by their risk; an acknowledged class covers the ones below it.
 
-    Args:
-        acknowledged: The risks that its directive acknowledges; a class covers the ones below it.
-        risks: The class of each pattern.
-
-    Returns:
-        The report. `safe` and `write` are granted; `elevated` too, with a warning unless it is
-        acknowledged; `unrestricted` only where it is acknowledged.
+    `safe` and `write` are granted; `elevated` too, with a warning unless it is acknowledged;
+    `unrestricted` only where it is acknowledged.
 
     Source: docs/design/threads.md#risk.
     """
@@ -179,17 +166,7 @@ class _RiskFile:
 
 
 def read_risks(config: Configuration) -> Risks:
-    """Read `agent/capability_risk.yaml`.
-
-    Args:
-        config: The merged layers; the defaults apply where they are empty.
-
-    Returns:
-        The class of each pattern.
-
-    Raises:
-        ConfigError: The file can't be read.
-    """
+    """Read `agent/capability_risk.yaml`, merged; the defaults apply where no layer has it."""
     return config.read(_RiskFile).patterns if config.values else DEFAULT_RISKS
 
 

@@ -66,11 +66,7 @@ class LoopConfig:
 
 
 def read_loop_config(config: Configuration) -> LoopConfig:
-    """Read the sections `context` and `loop` of `agent/resilience.yaml`.
-
-    Raises:
-        ConfigError: The file can't be read.
-    """
+    """Read the sections `context` and `loop` of `agent/resilience.yaml`."""
     file = config.read(_ResilienceFile)
     context, loop = file.context or _Context(), file.loop or _Loop()
     return LoopConfig(
@@ -81,11 +77,7 @@ def read_loop_config(config: Configuration) -> LoopConfig:
 def read_limits_section(config: Configuration) -> Limits:
     """Read the section `limits` of one layer of `agent/resilience.yaml`.
 
-    Args:
-        config: The layer. Layers may spell a limit differently, as `turns` and `max_turns`.
-
-    Raises:
-        ConfigError: The file can't be read.
+    Layers may spell a limit differently, as `turns` and `max_turns`.
     """
     try:
         return read_limits(config.read(_ResilienceFile).limits)
@@ -113,14 +105,7 @@ class _RetentionFile:
 
 
 def read_retention(config: Configuration) -> Retention | None:
-    """Read `agent/retention.yaml`.
-
-    Returns:
-        The rule; None where the file names no age, so that all threads are kept.
-
-    Raises:
-        ConfigError: The file can't be read.
-    """
+    """Read `agent/retention.yaml`; None where it names no age, so that all threads are kept."""
     if not config.values:
         return None
     rule = config.read(_RetentionFile).threads

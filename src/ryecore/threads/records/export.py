@@ -44,11 +44,7 @@ _FENCE: Final = re.compile(r"`{3,}")
 
 
 def fenced(text: str, language: str = "text") -> str:
-    """Return text in a fence that it can't close.
-
-    Args:
-        language: The trusted language of the fence.
-    """
+    """Return text in a fence that it can't close; the language is trusted."""
     shown = escape_markdown(text)
     longest = max(map(len, _FENCE.findall(shown)), default=2)
     fence = "`" * (longest + 1)
@@ -58,8 +54,7 @@ def fenced(text: str, language: str = "text") -> str:
 def frontmatter(fields: Mapping[str, object]) -> str:
     """Return fields as YAML frontmatter, each on its own line, which no value can leave.
 
-    Args:
-        fields: The trusted names, and JSON-ready values, which may be untrusted.
+    The names are trusted, the JSON-ready values aren't.
     """
     lines = (f"{name}: {_scalar(value)}\n" for name, value in fields.items())
     return f"```yaml\n{''.join(lines)}```\n"
@@ -89,12 +84,7 @@ _MAX_CHARS: Final = 1_000_000
 
 @frozen
 class OfferedTool:
-    """A tool that a thread's model may call.
-
-    Attributes:
-        spec: The tool as the model sees it.
-        target: The target of its calls: a canonical ref, or an action such as `fetch`.
-    """
+    """A tool that a thread's model may call, and its target: a canonical ref or an action."""
 
     spec: ToolSpec
     target: str
@@ -103,11 +93,7 @@ class OfferedTool:
 def render_capabilities(
     thread_id: str, directive: str, capabilities: Sequence[str], tools: Sequence[OfferedTool]
 ) -> str:
-    """Render the capabilities and the tools of a thread.
-
-    Args:
-        tools: Its tools, in their order.
-    """
+    """Render the capabilities and the tools of a thread."""
     parts = [
         frontmatter({"thread_id": thread_id, "directive": directive, "tools": len(tools)}),
         f"\n# What {thread_id} may do\n\n",
@@ -158,16 +144,9 @@ class Exported:
     """The metadata of an export.
 
     Attributes:
-        thread_id: The thread.
         directive: The directive's id, without its kind.
-        status: Its status.
-        model: `provider/model`; None if it had none.
         created_at: The time of its registration, UTC.
-        duration_s: Its duration in seconds.
-        cost: Its cost.
-        permissions: Its capabilities.
         capabilities_ref: The path of its capabilities.md, relative to the project's folder.
-        author: Its author.
     """
 
     thread_id: str
@@ -183,13 +162,9 @@ class Exported:
 
 
 def render_export(thread: Exported, records: Iterable[Record]) -> str:
-    """Render a thread's conversation as knowledge.
+    """Render a thread's conversation as knowledge, from verified records, which are read once.
 
-    Args:
-        records: The verified records of its transcript. They are read once.
-
-    Returns:
-        Markdown. Very long texts are marked as cut; the transcript has them whole.
+    Very long texts are marked as cut; the transcript has them whole.
     """
     folder = thread.thread_id.rpartition("/")[0]
     cost = thread.cost

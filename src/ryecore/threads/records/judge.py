@@ -42,11 +42,8 @@ class Today:
     """The current state of the directive and the configuration.
 
     Attributes:
-        directive: The directive's id.
         body: Its instructions, without the inputs.
-        capabilities: The capabilities that it grants.
         hooks: Its own hooks and those of the configuration, in order.
-        outputs: The outputs that it declares.
     """
 
     directive: str

@@ -167,9 +167,8 @@ class Rebuilt:
 def rebuild(records: Iterable[Record]) -> Rebuilt:
     """Rebuild the conversation from records.
 
-    Returns:
-        The conversation. A call without a result is answered as `unknown` if it had begun, else as
-        not run; streamed text without a whole answer isn't used.
+    A call without a result is answered as `unknown` if it had begun, else as not run; streamed text
+    without a whole answer isn't used.
 
     Source: decision 47.
     """
@@ -275,22 +274,14 @@ class _Conversation:
 
 @frozen
 class Cut:
-    """The beginning of a fork.
-
-    Attributes:
-        records: The records up to a turn's results.
-        digest: The digest (hex) of the checkpoint that closed them.
-    """
+    """The records up to a turn's results, and the digest (hex) of their checkpoint."""
 
     records: tuple[Record, ...]
     digest: str
 
 
 def cut_after(records: Iterable[Record], turn: int) -> Cut:
-    """Cut records after the results of a turn.
-
-    Raises:
-        StateError: The turn is missing, or no checkpoint closes it.
+    """Cut records after the results of a turn, which a checkpoint must close.
 
     Source: decision 47.
     """
@@ -311,12 +302,10 @@ def cut_after(records: Iterable[Record], turn: int) -> Cut:
 
 
 def keep_tail(messages: Sequence[Message], max_tokens: int) -> list[Message]:
-    """Return the end of a conversation within a budget of tokens.
+    """Return as much of a conversation's end as fits into a budget of tokens.
 
-    Returns:
-        As much of its end as fits. It begins with a user message, and every tool call has its
-        results. If it begins in the middle of a turn's work, the first message says that messages
-        were left out. Empty if nothing fits.
+    It begins with a user message, and every tool call has its results. If it begins in the middle
+    of a turn's work, the first message says that messages were left out.
 
     Source: docs/design/threads.md#turn-loop.
     """

@@ -40,10 +40,7 @@ class _Begun:
 async def replay(
     store: ThreadStore, planner: DirectivePlanner, record: ThreadRecord, project: str
 ) -> ReplayReport:
-    """Recompute the decisions of a thread.
-
-    Returns:
-        The report, with every difference to the records.
+    """Recompute the decisions of a thread, and report every difference to its records.
 
     Raises:
         StateError: Its records can't be read, or were altered.
