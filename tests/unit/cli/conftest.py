@@ -1,15 +1,20 @@
-"""The `rye` command as a real process."""
+"""The `rye` command, in this process and as a process of its own."""
 
+import io
 import json
 import os
+import pty
 import subprocess
 import sys
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 from attrs import frozen
 
+from ryecore.cli.commands import rye
 from tests.forking import Forked, can_fork
 from tests.workspace import Workspace
 
@@ -39,38 +44,80 @@ def environ(workspace: Workspace) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def forked_with() -> dict[str, Any]:
-    """More options of `Forked` for the commands of a module."""
-    return {}
+def executable() -> str:
+    """The interpreter that the commands of a module start."""
+    return sys.executable
 
 
 @pytest.fixture
-def run(workspace: Workspace, forked_with: dict[str, Any]) -> Run:
-    """Runs the command in the project's folder, and sees that it never shows a traceback."""
+def run(workspace: Workspace, executable: str, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Runs the command in this process, in the project's folder; exceptions leave it."""
+    monkeypatch.chdir(workspace.project)
+    monkeypatch.setattr(sys, "executable", executable)
 
     def run_command(*args: str, stdin: str | bytes = b"", **variables: str) -> Done:
-        env = {**environ(workspace), **variables}
-        streams: dict[str, Any] = {
-            "stdin": subprocess.PIPE,
-            "stdout": subprocess.PIPE,
-            "stderr": subprocess.PIPE,
-        }
-        started: subprocess.Popen[bytes] = (
-            Forked(
-                ["ryecore.cli", *args],
-                **forked_with,
-                cwd=workspace.project,
-                env=env,
-                **streams,
-            )
-            if can_fork(env)
-            else subprocess.Popen([*COMMAND, *args], cwd=workspace.project, env=env, **streams)
-        )
-        with started:
+        given = stdin.encode() if isinstance(stdin, str) else stdin
+        with surroundings(given, {**environ(workspace), **variables}) as (out, err):
+            with pytest.raises(SystemExit) as ending:
+                rye.main([*args], prog_name="rye")
+            code = ending.value.code
+            assert isinstance(code, int)
+            return Done(code, out.getvalue().decode(), err.getvalue().decode())
+
+    return run_command
+
+
+@contextmanager
+def surroundings(stdin: bytes, env: Mapping[str, str]) -> Iterator[tuple[io.BytesIO, io.BytesIO]]:
+    """Give this process the streams, the environment and the warnings of a new one meanwhile."""
+    out, err = io.BytesIO(), io.BytesIO()
+    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
+        for name, stream, errors in (
+            ("stdin", io.BytesIO(stdin), "surrogateescape"),
+            ("stdout", out, "surrogateescape"),
+            ("stderr", err, "backslashreplace"),
+        ):
+            text = io.TextIOWrapper(stream, "utf-8", errors, write_through=True)
+            patch.setattr(sys, name, text)
+        for name in set(os.environ) - set(env):
+            patch.delenv(name)
+        for name, value in env.items():
+            patch.setenv(name, value)
+        warnings.resetwarnings()
+        yield out, err
+
+
+def start(
+    workspace: Workspace, *args: str, env: Mapping[str, str] | None = None, **streams: Any
+) -> "subprocess.Popen[bytes]":
+    """Start the command as a process, forked unless its environment is read as Python starts."""
+    variables = {**environ(workspace), **(env or {})}
+    wanted = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    options: dict[str, Any] = {"cwd": workspace.project, "env": variables, **wanted, **streams}
+    if can_fork(variables):
+        return Forked(["ryecore.cli", *args], **options)
+    started: subprocess.Popen[bytes] = subprocess.Popen([*COMMAND, *args], **options)
+    return started
+
+
+def run_on_terminal(workspace: Workspace, *args: str, **variables: str) -> str:
+    """What a person sees of the command in a terminal."""
+    leader, follower = pty.openpty()
+    with start(workspace, *args, env=variables, stdout=follower, stderr=follower):
+        os.close(follower)
+        shown = read_all(leader)
+    os.close(leader)
+    return shown
+
+
+@pytest.fixture
+def run_process(workspace: Workspace) -> Run:
+    """Runs the command as a process, and sees that it never shows a traceback."""
+
+    def run_command(*args: str, **variables: str) -> Done:
+        with start(workspace, *args, env=variables) as started:
             try:
-                out, err = started.communicate(
-                    stdin.encode() if isinstance(stdin, str) else stdin, timeout=60
-                )
+                out, err = started.communicate(timeout=60)
             except BaseException:
                 started.kill()
                 raise

@@ -1,9 +1,8 @@
-"""Every command of `rye`, as a real process."""
+"""Every command of `rye`, and what terminals and pipes see of it."""
 
 import fcntl
 import json
 import os
-import pty
 import subprocess
 import sys
 from importlib.metadata import entry_points
@@ -11,8 +10,8 @@ from importlib.metadata import entry_points
 import pytest
 
 from ryecore import __version__
-from tests.unit.cli.conftest import COMMAND, environ, read_all
-from tests.workspace import BASH, PRIMITIVE, Workspace
+from tests.unit.cli.conftest import run_on_terminal, start
+from tests.workspace import BASH, PRIMITIVE
 
 DIRECTIVE = """```xml
 <directive name="d" version="1.0.0"><metadata/></directive>
@@ -189,28 +188,11 @@ def test_broken_items_are_refused_with_the_line(workspace, run):
 # What a terminal, a pipe and a closed pipe see
 
 
-def on_terminal(workspace: Workspace, *args: str, **variables: str) -> str:
-    """What a person sees in a terminal."""
-    leader, follower = pty.openpty()
-    with subprocess.Popen(
-        [*COMMAND, *args],
-        stdin=subprocess.DEVNULL,
-        stdout=follower,
-        stderr=follower,
-        cwd=workspace.project,
-        env={**environ(workspace), **variables},
-    ):
-        os.close(follower)
-        shown = read_all(leader)
-    os.close(leader)
-    return shown
-
-
 def test_a_terminal_has_colours_unless_no_color_is_set(workspace):
     workspace.shell("a/t", "echo hi")
-    assert "\x1b[32m" in on_terminal(workspace, "execute", "tool:a/t")
-    assert "\x1b" not in on_terminal(workspace, "execute", "tool:a/t", NO_COLOR="1")
-    assert "\x1b" not in on_terminal(workspace, "execute", "tool:a/t", TERM="dumb")
+    assert "\x1b[32m" in run_on_terminal(workspace, "execute", "tool:a/t")
+    assert "\x1b" not in run_on_terminal(workspace, "execute", "tool:a/t", NO_COLOR="1")
+    assert "\x1b" not in run_on_terminal(workspace, "execute", "tool:a/t", TERM="dumb")
 
 
 @pytest.mark.parametrize("variables", [{}, {"NO_COLOR": "1"}])
@@ -218,7 +200,7 @@ def test_what_a_tool_prints_cannot_steer_the_terminal(workspace, variables):
     workspace.shell(
         "a/t", r"printf 'x\033[2J\033]0;title\007\rhidden'; printf '\033[31m' >&2; exit 1"
     )
-    shown = on_terminal(workspace, "execute", "tool:a/t", **variables)
+    shown = run_on_terminal(workspace, "execute", "tool:a/t", **variables)
     assert "\x1b[2J" not in shown
     assert "\x1b]0" not in shown
     assert "\x07" not in shown
@@ -230,30 +212,17 @@ def test_a_pipe_that_nobody_reads_is_no_error_to_speak_of(workspace, form):
     workspace.shell("a/t", "echo hi")
     reader, writer = os.pipe()
     os.close(reader)
-    done = subprocess.run(
-        [*COMMAND, "execute", "tool:a/t", *form],
-        stdout=writer,
-        stderr=subprocess.PIPE,
-        check=False,
-        cwd=workspace.project,
-        env=environ(workspace),
-    )
-    os.close(writer)
-    assert done.stderr == b""
-    assert done.returncode == 1
+    with start(workspace, "execute", "tool:a/t", *form, stdout=writer) as process:
+        os.close(writer)
+        _, err = process.communicate()
+    assert (err, process.returncode) == (b"", 1)
 
 
 def test_a_reader_that_stops_early_is_no_error_to_speak_of(workspace):
     workspace.shell("a/t", "seq 1 300000")
     reader, writer = os.pipe()
     fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)
-    with subprocess.Popen(
-        [*COMMAND, "execute", "tool:a/t", "--json"],
-        stdout=writer,
-        stderr=subprocess.PIPE,
-        cwd=workspace.project,
-        env=environ(workspace),
-    ) as process:
+    with start(workspace, "execute", "tool:a/t", "--json", stdout=writer) as process:
         os.close(writer)
         assert os.read(reader, 10)
         os.close(reader)
@@ -262,11 +231,11 @@ def test_a_reader_that_stops_early_is_no_error_to_speak_of(workspace):
 
 
 @pytest.mark.parametrize("form", [(), ("--json",)])
-def test_half_characters_and_a_narrow_encoding_are_shown_somehow(workspace, run, form):
+def test_half_characters_and_a_narrow_encoding_are_shown_somehow(workspace, run, run_process, form):
     workspace.shell("a/t", """echo '{"a": "\\ud800 é ✓"}'""")
     done = run("execute", "tool:a/t", *form)
     assert done.code == 0
-    done = run("execute", "tool:a/t", *form, PYTHONIOENCODING="ascii")
+    done = run_process("execute", "tool:a/t", *form, PYTHONIOENCODING="ascii")
     assert done.code == 0
 
 

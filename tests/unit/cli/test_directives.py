@@ -1,13 +1,10 @@
 """`rye execute` on a directive, as a real process."""
 
 import json
-import os
-import pty
-import subprocess
 
 import pytest
 
-from tests.unit.cli.conftest import COMMAND, environ, read_all
+from tests.unit.cli.conftest import run_on_terminal
 
 DIRECTIVE = """\
 # Greet
@@ -41,19 +38,7 @@ def test_text_stays_text_where_the_directive_declares_a_string(greet, run):
 
 
 def test_on_a_terminal_the_directions_cannot_steer_it(greet, workspace):
-    reader, terminal = pty.openpty()
-    with open(terminal, "wb") as out:
-        subprocess.run(
-            [*COMMAND, "execute", greet, "who=\x1b]0;x\x07"],
-            cwd=workspace.project,
-            env=environ(workspace) | {"NO_COLOR": "1"},
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            check=True,
-            timeout=60,
-        )
-    shown = read_all(reader)
-    os.close(reader)
+    shown = run_on_terminal(workspace, "execute", greet, "who=\x1b]0;x\x07", NO_COLOR="1")
     assert "✓ directive:acme/greet" in shown
     assert "\\x1b]0;x" in shown
     assert "\x1b" not in shown

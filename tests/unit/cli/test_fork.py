@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from tests.thread_deps import DEPS, furnish
-from tests.unit.cli.conftest import COMMAND, Run, environ, read_all
+from tests.unit.cli.conftest import Run, read_all, start
 from tests.workspace import Workspace
 
 FORK = ["execute", "directive:acme/sum", "x=4", "--thread", "fork", "--deps", DEPS]
+HANG = ["execute", "directive:acme/hang", "--thread", "fork", "--deps", DEPS]
 
 
 @pytest.fixture(autouse=True)
@@ -87,13 +88,7 @@ def test_deps_that_can_not_be_used_are_refused(run: Run, deps: str, said: str) -
 
 def test_a_tree_is_drawn_on_the_terminal_while_it_runs(workspace: Workspace) -> None:
     ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        [*COMMAND, "execute", "directive:acme/hang", "--thread", "fork", "--deps", DEPS],
-        stdout=subprocess.PIPE,
-        stderr=theirs,
-        cwd=workspace.project,
-        env={**environ(workspace), "TERM": "xterm"},
-    )
+    process = start(workspace, *HANG, stderr=theirs, env={"TERM": "xterm"})
     os.close(theirs)
     drawn = ""
     while "▸" not in drawn:  # it runs
@@ -125,13 +120,7 @@ def test_a_child_stands_below_its_parent(run: Run) -> None:
 def test_a_signal_asks_the_thread_to_stop_and_says_what_came_of_it(
     workspace: Workspace, run: Run, number: signal.Signals
 ) -> None:
-    process = subprocess.Popen(
-        [*COMMAND, "execute", "directive:acme/hang", "--thread", "fork", "--deps", DEPS],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        cwd=workspace.project,
-        env=environ(workspace),
-    )
+    process = start(workspace, *HANG)
     thread_id = until_asked(workspace, process)
     process.send_signal(number)
     out, err = process.communicate(timeout=60)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.graphs import graph
-from tests.unit.cli.conftest import COMMAND, Run, environ, read_all
+from tests.unit.cli.conftest import Run, read_all, start
 from tests.workspace import Workspace
 
 
@@ -29,16 +29,10 @@ def waiting(workspace: Workspace) -> str:
     return graph(workspace, nodes)
 
 
-def start(
+def run_graph(
     workspace: Workspace, *args: str, err: int = subprocess.PIPE
 ) -> "subprocess.Popen[bytes]":
-    return subprocess.Popen(
-        [*COMMAND, "graph", "run", *args],
-        stdout=subprocess.PIPE,
-        stderr=err,
-        cwd=workspace.project,
-        env={**environ(workspace), "TERM": "xterm"},
-    )
+    return start(workspace, "graph", "run", *args, stderr=err, env={"TERM": "xterm"})
 
 
 def plain(drawn: str) -> str:
@@ -67,7 +61,7 @@ def test_a_run_goes_on_where_nobody_reads_of_it(workspace: Workspace, reader: st
         os.close(reading)
     else:
         writing = os.open("/dev/full", os.O_WRONLY)
-    process = start(workspace, ref, "--json", err=writing)
+    process = run_graph(workspace, ref, "--json", err=writing)
     os.close(writing)
     out, _ = process.communicate(timeout=60)
     assert process.returncode == 0
@@ -79,7 +73,7 @@ def test_a_run_is_drawn_over_itself_and_the_cursor_is_given_back(
     workspace: Workspace, waiting: str
 ) -> None:
     ours, theirs = pty.openpty()
-    process = start(workspace, waiting, err=theirs)
+    process = run_graph(workspace, waiting, err=theirs)
     os.close(theirs)
     drawn = ""
     while "▸ second" not in plain(drawn):
@@ -109,7 +103,7 @@ def test_a_run_is_drawn_over_itself_and_the_cursor_is_given_back(
 def test_a_signal_stops_a_run_which_can_go_on(
     workspace: Workspace, run: Run, waiting: str, number: signal.Signals
 ) -> None:
-    process = start(workspace, waiting)
+    process = run_graph(workspace, waiting)
     until_it_waits(process, workspace.project)
     process.send_signal(number)
     out, err = process.communicate(timeout=60)
@@ -130,7 +124,7 @@ def test_a_signal_stops_a_run_which_can_go_on(
 
 
 def test_a_killed_run_is_shown_as_it_stands(workspace: Workspace, run: Run, waiting: str) -> None:
-    process = start(workspace, waiting, "--quiet")
+    process = run_graph(workspace, waiting, "--quiet")
     until_it_waits(process, workspace.project)
     running = run("graph", "list", "--running", "--json").json["runs"]
     run_id = running[0]["thread_id"]

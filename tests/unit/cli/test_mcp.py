@@ -1,7 +1,6 @@
 """`rye mcp tools` and `rye mcp pin`, with a real server."""
 
 import socket
-from typing import Any
 
 import pytest
 
@@ -13,10 +12,9 @@ SERVER = "mcp/servers/test"
 
 
 @pytest.fixture(scope="module")
-def forked_with(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """Commands that have the MCP SDK imported, and fork their connectors."""
-    folder = tmp_path_factory.mktemp("interpreter")
-    return {"imported": SERVERS, "executable": forking_python(folder, "-EPB", SERVERS)}
+def executable(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """An interpreter that forks the connectors of MCP servers."""
+    return forking_python(tmp_path_factory.mktemp("interpreter"), "-EPB", SERVERS)
 
 
 def test_the_tools_of_a_server_are_listed(workspace: Workspace, run):

@@ -1,31 +1,19 @@
 """What is printed."""
 
 import json
-import os
-import pty
 import subprocess
 import sys
 
 import pytest
 
-from tests.unit.cli.conftest import COMMAND, environ, read_all
+from tests.matrix import in_turn
+from tests.unit.cli.conftest import COMMAND, environ, run_on_terminal, start
 
 
 def test_json_steers_no_terminal_and_says_the_same(workspace):
     """The second is a control sequence of one character, the third turns the text around."""
     workspace.shell("a/t", r"printf '\033[2J|\302\2332J|\342\200\256txt.exe'")
-    leader, follower = pty.openpty()
-    with subprocess.Popen(
-        [*COMMAND, "execute", "tool:a/t", "--json"],
-        stdin=subprocess.DEVNULL,
-        stdout=follower,
-        stderr=follower,
-        cwd=workspace.project,
-        env=environ(workspace),
-    ):
-        os.close(follower)
-        shown = read_all(leader)
-    os.close(leader)
+    shown = run_on_terminal(workspace, "execute", "tool:a/t", "--json")
     assert shown.replace("\r\n", "").isprintable()
     assert json.loads(shown)["data"]["stdout"] == "\x1b[2J|\x9b2J|\u202etxt.exe"
 
@@ -41,22 +29,17 @@ def test_json_about_a_path_that_is_no_text_is_json_all_the_same(workspace, run):
 def test_output_that_cannot_be_written_is_said(workspace, form):
     workspace.shell("a/t", "echo hi")
     with open("/dev/full", "w") as full:
-        done = subprocess.run(
-            [*COMMAND, "execute", "tool:a/t", *form],
-            stdout=full,
-            stderr=subprocess.PIPE,
-            text=True,
-            check=False,
-            cwd=workspace.project,
-            env=environ(workspace),
-        )
-    assert done.returncode == 1
-    assert done.stderr == "rye: the output can't be written: No space left on device\n"
+        process = start(workspace, "execute", "tool:a/t", *form, stdout=full)
+        _, err = process.communicate()
+    assert process.returncode == 1
+    assert err == b"rye: the output can't be written: No space left on device\n"
 
 
-@pytest.mark.parametrize("form", [(), ("--json",)])
-@pytest.mark.parametrize(("ref", "code"), [("tool:a/t", 0), ("tool:a/nope", 2)])
-def test_a_command_without_streams_runs_all_the_same(workspace, form, ref, code):
+@pytest.mark.parametrize(
+    ("end", "form"), in_turn([("tool:a/t", 0), ("tool:a/nope", 2)], [(), ("--json",)])
+)
+def test_a_command_without_streams_runs_all_the_same(workspace, end, form):
+    ref, code = end
     workspace.shell("a/t", "echo hi >ran")
     command = 'exec "$@" <&- >&- 2>&-'
     done = subprocess.run(

@@ -99,7 +99,7 @@ def test_a_restored_backup_is_refused_by_who_looks_and_adopted_once_proved(
 
 
 def test_another_user_space_looks_and_leaves_the_running_thread_alone(
-    workspace: Workspace, run: Run
+    workspace: Workspace, run_process: Run
 ) -> None:
     store = made_threads(workspace.project, workspace.user)
     other = {"USER_SPACE": str(workspace.root / "root's home")}
@@ -108,12 +108,12 @@ def test_another_user_space_looks_and_leaves_the_running_thread_alone(
         ["show", "runs"],
         ["cancel", "runs"],
     ):
-        done = run("threads", *command, **other)
+        done = run_process("threads", *command, **other)
         assert done.code == 2
         assert "made by another user space" in done.err
         assert "in use by process" in done.err
-    assert run("threads", "adopt", "--yes", **other).code == 2
-    assert run("threads", "adopt", "--set-aside", "--yes", **other).code == 2
+    assert run_process("threads", "adopt", "--yes", **other).code == 2
+    assert run_process("threads", "adopt", "--set-aside", "--yes", **other).code == 2
     assert store.is_in_place()
     assert run_blocking(store.look("runs")).status == "running"
     store.close()

@@ -2,14 +2,13 @@
 
 import json
 import signal
-import subprocess
 
 import pytest
 
 from tests.graphs import graph
 from tests.thread_deps import DEPS, furnish
-from tests.unit.cli.conftest import COMMAND, Run, environ
-from tests.unit.cli.test_fork import until_asked
+from tests.unit.cli.conftest import Run, start
+from tests.unit.cli.test_fork import HANG, until_asked
 from tests.workspace import Workspace
 
 GOING_ON = [["resume"], ["fork", "--at", "1"], ["handoff"]]
@@ -117,13 +116,7 @@ def test_a_watch_that_is_piped_prints_a_line_for_each_change(run: Run) -> None:
 
 
 def test_of_a_thread_that_runs_it_says_so(workspace: Workspace, run: Run) -> None:
-    process = subprocess.Popen(
-        [*COMMAND, "execute", "directive:acme/hang", "--thread", "fork", "--deps", DEPS],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        cwd=workspace.project,
-        env=environ(workspace),
-    )
+    process = start(workspace, *HANG)
     thread_id = until_asked(workspace, process)
     refused = run("threads", "resume", thread_id, "--deps", DEPS)
     assert refused.code == 2
