@@ -31,7 +31,7 @@ from ryecore.graph.walk.agent_tools import AgentTools, find_agent_tools
 from ryecore.graph.walk.agents import AgentWork
 from ryecore.graph.walk.calls import ItemCaller
 from ryecore.graph.walk.vertices import Vertices
-from ryecore.graph.walk.walker import Walk, Walker
+from ryecore.graph.walk.walker import GraphWalk, Walker
 from ryecore.policy import CallContext
 from ryecore.policy.budget import Amount
 from ryecore.policy.limits import LayeredLimits, Limits
@@ -70,7 +70,6 @@ class GraphDeps:
     """The dependencies of a Rye's graph runs, besides their host.
 
     Attributes:
-        load: Loads graphs.
         limits: Merges a caller's limits with those of configuration.
         cache: Caches the results of nodes; None without a cache.
         variables: Lists the environment variables that tools can ask for.
@@ -93,7 +92,7 @@ class GraphLifecycle(RunLifecycle[Position, GraphResult]):
     _held: frozenset[str] | None
     _asked: Limits
     _call: CallContext
-    _walk: Walk
+    _walk: GraphWalk
     _walker: Walker
 
     def __init__(
@@ -200,13 +199,10 @@ class GraphLifecycle(RunLifecycle[Position, GraphResult]):
         return evolve(layered, limits=layered.limits.capped_by(self._parent.limits))
 
     async def _along_chain(self) -> LayeredLimits:
-        """Return the run's limits, less what the run that it resumes has used.
+        """Return the run's limits, less what the run that it resumes has used, if any is left.
 
         Turns and duration bound a run only where its caller sets them. Limits that a person or the
         host resumes with count from zero.
-
-        Raises:
-            LimitReached: No time is left.
 
         Source: decisions 39, 40 and 80.
         """
@@ -301,7 +297,7 @@ class GraphLifecycle(RunLifecycle[Position, GraphResult]):
             directive_ctx=call,
             host_ctx=evolve(call, capabilities=None),
         )
-        self._walk = Walk(
+        self._walk = GraphWalk(
             run_id=self.run_id,
             graph=graph,
             inputs=self._inputs,

@@ -140,11 +140,7 @@ _LONG_LIST: Final = 20
 
 
 class ProgressLines:
-    """The events of a run as lines of text.
-
-    Args:
-        nodes: The number of the graph's nodes; a run that loops takes more steps.
-    """
+    """The events of a run as lines of text, with steps counted against the number of `nodes`."""
 
     def __init__(self, nodes: int) -> None:
         self._nodes = nodes

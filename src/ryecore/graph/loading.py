@@ -24,25 +24,16 @@ _MAX_REMEMBERED: Final = 256
 
 @frozen
 class LoadedGraph:
-    """A graph and its verified chain.
-
-    Attributes:
-        graph: The graph.
-        chain: The chain: the graph, its runtime, the primitive.
-    """
+    """A graph and its verified chain: the graph, its runtime, the primitive."""
 
     graph: Graph
     chain: ValidChain
 
 
 async def refuse_spliced(graph: Graph, item: VerifiedItem, chain: ChainLookup) -> None:
-    """Refuse a graph that puts a value into a program.
+    """Raise GraphInvalid, with each place, where a graph puts a value into a program.
 
-    Args:
-        chain: Verifies the tools that it calls, which may change without the graph.
-
-    Raises:
-        GraphInvalid: The graph does; the error lists each place.
+    `chain` verifies the tools that it calls, which may change without the graph.
     """
     schemas = {ref: await tool_schema(ref, chain) for ref in tools_with_expressions(graph)}
     found = check_programs(graph, schemas).errors
@@ -52,23 +43,14 @@ async def refuse_spliced(graph: Graph, item: VerifiedItem, chain: ChainLookup) -
 
 
 class GraphLoader:
-    """The loader of graphs.
-
-    Args:
-        dispatcher: The actions of the Rye, which verify each chain before its use.
-    """
+    """The loader of graphs; the dispatcher verifies each chain before its use."""
 
     def __init__(self, dispatcher: Dispatcher) -> None:
         self._dispatcher = dispatcher
         self._read: BoundedDict[tuple[ItemRef, str], Graph] = BoundedDict(_MAX_REMEMBERED)
 
     async def __call__(self, ref: ItemRef, ctx: CallContext) -> LoadedGraph:
-        """Load a graph.
-
-        Raises:
-            GraphInvalid: The graph has errors; all are listed.
-            RyeError: The graph can't be found or verified, or isn't one that ryecore itself runs.
-        """
+        """Load a graph, if it can be verified, has no errors, and ryecore itself runs it."""
         chain, item = await self._found(ref, ctx)
         key = (ref, hashlib.sha256(item.content).hexdigest())
         graph = self._read.get(key)
@@ -78,14 +60,7 @@ class GraphLoader:
         return LoadedGraph(graph, chain)
 
     async def examine(self, ref: ItemRef, ctx: CallContext) -> tuple[GraphReport, str]:
-        """Report the errors and warnings of a graph's file.
-
-        Returns:
-            The report, and the file's text.
-
-        Raises:
-            RyeError: The graph can't be found, verified or parsed, or isn't one that ryecore runs.
-        """
+        """Return the report of errors and warnings of a graph's file, and the file's text."""
         chain, item = await self._found(ref, ctx)
         return examine_graph(item, chain.head.spec), item.content.decode("utf-8", "replace")
 

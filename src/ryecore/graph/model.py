@@ -48,22 +48,13 @@ OnError = Literal["fail", "continue"]
 
 @frozen
 class Edge:
-    """An edge: the node to continue with.
-
-    Attributes:
-        to: The next node's id.
-        when: The condition; None for always.
-    """
+    """An edge to the next node, taken where `when` holds; None is always."""
 
     to: str
     when: Condition | None = None
 
     def label(self, *, is_last_of_several: bool) -> str:
-        """Return the text of the edge for readers: its condition, or that it is the default.
-
-        Args:
-            is_last_of_several: Whether other edges of its node are tried before it.
-        """
+        """Return the text of the edge for readers: its condition, or `else` behind other edges."""
         if self.when is None:
             return "else" if is_last_of_several else ""
         return describe_condition(self.when)

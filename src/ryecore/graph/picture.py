@@ -17,11 +17,7 @@ _START: Final = "start"
 
 
 def graph_picture(graph: "Graph", run: "RunStatus | None" = None) -> Picture:
-    """Draw a graph.
-
-    Args:
-        run: The status of a run; None for the graph by itself.
-    """
+    """Draw a graph, with the status of a run or by itself."""
     ordered = sorted(graph.nodes.values(), key=lambda node: node.id != graph.start)
     boxes = [Box("", _START, shape="round", tooltip=str(graph.ref))]
     lines = [Line("", graph.start, is_taken=run is not None and graph.start in run.nodes)]

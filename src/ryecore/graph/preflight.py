@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from ryecore.chain.model import ValidChain
 from ryecore.chain.plan import checked_parameters
 from ryecore.errors import ConfigError, ContentChanged, InputError
-from ryecore.graph.journal.recovery import Found
+from ryecore.graph.journal.recovery import RecoveredRun
 from ryecore.graph.loading import refuse_spliced
 from ryecore.graph.model import GRAPH_RUNTIME, AgentVertex, Graph
 from ryecore.graph.reading import read_graph
@@ -19,12 +19,12 @@ from ryecore.runs.request import RunRequest
 __all__ = ["check_inputs", "check_preflight", "plan_graph"]
 
 
-async def check_inputs(graph: Graph, request: RunRequest, found: Found | None) -> dict[str, object]:
+async def check_inputs(
+    graph: Graph, request: RunRequest, found: RecoveredRun | None
+) -> dict[str, object]:
     """Return a run's inputs with their defaults, or those of the run that it resumes.
 
-    Raises:
-        ContentChanged: The graph has changed since the run was planned.
-        InvalidParameters: The inputs don't fit the schema.
+    They must fit the schema, and the graph must be the one that the run was planned with.
     """
     given = request.inputs if found is None else found.started.get("inputs", {})
     if request.graph.digest not in (None, graph.digest):
@@ -73,11 +73,7 @@ def check_preflight(
 async def plan_graph(chain: ValidChain, called: ChainLookup) -> dict[str, object] | None:
     """Plan a graph for a dry run; return None for a tool that isn't a graph of ryecore's.
 
-    Args:
-        called: Verifies the tools that it calls.
-
-    Raises:
-        GraphInvalid: The graph has problems; all are listed, each with its line.
+    `called` verifies the tools that it calls. Raises GraphInvalid with all problems and lines.
     """
     head = chain.head
     is_graph = head.spec.executor_id == GRAPH_RUNTIME and chain.is_own_process

@@ -185,11 +185,7 @@ class RunProjection:
         self._ended_at: float | None = None
 
     def take(self, event: "GraphEvent") -> bool:
-        """Apply the next event.
-
-        Returns:
-            Whether the status has changed.
-        """
+        """Apply the next event, and return whether the status has changed."""
         kind, payload = event.type, event.payload
         node = payload.get("node")
         if kind == "run_started":
@@ -238,8 +234,7 @@ class RunProjection:
     def snapshot(self, ended: str = "") -> RunStatus:
         """Return the status of the run so far.
 
-        Args:
-            ended: Its last status where the journal doesn't hold it, since its process was killed.
+        `ended` is its last status where the journal doesn't hold it, since its process was killed.
         """
         ended = self._ended or ended
         return RunStatus(

@@ -77,15 +77,7 @@ class GraphReport:
 
 
 def read_graph(item: VerifiedItem, spec: ElementSpec) -> Graph:
-    """Read a graph.
-
-    Args:
-        spec: Its declarations as a tool.
-
-    Raises:
-        GraphInvalid: The graph has errors; all are listed, each with its line.
-        MetadataError: Its file is broken YAML.
-    """
+    """Read a graph; raise GraphInvalid with all errors, each with its line."""
     report = examine_graph(item, spec)
     if report.graph is None:
         raise GraphInvalid.of(item.source.ref, report.errors, report.warnings)
@@ -93,14 +85,7 @@ def read_graph(item: VerifiedItem, spec: ElementSpec) -> Graph:
 
 
 def examine_graph(item: VerifiedItem, spec: ElementSpec) -> GraphReport:
-    """Read a graph, and report its errors and warnings.
-
-    Args:
-        spec: Its declarations as a tool.
-
-    Raises:
-        MetadataError: Its file is broken YAML.
-    """
+    """Read a graph, and report its errors and warnings. Broken YAML is a MetadataError."""
     path = item.source.path
     if path.suffix not in _YAML:
         return GraphReport(None, (GraphProblem("A graph is a YAML file.", path),))
@@ -154,11 +139,8 @@ def with_calls(
 ) -> GraphReport:
     """Add the problems between a graph and the items that it calls to a report.
 
-    Args:
-        lookup: Finds an item's schema. It raises RyeError where the item can't be used.
-
-    Returns:
-        The report. It still has its graph: called items may be repaired without changing it.
+    `lookup` finds an item's schema; it raises RyeError where the item can't be used. The report
+    still has its graph: called items may be repaired without changing it.
     """
     if report.graph is None:
         return report

@@ -59,11 +59,9 @@ _LEAST_MS: Final = 50
 def render_graph(
     graph: Graph, run_status: RunStatus | None = None, *, width: int = 80
 ) -> StyledText:
-    """Render a graph: its nodes in order, their work, and their edges.
+    """Render a graph's nodes in order, their work and edges, with a run's status or by itself.
 
-    Args:
-        run_status: The status of a run; None for the graph by itself.
-        width: The width in columns.
+    `width` counts columns.
     """
     text = StyledText()
     nodes = len(graph.nodes)
@@ -281,11 +279,7 @@ def bar(share: float, columns: int) -> tuple[str, str]:
 
 
 def render_run(run: "RunView", *, width: int) -> StyledText:
-    """Render a run: the status of each node, the state, and how to resume it.
-
-    Args:
-        width: The width in columns.
-    """
+    """Render a run, `width` columns wide: each node's status, the state, and how to resume it."""
     text = StyledText()
     _add_run_head(text, run, width)
     text.line("")

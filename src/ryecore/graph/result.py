@@ -162,11 +162,7 @@ def make_result(
 
 
 def failure_document(run_id: str, error: str, status: str = "error") -> dict[str, object]:
-    """Return the document of a run that ended without one of its own.
-
-    Args:
-        status: `error` or `cancelled`.
-    """
+    """Return the document of a run that ended without its own: as `error` or `cancelled`."""
     return {"success": False, "status": status, "error": error, "graph_run_id": run_id}
 
 

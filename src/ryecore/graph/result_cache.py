@@ -133,11 +133,7 @@ class Entries:
             return None  # the result is computed and written again
 
     def put(self, key: str, item_id: str, result: object) -> str:
-        """Store a result.
-
-        Returns:
-            The reason why it isn't stored; empty where it is.
-        """
+        """Store a result, and return why it isn't stored; empty where it is."""
         try:
             text = json.dumps(result, allow_nan=False)
         except (TypeError, ValueError, RecursionError):
@@ -271,12 +267,7 @@ class ResultsCache:
         self._secret: bytes | None = None
 
     async def key(self, call: Call) -> str | Unkeyed:
-        """Return the key of a call, or why it has none.
-
-        Raises:
-            RyeError: The caller may not make the call, or its item can't be found, verified or
-                planned.
-        """
+        """Return the key of a call that the caller may make, or why it has none."""
         if call.action.ref.kind != "tool":
             return Unkeyed("a directive may answer differently each time")
         ctx = CallContext(call.ctx.capabilities, deadline=call.ctx.deadline)
@@ -299,8 +290,7 @@ class ResultsCache:
     async def put(self, call: Call, key: str, result: object) -> Unkeyed | None:
         """Cache a result, if its dependencies haven't changed since before the call.
 
-        Returns:
-            The reason why it isn't cached; None where it is.
+        Returns why it isn't cached; None where it is.
         """
         if await self.key(call) != key:
             return Unkeyed("its dependencies changed while it ran")

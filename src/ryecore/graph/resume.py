@@ -12,7 +12,7 @@ from attrs import evolve, frozen
 from ryecore.agent.outcome import NodeOutcome
 from ryecore.errors import InputError, StateError
 from ryecore.graph.journal.positions import PositionStore
-from ryecore.graph.journal.recovery import Found, is_unknown, never_began, read_run
+from ryecore.graph.journal.recovery import RecoveredRun, is_unknown, never_began, read_run
 from ryecore.graph.model import ForeachVertex, Graph, VertexOfGraph
 from ryecore.graph.schedule import Position, after, first
 from ryecore.runs.host import RunHost
@@ -34,7 +34,7 @@ class Resumed:
             its id; None where the calls are to be new ones.
     """
 
-    found: Found
+    found: RecoveredRun
     follows: Predecessor
     call_root: str | None
 
@@ -82,7 +82,7 @@ async def _never_began(host: RunHost, run_id: str) -> frozenset[str]:
 
 async def _read(
     host: RunHost, record: ThreadRecord, at: int | None = None, *, ended: bool = False
-) -> Found:
+) -> RecoveredRun:
     store, run_id = host.store, record.thread_id
     return await read_run(
         store.records,
@@ -96,12 +96,7 @@ async def _read(
 
 @frozen
 class StartPosition:
-    """The start position of a run.
-
-    Attributes:
-        position: The position.
-        known: The outcomes of members of its first foreach that are known, by their indexes.
-    """
+    """The start position of a run, with the `known` outcomes of its first foreach by index."""
 
     position: Position
     known: Mapping[int, NodeOutcome]
@@ -109,7 +104,7 @@ class StartPosition:
 
 def start_position(
     graph: Graph,
-    found: Found,
+    found: RecoveredRun,
     options: ResumeOptions,
     inputs: Mapping[str, object],
     *,
@@ -169,13 +164,11 @@ def start_position(
 
 
 def _answered(
-    vertex: ForeachVertex, found: Found, options: ResumeOptions
+    vertex: ForeachVertex, found: RecoveredRun, options: ResumeOptions
 ) -> dict[int, NodeOutcome]:
     """Return the outcomes that the caller passes for the members that have no known end.
 
-    Raises:
-        InputError: The caller names other members.
-        StateError: The result of some is missing.
+    It may name no others, and leave none out.
     """
     strangers = options.members.keys() - found.items_in_flight
     if strangers:

@@ -13,7 +13,7 @@ from ryecore.display.text import StyledText
 from ryecore.errors import BudgetNotRegistered, StateError
 from ryecore.graph.journal.events import event_of
 from ryecore.graph.journal.positions import PositionStore
-from ryecore.graph.journal.recovery import Fold, Found, is_unknown
+from ryecore.graph.journal.recovery import Fold, RecoveredRun, is_unknown
 from ryecore.graph.model import AgentVertex, ForeachVertex, Graph, VertexOfGraph
 from ryecore.graph.projection import NodeStatus, RunProjection, RunStatus
 from ryecore.graph.rendering import render_run
@@ -228,13 +228,7 @@ def is_run(record: ThreadRecord) -> bool:
 async def list_runs(
     store: "ThreadStore", *, running: bool = False, limit: int = 50, offset: int = 0
 ) -> ThreadRecords:
-    """List the runs of graphs, newest first. Runs whose process died are ended before.
-
-    Args:
-        running: Whether to list only runs that have not ended.
-        limit: How many at most.
-        offset: How many to skip.
-    """
+    """List the runs of graphs, newest first. Runs whose process died are ended before."""
     if running:
         active = await store.look_at_all(lambda found: found.list_active())
         runs = [one for one in reversed(active) if is_run(one)]
@@ -245,17 +239,11 @@ async def list_runs(
 
 async def load_run_view(
     store: "ThreadStore", run_id: str, *, settles: bool = True
-) -> tuple[RunView, Found | None]:
-    """Read the view of a run. The journal isn't proved; `rye threads verify` does that.
+) -> tuple[RunView, RecoveredRun | None]:
+    """Return the view of a run, without its graph, and its recovered state where it can be read.
 
-    Args:
-        settles: Whether a run whose process died is ended first; otherwise nothing is written.
-
-    Returns:
-        The run, without its graph; and its recovered state, where that can be read.
-
-    Raises:
-        ThreadNotFound: No run has this id.
+    The journal isn't proved; `rye threads verify` does that. With `settles`, a run whose process
+    died is ended first; otherwise nothing is written.
     """
     record = await (store.look(run_id) if settles else store.registry.get_thread(run_id))
     projection, fold = RunProjection(), Fold()
@@ -291,7 +279,7 @@ async def load_run_view(
     return view, found
 
 
-def with_graph(view: RunView, found: Found | None, graph: Graph) -> RunView:
+def with_graph(view: RunView, found: RecoveredRun | None, graph: Graph) -> RunView:
     """Return the view with the run's graph, as it is now."""
     if found is None:
         return evolve(view, graph=graph)
@@ -304,7 +292,7 @@ def with_graph(view: RunView, found: Found | None, graph: Graph) -> RunView:
     )
 
 
-def _asks(view: RunView, found: Found, node: VertexOfGraph | None) -> bool:
+def _asks(view: RunView, found: RecoveredRun, node: VertexOfGraph | None) -> bool:
     """Return whether resuming the run requires the outcome of an interrupted call."""
     if not view.ended or node is None or found.completed is not None:
         return False

@@ -41,14 +41,7 @@ EndStatus = Literal["completed", "completed_with_errors", "error", "cancelled"]
 
 @frozen
 class Ending:
-    """The ending of a run.
-
-    Attributes:
-        status: The last status.
-        output: The output.
-        error: The error, with its node, if any. Its code is `turn_limit` where the steps were used
-            up.
-    """
+    """The ending of a run. The code of its error is `turn_limit` where the steps were used up."""
 
     status: EndStatus
     output: object = None
@@ -99,11 +92,7 @@ class Position:
 
     @classmethod
     def from_dict(cls, document: Mapping[str, object], state: Mapping[str, object]) -> Self:
-        """Return the position that `to_dict` wrote, with its state.
-
-        Raises:
-            ConversionError: The document isn't a position.
-        """
+        """Return the position that `to_dict` wrote, with its state; else raise ConversionError."""
         visit = document.get("visit", document.get("step"))
         return RECORDS.read({**document, "visit": visit, "state": state}, cls)
 
@@ -151,15 +140,14 @@ def after(
 ) -> Position:
     """Return the position of a run after the outcome of a node.
 
+    It has ended where no edge holds, where a node returned or failed for good, and where the
+    steps are used up.
+
     Args:
         position: The previous position; `node` is the one that ran.
         outcome: The outcome of the node after its last attempt.
         control: The first control result of the hooks of its error that counts.
         now_ms: The time in milliseconds since 1970, the value of `state._timestamp`.
-
-    Returns:
-        The next position. It has ended where no edge holds, where a node returned or failed for
-        good, and where the steps are used up.
     """
     node = graph.nodes[position.node or ""]
     value = outcome.output
@@ -180,11 +168,9 @@ def after(
 
 
 def stopped(position: Position, why: str, *, in_flight: bool = False) -> Position:
-    """Return the position of a run that was cancelled.
+    """Return the position of a run that was cancelled after `position`.
 
-    Args:
-        position: Its last position.
-        in_flight: Whether its node was running, so that it may have had its effect.
+    A node that was `in_flight` may have had its effect.
     """
     error = NodeFailure("cancelled", why, effect_unknown=in_flight, node=position.node or "")
     return evolve(position, ending=Ending("cancelled", error=error))

@@ -30,11 +30,7 @@ class GraphService:
         return await self._deps.load(ref, ctx)
 
     async def examine(self, ref: ItemRef, ctx: CallContext) -> tuple[GraphReport, str]:
-        """Examine a graph's file: its errors and warnings, and its text.
-
-        Raises:
-            RyeError: It can't be found, verified or parsed, or is not a graph.
-        """
+        """Return the errors and warnings of a graph's file, and its text."""
         return await self._deps.load.examine(ref, ctx)
 
     async def forget_results(self) -> int:
@@ -47,14 +43,9 @@ class GraphService:
         await self._life(request, ctx).check()
 
     async def run(self, request: RunRequest, ctx: CallContext) -> GraphResult:
-        """Run a graph to its end.
+        """Run a graph to its end, or wait for the run that the same idempotency key started before.
 
-        Returns:
-            The result; a run that failed has one too. Of a run that was started before with the
-            same idempotency key, the result of that one.
-
-        Raises:
-            CallCancelled: It waited for an earlier run, and was cancelled or out of time.
+        Returns the result, also of a run that failed. CallCancelled ends only such a wait.
         """
         try:
             return await run_to_result(self._host, self._life(request, ctx))

@@ -10,7 +10,7 @@ from ryecore import SigningKey
 from ryecore.agent.outcome import NodeFailure, NodeOutcome
 from ryecore.graph.journal.journal import Journal
 from ryecore.graph.journal.positions import PositionStore
-from ryecore.graph.journal.recovery import Found, read_run
+from ryecore.graph.journal.recovery import RecoveredRun, read_run
 from ryecore.graph.schedule import Ending, Position
 from ryecore.policy.context import EventSink
 from ryecore.state.model import Durability
@@ -85,7 +85,7 @@ def read_journal(
     head: tuple[int, str] | None,
     *,
     at: int | None = None,
-) -> Found:
+) -> RecoveredRun:
     """Read a run from a folder."""
     positions = PositionStore(Objects(objects.parent, "process"), run_id)
     return run_blocking(read_run(_records(folder, key), positions, run_id, head, at=at))
@@ -134,12 +134,12 @@ def _after(position: Position, outcome: NodeOutcome) -> Position:
     return evolve(position, node=node, step=step, state=state, ending=ending)
 
 
-def found_in(folder: Path, key: SigningKey, head: tuple[int, str] | None = None) -> Found:
+def found_in(folder: Path, key: SigningKey, head: tuple[int, str] | None = None) -> RecoveredRun:
     """What is found of it."""
     return read_journal(folder, folder / "objects", RUN, key, head)
 
 
-def go_on(found: Found, folder: Path, key: SigningKey) -> tuple[Position, set[str]]:
+def go_on(found: RecoveredRun, folder: Path, key: SigningKey) -> tuple[Position, set[str]]:
     """Go on with it in another run. A node that was in flight isn't run again.
 
     Returns:
@@ -164,7 +164,7 @@ def go_on(found: Found, folder: Path, key: SigningKey) -> tuple[Position, set[st
     return position, unknown
 
 
-def done(found: Found) -> set[str]:
+def done(found: RecoveredRun) -> set[str]:
     """The nodes of which it is known that they ran."""
     step = found.position.step if found.position is not None else 0
     return set(NODES[: step + (found.completed is not None)])

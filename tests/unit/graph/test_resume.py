@@ -9,7 +9,7 @@ from attrs import evolve
 from ryecore import SigningKey
 from ryecore.agent.outcome import NodeOutcome
 from ryecore.errors import InputError, StateError
-from ryecore.graph.journal.recovery import Found
+from ryecore.graph.journal.recovery import RecoveredRun
 from ryecore.graph.model import Graph
 from ryecore.graph.resume import start_position
 from ryecore.graph.schedule import Ending, Position
@@ -44,9 +44,9 @@ async def flow(workspace: Workspace) -> Graph:
     return await read(workspace)
 
 
-def found(flow: Graph, node: str | None, **more: Any) -> Found:
+def found(flow: Graph, node: str | None, **more: Any) -> RecoveredRun:
     position = Position(node, 1, {"at": 0, "all": [1, 2, 3]})
-    return Found({"item_hash": flow.digest}, position, **more)
+    return RecoveredRun({"item_hash": flow.digest}, position, **more)
 
 
 def journal(folder: Path) -> SyncJournal:
@@ -55,7 +55,7 @@ def journal(folder: Path) -> SyncJournal:
     return made
 
 
-def read_back(folder: Path) -> Found:
+def read_back(folder: Path) -> RecoveredRun:
     return read_journal(folder, folder / "objects", RUN, KEY, None)
 
 

@@ -76,25 +76,18 @@ class Journal:
         sink: EventSink | None = None,
         set_head: SetHead | None = None,
     ) -> Self:
-        """Create a run's journal.
+        """Create a run's journal; StateError where it can't be made, or exists already.
 
         Args:
             sink: The caller's event sink, which gets each step and the names of nodes, no values.
             set_head: Writes each checkpoint to the registry.
-
-        Raises:
-            StateError: The journal can't be made, or exists already.
         """
         await run_in_thread(positions.prepare)
         log = await records.create(run_id)
         return cls(run_id, log, records, positions, sink, set_head)
 
     def append(self, kind: str, payload: Mapping[str, Any]) -> None:
-        """Record an event, to be written by the next flush, checkpoint or commit.
-
-        Raises:
-            StateError: The payload isn't JSON, or is too large.
-        """
+        """Record an event of JSON, to be written by the next flush, checkpoint or commit."""
         try:
             self._log.append(kind, payload)
         except TypeError as problem:
@@ -131,14 +124,12 @@ class Journal:
     ) -> None:
         """Write a checkpoint, from which the run can be resumed.
 
+        After a StateError the journal is unchanged, and the next checkpoint tries again.
+
         Args:
             position: The position. Values of its state are replaced, never changed in place.
             carried: The outcomes of the foreach's members in the run that this one resumes, by
                 their indexes. They are part of the same write, so that no crash can lose them.
-
-        Raises:
-            StateError: The state isn't JSON, or can't be written. The journal is unchanged, and the
-                next checkpoint tries again.
         """
         digest = self._positions.put(position)
         step = position.step
@@ -177,27 +168,15 @@ class Journal:
         return self._bus is not None
 
     def result_of(self, value: object) -> dict[str, object]:
-        """Return a value's field in a record: `result`, or `result_hash` for a large one.
-
-        Raises:
-            StateError: The value isn't JSON, or can't be written.
-        """
+        """Return a value's field in a record: `result`, or `result_hash` for a large one."""
         return self._positions.result_of(value)
 
     def outcome_of(self, outcome: NodeOutcome) -> dict[str, object]:
-        """Return an outcome's fields in a record: its value as by `result_of`, and its failure.
-
-        Raises:
-            StateError: The value isn't JSON, or can't be written.
-        """
+        """Return an outcome's fields in a record: its value as by `result_of`, and its failure."""
         return self._positions.outcome_of(outcome)
 
     async def _listen(self) -> tuple[int, EventStream[GraphEvent]]:
-        """Subscribe: return the journal's length so far, and a stream of the events to come.
-
-        Raises:
-            StateError: Pending records can't be written, or the journal is closed.
-        """
+        """Subscribe: return the journal's length so far, and a stream of the events to come."""
         appended = -1
         while appended != self._appended:  # otherwise an event could be in neither part
             appended = self._appended
@@ -207,10 +186,9 @@ class Journal:
         return self._log.offset, self._bus.subscribe()
 
     async def events(self) -> AsyncGenerator[GraphEvent, None]:
-        """Stream the events of the run, first the written ones, then live until the journal closes.
+        """Stream the events of the run: the written ones, then live until the journal closes.
 
-        Yields:
-            The records of the journal, each once; what a slow reader missed is read from the log.
+        Each comes once; what a slow reader missed is read from the log.
         """
         if self._is_closed:
             async with aclosing(self._records.read(self._run_id)) as records:
@@ -245,11 +223,7 @@ class Journal:
             (offset, live), given = until, 0
 
     async def close(self) -> None:
-        """Write pending records, close the log, and end the streams of the listeners.
-
-        Raises:
-            StateError: Pending records can't be written. The journal is closed all the same.
-        """
+        """Write pending records, close the log in any case, and end the listeners' streams."""
         self._is_closed = True
         try:
             await self._log.close()

@@ -58,11 +58,7 @@ class PositionStore:
         return self._objects.is_durable
 
     def prepare(self) -> None:
-        """Prepare for a run that writes.
-
-        Raises:
-            StateError: A link of a clone is in place of the objects, or they can't be written.
-        """
+        """Prepare for a run that writes; refuse a clone's link in place of the objects."""
         try:
             self._objects.prepare()
         except StoreError as problem:
@@ -76,14 +72,7 @@ class PositionStore:
             raise _unwritten(self._run_id, problem) from problem
 
     def put(self, position: Position) -> str:
-        """Store a position with its state.
-
-        Returns:
-            The digest of its object.
-
-        Raises:
-            StateError: The state isn't JSON, or can't be written.
-        """
+        """Store a position with its state of JSON, and return the digest of its object."""
         about = _checked(position.to_dict(), "The output of the run")
         known, kept, parts = self._known, {}, []
         for key, value in position.state.items():
@@ -108,11 +97,7 @@ class PositionStore:
         return f'{_encode(key)}:{{"sha256":"{digest}"}}'
 
     async def get(self, digest: str) -> Position:
-        """Return a position by its digest.
-
-        Raises:
-            StoreError: Its object, or one that it names, is missing or was altered.
-        """
+        """Return a position by its digest; StoreError where an object is missing or was altered."""
         return await run_in_thread(self._get, digest)
 
     def _get(self, digest: str) -> Position:
@@ -135,11 +120,7 @@ class PositionStore:
         return True
 
     def outcome_of(self, outcome: NodeOutcome) -> dict[str, object]:
-        """Return an outcome's fields in a record: its value, or the digest of a large one.
-
-        Raises:
-            StateError: The value isn't JSON, or can't be written.
-        """
+        """Return an outcome's fields in a record: its value, or the digest of a large one."""
         fields, failure = dict(self.result_of(outcome.output)), outcome.failure
         if failure is not None:
             fields |= {"error": failure.message, "code": failure.code}
@@ -159,11 +140,7 @@ class PositionStore:
         return {"result_hash": digest}
 
     async def outcome_from(self, fields: Mapping[str, Any]) -> NodeOutcome:
-        """Return the outcome in a record that holds the fields of `outcome_of`, and `node`.
-
-        Raises:
-            StoreError: The value is missing or was altered.
-        """
+        """Return the outcome in a record that holds the fields of `outcome_of`, and `node`."""
         value = fields.get("result")
         if "result_hash" in fields:
             value = await run_in_thread(self._value_of, fields["result_hash"])

@@ -29,7 +29,7 @@ from ryecore.policy.hooks import CONTROLS, Control
 from ryecore.state.record_log import RecordStore
 from ryecore.state.transcript_format import CHECKPOINT, Record
 
-__all__ = ["STATE_CHECKPOINT", "Fold", "Found", "is_unknown", "never_began", "read_run"]
+__all__ = ["STATE_CHECKPOINT", "Fold", "RecoveredRun", "is_unknown", "never_began", "read_run"]
 
 STATE_CHECKPOINT: Final = "state_checkpoint"
 _OF_ITEMS: Final = frozenset({"item_started", "item_retry", "item_completed"})
@@ -38,13 +38,12 @@ _NO_ITEMS: Final[frozenset[int]] = frozenset()
 
 
 @frozen
-class Found:
+class RecoveredRun:
     """The recovered state of a run.
 
     Attributes:
         started: The payload of `run_started`.
-        position: The position of the last checkpoint; None without one: then the run has done
-            nothing.
+        position: The position of the last checkpoint; None where the run has done nothing.
         completed: The outcome of the position's node, where it is recorded after the checkpoint.
         control: The control result of the hooks of its error.
         in_flight: The node that had begun and has no known end.
@@ -62,7 +61,7 @@ class Found:
     items_in_flight: frozenset[int] = _NO_ITEMS
     ran_s: Decimal = Decimal(0)
 
-    def left_by_failure(self) -> "Found":
+    def left_by_failure(self) -> "RecoveredRun":
         """Return the part that remains when a node that has failed for good is run again.
 
         Failed members are called again too, except interrupted ones, whose end is unknown, as that
@@ -207,12 +206,8 @@ class Fold:
                 self._found_at = _Stand(self.stand.digest, self.stand.step)
         self._unattested, self._records = None, 0
 
-    async def found(self, run_id: str, states: PositionStore, records: RecordStore) -> Found:
-        """Return the recovered state, with its objects read.
-
-        Raises:
-            StateError: The run left nothing to resume from, or an object is missing or corrupt.
-        """
+    async def found(self, run_id: str, states: PositionStore, records: RecordStore) -> RecoveredRun:
+        """Return the recovered state, with its objects read."""
         if self.started is None:
             raise never_began(run_id)
         stand = self.stand if self._at is None else self._found_at
@@ -224,7 +219,7 @@ class Fold:
         ran_s = Decimal(str(self._last_at)) - Decimal(str(self._first_at))
         behind = stand.behind
         try:
-            return Found(
+            return RecoveredRun(
                 self.started,
                 await states.get(stand.digest) if stand.digest else None,
                 await states.outcome_from(behind.completed) if behind.completed else None,
@@ -239,11 +234,7 @@ class Fold:
 
 
 def never_began(run_id: str, earlier: str | None = None) -> StateError:
-    """Make the error for a run that ended before its first node.
-
-    Args:
-        earlier: The run that it was to resume.
-    """
+    """Make the error for a run that ended before its first node, or before it resumed `earlier`."""
     next_step = "Run the graph anew."
     if earlier is not None:
         next_step = f"Resume the one before it: rye graph resume {earlier}"
@@ -261,7 +252,7 @@ async def read_run(
     *,
     at: int | None = None,
     ended: bool = False,
-) -> Found:
+) -> RecoveredRun:
     """Read the state of a run from its journal; without a position where it never began.
 
     Args:
@@ -273,13 +264,13 @@ async def read_run(
         StateError: The journal can't be read, was altered or cut, or has no such step.
     """
     if head is None and not await records.exists(run_id):
-        return Found({}, None)
+        return RecoveredRun({}, None)
     fold = Fold(at)
     async with aclosing(records.read_proved(run_id, head, ended=ended)) as proved:
         async for record in proved:
             fold.take(record)
     if fold.started is None:
-        return Found({}, None)
+        return RecoveredRun({}, None)
     return await fold.found(run_id, states, records)
 
 
@@ -309,7 +300,7 @@ async def _not_whole(
     )
 
 
-def is_unknown(vertex: VertexOfGraph, found: Found) -> bool:
+def is_unknown(vertex: VertexOfGraph, found: RecoveredRun) -> bool:
     """Return whether a call had begun that may have had an effect and must not be repeated."""
     if isinstance(vertex, ForeachVertex):
         return bool(found.items_in_flight) and not _may_repeat(vertex)

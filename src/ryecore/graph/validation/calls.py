@@ -44,13 +44,9 @@ def called_items(graph: Graph) -> tuple[ItemRef, ...]:
 
 
 def check_calls(graph: Graph, lookup: SchemaLookup) -> Problems:
-    """Check the parameters of a graph's actions against their items' schemas.
+    """Return the problems between the parameters of a graph's actions and their items' schemas.
 
-    Args:
-        lookup: Finds an item's schema. It raises RyeError where the item can't be used.
-
-    Returns:
-        The problems, by their places in the file.
+    `lookup` finds an item's schema; it raises RyeError where the item can't be used.
     """
     problems = Problems()
     found: dict[ItemRef, Mapping[str, object] | None] = {}
@@ -154,14 +150,9 @@ def tools_with_expressions(graph: Graph) -> tuple[ItemRef, ...]:
 def check_programs(
     graph: Graph, schemas: Mapping[ItemRef, Mapping[str, object] | None]
 ) -> Problems:
-    """Check that no expression stands within a program that a graph passes to a tool.
+    """Return the expressions that stand within a program that a graph passes to a tool.
 
-    Args:
-        schemas: The JSON Schemas of tools' parameters. The nodes' tools that are absent are left
-            out, since they are broken.
-
-    Returns:
-        The problems, by their places in the file.
+    Tools that are absent from `schemas` are broken, and left out.
     """
     problems = Problems()
     for vertex in graph.nodes.values():

@@ -38,11 +38,7 @@ _TOP_KEYS: Final = (
 
 
 class DocumentReader:
-    """The reader of one graph's file.
-
-    Args:
-        lines: The lines of its nodes, where they are known.
-    """
+    """The reader of one graph's file, with the lines of its nodes where they are known."""
 
     def __init__(
         self, document: Mapping[str, object], lines: Mapping[str, int], problems: Problems
@@ -52,13 +48,9 @@ class DocumentReader:
         self._config = Fields(self._top.mapping("config"), ("config",), problems)
 
     def read(self, graph: Graph) -> Graph | None:
-        """Read and check all of it.
+        """Read and check all of it, and add it to the attributes that `graph` has by other means.
 
-        Args:
-            graph: The attributes of the graph that are known by other means.
-
-        Returns:
-            The graph; None where it has problems, or none of its nodes can be read.
+        Returns None where it has problems, or none of its nodes can be read.
         """
         top, config = self._top, self._config
         _check_keys_are_text(top.declared, self._problems)

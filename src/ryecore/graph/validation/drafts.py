@@ -23,13 +23,7 @@ class DraftEdge:
 
 @frozen
 class Slot:
-    """A value with expressions.
-
-    Attributes:
-        template: The value.
-        place: Where it stands.
-        what: What it is for: `params`, `over`, `assign` or `output`.
-    """
+    """A value with expressions: for `params`, `over`, `assign` or `output`, as `what` says."""
 
     template: Template
     place: Place
@@ -41,17 +35,11 @@ class Draft:
     """A node as far as it could be read.
 
     Attributes:
-        id: Its id.
-        type: Its type.
         place: Where it stands.
-        edges: Its edges, in order.
-        on_error: The node to continue with where it fails.
-        assign: What it sets in the state.
         collect: The key of the state that a foreach sets.
         as_: What a foreach calls each member.
         slots: Its values with expressions.
         item: What its action executes.
-        agent_ref: Its agent.
         vertex: The node; None where its problems leave that open.
     """
 
@@ -78,10 +66,7 @@ def check_flow(
 ) -> None:
     """Report edges without a target, edges that are never taken, and nodes that nothing reaches.
 
-    Args:
-        drafts: The nodes by their ids.
-        start: The first one; None where the file doesn't say.
-        start_place: Where it says so.
+    `start_place` is where the file names the first node, if it does.
     """
     if start is not None:
         _check_target(start, start_place, drafts, problems)

@@ -40,13 +40,7 @@ def brief(value: object) -> str:
 
 @frozen
 class Fields:
-    """A mapping of the file. A wrong value is reported, and read as if it were absent.
-
-    Attributes:
-        declared: The mapping.
-        place: Where it stands.
-        problems: Collects the problems.
-    """
+    """A mapping in the file. A wrong value is reported, and read as if it were absent."""
 
     declared: Mapping[str, object]
     place: Place
@@ -61,12 +55,7 @@ class Fields:
         self.problems.error(self.at(name), message)
 
     def check(self, owner: str, known: tuple[str, ...], why: Mapping[str, str] = {}) -> None:
-        """Report unknown keys.
-
-        Args:
-            owner: What the mapping is, such as `an action`.
-            known: The keys that it may have.
-        """
+        """Report keys that aren't known; `owner` says what the mapping is, such as `an action`."""
         for name in self.declared:
             if name in known or not isinstance(name, str):  # which is reported for the whole file
                 continue
@@ -83,12 +72,9 @@ class Fields:
         return self.declared.get(name) is not None
 
     def value(self, name: str, kind: Any, default: T) -> T:
-        """Return the value of a key.
+        """Return the value of a key, or the default where it is absent, null, or wrong.
 
-        Args:
-            name: The key.
-            kind: Its type, as the converter of configuration knows it.
-            default: The value where the key is absent, null, or wrong, which is reported.
+        `kind` is its type, as the converter of configuration knows it.
         """
         value = self.declared.get(name)
         return default if value is None else self.read(value, kind, default, name)

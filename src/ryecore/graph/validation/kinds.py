@@ -68,11 +68,7 @@ class Kind:
         return not known or bool(known & other.names)
 
     def part(self, part: str | int) -> "Kind":
-        """Return the kind of the part at a key or an index.
-
-        Raises:
-            NoSuchPart: Nothing can stand there; the message says why.
-        """
+        """Return the kind of the part at a key or an index; NoSuchPart says why there is none."""
         is_index = isinstance(part, int) or (part.isascii() and part.isdigit())
         if not self.may_be("array", "object"):
             raise NoSuchPart(f"is {self}, which has no parts")

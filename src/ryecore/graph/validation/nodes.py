@@ -36,12 +36,7 @@ _NodeType = Literal["action", "gate", "foreach", "agent", "return"]
 
 @frozen
 class NodeReader:
-    """Reads nodes.
-
-    Attributes:
-        agents: The graph's agents by name; None for one that can't be read.
-        lines: The nodes' lines in the file, where they are known.
-    """
+    """The reader of nodes, whose agents by name are None where they can't be read."""
 
     agents: Mapping[str, Agent | None]
     lines: Mapping[str, int]

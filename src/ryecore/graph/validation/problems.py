@@ -53,14 +53,10 @@ _BLOCK_KEY: Final = re.compile(
 
 
 def node_lines(text: str, names: Iterable[str]) -> Mapping[str, int]:
-    """Return the lines of a graph's nodes, found without parsing where the layout is plain.
+    """Return the lines of nodes, from 1, by id, without parsing where the layout is plain.
 
-    Args:
-        text: The file, which was loaded before, and so is within bounds.
-        names: The nodes' ids, in the file's order.
-
-    Returns:
-        Lines from 1, by id; some may be missing.
+    `text` was loaded before, so it is within bounds; `names` are in its order. Some lines may be
+    missing.
     """
     wanted = tuple(names)
     if not wanted:

@@ -30,10 +30,7 @@ _ORDER: Final = ("gt", "gte", "lt", "lte")
 
 
 class References:
-    """The checker of the references in a graph's values.
-
-    Args:
-        known: What is known of its values.
+    """The checker of the references in a graph's values, by what is known of them.
 
     Attributes:
         read: The keys of the state that are read somewhere.

@@ -72,13 +72,7 @@ _TAKEN: Final[Mapping[str, tuple[str, ...]]] = {
 
 @frozen
 class Writer:
-    """What a node writes into the state.
-
-    Attributes:
-        type: The node's type.
-        assign: The keys that it sets.
-        collect: The key that a foreach collects its results into.
-    """
+    """What a node writes into the state: the keys that it assigns, and its collected results."""
 
     type: str
     assign: Mapping[str, Template]
@@ -87,22 +81,16 @@ class Writer:
 
 @frozen
 class Scope:
-    """The names that an expression may begin with.
+    """The names that an expression may begin with, with their kinds.
 
-    Attributes:
-        roots: Their kinds.
-        absent: The reason why a name that is known elsewhere isn't known here, by name.
+    `absent` says why a name that is known elsewhere isn't known here.
     """
 
     roots: Mapping[str, Kind]
     absent: Mapping[str, str]
 
     def kind(self, path: tuple[str | int, ...]) -> Kind:
-        """Return the kind of what stands at a path.
-
-        Raises:
-            NoSuchPart: The value can't have such a part; the message says which, and why.
-        """
+        """Return the kind of what stands at a path; NoSuchPart says why there can't be any."""
         root = str(path[0])
         kind = self.roots[root]
         for at, part in enumerate(path[1:], start=1):
@@ -148,13 +136,7 @@ def kind_of_text(text: str, expressions: Iterable[Expression], scope: Scope) -> 
 
 @frozen
 class Known:
-    """What is known of a graph's values.
-
-    Attributes:
-        inputs: The kind of its inputs.
-        state: The kind of its state, with every key that is ever in it.
-        state_schema: What it declares of its state.
-    """
+    """What is known of a graph's inputs and of its state, with every key that is ever in it."""
 
     inputs: Kind
     state: Kind
@@ -201,11 +183,7 @@ class Known:
         return cls(inputs, Kind(_OBJECT, keys=keys), state_schema)
 
     def before(self, *, as_: str | None = None) -> Scope:
-        """Return what is known before a node has run.
-
-        Args:
-            as_: The name of a member in the foreach's action.
-        """
+        """Return what is known before a node has run, where `as_` names a foreach's member."""
         roots = {"inputs": self.inputs, "state": self.state}
         if as_ is not None:
             roots[as_] = ANY
@@ -263,7 +241,7 @@ def misfits(
     *,
     coerces: bool = False,
 ) -> list[Misfit]:
-    """Find the parts of a value that can't fit a schema.
+    """Find the parts of a value that can't fit a schema: where they are, and what is wrong.
 
     A literal is checked in full; an expression by its type, where that is known.
 
@@ -271,9 +249,6 @@ def misfits(
         root: The schema that references lead into.
         scope: What expressions know.
         coerces: Whether text is converted to the wanted type, as in inputs of directives.
-
-    Returns:
-        Where in the value, and what is wrong.
     """
     expressions: dict[Place, list[Expression]] = {}
     for one in template.expressions:

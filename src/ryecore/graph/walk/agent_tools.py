@@ -26,10 +26,9 @@ _ITEM: Final = "tool:"
 
 @frozen
 class AgentTools:
-    """The tools of the agents of one run.
+    """The host's dependencies with the tools of one run's agents.
 
     Attributes:
-        deps: The host's dependencies, with the tools of the run.
         names: The models' names of the signed tools that agents name.
     """
 
@@ -55,9 +54,6 @@ async def find_agent_tools(
 
     An agent is offered the tools that the graph's signed file names. Each call is checked against
     the capabilities of the run; a function of the host's needs one too.
-
-    Raises:
-        RyeError: A signed tool that an agent names can't be found, verified or offered.
     """
     vertices = [one for one in graph.nodes.values() if isinstance(one, AgentVertex)]
     if not vertices:

@@ -33,11 +33,8 @@ _POLL_S: Final = (1.0, 2.0, 5.0, 10.0)
 class NodeBudget:
     """The budget of one run of an agent's node: the `TurnBudget` of a graph's run.
 
-    The ledger identifies each attempt by its turn, so turns are counted over all nodes of the run.
-
-    Args:
-        spending: Holds and settles in the run's account.
-        most_turns: The most turns of all agents in the run; None for no bound.
+    The ledger identifies each attempt by its turn, so turns are counted over all nodes of the run,
+    at most `most_turns`.
     """
 
     def __init__(self, spending: Spending, most_turns: int | None) -> None:
@@ -46,11 +43,7 @@ class NodeBudget:
         self._before = spending.turn
 
     async def begin_turn(self, turn: int, entry: FallbackPlanEntry, wanted: int | None) -> int:
-        """Count a turn, and bound its answer by the balance.
-
-        Raises:
-            AgentTurnError: `budget_exceeded`: no further turn is allowed.
-        """
+        """Count a turn, if one is left, and bound its answer by the balance."""
         spending = self._spending
         number = self._before + turn
         if spending.stopped:
@@ -96,12 +89,7 @@ def _longest(entry: FallbackPlanEntry) -> int:
 
 
 class AgentWork:
-    """The runner of one run's agent nodes.
-
-    Args:
-        spending: Holds and settles in the run's account.
-        most_turns: The most turns of all agents in the run; None for no bound.
-    """
+    """The runner of one run's agent nodes, with at most `most_turns` turns in all."""
 
     def __init__(
         self,
@@ -128,9 +116,8 @@ class AgentWork:
     ) -> NodeOutcome:
         """Run an agent's node to its end, a provider's job included.
 
-        Args:
-            context: The context of expressions; prompts know its state as `run.outputs`.
-            call: The context of this visit of the node.
+        Prompts know the state of `context`, that of expressions, as `run.outputs`. `call` is the
+        context of this visit of the node.
         """
         call = evolve(call, depth=call.depth + 1)
         if vertex.timeout_s is not None:

@@ -42,14 +42,7 @@ class FatalProblem(Exception):
 
 @frozen
 class Call:
-    """One call that a node makes.
-
-    Attributes:
-        vertex: The node.
-        action: The action.
-        params: The parameters of the item.
-        ctx: The caller's context.
-    """
+    """One call that a node makes."""
 
     vertex: CallingVertex
     action: Action
@@ -62,7 +55,6 @@ class CallOutcome(NodeOutcome):
     """The outcome of a call.
 
     Attributes:
-        is_from_cache: Whether the result came from the cache.
         thread_id: The thread that it ran in, if any.
         why_uncached: Why its result isn't cached although its author wants it; else empty.
     """
@@ -74,35 +66,22 @@ class CallOutcome(NodeOutcome):
 
 @frozen
 class Unkeyed:
-    """A result that can't be cached.
-
-    Attributes:
-        why: The reason.
-    """
+    """The reason why a result can't be cached."""
 
     why: str
 
 
 class ItemCaller:
-    """The caller of items through the verified chain.
-
-    Args:
-        dispatcher: The actions of the Rye.
-        cache: The cache of results; None for none.
-    """
+    """The caller of items through the verified chain, with a cache of results if there is one."""
 
     def __init__(self, dispatcher: Dispatcher, cache: "ResultsCache | None" = None) -> None:
         self._dispatcher = dispatcher
         self._cache = cache
 
     async def __call__(self, call: Call) -> CallOutcome:
-        """Make a call.
+        """Return the outcome of a call, also of a failure.
 
-        Returns:
-            The outcome, also of a failure.
-
-        Raises:
-            FatalProblem: The item isn't what a trusted key signed.
+        An item that isn't what a trusted key signed raises FatalProblem.
         """
         timeout_s, deadline = call.vertex.timeout_s, call.ctx.deadline
         until = math.inf if timeout_s is None else time.monotonic() + timeout_s

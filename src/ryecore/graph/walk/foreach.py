@@ -18,10 +18,9 @@ _MAX_ERRORS: Final = 100
 
 @frozen
 class Members:
-    """The outcomes of the members.
+    """The results of the members, in the list's order: None for one that failed.
 
     Attributes:
-        items: The results, in the list's order; None for one that failed.
         errors: The first of the errors, as `{index, error, code}`, with `effect_unknown` where a
             tool was interrupted.
         failed: How many failed.
@@ -49,19 +48,13 @@ async def for_each(
     stops_at_error: bool,
     known: Mapping[int, NodeOutcome] | None = None,
 ) -> Members:
-    """Call an item for each member.
+    """Call an item for each member. What a call raises is raised by itself, once the others ended.
 
     Args:
         at_once: The most concurrent calls, at least 1.
         stops_at_error: Whether the first failure keeps the others from being called, and ends
             those that run.
         known: The known outcomes of members, by their indexes: these aren't called.
-
-    Returns:
-        The outcomes of the members.
-
-    Raises:
-        Exception: What a call raised, by itself; the others were ended.
     """
     work = _Work(members, call, stops_at_error, known or {})
     workers = min(at_once, len(members))

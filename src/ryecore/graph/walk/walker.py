@@ -30,24 +30,19 @@ from ryecore.policy.context import place_id
 from ryecore.policy.hooks import Control
 from ryecore.runs.hooks import HookRunner
 
-__all__ = ["Walk", "Walker"]
+__all__ = ["GraphWalk", "Walker"]
 
 _YIELD_EVERY_S: Final = 0.005
 """How often, in seconds, nodes that never wait let other tasks run."""
 
 
 @frozen
-class Walk:
+class GraphWalk:
     """The parts of a run.
 
     Attributes:
-        run_id: The run.
-        graph: The graph.
-        inputs: Its checked inputs.
-        executor: Runs every node.
         vertices: The handlers of nodes other than agents.
         agents: The runner of agents' nodes, with their events, budget and jobs.
-        journal: The journal.
         hooks: The graph's own hooks.
         call: The context of its nodes' calls, with the run's account and capabilities.
         projection: Receives the end of each node, for the status in the result.
@@ -66,28 +61,18 @@ class Walk:
 
 
 class Walker:
-    """The walker of one graph in one run.
+    """The walker of one graph in one run, with its current position."""
 
-    Args:
-        position: The first position.
-
-    Attributes:
-        position: The current position.
-    """
-
-    def __init__(self, walk: Walk, position: Position) -> None:
+    def __init__(self, walk: GraphWalk, position: Position) -> None:
         self._walk = walk
         self._yielded = time.perf_counter()
         self.position = position
 
     async def to_the_end(self) -> Position:
-        """Run node after node, until the run has ended or is cancelled.
+        """Run node after node until the run has ended or is cancelled; return the last position.
 
-        Returns:
-            The last position. A checkpoint stores each step before the next one begins.
-
-        Raises:
-            StateError: The journal can't be written, so the run must stop.
+        A checkpoint stores each step before the next one begins. A journal that can't be written
+        stops the run.
         """
         return await self._bounded(self._all_steps)
 
@@ -100,7 +85,7 @@ class Walker:
             await self.step()
 
     async def _bounded(self, walk: Callable[[], Awaitable[None]]) -> Position:
-        """Walk until the run is cancelled or its time is up."""
+        """GraphWalk until the run is cancelled or its time is up."""
         token, deadline = self._walk.call.cancellation, self._walk.call.deadline
         is_over = False
         try:
