@@ -10,11 +10,32 @@ Source: docs/design/threads.md#storage; decisions 38, 47 and 77.
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
-from ryecore.state.transcript import Recovery
+from attrs import frozen
+
 from ryecore.state.transcript_format import Head, Record
 from ryecore.state.transcript_report import TranscriptReport, Unit
 
-__all__ = ["RecordLog", "RecordStore"]
+__all__ = ["RecordLog", "RecordStore", "Recovery"]
+
+
+@frozen
+class Recovery:
+    """The state of a log when it was resumed.
+
+    Attributes:
+        head: Its last checkpoint; None if it has none.
+        turn: The turn that this checkpoint closes; 0 for none.
+        last_type: The type of the last record that isn't a checkpoint; empty if there is none.
+        tail_records: The number of records after the last checkpoint. They are kept, and the next
+            checkpoint marks them as unattested.
+        is_torn: Whether bytes after the last whole record were dropped.
+    """
+
+    head: Head | None
+    turn: int
+    last_type: str
+    tail_records: int
+    is_torn: bool
 
 
 class RecordLog(Protocol):

@@ -16,12 +16,11 @@ from threading import Thread
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypeAlias
 
-from attrs import frozen
-
 from ryecore.errors import StateError, StateLocked
 from ryecore.lillux.keys import SigningKey
 from ryecore.lillux.locks import describe_holders, find_lock_holders, release_advice
 from ryecore.state.model import Durability
+from ryecore.state.record_log import Recovery
 from ryecore.state.refusals import advice
 from ryecore.state.transcript_check import Chain
 from ryecore.state.transcript_format import (
@@ -41,7 +40,7 @@ from ryecore.state.waiting import GroupSync, try_flock
 if TYPE_CHECKING:
     from hashlib import _Hash
 
-__all__ = ["Head", "Recovery", "Transcript"]
+__all__ = ["Transcript"]
 
 _ChainState: TypeAlias = tuple["_Hash", str, int]
 """The running digest of a segment, the digest before it, and the number of its records that were
@@ -50,26 +49,6 @@ unattested at a recovery."""
 _KEPT_NS: Final = 50_000_000
 _KEPT_CHARS: Final = 4096
 _DELTA: Final = "token_delta"
-
-
-@frozen
-class Recovery:
-    """The state of a transcript when it was resumed.
-
-    Attributes:
-        head: Its last checkpoint; None if it has none.
-        turn: The turn that this checkpoint closes; 0 for none.
-        last_type: The type of the last record that isn't a checkpoint; empty if there is none.
-        tail_records: The number of records after the last checkpoint. They are kept, and the next
-            checkpoint marks them as unattested.
-        is_torn: Whether bytes after the last whole record were dropped.
-    """
-
-    head: Head | None
-    turn: int
-    last_type: str
-    tail_records: int
-    is_torn: bool
 
 
 class Transcript:

@@ -18,9 +18,9 @@ from ryecore.lillux.keys import SigningKey
 from ryecore.lillux.locks import find_lock_holders
 from ryecore.state.change_watcher import ChangeWatcher
 from ryecore.state.model import Durability
-from ryecore.state.record_log import RecordLog, RecordStore
+from ryecore.state.record_log import RecordLog, RecordStore, Recovery
 from ryecore.state.thread_file import TRANSCRIPT
-from ryecore.state.transcript import Recovery, Transcript
+from ryecore.state.transcript import Transcript
 from ryecore.state.transcript_check import (
     Record,
     proved_records,

@@ -163,14 +163,6 @@ class GroupSync:
             await SYNC_WORKERS.run(self._sync_until, until)
             await anyio.lowlevel.checkpoint_if_cancelled()
 
-    def sync_now(self) -> None:
-        """Sync all writes so far, on this thread.
-
-        Raises:
-            OSError: It can't be synced.
-        """
-        self._sync_until(self._written)
-
     def _sync_until(self, until: int) -> None:
         with self._lock:
             if self._synced >= until:

@@ -1,5 +1,15 @@
+import importlib
+import inspect
 import subprocess
 import sys
+import typing
+from collections.abc import Iterator
+
+import pytest
+
+from ryecore.testing.state import BudgetLedger, RecordLog, RecordStore, ThreadRegistry
+
+PUBLIC = ("ryecore", "ryecore.results", "ryecore.testing.state")
 
 
 def test_fakes_need_no_sdk() -> None:
@@ -14,3 +24,29 @@ def test_fakes_need_no_sdk() -> None:
     )
 
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("protocol", [ThreadRegistry, BudgetLedger, RecordStore, RecordLog])
+def test_a_store_is_written_with_public_names_alone(protocol: type) -> None:
+    public = {
+        getattr(module, name)
+        for module in map(importlib.import_module, PUBLIC)
+        for name in module.__all__
+        if isinstance(getattr(module, name), type)
+    }
+
+    used = {
+        one
+        for _, method in inspect.getmembers(protocol, inspect.isfunction)
+        for hint in typing.get_type_hints(method).values()
+        for one in _types(hint)
+    }
+
+    assert {one for one in used if one.__module__.startswith("ryecore.")} - public == set()
+
+
+def _types(hint: object) -> Iterator[type]:
+    if isinstance(hint, type):
+        yield hint
+    for argument in typing.get_args(hint):
+        yield from _types(argument)
