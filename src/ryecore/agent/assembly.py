@@ -189,7 +189,7 @@ def build_setup(
 def chain_options(
     deps: AgentRunnerDeps, meter: CostMeter, policy: TurnPolicy | None = None
 ) -> ChainOptions:
-    """Return the options of a run's calls to models. Without a policy, no try is asked for."""
+    """Return the options of a run's calls to models. Without a policy, each try may go ahead."""
     return ChainOptions(
         key_for=deps.key_for,
         sleep=deps.sleep,

@@ -101,10 +101,6 @@ class SafetyHarness:
         """Return whether the thread has a capability, by name or by wildcard."""
         return allows(self.capabilities, capability)
 
-    def missing(self, capabilities: Iterable[str]) -> tuple[str, ...]:
-        """Return those of some capabilities that the thread lacks."""
-        return tuple(one for one in capabilities if not self.check_permission(one))
-
 
 def limits_until(limits: Limits, deadline: float | None) -> Limits:
     """Return limits whose duration ends at a deadline, in monotonic seconds, at the latest."""

@@ -17,7 +17,7 @@ from ryecore.policy import CallContext
 from ryecore.runs.ports import Dispatcher, Fetched, Shown
 from ryecore.search.model import SearchResults
 from ryecore.search.walk import ToolListing
-from ryecore.threads.calls.palette import Palette, build_palette
+from ryecore.threads.calls.palette import Palette, PaletteBuilder
 from ryecore.tools import ToolContext, ToolOutcome
 
 
@@ -126,5 +126,5 @@ async def palette_caller(
     dispatcher: RecordingDispatcher, *capabilities: str, **options: Any
 ) -> PaletteCaller:
     """A model at the palette of these capabilities."""
-    palette = await build_palette(dispatcher, capabilities, (), ())
+    palette = await PaletteBuilder(dispatcher).build(capabilities)
     return PaletteCaller(palette, capabilities, options)

@@ -8,9 +8,9 @@ Source: docs/design/threads.md#harness; decision 41.
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final
 
 from attrs import frozen
 
@@ -25,7 +25,6 @@ from ryecore.runs.ports import Dispatcher
 from ryecore.threads.calls.guard import READ_ARTIFACT
 from ryecore.threads.calls.item_tools import BUILT_IN_NAMES, item_tool
 from ryecore.threads.calls.returning import RETURN_TOOL
-from ryecore.tools.context import ToolLimits
 from ryecore.tools.definition import ToolDef
 from ryecore.tools.failures import shown
 from ryecore.tools.items import ItemRunner, shape_of
@@ -35,7 +34,6 @@ __all__ = [
     "TOKEN_BUDGET",
     "Palette",
     "PaletteBuilder",
-    "build_palette",
     "names_of",
 ]
 
@@ -51,9 +49,6 @@ _LEAST_TOKENS: Final = 20
 _MAX_LOOKED_AT: Final = 100
 _MAX_LEFT_OUT: Final = 100
 _MAX_REMEMBERED: Final = 4_096
-_MAX_TREES: Final = 256
-
-_TreeKey: TypeAlias = tuple[tuple[str, ...], tuple[ToolDef, ...], tuple[str, ...]]
 
 
 @frozen
@@ -62,13 +57,11 @@ class Palette:
 
     Attributes:
         left_out: The tools that are not shown, each with the reason.
-        tree: Capabilities and tools as text, for `capabilities.md`.
     """
 
     registry: ToolRegistry
     tools: tuple[ToolDef, ...]
     left_out: tuple[str, ...]
-    tree: str
 
 
 @frozen
@@ -82,19 +75,6 @@ class _Kept:
     tokens: int
 
 
-async def build_palette(
-    dispatcher: Dispatcher,
-    capabilities: tuple[str, ...],
-    host_tools: Iterable[ToolDef],
-    extra: Iterable[ToolDef],
-    *,
-    token_budget: int = TOKEN_BUDGET,
-) -> Palette:
-    """Build one palette; see `PaletteBuilder.build`."""
-    builder = PaletteBuilder(dispatcher)
-    return await builder.build(capabilities, host_tools, extra, token_budget=token_budget)
-
-
 class PaletteBuilder:
     """The builder of the palettes of one open Rye's threads.
 
@@ -106,7 +86,6 @@ class PaletteBuilder:
         self._dispatcher = dispatcher
         self._kept: BoundedDict[tuple[str, str], _Kept] = BoundedDict(_MAX_REMEMBERED)
         self._host: BoundedDict[ToolDef, ToolDef] = BoundedDict(_MAX_REMEMBERED)
-        self._trees: BoundedDict[_TreeKey, str] = BoundedDict(_MAX_TREES)
         self._built_in: dict[Action, ToolDef] = {
             action: item_tool(action, dispatcher) for action in BUILT_IN_NAMES
         }
@@ -118,7 +97,6 @@ class PaletteBuilder:
         extra: Iterable[ToolDef] = (),
         *,
         token_budget: int = TOKEN_BUDGET,
-        limits: ToolLimits = ToolLimits(),  # noqa: B008 - frozen
     ) -> Palette:
         """Build the palette of one thread. A tool that can't be offered is left out.
 
@@ -144,21 +122,7 @@ class PaletteBuilder:
         if len(left_out) > _MAX_LEFT_OUT:
             more = len(left_out) - _MAX_LEFT_OUT
             left_out = [*left_out[:_MAX_LEFT_OUT], f"and {more} more"]
-        return Palette(
-            ToolRegistry(tools, limits=limits),
-            tuple(tools),
-            tuple(left_out),
-            self._tree(tuple(capabilities), tuple(tools), tuple(left_out)),
-        )
-
-    def _tree(
-        self, capabilities: tuple[str, ...], tools: tuple[ToolDef, ...], left_out: tuple[str, ...]
-    ) -> str:
-        key = (capabilities, tools, left_out)
-        tree = self._trees.get(key)
-        if tree is None:
-            tree = self._trees[key] = _tree(*key)
-        return tree
+        return Palette(ToolRegistry(tools), tuple(tools), tuple(left_out))
 
     def _allowed(
         self, capabilities: Sequence[str], host_tools: Iterable[ToolDef], taken: set[str]
@@ -295,34 +259,3 @@ def _wanted(
         *((item_id, True) for item_id in sorted(exact)),
         *((item_id, False) for item_id in sorted(found - exact)),
     ]
-
-
-def _tree(capabilities: Sequence[str], tools: Sequence[ToolDef], left_out: Sequence[str]) -> str:
-    """Return the text of the capabilities, each with the tools that it grants. Deterministic."""
-    # Names before wildcards, so that a tool stands below the most specific capability.
-    granting = sorted(set(capabilities), key=lambda one: ("*" in one, one))
-    below: dict[str, list[str]] = {one: [] for one in sorted(granting)}
-    built_in: list[str] = []
-    for tool in tools:
-        if tool.capability is None:
-            built_in.append(tool.name)
-            continue
-        by = next((one for one in granting if allows((one,), tool.capability)), None)
-        line = f"{tool.name} ({tool.source})" if tool.source else tool.name
-        if by is not None:
-            below[by].append(line)
-        else:  # a tool of the thread's own without a capability: it is shown, and denied
-            built_in.append(line)
-    blocks = [*below.items()]
-    if built_in:
-        blocks.append(("built in", built_in))
-    if left_out:
-        blocks.append(("left out", list(left_out)))
-    return "\n".join(line for title, lines in blocks for line in _branch(title, lines))
-
-
-def _branch(title: str, lines: Sequence[str]) -> Iterator[str]:
-    yield title
-    for line in lines:
-        guide = "└─" if line is lines[-1] else "├─"
-        yield f"{guide} {' '.join(line.split())}"

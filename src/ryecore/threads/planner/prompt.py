@@ -94,10 +94,9 @@ def first_message(blocks: Sequence[ContextBlock], directive: Directive, returns:
 def continued_message(
     blocks: Sequence[ContextBlock], directive: Directive, continues: "Continuation"
 ) -> str:
-    """Return the first user message of a thread that continues another one.
+    """Return the first user message of a thread that continues another one, within its context.
 
-    Its context stands around. The directive is repeated where the trimmed conversation doesn't hold
-    it.
+    The directive is repeated where the trimmed conversation doesn't hold it.
 
     Source: docs/design/threads.md#first-message; decision 45.
     """
