@@ -35,10 +35,8 @@ from ryecore.threads.calls.returning import return_tool
 from ryecore.threads.events import Recorder
 from ryecore.threads.harness import SafetyHarness, limits_until
 from ryecore.threads.loop import (
-    ResolvedDirective,
     ThreadEnding,
     ThreadLoop,
-    ThreadPlan,
     ending_of_error,
     ending_of_stop,
 )
@@ -47,6 +45,7 @@ from ryecore.threads.planner.risk import check_risks
 from ryecore.threads.records.export import export_thread, started_payload, write_capabilities
 from ryecore.threads.result import ThreadResult
 from ryecore.threads.resume import continued_record, handoff_of
+from ryecore.threads.turn_policy import ResolvedDirective, ThreadPlan
 from ryecore.tools.definition import ToolDef
 
 __all__ = ["ThreadDeps", "ThreadLifecycle"]

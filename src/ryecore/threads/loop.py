@@ -25,16 +25,14 @@ from ryecore.policy.hooks import HookEvent
 from ryecore.runs.hooks import HookRunner
 from ryecore.runs.host import RunHost
 from ryecore.runs.limit_hit import LimitHit
-from ryecore.runs.resume import Continuation
 from ryecore.runs.spending import MAX_OUTPUT_TOKENS, Spending
 from ryecore.state.model import Status
-from ryecore.threads.calls.guard import ResultGuard
 from ryecore.threads.calls.palette import Palette
-from ryecore.threads.calls.returning import RETURN_TOOL, Returned
+from ryecore.threads.calls.returning import Returned
 from ryecore.threads.calls.text_calls import render_tools
 from ryecore.threads.events import Recorder
 from ryecore.threads.harness import SafetyHarness
-from ryecore.threads.planner.planning import Composed, DirectivePlanner, LoadedDirective
+from ryecore.threads.planner.planning import DirectivePlanner
 from ryecore.threads.planner.prompt import (
     continued_message,
     directive_context,
@@ -42,15 +40,12 @@ from ryecore.threads.planner.prompt import (
     inputs_told,
     system_text,
 )
-from ryecore.threads.planner.settings import LoopConfig
 from ryecore.threads.records.messages import message_payload
-from ryecore.threads.turn_policy import LoopSettings, ThreadPolicy, as_text
+from ryecore.threads.turn_policy import ThreadModel, ThreadPlan, ThreadPolicy, as_text
 
 __all__ = [
-    "ResolvedDirective",
     "ThreadEnding",
     "ThreadLoop",
-    "ThreadPlan",
     "ending_of_error",
     "ending_of_stop",
     "ending_of_turns",
@@ -58,29 +53,6 @@ __all__ = [
 
 _CONTEXT_TOKENS: Final = 200_000
 _NO_TURNS: Final = 1_000_000
-
-
-@frozen
-class ResolvedDirective:
-    """A directive with checked inputs, its models as `provider/model`, and its configuration."""
-
-    loaded: LoadedDirective
-    inputs: Mapping[str, object] = field(repr=False)
-    model: str
-    fallback: str | None
-    config: LoopConfig
-
-
-@frozen
-class ThreadPlan:
-    """The plan of a thread's loop."""
-
-    thread_id: str
-    directive: ResolvedDirective
-    composed: Composed
-    palette: Palette
-    guard: ResultGuard
-    continues: Continuation | None
 
 
 @frozen
@@ -138,10 +110,8 @@ class ThreadLoop:
     @property
     def most_handed_on(self) -> int:
         """The most tokens of the conversation that a handoff passes on."""
-        most = self._directive.config.resume_ceiling_tokens
-        return (
-            most if self._policy is None else min(most, self._policy.settings.context_tokens // 2)
-        )
+        most, policy = self._directive.config.resume_ceiling_tokens, self._policy
+        return most if policy is None else min(most, policy.model.context_tokens // 2)
 
     def want_handoff(self) -> None:
         """Request a handoff to another thread at the next turn."""
@@ -152,36 +122,21 @@ class ThreadLoop:
     async def run(self) -> ThreadEnding:
         """Run turns until the thread ends."""
         plan = self._plan()
-        native, context_tokens, output_tokens = _what_it_can(plan[0])
-        outputs = self._directive.loaded.directive.outputs
-        tools = self._thread.palette.tools
         policy = ThreadPolicy(
-            LoopSettings(
-                thread_id=self._thread.thread_id,
-                directive=self._directive.loaded.id,
-                outputs=outputs,
-                wanted_output_tokens=output_tokens,
-                context_tokens=context_tokens,
-                config=self._directive.config,
-                tools=tuple(tool.spec for tool in tools),
-                is_native=native,
-                has_tools=any(tool.name != RETURN_TOOL for tool in tools),
-                continues=self._thread.continues.kind if self._thread.continues else None,
-            ),
+            self._thread,
+            _model_of(plan[0]),
             self._harness,
             self.spending,
             self._hooks,
-            self._thread.guard,
             self._recorder,
-            (plan[0].provider.provider_id, plan[0].model),
             self._planner.classification(Trace()),
             self._deps.pre_egress,
         )
         policy.handoff_wanted = self._wants_handoff
         self._policy = policy
-        system = await self._begin(policy, native=native)
+        system = await self._begin(policy)
         agent = self._agent(plan, policy, system)
-        setup = self._setup(agent, plan, policy, native=native)
+        setup = self._setup(agent, plan, policy)
         watching = self._deps.observer
         with nullcontext() if watching is None else watching.run(self._thread.thread_id, agent):
             result = await run_turns(setup, self.messages)
@@ -202,14 +157,14 @@ class ThreadLoop:
                 entries.append(plan_entry(self._deps, provider, model))
         return tuple(entries)
 
-    async def _begin(self, policy: ThreadPolicy, *, native: bool) -> str:
+    async def _begin(self, policy: ThreadPolicy) -> str:
         """Record the first messages, and return the system prompt.
 
         Only hooks and the directive's own context supply it.
 
         Source: docs/design/threads.md#first-message.
         """
-        thread, continues = self._thread, self._thread.continues
+        thread, continues, native = self._thread, self._thread.continues, policy.model.is_native
         resolved, directive = self._directive, self._directive.loaded.directive
         event: HookEvent = "thread_continued" if continues else "thread_started"
         context = {
@@ -253,7 +208,7 @@ class ThreadLoop:
             model=plan[0].model,
             system_prompt=system,
             tools=tuple(tool.name for tool in self._thread.palette.tools),
-            max_output_tokens=policy.settings.wanted_output_tokens,
+            max_output_tokens=policy.model.output_tokens,
         )
 
     def _setup(
@@ -261,8 +216,6 @@ class ThreadLoop:
         agent: Agent,
         plan: tuple[FallbackPlanEntry, ...],
         policy: ThreadPolicy,
-        *,
-        native: bool,
     ) -> TurnSetup:
         thread = self._thread
         setup = build_setup(
@@ -278,7 +231,7 @@ class ThreadLoop:
                 self._deps, self._recorder.emit, thread.thread_id, self.spending.on_cost
             ),
         )
-        request = setup.request if native else evolve(setup.request, tools=())
+        request = setup.request if policy.model.is_native else evolve(setup.request, tools=())
         context = evolve(
             setup.tool_context,
             present=thread.guard,
@@ -294,14 +247,19 @@ def _own(deps: AgentRunnerDeps, palette: Palette, harness: SafetyHarness) -> Age
     return evolve(deps, registry=palette.registry, tools=None, limits=limits)
 
 
-def _what_it_can(entry: FallbackPlanEntry) -> tuple[bool, int, int]:
-    """Return whether a model calls tools, its context size, and its most output tokens."""
+def _model_of(entry: FallbackPlanEntry) -> ThreadModel:
+    provider = entry.provider
     try:
-        can = entry.provider.capabilities(entry.model)
+        can = provider.capabilities(entry.model)
     except Exception:  # an unknown ability is assumed: the first attempt shows whether it exists
         can = Capabilities()
-    most = can.max_output_tokens or MAX_OUTPUT_TOKENS
-    return can.tools, can.context_tokens or _CONTEXT_TOKENS, min(most, MAX_OUTPUT_TOKENS)
+    return ThreadModel(
+        provider.provider_id,
+        entry.model,
+        can.tools,
+        can.context_tokens or _CONTEXT_TOKENS,
+        min(can.max_output_tokens or MAX_OUTPUT_TOKENS, MAX_OUTPUT_TOKENS),
+    )
 
 
 _CANCELLED: Final = "It was asked to stop."

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from random import random
 from typing import Any, Final
 
-from attrs import evolve, frozen
+from attrs import evolve, field, frozen
 
 from ryecore.agent.deps import PreEgress
 from ryecore.agent.policies import ask_before
@@ -38,18 +38,24 @@ from ryecore.agent.verdicts import (
     TurnState,
     ladder_verdict,
 )
-from ryecore.directives.inputs import Declared
 from ryecore.errors import LlmError, ToolCallError, ToolExecutionError, ToolPolicyError
 from ryecore.llm.parts import MediaPart, Message, TextPart, ToolCallPart, ToolResultPart
 from ryecore.llm.plan import AttemptVerdict, FallbackPlanEntry
-from ryecore.llm.request import LlmRequest, ToolSpec
+from ryecore.llm.request import LlmRequest
 from ryecore.llm.result import LlmResult
 from ryecore.runs.hooks import HookOutcome, HookRunner
 from ryecore.runs.limit_hit import LimitHit
-from ryecore.runs.resume import ContinuationKind
+from ryecore.runs.resume import Continuation
 from ryecore.runs.spending import Spending
 from ryecore.threads.calls.guard import ResultGuard
-from ryecore.threads.calls.returning import RETURN_NAMES, Rejected, Returned, check_outputs
+from ryecore.threads.calls.palette import Palette
+from ryecore.threads.calls.returning import (
+    RETURN_NAMES,
+    RETURN_TOOL,
+    Rejected,
+    Returned,
+    check_outputs,
+)
 from ryecore.threads.calls.text_calls import (
     WRITTEN,
     extract_tool_calls,
@@ -64,12 +70,13 @@ from ryecore.threads.planner.classification import (
     classify,
     on_error_plan,
 )
+from ryecore.threads.planner.planning import Composed, LoadedDirective
 from ryecore.threads.planner.settings import LoopConfig
 from ryecore.threads.records.messages import answer_payload, message_payload, result_payload
 from ryecore.tools.definition import ToolDef
 from ryecore.tools.results import ToolOutcome
 
-__all__ = ["LoopSettings", "ThreadPolicy", "as_text"]
+__all__ = ["ResolvedDirective", "ThreadModel", "ThreadPlan", "ThreadPolicy", "as_text"]
 
 _USE_TOOLS: Final = "Use the tools that you have been given to do this, rather than describe it."
 _RETURN: Final = (
@@ -79,54 +86,77 @@ _RETURN: Final = (
 
 
 @frozen
-class LoopSettings:
-    """The settings of a thread's loop.
+class ResolvedDirective:
+    """A directive with checked inputs, its models as `provider/model`, and its configuration."""
 
-    Attributes:
-        wanted_output_tokens: The most tokens of one answer.
-        context_tokens: The size of the model's context.
-        is_native: Whether the model has native tool calls; otherwise calls are read from its text.
-        has_tools: Whether the model has any tool besides the one that ends the thread.
-        continues: The kind of continuation; None for a fresh thread.
-    """
+    loaded: LoadedDirective
+    inputs: Mapping[str, object] = field(repr=False)
+    model: str
+    fallback: str | None
+    config: LoopConfig
+
+
+@frozen
+class ThreadPlan:
+    """The plan of a thread's loop."""
 
     thread_id: str
-    directive: str
-    outputs: tuple[Declared, ...]
-    wanted_output_tokens: int
+    directive: ResolvedDirective
+    composed: Composed
+    palette: Palette
+    guard: ResultGuard
+    continues: Continuation | None
+
+
+@frozen
+class ThreadModel:
+    """The model that a thread's turns ask first.
+
+    Attributes:
+        is_native: Whether it has native tool calls; otherwise calls are read from its text.
+        context_tokens: The size of its context.
+        output_tokens: The most tokens of one answer.
+    """
+
+    provider: str
+    name: str
+    is_native: bool
     context_tokens: int
-    config: LoopConfig
-    tools: tuple[ToolSpec, ...] = ()
-    is_native: bool = True
-    has_tools: bool = True
-    continues: ContinuationKind | None = None
+    output_tokens: int
 
 
 class ThreadPolicy(TurnPolicy):
     """The verdicts of a thread.
 
-    `ask` is the first provider and its model; `gate` is the host's, called before each attempt.
+    `gate` is the host's, called before each attempt.
+
+    Attributes:
+        model: The model that is asked first.
+        limit: The limit that ended the thread.
+        returned: The model's return.
+        handoff_wanted: Whether the thread is to be handed off to another one.
     """
 
     def __init__(
         self,
-        settings: LoopSettings,
+        thread: ThreadPlan,
+        model: ThreadModel,
         harness: SafetyHarness,
         spending: Spending,
         hooks: HookRunner,
-        guard: ResultGuard,
         recorder: Recorder,
-        ask: tuple[str, str],
         classification: Classification,
         gate: PreEgress | None,
     ) -> None:
-        self.settings = settings
+        self.model = model
+        self._thread = thread
+        self._config = thread.directive.config
+        self._outputs = thread.directive.loaded.directive.outputs
+        self._kind = thread.continues.kind if thread.continues else None
         self._harness = harness
         self._spending = spending
         self._hooks = hooks
-        self._guard = guard
         self._recorder = recorder
-        self._ask = ask
         self._classification = classification
         self._gate = gate
         self._nudged = 0
@@ -161,18 +191,18 @@ class ThreadPolicy(TurnPolicy):
             return Stop("handoff")
         self._spending.begin_turn(state.turn)
         self._recorder.turn = state.turn
-        settings = self.settings
+        model = self.model
         bound = await self._spending.output_bound(
-            settings.wanted_output_tokens, self._context_used, *self._ask
+            model.output_tokens, self._context_used, model.provider, model.name
         )
-        return GO if bound == settings.wanted_output_tokens else GoWithin(bound)
+        return GO if bound == model.output_tokens else GoWithin(bound)
 
     async def before_attempt(
         self, entry: FallbackPlanEntry, request: LlmRequest, number: int
     ) -> AttemptVerdict:
         """Ask the host's gate, then hold the highest cost of the attempt."""
         if self._gate is not None:
-            said = await ask_before(self._gate, self.settings.thread_id, entry, request, number)
+            said = await ask_before(self._gate, self._thread.thread_id, entry, request, number)
             if isinstance(said, Refuse):
                 return said
         return await self._spending.before_attempt(entry, request, number)
@@ -195,7 +225,7 @@ class ThreadPolicy(TurnPolicy):
     @property
     def _may_hand_off(self) -> bool:
         """Return whether a handoff is allowed: not without progress since the last one."""
-        is_moving = self._has_answered or self.settings.continues != "handoff"
+        is_moving = self._has_answered or self._kind != "handoff"
         return is_moving and not self._spending.stopped
 
     # The answer
@@ -205,10 +235,9 @@ class ThreadPolicy(TurnPolicy):
         await self._spending.settle_unwritten()
         asked = result
         problem = ""
-        if not self.settings.is_native and not result.tool_calls:
-            found = extract_tool_calls(
-                result.text, start=self._text_calls + 1, tools=self.settings.tools
-            )
+        if not self.model.is_native and not result.tool_calls:
+            tools = (tool.spec for tool in self._thread.palette.tools)
+            found = extract_tool_calls(result.text, start=self._text_calls + 1, tools=tools)
             problem = found.problem
             if found.calls:
                 self._text_calls += len(found.calls)
@@ -233,7 +262,7 @@ class ThreadPolicy(TurnPolicy):
             return DISPATCH
         if self.returned is not None:
             return Feed("not run: a call before it has handed over the outputs")
-        checked = check_outputs(self.settings.outputs, call.arguments_json)
+        checked = check_outputs(self._outputs, call.arguments_json)
         if isinstance(checked, Rejected):
             return Feed(checked.text)
         self.returned = checked
@@ -291,11 +320,10 @@ class ThreadPolicy(TurnPolicy):
 
         Source: docs/design/threads.md#turn-loop; decision 44.
         """
-        settings = self.settings
         if self._text_problem:
             return await self._told(Nudge(self._text_problem))
-        required = [one.name for one in settings.outputs if one.required]
-        if settings.outputs and self._nudged < settings.config.nudges:
+        required = [one.name for one in self._outputs if one.required]
+        if self._outputs and self._nudged < self._config.nudges:
             self._nudged += 1
             return await self._told(Nudge(_RETURN, is_correction=False))
         if required:
@@ -303,10 +331,15 @@ class ThreadPolicy(TurnPolicy):
                 "validation",
                 f"The model ended without the outputs that are required: {', '.join(required)}.",
             )
-        is_new = state.turn == 1 and settings.continues is None
-        if is_new and settings.is_native and settings.has_tools and settings.config.nudges:
+        may_nudge = state.turn == 1 and self._kind is None and self.model.is_native
+        if may_nudge and self._has_tools and self._config.nudges:
             return await self._told(Nudge(_USE_TOOLS, is_correction=False))
         return ACCEPT
+
+    @property
+    def _has_tools(self) -> bool:
+        """Whether the model has any tool besides the one that ends the thread."""
+        return any(tool.name != RETURN_TOOL for tool in self._thread.palette.tools)
 
     async def _told(self, nudge: Nudge) -> Nudge:
         """Close a turn after which the model gets a reminder."""
@@ -368,36 +401,36 @@ class ThreadPolicy(TurnPolicy):
 
     async def after_turn(self, state: TurnState, result: LlmResult) -> AfterTurn:
         """Run the hooks after a step, close the turn in the transcript, and check the context."""
-        settings, recorder = self.settings, self._recorder
+        config = self._config
         await self._after_step()
-        await recorder.checkpoint(state.turn)
+        await self._recorder.checkpoint(state.turn)
         if self._stopped_by or self.handoff_wanted:
             return CONTINUE  # the next turn begins with that
-        used = self._guard.context_share = self._context_used / settings.context_tokens
-        if used >= settings.config.handoff_at:
+        used = self._context_used / self.model.context_tokens
+        self._thread.guard.context_share = used
+        if used >= config.handoff_at:
             await self._tell_context_full(used)
             is_over = self._stopped_by or self._harness.check_limits(self._spending.cost)
             return CONTINUE if is_over else HandOff({"reason": "context"})
-        if used >= settings.config.pressure_at and not self._under_pressure:
+        if used >= config.pressure_at and not self._under_pressure:
             self._under_pressure = True
             self.steer(
                 await self._hooks.run("context_window_pressure", {"used": used, **self._who()})
             )
-        if not settings.is_native:
+        if not self.model.is_native:
             return Replace(as_text(state.messages))
         return CONTINUE
 
     async def _tell_context_full(self, used: float) -> None:
-        settings = self.settings
         await self._recorder.tell(
             "context_limit_reached",
-            {"tokens": self._context_used, "window": settings.context_tokens},
+            {"tokens": self._context_used, "window": self.model.context_tokens},
         )
         self.steer(await self._hooks.run("context_limit_reached", {"used": used, **self._who()}))
         self.handoff_wanted = not self._stopped_by
 
     def _who(self) -> dict[str, Any]:
-        return {"thread_id": self.settings.thread_id, "directive": self.settings.directive}
+        return {"thread_id": self._thread.thread_id, "directive": self._thread.directive.loaded.id}
 
     def _cost(self) -> Mapping[str, object]:
         return self._spending.cost.to_dict()
