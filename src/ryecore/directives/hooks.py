@@ -29,11 +29,7 @@ _PAST_A_LIMIT: Final = ("continue", "retry", "skip")
 
 
 def directive_id(text: str) -> str:
-    """Return the id of a directive, from the id or its canonical ref.
-
-    Raises:
-        ValueError: It names something else.
-    """
+    """Return the id of a directive, from the id or its canonical ref; ValueError for others."""
     try:
         ref = ItemRef.parse(text.strip(), "directive")
     except InvalidItemId as problem:
@@ -93,11 +89,7 @@ class _ActionSpec:
         self.action()
 
     def action(self) -> HookAction:
-        """Return the action.
-
-        Raises:
-            ValueError: It names an item that can't be used.
-        """
+        """Return the action, if its item can be used."""
         if self.set_extends:
             return HookAction(set_extends=directive_id(self.set_extends))
         if self.control or self.primary is None:
@@ -144,15 +136,12 @@ class _HookSpec:
     description: str | None = None
 
     def hook(self, layer: HookLayer, condition: Condition | None = None, owner: str = "") -> Hook:
-        """Return the hook.
+        """Return the hook, if its parts go together.
 
         Args:
             layer: The layer of its file; it may ask for a later one, never for one before it.
             condition: The condition that was read elsewhere.
             owner: The directive that declares it.
-
-        Raises:
-            ValueError: Its parts don't go together.
         """
         actions = tuple(one.action() for one in self.actions or (self.action,) if one is not None)
         if not actions:
@@ -180,15 +169,9 @@ class _HooksFile:
 
 
 def read_hooks(config: Configuration, layer: HookLayer, owner: str = "") -> list[Hook]:
-    """Read the hooks of a configuration file.
+    """Read the list `hooks` of a configuration file, or of the graph `owner`.
 
-    Args:
-        config: The file: a list named `hooks`.
-        layer: Where it stands.
-        owner: The graph that declares them; empty for configuration.
-
-    Raises:
-        ConfigError: A hook can't be read; every problem is listed.
+    Raises ConfigError with every problem.
     """
     if not config.values:
         return []
@@ -208,15 +191,7 @@ def read_hooks(config: Configuration, layer: HookLayer, owner: str = "") -> list
 
 
 def read_hooks_element(element: Element | None, owner: str) -> tuple[Hook, ...]:
-    """Read the `<hooks>` of a directive.
-
-    Args:
-        element: The element; None where there is none.
-        owner: The directive's name.
-
-    Raises:
-        DirectiveProblem: A hook can't be read; with its line.
-    """
+    """Read the `<hooks>` of the directive `owner`, if there are any."""
     if element is None:
         return ()
     element.check(children=("hook",))

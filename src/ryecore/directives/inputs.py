@@ -48,9 +48,7 @@ class Declared:
     """An input or an output that a directive declares.
 
     Attributes:
-        name: Its name.
         type: string, integer, number, boolean, array, object or any.
-        required: Whether a directive can't do without it.
         description: For whoever gives it, or makes it.
         has_default: Whether there is a default; null may be one.
         default: The default, of its type.
@@ -76,15 +74,10 @@ class Declared:
 
 
 def read_declared(element: Element | None, tag: str) -> tuple[Declared, ...]:
-    """Read `<inputs>` or `<outputs>`.
+    """Read `<inputs>` or `<outputs>`, whose elements are called `tag`.
 
-    Args:
-        element: The element; None where there is none.
-        tag: `input` or `output`.
-
-    Raises:
-        DirectiveProblem: A name is missing, of another form or there twice, a type is unknown, or
-            a default doesn't fit its type.
+    Names are unique and of the right form, types are known, and defaults fit them; else
+    DirectiveProblem is raised.
     """
     if element is None:
         return ()
@@ -129,16 +122,9 @@ def _read_one(element: Element) -> Declared:
 
 
 def resolve_inputs(declared: Iterable[Declared], given: Mapping[str, object]) -> dict[str, object]:
-    """Apply defaults, then coerce and check what was given.
+    """Apply defaults, coerce and check inputs; return those with a value, in the declared order.
 
     Null counts as not given, except where the type is `any`.
-
-    Args:
-        declared: What the directive declares.
-        given: What the caller passes.
-
-    Returns:
-        The inputs that have a value, in the order in which they are declared.
 
     Raises:
         InvalidInputs: A required one is missing, one is unknown, or one doesn't fit its type;
@@ -309,10 +295,9 @@ _ESCAPES: Final = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&
 
 
 def render_returns(outputs: Iterable[Declared]) -> str:
-    """Render declared outputs; the same outputs always give the same text.
+    """Render declared outputs as a section with a line of instruction; empty without outputs.
 
-    Returns:
-        The section and one line that says what to do; empty where nothing is declared.
+    The same outputs always give the same text.
     """
     lines = [
         f'<output name="{one.name.translate(_ESCAPES)}" type="{one.type}"'
@@ -344,12 +329,7 @@ Source: docs/design/execute.md#placeholders; decision 34.
 def fill(text: str, inputs: Mapping[str, object]) -> str:
     """Put inputs into a text; one that is not text is written as JSON.
 
-    Args:
-        text: The text with placeholders.
-        inputs: The inputs that have a value.
-
-    Returns:
-        The text. What looks like a placeholder in a value stays as it is.
+    A placeholder in a value stays as it is.
     """
     return PLACEHOLDER.sub(lambda found: _as_text(_value(found, inputs)), text)
 

@@ -50,15 +50,7 @@ class DirectiveProblem(ValueError):
 
 @frozen
 class Element:
-    """An XML element.
-
-    Attributes:
-        tag: Its name.
-        attributes: Its attributes.
-        children: The elements in it.
-        text: All text that stands directly in it, without the space around it.
-        line: The file's line on which it begins.
-    """
+    """An XML element, with the text directly in it, and the file's line on which it begins."""
 
     tag: str
     attributes: Mapping[str, str]
@@ -71,11 +63,7 @@ class Element:
         return (child for child in self.children if child.tag == tag)
 
     def one(self, tag: str) -> "Element | None":
-        """Return the one element of a name that stands directly in it.
-
-        Raises:
-            DirectiveProblem: There are several.
-        """
+        """Return the one element of a name that stands directly in it, if any."""
         found = tuple(self.all(tag))
         if len(found) > 1:
             raise DirectiveProblem(f"<{tag}> stands there twice", found[1].line)
@@ -86,8 +74,7 @@ class Element:
     ) -> None:
         """Check that it has no attributes and no elements but these; None allows all elements.
 
-        Raises:
-            DirectiveProblem: It has; the valid ones are listed.
+        The DirectiveProblem lists the valid ones.
         """
         for name in self.attributes:
             if name not in attributes:
@@ -106,22 +93,14 @@ class Element:
         return DirectiveProblem(f"<{self.tag}> {what}{suffix}", self.line)
 
     def required(self, name: str) -> str:
-        """Return an attribute that the element must have.
-
-        Raises:
-            DirectiveProblem: It has none, or an empty one.
-        """
+        """Return an attribute that the element must have, and not empty."""
         value = self.attributes.get(name, "").strip()
         if not value:
             raise self.problem(f"has no {name}")
         return value
 
     def flag(self, name: str, *, default: bool) -> bool:
-        """Return a true or false attribute.
-
-        Raises:
-            DirectiveProblem: It is neither.
-        """
+        """Return an attribute that must be true or false."""
         value = self.attributes.get(name)
         if value not in (None, "true", "false"):
             raise self.problem(f'has {name}="{value}", neither true nor false')
@@ -133,16 +112,9 @@ def _valid(names: tuple[str, ...]) -> str:
 
 
 def parse_markup(xml: str, first_line: int) -> Element:
-    """Read XML.
+    """Return the root element of XML that begins on the file's `first_line`.
 
-    Args:
-        first_line: The file's line on which it begins.
-
-    Returns:
-        The root element.
-
-    Raises:
-        DirectiveProblem: It is broken or out of bounds, or holds what is not allowed.
+    DirectiveProblem is raised where it is broken, out of bounds, or holds what is not allowed.
     """
     # Their imports are large, and who runs no directive needs neither.
     from xml.etree.ElementTree import ParseError  # noqa: PLC0415 - the error alone

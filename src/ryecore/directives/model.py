@@ -22,13 +22,12 @@ __all__ = [
 
 @frozen
 class ModelSpec:
-    """Which model a directive asks for.
+    """The model that a directive asks for.
 
     Attributes:
         tier: A tier, such as `fast`.
         id: A model's name, with or without its provider.
-        provider: The provider.
-        fallback: A model to take instead.
+        fallback: A model to use instead.
         parallel: Whether tool calls may run side by side; None leaves it open.
     """
 
@@ -53,13 +52,13 @@ class ModelSpec:
 
 @frozen
 class ContextSpec:
-    """Knowledge that surrounds a thread's prompt, by id.
+    """The knowledge that surrounds a thread's prompt, by id.
 
     Attributes:
         system: For the system prompt.
         before: Before the prompt.
         after: Behind it.
-        suppress: What an ancestor or a hook would bring, and is left out.
+        suppress: The knowledge of an ancestor or a hook that is left out.
     """
 
     system: tuple[str, ...] = ()
@@ -75,11 +74,9 @@ class ContextSpec:
 
 @frozen
 class Action:
-    """An `<action>` that a directive writes into its XML, as data.
+    """An `<action>` in a directive's XML, as data: attributes such as `primary`, and parameters.
 
-    Attributes:
-        attributes: Its attributes, such as `primary` and `item_id`.
-        parameters: Its parameters by name; one that is a single placeholder keeps its type.
+    A parameter that is a single placeholder keeps its type.
     """
 
     attributes: Mapping[str, object]
@@ -108,20 +105,13 @@ class Directive:
         extends: The id of the directive that it extends.
         title: The first heading of its prose.
         preamble: The prose before the XML block.
-        description: What it does.
-        category: The folder that it says it stands in; None where it doesn't say.
-        author: Who wrote it.
-        model: Which model it asks for.
-        limits: Its limits; what it leaves open is None.
-        permissions: What it may do, and which risks it acknowledges.
+        category: The folder that it declares; None for none.
+        limits: Its limits; None where it sets none.
+        permissions: Its capabilities, and the risks that it acknowledges.
         declares_permissions: Whether it has `<permissions>` at all.
         cost: Its `<cost>`, by element.
-        hooks: Its hooks.
         context: The knowledge around its prompt.
-        inputs: The inputs that it declares.
-        outputs: The outputs that it declares.
-        continuation_directive: The id of the directive that carries on after a handoff.
-        actions: The actions in its XML.
+        continuation_directive: The id of the directive that continues it after a handoff.
         other: Every other element of its metadata, as text.
         body: The instructions behind the XML block.
         body_line: The file's line on which they begin.
@@ -202,7 +192,7 @@ class Composition:
     Attributes:
         permissions: The directive's own, or its nearest ancestor's that declares any.
         hooks: All hooks, the root's first; of one id the nearest to the directive counts.
-        context: All knowledge, the root's first, each item once, what is suppressed left out.
+        context: All knowledge, the root's first, each item once, without what is suppressed.
     """
 
     permissions: Permissions
@@ -211,11 +201,7 @@ class Composition:
 
 
 def compose(chain: Sequence[Directive]) -> Composition:
-    """Compose a directive with the directives that it extends.
-
-    Args:
-        chain: The directive first, the root last.
-    """
+    """Compose the chain of a directive, which is its first, and those that it extends."""
     declared = (one.permissions for one in chain if one.declares_permissions)
     hooks: dict[str, Hook] = {}
     for one in reversed(chain):

@@ -46,11 +46,7 @@ class _AgentFile:
 
 
 def read_model_names(config: Configuration) -> ModelNames:
-    """Read the sections `tiers` and `models` of `agent/agent.yaml`; others are ignored.
-
-    Raises:
-        ConfigError: A section can't be read.
-    """
+    """Read the sections `tiers` and `models` of `agent/agent.yaml`; others are ignored."""
     values = {name: config.values[name] for name in ("tiers", "models") if name in config.values}
     file = evolve(config, values=values).read(_AgentFile)
     names: dict[str, tuple[str, ...]] = {}
@@ -61,14 +57,9 @@ def read_model_names(config: Configuration) -> ModelNames:
 
 
 def choose_model(wanted: object, names: ModelNames) -> str:
-    """Resolve the model that a caller or a directive asks for.
+    """Resolve the model that a caller or a directive asks for, as `provider/model`.
 
-    Args:
-        wanted: `provider/model`, which is taken as it is, else a tier or a bare name.
-        names: What `agent/agent.yaml` names.
-
-    Returns:
-        The model as `provider/model`.
+    `wanted` is that already, or a tier or bare name of `agent/agent.yaml`.
 
     Raises:
         InputError: It is not a name, stands for nothing, or for several; with the candidates.

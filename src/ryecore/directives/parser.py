@@ -44,7 +44,7 @@ class Sections:
         text: The whole file without its signature line; every line ends in a line feed.
         preamble: The prose before the XML block.
         title: The first heading of the prose; empty where there is none.
-        xml: What stands in the XML block.
+        xml: The content of the XML block.
         xml_line: The file's line on which the XML begins, counted from 1.
         body: The instructions behind the XML block.
         body_line: The file's line on which they begin.
@@ -60,7 +60,7 @@ class Sections:
 
 
 def split_sections(content: bytes, signature_lines: int) -> Sections:
-    """Part a file at its first XML block.
+    """Split a file at its first XML block.
 
     Fences stand at the start of a line, so an indented one inside the XML is content. A block that
     stands within another fence is an example, and is passed over.
@@ -69,11 +69,8 @@ def split_sections(content: bytes, signature_lines: int) -> Sections:
         content: The file without its signature line.
         signature_lines: How many lines that was, so that lines are the file's.
 
-    Returns:
-        The parts.
-
     Raises:
-        DirectiveProblem: It is too large, no UTF-8, or has no whole XML block.
+        DirectiveProblem: It is too large, not UTF-8, or has no whole XML block.
     """
     if len(content) > MAX_FILE_BYTES:
         raise DirectiveProblem(
@@ -139,17 +136,9 @@ def _is_xml(fence: re.Match[str]) -> bool:
 
 
 def parse_directive(content: bytes, path: Path) -> Directive:
-    """Read a directive.
+    """Read a directive from its verified bytes; the stem of its path is its name.
 
-    Args:
-        content: The file's bytes, verified already.
-        path: Where it stands; its stem is the directive's name.
-
-    Returns:
-        The directive.
-
-    Raises:
-        MetadataError: The file is broken or says what can't be; with the line.
+    Raises MetadataError, with the line.
     """
     parts = split_content(content, COMMENT_FORMS[".md"])
     try:

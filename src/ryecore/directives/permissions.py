@@ -28,10 +28,10 @@ class AcknowledgedRisk:
 
 @frozen
 class Permissions:
-    """What `<permissions>` says.
+    """The content of `<permissions>`.
 
     Attributes:
-        capabilities: What is granted, as `rye.<action>.<kind>.<dotted id>`, in order.
+        capabilities: The granted ones, as `rye.<action>.<kind>.<dotted id>`, in order.
         risks: The risks that are acknowledged.
     """
 
@@ -40,14 +40,10 @@ class Permissions:
 
 
 def read_permissions(element: Element | None) -> Permissions:
-    """Read `<permissions>`; where there is none, nothing is granted.
+    """Read `<permissions>`; without it, nothing is granted.
 
-    Args:
-        element: The element. `*` alone grants `rye.*`; `<execute>*</execute>` grants
-            `rye.execute.*`; `<execute><tool>acme/*</tool></execute>` `rye.execute.tool.acme.*`.
-
-    Raises:
-        DirectiveProblem: An element is unknown, or a text is no pattern of ids.
+    `*` alone grants `rye.*`; `<execute>*</execute>` grants `rye.execute.*`;
+    `<execute><tool>acme/*</tool></execute>` grants `rye.execute.tool.acme.*`.
     """
     if element is None:
         return Permissions()

@@ -9,17 +9,13 @@ _MAX_DOUBLINGS: Final = 64
 
 
 def backoff_s(tried: int, base_s: float, cap_s: float, jitter: float = 1.0) -> float:
-    """Return the wait before the next attempt: exponential, with full jitter.
+    """Return the seconds before the next attempt: exponential, with full jitter.
 
     Args:
         tried: The number of attempts so far, at least 1.
         base_s: The bound of the first wait, in seconds; each next one's is twice as long.
         cap_s: The bound of every wait, in seconds.
-        jitter: A random number from 0 to 1, which part of the bound is waited; 1 where it is not
-            finite.
-
-    Returns:
-        Seconds, from 0 to `cap_s`.
+        jitter: A random number from 0 to 1, the waited share of the bound; 1 where not finite.
 
     Source: decision 50.
     """

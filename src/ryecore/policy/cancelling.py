@@ -28,11 +28,7 @@ T = TypeVar("T")
 
 @contextmanager
 def cancelled_by(token: CancelToken) -> Iterator[anyio.CancelScope]:
-    """Return a scope that a token cancels, from any thread.
-
-    Args:
-        token: The token; where it is cancelled already, the scope is cancelled from its beginning.
-    """
+    """Return a scope that a token cancels, from any thread, or has cancelled already."""
     with anyio.CancelScope() as scope:
         forget = token.on_cancel(canceller_of(scope))
         try:
@@ -67,11 +63,9 @@ def _nothing() -> None:
 
 @contextmanager
 def bounded_by(*tokens: CancelToken | None, deadline: float | None = None) -> Iterator[None]:
-    """Return a scope that any of some tokens cancels, and that ends by itself at a deadline.
+    """Return a scope that any of the tokens cancels, and that ends at a deadline.
 
-    Args:
-        tokens: The tokens; None is ignored.
-        deadline: The monotonic time in seconds; see `CallContext.deadline`.
+    The deadline is a monotonic time in seconds, as that of `CallContext`.
     """
     with ExitStack() as scopes:
         for token in dict.fromkeys(tokens):
@@ -103,16 +97,11 @@ def is_stray(error: BaseException) -> bool:
 
 
 async def run_to_end(call: Callable[[], Awaitable[T]]) -> T:
-    """Await a call to its end, however often the calling task is cancelled meanwhile.
+    """Await a call, such as the settling of a run, however often its task is cancelled meanwhile.
 
     A shielded scope holds off anyio's cancellations alone: each `Task.cancel()` of asyncio passes
-    it. So there the call runs in a task of its own. Only the end of its event loop cuts it short.
-
-    Args:
-        call: The call that must not be interrupted, such as the settling of a run.
-
-    Raises:
-        CancelledError: The calling task was cancelled by asyncio meanwhile; the call has ended.
+    it. So there the call runs in a task of its own, and CancelledError is raised after its end.
+    Only the end of its event loop cuts it short.
     """
     with anyio.CancelScope(shield=True):
         if getattr(anyio.lowlevel.current_token().native_token, "add_reader", None) is None:
@@ -143,14 +132,11 @@ def _awaited(call: Callable[[], Awaitable[T]]) -> Coroutine[Any, Any, T]:
 
 @coroutine
 def watched(awaited: Awaitable[T], on_wait: Callable[[], None]) -> Generator[Any, Any, T]:
-    """Await something, and call a function right before each suspension.
+    """Await something, and call `on_wait` right before each suspension, in the task that waits.
 
-    Args:
-        awaited: What is awaited. Of an iterator that takes no answers, the first wait alone is
-            told, and before it is known whether there is one.
-        on_wait: Told in the task that waits. It may set the deadline of a scope that was entered
-            around this; to enter one now would be too late, as what is awaited may have entered
-            scopes of its own.
+    `on_wait` may set the deadline of a scope that was entered around this; to enter one now would
+    be too late, as the awaited may have entered scopes of its own. Of an iterator that takes no
+    answers, only the first wait is reported, before it is known whether there is one.
     """
     steps = awaited.__await__()
     send: Any = getattr(steps, "send", None)

@@ -21,7 +21,7 @@ class ProgramText:
     """A word that is, or holds, a program.
 
     Attributes:
-        interpreter: The name of what reads it, such as `bash`.
+        interpreter: The name of its interpreter, such as `bash`.
         keeps_variables: Whether `${NAME}` is the language's own, so that it can stay as it is.
         is_attached: Whether the word is an option with the program behind it, such as `--eval=x`.
     """
@@ -33,13 +33,13 @@ class ProgramText:
 
 @frozen
 class CommandLine:
-    """What a command line's interpreters do with its words, by index.
+    """The use that a command line's interpreters make of its words, by index.
 
     Attributes:
         programs: The words that are read as a program.
         files: The words that name the file of a program.
         operands: The words that would be read as options if they began with `-` or `+`.
-        stdin: What reads a program on standard input; None where nothing does.
+        stdin: The interpreter that reads a program on standard input; None for none.
     """
 
     programs: Mapping[int, ProgramText]
@@ -64,14 +64,9 @@ def program_name(word: str) -> str:
 
 
 def read_command_line(words: Sequence[str]) -> CommandLine:
-    """Find the programs in a command line.
+    """Find the programs in a command line, in which NUL stands for a part that isn't known yet.
 
-    Args:
-        words: The program and its arguments. NUL stands for a part that isn't known yet.
-
-    Returns:
-        What interpreters do with the words. An interpreter counts wherever its name stands, since
-        `timeout 5 sh -c x` runs a shell too.
+    An interpreter counts wherever its name stands, since `timeout 5 sh -c x` runs a shell too.
     """
     reader = _Reader(words)
     at = 0

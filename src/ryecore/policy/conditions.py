@@ -37,13 +37,9 @@ Context = Mapping[str, object]
 
 @frozen
 class Comparison:
-    """One comparison.
+    """A comparison of the value at a dotted path, where `.0` and `[0]` stand for an item of a list.
 
-    Attributes:
-        path: Dotted; `.0` and `[0]` stand for an item of a list.
-        op: One of `OPERATORS`.
-        value: What is compared with; for `exists`, false asks for absence.
-        pattern: The compiled value of `regex`.
+    Of `exists`, the value false asks for absence. The pattern is the compiled value of `regex`.
     """
 
     path: str
@@ -53,11 +49,7 @@ class Comparison:
 
     @classmethod
     def of(cls, path: str, op: str, value: object = None) -> "Comparison":
-        """Make a comparison.
-
-        Raises:
-            ValueError: The operator is unknown, or the value can't be used as a regular expression.
-        """
+        """Make a comparison; ValueError where its operator or regular expression can't be used."""
         if not path:
             raise ValueError("a condition has no path")
         if op not in OPERATORS:
@@ -67,8 +59,7 @@ class Comparison:
     def holds(self, context: Context) -> bool:
         """Return whether it holds. Unlike types have no order, and an unknown path is absent.
 
-        Raises:
-            TextTooLong: A text is too long to be searched for its regular expression.
+        A text that is too long to be searched for its regular expression raises TextTooLong.
         """
         found = parse_path(self.path).find(context, ABSENT)
         match self.op:
@@ -146,13 +137,9 @@ Condition = Comparison | AllOf | AnyOf | Negation
 
 
 def read_condition(declared: object) -> Condition:
-    """Read a condition as YAML and JSON write it.
+    """Read a condition as YAML and JSON write it, or raise ValueError.
 
-    Args:
-        declared: `{path, op, value}`, `{all: [...]}`, `{any: [...]}` or `{not: {...}}`.
-
-    Raises:
-        ValueError: It has another form, an unknown operator or a broken regular expression.
+    It is `{path, op, value}`, `{all: [...]}`, `{any: [...]}` or `{not: {...}}`.
     """
     return _read(declared, 0)
 

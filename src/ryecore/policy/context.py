@@ -141,8 +141,7 @@ THREAD_MARK: Final = "RYE_THREAD_MARK"
 def place_id(*parts: object) -> str:
     """Return the id of a place in a run, such as the visit of a node: 32 hexadecimal digits.
 
-    Args:
-        parts: The path to the place, from the run down to the call: texts and numbers.
+    Its parts are the path to it, from the run down to the call: texts and numbers.
     """
     return _digest(parts)
 
@@ -150,10 +149,7 @@ def place_id(*parts: object) -> str:
 def call_id_of(place: str, item_id: str, parameters: Mapping[str, object]) -> str:
     """Return the id of a call: the same for the same item and parameters at the same place.
 
-    Args:
-        place: Its place in the run: the `call_id` of its context.
-        item_id: The item, as a canonical ref.
-        parameters: The parameters of the item.
+    The place in the run is the `call_id` of its context.
     """
     return _digest([place, item_id, parameters])
 
@@ -161,20 +157,13 @@ def call_id_of(place: str, item_id: str, parameters: Mapping[str, object]) -> st
 def thread_mark(project: str, thread_id: str) -> str:
     """Return the mark of a thread's processes: two projects may have threads of one id.
 
-    Args:
-        project: The project's folder, with links resolved.
-        thread_id: The thread.
+    The project is its folder, with links resolved.
     """
     return _digest([project, thread_id])
 
 
 def thread_variables(project: str, thread_id: str) -> dict[str, str]:
-    """Return the variables of a process that runs on behalf of a thread.
-
-    Args:
-        project: The project's folder, with links resolved.
-        thread_id: The thread.
-    """
+    """Return the variables of a process that runs on behalf of a thread; see `thread_mark`."""
     return {THREAD_ID: thread_id, THREAD_MARK: thread_mark(project, thread_id)}
 
 

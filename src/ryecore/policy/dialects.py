@@ -27,15 +27,15 @@ class Dialect:
         long_programs: Long options whose value is a program.
         long_values: Long options with other values, and how many words those are.
         files: Options that name the program's file.
-        operands: What the operands are: first the program's file, the program itself, ...
+        operands: The meaning of the operands: first the program's file, the program itself, ...
         stops: Whether all behind a program is an argument of it.
         permutes: Whether options may stand behind operands.
         keeps_variables: Whether `${NAME}` is the language's own.
         reads_stdin: Whether it reads a program on standard input where none is named.
         verbs: Words behind which operands are a program: the next one where it `stops`, else all.
-        settings: Options before all operands with a setting, as `-c KEY=VALUE`; some are a program.
-        program_settings: Which of them do.
-        marked: What an operand begins with that is a program, such as vim's `+`.
+        settings: Options before all operands with a setting, as `-c KEY=VALUE`.
+        program_settings: The settings that are a program.
+        marked: The beginning of an operand that is a program, such as vim's `+`.
     """
 
     programs: str = ""

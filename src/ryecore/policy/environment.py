@@ -84,8 +84,7 @@ def looks_like_credential(name: str) -> bool:
 def is_credential(name: str, value: str) -> bool:
     """Return whether a variable probably holds a secret, by its name or its value.
 
-    Args:
-        value: The variable's value: a URL with a password is a secret whatever its name is.
+    A URL with a password is a secret whatever its variable's name is.
     """
     return looks_like_credential(name) or _VALUE.search(value[:_MAX_LOOKED_AT]) is not None
 
@@ -120,11 +119,7 @@ def is_short_listed(name: str) -> bool:
 
 
 def may_inherit(name: str, rule: InheritEnv, value: str = "") -> bool:
-    """Return whether a tool's process inherits a variable that no signed element names.
-
-    Args:
-        value: The variable's value, which may be a credential.
-    """
+    """Return whether a tool's process inherits a variable that no signed element names."""
     if isinstance(rule, str):
         if rule == "all":
             return True
@@ -137,12 +132,8 @@ def without_project_entries(
 ) -> tuple[dict[str, str], list[str]]:
     """Remove the entries of search paths that would load a project's unverified code.
 
-    Args:
-        is_outside: Whether an absolute path may be searched.
-
-    Returns:
-        The environment without relative entries and those in the project, and the names of the
-        variables that were changed.
+    `is_outside` decides whether an absolute path may be searched. Returned are the environment
+    without relative entries and those in the project, and the names of the changed variables.
     """
     changed = dict(environ)
     narrowed: list[str] = []
@@ -252,11 +243,7 @@ def may_set_from_dotenv(name: str) -> bool:
 
 
 def variables_named_in(value: object) -> frozenset[str]:
-    """Return the variables that the strings of signed configuration refer to.
-
-    Args:
-        value: A string, or lists and mappings of strings: `${NAME}`, `${NAME:-…}` or `$NAME`.
-    """
+    """Return the variables that signed configuration names: `${NAME}`, `${NAME:-…}` or `$NAME`."""
     if isinstance(value, str):
         return frozenset(_NAMED.findall(value)) if "$" in value else frozenset()
     if isinstance(value, Mapping):

@@ -27,11 +27,9 @@ _Find: TypeAlias = Callable[[Context], object]
 
 
 class BrokenExpression(ValueError):
-    """Text that is not an expression; the message names it and says what is wrong.
+    """Text that is not an expression, at a place in the value: keys, and indexes of lists.
 
-    Attributes:
-        place: Where in the value it stands: keys, and indexes of lists.
-        why: What is wrong, without the text.
+    The message names it and says what is wrong; `why` says only what is wrong.
     """
 
     def __init__(self, message: str, place: Place = (), why: str = "") -> None:
@@ -79,7 +77,7 @@ class Expression:
 
     Attributes:
         choices: Paths, and literals as JSON has them; the first that isn't None counts.
-        filters: What it goes through, in order; None goes through none.
+        filters: The filters that it passes, in order; None passes none.
         text: As the author wrote it, without `${` and `}`.
         place: Where in the template's value it stands: keys, and indexes of lists.
     """
@@ -104,12 +102,7 @@ class Expression:
 
 @frozen
 class Template:
-    """A value of a file, and the expressions in it.
-
-    Attributes:
-        source: The value as the author wrote it.
-        expressions: All expressions in it.
-    """
+    """A value of a file as the author wrote it, and all expressions in it."""
 
     source: object
     expressions: tuple[Expression, ...] = ()
@@ -131,13 +124,9 @@ class Template:
 
 
 def read_template(source: object) -> Template:
-    """Find the expressions of a value of a file.
+    """Find the expressions of a value of a file: text, a list, a mapping, or a scalar.
 
-    Args:
-        source: Text, a list, a mapping, or a scalar. `$${` in a text stands for `${`.
-
-    Raises:
-        BrokenExpression: One can't be read.
+    `$${` in a text stands for `${`. Raises BrokenExpression.
     """
     found: list[Expression] = []
     fill = _filler(source, (), found)
@@ -261,8 +250,8 @@ class Syntax:
     """The syntax of expressions in one kind of file.
 
     Attributes:
-        open: What stands before an expression.
-        close: What stands behind it.
+        open: The text before an expression.
+        close: The text behind it.
         filters: How many arguments each filter takes.
         escape: How the opening is written as text.
     """
@@ -275,13 +264,7 @@ class Syntax:
 
 @frozen
 class ParsedExpression:
-    """An expression as it was read.
-
-    Attributes:
-        choices: Paths, and literals as JSON has them.
-        filters: The filters in order, each with its arguments.
-        end: Where the text continues behind the expression.
-    """
+    """An expression as it was read: its choices, its filters with arguments, and where it ends."""
 
     choices: tuple[ValuePath | object, ...]
     filters: tuple[tuple[str, tuple[object, ...]], ...]
@@ -291,15 +274,10 @@ class ParsedExpression:
 def parse_expression(
     source: str, begin: int, syntax: Syntax, place: Place = ()
 ) -> ParsedExpression:
-    """Read `choice || choice | filter(argument)`, up to what closes it.
+    """Read `choice || choice | filter(argument)` up to its closing text.
 
-    Args:
-        begin: Where the expression begins, behind what opens it.
-        syntax: What opens and closes it, and the filters.
-        place: Where the text stands, for errors.
-
-    Raises:
-        BrokenExpression: It can't be read.
+    It begins at `begin`, behind its opening. `place` says where the text stands, for a
+    BrokenExpression.
     """
     return _Reader(source, begin, syntax, place).expression()
 

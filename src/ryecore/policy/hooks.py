@@ -55,12 +55,10 @@ class HookLayer(IntEnum):
 
 @frozen
 class HookAction:
-    """What a hook does: one of an item, another extends target, or a control result.
+    """The action of a hook: an item to run or fetch, another extends target, or a control result.
 
     Attributes:
         primary: `execute` or `fetch`, with `item`.
-        item: The item.
-        parameters: The parameters of the item.
         set_extends: The id of the directive that a directive is made to extend.
         control: A result that steers the thread.
         position: Where fetched context goes: `before` or `after` the prompt.
@@ -87,7 +85,6 @@ class Hook:
     Attributes:
         id: Its name, unique in its file.
         event: The event at which its condition is checked; one of `EVENTS`.
-        actions: Its actions, in order.
         condition: When it acts; None is always.
         layer: Its place in the order; its file's own layer, or a later one that it declares.
         description: For people.
@@ -118,8 +115,7 @@ class Hook:
     def answers(self, event: str, context: Mapping[str, object]) -> bool:
         """Return whether it acts on this event, in this context.
 
-        Raises:
-            TextTooLong: A text is too long to be searched for its condition's regular expression.
+        A text that is too long for its condition's regular expression raises TextTooLong.
         """
         return event == self.event and (self.condition is None or self.condition.holds(context))
 
@@ -137,13 +133,10 @@ def in_order(hooks: Iterable[Hook]) -> tuple[Hook, ...]:
 def fill_parameters(
     parameters: Mapping[str, object], context: Mapping[str, object]
 ) -> dict[str, object]:
-    """Put an event's context in for `${path}`, in one pass.
+    """Put an event's context in for `${path}` in a hook's parameters, in one pass.
 
-    Args:
-        parameters: A hook's. A text that is one placeholder alone becomes the value, whatever its
-            type; within a longer text, other values are written as JSON. One that leads nowhere
-            stays as it is.
-        context: The event's.
+    A text that is one placeholder alone becomes the value, whatever its type; within a longer
+    text, other values are written as JSON. One that leads nowhere stays as it is.
     """
 
     def value_of(found: re.Match[str]) -> object:

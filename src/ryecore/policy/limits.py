@@ -200,7 +200,7 @@ class LayeredLimits:
             open; the parent's don't cap them yet.
         declares_spend: Whether the item or the caller names a spend: a child then reserves it of
             its parent's; else it shares what its parent has.
-        declares_tokens: Whether one of them names a number of tokens, which does the same.
+        declares_tokens: The same for tokens.
     """
 
     limits: Limits
@@ -211,12 +211,8 @@ class LayeredLimits:
 def read_limits(given: Mapping[str, object]) -> Limits:
     """Read limits by the names that files and callers use.
 
-    Args:
-        given: Whole numbers for turns, tokens, spawns and depth; any number, or its text, for
-            spend (US dollars) and duration_seconds. None is negative.
-
-    Returns:
-        The limits.
+    Turns, tokens, spawns and depth are whole numbers; spend (US dollars) and duration_seconds any
+    number, or its text. None is negative.
 
     Raises:
         ValueError: A name is unknown, a value doesn't fit, or two spellings of one limit differ;

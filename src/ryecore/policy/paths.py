@@ -25,12 +25,9 @@ _MAX_DIGITS: Final = 9
 
 
 def step(found: object, part: str | int) -> object:
-    """Return what stands at a key or an index of a value; `ABSENT` where nothing does.
+    """Return the part of a value at a key, or at an index as a number or its digits; else `ABSENT`.
 
     Only mappings, lists and tuples have parts: no attribute of an object is ever reached.
-
-    Args:
-        part: A key; for a list also an index, as a number or its digits.
     """
     if isinstance(found, Mapping):
         return found.get(part, ABSENT)
@@ -45,11 +42,7 @@ def step(found: object, part: str | int) -> object:
 
 @frozen
 class ValuePath:
-    """Where a value stands.
-
-    Attributes:
-        parts: Keys, and indexes of lists; the first is the root, such as `state`.
-    """
+    """A path to a value: keys, and indexes of lists; the first is the root, such as `state`."""
 
     parts: Place
 
@@ -74,11 +67,9 @@ class ValuePath:
 
 @lru_cache(maxsize=1024)
 def parse_path(text: str) -> ValuePath:
-    """Read a dotted path, as conditions and hooks write it.
+    """Read a dotted path, as conditions and hooks write it; `.0` and `[0]` stand for an item.
 
-    Args:
-        text: Keys with dots between them; `.0` and `[0]` stand for an item of a list. A key can't
-            hold dots itself.
+    A key can't hold dots itself.
     """
     return ValuePath(
         tuple(int(found[1]) if found[1] else found[0] for found in _PART.finditer(text))
@@ -88,13 +79,10 @@ def parse_path(text: str) -> ValuePath:
 def fill_placeholders(
     value: object, pattern: re.Pattern[str], value_of: Callable[[re.Match[str]], object]
 ) -> object:
-    """Put values in for placeholders, in one pass: a value is never expanded again.
+    """Put values in for placeholders in all texts of a value, in one pass: none is expanded again.
 
-    Args:
-        value: Text, or a mapping or list of such. A text that is one placeholder alone becomes the
-            value, whatever its type; within a longer text, a value that is not text is JSON.
-        pattern: The placeholders.
-        value_of: Returns the value of one.
+    A text that is one placeholder alone becomes the value, whatever its type; within a longer
+    text, a value that is not text is JSON.
     """
     if isinstance(value, str):
         alone = pattern.fullmatch(value)

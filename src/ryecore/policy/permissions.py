@@ -58,14 +58,9 @@ def holds_any(granted: Iterable[str], action: Action) -> bool:
 
 
 def attenuate(wanted: Iterable[str], parent: Iterable[str] | None) -> tuple[str, ...]:
-    """Return what a child may do of what it wants: never more than its parent.
+    """Return the wanted capabilities that the parent covers; of a broader one, the parent's part.
 
-    Args:
-        wanted: The child's capabilities.
-        parent: The parent's; None for the host itself, which may do everything.
-
-    Returns:
-        Each wanted one that the parent covers, and of a broader one what the parent has of it.
+    The parent is None for the host itself, which may do everything.
 
     Source: decision 41.
     """

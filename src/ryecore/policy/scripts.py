@@ -41,12 +41,7 @@ _MAX_SHOWN: Final = 80
 
 @frozen
 class SplicedScript:
-    """A program of a call in which an expression stands.
-
-    Attributes:
-        place: Where in the parameters it stands: keys, and indexes of lists.
-        text: The text.
-    """
+    """A program of a call with an expression in it, at a place in the parameters."""
 
     place: tuple[str | int, ...]
     text: str
@@ -74,18 +69,15 @@ def spliced_scripts(
     schema: Mapping[str, object] | None,
     pattern: re.Pattern[str] | Callable[[str], str],
 ) -> list[SplicedScript]:
-    """Find the programs of a call in which expressions stand, beside other text.
+    """Return the programs of a call in which expressions stand, beside other text.
 
-    A text that is one expression alone is passed whole, and allowed: who wrote the call says that
-    this value is the program.
+    A text that is one expression alone is passed whole, and allowed: the call's author declares
+    this value to be the program.
 
     Args:
-        parameters: What the call's author wrote, expressions and all.
+        parameters: The parameters as the call's author wrote them, with expressions.
         schema: The JSON Schema of the tool's parameters; None where it takes anything.
-        pattern: What expressions look like; or what replaces each of them with a NUL.
-
-    Returns:
-        The programs, with their places.
+        pattern: The form of expressions; or a function that replaces each of them with a NUL.
     """
     blank = (lambda text: pattern.sub("\0", text)) if isinstance(pattern, re.Pattern) else pattern
     found: list[SplicedScript] = []
@@ -99,16 +91,9 @@ def check_scripts(
     schema: Mapping[str, object] | None,
     pattern: re.Pattern[str] | Callable[[str], str],
 ) -> None:
-    """Check that no expression stands within a program of a call.
+    """Raise PlaceholderInScript where an expression stands within a program of a call.
 
-    Args:
-        what: Whose parameters they are, for the error's text.
-        parameters: What the call's author wrote, expressions and all.
-        schema: The JSON Schema of the tool's parameters; None where it takes anything.
-        pattern: What expressions look like; or what replaces each of them with a NUL.
-
-    Raises:
-        PlaceholderInScript: One does.
+    `what` names the parameters in the error's text; for the others, see `spliced_scripts`.
     """
     for one in spliced_scripts(parameters, schema, pattern):
         raise PlaceholderInScript(
