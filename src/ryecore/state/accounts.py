@@ -89,13 +89,8 @@ def path_of(
 ) -> list[Step]:
     """Return the accounts that a thread's requests are charged to, its own first.
 
-    Args:
-        thread_id: The thread where the path begins; None, as above a root, for no path.
-        spend: 1 to follow the path of money.
-        tokens: 1 to follow the path of tokens.
-
-    Raises:
-        BudgetNotRegistered: The thread has no account.
+    Follows the path of money where `spend` is 1, and that of tokens where `tokens` is. There is
+    none above a root (None).
     """
     path: list[Step] = []
     while thread_id is not None and (spend or tokens):
@@ -270,11 +265,7 @@ MARK: Final = (
 def place(
     run: sqlite3.Connection, thread_id: str, turn: int, attempt: int, spend: int, tokens: int
 ) -> bool:
-    """Store a hold, and return whether it is new.
-
-    Raises:
-        BudgetError: The try was settled already, or has a hold of another amount.
-    """
+    """Store a hold, and return whether it is new. A try that has another charge is refused."""
     try:
         run.execute(_PLACE, (thread_id, turn, attempt, spend, tokens))
     except sqlite3.IntegrityError:
@@ -294,11 +285,7 @@ def place(
 def find(
     run: sqlite3.Connection, thread_id: str, turn: int, attempt: int
 ) -> tuple[int, int, int, int, str]:
-    """Return the hold of a try, its cost, and its mark.
-
-    Raises:
-        BudgetError: The try has no hold.
-    """
+    """Return the hold of a try, its cost, and its mark. A try without a hold is refused."""
     found = run.execute(_FIND, (thread_id, turn, attempt)).fetchone()
     if found is None:
         raise BudgetError(
@@ -318,17 +305,8 @@ _RESERVE: Final = (
 def transfer_account(run: sqlite3.Connection, thread_id: str, continuation_id: str) -> Amount:
     """Close an account, and open one below the same parent with the rest of its budget.
 
-    Args:
-        run: The transaction, so that no other thread can take the rest in between.
-        thread_id: The thread that ends.
-        continuation_id: The continuation, which the registry knows.
-
-    Returns:
-        The new account's ceilings. A repeated call returns the same.
-
-    Raises:
-        InsufficientBudget: The account was stopped, or is closed.
-        BudgetNotRegistered: The thread has no account.
+    One transaction, so that no other thread can take the rest in between. Returns the new account's
+    ceilings; a repeated call returns the same.
     """
     there = _ceilings(run, continuation_id)
     if there is not None:

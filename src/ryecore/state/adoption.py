@@ -95,16 +95,8 @@ def prove_state(
 ) -> StateProof:
     """Check the records of a project's threads. Nothing is changed.
 
-    Args:
-        project_root: The project's `.ai` folder.
-        user_root: The user's `.ai` folder.
-        folder_name: The folder below `.ai/state`: `threads`, or one that was set aside.
-        run_key: The key that signed them; by default this user's, else that of the folder's own
-            attestation.
-
-    Raises:
-        InputError: The folder doesn't exist.
-        LinkLeavesSpace: The project's `.ai` is a link that leaves the project.
+    The folder below `.ai/state` is `threads`, or one that was set aside. The key that proves the
+    records is by default this user's, else that of the folder's own attestation.
     """
     folder = project_root / "state" / folder_name
     check_links(project_root, project_root, boundary=project_root.parent)
@@ -137,19 +129,9 @@ def prove_state(
 
 
 def adopt_state(project_root: Path, user_root: Path, proof: StateProof) -> Path:
-    """Adopt proved state as this user's own, in this place.
+    """Adopt proved state, which the user has confirmed, as this user's own, in this place.
 
-    Args:
-        project_root: The project's `.ai` folder.
-        user_root: The user's `.ai` folder.
-        proof: The result of `prove_state`, which the user has confirmed.
-
-    Returns:
-        The folder of the threads.
-
-    Raises:
-        UnattestedState: The proof has failures, or a process uses the state.
-        StateError: It can't be written, or other threads are in its place.
+    State in use and state with failures are refused. Returns the folder of the threads.
     """
     state, folder = project_root / "state", proof.folder
     threads = state / THREADS_FOLDER

@@ -109,18 +109,8 @@ class Claim:
 def find_attested_folder(state: Path, name: str, user_root: Path) -> AttestedFolder | None:
     """Find a folder of state that this user's run key attests. Nothing is made or moved.
 
-    Args:
-        state: The project's `.ai/state`.
-        name: The folder below it, such as `threads`.
-        user_root: The user's `.ai` folder, which holds the run key.
-
-    Returns:
-        The folder; None if it is missing or empty.
-
-    Raises:
-        UnattestedState: The folder isn't this user's, or was copied or restored.
-        StateError: The folder is a link, or can't be read.
-        LinkLeavesSpace: The project's `.ai` is a link that leaves the project.
+    Returns None if it is missing or empty. One that isn't this user's, or was copied or restored,
+    is refused, and so is a link.
     """
     folder = state / name
     check_links(state.parent, state.parent, boundary=state.parent.parent)
@@ -143,20 +133,9 @@ def find_attested_folder(state: Path, name: str, user_root: Path) -> AttestedFol
 def attested_folder(state: Path, name: str, user_root: Path) -> AttestedFolder:
     """Return a folder of state that this user's run key attests, and make it if it is missing.
 
-    Args:
-        state: The project's `.ai/state`.
-        name: The folder below it, such as `threads`.
-        user_root: The user's `.ai` folder, which holds the run key.
-
-    Returns:
-        The folder. One that was copied there from elsewhere is set aside, with a warning.
-
-    Raises:
-        UnattestedState: The folder there was made here by another user space, is in use, or is
-            this user's own and was copied or restored.
-        StateLocked: Another process holds the state's lock for too long.
-        StateError: The folder is a link, or can't be made.
-        LinkLeavesSpace: The project's `.ai` is a link that leaves the project.
+    A folder that was copied there from elsewhere is set aside, with a warning. One that was made
+    here by another user space, is in use, or is this user's own and was copied or restored, is
+    refused, and so is a link.
     """
     folder = state / name
     key = load_run_key(user_root)
@@ -180,11 +159,7 @@ def attested_folder(state: Path, name: str, user_root: Path) -> AttestedFolder:
 
 
 def claim_of(folder: Path, key: PublicKey | None) -> Claim:
-    """Return the attestation of a folder of state.
-
-    Args:
-        key: The public half of this user's run key; None if the user has none.
-    """
+    """Return the attestation of a folder of state, by this user's run key if there is one."""
     record = _read_record(folder / _NAME)
     line = record.get("_signature")
     signature = parse_payload(line) if isinstance(line, str) else None
@@ -268,12 +243,7 @@ def private_folders(folder: Path) -> tuple[Path, ...]:
 
 
 def set_aside(folder: Path) -> Path:
-    """Rename a folder of state, so that another one can be made in its place.
-
-    Raises:
-        UnattestedState: A process uses it.
-        OSError: It can't be renamed.
-    """
+    """Rename a folder of state that no process uses, so that another one can take its place."""
     owners = find_owners(folder)
     if owners:
         raise UnattestedState(
@@ -289,12 +259,7 @@ def set_aside(folder: Path) -> Path:
 
 
 def attest(folder: Path, secret: str, key: SigningKey) -> None:
-    """Sign that this user made a folder of state here.
-
-    Args:
-        secret: The name of the folder in it for trusted files, without its dot.
-        key: The run key.
-    """
+    """Sign that this user made a folder of state here, with its secret folder's name (no dot)."""
     record = {
         "version": 1,
         "id": secret,
@@ -309,11 +274,7 @@ def attest(folder: Path, secret: str, key: SigningKey) -> None:
 
 @contextmanager
 def alone_in(state: Path) -> Iterator[None]:
-    """Hold the lock of `.ai/state`, so that only one process makes, moves or adopts folders in it.
-
-    Raises:
-        StateLocked: Another process holds it for too long.
-    """
+    """Hold the lock of `.ai/state`: only one process makes, moves or adopts folders in it."""
     check_plain(state)
     descriptor = os.open(state, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
@@ -403,12 +364,7 @@ def _is_plain_file(path: Path) -> bool:
 
 
 def check_plain(folder: Path) -> None:
-    """Refuse a folder of state that is a link or not a folder.
-
-    Raises:
-        StateError: It is a link or not a folder.
-        OSError: It can't be read, or is missing.
-    """
+    """Refuse a folder of state that is a link or not a folder."""
     status = folder.lstat()
     if not stat.S_ISDIR(status.st_mode):
         raise StateError(
@@ -418,14 +374,7 @@ def check_plain(folder: Path) -> None:
 
 
 def check_graph_folders(state: Path) -> None:
-    """Refuse links of a clone in place of the folders that graphs write to.
-
-    Args:
-        state: The project's `.ai/state`.
-
-    Raises:
-        StateError: One of them is a link or not a folder, holds a link, or can't be read.
-    """
+    """Refuse links of a clone in place of the folders below `.ai/state` that graphs write to."""
     objects = state / OBJECTS_FOLDER
     try:
         for folder in (objects, state / GRAPHS_FOLDER):

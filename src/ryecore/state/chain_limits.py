@@ -36,14 +36,7 @@ _CHAIN: Final = """WITH RECURSIVE chain (thread_id) AS (
 
 @frozen
 class Spent:
-    """The usage of the threads of a chain.
-
-    Attributes:
-        turns: Turns of their models.
-        spawns: Threads that they have started.
-        spend_microcents: Money, with what is held and reserved, in units of 1e-8 USD.
-        tokens: Tokens, likewise.
-    """
+    """The usage of the threads of a chain; money, in units of 1e-8 USD, and tokens with holds."""
 
     turns: int = 0
     spawns: int = 0
@@ -64,9 +57,7 @@ def limit_along_chain(
 ) -> Limits:
     """Bound a thread by the rest of its chain's limits, and store its limits in its row.
 
-    Args:
-        run: The transaction, so that of two continuations one sees the other's limits.
-        thread_id: The thread, which the registry knows.
+    In one transaction, so that of two continuations one sees the other's limits.
     """
     spent = sum_of_chain(run, bounds.previous_id, thread_id)
     left = remaining_limits(bounds.limits, spent, bounds.ran_s)
@@ -78,10 +69,9 @@ def limit_along_chain(
 
 
 def sum_of_chain(run: sqlite3.Connection, previous_id: str, thread_id: str) -> Spent:
-    """Sum the usage of a thread and its continuations; running ones count with their limits.
+    """Sum the usage of a thread and its continuations, without the new one.
 
-    Args:
-        thread_id: The new continuation, which isn't counted.
+    Running ones count with their limits.
     """
     total = Spent()
     for one_id, completed_at, limits, *used in run.execute(_CHAIN, (previous_id, thread_id)):
@@ -107,12 +97,7 @@ def _granted(limits: str | None, used: Spent) -> Spent:
 
 
 def remaining_limits(limits: Limits, spent: Spent, ran_s: Decimal) -> Limits:
-    """Return the rest of limits.
-
-    Args:
-        limits: The limits. Open ones stay open, and the depth stays as it is.
-        ran_s: The time that the threads of the chain have run so far, in seconds.
-    """
+    """Return the rest of limits. Open ones stay open, and the depth stays as it is."""
     spend = limits.spend_microcents
     return evolve(
         limits,

@@ -30,11 +30,7 @@ class ChangeWatcher:
             self._watcher = None
 
     async def changed(self, timeout_s: float) -> None:
-        """Wait for a change, or until it is time to check without one.
-
-        Args:
-            timeout_s: The longest wait, in seconds.
-        """
+        """Wait for a change, or until it is time to check without one."""
         if self._watcher is not None:
             try:
                 await self._watcher.changed(timeout_s)
@@ -64,8 +60,7 @@ class ChangeWatcher:
 def signal_change(path: str, content: bytes = b"") -> None:
     """Write a file that others watch. A failure is ignored: nobody relies on it alone.
 
-    Args:
-        path: The file. A link of a clone isn't followed, and a FIFO isn't waited for.
+    A link of a clone isn't followed, and a FIFO isn't waited for.
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     with suppress(OSError):

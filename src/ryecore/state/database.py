@@ -34,16 +34,8 @@ Migration = Sequence[str]
 class Database:
     """A SQLite file that is set up when it is opened, and safe for threads, processes and forks.
 
-    Args:
-        path: The file; its folder must exist.
-        migrations: The upgrade to each version of its schema from the one before.
-        durability: What a commit survives.
-        page_size_bytes: The size of its pages, if it is new. A commit writes whole pages, so small
-            ones suit small rows.
-
-    Raises:
-        StateError: The file isn't such a database, was made by a newer version, is on a file system
-            that machines share, or can't be opened.
+    Its folder must exist. Refused are files of a newer version, and file systems that machines
+    share. A commit writes whole pages, so small ones suit small rows.
     """
 
     def __init__(
@@ -162,9 +154,6 @@ class Database:
         """Return a writing transaction, awaited until no other process writes.
 
         Nothing is awaited within it: it is committed before another task runs.
-
-        Raises:
-            StateLocked: Another process writes for too long.
         """
         return self._awaited
 
@@ -175,11 +164,7 @@ class Database:
             return self._wait_for(lambda: self._connection.execute(query, parameters).fetchall())
 
     async def fetch(self, query: str, parameters: Sequence[object] = ()) -> list[sqlite3.Row]:
-        """Return the rows that a query finds; other tasks run during a wait for a lock.
-
-        Raises:
-            StateLocked: Another process locks the file for too long.
-        """
+        """Return the rows that a query finds; other tasks run during a wait for a lock."""
         wait = None
         while True:
             with self._lock, self._failing("read"):
@@ -207,11 +192,7 @@ class Database:
     def quiet(self, most_s: float) -> Iterator[bool]:
         """Keep other threads of this process away, so that reads don't wait for them.
 
-        Args:
-            most_s: The longest wait for them, in seconds.
-
-        Yields:
-            Whether that succeeded; False if another thread still reads or writes.
+        Yields whether that succeeded within the time; else another thread still reads or writes.
         """
         is_quiet = self._lock.acquire(timeout=most_s)
         try:

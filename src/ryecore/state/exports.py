@@ -72,11 +72,7 @@ class AttestedExport:
 
 
 class ExportVerifier:
-    """Verifies items, and proves exports of threads by their records' signatures.
-
-    Args:
-        user_root: The user's `.ai` folder, which holds the run key.
-    """
+    """Verifies items, and proves exports of threads by their records' signatures."""
 
     def __init__(self, verifier: Verifier, user_root: Path) -> None:
         self._verifier = verifier
@@ -94,12 +90,7 @@ class ExportVerifier:
         return None if key is None else key.public
 
     def verify(self, source: ItemSource) -> VerifiedItem | AttestedExport:
-        """Verify an item, or prove an export.
-
-        Raises:
-            IntegrityError: It has no valid signature of a trusted author or of this user's run key.
-            StateError: The run key can't be read.
-        """
+        """Verify an item, or prove an export, by an author's signature or this user's run key."""
         if source.space.name == "project" and is_export(source.ref.kind, source.relative):
             return self.prove(source)
         return self._verifier.verify(source)
@@ -136,24 +127,14 @@ class ExportVerifier:
 
 
 def sign_document(kind: str, thread_id: str, body: str, key: SigningKey) -> bytes:
-    """Sign a document, and return it with its signature in front.
-
-    Args:
-        kind: Its kind, such as `capabilities`, which is signed too.
-        thread_id: Its thread, which is signed too.
-        key: The run key.
-    """
+    """Sign a document, its kind and its thread, and return it with its signature in front."""
     encoded = body.encode()
     signature = sign_record(kind, _record(thread_id, encoded), key)["_signature"]
     return f"<!-- rye-record:{kind} {signature} -->\n".encode() + encoded
 
 
 def export_path(project_root: Path, thread_id: str) -> Path:
-    """Return the path of a thread's export.
-
-    Args:
-        project_root: The project's `.ai` folder.
-    """
+    """Return the path of a thread's export."""
     return project_root / "knowledge" / EXPORT_FOLDER / f"{thread_id}.md"
 
 
@@ -162,14 +143,7 @@ def write_export(
 ) -> Path:
     """Sign and write the text of a thread's export, and return its path.
 
-    Args:
-        project_root: The project's `.ai` folder.
-        thread_id: The thread, which the registry knows.
-        key: The run key.
-        durability: What the file survives.
-
-    Raises:
-        LinkLeavesSpace: A link among its folders leads out of the project's knowledge.
+    A link that leads out of the project's knowledge is refused.
     """
     path = export_path(project_root, thread_id)
     signed = sign_document(EXPORT_KIND, thread_id, text, key)

@@ -22,17 +22,10 @@ _SUFFIXES: Final = ("", "-wal")
 
 
 def connect_read_only(path: Path, version: int) -> sqlite3.Connection:
-    """Connect to a database without writing beside it.
+    """Connect to a database without writing beside it. Another `user_version` is refused.
 
     To read a log, SQLite needs a file of shared memory. If a writing process has left one, the
     database is read in place, else a copy is made and read.
-
-    Args:
-        version: The required `user_version`.
-
-    Raises:
-        OSError: It can't be read.
-        sqlite3.Error: The file is not a database, or has another version.
     """
     with suppress(sqlite3.Error):
         place = f"file:{quote(str(path))}?mode=ro"
@@ -56,12 +49,7 @@ def connect_read_only(path: Path, version: int) -> sqlite3.Connection:
 
 @contextmanager
 def opened_copy(path: Path) -> Iterator[sqlite3.Connection]:
-    """Open a copy of a SQLite file with its log, so that nothing is written beside the file.
-
-    Raises:
-        OSError: It can't be copied.
-        sqlite3.Error: The file is not a database.
-    """
+    """Open a copy of a SQLite file with its log, so that nothing is written beside the file."""
     with tempfile.TemporaryDirectory(prefix="rye-") as temporary:
         for suffix in _SUFFIXES:
             with suppress(FileNotFoundError):

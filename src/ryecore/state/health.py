@@ -47,23 +47,14 @@ class RegistryHealth:
 
 
 class StateExamination:
-    """Examines the state of a project, by a copy of its registry.
-
-    Args:
-        project_root: The project's `.ai` folder.
-        user_root: The user's `.ai` folder.
-    """
+    """Examines the state of a project, by a copy of its registry."""
 
     def __init__(self, project_root: Path, user_root: Path) -> None:
         self._state = project_root / "state"
         self._user_root = user_root
 
     def find_folder(self) -> Path | None:
-        """Return the folder of the threads; None if there is none.
-
-        Raises:
-            UnattestedState: It isn't this user's.
-        """
+        """Return the folder of the threads; None if there is none. Another user's is refused."""
         found = find_attested_folder(self._state, THREADS_FOLDER, self._user_root)
         return None if found is None else found.path
 
@@ -73,11 +64,7 @@ class StateExamination:
         return tuple(sorted(one.name for one in found))
 
     def examine_registry(self) -> RegistryHealth | None:
-        """Examine the registry; None if it is missing or another user's.
-
-        Raises:
-            StateError: It can't be examined.
-        """
+        """Examine the registry; None if it is missing or another user's."""
         path = self._registry()
         if path is None:
             return None
@@ -92,11 +79,7 @@ class StateExamination:
         return RegistryHealth(path, (), strays, threads, newer_version)
 
     def active_threads(self) -> tuple[ThreadRecord, ...] | None:
-        """Return the threads that haven't ended; None without a registry.
-
-        Raises:
-            StateError: They can't be read.
-        """
+        """Return the threads that haven't ended; None without a registry."""
         path = self._registry()
         if path is None:
             return None

@@ -80,10 +80,7 @@ class IdempotencyKey:
 class EarlierStart:
     """The state of a run that was started before with the same idempotency key.
 
-    Attributes:
-        status: Its status; for a thread that was handed off, that of its last continuation.
-        result: Its result, likewise; None while it runs.
-        pid: The id of its process, likewise; 0 for none.
+    For a thread that was handed off it is that of its last continuation.
     """
 
     status: Status
@@ -92,11 +89,7 @@ class EarlierStart:
 
     @classmethod
     async def find(cls, store: "ThreadStore", thread_id: str) -> Self:
-        """Find the state of a run that was started before.
-
-        Raises:
-            ThreadNotFound: It was pruned meanwhile.
-        """
+        """Find the state of a run that was started before, unless it was pruned meanwhile."""
         record = await store.look(await store.registry.last_of(thread_id))
         result = await store.registry.get_result(record.thread_id)
         return cls(record.status, result, record.pid or 0)

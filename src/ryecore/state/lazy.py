@@ -13,13 +13,7 @@ __all__ = ["LazyThreadStore"]
 
 
 class LazyThreadStore:
-    """The store of a project's threads, opened once, when it is first needed.
-
-    Args:
-        project_root: The project's `.ai` folder.
-        user_root: The user's `.ai` folder.
-        durability: What a change survives.
-    """
+    """The store of a project's threads, opened once, when it is first needed."""
 
     def __init__(self, project_root: Path, user_root: Path, durability: Durability) -> None:
         self._project_root = project_root
@@ -30,11 +24,7 @@ class LazyThreadStore:
         self._removed: list[ThreadStore] = []
 
     def open(self) -> "ThreadStore":
-        """Return the store of threads, and make its folder if it is missing.
-
-        Raises:
-            StateError: The folder can't be made or used.
-        """
+        """Return the store of threads, and make its folder if it is missing."""
         with self._lock:
             if self._store is not None and not self._store.is_in_place():
                 self._removed.append(self._store)  # not closed yet: calls may still use it
@@ -52,9 +42,6 @@ class LazyThreadStore:
         """Return the store of threads; None if the project has none. Nothing is made or moved.
 
         If its folder was removed, the store that this process has opened is returned.
-
-        Raises:
-            UnattestedState: The threads there are not this user's.
         """
         from ryecore.state.attestation import find_attested_folder  # noqa: PLC0415
         from ryecore.state.store import ThreadStore  # noqa: PLC0415 - SQLite comes with it

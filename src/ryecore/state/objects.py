@@ -16,12 +16,8 @@ __all__ = ["Objects"]
 class Objects:
     """The objects of a project, as one run writes and reads them.
 
-    Args:
-        state: The project's `.ai/state`.
-        durability: What an object survives, once `synced` was awaited.
-
     Attributes:
-        is_durable: Whether that is a power cut.
+        is_durable: Whether objects survive a power cut, once `synced` was awaited.
     """
 
     def __init__(self, state: Path, durability: Durability) -> None:
@@ -57,11 +53,7 @@ class Objects:
         return digest
 
     def get(self, digest: str) -> bytes:
-        """Return an object.
-
-        Raises:
-            StoreError: It is missing, or was altered.
-        """
+        """Return an object. A missing or altered one is refused."""
         return self._store.get(digest)
 
     async def synced(self) -> None:

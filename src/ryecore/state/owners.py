@@ -204,26 +204,18 @@ class KillPlan:
     async def read(cls, registry: "ThreadRegistry", project: str, thread_id: str) -> Self:
         """Read which processes to kill, before any is asked to stop.
 
-        When its owner ends a run on request, the row doesn't name the process any more.
-
-        Args:
-            project: The project's folder, with links resolved.
+        When its owner ends a run on request, the row doesn't name the process any more. The
+        project's path has its links resolved.
         """
         spared = await registry.processes_beside(thread_id)
         owners = await registry.processes_of(thread_id)
         return cls(registry, project, thread_id, owners, spared)
 
     async def carry_out(self, grace_s: float) -> None:
-        """Kill the processes, and wait until they have ended.
+        """Kill the processes, and wait until they have ended, of themselves within the grace.
 
         A thread that shares its process with others was asked to stop. After the grace, the tools
         that its owner hasn't ended are killed, but not the process.
-
-        Args:
-            grace_s: The time that they have to end by themselves, in seconds.
-
-        Raises:
-            StateError: A process can't be ended from here.
         """
         until = time.monotonic() + grace_s
         try:

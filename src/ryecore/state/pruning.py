@@ -66,14 +66,7 @@ _FORGET: Final = tuple(
 
 
 def parse_age(text: object) -> float:
-    """Parse an age, and return it in seconds.
-
-    Args:
-        text: A whole number with its unit: `90s`, `15m`, `12h`, `30d` or `8w`.
-
-    Raises:
-        ConfigError: It has another form.
-    """
+    """Parse an age such as `90s`, `15m`, `12h`, `30d` or `8w`, and return it in seconds."""
     found = _AGE.fullmatch(text.strip()) if isinstance(text, str) else None
     seconds = int(found[1]) * _SECONDS[found[2]] if found else 0
     if not 0 < seconds <= _MAX_AGE_S:
@@ -107,12 +100,7 @@ def resolve_retention(
     keep: int | None,
     include_resumable: bool | None,
 ) -> Retention:
-    """Complete the caller's rule with the configured one.
-
-    Raises:
-        ConfigError: No age is passed or configured, or it can't be used.
-        InputError: `keep` is negative.
-    """
+    """Complete the caller's rule with the configured one. One of them has to name an age."""
     if keep is not None and (type(keep) is not int or keep < 0):
         raise InputError(f"keep is {keep!r}.", next_step="Pass a whole number from 0.")
     if older_than is None and configured is None:
@@ -132,12 +120,7 @@ def resolve_retention(
 
 @frozen
 class Family:
-    """Threads that refer to each other, all of which have ended.
-
-    Attributes:
-        ended: The time of each thread's end, by id.
-        size_bytes: The size of their files.
-    """
+    """Threads that refer to each other, all of which have ended, with the time of each end."""
 
     ended: tuple[tuple[str, str], ...]
     size_bytes: int = 0
@@ -150,11 +133,9 @@ class Family:
 
 @frozen
 class PrunePlan:
-    """The families that may be removed.
+    """The families that may be removed, the earliest end first.
 
-    Attributes:
-        families: The families, the earliest end first.
-        kept_resumable: The number of threads kept for now because they may be resumed.
+    `kept_resumable` counts the threads kept for now because they may be resumed.
     """
 
     families: tuple[Family, ...]
@@ -162,11 +143,7 @@ class PrunePlan:
 
 
 class ThreadPruning:
-    """Removes ended threads of one project.
-
-    Args:
-        place: `.ai/state/threads`, which holds the threads' folders.
-    """
+    """Removes ended threads of one project."""
 
     def __init__(self, database: Database, place: AttestedFolder) -> None:
         self._database = database
@@ -183,27 +160,18 @@ class ThreadPruning:
     async def prune(self, family: Family) -> bool:
         """Remove a family, unless it was changed or referred to since it was planned.
 
-        Returns:
-            Whether it was removed.
-
-        Raises:
-            StateError: It can't be written. The next call finishes the removal.
+        Returns whether it was removed. If its files can't be removed, the next call finishes that.
         """
         return await run_in_thread(self._prune, family)
 
     async def finish(self) -> int:
-        """Remove the files of threads whose rows an earlier, killed pruning has removed.
-
-        Returns:
-            The number of these threads.
-        """
+        """Remove the files that an earlier, killed pruning left, and count their threads."""
         return await run_in_thread(self._finish)
 
     async def prune_daily(self, retention: Retention) -> bool:
         """Prune unless that was done within a day: one family, and others for two seconds.
 
-        Returns:
-            Whether nothing is left to prune; otherwise the next call continues.
+        Returns whether nothing is left to prune; otherwise the next call continues.
         """
         return await run_in_thread(self._prune_daily, retention)
 

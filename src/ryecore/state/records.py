@@ -53,8 +53,7 @@ _INDENTED: Final = [
 class RunPublicKey(PublicKey):
     """The public half of a run key, with the keys of other user spaces that the user adopted.
 
-    Attributes:
-        adopted: The keys whose records count as this user's own, by fingerprint.
+    Their records count as this user's own. They are found by fingerprint.
     """
 
     adopted: Mapping[str, PublicKey] = field(factory=dict, eq=False, repr=False)
@@ -73,22 +72,13 @@ class RunKey(SigningKey):
 
 
 def find_run_key(user_root: Path) -> RunKey | None:
-    """Find the key that signs this user's records; None if none was needed yet.
-
-    Raises:
-        StateError: It can't be read, or others can read it.
-    """
+    """Find the key that signs this user's records; None if none was needed yet."""
     path = user_root / "state" / "keys" / "run_key.pem"
     return load_run_key(user_root) if os.path.lexists(path) else None
 
 
 def adopt_run_key(user_root: Path, key: PublicKey) -> None:
-    """Adopt a run key: records of another user space count as this user's own from now on.
-
-    Args:
-        user_root: The user's `.ai` folder.
-        key: The public half of the other space's run key, which the user has confirmed.
-    """
+    """Adopt a run key that the user has confirmed: its records count as this user's from now on."""
     folder = user_root / "state" / "keys" / "adopted"
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -111,14 +101,7 @@ def _read_adopted(folder: Path) -> Mapping[str, PublicKey]:
 def load_run_key(user_root: Path) -> RunKey:
     """Load the key that signs this user's records, and make it at first need.
 
-    Args:
-        user_root: The user's `.ai` folder.
-
-    Returns:
-        The key, the same for every process of this user.
-
-    Raises:
-        StateError: It can't be made or read, or others can read it.
+    It is the same for every process of this user. A key that others can read is refused.
     """
     folder = user_root / "state" / "keys"
     path = folder / "run_key.pem"
@@ -157,12 +140,7 @@ def canonical_json(record: Mapping[str, object]) -> bytes:
 def indented_json(value: object, *, ascii_only: bool = False) -> str:
     """Return JSON for people, as `json.dumps` with an indent of 2, but made mostly in C.
 
-    Args:
-        value: Usually a mapping with texts as keys. Values that JSON lacks are written as texts.
-        ascii_only: Whether to escape characters beyond ASCII.
-
-    Raises:
-        ValueError: The value contains itself.
+    Values that JSON lacks are written as texts; a value that contains itself is a ValueError.
     """
     write, write_flat = _INDENTED[ascii_only], _LINES[ascii_only]
     if type(value) is not dict or not value or not all(type(name) is str for name in value):
@@ -183,28 +161,15 @@ def indented_json(value: object, *, ascii_only: bool = False) -> str:
 
 
 def sign_record(kind: str, record: Mapping[str, object], key: SigningKey) -> dict[str, object]:
-    """Sign a record.
+    """Sign a record and its kind, such as `state`, and return it with `_signature`.
 
-    Args:
-        kind: The kind of the record, such as `state`, which is signed too.
-        key: The run key.
-
-    Returns:
-        The record with `_signature`: `rye:signed:TIMESTAMP:HASH:SIGNATURE:FINGERPRINT`.
+    It is `rye:signed:TIMESTAMP:HASH:SIGNATURE:FINGERPRINT`.
     """
     return {**record, _FIELD: record_signature(kind, canonical_json(record), key)}
 
 
 def record_signature(kind: str, canonical: bytes, key: SigningKey) -> str:
-    """Return the signature of a record in canonical form.
-
-    Args:
-        canonical: The record, as `canonical_json` returns it.
-        key: The run key.
-
-    Returns:
-        The value of `_signature`.
-    """
+    """Return the `_signature` of a record in the form that `canonical_json` returns."""
     digest = hashlib.sha256(canonical).hexdigest()
     timestamp = utc_now()
     value = key.sign(_message(kind, timestamp, digest))

@@ -39,11 +39,7 @@ def not_registered(thread_id: str) -> BudgetNotRegistered:
 
 
 def refuse_closed(thread_id: str, state: str, stopped: int, wanted: Amount) -> None:
-    """Refuse requests to an account that has ended or was stopped.
-
-    Raises:
-        InsufficientBudget: The account has ended or was stopped.
-    """
+    """Refuse requests to an account that has ended or was stopped."""
     if state != "open":
         raise InsufficientBudget(
             f"The thread {thread_id} is {state}: its budget is closed.",
@@ -113,12 +109,7 @@ def id_taken(thread_id: str) -> ThreadConflict:
 
 
 def refuse_another(run: sqlite3.Connection, follows: Predecessor | None) -> None:
-    """Refuse to continue a thread that was removed, or has a continuation already.
-
-    Raises:
-        ThreadConflict: Another thread continues it.
-        ThreadNotFound: It was pruned meanwhile.
-    """
+    """Refuse to continue a thread that was removed, or has a continuation already."""
     if follows is None:
         return
     query = "SELECT 1 FROM threads WHERE thread_id = ?"
@@ -167,11 +158,7 @@ _BY_SQLITE_CODE: Final[Mapping[int, int | str]] = {
 
 
 def advice(problem: BaseException) -> str:
-    """Return the next step for an error of the operating system or of SQLite.
-
-    Args:
-        problem: An `OSError` or `sqlite3.Error`; other errors get the general advice.
-    """
+    """Return the next step for an error of the system or of SQLite; else a general one."""
     if isinstance(problem, OSError):
         found: int | str | None = problem.errno
     else:

@@ -75,11 +75,7 @@ _SETTLED: Final = frozenset({"counted", "estimated"})
 
 
 class SqliteLedger(BudgetLedger):
-    """The budget ledger in SQLite.
-
-    Args:
-        database: The database of the registry, in which each thread needs a row before an account.
-    """
+    """The budget ledger in SQLite, in the registry's database: an account needs its row."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

@@ -55,13 +55,7 @@ _REQUESTS: Final = ".requests"
 
 
 class ThreadStore(ThreadFolders):
-    """The threads of one project.
-
-    Args:
-        place: `.ai/state/threads`, attested.
-        durability: What a change survives.
-        user_root: The user's `.ai` folder, which holds the run key.
-    """
+    """The threads of one project: `.ai/state/threads`, attested, signed by the user's run key."""
 
     def __init__(
         self,
@@ -80,16 +74,7 @@ class ThreadStore(ThreadFolders):
 
     @classmethod
     def open(cls, project_root: Path, user_root: Path, durability: Durability = "process") -> Self:
-        """Open a project's threads, and make their folder if it is missing.
-
-        Args:
-            project_root: The project's `.ai` folder.
-            user_root: The user's `.ai` folder.
-            durability: What a change survives.
-
-        Raises:
-            StateError: The folder can't be made or used.
-        """
+        """Open the threads of a project's `.ai` folder, which is made if it is missing."""
         place = attested_folder(project_root / "state", THREADS_FOLDER, user_root)
         return cls(place, durability, user_root)
 
@@ -115,11 +100,7 @@ class ThreadStore(ThreadFolders):
         self._database.close()
 
     async def find(self, beginning: str) -> str:
-        """Find the whole id of a thread by a prefix.
-
-        Raises:
-            ThreadNotFound: No id begins with it, or several do.
-        """
+        """Find the whole id of a thread by a prefix that no other id has."""
         self.folder_of(beginning)
         ids = [one.thread_id for one in await self.registry.find_by_prefix(beginning)]
         if beginning in ids:
@@ -154,11 +135,7 @@ class ThreadStore(ThreadFolders):
         return Objects(self.folder.parent, self._durability)
 
     async def check_objects(self) -> None:
-        """Refuse links of a clone in place of the folders that graphs write to.
-
-        Raises:
-            StateError: One of them is a link or not a folder, holds a link, or can't be read.
-        """
+        """Refuse links of a clone in place of the folders that graphs write to."""
         await run_in_thread(check_graph_folders, self.folder.parent)
 
     # Operations of the owner
@@ -175,14 +152,9 @@ class ThreadStore(ThreadFolders):
     ) -> None:
         """End a thread, write a copy of its result, and wake those who wait for it.
 
-        Its account is closed with it.
-
-        Args:
-            fence: The fence of the writing owner.
-            head: The length in bytes and the digest of its transcript's last checkpoint.
-
-        Raises:
-            ThreadConflict: It has ended already, or another process has taken it over.
+        Its account is closed with it. The head is the length in bytes and the digest of its
+        transcript's last checkpoint. A thread that has ended, or was taken over by another process,
+        is a ThreadConflict.
         """
         await self._write(
             self._copy_result, thread_id, result
@@ -210,9 +182,6 @@ class ThreadStore(ThreadFolders):
         """Return a thread's row, and end the thread first if its owner is dead.
 
         If that can't be written, as on a read-only disk, the returned row still shows the end.
-
-        Raises:
-            ThreadNotFound: No thread has this id.
         """
         self.folder_of(thread_id)
         record = await self.registry.get_thread(thread_id)
@@ -226,9 +195,6 @@ class ThreadStore(ThreadFolders):
         """Return a thread's row, and close the files of a dead thread if they aren't closed yet.
 
         It is for continuations, because records that no checkpoint covers are of less use.
-
-        Raises:
-            ThreadNotFound: No thread has this id.
         """
         record = await self.look(thread_id)
         if not record.ended or self._user_root is None:
@@ -287,16 +253,9 @@ class ThreadStore(ThreadFolders):
                 await self.registry.set_head(thread_id, (head.offset, head.digest))
 
     async def wait(self, thread_id: str, timeout_s: float | None = None) -> ThreadRecord:
-        """Wait until a thread has ended. Changes of files and processes trigger the checks.
+        """Wait until a thread has ended, or the time is up, and return its row.
 
-        Args:
-            timeout_s: The longest wait in seconds; None waits for ever.
-
-        Returns:
-            Its row, which hasn't ended if the time ran out.
-
-        Raises:
-            ThreadNotFound: No thread has this id.
+        Changes of files and processes trigger the checks.
         """
         record = await self.look(thread_id)
         if record.ended:
@@ -333,12 +292,8 @@ class ThreadStore(ThreadFolders):
     async def cancel(self, thread_id: str) -> ThreadRecord:
         """Ask a thread and its subtree to stop; each owner ends its running work and the thread.
 
-        Returns:
-            Its row; for a thread that was handed off, that of its last continuation. A thread that
-            no process has claimed is ended at once.
-
-        Raises:
-            ThreadNotFound: No thread has this id.
+        A thread that no process has claimed is ended at once. Returns its row; for a thread that
+        was handed off, that of its last continuation.
         """
         return await self._stop(thread_id, kill=False)
 
@@ -349,16 +304,9 @@ class ThreadStore(ThreadFolders):
         to stop, and only the processes of its tools are killed. A thread that was handed off is
         killed in its continuations.
 
-        Args:
-            grace_s: The time between TERM and KILL, in seconds.
-
-        Returns:
-            Its row, or that of its last continuation, with the status `killed`; not yet, if it
-            shares its process with others and stopping takes longer than the grace.
-
-        Raises:
-            ThreadNotFound: No thread has this id.
-            StateError: A process can't be ended from here.
+        Returns its row, or that of its last continuation, with the status `killed`; not yet, if it
+        shares its process with others and stopping takes longer than the grace. A process that
+        can't be ended from here is a StateError.
         """
         record, unwritten = await self.look(thread_id), None
         plan = await KillPlan.read(self.registry, self.project, thread_id)
@@ -398,11 +346,7 @@ class ThreadStore(ThreadFolders):
     async def hand_off(self, thread_id: str) -> ThreadRecord:
         """Ask a thread's owner, in whichever process, to hand it off to another thread.
 
-        Returns:
-            Its row. A thread that has ended is left unchanged.
-
-        Raises:
-            ThreadNotFound: No thread has this id.
+        Returns its row. A thread that has ended is left unchanged.
         """
         await self.look(thread_id)
         record = await self.registry.request_handoff(thread_id)

@@ -91,16 +91,7 @@ class ThreadFile:
 def write_thread_file(
     path: Path, thread: ThreadFile, key: SigningKey, durability: Durability = "machine"
 ) -> None:
-    """Write and sign a thread's file, atomically.
-
-    Args:
-        path: The file; its folder exists.
-        key: The run key.
-        durability: What the file survives.
-
-    Raises:
-        StateError: It can't be written; an earlier file is unchanged.
-    """
+    """Write and sign a thread's file, atomically, into a folder that exists."""
     signed = sign_record(_KIND, thread.to_dict(), key)
     text = indented_json(signed, ascii_only=True) + "\n"
     try:
@@ -115,9 +106,7 @@ def write_thread_file(
 def end_thread_file(path: Path, record: ThreadRecord, key: SigningKey) -> None:
     """Write the end of a thread into its file, if its owner could not.
 
-    Args:
-        path: The file. If it is missing or was altered, nothing is written.
-        key: The run key.
+    A file that is missing or was altered is left so.
     """
     with suppress(StateError, OSError):
         said = dict(read_thread_file(path, key.public, record.thread_id))
@@ -133,18 +122,9 @@ def end_thread_file(path: Path, record: ThreadRecord, key: SigningKey) -> None:
 
 
 def read_thread_file(path: Path, public_key: PublicKey, thread_id: str) -> Mapping[str, Any]:
-    """Read and verify a thread's file.
+    """Read a thread's file without its signature, and verify it. A FIFO isn't waited for.
 
-    Args:
-        path: The file. A FIFO isn't waited for.
-        public_key: The run key's public half.
-        thread_id: The thread that it must belong to.
-
-    Returns:
-        Its fields, without the signature.
-
-    Raises:
-        StateError: It can't be read, was altered, or is another thread's.
+    A file that was altered, or is another thread's, is a StateError.
     """
     next_step = (
         f"Trust the registry: rye threads show {thread_id}; then move the file away. The "
@@ -187,16 +167,11 @@ def recover_orphan(
     """Write the end of a dead thread into its files.
 
     A torn line of its transcript is dropped. Records that no checkpoint covers stay, and the signed
-    closing checkpoint has their number. Altered files and closed ones are left unchanged.
+    closing checkpoint has their number. Requests that cost more than was held are recorded before
+    it. Altered files and closed ones are left unchanged.
 
-    Args:
-        key: The run key.
-        durability: What a write survives.
-        overspent: The requests that cost more than was held, recorded before the end.
-
-    Returns:
-        The head of the transcript's chain; None if it can't be closed. The file is unchanged then,
-        and the next caller tries again.
+    Returns the head of the transcript's chain; None if it can't be closed. The file is unchanged
+    then, and the next caller tries again.
     """
     if not (folder / THREAD_FILE).exists():  # it never ran
         return None

@@ -47,11 +47,6 @@ _MAX_OUTPUT_BYTES: Final = 16 * 1024 * 1024
 class ThreadFolders:
     """The folders of the threads of one project.
 
-    Args:
-        place: `.ai/state/threads`, attested.
-        durability: What a change survives.
-        user_root: The user's `.ai` folder, which holds the run key.
-
     Attributes:
         project: The project's folder, an absolute path without links.
     """
@@ -77,22 +72,14 @@ class ThreadFolders:
         return self._key
 
     def folder_of(self, thread_id: str) -> Path:
-        """Return a thread's folder, whether it exists or not.
-
-        Raises:
-            ThreadNotFound: No thread can have this id.
-        """
+        """Return a thread's folder, whether it exists or not. An impossible id is refused."""
         is_text = isinstance(thread_id, str)
         if not is_text or len(thread_id) > _MAX_ID or _ID.fullmatch(thread_id) is None:
             raise thread_not_found(thread_id)
         return self.folder / thread_id
 
     def location_of(self, thread_id: str) -> Path:
-        """Return the place where a person finds a thread's files; programs use other methods.
-
-        Raises:
-            ThreadNotFound: No thread can have this id.
-        """
+        """Return the place where a person finds a thread's files; programs use other methods."""
         return self.folder_of(thread_id)
 
     def log_of(self, thread_id: str) -> Path:
@@ -100,19 +87,11 @@ class ThreadFolders:
         return self.folder_of(thread_id) / "output.log"
 
     async def prepare(self, thread_id: str) -> None:
-        """Make the place where a thread's files and output are written, and its changes announced.
-
-        Raises:
-            StateError: It can't be made, or a link is in its place.
-        """
+        """Make the place of a thread's files and output, where its changes are announced."""
         await self._write(self.make_folder, thread_id)
 
     async def read_output(self, thread_id: str, offset: int) -> tuple[str, int]:
-        """Read a thread's output as text; see `Threads.log`.
-
-        Raises:
-            StateError: It can't be read.
-        """
+        """Read a thread's output as text from a byte on; see `Threads.log`."""
         return await run_in_thread(_read_text, self.log_of(thread_id), offset)
 
     def watch(self, thread_id: str) -> ChangeWatcher:
@@ -124,11 +103,7 @@ class ThreadFolders:
         return ChangeWatcher(self.folder)
 
     def make_folder(self, thread_id: str) -> Path:
-        """Make a thread's folder, without following links of a clone.
-
-        Raises:
-            StateError: It can't be made, or a link is in its place.
-        """
+        """Make a thread's folder. A link of a clone in its place or within it is refused."""
         folder = self.folder_of(thread_id)
         try:
             names = thread_id.split("/")
@@ -160,11 +135,7 @@ class ThreadFolders:
         signal_change(f"{self.folder_of(thread_id)}/status", f"{word}\n".encode())
 
     async def write_file(self, thread: ThreadFile) -> None:
-        """Write and sign a thread's file, atomically.
-
-        Raises:
-            StateError: It can't be written; an earlier file is unchanged.
-        """
+        """Write and sign a thread's file, atomically."""
         await self._write(self._write_file, thread)
 
     def _write_file(self, thread: ThreadFile) -> None:
@@ -172,15 +143,7 @@ class ThreadFolders:
         write_thread_file(path, thread, self._load_key(), self._durability)
 
     async def read_file(self, thread_id: str) -> Mapping[str, Any]:
-        """Read a thread's file, and prove it.
-
-        Returns:
-            The fields of `ThreadFile.to_dict`.
-
-        Raises:
-            ThreadNotFound: No thread can have this id.
-            StateError: It is missing, can't be read, was altered, or is another thread's.
-        """
+        """Read a thread's file as `ThreadFile.to_dict`, and prove it."""
         path = self.folder_of(thread_id) / THREAD_FILE
         return read_thread_file(path, self._load_key().public, thread_id)
 
@@ -203,12 +166,8 @@ class ThreadFolders:
     async def export(self, thread_id: str, render: Callable[[Iterable[Record]], str]) -> None:
         """Write a thread as knowledge, which search finds and no author signs.
 
-        Args:
-            render: Makes the markdown of its records, perhaps in a worker thread.
-
-        Raises:
-            StateError: The records can't be read, or the export can't be written.
-            LinkLeavesSpace: A link leads out of the project's knowledge.
+        Its records are rendered as markdown, perhaps in a worker thread. A link that leads out of
+        the project's knowledge is refused.
         """
         path = self.folder_of(thread_id) / TRANSCRIPT
 

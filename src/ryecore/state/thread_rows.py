@@ -60,11 +60,7 @@ def columns(process: ProcessId) -> tuple[str, int, int, int, int]:
 
 
 def record_of(row: sqlite3.Row) -> ThreadRecord:
-    """Return a row as a record.
-
-    Raises:
-        StateError: It has values that ryecore never writes.
-    """
+    """Return a row as a record. Values that ryecore never writes are refused."""
     try:
         return _record_of(row)
     except (ValueError, RecursionError):
@@ -141,11 +137,7 @@ def ownership_of(record: ThreadRecord) -> tuple[object, ...]:
 
 
 def as_json(result: object) -> str:
-    """Return a result in its stored form.
-
-    Raises:
-        InputError: It can't be written as JSON.
-    """
+    """Return a result in its stored form."""
     try:
         return json.dumps(result, default=str)  # ASCII, which keeps lone surrogates, too
     except (TypeError, ValueError, RecursionError) as problem:
@@ -156,12 +148,7 @@ def as_json(result: object) -> str:
 
 
 def describe_death(pid: int | None, when: str = "") -> str:
-    """Return the sentence about the death of a process.
-
-    Args:
-        pid: The process; None if unknown.
-        when: Words about the time, such as " before it began".
-    """
+    """Return the sentence about the death of a process, with words such as " before it began"."""
     who = f"The process {pid}" if pid else "Its process"
     return f"{who} ended{when} without recording a result."
 
@@ -204,11 +191,7 @@ def set_status(run: sqlite3.Connection, thread_id: str, status: Status) -> None:
 
 
 def set_result(run: sqlite3.Connection, thread_id: str, body: str) -> None:
-    """Store a thread's result.
-
-    Args:
-        body: The result as JSON.
-    """
+    """Store a thread's result, which is JSON."""
     run.execute(
         "INSERT INTO results (thread_id, body) VALUES (?, ?)"
         " ON CONFLICT (thread_id) DO UPDATE SET body = excluded.body",
@@ -219,11 +202,9 @@ def set_result(run: sqlite3.Connection, thread_id: str, body: str) -> None:
 def ask_to_stop(
     run: sqlite3.Connection, thread_id: str, column: str, *, and_after: bool = False
 ) -> None:
-    """Ask a thread and its subtree to stop.
+    """Ask a thread and its subtree to stop, by the column `cancel_requested` or `kill_requested`.
 
-    Args:
-        column: `cancel_requested` or `kill_requested`.
-        and_after: Whether to include the continuations of threads that were handed off.
+    The continuations of threads that were handed off are included if `and_after` is set.
     """
     found = BELOW_AND_AFTER if and_after else below("threads")
     run.execute(
@@ -269,15 +250,7 @@ def new_lease() -> tuple[float, float]:
 
 
 def count_spawn(run: sqlite3.Connection, parent_id: str, limit: SpawnLimit) -> int:
-    """Count one more child of a thread, unless that would pass its limit.
-
-    Returns:
-        The number of its children, this one included.
-
-    Raises:
-        LimitReached: It has started that many already (`spawns_exceeded`). Nothing is counted.
-        ThreadNotFound: No thread has this id.
-    """
+    """Count one more child of a thread within its limit, and return the number of its children."""
     row = run.execute(
         "SELECT spawn_count FROM threads WHERE thread_id = ?", (parent_id,)
     ).fetchone()
@@ -316,16 +289,9 @@ def refuse_started(
 ) -> None:
     """Refuse a start whose key was used; a thread that ended before it began frees its key.
 
-    A thread whose process died before it could begin is ended first, so that it can't begin.
-
-    Args:
-        start: The key; None for none.
-        parent_id: The thread that starts it.
-
-    Raises:
-        AlreadyStarted: The same request was started with it. `thread_id` is its thread, or the last
-            one that resumed it.
-        InputError: Another request was started with it.
+    A thread whose process died before it could begin is ended first, so that it can't begin. The
+    error for a repeated request names its thread, or the last one that resumed it; another request
+    with the key is an InputError.
     """
     if start is None:
         return
@@ -395,13 +361,7 @@ def free_start_key(run: sqlite3.Connection, thread_id: str) -> None:
 def keep_start_key(
     run: sqlite3.Connection, thread_id: str, start: IdempotencyKey | None, parent_id: str | None
 ) -> None:
-    """Store the key of a thread's start.
-
-    Args:
-        run: The transaction that registers it.
-        start: The key; None for none.
-        parent_id: The thread that starts it.
-    """
+    """Store the key of a thread's start, if it has one, in the transaction that registers it."""
     if start is not None:
         run.execute(
             "UPDATE threads SET start_scope = ?, start_key = ?, start_digest = ?"

@@ -72,16 +72,7 @@ class Transcript:
 
     @classmethod
     def create(cls, path: Path, thread_id: str, key: SigningKey, durability: Durability) -> Self:
-        """Create a thread's transcript.
-
-        Args:
-            path: The file, which must not exist; its folder must.
-            key: The run key, which signs the checkpoints.
-            durability: What a commit survives: the death of the process, or a power cut too.
-
-        Raises:
-            StateError: It can't be made, or exists already.
-        """
+        """Create a thread's transcript. The file must not exist; its folder must."""
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
             descriptor = os.open(path, flags, 0o600)
@@ -107,19 +98,10 @@ class Transcript:
         *,
         head: tuple[int, str] | None = None,
     ) -> tuple[Self, Recovery]:
-        """Resume a transcript whose writer is gone.
+        """Resume a transcript whose writer is gone; it must have the registry's last checkpoint.
 
-        Args:
-            key: The run key that signed it.
-            durability: What a commit survives.
-            head: The last checkpoint in the registry, which the file must have.
-
-        Returns:
-            The transcript, and its state. Only lines that no checkpoint covers are dropped, from
-            the first one that isn't a whole record.
-
-        Raises:
-            StateError: It can't be read, another process writes it, or it isn't as it was signed.
+        Only lines that no checkpoint covers are dropped, from the first one that isn't a whole
+        record. A file that another process writes, or that isn't as it was signed, is refused.
         """
         try:
             descriptor = open_plain(path, os.O_RDWR | os.O_APPEND)
@@ -169,10 +151,8 @@ class Transcript:
         """Write the buffered records. Once this returns, they survive the death of the process.
 
         With machine durability they survive a power cut too; on an event loop's thread only after
-        `synced`, which keeps the wait for the disk off the loop.
-
-        Raises:
-            StateError: They can't be written. They stay buffered, and the next commit tries again.
+        `synced`, which keeps the wait for the disk off the loop. What can't be written stays
+        buffered, and the next commit tries again.
         """
         if self._pieces:
             self._keep_delta()
@@ -215,11 +195,7 @@ class Transcript:
     def checkpoint(self, turn: int) -> Head:
         """Close a turn: write the buffered records, and a signed checkpoint after them.
 
-        Returns:
-            The new head of the chain, for the registry.
-
-        Raises:
-            StateError: It can't be written; the next one tries again.
+        Returns the new head of the chain. What can't be written is tried again by the next one.
         """
         if self._pieces:
             self._keep_delta()
@@ -287,11 +263,7 @@ class Transcript:
         ) from cause
 
     def close(self) -> None:
-        """Commit, and close the file. A second call does nothing.
-
-        Raises:
-            StateError: The buffered records can't be written. The file is closed all the same.
-        """
+        """Commit, and close the file, even if that commit fails. A second call does nothing."""
         if self._descriptor < 0:
             return
         try:

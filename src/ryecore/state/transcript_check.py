@@ -55,18 +55,10 @@ def verify_transcript(
     ended: bool,
     unit: Unit = "turn",
 ) -> TranscriptReport:
-    """Check a transcript.
+    """Check a transcript, turn by turn. Anything at the path is judged; a FIFO isn't waited for.
 
-    Args:
-        path: The file. Anything at the path is judged, without waiting for a FIFO.
-        thread_id: The thread that it must belong to.
-        public_key: The run key's public half.
-        head: The offset and digest of the last checkpoint in the registry; None if it has none. The
-            file may have more after it.
-        ended: Whether the thread has ended, so that nothing may follow its last checkpoint.
-
-    Returns:
-        The report, turn by turn.
+    The file may have more after the registry's head. Nothing may follow the last checkpoint of a
+    thread that has ended.
 
     Source: decision 47.
     """
@@ -96,12 +88,8 @@ def read_records(
 ) -> Generator[Record, None, None]:
     """Read a transcript's records one at a time, without the check of `verify_transcript`.
 
-    Args:
-        from_offset: The start in bytes: a record's `offset` or `end`.
-        to_offset: The end in bytes; by default the end of the file.
-
-    Yields:
-        Each record of any type, up to the first line that isn't a record or has no line end.
+    The offsets are in bytes: a record's `offset` or `end`. Yields each record of any type, up to
+    the first line that isn't a record or has no line end.
     """
     try:
         with open(open_plain(path), "rb") as file:
@@ -121,18 +109,8 @@ def proved_records(
 ) -> Generator[Record, None, None]:
     """Read a transcript's records, and check its whole chain after the last one.
 
-    Args:
-        thread_id: The thread that it must belong to.
-        key: The run key's public half.
-        head: The offset and digest of the last checkpoint in the registry.
-        ended: Whether the thread has ended, so that all must be signed.
-
-    Yields:
-        Its records; for a thread that hasn't ended, also those after the last checkpoint, up to the
-        first line that isn't a record.
-
-    Raises:
-        StateError: It can't be read, was altered or cut, or has lines after its end.
+    Yields, for a thread that hasn't ended, also those after the last checkpoint, up to the first
+    line that isn't a record. What was altered or cut, or has lines after its end, is a StateError.
 
     Source: decision 47.
     """
@@ -159,13 +137,7 @@ def proved_records(
 
 @frozen
 class Tail:
-    """The part of a transcript after the last checkpoint.
-
-    Attributes:
-        records: The number of whole records.
-        end: The end of the last of them, in bytes.
-        digest: The running digest up to there.
-    """
+    """The whole records after the last checkpoint: how many, their end in bytes, their digest."""
 
     records: int
     end: int
@@ -188,13 +160,7 @@ class _Segment:
 
 
 class Chain:
-    """Checks a transcript, line by line.
-
-    Args:
-        thread_id: The thread that it must belong to.
-        key: The key that must have signed its checkpoints.
-        head: The offset and digest of a checkpoint that it must have.
-    """
+    """Checks a transcript line by line: its thread, its key, and a checkpoint it must have."""
 
     def __init__(self, thread_id: str, key: PublicKey, head: tuple[int, str] | None) -> None:
         self.turns: list[TurnReport] = []
@@ -215,11 +181,7 @@ class Chain:
         return None if self.last is None else Head(self.last.offset, self.last.digest)
 
     def feed(self, line: Line) -> Record | None:
-        """Check the next line.
-
-        Returns:
-            The record, if the line is one and so are all lines before it in its segment.
-        """
+        """Check the next line; return its record if all lines of its segment so far are records."""
         now, record = self._open, parse_line(line)
         now.last_line = line.number
         if record is None:
@@ -321,11 +283,7 @@ class Chain:
             self.turns.append(TurnReport(turn, state, first, last, reason))
 
     def tail(self) -> Tail:
-        """Return the part after the last checkpoint of a valid chain, up to the first bad line.
-
-        Raises:
-            ValueError: The chain is broken.
-        """
+        """Return the part after the last checkpoint of a valid chain, up to the first bad line."""
         found = self._open.good if self._open.bad else self._tail(self._open)
         if found is None:
             raise ValueError("a broken chain has no tail to continue from")
@@ -336,11 +294,7 @@ class Chain:
         return bool(self._open.bad) or self._open.is_torn
 
     def check(self, path: Path, *, ended: bool = False) -> None:
-        """Refuse an invalid transcript; the tail of a thread that hasn't ended isn't checked.
-
-        Raises:
-            StateError: A turn was altered, or something is missing.
-        """
+        """Refuse an invalid transcript; the tail of a thread that hasn't ended isn't checked."""
         problems = self.report(0, ended=ended, unit="turn").problems
         if self.is_broken or not self._has_head or (ended and problems):
             why = f": {problems[0]}" if problems else "."

@@ -105,10 +105,8 @@ _encode: Final = _make_encoder()
 def encode_payload(payload: Mapping[str, Any]) -> str:
     """Encode a payload as ASCII JSON; numbers that JSON lacks become texts, such as `"nan"`.
 
-    Raises:
-        StateError: It is nested too deep, too large for a line, or has a number that no reader
-            accepts.
-        TypeError: It has a value that JSON can't hold.
+    One that is nested too deep, too large for a line, or has a number that no reader accepts is a
+    StateError; a value that JSON can't hold is a TypeError.
     """
     try:
         text = "".join(_encode(payload, 0))
@@ -171,11 +169,7 @@ class Line:
 
 
 def open_plain(path: Path, flags: int = os.O_RDONLY) -> int:
-    """Open a plain file. A link, a FIFO or a device is refused without waiting.
-
-    Raises:
-        OSError: It can't be opened, or isn't a plain file.
-    """
+    """Open a plain file. A link, a FIFO or a device is refused without waiting."""
     descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
@@ -184,12 +178,7 @@ def open_plain(path: Path, flags: int = os.O_RDONLY) -> int:
 
 
 def lines_of(file: BinaryIO, offset: int, to_offset: int) -> Iterator[Line]:
-    """Yield the lines of a file from its position on, in bounded memory.
-
-    Args:
-        file: The file, positioned at `offset`.
-        offset: The start of the first line.
-    """
+    """Yield the lines of a file from its position, which is `offset`, on, in bounded memory."""
     number = 0
     while offset < to_offset:
         number += 1
@@ -288,26 +277,14 @@ class CheckpointLines:
         self._head = head_of(thread_id, CHECKPOINT)
 
     def write(self, said: Checkpoint, at_us: int, key: SigningKey) -> bytes:
-        """Return the signed line of a checkpoint.
-
-        Args:
-            said: The contents.
-            at_us: The time in microseconds since 1970.
-            key: The run key.
-        """
+        """Return the signed line of a checkpoint, made at a time in microseconds since 1970."""
         signature = record_signature(CHECKPOINT, self._canonical(said, at_us), key)
         return self._line(said, at_us, signature).encode("ascii")
 
     def read(self, record: Record, line: bytes, key: PublicKey) -> Checkpoint | None:
-        """Read a checkpoint's line.
+        """Read a checkpoint's line, given as a record and as bytes with its line end.
 
-        Args:
-            record: The line as a record.
-            line: Its bytes, with its line end.
-            key: The key that must have signed it.
-
-        Returns:
-            The contents; None if a byte of the line isn't as it was written.
+        Returns None if a byte of the line isn't as this key's owner wrote it.
         """
         payload = record.payload
         if not _FIELDS <= payload.keys() <= _FIELDS | {"unattested"}:

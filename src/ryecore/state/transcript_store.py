@@ -84,10 +84,7 @@ class FileRecordLog(RecordLog):
 class FileRecordStore(RecordStore):
     """The logs of a project's threads, in their folders.
 
-    Args:
-        make_folder: Makes a thread's folder if it is missing, and returns it.
-        load_key: Returns the run key, which signs checkpoints and proves them.
-        durability: What a commit survives.
+    `make_folder` makes a thread's folder if it is missing. The run key is loaded when it is needed.
     """
 
     def __init__(

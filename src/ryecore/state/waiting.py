@@ -56,12 +56,7 @@ Values = TypeVarTuple("Values")
 
 
 class Workers:
-    """A limited pool of worker threads; work beyond the limit waits.
-
-    Args:
-        name: The name of the limit in each event loop.
-        most: The number of threads for one event loop at once.
-    """
+    """A limited pool of worker threads for each event loop; work beyond the limit waits."""
 
     def __init__(self, name: str, most: int) -> None:
         self._most = most
@@ -107,10 +102,8 @@ async def run_off_loop(
 ) -> T:
     """Call a function that writes or reads files, in a worker thread if it may take long.
 
-    Args:
-        durability: What the writes survive. With process durability no write waits for the disk, so
-            a short call is made on this thread, which is faster.
-        reads_bytes: The number of bytes that it reads.
+    With process durability no write waits for the disk, so a call that reads few bytes is made on
+    this thread, which is faster.
     """
     is_short = durability == "process" and reads_bytes <= INLINE_BYTES
     if is_short or _is_blocking.get():
@@ -119,11 +112,7 @@ async def run_off_loop(
 
 
 class GroupSync:
-    """Syncs one file. Writers that wait at the same time share a sync.
-
-    Args:
-        sync: Syncs the file. It is called in a worker thread if an event loop runs.
-    """
+    """Syncs one file, in a worker thread if an event loop runs. Writers that wait share a sync."""
 
     def __init__(self, sync: Callable[[], None]) -> None:
         self._sync = sync
@@ -137,11 +126,7 @@ class GroupSync:
         return self._synced < self._written
 
     def after_write(self) -> None:
-        """Count a write; off an event loop, sync it before returning.
-
-        Raises:
-            OSError: It can't be synced.
-        """
+        """Count a write; off an event loop, sync it before returning."""
         self._written += 1
         if not is_event_loop():
             self._sync_until(self._written)
@@ -151,9 +136,6 @@ class GroupSync:
 
         A sync is never interrupted. A caller that is cancelled meanwhile is cancelled after it, so
         that no effect follows whose intent waited here.
-
-        Raises:
-            OSError: It can't be synced.
         """
         until = self._written
         if self._synced < until:
@@ -193,9 +175,7 @@ _given_up: ContextVar[Event | None] = ContextVar("given_up", default=None)
 class LockWait:
     """One wait for a lock: pauses between attempts, and an error once it has taken too long.
 
-    Args:
-        path: The locked file or folder, for the error.
-        lock_files: The files whose locks may cause the wait.
+    The error names the path, and the holders of the files whose locks may cause the wait.
     """
 
     def __init__(self, path: Path, *lock_files: Path) -> None:
@@ -206,11 +186,7 @@ class LockWait:
         self._most_s = LOOP_WAIT_S if is_event_loop() else LOCK_WAIT_S
 
     def pause(self) -> None:
-        """Sleep a little before the next attempt.
-
-        Raises:
-            StateLocked: The wait has taken too long, or the awaiting task was cancelled.
-        """
+        """Sleep a little before the next attempt. A cancelled task ends the wait, too."""
         self._check(self._most_s)
         given_up = _given_up.get()
         if given_up is None:
@@ -219,11 +195,7 @@ class LockWait:
             self._refuse()
 
     async def pause_async(self) -> None:
-        """Sleep a little before the next attempt, while other tasks run.
-
-        Raises:
-            StateLocked: The wait has taken too long.
-        """
+        """Sleep a little before the next attempt, while other tasks run."""
         if _is_blocking.get():
             self.pause()
             return
@@ -253,11 +225,7 @@ class LockWait:
 
 
 def try_flock(descriptor: int) -> bool:
-    """Try to take the exclusive lock of an open file, and return whether that succeeded.
-
-    Raises:
-        OSError: The file can't be locked at all.
-    """
+    """Try to take the exclusive lock of an open file, and return whether that succeeded."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -270,11 +238,7 @@ def try_flock(descriptor: int) -> bool:
 
 
 def run_blocking(call: Coroutine[Any, Any, T]) -> T:
-    """Run an operation of the store on this thread, without an event loop.
-
-    Args:
-        call: The operation. Its waits block.
-    """
+    """Run an operation of the store on this thread, without an event loop. Its waits block."""
     token = _is_blocking.set(True)
     try:
         call.send(None)
@@ -298,8 +262,7 @@ async def pause(seconds: float) -> None:
 async def run_in_thread(work: Callable[[*Values], T], *values: *Values) -> T:
     """Run a function that uses state in a worker thread; cancellation ends its waits for locks.
 
-    Returns:
-        The function's result. A cancelled call still waits until the thread is done.
+    A cancelled call still waits until the thread is done.
     """
     if _is_blocking.get():
         return work(*values)

@@ -30,11 +30,7 @@ _GATE_PAUSE_S: Final = 0.002
 
 
 def sync_log(database: Path) -> None:
-    """Sync a database's log, so that commits survive a power cut.
-
-    Raises:
-        OSError: It can't be synced.
-    """
+    """Sync a database's log, so that commits survive a power cut."""
     try:
         log = os.open(f"{database}-wal", os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -52,10 +48,7 @@ def commit_nothing(transaction: sqlite3.Connection) -> None:
 
 
 class LogKeeper:
-    """Makes the checkpoints of one open database, in its own thread.
-
-    Args:
-        database: The database's file, whose connections make no checkpoints themselves.
+    """Makes the checkpoints of one open database, in its own thread; its connections make none.
 
     Attributes:
         holds_gate: Whether writers have to wait now, so that one on an event loop should await.
