@@ -9,7 +9,9 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyInt, PyList, PyString, PyTuple};
 use ryecore_core::OsFailure;
-use ryecore_core::process::{self, Ending, Inbox, Limits, Outcome, Program, Report, Token, Waiter};
+use ryecore_core::process::{
+    self, Ending, Inbox, Limits, Outcome, Program, Report, RunRequest, Token, Waiter,
+};
 
 use crate::convert::{duration, os_pairs, os_text, os_texts, raise, raise_os, size};
 use crate::warm::WarmStart;
@@ -51,7 +53,6 @@ impl Spec<'_> {
 
     fn start(&self, inbox: Arc<dyn Inbox>) -> PyResult<Token> {
         let program = self.program()?;
-        let call_env = Program::variables(os_pairs(&self.call_env)?).map_err(raise)?;
         let timeout = self.timeout_s.map(|time| duration("timeout_s", time));
         let limits = Limits {
             timeout: timeout.transpose()?,
@@ -60,11 +61,16 @@ impl Spec<'_> {
             max_output_bytes: size("max_output_bytes", self.max_output_bytes)?,
         };
         let warm = self.warm.as_ref().map(|warm| warm.on(&program));
-        let warm = warm.transpose()?;
+        let request = RunRequest {
+            warm: warm.transpose()?,
+            program,
+            own_env: Program::variables(os_pairs(&self.call_env)?).map_err(raise)?,
+            stdin: self.stdin().to_vec(),
+            limits,
+            log: self.log_path.as_deref(),
+        };
         // The lock of the interpreter is held, so that no fork happens in the middle.
-        let stdin = self.stdin().to_vec();
-        let log = self.log_path.as_deref();
-        process::start(program, call_env, stdin, limits, log, inbox, warm).map_err(raise_os)
+        process::start(request, inbox).map_err(raise_os)
     }
 }
 

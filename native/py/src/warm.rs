@@ -8,7 +8,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
-use ryecore_core::process::{self, Program, TemplateStats, Warm};
+use ryecore_core::process::{self, Program, TemplateSpec, TemplateStats, Warm};
 
 use crate::convert::{os_text, raise, size};
 use crate::witness::Witness;
@@ -80,12 +80,16 @@ impl WarmStart<'_> {
     pub fn on(&self, program: &Program) -> PyResult<Warm> {
         let arg = CString::new(os_text(&self.arg)?.into_vec())
             .map_err(|_| PyValueError::new_err("an argument contains a NUL character"))?;
-        let (script, settings) = (self.program.as_bytes(), self.settings.as_bytes());
         let sealed = self.sealed.as_ref();
-        let sealed = sealed.map(|witness| witness.native.get().shared());
+        let spec = TemplateSpec {
+            arg_index: self.arg_index,
+            arg,
+            program: self.program.as_bytes(),
+            settings: self.settings.as_bytes(),
+            sealed: sealed.map(|witness| witness.native.get().shared()),
+        };
         let pool = &self.pool.native.get().0;
-        pool.start(program, self.arg_index, arg, script, settings, sealed)
-            .map_err(raise)
+        pool.start(program, spec).map_err(raise)
     }
 }
 

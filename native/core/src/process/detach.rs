@@ -72,9 +72,10 @@ impl Detachment {
             stdin: self.stdin.as_ref().unwrap_or(&kit.null).as_fd(),
             stdout: self.log.as_fd(),
             stderr: self.log.as_fd(),
+            control: None,
         };
         let Launched { pid, pidfd } =
-            match launch(proof, &kit.stack, &self.program, &[], &stdio, None, false) {
+            match launch(proof, &kit.stack, &self.program, &[], &stdio, false) {
                 Ok(launched) => launched,
                 Err(failure) => {
                     self.answer.put(Err(failure.into()));

@@ -10,26 +10,26 @@ use super::reactor::{Reactor, forget, running};
 use super::serving::Serving;
 use super::sync::lock;
 
-type Held = (&'static Reactor, MutexGuard<'static, Option<Serving>>);
+type LockedReactor = (&'static Reactor, MutexGuard<'static, Option<Serving>>);
 
 thread_local! {
-    static HELD: RefCell<Option<Held>> = const { RefCell::new(None) };
+    static LOCKED: RefCell<Option<LockedReactor>> = const { RefCell::new(None) };
 }
 
 /// Stops the reactor between two turns, so that the child inherits it whole.
 pub fn before_fork() {
     if let Some(reactor) = running() {
-        HELD.set(Some((reactor, lock(&reactor.serving))));
+        LOCKED.set(Some((reactor, lock(&reactor.serving))));
     }
 }
 
 pub fn after_fork_in_parent() {
-    drop(HELD.take());
+    drop(LOCKED.take());
 }
 
 /// Closes the reactor's descriptors; its thread did not come along.
 pub fn after_fork_in_child() {
-    let Some((reactor, mut serving)) = HELD.take() else {
+    let Some((reactor, mut serving)) = LOCKED.take() else {
         return;
     };
     forget();

@@ -1,6 +1,7 @@
 //! Runs that are requested, and their results: the types that all parts of the reactor share.
 
 use std::ffi::CString;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -58,11 +59,22 @@ pub trait Inbox: Send + Sync {
     fn deliver(&self, token: Token, outcome: Outcome);
 }
 
+/// A run as its host requests it.
+pub struct RunRequest<'path> {
+    pub program: Program,
+    /// Variables of this call alone, each `NAME=VALUE`; a template doesn't get them.
+    pub own_env: Vec<CString>,
+    pub stdin: Vec<u8>,
+    pub limits: Limits,
+    /// The file that the output is also written to as it comes.
+    pub log: Option<&'path Path>,
+    pub warm: Option<Warm>,
+}
+
 /// A requested run.
 pub(super) struct Job {
     pub(super) token: Token,
     pub(super) program: Program,
-    /// Variables of this call alone, each `NAME=VALUE`; a template doesn't get them.
     pub(super) own_env: Vec<CString>,
     pub(super) stdin: Arc<Vec<u8>>,
     pub(super) limits: Limits,
@@ -74,6 +86,20 @@ pub(super) struct Job {
 }
 
 impl Job {
+    pub(super) fn new(request: RunRequest<'_>, inbox: Arc<dyn Inbox>) -> Result<Self, OsFailure> {
+        Ok(Self {
+            token: next_token(),
+            program: request.program,
+            own_env: request.own_env,
+            stdin: Arc::new(request.stdin),
+            limits: request.limits,
+            log: request.log.map(Log::open).transpose()?.map(Arc::new),
+            inbox,
+            warm: request.warm,
+            why_cold: None,
+        })
+    }
+
     pub(super) fn failed(self, failure: OsFailure) {
         self.inbox.deliver(self.token, Err(failure));
     }

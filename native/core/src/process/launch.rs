@@ -122,12 +122,14 @@ impl Kit {
     }
 }
 
-/// The child's ends of its three streams; none of them is 0, 1 or 2.
+/// The child's ends of its three streams, and what becomes its descriptor 3; none of them is 0, 1
+/// or 2. Nothing else reaches the child.
 #[derive(Debug)]
 pub(super) struct Stdio<'fd> {
     pub(super) stdin: BorrowedFd<'fd>,
     pub(super) stdout: BorrowedFd<'fd>,
     pub(super) stderr: BorrowedFd<'fd>,
+    pub(super) control: Option<BorrowedFd<'fd>>,
 }
 
 /// A child that has executed its program.
@@ -168,8 +170,7 @@ struct Plan {
 
 /// Starts `program` as the leader of its own session.
 ///
-/// `own_env` are variables of this one call, above those of the program. `control` becomes its
-/// descriptor 3; nothing else but `stdio` reaches it.
+/// `own_env` are variables of this one call, above those of the program.
 /// With `dies_with_host` the kernel kills it when the launching *thread* ends.
 pub(super) fn launch(
     _proof: &SignalsBlocked,
@@ -177,7 +178,6 @@ pub(super) fn launch(
     program: &Program,
     own_env: &[CString],
     stdio: &Stdio<'_>,
-    control: Option<BorrowedFd<'_>>,
     dies_with_host: bool,
 ) -> Result<Launched, OsFailure> {
     let pointers = |first: &[CString], second: &[CString]| -> Vec<*const c_char> {
@@ -199,7 +199,7 @@ pub(super) fn launch(
             stdio.stdout.as_raw_fd(),
             stdio.stderr.as_raw_fd(),
         ],
-        control: control.map_or(-1, |fd| fd.as_raw_fd()),
+        control: stdio.control.map_or(-1, |fd| fd.as_raw_fd()),
         host: getpid().as_raw_nonzero().get(),
         dies_with_host,
         failed_step: AtomicI32::new(Step::None as i32),
@@ -404,6 +404,7 @@ mod tests {
                 stdin: input.as_fd(),
                 stdout: output.as_fd(),
                 stderr: output.as_fd(),
+                control: None,
             };
             let shell = Program::new(
                 "/bin/sh".into(),
@@ -411,7 +412,7 @@ mod tests {
                 vec![("PATH".into(), "/usr/bin:/bin".into())],
                 "/".into(),
             );
-            let child = launch(proof, stack, &shell.unwrap(), &[], &stdio, None, true).unwrap();
+            let child = launch(proof, stack, &shell.unwrap(), &[], &stdio, true).unwrap();
             drop((input, output));
             rustix::io::write(&mut feeding, b"fed").unwrap();
             drop(feeding);
@@ -446,6 +447,7 @@ mod tests {
                     stdin: null.as_fd(),
                     stdout: null.as_fd(),
                     stderr: null.as_fd(),
+                    control: None,
                 };
                 launch(
                     proof,
@@ -453,7 +455,6 @@ mod tests {
                     &program(command, &[], cwd),
                     &[],
                     &stdio,
-                    None,
                     false,
                 )
                 .unwrap_err()

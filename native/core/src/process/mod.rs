@@ -21,11 +21,11 @@ mod sync;
 mod warm;
 
 pub use fork::{after_fork_in_child, after_fork_in_parent, before_fork};
-pub use job::{Ending, Inbox, Outcome, Report, Token};
+pub use job::{Ending, Inbox, Outcome, Report, RunRequest, Token};
 pub use kill::{Killed, ProcessStatus, kill_processes, process_status};
 pub use mailbox::Mailbox;
 pub use procfs::ProcessId;
 pub use reactor::{cancel, shut_down, start, start_detached};
 pub use spec::{Limits, Program};
 pub use sync::Waiter;
-pub use warm::{Pool, TemplateStats, Warm};
+pub use warm::{Pool, TemplateSpec, TemplateStats, Warm};

@@ -2,7 +2,6 @@
 //!
 //! PDEATHSIG follows the thread that started a child, so this one lives as long as the host.
 
-use std::ffi::CString;
 use std::path::Path;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -18,14 +17,12 @@ use rustix::io::{Errno, write};
 use rustix::process::{Pid, getpid};
 
 use super::detach::Detachment;
-use super::job::{Inbox, Job, Token, next_token};
+use super::job::{Inbox, Job, RunRequest, Token};
 use super::launch::{SignalsBlocked, block_signals, restore_signals, without_signals};
 use super::procfs::ProcessId;
 use super::serving::{BELL, Command, Serving, Turn};
-use super::spec::{Limits, Program};
-use super::streams::Log;
+use super::spec::Program;
 use super::sync::{Waiter, lock};
-use super::warm::Warm;
 use crate::error::{OsFailure, Result as CoreResult};
 
 const NAME: &str = "ryecore-reactor";
@@ -172,29 +169,9 @@ fn timespec(time: Duration) -> Timespec {
 }
 
 /// Requests a run; its outcome always goes to the inbox.
-pub fn start(
-    program: Program,
-    own_env: Vec<CString>,
-    stdin: Vec<u8>,
-    limits: Limits,
-    log: Option<&Path>,
-    inbox: Arc<dyn Inbox>,
-    warm: Option<Warm>,
-) -> Result<Token, OsFailure> {
-    let log = log.map(Log::open).transpose()?.map(Arc::new);
-    let token = next_token();
-    let stdin = Arc::new(stdin);
-    let job = Job {
-        token,
-        program,
-        own_env,
-        stdin,
-        limits,
-        log,
-        inbox,
-        warm,
-        why_cold: None,
-    };
+pub fn start(request: RunRequest<'_>, inbox: Arc<dyn Inbox>) -> Result<Token, OsFailure> {
+    let job = Job::new(request, inbox)?;
+    let token = job.token;
     let reactor = reactor()?;
     match reactor.begin_here(job) {
         Some(job) => reactor.submit(Command::Start(job)),

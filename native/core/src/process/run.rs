@@ -69,18 +69,11 @@ impl Run {
             stdin: theirs.as_ref().unwrap_or(&kit.null).as_fd(),
             stdout: pipes.output.1.as_fd(),
             stderr: pipes.error.1.as_fd(),
+            control: None,
         };
         let feed = ours.and_then(|pipe| rest_of(pipe, job));
         let started = Instant::now();
-        let launched = launch(
-            proof,
-            &kit.stack,
-            &job.program,
-            &job.own_env,
-            &stdio,
-            None,
-            true,
-        )?;
+        let launched = launch(proof, &kit.stack, &job.program, &job.own_env, &stdio, true)?;
         let output = (pipes.output.0, pipes.error.0);
         Ok(Self::of(launched, feed, output, started, job))
     }

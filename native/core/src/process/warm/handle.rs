@@ -1,16 +1,14 @@
 //! A pool as its host sees it.
 
-use std::ffi::CString;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::start::{PoolState, TemplateStats, Warm};
+use super::start::{PoolState, TemplateSpec, TemplateStats, Warm};
 use crate::error::Result;
 use crate::process::reactor;
 use crate::process::serving::Command;
 use crate::process::spec::Program;
 use crate::process::sync::{Waiter, lock};
-use crate::witness::Witness;
 
 /// Templates within one bound of memory; two pools share nothing. Dropping it closes it.
 #[derive(Debug)]
@@ -22,18 +20,9 @@ impl Pool {
         Self(Arc::new(PoolState::new(memory_bytes)))
     }
 
-    /// A warm start of `target`: `arg` replaces its argument `arg_index` in the template, which is
-    /// sent `program` and `settings`. It serves no call unless `sealed` holds once it is ready.
-    pub fn start(
-        &self,
-        target: &Program,
-        arg_index: usize,
-        arg: CString,
-        program: &[u8],
-        settings: &[u8],
-        sealed: Option<Arc<Witness>>,
-    ) -> Result<Warm> {
-        Warm::new(&self.0, target, arg_index, arg, program, settings, sealed)
+    /// A warm start of `target`, from a template made as `spec` says.
+    pub fn start(&self, target: &Program, spec: TemplateSpec<'_>) -> Result<Warm> {
+        Warm::new(&self.0, target, spec)
     }
 
     /// Ends every template and what it forked ahead; whether all ended within `patience`.

@@ -21,4 +21,4 @@ pub(super) use handover::Handovers;
 pub(super) use pool::{Start, Templates, TurnContext};
 pub(super) use spare::{Child, Spare, StartPipe};
 pub(super) use start::{ColdReason, Key};
-pub use start::{TemplateStats, Warm};
+pub use start::{TemplateSpec, TemplateStats, Warm};

@@ -71,6 +71,19 @@ pub struct Warm {
     pub(super) start: u64,
 }
 
+/// How the template of a program is to be made.
+#[derive(Debug)]
+pub struct TemplateSpec<'content> {
+    /// Which of the program's arguments is `arg` in the template.
+    pub arg_index: usize,
+    pub arg: CString,
+    /// What the template is sent.
+    pub program: &'content [u8],
+    pub settings: &'content [u8],
+    /// It serves no call unless this holds once it is ready.
+    pub sealed: Option<Arc<Witness>>,
+}
+
 impl PartialEq for AppliedRecipe {
     fn eq(&self, other: &Self) -> bool {
         (self.recipe.id, self.arg_index) == (other.recipe.id, other.arg_index)
@@ -134,29 +147,23 @@ impl PoolState {
     }
 
     /// Returns the recipe of this content, the same one for equal content.
-    fn recipe(
-        &self,
-        arg: CString,
-        program: &[u8],
-        settings: &[u8],
-        sealed: Option<Arc<Witness>>,
-    ) -> Arc<Recipe> {
+    fn recipe(&self, spec: TemplateSpec<'_>) -> Arc<Recipe> {
         let mut known = lock(&self.recipes);
         let same = |recipe: &&Arc<Recipe>| {
-            recipe.arg == arg
-                && recipe.program == program
-                && recipe.settings == settings
-                && are_alike(recipe.sealed.as_ref(), sealed.as_ref())
+            recipe.arg == spec.arg
+                && recipe.program == spec.program
+                && recipe.settings == spec.settings
+                && are_alike(recipe.sealed.as_ref(), spec.sealed.as_ref())
         };
         if let Some(recipe) = known.iter().find(same) {
             return Arc::clone(recipe);
         }
         let recipe = Arc::new(Recipe {
             id: next_id(),
-            arg,
-            program: program.to_vec(),
-            settings: settings.to_vec(),
-            sealed,
+            arg: spec.arg,
+            program: spec.program.to_vec(),
+            settings: spec.settings.to_vec(),
+            sealed: spec.sealed,
         });
         known.truncate(MOST_RECIPES - 1);
         known.push_front(Arc::clone(&recipe));
@@ -172,23 +179,18 @@ fn are_alike(one: Option<&Arc<Witness>>, other: Option<&Arc<Witness>>) -> bool {
 }
 
 impl Warm {
-    /// A warm start of `target`: `arg` replaces its argument `arg_index` in the template, which is
-    /// sent `program` and `settings`. It serves no call unless `sealed` holds once it is ready.
     pub(super) fn new(
         pool: &Arc<PoolState>,
         target: &Program,
-        arg_index: usize,
-        arg: CString,
-        program: &[u8],
-        settings: &[u8],
-        sealed: Option<Arc<Witness>>,
+        spec: TemplateSpec<'_>,
     ) -> Result<Self> {
+        let arg_index = spec.arg_index;
         // The command precedes the arguments.
         if arg_index >= target.argv.len() - 1 {
             let message = format!("there is no argument {arg_index} to be warm with");
             return Err(Error::Invalid(message));
         }
-        let recipe = pool.recipe(arg, program, settings, sealed);
+        let recipe = pool.recipe(spec);
         // Keyed with a secret of this process, so that a collision can't be constructed.
         static SECRET: OnceLock<RandomState> = OnceLock::new();
         let mut hasher = SECRET.get_or_init(RandomState::new).build_hasher();

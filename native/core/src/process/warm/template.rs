@@ -157,12 +157,11 @@ impl Template {
             stdin: kit.null.as_fd(),
             stdout: printed.as_fd(),
             stderr: printed.as_fd(),
+            control: Some(control.as_fd()),
         };
         let launched_at = Instant::now();
-        let control = Some(control.as_fd());
-        let Launched { pid, pidfd } =
-            launch(proof, &kit.stack, &program, &[], &stdio, control, true)
-                .map_err(|failure| format!("it can't be started: {}", failure.reason()))?;
+        let Launched { pid, pidfd } = launch(proof, &kit.stack, &program, &[], &stdio, true)
+            .map_err(|failure| format!("it can't be started: {}", failure.reason()))?;
         let template = Self {
             token,
             pid,
