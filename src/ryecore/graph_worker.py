@@ -41,11 +41,7 @@ _QUIET: Final = "RYE_GRAPH_QUIET"
 
 
 def main() -> int:
-    """Run the graph that the payload on the standard input names.
-
-    Returns:
-        The exit code: 0 where the run succeeded.
-    """
+    """Run the graph that the payload on the standard input names, and return the exit code."""
     received = catch_stop_signals()
     # What a host's module prints as it is imported must not stand beside the result.
     answer = os.dup(1)
@@ -71,11 +67,7 @@ async def _walk(payload: Payload, received: Sequence[int]) -> Mapping[str, objec
 async def walk_claimed(
     payload: Payload, threads: ThreadStore, fence: int, received: Sequence[int]
 ) -> Mapping[str, object]:
-    """Run a graph that this process has claimed, settle it whatever happens, and return its result.
-
-    Args:
-        received: The stop signals received so far.
-    """
+    """Run a graph that this process has claimed, settle it in any case, and return its result."""
     threads.announce(payload.run_id, "running")
     try:
         try:

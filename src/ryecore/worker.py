@@ -33,8 +33,7 @@ _STOPPING: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 def catch_stop_signals() -> list[int]:
     """Record TERM, INT and HUP instead of dying of them, so that the result can still be written.
 
-    Returns:
-        The signals received so far; the list grows until `cancel_on_signal` takes over.
+    Returns the signals so far; the list grows until `cancel_on_signal` takes over.
     """
     received: list[int] = []
     for number in _STOPPING:
@@ -55,14 +54,9 @@ async def cancel_on_signal(
 
 
 async def claim_run(payload: Payload) -> tuple[ThreadStore, int]:
-    """Claim the run of a payload for this process.
+    """Claim the run of a payload for this process, and return the threads and the owner's fence.
 
-    Returns:
-        The project's threads, and the owner's fence.
-
-    Raises:
-        ThreadConflict: It was stopped before it began.
-        StateError: The project's threads can't be opened, or nothing can be written.
+    A run that was stopped before it began is a ThreadConflict.
     """
     settings = payload.settings
     roots = Path(settings.project_path) / ".ai", Path(settings.user_space) / ".ai"
@@ -75,13 +69,7 @@ async def claim_run(payload: Payload) -> tuple[ThreadStore, int]:
 def open_rye(settings: Settings, environ: Mapping[str, str] | None = None) -> Rye:
     """Open the host's project in this process, with what the host's factory makes here.
 
-    Args:
-        settings: The host's settings.
-        environ: The environment that tools may inherit from; this process's by default.
-
-    Raises:
-        ConfigError: The factory can't be imported or called, or returns something else.
-        RyeError: The project can't be opened.
+    Tools inherit from `environ`, by default this process's.
     """
     options = settings.to_options()
     if settings.deps_factory is not None:

@@ -30,13 +30,7 @@ PARENT_ID: Final = "RYE_PARENT_THREAD_ID"
 
 @frozen
 class RunBounds:
-    """The bounds of a run, read from its signed file.
-
-    Attributes:
-        run_id: The run.
-        limits: Its limits.
-        capabilities: Its capabilities.
-    """
+    """The bounds of a run, read from its signed file."""
 
     run_id: str
     limits: Limits
@@ -44,20 +38,12 @@ class RunBounds:
 
 
 async def _read_bounds(store: ThreadStore, thread_id: str) -> RunBounds:
-    """Read the bounds of a run from its file.
-
-    Raises:
-        StateError: The file is missing, was altered, or can't be read.
-    """
+    """Read the bounds of a run from its file."""
     return bounds_of(thread_id, await store.read_file(thread_id))
 
 
 def bounds_of(thread_id: str, document: Mapping[str, Any]) -> RunBounds:
-    """Return the limits and capabilities of a thread, from its proved file.
-
-    Raises:
-        StateError: The file holds no readable limits or capabilities.
-    """
+    """Return the limits and capabilities of a thread, from its proved file."""
     try:
         return RunBounds(
             thread_id, read_limits(document["limits"]), frozenset(document["capabilities"])
@@ -84,22 +70,10 @@ def _another_version(thread_id: str, problem: Exception) -> StateError:
 async def find_parent(
     host: RunHost, parent_id: str | None, registered: Registered | None
 ) -> RunBounds | None:
-    """Find the parent of a run that is about to begin, and prove it.
+    """Find the parent of a run that is about to begin, and prove it. A root has none.
 
-    The caller's own thread is the parent. A parent that only the environment names needs a row
-    in the registry.
-
-    Args:
-        host: The host of the run; its environment is read.
-        parent_id: The caller's thread; None for the host.
-        registered: The run, where another process has registered it already.
-
-    Returns:
-        The parent; None for a root.
-
-    Raises:
-        StateError: The row names another parent, no row proves the parent that the environment
-            names, or the parent's file was altered or can't be read.
+    The caller's own thread is the parent. A parent that only the environment names needs a row in
+    the registry. A run that another process has registered must have the same one.
 
     Source: decision 41.
     """
@@ -118,13 +92,7 @@ async def find_parent(
 
 
 def refuse_unproved_parent(environ: Mapping[str, str], parent_id: str | None) -> None:
-    """Refuse to register a run whose parent only the environment names.
-
-    Args:
-        parent_id: The caller's thread, which proves the parent; None for the host.
-
-    Raises:
-        StateError: The environment names a parent, and no caller proves it.
+    """Refuse to register a run whose parent only the environment names, and no caller proves.
 
     Source: decision 41.
     """
@@ -137,10 +105,7 @@ def refuse_unproved_parent(environ: Mapping[str, str], parent_id: str | None) ->
 
 
 async def count_child(store: ThreadStore, parent: RunBounds | None) -> None:
-    """Count one more child of a parent, before it is started.
-
-    Raises:
-        LimitReached: The parent has started as many children as it may.
+    """Count one more child of a parent, before it is started, unless that would pass its limit.
 
     Source: docs/design/threads.md#spawns; decisions 40 and 80.
     """
@@ -151,11 +116,7 @@ async def count_child(store: ThreadStore, parent: RunBounds | None) -> None:
 async def spawn_limit(store: ThreadStore, parent_id: str | None) -> SpawnLimit | None:
     """Return the parent's limit on children, for a child in a process of its own.
 
-    Args:
-        parent_id: The caller's thread; None for the host, whose starts aren't counted.
-
-    Raises:
-        StateError: The parent's file can't be read or was altered.
+    The host's starts aren't counted.
     """
     if parent_id is None:
         return None
@@ -170,15 +131,9 @@ def is_host(ctx: CallContext) -> bool:
 async def carried_limits(
     store: ThreadStore, thread_id: str, carried: ContinuationLimits, *, needs_turns: bool
 ) -> Limits:
-    """Return the limits that remain for a run that continues another one.
+    """Return the limits that remain for a run that continues another one, and has a row.
 
-    Args:
-        thread_id: The new run, which has a row.
-        carried: The limits of the earlier run, and how long it ran.
-        needs_turns: Whether the new run needs at least one turn.
-
-    Raises:
-        LimitReached: No turn or no time is left.
+    A LimitReached is raised where no time is left, or a turn is needed and none is left.
 
     Source: decision 80.
     """
@@ -211,9 +166,7 @@ def within_bounds(
 ) -> frozenset[str] | None:
     """Return the capabilities that the caller and all other bounds have in common.
 
-    Args:
-        held: The caller's capabilities; None for the host, which may do everything.
-        bounds: The capabilities of the parent and of the earlier run; None for no bound.
+    None is no bound: the host may do everything.
 
     Source: decisions 41 and 47.
     """
@@ -225,9 +178,6 @@ def within_bounds(
 
 def check_depth(parent: RunBounds | None) -> None:
     """Check that the depth of a parent lets it start a child.
-
-    Raises:
-        LimitReached: Its depth is used up.
 
     Source: docs/design/threads.md#depth.
     """

@@ -169,11 +169,7 @@ async def start_run(
     life: RunLifecycle[Any, ResultT],
     handle: Callable[[RunLifecycle[Any, ResultT]], HandleT],
 ) -> HandleT:
-    """Start a run as a task of the Rye.
-
-    Raises:
-        AlreadyStarted: A run was started with its idempotency key.
-    """
+    """Start a run as a task of the Rye."""
     if not host.tasks.are_possible:
         raise ConfigError(
             "A run in the background needs a Rye that is entered.",
@@ -190,14 +186,8 @@ async def run_to_result(host: RunHost, life: RunLifecycle[Any, ResultT]) -> Resu
     """Run to the end in the caller's task, with every run that this one is handed off to.
 
     A caller that is cancelled cancels the run, and waits until its end is written. So this isn't
-    `start_run` and a wait: a task of the Rye would outlive its caller, needs a Rye that is
-    entered, and would break the Rye where a host's callback raises what no task may raise.
-
-    Returns:
-        The result of the last one.
-
-    Raises:
-        AlreadyStarted: A run was started with its idempotency key.
+    `start_run` and a wait: a task of the Rye would outlive its caller, needs a Rye that is entered,
+    and would break the Rye where a host's callback raises what no task may raise.
     """
 
     async def run() -> ResultT:
@@ -212,11 +202,7 @@ async def run_to_result(host: RunHost, life: RunLifecycle[Any, ResultT]) -> Resu
 async def wait_for_earlier(earlier: RunHandle[ResultT], ctx: CallContext) -> ResultT:
     """Wait for the result of a run that was started before, until the caller is cancelled.
 
-    Args:
-        ctx: The caller's context, which may be cancelled or have a deadline.
-
-    Raises:
-        CallCancelled: The caller was cancelled or out of time; the run continues.
+    A CallCancelled is raised then, and where the caller's time is up; the run continues.
     """
     with bounded_by(ctx.cancellation, deadline=ctx.deadline):
         return await earlier.result()

@@ -88,12 +88,9 @@ class ContextBlock:
 
 @frozen
 class HookOutcome:
-    """The outcome of an event's hooks.
+    """The outcome of an event's hooks: the knowledge that they add, and the first control result.
 
-    Attributes:
-        blocks: The knowledge that they add, in order.
-        control: The control result that counts: the first.
-        by: The id of the hook that returned it; empty for none.
+    `by` is the id of the hook that returned it; empty for none.
     """
 
     blocks: tuple[ContextBlock, ...] = ()
@@ -115,13 +112,9 @@ class _Run:
 class HookRunner:
     """The runner of the hooks of one thread.
 
-    Args:
-        hooks: All of them, whichever event they are for.
-        tell: Records the outcome of each hook.
-        directive_ctx: The context of the directive's own hooks: the thread's capabilities.
-        host_ctx: The context of the hooks in configuration.
-        muted: The keys of hooks that don't run here, because one of them started this thread.
-        suppress: The ids of hooks and items whose context is left out, as `<suppress>` says.
+    The directive's own hooks run with the thread's capabilities, those in configuration with the
+    host's. Muted ones don't run here, because one of them started this thread. The context of
+    suppressed hooks and items is left out, as `<suppress>` says.
     """
 
     def __init__(
@@ -149,8 +142,7 @@ class HookRunner:
     def past_the_end(self, deadline: float | None = None) -> "HookRunner":
         """Return the same hooks for a thread that has ended, free of its cancellation and deadline.
 
-        Args:
-            deadline: The monotonic time in seconds until which they may run in any case.
+        They may run until a monotonic time in seconds in any case.
         """
         least = time.monotonic() + _AFTER_S
         until = least if deadline is None else max(least, deadline)
@@ -164,28 +156,17 @@ class HookRunner:
         return bool(self._by_event[event])
 
     async def check(self) -> None:
-        """Check, before anything runs, that no hook puts a value of an event into a program.
-
-        Raises:
-            PlaceholderInScript: A hook does.
-        """
+        """Check, before anything runs, that no hook puts a value of an event into a program."""
         for hook in (hook for hooks in self._by_event.values() for hook in hooks):
             await check_hook(hook, self._dispatcher.chain)
 
     async def run(self, event: HookEvent, context: Mapping[str, object]) -> HookOutcome:
         """Run the hooks of an event, in order of their layers and then as they were defined.
 
-        Args:
-            event: One of `EVENTS`.
-            context: The values for their conditions, and for `${path}` in their parameters.
-
-        Returns:
-            The knowledge and the control result. Every hook whose condition holds is run; for the
-            events `error` and `limit`, only those of layer 4 once one has returned a control
-            result. The failure of a hook is recorded, and not raised.
-
-        Raises:
-            IntegrityError: The item that a hook uses is not what a trusted key signed.
+        The context has the values for their conditions, and for `${path}` in their parameters.
+        Every hook whose condition holds is run; for the events `error` and `limit`, only those of
+        layer 4 once one has returned a control result. The failure of a hook is recorded, and not
+        raised, unless its item is not what a trusted key signed.
         """
         hooks = self._by_event[event]
         if not hooks:
@@ -305,13 +286,7 @@ def context_block(
 ) -> ContextBlock:
     """Return the block that adds an item's text to a prompt.
 
-    Args:
-        position: Before or after the prompt, or in the system prompt.
-        hook_id: The hook that adds it; None for a directive's own `<context>`.
-        wrap: Whether the text is put inside a tag. That of a thread's record always is.
-
-    Raises:
-        RyeError: It isn't text, or it is a thread's record for the system prompt.
+    The text of a thread's record is always put inside a tag, and refused for the system prompt.
 
     Source: decision 5.
     """

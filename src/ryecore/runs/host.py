@@ -32,17 +32,9 @@ Values = TypeVarTuple("Values")
 class RunHost:
     """The host of the threads and graph runs of one open Rye.
 
-    Args:
-        dispatcher: The actions of the Rye.
-        deps: Models, keys and tools; None where the host injects none.
-        tasks: The tasks of the Rye.
-        prune: Prunes what configuration doesn't keep; called after each run's end.
-        project_root: The project's `.ai` folder.
-        user_root: The user's `.ai` folder.
-        durability: What a change survives.
-
     Attributes:
         supervisor: Supervises the runs of this process.
+        prune: Prunes what configuration doesn't keep; called after each run's end.
         running: The threads and runs of this process, by their ids.
     """
 
@@ -88,11 +80,7 @@ class RunHost:
         return self.store.ledger
 
     async def open_store(self) -> None:
-        """Open the project's threads. The first time waits for the disk, off the event loop.
-
-        Raises:
-            StateError: The place can't be made or used.
-        """
+        """Open the project's threads. The first time waits for the disk, off the event loop."""
         if not self._is_open:
             await run_in_thread(self._open)
             self._is_open = True
@@ -115,11 +103,7 @@ class RunHost:
 
     @property
     def deps(self) -> AgentRunnerDeps:
-        """Models, keys and tools.
-
-        Raises:
-            ConfigError: The host injects none, so no thread can run.
-        """
+        """Models, keys and tools. Where the host injects none, no thread can run."""
         if self._deps is None:
             raise ConfigError(
                 "A thread needs models, and this Rye has none.",

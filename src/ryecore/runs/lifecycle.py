@@ -49,13 +49,9 @@ _CHILDREN_GRACE_S: Final = 30.0
 class RunLifecycle(ABC, Generic[EndingT, ResultT]):
     """The lifecycle of one run: `begin` starts it, `finish` runs it to its end.
 
-    Args:
-        host: The host of all runs of the Rye.
-
     Attributes:
         run_id: Its id, once it is registered.
         item_id: The directive or graph, as a canonical ref.
-        cancellation: Stops it.
         continuation: The run that it was handed off to; None where it wasn't.
     """
 
@@ -167,9 +163,7 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
     async def begin(self) -> None:
         """Register and plan the run, and open its account, file and log.
 
-        Raises:
-            AlreadyStarted: A run was started with this idempotency key.
-            RyeError: The run can't begin. If it was registered by then, it has ended as an error.
+        A run that can't begin has ended as an error, if it was registered by then.
         """
         host, request = self._host, self._request
         await host.open_store()
@@ -201,12 +195,7 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
         )
 
     async def _open_account(self) -> None:
-        """Open the account of a root or a child, or take over that of the earlier run.
-
-        Raises:
-            InsufficientBudget: Nothing is left for it.
-            StateError: Nothing can be written, or the run was stopped before it began.
-        """
+        """Open the account of a root or a child, or take over that of the earlier run."""
         planned, ledger = self._planned, self._host.ledger
         limits = planned.limits
         wanted = Amount(limits.spend_microcents or 0, limits.tokens or 0)
@@ -276,8 +265,7 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
     async def finish(self) -> ResultT:
         """Run to the end. Nothing but a cancellation of its own task is raised, after the end.
 
-        Returns:
-            The result. A run that it was handed off to has begun, and is `continuation`.
+        A run that it was handed off to has begun, and is `continuation`.
         """
         try:
             ending = await self._run()

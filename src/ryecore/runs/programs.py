@@ -24,11 +24,7 @@ ChainLookup: TypeAlias = Callable[[ItemRef], Awaitable[ValidChain]]
 
 
 async def tool_schema(ref: ItemRef, chain: ChainLookup) -> Mapping[str, object] | None:
-    """Return the JSON Schema of a tool's parameters.
-
-    Returns:
-        The schema; None where the tool declares none, or can't be verified.
-    """
+    """Return the JSON Schema of a tool's parameters; None if it has none or isn't verified."""
     try:
         return (await chain(ref)).parameter_schema
     except RyeError:  # the call reports the tool's problem
@@ -36,14 +32,7 @@ async def tool_schema(ref: ItemRef, chain: ChainLookup) -> Mapping[str, object] 
 
 
 async def check_hook(hook: Hook, chain: ChainLookup) -> None:
-    """Check that a hook puts no value of an event into a program.
-
-    Args:
-        chain: Verifies the tools that are called.
-
-    Raises:
-        PlaceholderInScript: A value would stand within a program.
-    """
+    """Check that a hook puts no value of an event into a program, by the verified chain."""
     for action in hook.actions:
         item = action.item
         if action.primary != "execute" or item is None or item.kind != "tool":
@@ -58,14 +47,9 @@ async def check_hook(hook: Hook, chain: ChainLookup) -> None:
 
 
 async def check_actions(directive: ItemRef, definition: Directive, chain: ChainLookup) -> None:
-    """Check that the actions of a directive put no input into a program.
+    """Check that the actions of a parsed directive put no input into a program.
 
-    Args:
-        definition: The parsed directive, before inputs are put in.
-        chain: Verifies the tools that are called.
-
-    Raises:
-        PlaceholderInScript: A value would stand within a program.
+    The tools that are called are verified.
     """
     for action in definition.actions:
         if action.attributes.get("primary") != "execute":

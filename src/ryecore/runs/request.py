@@ -30,12 +30,7 @@ _NO_LIMITS: Final = Limits()
 
 @frozen
 class Registered:
-    """A run that another process has registered, and this one has claimed.
-
-    Attributes:
-        run_id: Its id.
-        fence: The number of the claim, as `ThreadRegistry.claim` returned it.
-    """
+    """A run that another process has registered, and this one has claimed with a fence."""
 
     run_id: str
     fence: int
@@ -64,15 +59,7 @@ def check_mapping(
     what: str = "Parameters",
     example: str = '{"path": "sales.csv"}',
 ) -> Mapping[str, Any]:
-    """Return a mapping with text keys; an empty one for None.
-
-    Args:
-        value: The value, as the caller passed it.
-        what: The name of the value, for the error's text.
-
-    Raises:
-        InputError: It isn't a mapping, or a key isn't text.
-    """
+    """Return a mapping with text keys, named `what` in errors; an empty one for None."""
     if value is None:
         return {}
     next_step = f"Pass a mapping with text keys, such as {example}."
@@ -165,12 +152,7 @@ class RunRequest:
     def with_key(self, key: str | None, capabilities: Collection[str] | None) -> Self:
         """Return the request with a caller's idempotency key, bound to the content of the request.
 
-        Args:
-            key: The key; None for none.
-            capabilities: The caller's capabilities; None for the host.
-
-        Raises:
-            InputError: The key is malformed, or the inputs can't be written as JSON.
+        The key's scope is the caller's capabilities; None for the host.
         """
         if key is None:
             return self
@@ -185,11 +167,7 @@ class RunRequest:
 
 
 def check_grace(grace_s: float) -> float:
-    """Return the time that killed processes may take to end by themselves.
-
-    Raises:
-        InputError: It isn't a number from 0.
-    """
+    """Return the time that killed processes may take to end by themselves: a number from 0."""
     if not grace_s >= 0:
         raise InputError(
             f"grace_s is {grace_s}, not a number from 0.", next_step="Pass seconds, such as 3."
@@ -198,14 +176,7 @@ def check_grace(grace_s: float) -> float:
 
 
 def parse_limits(limits: Limits | Mapping[str, Any] | None) -> Limits:
-    """Return the limits of a caller; none by default.
-
-    Args:
-        limits: The limits, or numbers by the names of limits.
-
-    Raises:
-        InputError: A name is unknown, or a value can't be a limit.
-    """
+    """Return the limits of a caller, perhaps as numbers by their names; none by default."""
     if limits is None:
         return _NO_LIMITS
     if isinstance(limits, Limits):
@@ -228,20 +199,10 @@ async def register_run(
     follows: "Predecessor | None" = None,
     spawns: "SpawnLimit | None" = None,
 ) -> str:
-    """Register a thread, or the run of a graph.
+    """Register a thread, or the run of a graph, and return its id.
 
-    Args:
-        parent_id: The run that starts it; None for the host.
-        follows: The link to the run that it continues.
-        spawns: The parent's limit, which it is counted against; None where it was counted before.
-
-    Returns:
-        Its id: `ITEM/LEAF-EPOCH`, with a suffix where that is taken.
-
-    Raises:
-        AlreadyStarted: A run was started with the idempotency key.
-        LimitReached: The parent has started as many children as it may.
-        ThreadConflict: Another run continues the same one already.
+    The id is `ITEM/LEAF-EPOCH`, with a suffix where that is taken. `spawns` is the parent's limit,
+    which the run is counted against; None where it was counted before.
 
     Source: docs/design/threads.md#thread-ids; decision 36.
     """

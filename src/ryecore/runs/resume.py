@@ -68,11 +68,7 @@ class Continuation:
 
 
 def refuse_running(record: ThreadRecord) -> None:
-    """Refuse to continue a run that has not ended.
-
-    Raises:
-        ThreadConflict: It still runs.
-    """
+    """Refuse to continue a run that has not ended."""
     if record.ended:
         return
     kind = "thread" if record.item_id.startswith("directive:") else "run"
@@ -92,13 +88,8 @@ async def idle_followers(
 ) -> frozenset[str]:
     """Return the successors of a run that ended before they did anything.
 
-    Args:
-        has_begun: Returns whether a run that has ended did anything.
-        next_step: Returns the next step for the error, from the successor's id.
-
-    Raises:
-        ThreadConflict: A successor still runs, or did something.
-        StateError: The records of a successor were altered or can't be read.
+    A successor that still runs, or did something, is a ThreadConflict, whose next step is made from
+    its id.
     """
     idle: set[str] = set()
     for one in await store.registry.list_following(run_id):

@@ -137,12 +137,8 @@ class Spending:
     async def output_bound(self, wanted: int, input_tokens: int, provider: str, model: str) -> int:
         """Return the most tokens that the next answer may have, so that its hold can be paid.
 
-        Args:
-            wanted: The most tokens that are wanted.
-
-        Returns:
-            The bound. Where the balance doesn't suffice even for a short answer, that of a short
-            one: the ledger refuses it, and says what is missing.
+        Where the balance doesn't suffice even for a short answer, it is that of a short one: the
+        ledger refuses it, and says what is missing.
         """
         input_tokens = max(input_tokens, self.input_estimate)  # exact after a refused attempt
         most = Amount(
@@ -278,10 +274,7 @@ class Spending:
         """Write the settlements that the ledger doesn't have yet, such as after a full disk.
 
         A hold stays until its settlement is written. So this comes before the report of the
-        thread's total: otherwise both would be charged.
-
-        Raises:
-            StateError: Nothing can be written. A repeated call charges nothing twice.
+        thread's total: otherwise both would be charged. A repeated call charges nothing twice.
 
         Source: decisions 39 and 40.
         """

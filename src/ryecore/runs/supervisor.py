@@ -67,11 +67,7 @@ class Supervisor:
             tasks.start_soon(self.run)
 
     async def during(self, tasks: Tasks, call: Callable[[], Awaitable[T]]) -> T:
-        """Supervise for the duration of a call, also where the Rye was not entered.
-
-        Args:
-            tasks: The tasks of the Rye.
-        """
+        """Supervise for the duration of a call, also where the Rye was not entered."""
         if tasks.are_possible:
             self.start(tasks)
             return await call()
@@ -87,11 +83,7 @@ class Supervisor:
         raise failed or AssertionError("the task group is left by the return above")
 
     def add(self, thread_id: str, fence: int, run: Supervised) -> None:
-        """Supervise a run.
-
-        Args:
-            run: The run, which receives requests to stop or to hand off.
-        """
+        """Supervise a run, which receives requests to stop or to hand off."""
         self._supervised[thread_id] = (fence, run)
 
     def defer(
@@ -106,11 +98,9 @@ class Supervisor:
     ) -> None:
         """Write the end of a run as soon as possible. No other process may while this one lives.
 
-        Args:
-            status: The status that it ends with.
-            unwritten: The costs to write first, because the end charges every open hold in full.
-            is_closed: Whether its transcript is closed already. An open one is closed now, with
-                a record of each request that cost more than was held for it.
+        The unwritten costs come first, because the end charges every open hold in full. A
+        transcript that isn't closed is closed then, with a record of each request that cost more
+        than was held for it.
         """
         self._deferred[thread_id] = _DeferredEnd(fence, status, result, unwritten, is_closed)
 

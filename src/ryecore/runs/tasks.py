@@ -82,11 +82,7 @@ T = TypeVar("T")
 
 
 class Running:
-    """The calls in progress of one Rye.
-
-    Attributes:
-        is_closed: Whether it was closed.
-    """
+    """The calls in progress of one Rye."""
 
     def __init__(self) -> None:
         self.is_closed = False
@@ -94,14 +90,10 @@ class Running:
         self._idle: anyio.Event | None = None
 
     async def run(self, ref: object, call: Callable[[], Awaitable[T]]) -> T:
-        """Run a call, and cancel it if this is closed meanwhile.
+        """Run a call about `ref`, and cancel it if this is closed meanwhile.
 
-        Args:
-            ref: The subject of the call, for the error's text.
-
-        Raises:
-            ProcessError: No descriptor, process, thread or memory is left.
-            RyeClosed: This is closed, or was closed during the call.
+        A RyeClosed is raised then; where no descriptor, process, thread or memory is left, a
+        ProcessError.
         """
         if self.is_closed:
             raise RyeClosed("This Rye is closed.", next_step="Open another one.").during(str(ref))

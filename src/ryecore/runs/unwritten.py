@@ -22,15 +22,7 @@ OVERSPENT: Final = "budget_overspent"
 
 @frozen
 class Settlement:
-    """The cost of a request.
-
-    Attributes:
-        turn: Its turn.
-        attempt: Its number in that turn.
-        held: The amount that was held for it.
-        actual: Its actual cost.
-        mark: Where the cost comes from.
-    """
+    """The cost of a request: what was held for it, what it was, and how that is known."""
 
     turn: int
     attempt: int
@@ -51,13 +43,7 @@ class Settlement:
 
 @frozen
 class Unwritten:
-    """The cost of a thread or run, and the part that the ledger doesn't have yet.
-
-    Attributes:
-        thread_id: The thread or run, which is its account.
-        cost: Its total cost.
-        settlements: The requests to settle, in their order.
-    """
+    """The total cost of a run, and the requests that its account has to settle yet, in order."""
 
     thread_id: str
     cost: Cost
