@@ -107,7 +107,7 @@ def test_a_declaration_that_is_no_json_is_refused(workspace: Workspace, warm: bo
     ref = odd_tool(workspace, warm=warm)
     tools = workspace.root / "tools.json"
     tools.write_text(tools.read_text().replace('{"type"', '{"maximum": Infinity, "type"'))
-    assert "with what is no JSON" in why(workspace, ref, {})
+    assert "with values that JSON can't hold" in why(workspace, ref, {})
 
 
 @pytest.mark.parametrize(("number", "warm"), in_turn([b"NaN", b"Infinity"], WAYS))

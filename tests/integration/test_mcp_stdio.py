@@ -235,7 +235,7 @@ def test_a_server_runs_in_the_project_unless_it_says_otherwise(workspace: Worksp
 @pytest.mark.parametrize(
     ("config", "said"),
     [
-        ({"transport": "carrier-pigeon"}, "none of stdio, http and sse"),
+        ({"transport": "carrier-pigeon"}, "must be stdio, http or sse"),
         ({"transport": "stdio"}, "command"),
         ({"transport": "stdio", "command": "x", "comand": "y"}, "comand"),
         ({"transport": "stdio", "command": "x", "timeout": -1}, "timeout"),

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T09:35:45Z:3ac7393dde9f65e726cc1671a7339a4a8e984dfe5f28552215b1145eb42ec685:EOpURepHiVo2Q3lVxKD_6S5znmsErIoSEwC7Aqc4sesTx8enRilHoGvELNKBp9QPWBwZeE-0-2pZhCwoIqD9Bw:7c530f1135c820a1
+# rye:signed:2026-11-23T13:00:42Z:3ac7393dde9f65e726cc1671a7339a4a8e984dfe5f28552215b1145eb42ec685:wbqNVaKwMmp1ZQ4ibcxqqKIf2aSd5feH0zrfOXrwxBzxcQ6DfY1OtTdntebSUQNMaYfkwtHfbb_HXcLlvZRtAw:0b7759cf0d29012d
 """Say what the checks of a release have found, and fail where that is anything."""
 
 __version__ = "1.0.0"

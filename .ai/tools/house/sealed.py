@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T09:35:45Z:cd646e99375c772c595c3c67d48ce60b3893780d29ed985dd84a43c4fc3da511:Q4rA0mxlO2uZglFg9LXdq-R96mRH9AP3imuRSy5BCCLR6_-42yNG8cZYfgMdhu0JUv7K6pELyAu8JI1YL5niBw:7c530f1135c820a1
+# rye:signed:2026-11-23T13:00:42Z:cd646e99375c772c595c3c67d48ce60b3893780d29ed985dd84a43c4fc3da511:LgBVwNqttK5_eruWtUcp9f9FxAFcFrGOtGaNiFHCsoHHBCu3oFCZ3TiBEQgpOb53CDVf4rrvI1yOimlEFD_4DQ:0b7759cf0d29012d
 """See that every sealed file is what it was when it was sealed."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T09:35:45Z:fb5f9411e4bcb595cc8d4b33cb3c698a8a560c948e5f28f877956db7a30edc4c:0bGEx_-fksFnB5iqUJeE9fyX5mSH2TW56_IDOAJfrnLhjLpg-nLyYBeoNQG56uT9DNxWSh4Lut4xspnGctmmBA:7c530f1135c820a1
+# rye:signed:2026-11-23T13:00:42Z:fb5f9411e4bcb595cc8d4b33cb3c698a8a560c948e5f28f877956db7a30edc4c:OAuNFE5p0cY7ydL2KMp1pFBP3bCqq9cEfWMYKtKwI7vQ6BXGh2639ObGyAxB7PKy5FIxyFu2tO0OB1taPGrhAQ:0b7759cf0d29012d
 """See that what would be released is committed, and that its tag is free."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T09:35:45Z:d06753a15df7e0adc65afad0c2d9df9dbbdcc2f122242dfcc2cdddf5a975bacd:YcglEUptnUGUt6dyE3mU9RVuV4wicAClJtukYPjfaBJ4vYjv-O1WDvaZGW4DZ8DAYhJ-aXosEHFyUuM0AYXCDg:7c530f1135c820a1
+# rye:signed:2026-11-23T13:00:42Z:d06753a15df7e0adc65afad0c2d9df9dbbdcc2f122242dfcc2cdddf5a975bacd:Jz4TBqalNPKvsOCOaLAB1GBTqTaRZzhI1kdXNbaIV-u5Swx5DvDu0V_sF_e1aV1gSH7898ifSFHU1OeGasmnCg:0b7759cf0d29012d
 """See that every file that names this project's version names the same one."""
 
 __version__ = "1.0.0"

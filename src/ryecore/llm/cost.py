@@ -259,7 +259,7 @@ class CostTracker:
             if not isinstance(price, Price):
                 raise ConfigError(
                     f"The host's price_of gave {type(price).__name__} for {provider}/{model}, "
-                    "which is no Price.",
+                    "not a Price.",
                     next_step="Let it return a Price, or None where the price isn't known.",
                 )
             return price.cost_of(usage, media) if price.covers_media or not media else None

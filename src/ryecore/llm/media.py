@@ -72,10 +72,10 @@ class MemoryMediaStore:
         try:
             return self._contents[_digest(part)]
         except KeyError:
-            raise StoreError(f"No medium has the handle {part.handle}.") from None
+            raise StoreError(f"This store has no medium with the handle {part.handle}.") from None
 
 
 def _digest(part: MediaPart) -> str:
     if not part.handle.startswith(_SCHEME):
-        raise StoreError(f"{part.handle!r} is no handle of a medium.")
+        raise StoreError(f"{part.handle!r} isn't a handle of a medium: those begin with {_SCHEME}.")
     return part.handle.removeprefix(_SCHEME)

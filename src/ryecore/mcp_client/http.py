@@ -151,7 +151,7 @@ async def _forward(
     to_session: MemoryObjectSendStream[SessionMessage | Exception],
     peer: Peer,
 ) -> None:
-    """Pass messages on, and count those that are no response."""
+    """Pass messages on, and count those that aren't a response."""
     async with to_session:
         async for item in read:
             if isinstance(item, SessionMessage) and isinstance(

@@ -185,7 +185,7 @@ class Peer:
         self._unrequested = 0
 
     def note_unrequested(self) -> bool:
-        """Note a message that is no response; return whether there are too many of them."""
+        """Note a message that isn't a response; return whether there are too many of them."""
         self._unrequested += 1
         if self._unrequested > _MAX_UNREQUESTED:
             self.fail(f"sent more than {_MAX_UNREQUESTED} messages that nobody asked for")

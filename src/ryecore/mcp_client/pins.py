@@ -81,14 +81,14 @@ def read_tool(document: Mapping[str, object], path: Path) -> PinnedTool:
     """Read a tool's item.
 
     Raises:
-        MetadataError: It names no server or no tool, or its pin is none, or not that of its own
+        MetadataError: It has no server or tool_name, or its pin isn't one, or not that of its own
             description and schema.
     """
     config, schema = document.get("config"), document.get("config_schema")
     config = config if isinstance(config, Mapping) else {}
     server, name, pin = config.get("server"), config.get("tool_name"), config.get("pin")
     if not isinstance(server, str) or not isinstance(name, str) or not name:
-        raise _misdeclared(path, "its config names no server, or no tool_name")
+        raise _misdeclared(path, "its config has no server, or no tool_name")
     declaration = ToolDeclaration(
         name,
         str(document.get("description") or ""),
@@ -145,7 +145,8 @@ def _pin_of(found: ToolDeclaration, server: str) -> str:
         return found.pin
     except ValueError:
         raise McpError(
-            f"The MCP server '{server}' declares {_shown(found.name)} with what is no JSON.",
+            f"The MCP server '{server}' declares {_shown(found.name)} with values that JSON can't "
+            "hold.",
             next_step="Tell whoever maintains the server.",
             server=server,
         ) from None

@@ -92,7 +92,7 @@ def read_server(document: Mapping[str, Any], path: Path) -> Server:
     """Read a server's item.
 
     Raises:
-        ConfigError: It is no server, or says what can't be used; every problem is listed.
+        ConfigError: It isn't a server, or has values that can't be used; every problem is listed.
     """
     if document.get("tool_type") != "mcp_server":
         raise _unusable(path, ["its tool_type is not mcp_server"])
@@ -101,7 +101,7 @@ def read_server(document: Mapping[str, Any], path: Path) -> Server:
         raise _unusable(path, ["it has no config"])
     transport = config.get("transport")
     if transport not in ("stdio", "http", "sse"):
-        raise _unusable(path, ["its config.transport is none of stdio, http and sse"])
+        raise _unusable(path, ["its config.transport must be stdio, http or sse"])
     try:
         if transport != "stdio":
             return Configuration.of(str(path), config).read(HttpServer)
@@ -148,7 +148,7 @@ def fill_in(server: Server, environ: Mapping[str, str], path: Path) -> Server:
     """Fill in `${VAR}` and `${VAR:-default}`; a value is never looked at again.
 
     Raises:
-        ConfigError: A variable is not set, or the URL is none that may be used.
+        ConfigError: A variable is not set, or the URL isn't allowed.
     """
     fill = _filler(environ, path)
     if isinstance(server, StdioServer):

@@ -61,7 +61,7 @@ def _wire() -> Iterator[tuple[int, int]]:
     """Reserve two descriptors for the protocol; other output goes to standard error."""
     if None in (sys.stdin, sys.stdout):  # closed before Python began; others have the numbers now
         raise ConfigError(
-            "There is no standard input or output to serve MCP on.",
+            "MCP can't be served: this process has no standard input or output.",
             next_step="Have an MCP client start this, or pass --http PORT.",
         )
     source, sink = os.dup(0), os.dup(1)
@@ -119,7 +119,7 @@ def _message(line: bytes) -> SessionMessage | Exception:
         with suppress(ValueError, RecursionError):
             whole = _replace_surrogates(line)
             return SessionMessage(jsonrpc_message_adapter.validate_json(whole, by_name=False))
-        _logger.warning("passed over a line that is no message: %.80r", line)
+        _logger.warning("skipped a line that isn't a message: %.80r", line)
         return problem
 
 

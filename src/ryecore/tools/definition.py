@@ -111,25 +111,34 @@ class ToolDef:
                 f"{self.name!r} isn't a name for a tool: use 1 to 64 of A-Z, a-z, 0-9, _ and -."
             )
         if not callable(self.run):
-            raise TypeError(f"{self.name} has no function to run.")
+            raise TypeError(f"The tool {self.name} needs `run`, a function.")
         if not isinstance(self.parameters, Mapping):
-            raise TypeError(f"The parameters of {self.name} are no mapping.")
+            raise TypeError(f"The parameters of {self.name} must be a mapping: a JSON Schema.")
         if self.timeout_s is not None and not self.timeout_s > 0:
-            raise ValueError(f"The timeout of {self.name} is {self.timeout_s!r} s, not positive.")
+            raise ValueError(
+                f"The timeout of {self.name} must be more than 0 s, not {self.timeout_s!r} s."
+            )
         properties = self.parameters.get("properties")
         if isinstance(properties, Mapping) and properties:
             is_closed = self.parameters.get("additionalProperties") is False
             for argument in (*self.policy.arguments, *(self.config if is_closed else ())):
                 if argument not in properties:
-                    raise ValueError(f"{self.name} has no parameter {argument!r}.")
+                    raise ValueError(
+                        f"{self.name} has no parameter {argument!r}. Its parameters are: "
+                        f"{', '.join(properties)}."
+                    )
         try:
             _ = self.schema
         except (TypeError, ValueError) as error:
-            raise ValueError(f"The parameters of {self.name} are no JSON Schema: {error}") from None
+            raise ValueError(
+                f"The parameters of {self.name} aren't a valid JSON Schema: {error}"
+            ) from None
         if self.config:
             unfit = unfit_config(self.config, self.schema)
             if unfit:
-                raise ValueError(f"What is set of {self.name} doesn't fit: {', '.join(unfit)}.")
+                raise ValueError(
+                    f"The config of {self.name} doesn't fit its schema: {', '.join(unfit)}."
+                )
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}, {self.source or self.origin})"

@@ -184,7 +184,9 @@ async def _checked(tool: ToolDef, text: str, sent: dict[str, Any]) -> Mapping[st
     if not fits:
         # Problems name the model's own arguments alone; it may not see those of the host.
         await check_arguments(tool.name, text, tool.shown_schema)
-        raise invalid_arguments(tool.name, "they don't go with what the host has set")
+        raise invalid_arguments(
+            tool.name, "they don't fit together with the arguments that the host sets"
+        )
     arguments: dict[str, Any] = json.loads(merged)  # what the host set is not the tool's to change
     return arguments
 
@@ -350,7 +352,7 @@ def _unknown(
     near = get_close_matches(name[:100], callable_names, n=_MAX_NEAR, cutoff=0.5)
     listed = near or callable_names[:_MAX_NEAR]
     return UnknownToolError(
-        f"There is no tool {quoted(name)}.",
+        f"No tool is called {quoted(name)}.",
         next_step=f"Call one of: {', '.join(listed)}." if listed else "No tool may be called here.",
         tool_name=name[:100],
         known=tuple(callable_names),
@@ -367,7 +369,7 @@ async def require_approval(
     """
     if ctx.approve is None:
         raise ToolPolicyError(
-            f"The tool {tool.name} needs approval, and nobody is there to give it.",
+            f"The tool {tool.name} needs approval, but this host has nobody to ask.",
             tool_name=tool.name,
         )
     # A copy: what was approved is what runs, whatever is done to the request.

@@ -53,17 +53,17 @@ def read_function(function: Callable[..., Any]) -> FunctionShape:
     name = _name(function)
     bare = function.func if isinstance(function, partial) else function
     if not callable(function) or isinstance(bare, type):
-        raise TypeError(f"{name} is no function.")
+        raise TypeError(f"{name} isn't a function. Pass a function, or an object with __call__.")
     called = bare if inspect.isroutine(bare) else type(bare).__call__
     if inspect.isgeneratorfunction(called) or inspect.isasyncgenfunction(called):
-        raise TypeError(f"{name} yields; a tool returns.")
+        raise TypeError(f"{name} is a generator. Return the result, such as a list, instead.")
     said = read_docstring(inspect.getdoc(bare))
     try:
         hints = get_type_hints(inspect.unwrap(called), include_extras=True)
     except Exception as error:  # whatever an annotation's text evaluates to
         raise TypeError(
-            f"{name}: its annotations can't be read: {error}. What they name must stand in its "
-            "module, not in a function."
+            f"{name}: its annotations can't be read: {error}. Define the types that they name in "
+            "its module, not inside a function."
         ) from None
     properties: dict[str, Any] = {}
     required: list[str] = []
@@ -76,7 +76,9 @@ def read_function(function: Callable[..., Any]) -> FunctionShape:
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
             raise TypeError(f"{where}: a model can only name arguments; write no *, ** or / here.")
         if parameter.name not in hints:
-            raise TypeError(f"{where}: it has no type.")
+            raise TypeError(
+                f"{where}: it has no type. Annotate it, such as `{parameter.name}: str`."
+            )
         if hints[parameter.name] is ToolContext:
             context = parameter.name
             continue

@@ -89,13 +89,13 @@ def resolve_path(path: object, root: Path | None, *, confined: bool, writing: bo
         ValueError: It may not be used; why is said, without naming a folder of the host's.
     """
     if not isinstance(path, str) or not path or "\0" in path:
-        raise ValueError("it is empty, or no text, or holds a NUL character")
+        raise ValueError("it must be text that isn't empty and has no NUL character")
     base = os.path.realpath(root or ".")
     try:
         real = os.path.realpath(os.path.join(base, path))
         again = os.path.realpath(real)
     except (OSError, ValueError):
-        raise ValueError("it holds what no file name can hold") from None
+        raise ValueError("it has characters that a file name can't have, or is too long") from None
     if again != real:  # behind a link that leads to itself, realpath follows no other
         raise ValueError("it leads in a circle")
     if confined and not _is_below(base, real):
@@ -231,7 +231,7 @@ def _resolved(
     confined = ctx.fs_scope != "unrestricted"
     if confined and ctx.fs_root is None:
         raise HostCapabilityMissing(
-            f"The tool {tool_name} takes a path, and the host gives no folder for it.",
+            f"The tool {tool_name} takes a path, but the host has set no folder for paths.",
             tool_name=tool_name,
             capability="fs",
         )

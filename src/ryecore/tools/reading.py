@@ -73,7 +73,7 @@ def _reader(
         try:
             text = read_whole(handle).decode("utf-8", errors="replace")
         except StoreError:
-            raise invalid_arguments(name, "handle: no result has it, or not any more") from None
+            raise invalid_arguments(name, "handle: no stored result has it, or no longer") from None
         if not 0 <= start <= len(text):
             raise invalid_arguments(name, f"start: the result has {len(text)} characters")
         if length < 1:

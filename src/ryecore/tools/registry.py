@@ -50,7 +50,7 @@ class ToolRegistry:
         made = tool if isinstance(tool, ToolDef) else ToolDef.from_function(tool)
         if isinstance(made, FunctionTool) and made.is_unbound:
             raise TypeError(
-                f"{made.name} is a method; give that of an object, `thing.{made.name}`."
+                f"{made.name} is a method of a class. Pass that of an object: `thing.{made.name}`."
             )
         there = self._tools.get(made.name)
         if there is not None:
@@ -89,7 +89,9 @@ class ToolRegistry:
         for name in names:
             tool = self._tools.get(name)
             if tool is None:
-                raise LookupError(f"There is no tool {name!r}; there is {', '.join(self._tools)}.")
+                raise LookupError(
+                    f"No tool is called {name!r}. There are: {', '.join(self._tools)}."
+                )
             specs.append(tool.spec)
         return tuple(specs)
 

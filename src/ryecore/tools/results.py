@@ -210,16 +210,16 @@ def _encoded(tool_name: str, value: object, encode: Callable[[Any], str]) -> str
     except (_HoldsMedia, ToolExecutionError, HostCapabilityMissing):
         raise
     except RecursionError:
-        problem = "what is nested too deeply"
+        problem = "a value that is nested too deeply"
     except TypeError as error:
         problem = str(error)[:200]
     except ValueError as error:
-        problem = f"what is no JSON ({str(error)[:100]})"
+        problem = f"a value that JSON can't hold ({str(error)[:100]})"
     except Exception as error:  # from a property or a model of the tool's own
-        problem = f"what can't be read ({type(error).__name__})"
+        problem = f"a value that can't be read ({type(error).__name__})"
     raise ToolExecutionError(
-        f"The tool {tool_name} gave {problem}, and that can't be given to a model.",
-        next_step="It has to return text, numbers, booleans, None, lists and mappings of these, "
+        f"The tool {tool_name} returned {problem}, which can't be sent to a model.",
+        next_step="Return text, numbers, booleans, None, lists and mappings of these, "
         "dataclasses, or bytes.",
         tool_name=tool_name,
     )
@@ -245,7 +245,7 @@ def _check_size(tool_name: str, value: object, limits: ToolLimits) -> None:
 
 def _too_large(tool_name: str, limits: ToolLimits) -> ToolExecutionError:
     return ToolExecutionError(
-        f"The tool {tool_name} gave more than {limits.max_result_bytes:,} bytes or "
+        f"The tool {tool_name} returned more than {limits.max_result_bytes:,} bytes or "
         f"{limits.max_result_values:,} values.",
         next_step="Ask it for less at once.",
         tool_name=tool_name,
@@ -266,7 +266,7 @@ def _kept(
 ) -> MediaPart:
     if store is None:
         raise HostCapabilityMissing(
-            f"The tool {tool_name} gave bytes, and the host keeps no media.",
+            f"The tool {tool_name} returned bytes, and the host has no media store.",
             tool_name=tool_name,
             capability="media",
         )
@@ -277,7 +277,7 @@ def _kept(
     except StoreError:
         pass
     raise ToolExecutionError(
-        f"What the tool {tool_name} gave could not be kept.", tool_name=tool_name
+        f"The bytes that the tool {tool_name} returned could not be stored.", tool_name=tool_name
     )
 
 

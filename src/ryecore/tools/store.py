@@ -82,7 +82,7 @@ class MemoryResultStore:
     def put(self, content: bytes) -> str:
         """Store content, and return its handle."""
         if len(content) > self._max_bytes:
-            raise StoreError(f"{len(content):,} bytes are more than this store keeps.")
+            raise StoreError(f"{len(content):,} bytes are more than this store can hold.")
         digest = hashlib.sha256(content).hexdigest()
         with self._lock:
             if digest not in self._contents:
@@ -100,7 +100,7 @@ class MemoryResultStore:
         with self._lock:
             content = self._contents.get(digest)
             if content is None:
-                raise StoreError("No result has this handle, or not any more.")
+                raise StoreError("This store has no result with this handle, or no longer.")
             self._contents.move_to_end(digest)
             return content
 
@@ -117,5 +117,5 @@ def digest_of(handle: str) -> str:
         StoreError: It isn't a handle.
     """
     if not handle.startswith(_SCHEME):
-        raise StoreError("This isn't a handle of a result.")
+        raise StoreError(f"This isn't a handle of a result: those begin with {_SCHEME}.")
     return handle.removeprefix(_SCHEME)

@@ -91,8 +91,8 @@ def test_an_item_is_read():
         (document(pin="abc"), "not 64 hex digits"),
         (document(pin="0" * 64), "not that of its tool_name"),
         (document() | {"description": "Else."}, "not that of its tool_name"),
-        (document(tool_name=""), "names no server, or no tool_name"),
-        ({"config": None}, "names no server, or no tool_name"),
+        (document(tool_name=""), "has no server, or no tool_name"),
+        ({"config": None}, "has no server, or no tool_name"),
     ],
 )
 def test_an_item_that_is_none_says_so(broken: dict[str, object], said: str):

@@ -79,7 +79,7 @@ def test_invalid_utf8_is_replaced_and_that_is_said(tmp_path: Path) -> None:
     (tmp_path / "f").write_bytes(b"good \xef\xbf\xbd\nbad \xff\n")
     result = call("read", tmp_path, path="f")
     assert result["content"] == "good \ufffd\nbad \ufffd\n"
-    assert result["notes"] == ["Bytes that are no UTF-8 stand as \ufffd in: line 2."]
+    assert result["notes"] == ["Bytes that aren't UTF-8 are shown as \ufffd in: line 2."]
 
 
 @pytest.mark.parametrize(

@@ -140,7 +140,7 @@ async def test_what_the_host_set_stands_in_no_error() -> None:
     for one, arguments in ((tool, {"depth": "x"}), (either, {"a": 1})):
         error = await refused(ToolArgsInvalidError, one, arguments)
         assert "s3cret" not in f"{error} {error.failures} {error.facts}"
-    assert "what the host has set" in str(error)
+    assert "that the host sets" in str(error)
 
 
 async def test_what_the_host_set_and_its_type_refuses_stands_in_no_fact_of_the_error() -> None:
@@ -193,7 +193,7 @@ async def test_what_only_looks_like_json_is_the_models_mistake_where_the_host_se
 
 @pytest.mark.parametrize("token", [["s3cret"], object(), float("nan"), {"s3cret"}])
 def test_what_the_host_sets_has_to_fit_at_once(token: object) -> None:
-    with pytest.raises(ValueError, match="What is set of fetch doesn't fit: token") as caught:
+    with pytest.raises(ValueError, match="config of fetch doesn't fit its schema: token") as caught:
         ToolDef.from_function(fetch, config={"depth": 2, "token": token})
     assert "s3cret" not in str(caught.value)
 

@@ -110,7 +110,7 @@ async def test_methods_are_tools_of_their_object() -> None:
     assert (await called(dear.price, {"item": "abc"})).value == 300
     assert (await called(dear.stock, {"item": "a"})).value == 101
     assert list(dear.price.spec.parameters["properties"]) == ["item"]
-    with pytest.raises(TypeError, match=r"price is a method; give that of an object"):
+    with pytest.raises(TypeError, match=r"price is a method of a class"):
         ToolRegistry([Shop.price])
 
 
@@ -177,10 +177,10 @@ def yields() -> Any:
         (positional, r"positional\(a\)"),
         (odd, r"odd\(b\): a model can't be shown the type bytes"),
         (missing, r"missing: its annotations can't be read: name 'Nowhere'"),
-        (yields, "yields yields; a tool returns"),
-        (Place, "Place is no function"),
-        (3, "int is no function"),
-        (None, "NoneType is no function"),
+        (yields, "yields is a generator"),
+        (Place, "Place isn't a function"),
+        (3, "int isn't a function"),
+        (None, "NoneType isn't a function"),
     ],
 )
 def test_a_function_that_no_model_can_call_is_refused_by_name(function: Any, said: str) -> None:

@@ -66,9 +66,9 @@ def test_specs_are_given_by_name_in_the_order_asked_for() -> None:
 
 
 def test_a_schema_that_is_none_is_refused_at_once() -> None:
-    with pytest.raises(ValueError, match="parameters of x are no JSON Schema"):
+    with pytest.raises(ValueError, match="parameters of x aren't a valid JSON Schema"):
         ToolDef(name="x", description="", parameters={"type": "number?"}, run=run)
-    with pytest.raises(ValueError, match="parameters of x are no JSON Schema"):
+    with pytest.raises(ValueError, match="parameters of x aren't a valid JSON Schema"):
         ToolDef(name="x", description="", parameters={"default": object()}, run=run)
 
 
@@ -86,7 +86,7 @@ async def test_an_unknown_tool_is_answered_with_near_names_that_may_be_called() 
     with pytest.raises(UnknownToolError) as caught:
         await registry.dispatch(asked("ad"), ctx)
 
-    assert str(caught.value) == "There is no tool 'ad'. Call one of: add."
+    assert str(caught.value) == "No tool is called 'ad'. Call one of: add."
     assert caught.value.known == ("add", "shout")
     with pytest.raises(UnknownToolError, match="No tool may be called here"):
         await ToolRegistry().dispatch(asked("ad"), ctx)

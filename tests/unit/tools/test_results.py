@@ -153,9 +153,9 @@ def deep() -> list[Any]:
         (lambda: 1, "a value of type function"),
         (3j, "a value of type complex"),
         ({(1, 2): 3}, "keys must be str"),
-        (float("nan"), "what is no JSON"),
-        ([{"a": float("inf")}], "what is no JSON"),
-        ([10**5000], "what is no JSON"),
+        (float("nan"), "a value that JSON can't hold"),
+        ([{"a": float("inf")}], "a value that JSON can't hold"),
+        ([10**5000], "a value that JSON can't hold"),
         (circle(), "more than|no JSON"),
         (deep(), "nested too deeply"),
         (Broken(), "can't be read (KeyError)"),
@@ -286,7 +286,7 @@ async def test_a_medium_that_can_not_be_kept_is_a_failure() -> None:
             raise StoreError("No space left on /home/ada.")
 
     error = await refused(ToolExecutionError, giving(PNG), ctx=ToolContext(media=Full()))
-    assert str(error) == "What the tool give gave could not be kept."
+    assert str(error) == "The bytes that the tool give returned could not be stored."
 
 
 async def test_a_result_is_marked_as_what_it_is() -> None:

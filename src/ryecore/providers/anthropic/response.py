@@ -23,6 +23,7 @@ from ryecore.llm import (
     UsageUpdate,
 )
 from ryecore.providers.anthropic.request import REDACTED
+from ryecore.providers.errors import BrokenAnswer
 
 __all__ = ["EventReader", "result_of"]
 
@@ -140,7 +141,7 @@ _READ: Final[dict[str, Callable[[EventReader, Any], StreamChunk | None]]] = {
 def result_of(message: AnthropicMessage, provider_id: str) -> LlmResult:
     """Return a whole answer."""
     if getattr(message, "type", None) != "message" or not isinstance(message.content, list):
-        raise ValueError("The answer is no message.")
+        raise BrokenAnswer("the answer isn't a message.")
     counts = _counts(getattr(message, "usage", None))
     return LlmResult(
         tuple(_parts(message.content, provider_id)),

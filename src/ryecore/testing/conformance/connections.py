@@ -77,7 +77,7 @@ class ConnectionCases(Cases):
         async for chunk in stream:
             if isinstance(chunk, TextDelta):
                 break
-        check(isinstance(stream, AsyncGenerator), "The stream is no async generator.")
+        check(isinstance(stream, AsyncGenerator), "The stream isn't an async generator.")
         if isinstance(stream, AsyncGenerator):
             await stream.aclose()
 

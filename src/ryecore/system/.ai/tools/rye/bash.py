@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T09:35:44Z:3e4d4eae35049f26b8559b24850e642323756aae9445a15650c4071c843be687:z5Du3cx5tIFbzCGsVzSvHtwx6deGfC0j-_-IwBdcnMb3c64bHpO-Ry3MkxPk4FrAD7H2Q6J9kXD4VJC-mVd2CA:3f3dd60b3ba10fd5
+# rye:signed:2026-11-23T13:00:42Z:b527d1424f380c116f81b37033fefb19fce2624edf5a99c7297b0b7201981cf6:9S3YayK2CjhGysDUK4MQbpQ6cbZxZ2J1a8tTWyjyOtDvWNAjtt3p_rTmYqfnLHq8Opn-11Or2oLnmBG2L8ZJCg:d20402989ca22ac0
 """Run one shell command in the project, bounded in time, output and memory.
 
 The process is started with posix_spawn and read with poll: a tool starts without bytecode
@@ -104,7 +104,7 @@ class Stream:
         return self.total > 2 * KEPT_BYTES
 
     def text(self) -> str:
-        """The output; bytes that are no UTF-8 stand as backslash escapes."""
+        """The output; bytes that aren't UTF-8 are written as backslash escapes."""
         if not self.truncated:
             return (self._head + self._tail).decode("utf-8", "backslashreplace")
         head, tail = bytes(self._head), bytes(self._tail[-KEPT_BYTES:])
@@ -179,7 +179,7 @@ def enter(project: str, inside: str) -> None:
         inside: A folder relative to it.
 
     Raises:
-        BadInput: If it is no folder inside the project once links are resolved.
+        BadInput: If it isn't a folder inside the project once links are resolved.
     """
     if "\0" in inside:
         raise BadInput("working_dir contains a NUL character; give a plain path.")
@@ -329,7 +329,7 @@ def run(parameters: dict[str, object], project: str, told_to_end: list[int]) -> 
     try:
         command = Command(text, args, env)
     except FileNotFoundError:
-        raise BadInput("There is no bash on this machine: install it, or put it on PATH.") from None
+        raise BadInput("bash was not found: install it, or put its folder on PATH.") from None
     except OSError as failure:
         raise BadInput(
             f"The command could not be started: {failure.strerror}. "
@@ -350,7 +350,9 @@ def main() -> int:
         try:
             parameters = json.loads(sys.stdin.buffer.read())
         except ValueError as failure:
-            raise BadInput(f"The parameters on stdin are no JSON document: {failure}.") from failure
+            raise BadInput(
+                f"The parameters on stdin aren't a JSON document: {failure}."
+            ) from failure
         if not isinstance(parameters, dict):
             raise BadInput("The parameters on stdin must be one JSON object.")
         result = run(parameters, sys.argv[2], told_to_end)

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T09:35:44Z:141be467c32303b5b6e2fa5aa5937edb3633c0820c4f6ccd1837ee3530a0eec6:PY-nBCTaDZg8-VbNcRT_GdF7W7XC85H41DUfXN2vjJbGy1VG8MlxFxExtf8nRU0ue4jfxdyKXe-nnqq4uXjgBw:3f3dd60b3ba10fd5
+# rye:signed:2026-11-23T13:00:42Z:141be467c32303b5b6e2fa5aa5937edb3633c0820c4f6ccd1837ee3530a0eec6:9JZ9fV5ePJk4OUytviPKQwG3W4StOZHHCr9e-fFH3asC13vllBe1x7fRRViD0QAMfK-lxGxmV1FJMR5OdZC4BQ:d20402989ca22ac0
 """Make a new item from a template: a tool, a directive, a graph or a piece of knowledge.
 
 What is made is unsigned, so nothing of it runs before a person has read and signed it. A file that

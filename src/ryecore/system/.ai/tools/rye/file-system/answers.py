@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T09:35:44Z:7c4928475f03b6dbc4c502219dc3a68f0c886db261a4109c417d289448692fe9:URQHZQVdNx_KiR3QOIwLloA7eT0-LZs5G-Qpjf6c3lHa7PNIJ9cTHQtZzHr7K12sLvng5ISI6rXJNOQZrOwlAg:3f3dd60b3ba10fd5
+# rye:signed:2026-11-23T13:00:42Z:7c4928475f03b6dbc4c502219dc3a68f0c886db261a4109c417d289448692fe9:5QLqRehTU0iJf4Se0u3ovinhsQV2-FGNfRuDDQongCJ7bzxfOPow76bGNdGPWlINCIpKuHeP-DmJtxSt5nGmBw:d20402989ca22ac0
 """What the file tools share in reading their parameters and giving their answers."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T09:35:44Z:a6c2d9d1a19948fc5851dc4fbe8f05a033144a8bc05c9376459f6f396ff3a987:3ogYgWJ_022gTPd68vssiAM7WUpixXRK_4XhB0FZWgqHhVubcZ-9oxMkEeHDc_c81IVRvC36DAIuSdScOuJOCA:3f3dd60b3ba10fd5
+# rye:signed:2026-11-23T13:00:42Z:3e8df9f32ee30d57ae6bfeb00075a566255b3fe6c7b0197a9d25bc5380e1a389:oNp_dwK1un41m7StFBB_vHoxb-K8Pm_FMoarR5UxAdfgp_F2n05TDrfdswyF3mjT6G5Wb6YdmxcdV3GdiSfTDQ:d20402989ca22ac0
 """Replacing a file in one step: at every moment there is the old content or the new one."""
 
 from __future__ import annotations
@@ -72,10 +72,10 @@ def existing(folder: int, name: str, shown: str) -> os.stat_result | None:
         shown: How errors name it.
 
     Returns:
-        None where there is no such file.
+        None if the file doesn't exist.
 
     Raises:
-        Refused: If it is no regular file, or is read-only.
+        Refused: If it isn't a regular file, or is read-only.
     """
     try:
         status = os.stat(name, dir_fd=folder, follow_symlinks=False)

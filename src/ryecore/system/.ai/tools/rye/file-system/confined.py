@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T09:35:44Z:167136ef9dc970d0b42f660f91b39de5807145c2bcc17c2529c48bb8e22c63e5:rZY_UK-1GowuWJ17unikVlij0cLoWWReMxBerEZC0aJQ7qLz_QhAr2-s3tYdOrMThwJ-vjbqTQLiylod9wxxDQ:3f3dd60b3ba10fd5
+# rye:signed:2026-11-23T13:00:42Z:cea7c8e21ce15bcefe623c536a51bd2ae0c9abff15d2114cdd43a3f3cf8a9e7c:5leIlZu4La2H4_hnBCCC9A0eo0Lap_RgRxcah8xL0pfdNtDJvA1w7vSe4dawXhA0RcSRb_W_Y-sVLLmZdgFxAA:d20402989ca22ac0
 """Where the file tools may go: the project, and the folders that signed config allows beside it.
 
 A path is judged by where it really leads, compared by components. It is then opened from its
@@ -176,7 +176,7 @@ def locate(path: str, project_path: str, params: dict[str, object], writing: boo
     try:
         os.fsencode(path)
     except UnicodeEncodeError:
-        raise Refused(f"The path {path!r} holds characters that no file name can hold.") from None
+        raise Refused(f"The path {path!r} has characters that a file name can't have.") from None
     config = params.get("resolved_config") or {}
     if not isinstance(config, dict):
         raise Refused("The config file-system/access must be a mapping.")
@@ -265,11 +265,12 @@ def _refuse_protected(place: Place, config: dict[str, object]) -> None:
 def _explained(failure: OSError, shown: str) -> Refused:
     if failure.errno == errno.ENOENT:
         return Refused(
-            f"There is no {shown!r}; look with rye/file-system/list or rye/file-system/glob."
+            f"{shown!r} doesn't exist. Use rye/file-system/list or rye/file-system/glob to see "
+            "what does."
         )
     if failure.errno in (errno.ENOTDIR, errno.ELOOP):
         return Refused(
-            f"{shown!r} is no folder, or a part of its path is none or became a link meanwhile."
+            f"{shown!r} isn't a folder, or a part of its path isn't one or became a link."
         )
     if failure.errno in (errno.ENXIO, errno.EOPNOTSUPP):
         return Refused(f"{shown!r} is a socket or device; only regular files are opened.")

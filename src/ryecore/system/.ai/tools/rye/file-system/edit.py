@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T09:35:44Z:757a169451dc38cb8e197a9b5fd7ec7502198e5257cd5945c77c8ac2318dab93:5MedtQ5kw4pxh6fgiGojXtVmUHOG-cl1spGCZKMHoRUotpVIngukboCIbH2kC1Y1MR18cbJssCaHe9ua1iZyBw:3f3dd60b3ba10fd5
+# rye:signed:2026-11-23T13:00:42Z:9e4e7546b51303c0d69a7f9deabf7cf8f26bb2e20a68f459ed26b73b8e811b11:RLFiYlbf4y2y6hXoco8ly9xF0ZRzsc87v8uIhjSjlUdx5scHsUxuUioHM5E4WshnJlFD6-itdb4-YBVLi5IRCQ:d20402989ca22ac0
 """Replace a piece of a text file."""
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ def execute(params: dict[str, object], project_path: str) -> dict[str, object]:
             data = file.read(MAX_BYTES + 1)
         if len(data) > MAX_BYTES or b"\0" in data[:8192]:
             raise Refused(
-                f"{place.shown!r} is no text file of at most {MAX_BYTES} bytes "
-                f"(it has {status.st_size}); use a program that understands it."
+                f"{place.shown!r} is binary or larger than {MAX_BYTES} bytes (it has "
+                f"{status.st_size}); edit it with a program that understands it."
             )
         changed, count, first = substituted(data, old, new, every, place.shown)
         replace(folder, name, (changed,), before or status, place.shown)

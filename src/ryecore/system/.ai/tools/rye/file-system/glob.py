@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T09:35:44Z:40dd28e7ec3a4b36365575b82a4a1b6cdb3193d3accbd1fd6994f83ec6729bd9:pkhWcr42NgY5S1RGbzsjlXjD0w08_axxzK2nUMsqyXEey8FWgIF47lMJkA1YizpPVSzD0RHXr6NFlK7zg-SKDw:3f3dd60b3ba10fd5
+# rye:signed:2026-11-23T13:00:42Z:a9fed8deaf130082e761b50fa85d09f9a9b3e49a38d1125d5d7ef0b5604d2dc3:hAHxHTkKIGb3GYl8ZaQaiidi-lrEz2ZnR2V5NW3VSCqClZydpFN3xNYt9c248gDxRllw_w_dnHpdy7wY9VFYBQ:d20402989ca22ac0
 """Find files by a pattern of their paths."""
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ CONFIG_SCHEMA = {
             "minLength": 1,
             "maxLength": 1000,
             "description": "Relative to path; `*`, `?` and `[...]` match in one name, `**` any "
-            "number of folders. There is no `{a,b}`. .git, node_modules, .venv and __pycache__ "
+            "number of folders. `{a,b}` has no meaning. .git, node_modules, .venv and __pycache__ "
             "are searched only where the pattern names them.",
         },
         "path": {

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T09:35:44Z:5a02f705868a36ebad069cacd9325bc26d61589ec0a64ee3a3df18636b0990be:EkNb_PJ6hsm4NqEZduJpfpDUCrv-fcPICUgpavq0E416xgf5e9KcGHYwbRrym5weGSj41_Fn8g5d0DkB2j1mAw:3f3dd60b3ba10fd5
+# rye:signed:2026-11-23T13:00:42Z:35b6f1934372812aa2df4cd009629f31efc7f16cccbb959f82298e6d5803c288:nis3Mvv14nE0_56AR40KyoljpnHMbujQWVrzG28LOveJm38f0FQxRDMmvr6iUHXWy8jrJstiMxRuC_riba0WCw:d20402989ca22ac0
 """Search files for lines that match a regular expression."""
 
 from __future__ import annotations
@@ -147,10 +147,12 @@ def search(params: dict[str, object], project_path: str) -> dict[str, object]:
         expression = re.compile(source, re.IGNORECASE if flag(params, "ignore_case", False) else 0)
     except re.error as failure:
         where = "" if failure.pos is None else f" at position {failure.pos}"
-        raise Refused(f"The pattern is no regular expression: {failure.msg}{where}.") from None
+        raise Refused(
+            f"The pattern isn't a valid regular expression: {failure.msg}{where}."
+        ) from None
     except (RecursionError, OverflowError) as failure:
         raise Refused(
-            f"The pattern is no regular expression that Python takes: {failure}."
+            f"Python can't compile the pattern as a regular expression: {failure}."
         ) from None
     place = locate(text(params, "path", "."), project_path, params)
     found = Matches(expression, number(params, "context", 0), number(params, "limit", 100))

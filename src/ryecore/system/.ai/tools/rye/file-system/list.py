@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T09:35:44Z:30e526da7dd59a1f9cd3ac84c456a800a239555e21462e6373538ea3ceff9db6:HGmnUAOOqcxH0SXZ90aKFk2jV2AQwlLmiJQnUvQjyaLEBW-iHuBp70bfmQzkbtRWxE3P1OfPa77saUYqnxdTBQ:3f3dd60b3ba10fd5
+# rye:signed:2026-11-23T13:00:42Z:30e526da7dd59a1f9cd3ac84c456a800a239555e21462e6373538ea3ceff9db6:sbYRIT5nnJPOZTGe941qDv-xO5Q_E2Jpg-2ukhvTfITErQ0Q5ZmRw9Z9TxBV47tfiXtk9RrRAPa64wW918ONBQ:d20402989ca22ac0
 """List what lies in a folder."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T09:35:44Z:a94fef26c13a444d0167df9e20598a18502e7466fe7ab664e75efea913a111e2:9KbSis1AL2XRVfpXqTZ3uGJmRRTHQGc1nW5cTbJkHjCXr2xvM49bTCAAqpljuoh63Cp-vxyMDOG9iWW5ZOTPBA:3f3dd60b3ba10fd5
+# rye:signed:2026-11-23T13:00:42Z:a94fef26c13a444d0167df9e20598a18502e7466fe7ab664e75efea913a111e2:InTd5EZcu7tpkTxzNwP6BzDYCY9sx3c_7nMomlHQ546M3-6_ziUUA3wzJ_4pEAiDIBbqIGIdc-aKNoL65DicAg:d20402989ca22ac0
 """Where a text that is not in a file stands almost: what somebody needs who mistyped it."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T09:35:44Z:cbd3860b6d807917b3922626d4f9f67078c9b226dd0ae29413684eacd200925d:Sj8Jnyod13YcXxvi4ox24OE58Ggm91Xin7axlFLcguZC4wJMYLcnlFe15-vhDQdH1SbS5B89c0DKkySEuYCyBg:3f3dd60b3ba10fd5
+# rye:signed:2026-11-23T13:00:42Z:c9856c1e8bd2485289a0ac1aec30777265462407eed5614ba4c042c48dfd231d:FbRUxX0PO22Dt0ixUD4HYWoDQqQzJbciDjmbgZg-WftOyvEzEgUWE1BCLukZxHueXU7GcOGaPcI3cssorElcBQ:d20402989ca22ac0
 """Glob patterns that are matched one path component at a time, so that a walk can prune."""
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class Pattern:
         names = [name for name in text.split("/") if name not in ("", ".")]
         if not names or text.startswith("/") or ".." in names or "\0" in text:
             raise Refused(
-                f"{text!r} is no pattern for below the folder: give a relative one without `..`, "
-                "such as `src/**/*.py`, and the folder as path."
+                f"{text!r} can't be used as a pattern: write a relative one without `..`, such as "
+                "`src/**/*.py`, and give the folder as path."
             )
         self._names = [None if name == "**" else _matcher(name) for name in names]
         self._skipped = SKIPPED.difference(names)

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T09:35:44Z:d676bb46ad4aad7918ae2679ecf341be0cf00eda06ea77aaf911fc05f00a993f:YSLRQkse7PFQUQ0WgH0exYUDmLNYLBz1IpO0ohECNX3xWTgB2vN7Ose3CG61NICJ4qAhxApbNFavg58Ad8xABQ:3f3dd60b3ba10fd5
+# rye:signed:2026-11-23T13:00:42Z:38bed7e0cd7978891d8101b5ed05ddb1716483feefd05e24495017f975f25ab0:o0TekPtTIfYX1GZj_KwBfztl2IWgNvlV3YfU_GTbBPqu6tR1KGFhtMoia170ovwdfuIRbKFjauvJzEtR-BlFDA:d20402989ca22ac0
 """Read a part of a text file."""
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ class Lines:
             notes.append(f"Cut at {LINE_CHARACTERS} characters: {_named(self.cut)}.")
         if self.replaced:
             notes.append(
-                f"Bytes that are no UTF-8 stand as \N{REPLACEMENT CHARACTER} in: "
+                f"Bytes that aren't UTF-8 are shown as \N{REPLACEMENT CHARACTER} in: "
                 f"{_named(self.replaced)}."
             )
         return notes

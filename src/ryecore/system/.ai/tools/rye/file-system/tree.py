@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T09:35:44Z:1cd9f14f6faab365bf5e757a603c3a83d97060407ec174cc3f63a07ed33cade9:TRZ2O_qbxwMY48ydVev4W-sT4ilLsjIoqXhDwwZ5ThcKCUD5jp12tHOA6UiDM8eLYLckKRILBlsLigiCu7pwAQ:3f3dd60b3ba10fd5
+# rye:signed:2026-11-23T13:00:42Z:1cd9f14f6faab365bf5e757a603c3a83d97060407ec174cc3f63a07ed33cade9:jeC7x26CusRfH3e3-jc73zkkUaYUB1AD6LQUzOzsH05fu2hFAU9DI2vb8rOzZTRGqxVK9TOSFz_0tZryeRgMBA:d20402989ca22ac0
 """Walking a folder tree by descriptors: no link is followed, no order is left to chance."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T09:35:44Z:2fcee08d1760deaba4aec7cb561956b66cc9eeee44c69405d1c8743510530d81:QR1TAA9WfLExjnZ_PwVkJwjH-s1Y4No3VdIhPMXkxfq0bkMGsc_jOVYZ5wQVDL0W-19s9huO2Xz0tR9lGvlmDQ:3f3dd60b3ba10fd5
+# rye:signed:2026-11-23T13:00:42Z:2fcee08d1760deaba4aec7cb561956b66cc9eeee44c69405d1c8743510530d81:MS-fgzB2z5Cxc-MHHl6os9_JEJKtO9a4VjqIBODmLWFVye9HwDlj-YRGwf-1AdAlVUEE39pWpeZcl-vwTRmiAg:d20402989ca22ac0
 """Write a text file in one step."""
 
 from __future__ import annotations

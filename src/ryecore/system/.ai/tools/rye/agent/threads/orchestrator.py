@@ -1,8 +1,8 @@
-# rye:signed:2026-11-23T09:35:44Z:351d973a28a5f403321631b2a071fc4a21486d7bb5ad67312d1c5bc884ae9b37:LpmrHw1XdwcWkYfpYOubkkCuntzAWQk89NJxxlKL7yxrsBxbXH68_9orgcqF1mq9jEFlEZ0Bl_EXBxzTGOl_Cg:3f3dd60b3ba10fd5
-"""Look after threads: what the tool is called, what it takes, and that it may be granted.
+# rye:signed:2026-11-23T13:00:42Z:b7a1c449b2d3c230fee4c8e839a54a84588c82d9e04ea2b00e572f127ca41085:K1MFBiAjiTdv_FzwHRt2Kg0sV_wCC8AdwcDhkx9YOKSoywqMNfXNJH9ROgUSRxFeKXGfmNlBsEvt1XVXGdTODg:d20402989ca22ac0
+"""The definition of the orchestrator, the tool with which threads manage threads.
 
-ryecore serves it itself. A process of its own would know neither on whose behalf it is called, and
-so which threads it may reach, nor the host's models, with which a thread goes on.
+ryecore serves it itself: a separate process would know neither its caller, and so which threads the
+caller may reach, nor the host's models, with which threads resume.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ __tool_type__ = "python"
 __executor_id__ = "rye/core/runtimes/python/function"
 __category__ = "rye/agent/threads"
 __tool_description__ = (
-    "Look after the threads that you have started: wait for them, see how they stand, read what "
-    "came of them, stop them, resume them. It reaches your own threads and what is below them."
+    "Manage the threads that you have started: wait for them, see their status, read their "
+    "results, stop them, resume them. It reaches your own threads and those below them."
 )
 
 CONFIG_SCHEMA = {
@@ -112,9 +112,9 @@ CONFIG_SCHEMA = {
 
 
 def execute(params: dict[str, object], project_path: str) -> dict[str, object]:
-    """Say who serves the tool: this process doesn't know for whom it would."""
+    """Refuse: this process doesn't know its caller."""
     return {
         "success": False,
-        "error": "The orchestrator is served inside ryecore, for threads and for the host: "
-        "nothing is done in a process of its own. From a shell, use rye threads.",
+        "error": "The orchestrator runs inside ryecore only, for threads and for the host. "
+        "From a shell, use rye threads.",
     }

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T09:35:44Z:dc684b0c59753be8a9079d1d3daec1a2082a014d50b1635183cf3a08d7a70eee:iCt-ounNxD6sPaHacemVoNOlh9oXwrx0B67ZdRvqKzHoq0D5r5buGhaOxxamGC8bzwHVJSjcl0KgUVxq1OhkAA:3f3dd60b3ba10fd5
+# rye:signed:2026-11-23T13:00:42Z:daa06a0c4662769885ffe66ca10583fc84f623f2ce884e353df24faa308485d9:Qbj9nRkRmoM9RGrFumkGhcko9LlEdY3hILYtoWK3JGxCmYochTbXfnHo9UNw5o5nNrkm9cjmcTgo_t3eMB8_Dw:d20402989ca22ac0
 """Hold an interpreter just before a call, and fork it ahead of each.
 
 This runs inside the process of a Python runtime, at the line that the runtime's script marks with
@@ -419,7 +419,7 @@ def prepare(script):
     asked = os.read(3, 1 << 20)
     machine = os.uname().machine
     if sys.implementation.name != "cpython" or sys.version_info < (3, 8) or "t" in sys.abiflags:
-        raise Unfit("it is no CPython from 3.8 on with a global lock")
+        raise Unfit("it isn't CPython 3.8 or later with a global lock")
     if sys.platform != "linux" or machine not in CALLS or sys.maxsize < 2**32:
         raise Unfit("nobody knows how to fork a child of the host on " + machine)
     own = set(sys.modules)

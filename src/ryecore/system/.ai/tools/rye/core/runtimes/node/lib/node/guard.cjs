@@ -1,4 +1,4 @@
-// rye:signed:2026-11-23T09:35:44Z:6a53b866f9fa5539fe7dedc1131aadf893de80e710c7b601385127d4e3944152:e94dduFOmlR0EX-YgygOo-5MZQ2psFEF7rdJp5OZECcKaPtm-JR9N5TkK5anJUym9G6pYZr4WjyIeuF1IM0gBw:3f3dd60b3ba10fd5
+// rye:signed:2026-11-23T13:00:42Z:6a53b866f9fa5539fe7dedc1131aadf893de80e710c7b601385127d4e3944152:JeN99QJod7CQGbTgfrIYIsPIC7zXHS1CBx_B854klw3gBwSjZJzdtP3nYJjNdXr6trOwVgSc6iG4M4FvuDXOAA:d20402989ca22ac0
 // Runs in each Node process of a tool before anything else.
 //
 // Node looks for packages in `node_modules` of every folder above a module, and tsx for a

@@ -1,4 +1,4 @@
-// rye:signed:2026-11-23T09:35:44Z:2a1e356d6a2e07980f177fdf3d4382c20d2b9ab7f252b7514d40f21c5d6681a3:iL4BepPKc1aWNFaFNiFxqFkzAwoQGwq5yTYsl_4b8WtRpd-Jr1DE4Vxyudd6lD721xBxYYYV0R2TZu8S-X_7Aw:3f3dd60b3ba10fd5
+// rye:signed:2026-11-23T13:00:42Z:2a1e356d6a2e07980f177fdf3d4382c20d2b9ab7f252b7514d40f21c5d6681a3:-5NFMXDxcNGUIsRWnqC6YDHeXwqNMnlTVQZ2KjbANQBsILFkh3OtJ-QNoQ7yXa9BcmLdUMXtmx_dootyozv8CQ:d20402989ca22ac0
 // Which packages are a tool's own: those below its sealed copy, or below the folder linked there.
 "use strict";
 const fs = require("node:fs");
