@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T13:00:42Z:fdc2249e000c156cd562d964dbf3d67434351f450e6e0da13d8b6cd7145633cd:6T-tvKz2kux6xU1ZIzKMlpHJ2EQuRm3-o7ZnAYN9zJs5w6kAnco_OVlF-Fxb6bm98ZYbhwu1myKZXIVEa3PODg:0b7759cf0d29012d
+# rye:signed:2026-11-23T13:17:49Z:fdc2249e000c156cd562d964dbf3d67434351f450e6e0da13d8b6cd7145633cd:8M67VGHmM-MjmUpPvUYFGhIHe55LUUgaEXH25pA86LweuBrKlA-pWyRcMZvo-Gp-yps9WdMYIiuGDqNFCNWbDA:c5a744bf7ed5fa31
 """See that Cargo.lock fits the manifests of the Rust part."""
 
 __version__ = "1.0.0"

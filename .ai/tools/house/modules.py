@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T13:00:42Z:8efa29a9344caf0963e63838560cff4fc855f17778b233e7e9c45bd341750405:Oy8cg-kdEZEHOxWVWRuhWY-_aPr7JBVJQb2WIxvaXVcgTbnBkDDCeTwOP8-WtHU4LODRy6TtPLoF1D9gJx06Dg:0b7759cf0d29012d
+# rye:signed:2026-11-23T13:17:49Z:8efa29a9344caf0963e63838560cff4fc855f17778b233e7e9c45bd341750405:Xhp-H3jJFmUz6Q7AtrL8teRMMFqtnWwzRDunqQ_VGeJCXw3nmk-OSKopr6ld6dIbad7czp7gJvqJKPNwkXXvAQ:c5a744bf7ed5fa31
 """List the modules that have grown too long to do one thing."""
 
 __version__ = "1.0.0"

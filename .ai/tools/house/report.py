@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T13:00:42Z:3ac7393dde9f65e726cc1671a7339a4a8e984dfe5f28552215b1145eb42ec685:wbqNVaKwMmp1ZQ4ibcxqqKIf2aSd5feH0zrfOXrwxBzxcQ6DfY1OtTdntebSUQNMaYfkwtHfbb_HXcLlvZRtAw:0b7759cf0d29012d
+# rye:signed:2026-11-23T13:17:49Z:3ac7393dde9f65e726cc1671a7339a4a8e984dfe5f28552215b1145eb42ec685:LLS_T8JlbfRXqHWYyQh2xtw7mQv_oQfEPnkuWRnMNaehLec_a_Jh-646yYNsskxWY0TG_jCAiyQy0Phwvf7vCQ:c5a744bf7ed5fa31
 """Say what the checks of a release have found, and fail where that is anything."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T13:00:42Z:f0ee9b7d0c4f62f8e2afe1d4cb343f04fc1b972858290396099163fb72c90f6b:PkCAHuOEgONgYCdO-9ls02aBOZcdtBN9pKSE-yvBtRkibWrh9AbWmm6AkfPDmjsIYzziiF-vN_1QqEK7Ul06CQ:0b7759cf0d29012d
+# rye:signed:2026-11-23T13:17:49Z:f0ee9b7d0c4f62f8e2afe1d4cb343f04fc1b972858290396099163fb72c90f6b:WZwtyuIcz5jEl8aRFY9uVAdfGy-vptzRhzX3iSm4DqaOfCZuGTAWbX1FjeeLj1sqbaQiPyLL-0rBFMkcyVC_BQ:c5a744bf7ed5fa31
 """See that a file of pinned requirements fits what pyproject.toml asks for."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T13:00:42Z:fb5f9411e4bcb595cc8d4b33cb3c698a8a560c948e5f28f877956db7a30edc4c:OAuNFE5p0cY7ydL2KMp1pFBP3bCqq9cEfWMYKtKwI7vQ6BXGh2639ObGyAxB7PKy5FIxyFu2tO0OB1taPGrhAQ:0b7759cf0d29012d
+# rye:signed:2026-11-23T13:17:49Z:fb5f9411e4bcb595cc8d4b33cb3c698a8a560c948e5f28f877956db7a30edc4c:6Y2lnemY9YZcuiBoYmFoikcQvo__uS1yIhR749cU-RBWZ29cDqwQ7sK1M6YHiFlRftkuCGjVVRhxtqrXWgQ-Dg:c5a744bf7ed5fa31
 """See that what would be released is committed, and that its tag is free."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T13:00:42Z:d06753a15df7e0adc65afad0c2d9df9dbbdcc2f122242dfcc2cdddf5a975bacd:Jz4TBqalNPKvsOCOaLAB1GBTqTaRZzhI1kdXNbaIV-u5Swx5DvDu0V_sF_e1aV1gSH7898ifSFHU1OeGasmnCg:0b7759cf0d29012d
+# rye:signed:2026-11-23T13:17:49Z:d06753a15df7e0adc65afad0c2d9df9dbbdcc2f122242dfcc2cdddf5a975bacd:INQR44PsdujP27yllgdvz7ogJurNsX7MhejI2Jasv4kbiGrPX6bQTe50sT1i60PEhI89W8srxX6R6S8Ga6ImAg:c5a744bf7ed5fa31
 """See that every file that names this project's version names the same one."""
 
 __version__ = "1.0.0"

@@ -30,8 +30,7 @@ _CLOSE_S: Final = 5.0  # the time for it to close early
 class Attempt:
     """One attempt and its outcome. Any exception of the provider becomes an `LlmError`.
 
-    Attributes:
-        error: The error, if it failed: without secrets, cause and context.
+    Its error has no secrets, cause or context.
     """
 
     __slots__ = ("_fold", "_id", "_provider", "_request", "error", "result")
@@ -234,11 +233,7 @@ AskForMedia: TypeAlias = Callable[[str], Awaitable[MediaOutcome]]
 async def call_for_media(
     provider_id: str, model: str, options: ChainOptions, ask: AskForMedia, *, timeout_s: float
 ) -> MediaOutcome:
-    """Ask once for media, and record the outcome. A job that still runs isn't recorded yet.
-
-    Returns:
-        The media, or a job.
-    """
+    """Ask once for media, and record the outcome. A job that still runs isn't recorded yet."""
     began = options.now()
     error: LlmError | None = None
     outcome: MediaOutcome | None = None

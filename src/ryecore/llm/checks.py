@@ -15,11 +15,7 @@ Check: TypeAlias = Callable[[object, Any, Any], None]
 
 
 def of(what: str, *kinds: type) -> Check:
-    """Return an attrs validator for values of some types.
-
-    Args:
-        kinds: The types, with None's own for an optional value.
-    """
+    """Return an attrs validator for values of some types, with None's own for an optional value."""
 
     def check(owner: object, attribute: Any, value: object) -> None:
         if not isinstance(value, kinds):
@@ -66,11 +62,7 @@ def plain_function(owner: object, attribute: Any, value: Any) -> None:
 
 
 def tuple_of_names(declared: Iterable[str]) -> tuple[str, ...]:
-    """Convert names with attrs: each once, in their order.
-
-    Raises:
-        ConfigError: It is a single text, or holds something else than texts.
-    """
+    """Convert names with attrs: each once, in their order; a single text is refused."""
     if isinstance(declared, str) or not isinstance(declared, Iterable):
         raise ConfigError(
             f"A list of names is wanted, and this is {_named(declared)}.",

@@ -58,8 +58,7 @@ def _written(key: str) -> list[str]:
 def clean_error(problem: Exception, key: str, *, provider: str, model: str) -> LlmError:
     """Return a new error for a provider's exception: no text or traceback can hold the key.
 
-    Args:
-        problem: The exception; one that isn't an `LlmError` gets the kind `unknown`.
+    An exception that isn't an `LlmError` gets the kind `unknown`.
     """
     if isinstance(problem, LlmError):
         return LlmError(

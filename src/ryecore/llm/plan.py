@@ -122,11 +122,7 @@ _MAX_COOLDOWN_S: Final = 3600.0  # the bound of a cooldown, whatever wait a prov
 
 @frozen
 class RetryAttempt:
-    """The verdict to ask the same entry again.
-
-    Attributes:
-        delay_s: The wait in seconds.
-    """
+    """The verdict to ask the same entry again, after `delay_s` seconds."""
 
     delay_s: float
 
@@ -138,11 +134,7 @@ class Refresh:
 
 @frozen
 class Failover:
-    """The verdict to ask the next entry.
-
-    Attributes:
-        cooldown_s: The seconds for which this entry's provider is passed over; 0 for none.
-    """
+    """The verdict to ask the next entry, and to skip this provider for `cooldown_s` seconds."""
 
     cooldown_s: float = 0.0
 

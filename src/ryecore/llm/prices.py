@@ -24,11 +24,7 @@ Rates: TypeAlias = tuple[Decimal, Decimal, Decimal | None, Decimal | None]
 
 
 def have_bundled_prices(*, required: bool = False) -> bool:
-    """Return whether the bundled prices are installed.
-
-    Raises:
-        MissingExtra: They are required, but not installed.
-    """
+    """Return whether the bundled prices are installed; raise MissingExtra if they are required."""
     if _installed():
         return True
     if required:

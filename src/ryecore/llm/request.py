@@ -20,12 +20,7 @@ __all__ = [
 
 
 class Contents:
-    """A summary of the contents of a conversation that grows from request to request.
-
-    Attributes:
-        media_types: The types of all media in it, including those in results of tools.
-        reasoned_by: The ids of the providers whose reasoning it has.
-    """
+    """A summary of the media types and reasoning providers in a conversation that grows."""
 
     __slots__ = ("_seen", "media_types", "reasoned_by")
 

@@ -25,11 +25,7 @@ _MAX_DESCRIPTION: Final = 64 * 1024
 class PinnedItem:
     """The item of a pinned tool.
 
-    Attributes:
-        tool_name: The server's name of the tool.
-        pin: The digest.
-        state: `written`, `unchanged` where the same item was there already, or `signed` where that
-            was then signed.
+    `unchanged` where the same one was there, `signed` where that was then signed.
     """
 
     item_id: str
@@ -81,15 +77,10 @@ def pin_tool(
     space: Space,
     force: bool = False,
 ) -> PinnedItem:
-    """Write the item of a tool, without a signature: who signs it reads it first.
+    """Write the unsigned item of a tool; who signs it reads it first.
 
-    Args:
-        folder: The id below which the item stands, such as `mcp/context7`.
-        force: Whether an item of another declaration is replaced.
-
-    Raises:
-        ConfigError: The tool's declaration can't be kept in an item, or the file not written.
-        McpToolChanged: An item of another declaration stands there, with the difference.
+    It stands below the id `folder`, such as `mcp/context7`. With `force`, an item of another
+    declaration is replaced; else it is refused as `McpToolChanged`, with the difference.
     """
     item_id = check_item_id(f"{folder}/{item_name(tool.name)}")
     path = space.folder("tool") / f"{item_id}.yaml"
@@ -148,11 +139,7 @@ def _content(tool: ToolDeclaration, server: str, transport: str, folder: str, pa
 
 
 def why_unpinnable(tool: ToolDeclaration) -> str:
-    """Return why a tool can't be pinned; empty where it can.
-
-    Returns:
-        The reason, with the bound that is exceeded, as a part of a sentence.
-    """
+    """Return why a tool can't be pinned, as part of a sentence; empty where it can."""
     if len(tool.description) > _MAX_DESCRIPTION:
         return (
             f"its description has {len(tool.description)} characters, more than "

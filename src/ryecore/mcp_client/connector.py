@@ -60,17 +60,12 @@ __all__ = [
 
 @frozen
 class Request:
-    """What a connector has to do, from its command line.
+    """A connector's request, from its command line.
 
-    Attributes:
-        server_config: The server's item, sealed.
-        transport: The transport that the runtime expects; None for any.
-        tool: The tool's item, sealed; None to list the tools.
-        tool_name: The server's name of the tool.
-        is_project_trusted: Whether programs inside the project may run.
-        server_variables: The names of the variables that a started server gets; None for those
-            that every program gets.
-        keep: The name of the host's control socket; None for one call.
+    `server_config` and `tool` are sealed items; without `tool`, the tools are listed. `transport`
+    is the one that the runtime expects, if any. `server_variables` are the variables that a started
+    server gets; None for those that every program gets. `keep` is the name of the host's control
+    socket; None for one call.
     """
 
     server: str
@@ -111,10 +106,9 @@ def read_request(arguments: Sequence[str]) -> Request:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the connector.
+    """Run the connector, and return its exit code.
 
-    Returns:
-        The exit code: 0 where a document was printed, be it of a failure.
+    0 where a document was printed, even one of a failure.
     """
     request = read_request(arguments)
     watchdog = Watchdog()  # before anything makes a thread
@@ -360,11 +354,7 @@ async def execute_request(
     arguments: Mapping[str, Any],
     begin: Callable[[], Awaitable[None]] = checkpoint,
 ) -> Mapping[str, object]:
-    """Execute a request: list the tools, or call one.
-
-    Args:
-        begin: Awaited right before a call is sent.
-    """
+    """List the tools, or call one; `begin` is awaited right before a call is sent."""
     if request.tool is None:
         return {
             "success": True,

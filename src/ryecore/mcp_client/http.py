@@ -33,11 +33,7 @@ _SESSION_ID: Final = "mcp-session-id"
 
 @asynccontextmanager
 async def open_connection(server: HttpServer, peer: Peer) -> AsyncIterator[_Streams]:
-    """Connect to a server.
-
-    Args:
-        peer: Marked as unusable when the connection breaks.
-    """
+    """Connect to a server; `peer` is marked as unusable when the connection breaks."""
     client = _Client(server, peer)
     transport = (
         sse_client(server.url, httpx_client_factory=_Factory(client))
@@ -181,9 +177,6 @@ def is_session_unknown(status: int, body: bytes, number: object, *, has_session:
 
     The specification says 404. Servers that were started again also say 400, and some 401. An error
     under the request's own id comes from a server that has read it, and so knows the session.
-
-    Args:
-        has_session: Whether the request named a session.
     """
     if not has_session:
         return False

@@ -45,11 +45,10 @@ __all__ = [
 
 @define(eq=False)
 class PendingRequest:
-    """One request that is being sent.
+    """A request that is being sent.
 
-    Attributes:
-        is_sent: Whether the server may have received all of it.
-        status: The HTTP status with which the server refused it unread; 0 where it did not.
+    `is_sent` says whether the server may have received all of it; `status`, with which HTTP status
+    it refused it unread, or 0.
     """
 
     is_sent: bool = False
@@ -108,8 +107,7 @@ class PendingRequests:
 class TrackedStream:
     """The stream that a session writes to, which notes each request before it is sent.
 
-    Args:
-        sends: Whether a message counts as sent once the stream has taken it.
+    With `sends`, a message counts as sent once the stream has taken it.
     """
 
     def __init__(
@@ -154,11 +152,8 @@ _MIN_SECRET: Final = 6
 class Peer:
     """The server at the other end of a connection.
 
-    Attributes:
-        secrets: Values that errors leave out.
-        broken: Set once it can't be used any more.
-        problem: Why it can't be used; empty until then.
-        next_step: The next step that its responses suggest; empty for none.
+    `broken` is set once it can't be used any more, with `problem` and `next_step` to say why.
+    Errors leave out the `secrets`.
     """
 
     name: str
@@ -218,10 +213,8 @@ async def agree_on_version(client: ClientSession, peer: Peer) -> None:
     """Agree on a version: by `initialize`, which servers since 2024 know, else by `discover`.
 
     A server that speaks only 2026-07-28 may refuse `initialize` with any error, or answer it with
-    its own version.
-
-    Raises:
-        McpError: The server has no version in common, refuses, or broke off the connection.
+    its own version. `McpError` says that there is no common version, or that the connection broke
+    off.
     """
     try:
         await await_response(peer, client.initialize)

@@ -26,13 +26,10 @@ _MAX_DIFFERENCE_LINE: Final = 400
 
 @frozen
 class ToolDeclaration:
-    """What a server says of a tool, as far as a model is shown it.
+    """A server's declaration of a tool, as far as a model is shown it.
 
-    Titles and annotations count for nothing, and what comes back is checked at each call; so
-    neither they nor the output's schema are part of it.
-
-    Attributes:
-        description: What it does, in the server's own words: untrusted text.
+    Titles and annotations count for nothing, and results are checked at each call; so neither they
+    nor the output's schema are part of it. The description is untrusted text.
     """
 
     name: str
@@ -64,12 +61,7 @@ class ToolDeclaration:
 
 @frozen
 class PinnedTool:
-    """What a tool's signed item says.
-
-    Attributes:
-        declaration: What the server said when it was pinned.
-        pin: The digest; None where the item has none.
-    """
+    """The signed item of a tool: its declaration at pinning, and the pin's digest if it has one."""
 
     server: str
     declaration: ToolDeclaration
@@ -78,12 +70,7 @@ class PinnedTool:
 
 
 def read_tool(document: Mapping[str, object], path: Path) -> PinnedTool:
-    """Read a tool's item.
-
-    Raises:
-        MetadataError: It has no server or tool_name, or its pin isn't one, or not that of its own
-            description and schema.
-    """
+    """Read a tool's item, whose pin must be that of its own description and schema."""
     config, schema = document.get("config"), document.get("config_schema")
     config = config if isinstance(config, Mapping) else {}
     server, name, pin = config.get("server"), config.get("tool_name"), config.get("pin")
@@ -106,14 +93,9 @@ def read_tool(document: Mapping[str, object], path: Path) -> PinnedTool:
 
 
 def check_pin(tool: PinnedTool, offered: Mapping[str, ToolDeclaration]) -> None:
-    """Check that a server offers the tool that was pinned.
+    """Refuse with `McpToolChanged` a tool that isn't the pinned one, with the difference.
 
-    Args:
-        tool: What was pinned; without a pin it only has to be there.
-
-    Raises:
-        McpError: The server has no such tool.
-        McpToolChanged: It is another one, with the difference.
+    A tool without a pin only has to be there.
     """
     wanted = tool.declaration
     found = offered.get(wanted.name)

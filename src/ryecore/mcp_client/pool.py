@@ -74,11 +74,7 @@ async def _wait_for_end(process: RunningProcess, grace_s: float = _GRACE_S) -> P
 
 
 class ConnectorPool:
-    """The connectors of one Rye.
-
-    Args:
-        max_connectors: The most connectors; the least recently used one ends first.
-    """
+    """The connectors of one Rye, of which the least recently used ends first."""
 
     def __init__(self, max_connectors: int = _MAX_CONNECTORS) -> None:
         self._max_connectors = max_connectors
@@ -96,14 +92,8 @@ class ConnectorPool:
     async def run(self, spec: ProcessSpec, key: str) -> ProcessResult:
         """Make a call in its connector; one that has gone meanwhile is started again, once.
 
-        Args:
-            key: Tells apart connectors of the same program: the path of the server's file.
-
-        Returns:
-            What its process would have left, had it been one of its own.
-
-        Raises:
-            RyeError: Nothing ran: the server can't be reached, or its tool isn't the pinned one.
+        `key` tells apart connectors of the same program: the path of the server's file. The outcome
+        is that of a process of its own. A `RyeError` means that nothing ran.
         """
         started = time.perf_counter()
         self._forget_if_forked()
@@ -158,11 +148,7 @@ class ConnectorPool:
         self._retired.append(connector)
 
     async def _call(self, connector: _Connector, spec: ProcessSpec) -> bytes | RyeError | None:
-        """Make one call.
-
-        Returns:
-            Its document; an error or None where the server was gone before the call began.
-        """
+        """Return a call's document; an error or None if the server was gone before it began."""
         connector.calls += 1
         try:
             async with connector.slots:
@@ -239,9 +225,6 @@ async def _start(spec: ProcessSpec) -> _Connector:
     """Start a connector, and wait until it has connected to the control socket.
 
     The socket has an abstract name, so that nothing stays on disk when a process is killed.
-
-    Raises:
-        RyeError: The connector ended at once.
     """
     name = f"rye-{os.urandom(16).hex()}"
     process: RunningProcess | None = None

@@ -42,13 +42,9 @@ _HeaderName = Annotated[
 class StdioServer:
     """A server that is started as a process, and talks on its standard streams.
 
-    Attributes:
-        command: A program on the PATH, or an absolute path.
-        cwd: Its working folder, below the project where it is relative; by default the folder of
-            the space that its item comes from.
-        timeout_s: How long one call may take; None leaves it to the chain's timeout.
-        startup_timeout_s: How long it may take to say that it is ready.
-        idle_timeout_s: How long it is kept without a call.
+    `cwd` is relative to the project; by default, it is the folder of the item's space. `timeout_s`
+    bounds a call (None: the chain's timeout), `startup_timeout_s` the start, `idle_timeout_s` the
+    time without a call.
     """
 
     command: _Text
@@ -66,11 +62,9 @@ class StdioServer:
 
 @frozen
 class HttpServer:
-    """A server that runs elsewhere.
+    """A server elsewhere, over streamable HTTP (`http`) or the older server-sent events (`sse`).
 
-    Attributes:
-        transport: Streamable HTTP (`http`), or the older server-sent events (`sse`).
-        headers: What every request carries; it may hold secrets.
+    Its headers may hold secrets.
     """
 
     transport: Literal["http", "sse"]
@@ -89,11 +83,7 @@ _VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 
 
 def read_server(document: Mapping[str, Any], path: Path) -> Server:
-    """Read a server's item.
-
-    Raises:
-        ConfigError: It isn't a server, or has values that can't be used; every problem is listed.
-    """
+    """Read a server's item; a ConfigError lists every problem."""
     if document.get("tool_type") != "mcp_server":
         raise _unusable(path, ["its tool_type is not mcp_server"])
     config = document.get("config")
@@ -145,11 +135,7 @@ def _check_programs(command: str, args: tuple[str, ...], path: Path) -> None:
 
 
 def fill_in(server: Server, environ: Mapping[str, str], path: Path) -> Server:
-    """Fill in `${VAR}` and `${VAR:-default}`; a value is never looked at again.
-
-    Raises:
-        ConfigError: A variable is not set, or the URL isn't allowed.
-    """
+    """Fill in `${VAR}` and `${VAR:-default}`; a value is never expanded again."""
     fill = _filler(environ, path)
     if isinstance(server, StdioServer):
         return evolve(

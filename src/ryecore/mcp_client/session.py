@@ -60,11 +60,9 @@ _UNKNOWN_EFFECT: Final = "the call was sent, and may have had its effect"
 
 @frozen
 class ServerSetting:
-    """The surroundings that a server is used in.
+    """The surroundings of a server: whether programs inside the project may run, for example.
 
-    Attributes:
-        is_project_trusted: Whether a program inside it may run.
-        leads_group: Whether this process leads a process group of its own.
+    `leads_group` says whether this process leads a process group of its own.
     """
 
     project: Path
@@ -83,11 +81,8 @@ class _Client(ClientSession):
 class ServerSession:
     """A session with a server, once both have agreed on a version.
 
-    Args:
-        timeout_s: How long one call may take; None for no bound but the caller's.
-
-    Attributes:
-        may_hang: Whether a call took too long, so that the server may hang.
+    `timeout_s` bounds a call; None leaves it to the caller. `may_hang` is set when a call took too
+    long.
     """
 
     def __init__(self, client: ClientSession, peer: Peer, timeout_s: float | None) -> None:
@@ -150,17 +145,11 @@ class ServerSession:
         arguments: Mapping[str, Any],
         begin: Callable[[], Awaitable[None]],
     ) -> dict[str, object]:
-        """Call a tool whose declaration is the pinned one.
+        """Call a tool whose declaration is the pinned one, and return the tool's document.
 
-        Args:
-            begin: Awaited right before the call is sent; from then on it may have effects.
-
-        Returns:
-            The result as a tool's document: `success`, `content`, and `structured_content` or
-            `error` where there is one.
-
-        Raises:
-            McpError: The call did not run.
+        It has `success`, `content`, and `structured_content` or `error` where there is one. `begin`
+        is awaited right before the call is sent; from then on it may have effects. An McpError
+        means that the call didn't run.
         """
         listed = await self.tools()
         check_pin(tool, {name: declaration_of(one) for name, one in listed.items()})
@@ -189,8 +178,7 @@ class ServerSession:
     def _failed(self, error: MCPError, request: PendingRequest) -> dict[str, object]:
         """Return the document of a call that was answered with an error.
 
-        Raises:
-            McpError: The server refused it without reading it.
+        An McpError means that the server refused it without reading it.
         """
         if request.status:
             raise self._peer.error(f"refused the call with HTTP {request.status}")
@@ -262,11 +250,7 @@ def _as_json(document: dict[str, object]) -> dict[str, object]:
 async def open_session(
     server: Server, name: str, setting: ServerSetting
 ) -> AsyncIterator[ServerSession]:
-    """Connect to a server, and agree with it on a version.
-
-    Raises:
-        McpError: It can't be reached, doesn't respond in time, or broke off.
-    """
+    """Connect to a server, and agree with it on a version."""
     peer = Peer(name, _secrets(server))
     starting = anyio.CancelScope(deadline=anyio.current_time() + server.startup_timeout_s)
     try:
@@ -366,13 +350,9 @@ def _leaves(problem: BaseException) -> Iterator[BaseException]:
 
 
 async def check_output(schema: Mapping[str, Any] | None, result: CallToolResult) -> None:
-    """Check a tool's structured content.
+    """Check a tool's structured content, which a failure doesn't have.
 
-    Args:
-        result: What it returned. A failure has no structured content.
-
-    Raises:
-        RuntimeError: The content is missing, doesn't fit, or can't be checked within the bounds.
+    A RuntimeError says that it is missing, doesn't fit, or can't be checked within the bounds.
     """
     if schema is None or result.is_error:
         return

@@ -49,9 +49,8 @@ async def open_process(
 ) -> AsyncIterator[Streams]:
     """Start a server, and connect its standard streams to a session.
 
-    Args:
-        peer: Collects its other output, and why it ended.
-        leads_group: Whether this process leads a group of its own, which may be signalled.
+    `peer` collects its other output, and why it ended. `leads_group` says whether this process
+    leads a group of its own, which may be signalled.
     """
     pipe = subprocess.PIPE
     try:
@@ -139,11 +138,9 @@ async def _take(
 
 
 def _message(line: bytes) -> JSONRPCMessage | None:
-    """Parse the message of a line.
+    """Parse a line: its message, or an error under the request's id for an unreadable response.
 
-    Returns:
-        The message; an error under the request's id where a response can't be read; None for any
-        other line.
+    Any other line gives None.
     """
     with suppress(ValueError):
         return jsonrpc_message_adapter.validate_json(line, by_name=False)

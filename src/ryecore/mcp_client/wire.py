@@ -35,16 +35,9 @@ async def send_frame(connection: socket.socket, kind: Kind, payload: bytes = b""
 async def receive_frame(
     connection: socket.socket, max_bytes: int | None = None
 ) -> tuple[bytes, bytes] | None:
-    """Receive a frame on a socket that doesn't block.
+    """Receive a frame on a socket that doesn't block; None where the other side is gone.
 
-    Args:
-        max_bytes: The largest payload; None for the frames of a trusted sender.
-
-    Returns:
-        Its kind and payload; None where the other side is gone.
-
-    Raises:
-        McpError: The payload is larger.
+    A payload larger than `max_bytes` is an McpError; None is for the frames of a trusted sender.
     """
     header = await _receive(connection, _HEADER_BYTES)
     if header is None:

@@ -101,9 +101,8 @@ class Approvals:
     async def __call__(self, request: ApprovalRequest, /) -> bool:
         """Return whether the person approves of exactly this request.
 
-        Raises:
-            NotApproved: The client can't ask.
-            InputRequired: The client has to call again with the answer.
+        `InputRequired` asks the client to call again with the answer; `NotApproved` says that it
+        can't ask.
         """
         call = self._calls.get(request.call_id)
         if call is None:

@@ -186,11 +186,7 @@ class _Tools:
 
 @asynccontextmanager
 async def report_progress(ctx: ServerRequestContext[Any, Any]) -> AsyncIterator[EventSink | None]:
-    """Report the events of a call to a client that requested progress.
-
-    Yields:
-        The sink of events, for any thread; None where the client requested no progress.
-    """
+    """Yield the sink of a call's events, for any thread; None where no progress was requested."""
     if ctx.meta is None or ctx.meta.get("progress_token") is None:
         yield None
         return

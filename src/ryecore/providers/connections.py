@@ -52,9 +52,8 @@ _MAX_COPIED_BYTES: Final = 2**32
 def make_transport(proxy: str | None, max_answer_bytes: int) -> BoundedTransport:
     """Return a pool of connections that ignores the environment and follows no redirect.
 
-    Args:
-        max_answer_bytes: The bound in bytes of an unstreamed answer, and of one event of a stream.
-            A whole stream may have four times as much.
+    `max_answer_bytes` bounds an unstreamed answer, and one event of a stream; a whole stream may
+    have four times as much.
     """
     transport = httpx2.AsyncHTTPTransport(
         verify=authorities(), trust_env=False, proxy=proxy, limits=_LIMITS
@@ -72,13 +71,10 @@ _T = TypeVar("_T")
 
 
 class PerLoop(Generic[_T]):
-    """An object for each event loop, such as a pool of connections.
+    """An object for each event loop, such as a pool of connections, made in its loop.
 
     A provider may serve several loops, one after another or in threads of their own. Each loop's
     object is closed by `aclose` or at the end of the loop, whichever comes first.
-
-    Args:
-        make: Makes an object; called in its loop.
     """
 
     def __init__(self, make: Callable[[], _T], close: Callable[[_T], Awaitable[None]]) -> None:

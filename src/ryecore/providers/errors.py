@@ -30,11 +30,7 @@ _REDIRECTED: Final = "Redirects are not followed: give base_url the address that
 
 
 def check_key(key: str, provider: str, model: str = "") -> None:
-    """Refuse a key that can't stand in an HTTP header, before an error can quote it.
-
-    Raises:
-        LlmError: `auth`: the key has blanks, control characters or characters beyond ASCII.
-    """
+    """Refuse a key that can't stand in an HTTP header, before an error can quote it."""
     if not key.isascii() or not key.isprintable() or key != key.strip():
         raise LlmError(
             "The key holds characters that no key can have.",
@@ -68,10 +64,8 @@ def llm_error(
 ) -> LlmError:
     """Return the error for an exception of a request, without the key in any text.
 
-    Raise it outside of the handler: the exception knows the request and the key.
-
-    Args:
-        read: Reads the exceptions of the vendor's SDK; None for another exception.
+    Raise it outside of the handler: the exception knows the request and the key. `read` reads the
+    exceptions of the vendor's SDK, and returns None for others.
     """
     if isinstance(error, LlmError):
         made = clean_error(error, key, provider=provider, model=model)

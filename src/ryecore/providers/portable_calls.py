@@ -24,8 +24,7 @@ _MAX_DEPTH: Final = 100
 def portable_id(call_id: str, max_chars: int = 64) -> str:
     """Return a call's id: unchanged if it fits, else a stable replacement.
 
-    Args:
-        max_chars: The bound of its length in characters, at least 29.
+    `max_chars` is at least 29.
     """
     if len(call_id) <= max_chars and _ID.fullmatch(call_id):
         return call_id
@@ -43,9 +42,8 @@ def portable_name(name: str, known: Container[str]) -> str:
 def arguments_of(text: str) -> dict[str, Any] | None:
     """Return a call's arguments; an empty text has none.
 
-    Returns:
-        The object; None if the text isn't a JSON object, or one that can't be written again: with
-        numbers that JSON lacks, lone surrogates, or too much depth.
+    None stands for a text that isn't a JSON object, or one that can't be written again: with
+    numbers that JSON lacks, lone surrogates, or too much depth.
     """
     try:
         arguments = FINITE_DECODER.decode(text or "{}")

@@ -28,14 +28,9 @@ def plain(text: str) -> str:
 
 
 def excerpt(text: str, phrases: Sequence[str]) -> tuple[str, tuple[tuple[int, int], ...]]:
-    """Cut a text to a preview.
+    """Return at most 200 characters of a text on one line, and the places of the hits in them.
 
-    Args:
-        phrases: The phrases of the query; one that ends in `*` matches beginnings of words.
-
-    Returns:
-        At most 200 characters on one line, and the places of the hits in them. Empty where `text`
-        has no hit.
+    Both are empty where the text has no hit. A phrase that ends in `*` matches beginnings of words.
     """
     text = " ".join(text.split())
     folded = text.translate(_FOLD)

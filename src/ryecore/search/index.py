@@ -42,13 +42,8 @@ WEIGHTS: Final = (3.0, 3.0, 2.0, 1.5, 1.5, 1.0)
 class IndexHit:
     """An item that matches a query.
 
-    Attributes:
-        row: Its row in the index.
-        source: Its location, without the items that it shadows.
-        content_hash: SHA-256 (hex) of the whole file when it was indexed; empty where it was
-            indexed by its name alone.
-        extent: How much of the file is indexed.
-        score: How well it matches; more is better.
+    `source` lacks the items that it shadows. `content_hash` is the SHA-256 (hex) of the whole file
+    when it was indexed; empty where it was indexed by its name alone.
     """
 
     row: int
@@ -60,15 +55,7 @@ class IndexHit:
 
 @frozen
 class IndexedTexts:
-    """The texts of an item for display.
-
-    Attributes:
-        title: Its title.
-        description: Its description.
-        category: The folders of its id.
-        tags: Its tags.
-        text: Its indexed text.
-    """
+    """The texts of an item for display."""
 
     title: str
     description: str
@@ -80,12 +67,8 @@ class IndexedTexts:
 class SearchIndex:
     """The index of the items of one project and of its user and system spaces.
 
-    Args:
-        spaces: The spaces of the items.
-        folder: The folder of the user's cache that holds indexes.
-        file_types: The comment forms that signed runtimes add.
-        of_exports: Whether it is the index of exports of threads, which a search of items leaves
-            out.
+    `folder` holds indexes in the user's cache. With `of_exports`, it is the index of exports of
+    threads, which a search of items leaves out.
     """
 
     def __init__(
@@ -111,15 +94,9 @@ class SearchIndex:
     ) -> list[IndexHit]:
         """Return the items that match a query, the best first.
 
-        Args:
-            query: The query.
-            kinds: The kinds to search.
-            asked_ns: The time of the request (`time.monotonic_ns`); now by default. Of concurrent
-                searches, one walks the folders for all.
-            check: Called between files; its exception ends the search.
-
-        Raises:
-            ConfigError: This Python's SQLite can't search text.
+        `asked_ns` is the time of the request (`time.monotonic_ns`), by default now: of concurrent
+        searches, one walks the folders for all. `check` is called between files; its exception ends
+        the search. A ConfigError says that this Python's SQLite can't search text.
         """
         since_ns = time.monotonic_ns() if asked_ns is None else asked_ns
 

@@ -46,11 +46,9 @@ _Kind = Literal["phrase", "near", "field", "(", ")", "AND", "OR", "NOT"]
 
 @frozen
 class Query:
-    """A query for the index.
+    """A query for the index: in FTS5's language (None for everything), and the phrases to find.
 
-    Attributes:
-        match: The query in FTS5's language; None for everything.
-        phrases: The words and phrases to find; one that ends in `*` is a prefix.
+    A phrase that ends in `*` is a prefix.
     """
 
     match: str | None
@@ -76,17 +74,7 @@ class _Token:
 
 
 def translate(query: str) -> Query:
-    """Translate a query.
-
-    Args:
-        query: The query as it was written, at most 1000 characters.
-
-    Returns:
-        The query for the index.
-
-    Raises:
-        InvalidQuery: It can't be read, or has no word to find; with the place.
-    """
+    """Translate a query of at most 1000 characters; an InvalidQuery names the problem's place."""
     if not isinstance(query, str):
         raise InvalidQuery("A query is text.", next_step="Write a word.", query=repr(query))
     if len(query) > _MAX_CHARACTERS:
@@ -285,12 +273,7 @@ _FORMS: Final = (
 
 @frozen
 class Scope:
-    """The items that a search looks through.
-
-    Attributes:
-        text: The scope as it was written.
-        patterns: Capability patterns.
-    """
+    """The items that a search looks through, as capability patterns."""
 
     text: str
     patterns: tuple[str, ...]
@@ -319,12 +302,7 @@ class Scope:
 
 
 def hint_for(scope: Scope, source: str, holds_any: Callable[[Scope], bool]) -> str:
-    """Return a hint on the forms of scopes where no item lies in one; empty where one does.
-
-    Args:
-        source: The one space that is searched; `all` for every one.
-        holds_any: Whether any item lies in a scope.
-    """
+    """Return a hint on the forms of scopes where no item lies in one; empty where one does."""
     if scope.text == "*" or holds_any(scope):
         return ""
     where = "" if source == "all" else f" in {source} space"
@@ -341,17 +319,7 @@ def _bare(pattern: str) -> str:
 
 
 def parse_scope(scope: str | Sequence[str]) -> Scope:
-    """Read a scope.
-
-    Args:
-        scope: One scope, or a list of several, which are united.
-
-    Returns:
-        The scope.
-
-    Raises:
-        InvalidQuery: It doesn't name a kind, or has another form.
-    """
+    """Read a scope, or a list of scopes, which are united; an InvalidQuery says what is wrong."""
     parts = [scope] if isinstance(scope, str) else scope
     if not isinstance(parts, list | tuple) or not all(isinstance(part, str) for part in parts):
         _refuse_scope(scope)

@@ -64,12 +64,8 @@ Store: TypeAlias = Database | MemoryDatabase
 class IndexStore:
     """The index of one project, with its user and system spaces.
 
-    It lies in user space, never in the project: a clone must not supply it.
-
-    Args:
-        spaces: The spaces of the items.
-        folder: The folder of the user's cache; created when needed.
-        of_exports: Whether it is the index of exports of threads, a file of its own.
+    It lies in the user's cache, never in the project: a clone must not supply it. With
+    `of_exports`, it is the index of exports of threads, a file of its own.
     """
 
     def __init__(self, spaces: Spaces, folder: Path, *, of_exports: bool = False) -> None:
@@ -86,10 +82,7 @@ class IndexStore:
         """Call a function with the store, one at a time.
 
         A broken index is built again. Where the cache can't be written, the index is held in
-        memory.
-
-        Raises:
-            ConfigError: This Python's SQLite can't search text.
+        memory. A ConfigError says that this Python's SQLite can't search text.
         """
         with self._lock:
             try:

@@ -18,15 +18,10 @@ __all__ = ["ItemFile", "ToolListing", "walk", "walk_exports"]
 
 @frozen
 class ItemFile:
-    """A file of an item, with its stat.
+    """A file of an item.
 
-    Attributes:
-        space: Its space.
-        kind: Its kind.
-        item_id: Its id.
-        relative: The slash path below the kind's folder.
-        stat: Inode, size, and the times of the last change of content and of anything, in
-            nanoseconds.
+    `relative` is the slash path below the kind's folder; `stat`, the inode, size, and the times of
+    the last change of content and of anything, in nanoseconds.
     """
 
     space: Space
@@ -63,13 +58,7 @@ def walk_exports(spaces: Iterable[Space]) -> Iterator[ItemFile]:
 def walk(
     spaces: Iterable[Space], kinds: Iterable[str], more_extensions: Sequence[str]
 ) -> Iterator[ItemFile]:
-    """Yield the files of items, without exports of threads; skip what can't be read.
-
-    Args:
-        spaces: The spaces to search.
-        kinds: The kinds of items.
-        more_extensions: The extensions that signed runtimes add.
-    """
+    """Yield the files of items, without exports of threads; skip what can't be read."""
     kinds = tuple(kinds)
     for space in spaces:
         for kind in kinds:
@@ -117,12 +106,7 @@ _FILES: Final = TreeFilter(exclude_dirs=tuple(sorted(SKIPPED_FOLDERS)))
 
 
 class ToolListing:
-    """A list of the ids of all tools, cached while their folders stay the same.
-
-    Args:
-        spaces: The spaces to search.
-        file_types: The extensions that signed runtimes add.
-    """
+    """A list of the ids of all tools, cached while their folders stay the same."""
 
     def __init__(self, spaces: Spaces, file_types: FileTypesReader) -> None:
         self._spaces = tuple(spaces)

@@ -44,12 +44,7 @@ _ENTRY: Final = re.compile(r"\*{0,2}(\w+)\s*(?:\([^:]*\))?:\s*(.*)")
 
 @frozen
 class DocString:
-    """The parsed contents of a docstring.
-
-    Attributes:
-        description: The text before the first section.
-        arguments: The description of each argument or attribute, in one line.
-    """
+    """The parsed contents of a docstring: the text before its sections, and its arguments."""
 
     description: str = ""
     arguments: dict[str, str] = field(factory=dict)
@@ -93,13 +88,7 @@ Convert = Callable[[Any], Any]
 
 @frozen
 class Form:
-    """The JSON form of a type.
-
-    Attributes:
-        schema: Its JSON Schema.
-        convert: Converts a JSON value that fits the schema to the type; None if no conversion is
-            needed.
-    """
+    """The JSON form of a type: its schema, and the conversion of a fitting value, if needed."""
 
     schema: Mapping[str, Any]
     convert: Convert | None = None
@@ -134,15 +123,9 @@ _MAPPINGS: Final = (dict, abc.Mapping, abc.MutableMapping)
 
 
 def form_of(annotation: Any, where: str, inside: tuple[type, ...] = ()) -> Form:
-    """Return the form of an annotation.
+    """Return the form of a resolved annotation; the TypeError of an unsupported one names `where`.
 
-    Args:
-        annotation: A resolved annotation.
-        where: The name of the annotated thing, for the error.
-        inside: The classes around it, to detect cycles.
-
-    Raises:
-        TypeError: It has no form for models; the error names it and its place.
+    `inside` are the classes around it, to detect cycles.
     """
     try:
         simple = _SIMPLE.get(annotation)

@@ -19,11 +19,7 @@ _TOP: Final = re.compile(r"[.\[]")
 
 
 def parse_arguments(tool_name: str, text: str, max_bytes: int) -> dict[str, Any]:
-    """Parse the arguments of a model. An empty text means no arguments.
-
-    Raises:
-        ToolArgsInvalidError: The text is too long, or isn't a JSON object.
-    """
+    """Parse the arguments of a model, a JSON object. An empty text means no arguments."""
     if not text:
         return {}
     # A character has at most four bytes, so the size of a short text needn't be counted.
@@ -48,11 +44,7 @@ def parse_arguments(tool_name: str, text: str, max_bytes: int) -> dict[str, Any]
 
 
 async def check_arguments(tool_name: str, text: str, schema: SchemaValidator) -> None:
-    """Check the text of arguments against a schema.
-
-    Raises:
-        ToolArgsInvalidError: They don't fit; every failing path is listed.
-    """
+    """Check the text of arguments against a schema; the error lists every failing path."""
     try:
         listed = tuple(map(_listed, await schema.failures_async(text or "{}")))
     except ValueError as error:

@@ -60,9 +60,7 @@ def seconds_left(call: CallContext) -> float:
 class CallScope:
     """A scope that ends after a time, or when a call's token is cancelled from any thread.
 
-    Args:
-        call: The call.
-        timeout_s: The time limit in seconds; infinite for none.
+    `timeout_s` is infinite for no limit.
     """
 
     __slots__ = ("_call", "_forget", "_scope", "_timeout_s")
@@ -317,10 +315,7 @@ _MAX_NEAR: Final = 5
 def granted(tools: Mapping[str, ToolDef], name: str, ctx: ToolContext) -> ToolDef:
     """Return the tool with exactly this name, if it may be called.
 
-    Raises:
-        UnknownToolError: There is none; near names are given, of those that may be called.
-        ToolPolicyError: It isn't granted, or the caller lacks its capability.
-        HostCapabilityMissing: It needs what the host doesn't offer.
+    An UnknownToolError lists near names of tools that may be called.
     """
     tool = tools.get(name)
     if tool is None:
@@ -362,11 +357,7 @@ def _unknown(
 async def require_approval(
     tool: ToolDef, call: ToolCallPart, arguments: Mapping[str, Any], reason: str, ctx: ToolContext
 ) -> None:
-    """Ask the host to approve exactly this call.
-
-    Raises:
-        ToolPolicyError: It may not; or nobody is there to ask, or the asking failed.
-    """
+    """Ask the host to approve exactly this call, and refuse it without an approval."""
     if ctx.approve is None:
         raise ToolPolicyError(
             f"The tool {tool.name} needs approval, but this host has nobody to ask.",

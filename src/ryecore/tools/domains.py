@@ -22,10 +22,8 @@ _ENTRY: Final = re.compile(r"(?:(\*)\.)?(\[[0-9A-Fa-f:.]+\]|[^\[\]:*/@]+)(?::(\d
 class Target:
     """The target of a URL.
 
-    Attributes:
-        host: A name in lower case without a final dot, or an address in its one usual form.
-        port: The port; None for the scheme's own.
-        is_address: Whether the host is an IP address.
+    Its host is a name in lower case without a final dot, or an address in its one usual form.
+    `port` is None for the scheme's own.
     """
 
     host: str
@@ -34,11 +32,7 @@ class Target:
 
 
 def target_of(url: object) -> Target:
-    """Return the target of a URL that can't be read in two ways.
-
-    Raises:
-        ValueError: It isn't a URL of http or https, or readers may differ about it.
-    """
+    """Return the target of a URL of http or https that can't be read in two ways."""
     if not isinstance(url, str):
         raise ValueError("it isn't text")
     if not url.isascii():
@@ -60,11 +54,7 @@ def target_of(url: object) -> Target:
 
 
 def check_domain(entry: str) -> str:
-    """Check an entry of a list of domains, and return it.
-
-    Raises:
-        ValueError: It is neither a name, nor `*.` and a name, nor an address.
-    """
+    """Check and return an entry of a list of domains: a name, `*.` and a name, or an address."""
     _split(entry)
     return entry
 
@@ -101,8 +91,7 @@ def _split(entry: str) -> tuple[bool, str, int | None]:
 def _host(host: str) -> tuple[str, bool]:
     """Return the one usual form of a host, and whether it is an address.
 
-    Raises:
-        ValueError: It is none, or an address in a form that readers take differently.
+    An address in a form that readers take differently is refused.
     """
     if ":" in host:
         if "%" in host:

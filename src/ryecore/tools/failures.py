@@ -23,11 +23,7 @@ _TRACEBACK: Final = re.compile(
 
 
 def shown(text: str, *secrets: str) -> str:
-    """Return a foreign text in a form that a model may read.
-
-    Args:
-        secrets: The texts to remove from it.
-    """
+    """Return a foreign text in a form that a model may read, without the secrets."""
     # What is cut off first is far more than any key is long, so that none is cut in two.
     text = redact(text[: 16 * _MAX_CHARS], *secrets, max_chars=16 * _MAX_CHARS)
     text = _PATH.sub(r"…/\1", _TRACEBACK.sub("", text))

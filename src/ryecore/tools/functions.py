@@ -23,15 +23,8 @@ _MAX_WORKERS: Final = 40
 class FunctionShape:
     """The name, types and docstring of a function.
 
-    Attributes:
-        name: Its name.
-        qualified_name: Its name with those of what it stands in.
-        description: What its docstring says first.
-        parameters: The JSON Schema of its arguments.
-        converters: Makes the declared types of the arguments whose JSON is another.
-        context: The parameter that gets the `ToolContext`; None without one.
-        is_async: Whether it is to be awaited.
-        is_unbound: Whether it is a method, and of no object yet.
+    `converters` make the declared types of the arguments whose JSON is another. `context` is the
+    parameter that gets the `ToolContext`. `is_unbound` is set for a method without its object.
     """
 
     name: str
@@ -45,11 +38,7 @@ class FunctionShape:
 
 
 def read_function(function: Callable[..., Any]) -> FunctionShape:
-    """Read a function's types and docstring.
-
-    Raises:
-        TypeError: It isn't a function, or has a parameter that has no form for models.
-    """
+    """Read a function's types and docstring; a TypeError names what has no form for models."""
     name = _name(function)
     bare = function.func if isinstance(function, partial) else function
     if not callable(function) or isinstance(bare, type):
@@ -119,10 +108,7 @@ def _name(function: Any) -> str:
 class FunctionRunner:
     """Calls a function with arguments that fit its schema.
 
-    Args:
-        function: The function.
-        shape: Its name, types and docstring.
-        inline: Whether one that isn't async runs on the event loop's thread.
+    With `inline`, one that isn't async runs on the event loop's thread.
     """
 
     __slots__ = ("_context", "_converters", "_is_inline", "_loop", "_workers", "function", "shape")

@@ -82,13 +82,8 @@ class ItemExecutor(Protocol):
 class ItemShape:
     """The description of a signed tool.
 
-    Attributes:
-        ref: What it is called.
-        name: A name for models, made of its id.
-        description: What it does; of an MCP tool, a stranger's words, cleaned and shortened.
-        parameters: The JSON Schema of its parameters; its texts likewise.
-        capability: What a caller needs to execute it.
-        server: The MCP server that it belongs to; None for any other tool.
+    The name is made of its id. The texts of an MCP tool are untrusted: cleaned and shortened.
+    `capability` is what a caller needs; `server`, the MCP server that the tool belongs to.
     """
 
     ref: ItemRef
@@ -100,11 +95,7 @@ class ItemShape:
 
 
 async def read_item(rye: ItemExecutor, ref: str | ItemRef) -> ItemShape:
-    """Read the description of a tool, and verify its whole chain.
-
-    Raises:
-        RyeError: It is no tool, its chain doesn't hold, or it is an MCP tool that isn't pinned.
-    """
+    """Read the description of a tool, and verify its whole chain; an MCP tool must be pinned."""
     wanted = ref if isinstance(ref, ItemRef) else ItemRef.parse(ref, "tool")
     if wanted.kind != "tool":
         raise InputError(f"{wanted} isn't a tool.", next_step="Name one, such as tool:acme/x.")
@@ -114,8 +105,7 @@ async def read_item(rye: ItemExecutor, ref: str | ItemRef) -> ItemShape:
 def shape_of(wanted: ItemRef, chain: ValidChain) -> ItemShape:
     """Return the description of a tool by its verified chain.
 
-    Raises:
-        InputError: It is a primitive, or an MCP tool that isn't pinned.
+    An InputError refuses a primitive, and an MCP tool that isn't pinned.
     """
     if chain.is_pinned is False:
         raise InputError(
@@ -142,14 +132,10 @@ def shape_of(wanted: ItemRef, chain: ValidChain) -> ItemShape:
 
 
 async def pinned_items(rye: ItemExecutor, server: str | ItemRef) -> tuple[ItemRef, ...]:
-    """Return the tools of an MCP server that are pinned, in the order of their ids.
+    """Return the pinned tools of an MCP server, in the order of their ids; at least one.
 
     A file that can't be verified, or has no chain, is left out with a warning that names it: else
     any unsigned file that mentions the server would take away the tools that are signed.
-
-    Raises:
-        InputError: None is pinned, or none of those can be verified.
-        RyeError: The server's id is none, or this Python's SQLite can't search text.
     """
     wanted = server if isinstance(server, ItemRef) else ItemRef.parse(server, "tool")
     refs: set[ItemRef] = set()
@@ -186,13 +172,7 @@ async def pinned_items(rye: ItemExecutor, server: str | ItemRef) -> tuple[ItemRe
 
 
 class ItemRunner:
-    """Executes an item on behalf of a call, through its chain: each time verified anew.
-
-    Args:
-        rye: Executes it.
-        ref: The item.
-        name: What models call it.
-    """
+    """Executes an item for models, through its chain, which is verified anew each time."""
 
     __slots__ = ("_name", "_ref", "_rye")
 

@@ -19,13 +19,9 @@ _ENDS_OR_JOINS = frozenset(";&|<>()`$\n\r#")
 
 
 def words_of(command: object) -> tuple[str, ...]:
-    """Return the words of exactly one command.
+    """Return the words of exactly one command: a text as for a shell, or a list of words.
 
-    Args:
-        command: A text as for a shell, or a list of words.
-
-    Raises:
-        ValueError: It isn't a command, or a shell would read more than one in it.
+    A ValueError says that a shell would read more than one in it.
     """
     if isinstance(command, list | tuple):
         if not command or not all(isinstance(word, str) for word in command):
@@ -77,16 +73,9 @@ _PROTECTED: Final = frozenset({".ai", ".git", ".venv", "venv", "node_modules", "
 
 
 def resolve_path(path: object, root: Path | None, *, confined: bool, writing: bool) -> str:
-    """Return the absolute path that a path argument stands for.
+    """Return the absolute path of a path argument, relative to the root or the working folder.
 
-    Args:
-        path: What the model wrote.
-        root: What it is relative to; the working folder where it is None.
-        confined: Whether it must stay below the root.
-        writing: Whether what stands there is to be written.
-
-    Raises:
-        ValueError: It may not be used; why is said, without naming a folder of the host's.
+    `confined` paths stay below the root. The text of a ValueError names no folder of the host.
     """
     if not isinstance(path, str) or not path or "\0" in path:
         raise ValueError("it must be text that isn't empty and has no NUL character")
@@ -177,13 +166,7 @@ def apply_policy(
 ) -> tuple[Mapping[str, Any], str]:
     """Check arguments against a tool's policy.
 
-    Returns:
-        The arguments, with each path as the one that it stands for; and why a person is to be
-        asked, empty where nobody is.
-
-    Raises:
-        ToolPolicyError: One names what it may not.
-        HostCapabilityMissing: One is a path, and the host gives no folder for it.
+    Return them with their paths resolved, and the reason to ask a person, empty for none.
 
     Source: docs/design/agent-node.md#what-the-host-injects; decision 13.
     """

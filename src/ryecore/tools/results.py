@@ -133,18 +133,9 @@ def has_media(value: object) -> bool:
 
 
 def as_text(tool_name: str, value: object, limits: ToolLimits) -> str | None:
-    """Return a value as text: text as it is, all else as JSON.
+    """Return a value as text: text as it is, all else as JSON; None if it holds media.
 
-    Args:
-        tool_name: Who gave it.
-        value: What it returned.
-        limits: How large it may be.
-
-    Returns:
-        The text; None where the value holds media (see `with_media`).
-
-    Raises:
-        ToolExecutionError: It is no JSON, which names the type, or too large.
+    A ToolExecutionError names the type that JSON can't hold, or the bound that is exceeded.
     """
     if type(value) is str:
         text = value
@@ -165,14 +156,9 @@ def as_text(tool_name: str, value: object, limits: ToolLimits) -> str | None:
 def with_media(
     tool_name: str, value: object, store: MediaStore | None, limits: ToolLimits
 ) -> tuple[str, tuple[MediaPart, ...]]:
-    """Return a value that holds media: its JSON, in which their handles stand, and the media.
+    """Return the JSON of a value that holds media, in which their handles stand, and the media.
 
-    Returns:
-        The text, empty where the value is nothing but a medium; and the media in their order.
-
-    Raises:
-        ToolExecutionError: The rest is no JSON, or a medium can't be kept.
-        HostCapabilityMissing: There is no store to keep bytes in.
+    The text is empty if the value is nothing but a medium.
     """
     media: list[MediaPart] = []
 
@@ -190,13 +176,7 @@ def with_media(
 
 
 def preview(text: str, size: int, handle: str | None) -> str:
-    """Return the head and the tail of a long text, and where the whole is.
-
-    Args:
-        text: The whole.
-        size: How many characters of it are shown.
-        handle: Where it is kept; None where it isn't.
-    """
+    """Return the head and the tail of a long text, `size` characters, and the whole's handle."""
     head, tail = size - size // 4, size // 4
     left_out = f"{len(text) - head - tail:,} of {len(text):,} characters are left out"
     where = f"the whole is kept as {handle}" if handle else "they were not kept"

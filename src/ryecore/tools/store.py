@@ -111,11 +111,7 @@ def handle_of(digest: str) -> str:
 
 
 def digest_of(handle: str) -> str:
-    """Return the SHA-256 in a handle.
-
-    Raises:
-        StoreError: It isn't a handle.
-    """
+    """Return the SHA-256 in a handle."""
     if not handle.startswith(_SCHEME):
         raise StoreError(f"This isn't a handle of a result: those begin with {_SCHEME}.")
     return handle.removeprefix(_SCHEME)

@@ -32,7 +32,7 @@ def test_a_http_server_is_read():
     [
         ({"config": {}}, "tool_type is not mcp_server"),
         ({"tool_type": "mcp_server"}, "no config"),
-        (item(command="x"), "transport is none of"),
+        (item(command="x"), "transport must be"),
         (item(transport="stdio", command=""), "config.command must be text"),
         (item(transport="stdio", command="x", url="https://a.b"), "url"),
         (item(transport="http", url="https://a.b", command="x"), "command"),

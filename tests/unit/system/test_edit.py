@@ -162,7 +162,7 @@ def test_more_than_memory_holds_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_missing_file_is_not_made(tmp_path: Path) -> None:
-    assert "no 'f'" in str(edit(tmp_path, "a", "b")["error"])
+    assert "'f' doesn't exist" in str(edit(tmp_path, "a", "b")["error"])
     assert os.listdir(tmp_path) == []
 
 

@@ -152,4 +152,4 @@ def test_a_search_that_takes_too_long_keeps_what_it_found(tmp_path: Path) -> Non
 
 
 def test_a_missing_path_is_an_error(tmp_path: Path) -> None:
-    assert "no 'missing'" in call("grep", tmp_path, pattern="x", path="missing")["error"]
+    assert "'missing' doesn't exist" in call("grep", tmp_path, pattern="x", path="missing")["error"]

@@ -245,7 +245,7 @@ async def test_a_slow_check_of_arguments_ends_when_the_caller_is_cancelled() -> 
 
 def test_what_the_host_sets_is_refused_where_its_check_takes_too_long() -> None:
     text = {"type": "string", "pattern": "^(?:(?=.*z)a)*$"}
-    with pytest.raises(ValueError, match="doesn't fit: text"):
+    with pytest.raises(ValueError, match="doesn't fit its schema: text"):
         evolve(
             FREE,
             parameters={"type": "object", "properties": {"text": text}},

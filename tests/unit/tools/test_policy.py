@@ -160,7 +160,7 @@ async def test_a_tool_that_asks_runs_only_on_a_clear_yes() -> None:
         assert "was not approved" in str(error)
         assert "s3cret" not in str(error)
     error = await refused(ToolPolicyError, FIRE, {"where": {"x": 1}}, events=events)
-    assert "nobody is there" in str(error)
+    assert "nobody to ask" in str(error)
     assert events == []
     await called(FIRE, {"where": {"x": 1}}, ToolContext(approve=Person()), events=events)
     assert len(events) == 2

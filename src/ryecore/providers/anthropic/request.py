@@ -32,12 +32,9 @@ _MEDIA: Final = frozenset(
 class ModelFacts:
     """The limits and request options of a model.
 
-    Attributes:
-        context_tokens: The size of its context; None if unknown.
-        known: Whether that bound is the model's own, and not a cautious guess.
-        thinking: Whether the model decides how long to think, or takes a budget.
-        without: The setting that turns thinking off; empty if it can't be turned off.
-        forced_tools: Whether it can be forced to call a tool.
+    `known` says whether `max_output_tokens` is the model's own bound, not a cautious guess;
+    `thinking`, whether it decides how long to think, or takes a budget; `without`, which setting
+    turns thinking off, if any; `forced_tools`, whether it can be forced to call a tool.
     """
 
     context_tokens: int | None = 1_000_000
@@ -104,13 +101,8 @@ def parameters_of(
 ) -> dict[str, Any]:
     """Return the arguments of the SDK's `messages.create`.
 
-    The temperature is left out: the API takes none since its version 2026-10-21.
-
-    Args:
-        provider_id: The provider's id; only its own reasoning is sent back.
-
-    Raises:
-        LlmError: Something in the messages can't be sent.
+    The temperature is left out: the API takes none since its version 2026-10-21. Only this
+    provider's own reasoning is sent back.
     """
     facts = facts_of(request.model)
     write = _Writer(provider_id, request, media)
@@ -229,11 +221,7 @@ class _Writer:
 def write_medium(
     part: MediaPart, media: MediaStore | None, provider_id: str, model: str
 ) -> dict[str, Any]:
-    """Return a medium as a block of a message.
-
-    Raises:
-        LlmError: The API doesn't take such media, or the call has no store.
-    """
+    """Return a medium as a block of a message, if the API takes such media."""
     kind = part.media_type
     if media is None:
         raise no_media_store(part, provider_id, model)

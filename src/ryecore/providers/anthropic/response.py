@@ -39,11 +39,7 @@ _COUNTS: Final = (
 
 
 class EventReader:
-    """Converts the events of one stream to chunks.
-
-    Attributes:
-        ended: Whether the answer is complete.
-    """
+    """Converts the events of one stream to chunks; `ended` says whether the answer is complete."""
 
     __slots__ = ("_calls", "_counts", "_early", "_empty", "_model", "_stop", "ended")
 

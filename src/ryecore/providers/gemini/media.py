@@ -34,11 +34,7 @@ _FILTERED: Final = re.compile(r"safety|polic|prohibited|blocked", re.IGNORECASE)
 def read_medium(
     part: MediaPart, media: MediaStore | None, provider_id: str, model: str
 ) -> types.Blob:
-    """Return the content of a medium.
-
-    Raises:
-        LlmError: The call has no store to read it from.
-    """
+    """Return the content of a medium."""
     if media is None:
         raise no_media_store(part, provider_id, model)
     return types.Blob(mime_type=part.media_type, data=media.read(part))

@@ -59,13 +59,9 @@ class Pool:
 
 
 class Call(httpx2.AsyncBaseTransport):
-    """One call: a client of the SDK with the call's key, over the shared pool.
+    """One call: a client of the SDK with the call's key, if any, over the shared pool.
 
-    Args:
-        key: The credential; empty for none.
-
-    Attributes:
-        response: The server's response; None before it arrives.
+    `response` is the server's, once it arrives.
     """
 
     def __init__(self, pool: Pool, key: str) -> None:

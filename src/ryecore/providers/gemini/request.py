@@ -31,12 +31,10 @@ _MEDIA: Final = frozenset({"image/*", "audio/*", "video/*", "text/*", "applicati
 class ModelFacts:
     """The limits and request options of a model.
 
-    Attributes:
-        thinking: Whether it takes a level or a budget of tokens, or doesn't think.
-        least: The least reasoning it can be set to: a level, or a budget.
-        medium: The level for a medium effort.
-        modern: Whether it needs the signatures of its calls sent back, and takes a schema beside
-            tools and media within the results of tools.
+    `thinking` says whether it takes a level or a budget of tokens, or doesn't think; `least`, the
+    least reasoning it can be set to, as a level or a budget; `medium`, the level for a medium
+    effort; `modern`, whether it needs the signatures of its calls sent back, and takes a schema
+    beside tools and media within the results of tools.
     """
 
     context_tokens: int | None = 1_048_576
@@ -123,11 +121,7 @@ def config_of(request: LlmRequest) -> types.GenerateContentConfig:
 def contents_of(
     request: LlmRequest, provider_id: str, media: MediaStore | None
 ) -> list[types.Content]:
-    """Return the messages of a request.
-
-    Args:
-        provider_id: The provider's id; only its own reasoning is sent back.
-    """
+    """Return the messages of a request; only this provider's own reasoning is sent back."""
     write = _Writer(request, provider_id, media)
     contents = (write.content(message) for message in request.messages)
     return [content for content in contents if content.parts]

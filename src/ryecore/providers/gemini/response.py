@@ -62,11 +62,7 @@ class ResponseReader:
         self._version = ""
 
     def read(self, response: types.GenerateContentResponse) -> list[StreamChunk]:
-        """Return the chunks of a response.
-
-        Raises:
-            LlmError: The prompt was blocked, or a medium can't be stored.
-        """
+        """Return the chunks of a response; an LlmError says that the prompt was blocked."""
         chunks: list[StreamChunk] = []
         self._id = self._id or response.response_id or ""
         self._version = response.model_version or self._version
@@ -93,8 +89,7 @@ class ResponseReader:
     def end(self) -> StreamEnd:
         """Return the last chunk, after all responses.
 
-        Raises:
-            BrokenAnswer: The stream was cut off.
+        BrokenAnswer says that the stream was cut off.
         """
         if self._stop is None:
             raise BrokenAnswer("the stream was cut before the answer was complete.")

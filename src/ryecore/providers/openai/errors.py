@@ -71,10 +71,9 @@ def _failure(error: Exception) -> Failure | None:
 
 
 def error_in_body(body: object) -> LlmError:
-    """Return the error that was sent in place of an answer: in a stream, or with status 200.
+    """Return the error sent in place of an answer: in a stream, or with status 200.
 
-    Args:
-        body: The error object, or the object that holds it.
+    `body` is the error object, or the object that holds it.
     """
     code = mapped(body).get("code") or mapped(mapped(body).get("error")).get("code")
     numeric = code if isinstance(code, int) and 400 <= code < 600 else None

@@ -61,11 +61,7 @@ def media_of(request: LlmRequest) -> list[MediaPart]:
 async def read_contents(
     parts: Sequence[MediaPart], media: MediaStore | None, provider_id: str, model: str
 ) -> Contents:
-    """Return the content of media by handle, read on a worker thread.
-
-    Raises:
-        LlmError: The call has no store to read them from.
-    """
+    """Return the content of media by handle, read on a worker thread."""
     if not parts:
         return {}
     if media is None:
@@ -82,11 +78,7 @@ async def ask_for_images(
     contents: Contents,
     headers: dict[str, str | openai.Omit],
 ) -> ImagesResponse:
-    """Request images, made from a prompt alone or from other images.
-
-    Raises:
-        LlmError: The request is for other media than images, or for an unsupported type.
-    """
+    """Request images, made from a prompt alone or from other images; refuse other media."""
     settings: dict[str, Any] = {
         "model": request.model,
         "prompt": request.prompt,
@@ -115,11 +107,7 @@ async def ask_for_images(
 
 
 def images_in(answer: object) -> tuple[list[bytes], str, Usage | None]:
-    """Return the images of an answer, their media type, and the usage.
-
-    Raises:
-        BrokenAnswer: The answer has no image, or one as an address alone.
-    """
+    """Return the images of an answer, their media type, and the usage."""
     if not isinstance(answer, ImagesResponse) or not answer.data:
         raise BrokenAnswer("the answer holds no image.")
     encoded = [one.b64_json for one in answer.data]

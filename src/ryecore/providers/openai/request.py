@@ -103,10 +103,8 @@ _STRICT_WORDS: Final = frozenset(
 class ChatApi:
     """The format of requests for chat completions.
 
-    Attributes:
-        max_tokens_field: The name of the field for the answer's bound.
-        max_id_chars: The bound of a call's id, in characters; None to send ids back unchanged,
-            because a server may store data in them.
+    `max_id_chars` bounds a call's id; None sends ids back unchanged, because a server may store
+    data in them.
     """
 
     max_tokens_field: Literal["max_completion_tokens", "max_tokens"] = "max_tokens"
@@ -123,11 +121,7 @@ class ChatApi:
         *,
         stream: bool,
     ) -> dict[str, Any]:
-        """Return the request's body.
-
-        Args:
-            origin: The id of this provider; only its own reasoning is sent back.
-        """
+        """Return the request's body; only the reasoning of the provider `origin` is sent back."""
         system = _system_text(request, can)
         body: dict[str, Any] = {
             "model": request.model,
@@ -162,11 +156,7 @@ class ChatApi:
 
 @frozen
 class ResponsesApi:
-    """The format of requests for responses. The vendor stores nothing of them.
-
-    Attributes:
-        reasoning_summary: How much of its reasoning the model shows; None for nothing.
-    """
+    """The format of requests for responses. The vendor stores nothing of them."""
 
     reasoning_summary: Literal["auto", "concise", "detailed"] | None = None
     path: str = "/responses"

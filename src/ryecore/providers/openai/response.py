@@ -114,13 +114,9 @@ class ChatReader:
         return out
 
     def end(self, *, said_done: bool) -> list[StreamChunk]:
-        """Return the chunks at the end of the stream.
+        """Return the chunks at the end of the stream; BrokenAnswer says that it was cut off.
 
-        Args:
-            said_done: Whether the server sent `[DONE]`.
-
-        Raises:
-            BrokenAnswer: The stream was cut off.
+        `said_done` says whether the server sent `[DONE]`.
         """
         if self._finish in _CHAT_FAILED:
             raise error_in_body(self._failed)
@@ -129,11 +125,7 @@ class ChatReader:
         return self._last()
 
     def whole(self, answer: object) -> list[StreamChunk]:
-        """Return the chunks of a whole answer.
-
-        Raises:
-            BrokenAnswer: It isn't an answer.
-        """
+        """Return the chunks of a whole answer."""
         data = mapped(answer)
         choices = listed(data.get("choices"))
         message = mapped(choices[0]).get("message") if choices else None
@@ -279,11 +271,7 @@ class ResponsesReader:
         return out
 
     def end(self, *, said_done: bool) -> list[StreamChunk]:
-        """Return the chunks at the end of the stream: none, after its last event.
-
-        Raises:
-            BrokenAnswer: The stream was cut off.
-        """
+        """Return the chunks at the end of the stream; BrokenAnswer says that it was cut off."""
         if self._end is None:
             raise BrokenAnswer("the stream was cut before the answer was complete.")
         return [self._end]

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T13:00:42Z:b527d1424f380c116f81b37033fefb19fce2624edf5a99c7297b0b7201981cf6:9S3YayK2CjhGysDUK4MQbpQ6cbZxZ2J1a8tTWyjyOtDvWNAjtt3p_rTmYqfnLHq8Opn-11Or2oLnmBG2L8ZJCg:d20402989ca22ac0
+# rye:signed:2026-11-23T13:17:48Z:9bc119113acd0f4006e7c8b7f1031201cf1df9202bc5c04c982477ce4a18dde7:ytj9xZqQI7Dk_be9x9Dm4eFt2mbefV4_GsE2pvTKVHzUPtmw3LL7eVAnJ5k6_w43Qd7PFwOcsyBrseAVoZQWBw:a43bccb664db34f6
 """Run one shell command in the project, bounded in time, output and memory.
 
 The process is started with posix_spawn and read with poll: a tool starts without bytecode
@@ -75,7 +75,7 @@ LINGER_S = 0.25  # for output that is still on its way once the command has ende
 
 
 class BadInput(Exception):
-    """What was asked for can't be run; the text says what to do next."""
+    """The command can't be run; the text says what to do next."""
 
 
 class Stream:
@@ -88,7 +88,7 @@ class Stream:
         self._tail = bytearray()
 
     def read(self) -> bool:
-        """Take what there is; False once the stream has ended."""
+        """Read what has arrived; return False once the stream has ended."""
         piece = os.read(self.descriptor, 65536)
         self.total += len(piece)
         room = KEPT_BYTES - len(self._head)
@@ -172,15 +172,7 @@ class Command:
 
 
 def enter(project: str, inside: str) -> None:
-    """Make a folder of the project the working folder.
-
-    Args:
-        project: The project's folder.
-        inside: A folder relative to it.
-
-    Raises:
-        BadInput: If it isn't a folder inside the project once links are resolved.
-    """
+    """Make a folder of the project, inside it once links are resolved, the working folder."""
     if "\0" in inside:
         raise BadInput("working_dir contains a NUL character; give a plain path.")
     root = os.path.realpath(project)
@@ -201,14 +193,8 @@ def enter(project: str, inside: str) -> None:
 def watch(command: Command, timeout: float, wake: int, told_to_end: list[int]) -> bool:
     """Read both streams until the command is over, ending it where it must end.
 
-    Args:
-        command: The command that was just started.
-        timeout: Seconds that it may take.
-        wake: A descriptor that is readable when a signal came in.
-        told_to_end: Holds a signal's number once this tool itself was told to end.
-
-    Returns:
-        Whether it ran into the timeout.
+    Return whether it ran into the timeout, in seconds. `wake` is a descriptor that is readable when
+    a signal came in; `told_to_end` gets a signal's number once this tool itself is told to end.
     """
     poll = select.poll()
     open_streams = {stream.descriptor: stream for stream in (command.out, command.err)}
@@ -246,7 +232,7 @@ def watch(command: Command, timeout: float, wake: int, told_to_end: list[int]) -
 def outcome(
     command: Command, timeout: float, timed_out: bool, told_to_end: list[int]
 ) -> dict[str, object]:
-    """What happened, in the words of the tool's result."""
+    """Return the tool's result."""
     code = command.exit_code if command.exit_code is not None else -signal.SIGKILL
     result: dict[str, object] = {
         "success": code == 0 and not timed_out and not told_to_end,
@@ -292,15 +278,9 @@ def is_texts(values: object) -> bool:
 
 
 def run(parameters: dict[str, object], project: str, told_to_end: list[int]) -> dict[str, object]:
-    """Run the command that the parameters name.
+    """Run the command that the parameters name, and return the tool's result.
 
-    Args:
-        parameters: As CONFIG_SCHEMA describes them.
-        project: The project's folder.
-        told_to_end: Is given a signal's number once this tool is told to end.
-
-    Returns:
-        The tool's result.
+    `told_to_end` gets a signal's number once this tool is told to end.
     """
     text = parameters.get("command")
     timeout = parameters.get("timeout", 120)

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T13:00:42Z:141be467c32303b5b6e2fa5aa5937edb3633c0820c4f6ccd1837ee3530a0eec6:9JZ9fV5ePJk4OUytviPKQwG3W4StOZHHCr9e-fFH3asC13vllBe1x7fRRViD0QAMfK-lxGxmV1FJMR5OdZC4BQ:d20402989ca22ac0
+# rye:signed:2026-11-23T13:17:48Z:89974172d3f19bbd224d194c4ceddc9de3ad22074aa11f936b2b6ba0e199da16:cLf0y_2hm0aVua9-GlGC7_VF5wcypZKNjOt5ihbTo1zX7PLAtlWqF-qWOPVmSBebvD530ekgHt0XF7HO2iriCA:a43bccb664db34f6
 """Make a new item from a template: a tool, a directive, a graph or a piece of knowledge.
 
 What is made is unsigned, so nothing of it runs before a person has read and signed it. A file that
@@ -173,15 +173,7 @@ tags: []
 
 
 def execute(params: dict[str, object], project_path: str) -> dict[str, object]:
-    """Write the file, and say what to do with it.
-
-    Args:
-        params: As CONFIG_SCHEMA describes them.
-        project_path: The project's folder.
-
-    Returns:
-        The item's ref, the file and the next steps; or why nothing was made.
-    """
+    """Write the file, and return the item's ref, the file and the next steps; see CONFIG_SCHEMA."""
     kind, name, category = (str(params[key]) for key in ("kind", "name", "category"))
     suffix, text = rendered(kind, name, category, params)
     item = f"{category}/{name}" if category else name
@@ -252,12 +244,10 @@ def rendered(kind: str, name: str, category: str, params: dict[str, object]) -> 
 
 
 def write_new(project_path: str, parts: list[str], name: str, suffix: str, content: bytes) -> None:
-    """Write a file that is not there, name by name from the project's folder: no link is followed.
+    """Write a new file, name by name from the project's folder, without following a link.
 
-    Raises:
-        FileExistsError: An item of this name stands there, of whatever ending.
-        NotADirectoryError: A link or a file stands where a folder is needed.
-        OSError: It can't be written.
+    FileExistsError also means an item of this name with another ending; NotADirectoryError, a link
+    or a file where a folder is needed.
     """
     folder = os.open(project_path, os.O_DIRECTORY | os.O_CLOEXEC)
     try:

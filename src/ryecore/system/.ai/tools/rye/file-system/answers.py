@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T13:00:42Z:7c4928475f03b6dbc4c502219dc3a68f0c886db261a4109c417d289448692fe9:5QLqRehTU0iJf4Se0u3ovinhsQV2-FGNfRuDDQongCJ7bzxfOPow76bGNdGPWlINCIpKuHeP-DmJtxSt5nGmBw:d20402989ca22ac0
+# rye:signed:2026-11-23T13:17:48Z:778cc8bb0670deaa1387ad683ee3ba2a406f72e72de3f59330a35ad0b4bf07f6:PAR9MNquP2w3fYrc4kpwUbg_GseLimLq3XVPmHKFOs58vA9M5Y3_mIjazr3b9UZvm3K9s3rIelRSVZTm3BKPCQ:a43bccb664db34f6
 """What the file tools share in reading their parameters and giving their answers."""
 
 from __future__ import annotations
@@ -15,14 +15,7 @@ class Refused(Exception):
 
 
 def reported(tool: Tool) -> Tool:
-    """Make a tool answer what it refuses, instead of raising it.
-
-    Args:
-        tool: The tool's function.
-
-    Returns:
-        The same function, which answers `success: false` with an `error`.
-    """
+    """Make a tool answer `success: false` with an `error` for what it refuses, instead of raising."""
 
     def execute(params: dict[str, object], project_path: str) -> dict[str, object]:
         try:
@@ -42,16 +35,7 @@ def visible(text: str) -> str:
 
 
 def text(params: dict[str, object], name: str, default: str | None = None) -> str:
-    """A parameter that is a string.
-
-    Args:
-        params: The call's parameters.
-        name: The parameter's name.
-        default: What holds where it is absent; None means that it is required.
-
-    Raises:
-        Refused: If it is absent or of another type.
-    """
+    """Return a string parameter; without a default, it is required."""
     value = params.get(name, default)
     if not isinstance(value, str):
         raise Refused(f"Give {name} as a string.")
@@ -59,15 +43,7 @@ def text(params: dict[str, object], name: str, default: str | None = None) -> st
 
 
 def encoded(params: dict[str, object], name: str) -> bytes:
-    """A parameter that is a string, as UTF-8.
-
-    Args:
-        params: The call's parameters.
-        name: The parameter's name.
-
-    Raises:
-        Refused: If it is absent, of another type, or no text that UTF-8 can hold.
-    """
+    """Return a required string parameter as UTF-8."""
     try:
         return text(params, name).encode()
     except UnicodeEncodeError as failure:
@@ -78,16 +54,7 @@ def encoded(params: dict[str, object], name: str) -> bytes:
 
 
 def number(params: dict[str, object], name: str, default: int) -> int:
-    """A parameter that is a whole number, not below zero.
-
-    Args:
-        params: The call's parameters.
-        name: The parameter's name.
-        default: What holds where it is absent.
-
-    Raises:
-        Refused: If it is of another type, or negative.
-    """
+    """Return a parameter that is a whole number, not below zero."""
     value = params.get(name, default)
     if isinstance(value, float) and value.is_integer():  # 5.0 is an integer in JSON Schema
         value = int(value)
@@ -97,16 +64,7 @@ def number(params: dict[str, object], name: str, default: int) -> int:
 
 
 def flag(params: dict[str, object], name: str, default: bool) -> bool:
-    """A parameter that is true or false.
-
-    Args:
-        params: The call's parameters.
-        name: The parameter's name.
-        default: What holds where it is absent.
-
-    Raises:
-        Refused: If it is of another type.
-    """
+    """Return a parameter that is true or false."""
     value = params.get(name, default)
     if not isinstance(value, bool):
         raise Refused(f"Give {name} as true or false.")

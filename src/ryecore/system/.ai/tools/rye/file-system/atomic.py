@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T13:00:42Z:3e8df9f32ee30d57ae6bfeb00075a566255b3fe6c7b0197a9d25bc5380e1a389:oNp_dwK1un41m7StFBB_vHoxb-K8Pm_FMoarR5UxAdfgp_F2n05TDrfdswyF3mjT6G5Wb6YdmxcdV3GdiSfTDQ:d20402989ca22ac0
+# rye:signed:2026-11-23T13:17:48Z:a1169e73c81c806be8fc91ec1f1a06316744ae4ef93f9bfd1b36fbaa057918a3:eqaLnMrP42lBmeN67GSWRBd_saCRILmd9H3nioKmDn3JxWgbbT4Q5IgiV371uY69CPkRJUtw5DczQ5NnaklgAw:a43bccb664db34f6
 """Replacing a file in one step: at every moment there is the old content or the new one."""
 
 from __future__ import annotations
@@ -21,14 +21,8 @@ if TYPE_CHECKING:
 def lock(folder: int) -> None:
     """Wait until no other file tool changes a file in this folder.
 
-    The lock goes with the descriptor. Without it, of two edits of one file at the same time
-    the later would undo the earlier.
-
-    Args:
-        folder: A descriptor of the folder.
-
-    Raises:
-        Refused: If another process holds the folder's lock for too long.
+    The lock goes with the descriptor. Without it, of two edits of one file at the same time the
+    later would undo the earlier.
     """
     import fcntl
 
@@ -64,18 +58,9 @@ def _holder_of(folder: int) -> str:
 
 
 def existing(folder: int, name: str, shown: str) -> os.stat_result | None:
-    """The status of the file that is to be replaced.
+    """Return the status of the file to replace; None if it doesn't exist.
 
-    Args:
-        folder: A descriptor of the folder.
-        name: The file's name there.
-        shown: How errors name it.
-
-    Returns:
-        None if the file doesn't exist.
-
-    Raises:
-        Refused: If it isn't a regular file, or is read-only.
+    It must be a regular file that can be written; errors call it `shown`.
     """
     try:
         status = os.stat(name, dir_fd=folder, follow_symlinks=False)
@@ -90,21 +75,10 @@ def existing(folder: int, name: str, shown: str) -> os.stat_result | None:
 def replace(
     folder: int, name: str, pieces: Iterable[bytes], before: os.stat_result | None, shown: str
 ) -> int:
-    """Write a file beside its name and move it there once it is whole and on disk.
+    """Write a file beside its name and move it there once it is whole and on disk; return its size.
 
-    Args:
-        folder: A descriptor of the folder.
-        name: The file's name there.
-        pieces: The content.
-        before: The status of the file that is replaced; its mode and owner are kept.
-            None: there must be none yet.
-        shown: How errors name it.
-
-    Returns:
-        The number of bytes written.
-
-    Raises:
-        Refused: If it could not be written; nothing is left of it then.
+    The mode and owner of `before` are kept; None means that there must be no file yet. After a
+    failure, nothing is left of the new file. Errors call it `shown`.
     """
     # A tool that is told to end cleans up as well.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))

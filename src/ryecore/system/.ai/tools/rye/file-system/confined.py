@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T13:00:42Z:cea7c8e21ce15bcefe623c536a51bd2ae0c9abff15d2114cdd43a3f3cf8a9e7c:5leIlZu4La2H4_hnBCCC9A0eo0Lap_RgRxcah8xL0pfdNtDJvA1w7vSe4dawXhA0RcSRb_W_Y-sVLLmZdgFxAA:d20402989ca22ac0
+# rye:signed:2026-11-23T13:17:48Z:e0bb95fd159db1b446dd3fccd4236b9ddee547a3077003198373e03d34d6dc55:XxIB9LwEypsOji-mCFq6iN9NkTVOBl9siyh9FEw3xiZL3uoG-6w74Kh04Q87mwEI_hh6ifXLpeuLB5uNwCU0Dg:a43bccb664db34f6
 """Where the file tools may go: the project, and the folders that signed config allows beside it.
 
 A path is judged by where it really leads, compared by components. It is then opened from its
@@ -41,34 +41,22 @@ class Place:
         return Place(self.root, (*self.parts, name), shown)
 
     def open_folder(self, create: bool = False) -> int:
-        """Open this folder.
-
-        Args:
-            create: Whether to make the folders that are missing.
-
-        Returns:
-            A descriptor, which the caller closes.
-        """
+        """Open this folder, making missing ones if `create`; the caller closes the descriptor."""
         return self._walk(self.parts, create)
 
     def open_parent(self, create: bool = False) -> tuple[int, str]:
-        """Open the folder that this place lies in.
+        """Open the folder of this place, and return its descriptor and the name in it.
 
-        Args:
-            create: Whether to make the folders that are missing.
-
-        Returns:
-            A descriptor, which the caller closes, and the name in that folder.
+        The caller closes it. With `create`, missing folders are made.
         """
         if not self.parts:
             raise Refused(f"{self.shown!r} is a folder; give the path of a file.")
         return self._walk(self.parts[:-1], create), self.parts[-1]
 
     def open_file(self) -> tuple[int, os.stat_result]:
-        """Open this file to read it.
+        """Open this file to read it; return its descriptor and its status.
 
-        Returns:
-            A descriptor, which the caller closes, and the file's status.
+        The caller closes the descriptor.
         """
         folder, name = self.open_parent()
         try:
@@ -118,13 +106,7 @@ def _make(folder: int, name: str) -> None:
 def open_regular(folder: int, name: str, shown: str) -> tuple[int, os.stat_result]:
     """Open a regular file to read it; anything else is refused, without waiting for it.
 
-    Args:
-        folder: A descriptor of the folder that it lies in.
-        name: Its name there.
-        shown: How errors name it.
-
-    Returns:
-        A descriptor, which the caller closes, and the file's status.
+    Return its descriptor, which the caller closes, and its status. Errors call it `shown`.
     """
     try:
         descriptor = os.open(name, FILE, dir_fd=folder)
@@ -140,15 +122,7 @@ def open_regular(folder: int, name: str, shown: str) -> tuple[int, os.stat_resul
 
 
 def require_regular(status: os.stat_result, shown: str) -> None:
-    """Refuse everything but a regular file.
-
-    Args:
-        status: What the system says of it.
-        shown: How errors name it.
-
-    Raises:
-        Refused: If it is a folder, FIFO, device, socket or link.
-    """
+    """Refuse everything but a regular file; errors call it `shown`."""
     if stat.S_ISREG(status.st_mode):
         return
     if stat.S_ISDIR(status.st_mode):
@@ -159,17 +133,8 @@ def require_regular(status: os.stat_result, shown: str) -> None:
 def locate(path: str, project_path: str, params: dict[str, object], writing: bool = False) -> Place:
     """Find where a path really leads, and refuse it outside of what is allowed.
 
-    Args:
-        path: A path relative to the project, or absolute.
-        project_path: The project's folder.
-        params: The call's parameters, of which only the signed `resolved_config` counts here.
-        writing: Whether the place is to be written.
-
-    Returns:
-        The place.
-
-    Raises:
-        Refused: If it lies outside, or is protected from writing.
+    Of the parameters, only the signed `resolved_config` counts here. With `writing`, a protected
+    place is refused as well.
     """
     if not path or "\0" in path:
         raise Refused("The path is empty or contains a NUL character; give a plain path.")

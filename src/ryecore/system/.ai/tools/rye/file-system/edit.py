@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T13:00:42Z:9e4e7546b51303c0d69a7f9deabf7cf8f26bb2e20a68f459ed26b73b8e811b11:RLFiYlbf4y2y6hXoco8ly9xF0ZRzsc87v8uIhjSjlUdx5scHsUxuUioHM5E4WshnJlFD6-itdb4-YBVLi5IRCQ:d20402989ca22ac0
+# rye:signed:2026-11-23T13:17:48Z:bfbc10be2bf2ac32b35add78ff243bffe9a0ade7cc70cd2a60d49ea8abc4dd9b:avIBMzVvPLqA3t0ubZHKgIWOamuMIrK27n4quEg5PV2EfboU0dyIBSMsoyScFBE_1_kN8tM-b7HZbCtesVoUAA:a43bccb664db34f6
 """Replace a piece of a text file."""
 
 from __future__ import annotations
@@ -59,15 +59,7 @@ SHOWN = 10  # line numbers in an error
 
 @reported
 def execute(params: dict[str, object], project_path: str) -> dict[str, object]:
-    """Replace a piece of a text file.
-
-    Args:
-        params: As CONFIG_SCHEMA describes them, and `resolved_config`.
-        project_path: The project's folder.
-
-    Returns:
-        How often it was replaced, and the first line that changed.
-    """
+    """Replace a piece of a text file; see CONFIG_SCHEMA."""
     old, new = encoded(params, "old_text"), encoded(params, "new_text")
     if not old:
         raise Refused("Give the text to replace as old_text; rye/file-system/write makes a file.")
@@ -102,20 +94,10 @@ def execute(params: dict[str, object], project_path: str) -> dict[str, object]:
 def substituted(
     data: bytes, old: bytes, new: bytes, every: bool, shown: str
 ) -> tuple[bytes, int, int]:
-    """Replace the old text in a file's content.
+    """Replace the old text in a file's content, each occurrence or the only one.
 
-    Args:
-        data: The file.
-        old: What stands there.
-        new: What is to stand there.
-        every: Whether each occurrence is replaced; else there must be exactly one.
-        shown: How errors name the file.
-
-    Returns:
-        The new content, the number of replacements, and the first line that changed.
-
-    Raises:
-        Refused: If the old text is not there, or not only once.
+    Return the new content, the number of replacements, and the first line that changed. Errors call
+    the file `shown`.
     """
     # Nobody sees CRLF in what was read, so a line end that is given as LF stands for both.
     free = b"\r" not in old

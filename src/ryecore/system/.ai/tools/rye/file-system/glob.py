@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T13:00:42Z:a9fed8deaf130082e761b50fa85d09f9a9b3e49a38d1125d5d7ef0b5604d2dc3:hAHxHTkKIGb3GYl8ZaQaiidi-lrEz2ZnR2V5NW3VSCqClZydpFN3xNYt9c248gDxRllw_w_dnHpdy7wY9VFYBQ:d20402989ca22ac0
+# rye:signed:2026-11-23T13:17:48Z:8aa4a0540f03547b880cebc912735329250f73401f3ac22fd435b47381341293:c2ly40FWXh0oRIv8iHmQLoB3mWGCk9K2XJmEKCKOQEbYOtoPd8wdrrlI5hKN0UB8FuoWjI2MqeiJ4lcM3msGBQ:a43bccb664db34f6
 """Find files by a pattern of their paths."""
 
 from __future__ import annotations
@@ -61,15 +61,7 @@ TIME_BOUND_S = 20.0
 
 @reported
 def execute(params: dict[str, object], project_path: str) -> dict[str, object]:
-    """Find files by a pattern of their paths.
-
-    Args:
-        params: As CONFIG_SCHEMA describes them, and `resolved_config`.
-        project_path: The project's folder.
-
-    Returns:
-        The paths, sorted.
-    """
+    """Find files by a pattern of their paths; see CONFIG_SCHEMA."""
     pattern = Pattern(text(params, "pattern"))
     place = locate(text(params, "path", "."), project_path, params)
     limit = number(params, "limit", 500)

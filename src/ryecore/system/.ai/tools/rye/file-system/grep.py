@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T13:00:42Z:35b6f1934372812aa2df4cd009629f31efc7f16cccbb959f82298e6d5803c288:nis3Mvv14nE0_56AR40KyoljpnHMbujQWVrzG28LOveJm38f0FQxRDMmvr6iUHXWy8jrJstiMxRuC_riba0WCw:d20402989ca22ac0
+# rye:signed:2026-11-23T13:17:48Z:97634e4fc9567839c2d0420a194409ac443cac3470a54551ab5d50f4203ec9db:M52NnsNVxFua6_q7qIHn7SGhI6TYeTiWPC39P_U6B2Tm4R48fs38Nk5hr9yzdlOhNjcxVTcSyye9Us1JexlqBg:a43bccb664db34f6
 """Search files for lines that match a regular expression."""
 
 from __future__ import annotations
@@ -85,17 +85,10 @@ RESULT_CHARACTERS = 256 * 1024
 
 @reported
 def execute(params: dict[str, object], project_path: str) -> dict[str, object]:
-    """Search files for lines that match a regular expression.
+    """Search files for lines that match a regular expression; see CONFIG_SCHEMA.
 
-    A regular expression can take forever, and while it does Python may not even see a signal.
-    So a child process searches, which the system itself ends at the time bound.
-
-    Args:
-        params: As CONFIG_SCHEMA describes them, and `resolved_config`.
-        project_path: The project's folder.
-
-    Returns:
-        The matches, and what was searched and left out.
+    A regular expression can take forever, and while it does Python may not even see a signal. So a
+    child process searches, which the system itself ends at the time bound.
     """
     answer_read, answer_write = os.pipe()
     child = os.fork()
@@ -133,15 +126,7 @@ def _answer(descriptor: int, params: dict[str, object], project_path: str) -> No
 
 @reported
 def search(params: dict[str, object], project_path: str) -> dict[str, object]:
-    """Search in this process, without a bound on the time that one match takes.
-
-    Args:
-        params: As CONFIG_SCHEMA describes them, and `resolved_config`.
-        project_path: The project's folder.
-
-    Returns:
-        The matches, and what was searched and left out.
-    """
+    """Search in this process, without a bound on the time that one match takes."""
     source = text(params, "pattern")
     try:
         expression = re.compile(source, re.IGNORECASE if flag(params, "ignore_case", False) else 0)

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T13:00:42Z:30e526da7dd59a1f9cd3ac84c456a800a239555e21462e6373538ea3ceff9db6:sbYRIT5nnJPOZTGe941qDv-xO5Q_E2Jpg-2ukhvTfITErQ0Q5ZmRw9Z9TxBV47tfiXtk9RrRAPa64wW918ONBQ:d20402989ca22ac0
+# rye:signed:2026-11-23T13:17:48Z:f64718f21f3cb84a30ef86f2c4e02b004f487f3b29f7d4e52898e52565afe176:_rR5UYouYDdOtQCebz-Ue1j272R-RBTwKv5wtfT0X5lfnX2VbO9gNpZtQj1UTtsxSghN1XVNyUfPg-9F983TAw:a43bccb664db34f6
 """List what lies in a folder."""
 
 from __future__ import annotations
@@ -54,15 +54,7 @@ CONFIG_RESOLVE = {"path": "file-system/access.yaml", "mode": "deep_merge", "sign
 
 @reported
 def execute(params: dict[str, object], project_path: str) -> dict[str, object]:
-    """List what lies in a folder.
-
-    Args:
-        params: As CONFIG_SCHEMA describes them, and `resolved_config`.
-        project_path: The project's folder.
-
-    Returns:
-        The entries, each folder before what lies in it.
-    """
+    """List the contents of a folder, each folder before what lies in it; see CONFIG_SCHEMA."""
     place = locate(text(params, "path", "."), project_path, params)
     depth, limit = number(params, "depth", 1), number(params, "limit", 500)
     hidden = flag(params, "include_hidden", False)

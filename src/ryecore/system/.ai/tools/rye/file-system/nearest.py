@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T13:00:42Z:a94fef26c13a444d0167df9e20598a18502e7466fe7ab664e75efea913a111e2:InTd5EZcu7tpkTxzNwP6BzDYCY9sx3c_7nMomlHQ546M3-6_ziUUA3wzJ_4pEAiDIBbqIGIdc-aKNoL65DicAg:d20402989ca22ac0
+# rye:signed:2026-11-23T13:17:48Z:f6cfbb003e5b90c07689b88de756115ea706045a38a8028814c0625d8af9c57d:rgtVvm9kOOpCHhFeutGQfxJQlxH0ITPywJBxsGI1JcvLIoDFG8zYU96O8XOLPqjux-9vbozaCGV9MvHJazpEBQ:a43bccb664db34f6
 """Where a text that is not in a file stands almost: what somebody needs who mistyped it."""
 
 from __future__ import annotations
@@ -10,14 +10,9 @@ LONGEST = 300  # characters of a line that is compared
 
 
 def described(data: bytes, old: bytes) -> str:
-    """Say which line is nearest to the text that was not found.
+    """Return a sentence on the line nearest to the text that was not found; empty if none is near.
 
-    Args:
-        data: The file, with LF line ends.
-        old: The text that was not found.
-
-    Returns:
-        One sentence and a space, or nothing where no line is near.
+    Lines of `data` end in LF.
     """
     lines = data.decode("utf-8", "replace").split("\n")
     wanted = [" ".join(line.split()) for line in old.decode().strip().split("\n")]

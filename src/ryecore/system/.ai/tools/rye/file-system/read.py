@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T13:00:42Z:38bed7e0cd7978891d8101b5ed05ddb1716483feefd05e24495017f975f25ab0:o0TekPtTIfYX1GZj_KwBfztl2IWgNvlV3YfU_GTbBPqu6tR1KGFhtMoia170ovwdfuIRbKFjauvJzEtR-BlFDA:d20402989ca22ac0
+# rye:signed:2026-11-23T13:17:48Z:5300512ac3e66bb4c34dc044c5a64c0214176c05cba742941d219bdd43d1b037:GYyX_aM5orCseh5kdvWHAkRlriQJ80wblxXs248XqoLIbP74zxWzPbwqfoCrup-aUxbBbgTVUqw47xlT94-6DA:a43bccb664db34f6
 """Read a part of a text file."""
 
 from __future__ import annotations
@@ -77,15 +77,7 @@ FORMATS = (
 
 @reported
 def execute(params: dict[str, object], project_path: str) -> dict[str, object]:
-    """Read a part of a text file.
-
-    Args:
-        params: As CONFIG_SCHEMA describes them, and `resolved_config`.
-        project_path: The project's folder.
-
-    Returns:
-        The lines, which they are, and what the caller should know of them.
-    """
+    """Read a part of a text file; see CONFIG_SCHEMA."""
     place = locate(text(params, "path"), project_path, params)
     offset, limit = number(params, "offset", 1), number(params, "limit", 2000)
     numbered = flag(params, "line_numbers", False)

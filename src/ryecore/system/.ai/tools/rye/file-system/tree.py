@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T13:00:42Z:1cd9f14f6faab365bf5e757a603c3a83d97060407ec174cc3f63a07ed33cade9:jeC7x26CusRfH3e3-jc73zkkUaYUB1AD6LQUzOzsH05fu2hFAU9DI2vb8rOzZTRGqxVK9TOSFz_0tZryeRgMBA:d20402989ca22ac0
+# rye:signed:2026-11-23T13:17:48Z:ee33962ddab8f1f36742086e130d55c58cf17cbf913f0e8943458fae2019fafd:_7UhlRhvJy1LxGnbPwblCrfJ5faEiVfyOu6o2Bu8ikE7SlnzQ2jCOMYUmxtYLbv06YuY6AmVxIDAUyIb-35wCQ:a43bccb664db34f6
 """Walking a folder tree by descriptors: no link is followed, no order is left to chance."""
 
 from __future__ import annotations
@@ -40,16 +40,9 @@ def walk(
 ) -> Iterator[tuple[Entry, State]]:
     """Go through a tree, each folder sorted by name and before what lies in it.
 
-    Args:
-        top: The folder to begin in.
-        state: What the caller knows of that folder.
-        enter: Is asked with a folder's state and the name of one in it; answers the inner
-            folder's state, or None where it is not entered.
-        missed: Is given the folders that could not be read.
-        sizes: Whether files' sizes are wanted.
-
-    Yields:
-        Each entry with the state of the folder that it lies in.
+    Yield each entry with the state of its folder. `enter` takes a folder's state and the name of
+    one in it; it returns the inner folder's state, or None to leave it out. `missed` gets the
+    folders that could not be read.
     """
     pending = [(entry, state) for entry in _scanned(top, sizes)]
     while pending:

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T13:00:42Z:2fcee08d1760deaba4aec7cb561956b66cc9eeee44c69405d1c8743510530d81:MS-fgzB2z5Cxc-MHHl6os9_JEJKtO9a4VjqIBODmLWFVye9HwDlj-YRGwf-1AdAlVUEE39pWpeZcl-vwTRmiAg:d20402989ca22ac0
+# rye:signed:2026-11-23T13:17:48Z:076659c364374c87afb4b5d9dd6f3875c95d736c99652fe48a818fb3547d2502:42DvDKj0dqOpeixLJpgxDZHQNyWfx6sHS0jjpylGj9Oj0BdCKOTGKLs65zbWMunsM2uDGxBVIbQ_e7vOAf6CDA:a43bccb664db34f6
 """Write a text file in one step."""
 
 from __future__ import annotations
@@ -58,15 +58,7 @@ CONFIG_RESOLVE = {"path": "file-system/access.yaml", "mode": "deep_merge", "sign
 
 @reported
 def execute(params: dict[str, object], project_path: str) -> dict[str, object]:
-    """Write a text file in one step.
-
-    Args:
-        params: As CONFIG_SCHEMA describes them, and `resolved_config`.
-        project_path: The project's folder.
-
-    Returns:
-        Where it was written, how big the file is, and whether it is new.
-    """
+    """Write a text file in one step; see CONFIG_SCHEMA."""
     path, mode = text(params, "path"), text(params, "mode", "overwrite")
     if mode not in ("overwrite", "create", "append"):
         raise Refused("Give mode as overwrite, create or append.")

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T13:00:42Z:3a60091d3578c686cf2ba1ea44be052c45f2b6606d506ca1f11a20831f0721e2:V81pCnFB4rBAvXTx8gnWWO_W9ZQ6FkfUsQ3vfnJFU5UmMubC5ejAqgVs3npOxyMH8hYqyenSLeFa8TEXHocACA:d20402989ca22ac0
+# rye:signed:2026-11-23T13:17:48Z:3a60091d3578c686cf2ba1ea44be052c45f2b6606d506ca1f11a20831f0721e2:0vnunFb__uhRG3GAjbZE4HK_mlfoxoGMw1rJF9WcnAPcDVxwAvj_glWo4Dq7W-WTymWS-f2Tej9xkhjcS9lPAQ:a43bccb664db34f6
 """Calls a tool of an MCP server, or lists its tools. The mcp runtimes start it, with parameters on
 standard input; what it does is ryecore.mcp_client.connector.
 """

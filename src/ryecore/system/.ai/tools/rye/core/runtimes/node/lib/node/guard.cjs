@@ -1,4 +1,4 @@
-// rye:signed:2026-11-23T13:00:42Z:6a53b866f9fa5539fe7dedc1131aadf893de80e710c7b601385127d4e3944152:JeN99QJod7CQGbTgfrIYIsPIC7zXHS1CBx_B854klw3gBwSjZJzdtP3nYJjNdXr6trOwVgSc6iG4M4FvuDXOAA:d20402989ca22ac0
+// rye:signed:2026-11-23T13:17:48Z:6a53b866f9fa5539fe7dedc1131aadf893de80e710c7b601385127d4e3944152:UJkudYFoLziqefpiH2PoJTw8f7TuC5VDcGli05IFkHUu9Tle1aXzrCt6RqQLLrPmsHKUvVuLm7w8fnQDpbTbCQ:a43bccb664db34f6
 // Runs in each Node process of a tool before anything else.
 //
 // Node looks for packages in `node_modules` of every folder above a module, and tsx for a
