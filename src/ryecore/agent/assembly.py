@@ -3,17 +3,17 @@
 Source: docs/design/agent-node.md#steps.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from attrs import frozen
 
-from ryecore.agent.deps import AgentRunnerDeps, AgentTurnLimits
+from ryecore.agent.deps import AgentRunnerDeps
 from ryecore.agent.events import CostMeter, Emit
 from ryecore.agent.model import Agent, AgentNode, RetrySpec
 from ryecore.agent.outcome import turn_error
 from ryecore.agent.policies import OutputSchema
-from ryecore.agent.telemetry import AgentObserver
 from ryecore.agent.verdicts import TurnPolicy
 from ryecore.llm.cost import AttemptCost, CostTracker
 from ryecore.llm.fallback import FallbackChain
@@ -21,7 +21,6 @@ from ryecore.llm.plan import AttemptRecord, Backoff, ChainOptions, FallbackPlanE
 from ryecore.llm.request import LlmRequest, ResponseFormat, ToolSpec
 from ryecore.policy.context import CallContext
 from ryecore.tools.context import ToolContext
-from ryecore.tools.registry import ToolRegistry
 
 __all__ = [
     "TurnSetup",
@@ -30,6 +29,7 @@ __all__ = [
     "chain_options",
     "cost_meter",
     "granted_tools",
+    "observed_run",
     "output_schema",
     "plan_entry",
     "system_text",
@@ -40,17 +40,21 @@ __all__ = [
 class TurnSetup:
     """The setup of a conversation's turns; messages are added to the common `request`."""
 
+    deps: AgentRunnerDeps
     chain: FallbackChain
-    registry: ToolRegistry
     tool_context: ToolContext
     request: LlmRequest
     node_id: str
     emit: Emit
     meter: CostMeter
-    limits: AgentTurnLimits
     policy: TurnPolicy
-    sleep: Callable[[float], Awaitable[object]]
-    observer: AgentObserver | None = None
+
+
+def observed_run(
+    deps: AgentRunnerDeps, node_id: str, agent: Agent
+) -> AbstractContextManager[object]:
+    """Return the observer's context manager around a run; an empty one without an observer."""
+    return nullcontext() if deps.observer is None else deps.observer.run(node_id, agent)
 
 
 def build_plan(
@@ -160,29 +164,25 @@ def build_setup(
 ) -> TurnSetup:
     """Return the setup of a run's turns. Each tool must be granted, and exist."""
     names = granted_tools(agent, node)
-    limits = deps.limits
     request = LlmRequest(
         model=plan[0].model,
         messages=(),
         system=system_text(agent, node),
         tools=_specs(deps, names),
-        max_output_tokens=agent.max_output_tokens or limits.max_output_tokens,
+        max_output_tokens=agent.max_output_tokens or deps.limits.max_output_tokens,
         temperature=agent.temperature,
         response_format=ResponseFormat(output.schema) if output else None,
         reasoning=agent.reasoning,
     )
     return TurnSetup(
+        deps=deps,
         chain=FallbackChain(plan, chain_options(deps, meter, policy)),
-        registry=deps.registry,
         tool_context=_tool_context(deps, frozenset(names), call),
         request=request,
         node_id=node_id,
         emit=emit,
         meter=meter,
-        limits=limits,
         policy=policy,
-        sleep=deps.sleep,
-        observer=deps.observer,
     )
 
 
@@ -204,10 +204,10 @@ def chain_options(
 
 
 def _specs(deps: AgentRunnerDeps, names: Sequence[str]) -> tuple[ToolSpec, ...]:
-    told = deps.registry if deps.tools is None else {tool.name: tool for tool in deps.tools}
+    shown = deps.registry if deps.tools is None else {tool.name: tool for tool in deps.tools}
     specs: list[ToolSpec] = []
     for name in names:
-        tool = told.get(name)
+        tool = shown.get(name)
         if tool is None or name not in deps.registry:
             raise turn_error(
                 "internal",

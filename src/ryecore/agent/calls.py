@@ -44,7 +44,7 @@ class ServedCalls:
         self._asked = asked
         self._calls = asked.tool_calls
         self._results: dict[int, ToolResultPart] = {}
-        self._untold: dict[int, ToolResultPart] = {}
+        self._unreported: dict[int, ToolResultPart] = {}
         self._begun: set[int] = set()
         self._fail: Fail | None = None
         self._correction = ""
@@ -53,8 +53,8 @@ class ServedCalls:
         """Serve the calls. If a tool was cancelled, its `ToolCancelledError` propagates."""
         # Judge all calls before the first one runs, so that one that ends the turns comes first.
         judged: list[OnCall] = []
-        registry, policy = self._setup.registry, self._setup.policy
-        most = self._setup.limits.max_calls_a_turn
+        registry, policy = self._setup.deps.registry, self._setup.policy
+        most = self._setup.deps.limits.max_calls_a_turn
         for place, call in enumerate(self._calls):
             if place >= most:
                 judged.append(Feed(f"not run: a turn may call {most} tools at most"))
@@ -106,10 +106,10 @@ class ServedCalls:
             await self._dispatch(place)
 
     def _is_denied(self, place: int) -> bool:
-        return self._setup.registry.denies(self._calls[place].name, self._setup.tool_context)
+        return self._setup.deps.registry.denies(self._calls[place].name, self._setup.tool_context)
 
     def _is_parallel_safe(self, place: int) -> bool:
-        tool = self._setup.registry.get(self._calls[place].name)
+        tool = self._setup.deps.registry.get(self._calls[place].name)
         return tool is not None and tool.parallel_safe
 
     async def _run_together(self, places: Sequence[int]) -> None:
@@ -136,11 +136,11 @@ class ServedCalls:
         context = self._context(place)
         came: ToolOutcome | ToolCallError
         try:
-            if setup.observer is None:
-                came = await setup.registry.dispatch(call, context, told.on_event)
+            if setup.deps.observer is None:
+                came = await setup.deps.registry.dispatch(call, context, told.on_event)
             else:
-                with setup.observer.tool(setup.node_id, call):
-                    came = await setup.registry.dispatch(call, context, told.on_event)
+                with setup.deps.observer.tool(setup.node_id, call):
+                    came = await setup.deps.registry.dispatch(call, context, told.on_event)
         except ToolCancelledError:
             raise
         except ToolCallError as error:
@@ -185,24 +185,26 @@ class ServedCalls:
 
     async def _keep(self, place: int, part: ToolResultPart) -> None:
         self._results[place] = part
-        await self._setup.policy.on_told(self._state, part)
+        await self._setup.policy.on_final_result(self._state, part)
 
     def results(self) -> tuple[ToolResultPart, ...]:
         """Return a result for each call, also for calls that were not run or were interrupted."""
         for place in range(len(self._calls)):
             if place not in self._results:
                 text = _UNKNOWN if place in self._begun else _NOT_RUN
-                self._results[place] = self._untold[place] = self._part(place, text, is_error=True)
+                self._results[place] = self._unreported[place] = self._part(
+                    place, text, is_error=True
+                )
         return tuple(self._results[place] for place in range(len(self._calls)))
 
-    async def tell_rest(self) -> None:
-        """Tell the policy the results that `results` made."""
-        if self._untold:
-            await run_to_end(self._tell_untold)
+    async def report_rest(self) -> None:
+        """Report to the policy the results that `results` made."""
+        if self._unreported:
+            await run_to_end(self._report_unreported)
 
-    async def _tell_untold(self) -> None:
-        for part in self._untold.values():
-            await self._setup.policy.on_told(self._state, part)
+    async def _report_unreported(self) -> None:
+        for part in self._unreported.values():
+            await self._setup.policy.on_final_result(self._state, part)
 
 
 class _CallEvents:

@@ -9,7 +9,7 @@ from typing import Final
 
 from attrs import evolve
 
-from ryecore.agent.assembly import build_plan, build_setup, cost_meter, output_schema
+from ryecore.agent.assembly import build_plan, build_setup, cost_meter, observed_run, output_schema
 from ryecore.agent.deps import AgentRunnerDeps
 from ryecore.agent.events import CostMeter
 from ryecore.agent.media import MediaFork
@@ -136,20 +136,14 @@ class _AgentRun:
         if not isinstance(node, AgentNode):
             raise turn_error("validation", f"'{node.id}' is of the type 'agent', but no AgentNode.")
         agent = self._resolved(node)
-        if self._deps.observer is None:
-            return await self._go_on(agent, node)
-        with self._deps.observer.run(node.id, agent):
-            return await self._go_on(agent, node)
-
-    async def _go_on(self, agent: Agent, node: AgentNode) -> NodeOutcome:
-        """Take the steps after the first, within the observer's span."""
-        plan = build_plan(self._deps, agent, node)
-        prompt = await self._prompt(node)
-        surface = self._deps.resolve_media_surface
-        if surface is not None and surface(plan[0].model) == "generative":
-            fork = MediaFork(self._deps, node.id, self.meter, self._ctx.budget)
-            return await fork.generate(agent.provider, plan[0], prompt, node.output_media)
-        return await self._turns(agent, node, plan, prompt)
+        with observed_run(self._deps, node.id, agent):
+            plan = build_plan(self._deps, agent, node)
+            prompt = await self._prompt(node)
+            surface = self._deps.resolve_media_surface
+            if surface is not None and surface(plan[0].model) == "generative":
+                fork = MediaFork(self._deps, node.id, self.meter, self._ctx.budget)
+                return await fork.generate(agent.provider, plan[0], prompt, node.output_media)
+            return await self._turns(agent, node, plan, prompt)
 
     def _resolved(self, node: AgentNode) -> Agent:
         agent = self._ctx.resolved_agent

@@ -13,7 +13,14 @@ from typing import Final, Self, TypeAlias
 import anyio
 from attrs import frozen
 
-from ryecore.agent.assembly import TurnSetup, build_plan, build_setup, cost_meter, output_schema
+from ryecore.agent.assembly import (
+    TurnSetup,
+    build_plan,
+    build_setup,
+    cost_meter,
+    observed_run,
+    output_schema,
+)
 from ryecore.agent.deps import AgentRunnerDeps
 from ryecore.agent.events import AgentEvent, Emit, Spent
 from ryecore.agent.model import Agent
@@ -315,20 +322,14 @@ class AgentSession:
         try:
             with bounded_by(*tokens, deadline=deadline):
                 if not is_cancelled(*tokens):
-                    result = await self._turns()
+                    with observed_run(self._setup.deps, self._setup.node_id, self.agent):
+                        result = await run_turns(self._setup, self._messages)
         except Exception as error:
             if not is_cancelled(*tokens, deadline=deadline):
                 failed = failure_of(error)
         if result is not None and not is_cancelled(*tokens):
             return _made(result, self._meter.spent.since(before))
         raise AgentTurnError(failed.message, code=failed.code, retryable=failed.retryable)
-
-    async def _turns(self) -> TurnResult:
-        observer = self._setup.observer
-        if observer is None:
-            return await run_turns(self._setup, self._messages)
-        with observer.run(self._setup.node_id, self.agent):
-            return await run_turns(self._setup, self._messages)
 
     def _emit(self, event: AgentEvent) -> None:
         for listener in self._listeners:

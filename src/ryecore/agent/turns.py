@@ -131,7 +131,7 @@ class _Turns:
                     raise
                 case RetryTurn(delay_s):
                     self._state = evolve(self._state, errors=self._state.errors + 1)
-                    await setup.sleep(delay_s)
+                    await setup.deps.sleep(delay_s)
                     return None
                 case Stop() as stop:
                     return stop
@@ -145,7 +145,7 @@ class _Turns:
 
     async def _serve(self, asked: LlmResult) -> TurnResult | None:
         """Serve the tool calls of an answer."""
-        limits = self._setup.limits
+        limits = self._setup.deps.limits
         self._tool_turns += 1
         if self._tool_turns > limits.max_tool_turns:
             raise turn_error(
@@ -159,7 +159,7 @@ class _Turns:
         finally:
             # After a cancellation, too: tools that ran have had effects, which a resume must know.
             self._messages += (asked.message, Message("tool", calls.results()))
-            await calls.tell_rest()
+            await calls.report_rest()
         match served.ending:
             case Finish(output):
                 return self._result("finished", output)
@@ -202,7 +202,7 @@ class _Turns:
 
     def _correct(self, code: ErrorCode, why: str) -> None:
         """Spend a correction, or fail if none is left."""
-        budget = self._setup.limits.correction_budget
+        budget = self._setup.deps.limits.correction_budget
         if self._state.corrections >= budget:
             raise turn_error(
                 code, f"After {budget} corrections the model still does it wrong: {why}"
@@ -223,7 +223,7 @@ class _Turns:
 def _chunk_reader(setup: TurnSetup) -> Callable[[], Callable[[StreamChunk], None]]:
     """Return a factory of readers, each of which turns the chunks of one answer into events."""
     chain, emit, node_id = setup.chain, setup.emit, setup.node_id
-    most = setup.limits.max_answer_chars
+    most = setup.deps.limits.max_answer_chars
 
     def begin() -> Callable[[StreamChunk], None]:
         left = most

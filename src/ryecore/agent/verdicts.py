@@ -214,7 +214,7 @@ class TurnPolicy:
             return ladder_verdict(came)
         return KEEP
 
-    async def on_told(self, state: TurnState, part: ToolResultPart) -> None:
+    async def on_final_result(self, state: TurnState, part: ToolResultPart) -> None:
         """Take the final result of a call for the model, also of a call that wasn't run."""
 
     async def on_text(self, state: TurnState, result: LlmResult) -> OnText:

@@ -4,12 +4,11 @@ Source: docs/design/threads.md#turn-loop; docs/design/threads.md#states; decisio
 """
 
 from collections.abc import Mapping
-from contextlib import nullcontext
 from typing import Final
 
 from attrs import evolve, field, frozen
 
-from ryecore.agent.assembly import TurnSetup, build_setup, cost_meter, plan_entry
+from ryecore.agent.assembly import TurnSetup, build_setup, cost_meter, observed_run, plan_entry
 from ryecore.agent.deps import AgentRunnerDeps
 from ryecore.agent.model import Agent
 from ryecore.agent.outcome import failure_of
@@ -36,8 +35,8 @@ from ryecore.threads.planner.planning import DirectivePlanner
 from ryecore.threads.planner.prompt import (
     continued_message,
     directive_context,
+    escape_inputs,
     first_message,
-    inputs_told,
     system_text,
 )
 from ryecore.threads.records.messages import message_payload
@@ -137,8 +136,7 @@ class ThreadLoop:
         system = await self._begin(policy)
         agent = self._agent(plan, policy, system)
         setup = self._setup(agent, plan, policy)
-        watching = self._deps.observer
-        with nullcontext() if watching is None else watching.run(self._thread.thread_id, agent):
+        with observed_run(self._deps, self._thread.thread_id, agent):
             result = await run_turns(setup, self.messages)
         return ending_of_turns(result, policy.returned, policy.limit)
 
@@ -186,7 +184,7 @@ class ThreadLoop:
             self._recorder.append(
                 "context_injected", {"event": event, "blocks": [one.to_dict() for one in blocks]}
             )
-        directive = directive.with_inputs(inputs_told(resolved.inputs))
+        directive = directive.with_inputs(escape_inputs(resolved.inputs))
         if continues is None:
             text = first_message(blocks, directive, render_returns(directive.outputs))
         else:

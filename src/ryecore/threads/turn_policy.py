@@ -311,7 +311,7 @@ class ThreadPolicy(TurnPolicy):
             },
         )
 
-    async def on_told(self, state: TurnState, part: ToolResultPart) -> None:
+    async def on_final_result(self, state: TurnState, part: ToolResultPart) -> None:
         """Record the result of a call for the model, as soon as it is certain."""
         await self._recorder.tell("tool_call_result", result_payload(state.turn, part))
 

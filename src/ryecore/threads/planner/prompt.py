@@ -23,8 +23,8 @@ __all__ = [
     "continued_message",
     "directive_context",
     "directive_prompt",
+    "escape_inputs",
     "first_message",
-    "inputs_told",
     "system_text",
 ]
 
@@ -48,21 +48,21 @@ def system_text(blocks: Iterable[ContextBlock]) -> str:
     return _joined(block.render() for block in blocks if block.position == "system")
 
 
-def inputs_told(inputs: Mapping[str, object]) -> dict[str, object]:
+def escape_inputs(inputs: Mapping[str, object]) -> dict[str, object]:
     """Escape a directive's inputs for its model: none can end the directive, or begin one.
 
     Source: docs/design/execute.md#inputs; decision 34.
     """
-    return {name: _told(value) for name, value in inputs.items()}
+    return {name: _escaped(value) for name, value in inputs.items()}
 
 
-def _told(value: object) -> object:
+def _escaped(value: object) -> object:
     if isinstance(value, str):
         return _DIRECTIVE_TAG.sub("&lt;", value)
     if isinstance(value, Mapping):
-        return {_told(key): _told(one) for key, one in value.items()}
+        return {_escaped(key): _escaped(one) for key, one in value.items()}
     if isinstance(value, list | tuple):
-        return [_told(one) for one in value]
+        return [_escaped(one) for one in value]
     return value
 
 
