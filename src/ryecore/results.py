@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from ryecore.actions.threads import ThreadReport as ThreadReport
     from ryecore.actions.threads import Threads as Threads
     from ryecore.actions.verify import VerifyReport as VerifyReport
-    from ryecore.graph.journal.events import GraphEvent as GraphEvent
     from ryecore.graph.model import Graph as Graph
+    from ryecore.graph.projection import GraphEvent as GraphEvent
     from ryecore.graph.projection import NodeStatus as NodeStatus
     from ryecore.graph.projection import RunStatus as RunStatus
     from ryecore.graph.reading import GraphReport as GraphReport

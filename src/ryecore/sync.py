@@ -36,8 +36,8 @@ from ryecore.sync_loop import EventLoopThread, check_process, closed
 if TYPE_CHECKING:
     from ryecore.actions.recovering import Recovered
     from ryecore.chain.environment import ProjectEnv
-    from ryecore.graph.journal.events import GraphEvent
     from ryecore.graph.model import Graph
+    from ryecore.graph.projection import GraphEvent
     from ryecore.graph.result import GraphResult
     from ryecore.graph.run import GraphRun
     from ryecore.items.spaces import Spaces

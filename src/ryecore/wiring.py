@@ -212,7 +212,7 @@ class Parts:
     def graphs(self) -> "GraphService":
         """The service that runs graphs."""
         from ryecore.graph.lifecycle import GraphDeps  # noqa: PLC0415
-        from ryecore.graph.loading import GraphLoader  # noqa: PLC0415
+        from ryecore.graph.reading import GraphLoader  # noqa: PLC0415
         from ryecore.graph.result_cache import ResultsCache  # noqa: PLC0415
         from ryecore.graph.service import GraphService  # noqa: PLC0415
 

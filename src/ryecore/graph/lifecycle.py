@@ -14,9 +14,9 @@ from ryecore.agent.outcome import NodeFailure
 from ryecore.agent.runner import create_agent_node_executor
 from ryecore.graph.journal.journal import Journal
 from ryecore.graph.journal.positions import PositionStore
-from ryecore.graph.loading import GraphLoader, LoadedGraph
 from ryecore.graph.model import Graph
 from ryecore.graph.preflight import check_inputs, check_preflight
+from ryecore.graph.reading import GraphLoader, LoadedGraph
 from ryecore.graph.result import (
     GraphResult,
     document_of,
@@ -27,8 +27,7 @@ from ryecore.graph.result import (
 )
 from ryecore.graph.resume import Resumed, StartPosition, find_resumed, start_position
 from ryecore.graph.schedule import Ending, Position, first
-from ryecore.graph.walk.agent_tools import AgentTools, find_agent_tools
-from ryecore.graph.walk.agents import AgentWork
+from ryecore.graph.walk.agents import AgentTools, AgentWork, find_agent_tools
 from ryecore.graph.walk.calls import ItemCaller
 from ryecore.graph.walk.vertices import Vertices
 from ryecore.graph.walk.walker import GraphWalk, Walker

@@ -19,9 +19,8 @@ from ryecore.display.text import (
     main_line,
 )
 from ryecore.errors import StateError
-from ryecore.graph.journal.events import GraphEvent, event_of
 from ryecore.graph.model import Graph
-from ryecore.graph.projection import NodeStatus, RunProjection, RunStatus
+from ryecore.graph.projection import GraphEvent, NodeStatus, RunProjection, RunStatus, event_of
 from ryecore.graph.rendering import bar, happened
 from ryecore.policy.budget import NOTHING, Amount
 

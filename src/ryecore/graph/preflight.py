@@ -7,9 +7,8 @@ from ryecore.chain.model import ValidChain
 from ryecore.chain.plan import checked_parameters
 from ryecore.errors import ConfigError, ContentChanged, InputError
 from ryecore.graph.journal.recovery import RecoveredRun
-from ryecore.graph.loading import refuse_spliced
 from ryecore.graph.model import GRAPH_RUNTIME, AgentVertex, Graph
-from ryecore.graph.reading import read_graph
+from ryecore.graph.reading import read_graph, refuse_spliced
 from ryecore.graph.rendering import does_text
 from ryecore.lillux.schema import SchemaValidator
 from ryecore.runs.host import RunHost

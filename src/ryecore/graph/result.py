@@ -10,9 +10,9 @@ from ryecore.convert.money import write_usd
 from ryecore.display.sanitize import to_one_line
 from ryecore.display.status import status_mark
 from ryecore.display.text import StyledText, brief, counted
-from ryecore.graph.loading import LoadedGraph
 from ryecore.graph.model import Graph
 from ryecore.graph.projection import RunProjection, RunStatus
+from ryecore.graph.reading import LoadedGraph
 from ryecore.graph.schedule import Ending, EndStatus, Position, write_failure
 from ryecore.policy.budget import NOTHING, Amount
 from ryecore.state.model import Cost, Status

@@ -7,10 +7,10 @@ from typing import Any, Final
 from ryecore.agent.outcome import NodeFailure
 from ryecore.chain.model import ValidChain
 from ryecore.errors import RyeError
-from ryecore.graph.journal.events import GraphEvent, event_of
 from ryecore.graph.lifecycle import GraphLifecycle
-from ryecore.graph.loading import LoadedGraph
 from ryecore.graph.model import Graph
+from ryecore.graph.projection import GraphEvent, event_of
+from ryecore.graph.reading import LoadedGraph
 from ryecore.graph.result import GraphResult
 from ryecore.graph.run_view import RunView, load_run_view, with_graph
 from ryecore.graph.schedule import EndStatus, read_failure

@@ -11,11 +11,10 @@ from attrs import evolve, field, frozen
 
 from ryecore.display.text import StyledText
 from ryecore.errors import BudgetNotRegistered, StateError
-from ryecore.graph.journal.events import event_of
 from ryecore.graph.journal.positions import PositionStore
 from ryecore.graph.journal.recovery import Fold, RecoveredRun, is_unknown
 from ryecore.graph.model import AgentVertex, ForeachVertex, Graph, VertexOfGraph
-from ryecore.graph.projection import NodeStatus, RunProjection, RunStatus
+from ryecore.graph.projection import NodeStatus, RunProjection, RunStatus, event_of
 from ryecore.graph.rendering import render_run
 from ryecore.policy.budget import NOTHING, Amount
 from ryecore.state.model import ThreadRecord, ThreadRecords

@@ -5,8 +5,7 @@ Source: docs/design/runtimes.md#state-graphs; decision 30.
 
 from ryecore.errors import AlreadyStarted, RyeError
 from ryecore.graph.lifecycle import GraphDeps, GraphLifecycle
-from ryecore.graph.loading import LoadedGraph
-from ryecore.graph.reading import GraphReport
+from ryecore.graph.reading import GraphReport, LoadedGraph
 from ryecore.graph.result import GraphResult
 from ryecore.graph.run import GraphRun
 from ryecore.items.refs import ItemRef

@@ -1,9 +1,9 @@
 """Fallback plans and their options, records of attempts, and the verdict on a failed attempt."""
 
+import math
 import random
 import time
 from collections.abc import Awaitable, Callable
-from math import isfinite
 from typing import Final, Literal, TypeAlias
 
 import anyio
@@ -16,7 +16,6 @@ from ryecore.llm.media import MediaStore
 from ryecore.llm.provider import LlmProvider
 from ryecore.llm.request import LlmRequest
 from ryecore.llm.result import StopReason, Usage
-from ryecore.policy.backoff import backoff_s
 
 __all__ = [
     "GO",
@@ -33,6 +32,7 @@ __all__ = [
     "Refuse",
     "RetryAttempt",
     "Verdict",
+    "backoff_s",
     "fetch_key",
     "no_credential",
     "verdict_of",
@@ -183,7 +183,7 @@ def verdict_of(
     if not facts.is_retryable:  # the failure concerns the request and the model, not the provider
         return Failover()
     asked_s = retry_after_s
-    if asked_s is None or not isfinite(asked_s) or asked_s < 0:
+    if asked_s is None or not math.isfinite(asked_s) or asked_s < 0:
         asked_s = None
     if asked_s is not None and asked_s > backoff.cap_s and (has_other or attempt >= max_attempts):
         return Failover(min(asked_s, _MAX_COOLDOWN_S))
@@ -283,3 +283,21 @@ def no_credential(provider_id: str, model: str) -> LlmError:
         provider=provider_id,
         model=model,
     )
+
+
+_MAX_DOUBLINGS: Final = 64
+
+
+def backoff_s(tried: int, base_s: float, cap_s: float, jitter: float = 1.0) -> float:
+    """Return the seconds before the next attempt: exponential, with full jitter.
+
+    Args:
+        tried: The number of attempts so far, at least 1.
+        base_s: The bound of the first wait, in seconds; each next one's is twice as long.
+        cap_s: The bound of every wait, in seconds.
+        jitter: A random number from 0 to 1, the waited share of the bound; 1 where not finite.
+
+    Source: decision 50.
+    """
+    bound_s = min(base_s * 2.0 ** min(tried - 1, _MAX_DOUBLINGS), cap_s)
+    return bound_s * (min(max(jitter, 0.0), 1.0) if math.isfinite(jitter) else 1.0)

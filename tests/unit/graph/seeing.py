@@ -2,8 +2,7 @@
 
 from collections.abc import Iterable
 
-from ryecore.graph.journal.events import GraphEvent
-from ryecore.graph.projection import RunProjection, RunStatus
+from ryecore.graph.projection import GraphEvent, RunProjection, RunStatus
 
 __all__ = ["see_run"]
 

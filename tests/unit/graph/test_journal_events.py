@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from ryecore import SigningKey
-from ryecore.graph.journal.events import RUN_RECORD_TYPES, GraphEvent, event_of
+from ryecore.graph.projection import RUN_RECORD_TYPES, GraphEvent, event_of
 from ryecore.graph.schedule import Position
 from ryecore.state.model import Durability
 from ryecore.state.transcript_check import read_records

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from ryecore.graph.journal.events import GraphEvent
 from ryecore.graph.live import ProgressLines
+from ryecore.graph.projection import GraphEvent
 
 RUN = "acme/flow/flow-1"
 

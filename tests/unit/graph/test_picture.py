@@ -3,9 +3,8 @@
 import pytest
 
 from ryecore.display import to_mermaid, to_svg
-from ryecore.graph.journal.events import GraphEvent
 from ryecore.graph.picture import graph_picture
-from ryecore.graph.projection import RunStatus
+from ryecore.graph.projection import GraphEvent, RunStatus
 from ryecore.policy.conditions import describe_condition, read_condition
 from tests.unit.graph.seeing import see_run
 from tests.workspace import Workspace

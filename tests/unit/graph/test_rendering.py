@@ -6,10 +6,9 @@ import pytest
 
 from ryecore.chain.primitives import EFFECT_UNKNOWN
 from ryecore.display.text import brief, count_columns, main_line
-from ryecore.graph.journal.events import GraphEvent
 from ryecore.graph.live import render_live
 from ryecore.graph.model import Graph
-from ryecore.graph.projection import RunStatus
+from ryecore.graph.projection import GraphEvent, RunStatus
 from ryecore.graph.rendering import bar, render_graph
 from ryecore.policy.budget import Amount
 from tests.graphs import graph as written

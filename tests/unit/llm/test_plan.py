@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ryecore.errors.agents import RETRYABLE_KINDS, LlmErrorKind
 from ryecore.llm import Backoff
-from ryecore.llm.plan import Failover, GiveUp, Refresh, RetryAttempt, verdict_of
+from ryecore.llm.plan import Failover, GiveUp, Refresh, RetryAttempt, backoff_s, verdict_of
 
 KINDS = LlmErrorKind.__args__
 BACKOFF = Backoff(base_s=0.25, cap_s=8.0)
@@ -112,3 +112,23 @@ def test_waits_grow_up_to_the_cap(attempt, random, base_s, cap_s):
 
     assert delay_s(attempt) <= delay_s(attempt + 1) <= random * cap_s
     assert delay_s(1) <= random * base_s
+
+
+# The wait before a next attempt
+
+TRIED = st.integers(1, 10_000)
+
+
+@given(TRIED, st.floats(0.001, 60), st.floats(0.001, 600))
+def test_waits_grow_and_stay_within_the_cap(tried: int, base_s: float, cap_s: float) -> None:
+    assert 0 < backoff_s(tried, base_s, cap_s) <= cap_s
+    assert backoff_s(tried, base_s, cap_s) <= backoff_s(tried + 1, base_s, cap_s)
+
+
+@given(TRIED, st.floats())
+def test_a_jitter_of_any_kind_takes_a_part_of_the_wait(tried: int, jitter: float) -> None:
+    assert 0 <= backoff_s(tried, 0.25, 8.0, jitter) <= backoff_s(tried, 0.25, 8.0)
+
+
+def test_the_first_waits_are_those_of_the_defaults() -> None:
+    assert [backoff_s(tried, 0.25, 8.0) for tried in range(1, 8)] == [0.25, 0.5, 1, 2, 4, 8, 8]

@@ -15,9 +15,9 @@ from typing import Any, Final, Self, TypeAlias
 
 from ryecore.agent.outcome import NodeOutcome
 from ryecore.errors import StateError
-from ryecore.graph.journal.events import SHOWN_TYPES, GraphEvent, event_of
 from ryecore.graph.journal.positions import PositionStore
 from ryecore.graph.journal.recovery import STATE_CHECKPOINT
+from ryecore.graph.projection import SHOWN_TYPES, GraphEvent, event_of
 from ryecore.graph.schedule import Position
 from ryecore.policy.context import EventSink
 from ryecore.state.events import EventBus, EventsMissed, EventStream

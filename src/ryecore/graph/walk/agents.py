@@ -1,30 +1,113 @@
-"""The runner of agents' nodes: their events, their account, their timeouts, and providers' jobs.
+"""The runner of agents' nodes: their tools, events, account, timeouts, and providers' jobs.
 
-Source: docs/design/agent-node.md#events; decisions 39, 40, 55 and 59.
+Source: docs/design/agent-node.md#events; decisions 30, 39 to 41, 43, 55 and 59.
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
-from attrs import evolve
+from attrs import evolve, frozen
 
+from ryecore.agent.deps import AgentRunnerDeps
 from ryecore.agent.events import AgentEvent, AgentToken, AgentToolCall, AgentToolResult, CostUpdated
+from ryecore.agent.model import Agent, AgentNode
 from ryecore.agent.node import NodeExecContext
 from ryecore.agent.outcome import NodeOutcome, turn_error
 from ryecore.agent.runner import AgentNodeExecutor
+from ryecore.errors import InputError, IntegrityError
 from ryecore.graph.journal.journal import Journal
-from ryecore.graph.model import AgentVertex
-from ryecore.graph.walk.agent_tools import AgentTools
+from ryecore.graph.model import AgentVertex, Graph
+from ryecore.items.refs import ItemRef
 from ryecore.llm.cost import AttemptCost
 from ryecore.llm.plan import AttemptRecord, AttemptVerdict, FallbackPlanEntry
 from ryecore.llm.request import LlmRequest
 from ryecore.policy import CallContext
 from ryecore.policy.cancelling import is_cancelled
+from ryecore.runs.host import guarded
 from ryecore.runs.limit_hit import LimitHit
+from ryecore.runs.ports import Dispatcher
 from ryecore.runs.spending import MAX_OUTPUT_TOKENS, Spending
+from ryecore.tools.definition import ToolDef
+from ryecore.tools.items import ItemRunner, shape_of
+from ryecore.tools.registry import ToolRegistry
 
-__all__ = ["AgentWork"]
+__all__ = ["AgentTools", "AgentWork", "find_agent_tools"]
+
+_ITEM: Final = "tool:"
+
+
+@frozen
+class AgentTools:
+    """The host's dependencies with the tools of one run's agents.
+
+    Attributes:
+        names: The models' names of the signed tools that agents name.
+    """
+
+    deps: AgentRunnerDeps
+    names: Mapping[str, str]
+
+    def with_tools(self, vertex: AgentVertex) -> tuple[Agent, AgentNode]:
+        """Return an agent and its vertex, with their tools by the models' names."""
+        agent, node = vertex.agent, vertex.node
+        if not self.names:
+            return agent, node
+        tools = None if node.tools is None else self._named(node.tools)
+        return evolve(agent, tools=self._named(agent.tools)), evolve(node, tools=tools)
+
+    def _named(self, tools: Iterable[str]) -> tuple[str, ...]:
+        return tuple(self.names.get(one, one) for one in tools)
+
+
+async def find_agent_tools(
+    graph: Graph, deps: AgentRunnerDeps, dispatcher: Dispatcher
+) -> AgentTools:
+    """Find the tools of a graph's agents, verified.
+
+    An agent is offered the tools that the graph's signed file names. Each call is checked against
+    the capabilities of the run; a function of the host's needs one too.
+    """
+    vertices = [one for one in graph.nodes.values() if isinstance(one, AgentVertex)]
+    if not vertices:
+        return AgentTools(deps, {})
+    wanted = dict.fromkeys(
+        name
+        for vertex in vertices
+        for name in (*vertex.agent.tools, *(vertex.node.tools or ()))
+        if name.startswith(_ITEM)
+    )
+    items = {name: await _item_tool(ItemRef.parse(name, "tool"), dispatcher) for name in wanted}
+    hosts = [guarded(tool) for tool in deps.registry]
+    try:
+        registry = ToolRegistry([*hosts, *items.values()], limits=deps.registry.limits)
+    except ValueError as problem:
+        raise InputError(
+            f"The agents of {graph.ref} can't be told their tools apart: {problem}",
+            next_step="Rename the function, or the item.",
+        ) from None
+    told = None if deps.tools is None else (*deps.tools, *items.values())
+    names = {name: tool.name for name, tool in items.items()}
+    return AgentTools(evolve(deps, registry=registry, tools=told), names)
+
+
+async def _item_tool(ref: ItemRef, dispatcher: Dispatcher) -> ToolDef:
+    chain = await dispatcher.chain(ref)
+    head = chain.head
+    if head.item is not None and not head.item.is_verified:
+        raise IntegrityError(f"{ref} is not verified, so it can't be offered to a model.")
+    shape = shape_of(ref, chain)
+    return ToolDef(
+        name=shape.name,
+        description=shape.description,
+        parameters=shape.parameters,
+        run=ItemRunner(dispatcher, ref, shape.name),
+        timeout_s=ItemRunner.timeout_s,
+        capability=shape.capability,
+        origin="item" if shape.server is None else "mcp",
+        source=str(ref),
+    )
+
 
 _POLL_S: Final = (1.0, 2.0, 5.0, 10.0)
 """How long to wait before each look after a provider's job; the last one stays."""
