@@ -25,6 +25,8 @@ __all__ = ["rye"]
 def rye() -> None:
     """Sign, verify and execute the tools and directives of a project.
 
+    Start a project with: rye init
+
     Exits with 0 when all went well, 1 when a tool ran and failed, 2 when something was refused
     and nothing ran.
     """

@@ -29,9 +29,9 @@ _MEANINGS: Final = {
 
 @click.group()
 def env() -> None:
-    """Show which names of this project's .env count.
+    """Show and choose which names of this project's .env are set for tools.
 
-    A name counts where a signed element asks for it, or where you allowed it.
+    A name is set where a signed element asks for it, or where you allowed it.
     """
 
 
@@ -67,7 +67,7 @@ def list_names(project_path: str, as_json: bool) -> None:
 @project_option
 @json_option
 def allow(names: tuple[str, ...], project_path: str, as_json: bool) -> None:
-    """Let names of this project's .env count for every tool."""
+    """Set names of this project's .env for every tool."""
     opened = Rye.open(project_path)
     path = opened.env.allow(*names)
     show_done(
@@ -104,7 +104,7 @@ def _show_notes(listed: "Sequence[DotenvName]", allowed: Sequence[str]) -> None:
 @project_option
 @json_option
 def forget(names: tuple[str, ...], project_path: str, as_json: bool) -> None:
-    """Take back what you allowed."""
+    """Set names again only for tools that ask for them."""
     opened = Rye.open(project_path)
     path = opened.env.forget(*names)
     show_done(

@@ -39,16 +39,27 @@ __all__ = ["execute", "trace"]
 @click.command(cls=TakesParameters, short_help="Execute a tool, or print a directive's directions.")
 @click.argument("ref")
 @click.argument("parameters", nargs=-1, metavar="[KEY=VALUE ...]")
-@click.option("--params", metavar="JSON|-", help="The parameters as one JSON object; - reads it.")
+@click.option(
+    "--params", metavar="JSON|-", help="The parameters as one JSON object; - reads standard input."
+)
 @project_option
 @click.option(
     "--timeout", "timeout_s", type=float, metavar="S", help="Seconds until it is stopped."
 )
-@click.option("--model", metavar="MODEL", help="A directive's: provider/model, a tier or a name.")
-@limit_option("A directive's: turns=8; repeatable.")
+@click.option(
+    "--model", metavar="MODEL", help="A directive's model: provider/model, a tier or a name."
+)
+@limit_option("A directive's limit, such as turns=8; repeatable.")
 @click.option("--dry-run", is_flag=True, help="Verify, validate and plan; run nothing.")
-@click.option("--target", default="local", metavar="WHERE", help="local, remote or remote:NAME.")
-@click.option("--thread", default="inline", metavar="HOW", help="inline, or fork for a directive.")
+@click.option(
+    "--target",
+    default="local",
+    metavar="WHERE",
+    help="local: remote targets are not available yet.",
+)
+@click.option(
+    "--thread", default="inline", metavar="HOW", help="inline; for a directive also fork."
+)
 @click.option("--async", "async_", is_flag=True, help="Return at once; see: rye threads --help")
 @click.option(
     "--idempotency-key",

@@ -41,7 +41,7 @@ __all__ = ["graph"]
 def graph() -> None:
     """Check, run, resume and show state graphs: workflows of signed tools, written in YAML.
 
-    A run's id may be cut short wherever what is left names one run alone.
+    A run's id may be shortened to any beginning that only one run has.
     """
 
 
@@ -80,7 +80,7 @@ def validate(ref: str, project_path: str, as_json: bool) -> None:
 def show_graph(name: str, project_path: str, drawing: Drawing, as_json: bool) -> None:
     """Show a graph: its nodes in order, what they do and where they lead.
 
-    Of a run, also what happened at each node, where it stands, and how to continue it.
+    Of a run, also what happened at each node, its state, and how to continue it.
     """
     from ryecore.graph.rendering import document_of, render_graph  # noqa: PLC0415
     from ryecore.graph.run_view import RunView  # noqa: PLC0415 - other commands need none
@@ -180,9 +180,9 @@ Work = Callable[[Rye], Coroutine[Any, Any, tuple[ExecutionResult, str]]]
 """What is done in an open project: what came of it, and the command that continues it."""
 
 _params_option = click.option(
-    "--params", metavar="JSON|-", help="The inputs as one JSON object; - reads it."
+    "--params", metavar="JSON|-", help="The inputs as one JSON object; - reads standard input."
 )
-_limit_option = limit_option("A limit: spend=0.5; repeatable.")
+_limit_option = limit_option("A limit, such as spend=0.5; repeatable.")
 _quiet_option = click.option(
     "--quiet", is_flag=True, help="Print nothing while it runs; RYE_GRAPH_QUIET=1 does the same."
 )
@@ -215,7 +215,7 @@ def run(
     project_path: str,
     as_json: bool,
 ) -> None:
-    """Run a graph, in view while it runs: drawn on a terminal, else a line for each node.
+    """Run a graph and show its progress: drawn on a terminal, else as a line for each node.
 
     Ctrl-C asks it to stop; finished nodes stay done, and it can be resumed.
 
@@ -245,7 +245,9 @@ def run(
 @click.argument("ref")
 @click.argument("node")
 @click.argument("inputs", nargs=-1, metavar="[KEY=VALUE ...]")
-@click.option("--state", metavar="JSON|-", help="Values of the state, above the graph's own.")
+@click.option(
+    "--state", metavar="JSON|-", help="Values of the state, which override the graph's own."
+)
 @_params_option
 @_limit_option
 @_quiet_option
@@ -264,7 +266,7 @@ def step(
     project_path: str,
     as_json: bool,
 ) -> None:
-    """Run a single node of a graph with a state that you give; say what it would continue with."""
+    """Run a single node of a graph with the state that you pass, and show the next node."""
 
     async def run_it(rye: Rye) -> tuple[ExecutionResult, str]:
         graph = await rye.graphs.load(ref)
@@ -289,7 +291,7 @@ def step(
     metavar="STEP",
     help="The step after which to continue; by default where it stopped.",
 )
-@click.option("--again", is_flag=True, help="Continue though another run did so already.")
+@click.option("--again", is_flag=True, help="Continue it although another run did so already.")
 @click.option("--rerun", is_flag=True, help="Repeat the node that had begun when its process died.")
 @click.option("--result", metavar="JSON", help="The result of that node, if you found it out.")
 @click.option(
@@ -302,7 +304,7 @@ def step(
 @click.option(
     "--set", "pairs", multiple=True, metavar="KEY=VALUE", help="A value of the state; repeatable."
 )
-@click.option("--changed", is_flag=True, help="Continue though the graph has changed since.")
+@click.option("--changed", is_flag=True, help="Continue it although the graph has changed since.")
 @_limit_option
 @_quiet_option
 @deps_option

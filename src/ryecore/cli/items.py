@@ -31,7 +31,7 @@ __all__ = ["fetch", "search", "sign", "verify"]
 @click.option(
     "--source",
     type=click.Choice(["project", "user", "system"]),
-    help="The one space to look in; by default the first that has it.",
+    help="The only space to search; by default the first that has it.",
 )
 @click.option(
     "--copy-to",
@@ -92,16 +92,16 @@ def _show_notes(found: FetchedItem) -> None:
     "scopes",
     multiple=True,
     metavar="SCOPE",
-    help="A kind, or such as tool.acme.*; may be given several times.",
+    help="A kind, or a pattern such as tool.acme.*; repeatable.",
 )
 @click.option(
     "--source",
     type=click.Choice(["project", "user", "system"]),
-    help="The one space to look in; all by default.",
+    help="The only space to search; all by default.",
 )
 @click.option("--limit", type=int, default=10, metavar="N", help="How many at most; 10 by default.")
 @click.option("--offset", type=int, default=0, metavar="N", help="How many to skip.")
-@click.option("--records", is_flag=True, help="Look through the records of threads, too.")
+@click.option("--records", is_flag=True, help="Search the records of threads, too.")
 @json_option
 def search(
     words: Sequence[str],

@@ -41,7 +41,7 @@ def generate(owner: str, as_json: bool) -> None:
 @project_option
 @json_option
 def list_keys(project_path: str, as_json: bool) -> None:
-    """List all keys, and whether they count."""
+    """List all keys, and whether they are trusted."""
     listed = Rye.open(project_path).trust.listed()
     if as_json:
         show_json({"status": "success", "keys": [_key_fields(one) for one in listed]})
@@ -76,8 +76,8 @@ def _key_fields(one: ListedKey) -> dict[str, object]:
 @keys.command()
 @click.argument("key_file", metavar="PUBLIC_KEY.pem|KEY.toml", type=click.Path(dir_okay=False))
 @click.option("--owner", default="", help="Whose key it is.")
-@click.option("--not-after", metavar="UTC", help="When it stops counting: 2027-01-31T00:00:00Z.")
-@click.option("--revoke", is_flag=True, help="Revoke the key: it counts no more.")
+@click.option("--not-after", metavar="UTC", help="When it expires, such as 2027-01-31T00:00:00Z.")
+@click.option("--revoke", is_flag=True, help="Revoke the key: nothing that it signed is trusted.")
 @click.option("--in-project", is_flag=True, help="Trust it only in this project's folder.")
 @click.option("--reinstate", is_flag=True, help="Trust it again although it was revoked.")
 @project_option

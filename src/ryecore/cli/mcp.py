@@ -260,7 +260,7 @@ def _read_token(path: Path) -> str:
 @project_option
 @json_option
 def tools(server: str, project_path: str, as_json: bool) -> None:
-    """List the tools of an MCP server, by the id of its item: mcp/servers/context7.
+    """List the tools of an MCP server, by the id of its item, such as mcp/servers/context7.
 
     A server's descriptions of its tools are unverified.
     """
@@ -303,7 +303,7 @@ def _with_pin(
     "--into", metavar="ID", help="The prefix of the ids; by default mcp/ and the server's name."
 )
 @click.option("--user", is_flag=True, help="Write to user space, not to the project.")
-@click.option("--force", is_flag=True, help="Replace items of another declaration.")
+@click.option("--force", is_flag=True, help="Replace items that are pinned to another declaration.")
 @click.option("--sign", is_flag=True, help="Sign the items with your key: you have read them.")
 @project_option
 @json_option
@@ -318,9 +318,9 @@ def pin(
     project_path: str,
     as_json: bool,
 ) -> None:
-    """Write an item for each tool, pinned to its present declaration by the server.
+    """Write an item for each tool, pinned to what the server declares now.
 
-    If the server later declares a tool otherwise, the tool is refused, with the difference.
+    If the server changes the declaration of a tool later, the tool is refused, with the difference.
     """
     server = server.removeprefix("tool:")
     listed = _list(project_path, server, as_json=as_json)

@@ -26,7 +26,7 @@ _CREATE: Final = "tool:rye/core/create"
 def init(folder: str, as_json: bool) -> None:
     """Make a folder a project: give it .ai with a folder for each kind of item.
 
-    What is there already stays as it is.
+    Existing files stay as they are.
     """
     project = Path(os.path.abspath(folder))  # noqa: PTH100 - as a person sees it, links and all
     space = Space("project", project / ".ai")

@@ -71,7 +71,7 @@ def json_option(command: Callable[..., None]) -> Callable[..., None]:
 
 def page_options(command: Command) -> Command:
     """Give a command `--limit` and `--offset`, for a page of a list."""
-    limit = click.option("--limit", default=50, show_default=True, help="How many.")
+    limit = click.option("--limit", default=50, show_default=True, help="How many to list.")
     offset = click.option("--offset", default=0, show_default=True, help="How many to skip.")
     return limit(offset(command))
 

@@ -78,7 +78,7 @@ def _interrupt(_number: int, _frame: FrameType | None) -> None:
 deps_option = click.option(
     "--deps",
     metavar="MODULE:FUNCTION",
-    help="The factory of the models for threads; by default the keys in the environment decide.",
+    help="A factory of models; by default models come from the API keys in the environment.",
 )
 
 

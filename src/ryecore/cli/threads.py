@@ -41,14 +41,14 @@ _LOOK_AT_LOG_S: Final = 0.5
 
 @click.group(short_help="List, stop and continue threads and detached tools.")
 def threads() -> None:
-    """See, wait for, stop, prove and continue threads: directives' and detached tools'.
+    """See, stop, verify and continue the threads of directives and of detached tools.
 
-    An id may be cut short wherever what is left names one thread alone.
+    An id may be shortened to any beginning that only one thread has.
     """
 
 
 @threads.command("list")
-@click.option("--all", "ended_too", is_flag=True, help="The ended ones too, newest first.")
+@click.option("--all", "ended_too", is_flag=True, help="List ended threads too, newest first.")
 @page_options
 @project_option
 @json_option
@@ -75,7 +75,7 @@ def list_threads(
 @project_option
 @json_option
 def show_thread(thread_id: str, project_path: str, drawing: Drawing, as_json: bool) -> None:
-    """Show a thread and its result; drawn, with all that it has started."""
+    """Show a thread and its result; as a picture, with all threads that it has started."""
     if drawing.is_wanted:
         found = with_threads(project_path, lambda threads: threads.tree(thread_id))
         drawing.show_threads([found])
@@ -84,7 +84,7 @@ def show_thread(thread_id: str, project_path: str, drawing: Drawing, as_json: bo
     show_result(report, as_json=as_json)
 
 
-@threads.command("wait")
+@threads.command("wait", short_help="Wait until threads have ended.")
 @click.argument("thread_ids", metavar="ID...", nargs=-1, required=True)
 @click.option("--timeout", "timeout_s", type=float, metavar="S", help="Seconds to wait at most.")
 @project_option
@@ -135,9 +135,11 @@ def cancel_threads(thread_ids: Sequence[str], project_path: str, as_json: bool) 
     _stop(thread_ids, project_path, lambda threads, one: threads.cancel(one), as_json=as_json)
 
 
-@threads.command("kill")
+@threads.command("kill", short_help="Kill threads and their processes.")
 @click.argument("thread_ids", metavar="ID...", nargs=-1, required=True)
-@click.option("--grace", "grace_s", default=3.0, show_default=True, help="Seconds before KILL.")
+@click.option(
+    "--grace", "grace_s", default=3.0, show_default=True, help="Seconds to end by themselves."
+)
 @project_option
 @json_option
 def kill_threads(
@@ -244,7 +246,7 @@ def _table(found: Sequence[ThreadRecord], *, ended_too: bool) -> StyledText:
 @project_option
 @json_option
 def tree(thread_id: str | None, project_path: str, drawing: Drawing, as_json: bool) -> None:
-    """Draw a thread, or all that run, with what they have used of their limits."""
+    """Draw a thread, or all that run, with what each has used of its limits."""
 
     async def load(threads: Threads) -> list[TreeNode]:
         if thread_id is not None:

@@ -68,7 +68,12 @@ def replay(thread_id: str, project_path: str, as_json: bool) -> None:
     help="The run key that signed them, where it isn't yours: its file, or the fingerprint that "
     "you confirm.",
 )
-@click.option("--set-aside", "is_set_aside", is_flag=True, help="Rename them, and begin anew.")
+@click.option(
+    "--set-aside",
+    "is_set_aside",
+    is_flag=True,
+    help="Rename their folder, and start without threads.",
+)
 @click.option("--yes", is_flag=True, help="Don't ask.")
 @project_option
 @json_option
@@ -190,13 +195,15 @@ def _read_key(path: Path) -> PublicKey:
 
 @click.command(short_help="Remove threads that ended long ago.")
 @click.option(
-    "--older-than", metavar="AGE", help="How long ago they ended: 12h, 30d, 8w; 15m is minutes."
+    "--older-than",
+    metavar="AGE",
+    help="How long ago they ended, such as 30d, 8w, 12h or 15m (minutes).",
 )
 @click.option("--keep", type=int, metavar="N", help="Keep the latest N, whatever their age.")
 @click.option(
     "--include-resumable",
     is_flag=True,
-    help="Also those that failed or were killed and may be resumed; else they stay twice as long.",
+    help="Also threads that can be resumed; otherwise these are kept twice as long.",
 )
 @click.option("--dry-run", is_flag=True, help="Show what would be removed, and remove nothing.")
 @project_option

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["fork", "handoff", "recover", "resume"]
 
-_limit_option = limit_option("A limit: turns=8; repeatable.")
+_limit_option = limit_option("A limit, such as turns=8; repeatable.")
 
 
 @click.command(short_help="Continue a thread that has ended.")
@@ -105,14 +105,14 @@ def fork(
     )
 
 
-@click.command(short_help="Let another thread continue one that runs.")
+@click.command(short_help="Hand a running thread's work to a new thread.")
 @click.argument("thread_id", metavar="ID")
 @project_option
 @json_option
 def handoff(thread_id: str, project_path: str, as_json: bool) -> None:
-    """Ask a thread that runs to let a new one continue its work, at its next turn.
+    """Ask a running thread to hand its work to a new thread at its next turn.
 
-    The new one has the end of the conversation, and what is left of the budget.
+    The new thread gets the end of the conversation, and what is left of the budget.
     """
     report = with_threads(project_path, lambda threads: threads.hand_off(thread_id))
     if as_json:
@@ -156,7 +156,7 @@ def _run(
 
 @click.command(short_help="Resume all threads and graphs whose process died.")
 @click.option("--dry-run", is_flag=True, help="Only show what would be resumed.")
-@limit_option("A limit of each: turns=8.")
+@limit_option("A limit of each, such as turns=8; repeatable.")
 @deps_option
 @project_option
 @json_option
@@ -165,7 +165,7 @@ def recover(
 ) -> None:
     """Resume all threads of directives and runs of graphs whose process died; wait for their ends.
 
-    Not those that somebody stopped, that were resumed already, or that another one has started.
+    Those that were stopped, were resumed already or have a parent are left out.
     What can't be resumed, such as a graph whose tool may have had its effect, is listed with what
     to do. Of several processes that recover at once, one resumes each.
     """
