@@ -5,14 +5,15 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import click
 
 from ryecore.cli.output import errors_shown
-from ryecore.errors import InputError
+from ryecore.errors import InputError, ItemNotFound
 from ryecore.strict_json import read_json
 
 __all__ = [
@@ -63,10 +64,24 @@ def json_option(command: Callable[..., None]) -> Callable[..., None]:
     @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
     @functools.wraps(command)
     def with_errors(*, as_json: bool, **others: object) -> None:
-        with errors_shown(as_json=as_json):
+        with errors_shown(as_json=as_json), _projects_named(others.get("project_path")):
             command(as_json=as_json, **others)
 
     return with_errors
+
+
+@contextmanager
+def _projects_named(project_path: object) -> Iterator[None]:
+    """Name the missing project as the likely reason for a missing item."""
+    try:
+        yield
+    except ItemNotFound as error:
+        if isinstance(project_path, str) and not os.path.isdir(Path(project_path, ".ai")):  # noqa: PTH112
+            error.next_step = (
+                f"{project_path} is not a project: name one with --project, or make it one with "
+                f"rye init. {error.next_step}"
+            )
+        raise
 
 
 def page_options(command: Command) -> Command:

@@ -233,7 +233,7 @@ def _table(found: Sequence[ThreadRecord], *, ended_too: bool) -> StyledText:
     for record in found:
         text.line(*thread_line(record, width))
     if not found:
-        text.line("no threads" if ended_too else "nothing runs; the ended ones: --all")
+        text.line("no threads" if ended_too else "no running threads; list ended ones with --all")
     return text
 
 
@@ -266,7 +266,7 @@ def tree(thread_id: str | None, project_path: str, drawing: Drawing, as_json: bo
         show(render_tree(found, width=width, now=time.time(), max_rows=_MAX_ROWS))
     else:
         text = StyledText()
-        text.line("nothing runs; the ended ones: rye threads list --all")
+        text.line("no running threads; list ended ones with: rye threads list --all")
         show(text)
 
 

@@ -188,7 +188,7 @@ def recover(
         for one in done:
             text.add(one.text)
         if not done:
-            text.line(("Nothing has died that is to be resumed.", "dim"))
+            text.line(("Nothing to resume: no thread or run has lost its process.", "dim"))
         show(text)
     if not is_well:
         sys.exit(EXIT_FAILED)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from ryecore.cli.options import read_pairs
 from ryecore.errors import InputError
+from tests.unit.cli.conftest import Run
 
 SCHEMA = {
     "properties": {
@@ -71,3 +72,16 @@ def test_what_is_signed_and_can_not_be_read_is_warned_of(workspace, run):
         done = run("sign", ref)
         assert (done.code, done.out.count("signed, but won't run: ")) == (0, 1)
     assert "won't run" not in run("sign", workspace.shell("acme/good", "true")).out
+
+
+@pytest.mark.parametrize(
+    "command", [("execute", "tool:a"), ("fetch", "tool:a"), ("sign", "tool:a")]
+)
+def test_a_missing_item_outside_of_a_project_names_the_project(run: Run, workspace, command):
+    outside = workspace.project / "outside"
+    outside.mkdir()
+    refused = run(*command, "--project", str(outside))
+    assert f"next: {outside} is not a project: " in refused.err
+    assert "rye init" in refused.err
+    workspace.shell("b", "true")
+    assert "not a project" not in run(*command).err

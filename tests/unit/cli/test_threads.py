@@ -56,7 +56,7 @@ def test_waiting_can_end_before_the_thread_does(workspace, run):
 
 
 def test_the_list_is_what_runs_and_all_is_all(workspace, run):
-    assert run("threads", "list").out == "nothing runs; the ended ones: --all\n"
+    assert run("threads", "list").out == "no running threads; list ended ones with --all\n"
     assert run("threads", "list", "--all").out == "no threads\n"
     assert not workspace.path("state").exists()
     thread_id = launched(workspace, run)

@@ -112,7 +112,7 @@ def test_a_watch_that_is_piped_prints_a_line_for_each_change(run: Run) -> None:
     assert all("completed" in line and "turn" in line for line in lines)
     document = run("threads", "tree", thread_id, "--json").json
     assert document["threads"][0]["children"][0]["item_id"] == "directive:acme/sum"
-    assert "nothing runs" in run("threads", "tree").out
+    assert "no running threads" in run("threads", "tree").out
 
 
 def test_of_a_thread_that_runs_it_says_so(workspace: Workspace, run: Run) -> None:
