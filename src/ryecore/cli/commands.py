@@ -5,16 +5,15 @@ import warnings
 import click
 
 from ryecore import __version__
-from ryecore.cli.doctor import doctor
 from ryecore.cli.env import env
 from ryecore.cli.execute import execute, trace
 from ryecore.cli.graphs import graph
 from ryecore.cli.items import fetch, search, sign, verify
 from ryecore.cli.keys import keys, trust_project
 from ryecore.cli.mcp import mcp
-from ryecore.cli.new import init, new
 from ryecore.cli.options import HintedGroup
 from ryecore.cli.output import show_warning
+from ryecore.cli.projects import doctor, init, new
 from ryecore.cli.threads import threads
 
 __all__ = ["rye"]
@@ -33,18 +32,8 @@ def rye() -> None:
     warnings.showwarning = show_warning
 
 
-rye.add_command(execute)
-rye.add_command(trace)
-rye.add_command(sign)
-rye.add_command(verify)
-rye.add_command(trust_project)
-rye.add_command(doctor)
-rye.add_command(env)
-rye.add_command(fetch)
-rye.add_command(search)
-rye.add_command(graph)
-rye.add_command(init)
-rye.add_command(mcp)
-rye.add_command(new)
-rye.add_command(threads)
-rye.add_command(keys)
+for _command in (
+    *(execute, trace, sign, verify, fetch, search, graph, threads, mcp),
+    *(init, new, doctor, keys, trust_project, env),
+):
+    rye.add_command(_command)

@@ -12,6 +12,13 @@ import click
 from ryecore.chain.model import ExecutionResult
 from ryecore.chain.rendering import render_result
 from ryecore.cli.live import can_redraw, run_to_end
+from ryecore.cli.opening import (
+    deps_option,
+    missing_models,
+    models_of,
+    stopped_by_signals,
+    with_project,
+)
 from ryecore.cli.options import (
     TakesParameters,
     json_option,
@@ -23,13 +30,6 @@ from ryecore.cli.options import (
 )
 from ryecore.cli.output import EXIT_FAILED, show, show_json, show_text
 from ryecore.cli.pictures import Drawing, drawing_options
-from ryecore.cli.projects import (
-    deps_option,
-    missing_models,
-    models_of,
-    stopped_by_signals,
-    with_project,
-)
 from ryecore.errors import RyeError
 from ryecore.rye import Rye
 

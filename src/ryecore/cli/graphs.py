@@ -10,6 +10,7 @@ import click
 from attrs import evolve
 
 from ryecore.chain.model import ExecutionResult
+from ryecore.cli.opening import deps_option, models_of, with_project
 from ryecore.cli.options import (
     json_option,
     limit_option,
@@ -21,7 +22,6 @@ from ryecore.cli.options import (
 )
 from ryecore.cli.output import EXIT_FAILED, show, show_done, show_json
 from ryecore.cli.pictures import Drawing, drawing_options
-from ryecore.cli.projects import deps_option, models_of, with_project
 from ryecore.display.status import status_mark
 from ryecore.display.text import StyledText, counted
 from ryecore.errors import InputError, InvalidItemId, ItemNotFound, ThreadNotFound

@@ -10,9 +10,9 @@ import click
 from ryecore.actions.fetch import FetchedItem
 from ryecore.actions.sign import SignReport
 from ryecore.actions.verify import VerifyReport
+from ryecore.cli.opening import with_project
 from ryecore.cli.options import json_option, project_option
 from ryecore.cli.output import EXIT_FAILED, EXIT_REFUSED, add_failure, show, show_json, show_result
-from ryecore.cli.projects import with_project
 from ryecore.directives.parser import parse_directive
 from ryecore.display.status import status_mark
 from ryecore.display.text import StyledText

@@ -17,9 +17,9 @@ from attrs import evolve
 
 from ryecore.chain.model import ExecutionResult
 from ryecore.chain.rendering import render_result
+from ryecore.cli.opening import deps_option, models_of, with_project
 from ryecore.cli.options import find_project, json_option, project_option
 from ryecore.cli.output import EXIT_FAILED, add_failure, errors_shown, show, show_json
-from ryecore.cli.projects import deps_option, models_of, with_project
 from ryecore.display.status import status_mark
 from ryecore.display.text import StyledText
 from ryecore.errors import ConfigError, InputError, RyeError

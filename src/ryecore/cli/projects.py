@@ -1,112 +1,150 @@
-"""The project of a command: opened, with models if it needs them, and closed at the end."""
+"""The commands `rye init`, `rye new` and `rye doctor`: make, fill and examine a project.
+
+New items are made from signed templates.
+"""
 
 import os
-import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
-from types import FrameType
-from typing import TypeVar
+import sys
+from pathlib import Path
+from typing import Final, cast
 
-import anyio
 import click
 
-from ryecore.actions.settings import OpenOptions
-from ryecore.actions.threads import Threads
-from ryecore.errors import RyeError
+from ryecore.cli.opening import with_project
+from ryecore.cli.options import json_option, project_option
+from ryecore.cli.output import EXIT_FAILED, show, show_done, show_json
+from ryecore.display.status import status_mark
+from ryecore.display.text import StyledText
+from ryecore.errors import ConfigError, SigningError
+from ryecore.items.files import writable_folder
+from ryecore.items.refs import KIND_FOLDERS, check_item_id
+from ryecore.items.spaces import Space
 from ryecore.rye import Rye
 
-__all__ = [
-    "deps_option",
-    "missing_models",
-    "models_of",
-    "opened_with_models",
-    "stopped_by_signals",
-    "with_project",
-    "with_threads",
-]
+__all__ = ["doctor", "init", "new"]
 
-T = TypeVar("T")
+_CREATE: Final = "tool:rye/core/create"
 
 
-def with_project(
-    project_path: str, use: Callable[[Rye], Awaitable[T]], options: OpenOptions | None = None
-) -> T:
-    """Open a project, use it, and close it; signals stop this as Ctrl-C does."""
+@click.command(short_help="Make a folder a project.")
+@click.argument("folder", default=".", type=click.Path(file_okay=False))
+@json_option
+def init(folder: str, as_json: bool) -> None:
+    """Make a folder a project: give it .ai with a folder for each kind of item.
 
-    async def run() -> T:
-        async with Rye.open(project_path, **(options or {})) as rye:
-            return await use(rye)
-
-    with stopped_by_signals():
-        return anyio.run(run)
-
-
-def with_threads(project_path: str, use: Callable[[Threads], Awaitable[T]]) -> T:
-    """Open a project, use its threads, and close it."""
-    return with_project(project_path, lambda rye: use(rye.threads))
-
-
-# Signals
-
-
-@contextmanager
-def stopped_by_signals() -> Iterator[None]:
-    """Have TERM, HUP and QUIT stop a run as Ctrl-C does, unless they are ignored."""
-    numbers = [
-        number
-        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
-        if signal.getsignal(number) is signal.SIG_DFL
-    ]
-    for number in numbers:
-        signal.signal(number, _interrupt)
-    try:
-        yield
-    finally:
-        for number in numbers:
-            signal.signal(number, signal.SIG_DFL)
-
-
-def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's job in the background
-        raise KeyboardInterrupt
-    signal.raise_signal(signal.SIGINT)  # the event loop cancels what runs
-
-
-# Models
-
-
-deps_option = click.option(
-    "--deps",
-    metavar="MODULE:FUNCTION",
-    help="A factory of models; by default models come from the API keys in the environment.",
-)
-
-
-def models_of(deps: str | None, *, are_wanted: bool) -> OpenOptions:
-    """Return the arguments of `Rye.open` for models; empty where there are none.
-
-    `deps` is `module:function`; without it, models come from the keys in the environment, if
-    `are_wanted`: if the command asks models.
+    Existing files stay as they are.
     """
-    if deps is None and not are_wanted:
-        return {}
-    from ryecore.host_factory import host_options  # noqa: PLC0415 - for threads alone
+    project = Path(os.path.abspath(folder))  # noqa: PTH100 - as a person sees it, links and all
+    space = Space("project", project / ".ai")
+    try:
+        for kind in KIND_FOLDERS:
+            with writable_folder(space.folder(kind), space.folder(kind), project):
+                pass
+    except OSError as problem:
+        raise ConfigError(
+            f"{space.root} can't be made: {problem.strerror or problem}.",
+            next_step="Choose a folder that you may write to.",
+        ) from problem
+    steps = [
+        *_key_steps(project),
+        "rye new tool hello",
+        "rye sign tool:hello",
+        "rye execute tool:hello",
+    ]
+    show_done(
+        f"{project} is a project",
+        {"project": str(project), "next_steps": steps},
+        steps=steps,
+        as_json=as_json,
+    )
 
-    return host_options(deps, os.environ)
+
+@click.command(short_help="Make a tool, directive, graph or piece of knowledge.")
+@click.argument("kind", type=click.Choice(["tool", "directive", "graph", "knowledge"]))
+@click.argument("name", metavar="[CATEGORY/]NAME")
+@click.option("--description", default="", help="What it is for, in a sentence.")
+@click.option(
+    "--language",
+    type=click.Choice(["python", "bash", "javascript"]),
+    default="python",
+    show_default=True,
+    help="What a tool is written in.",
+)
+@click.option("--sign", "is_signed", is_flag=True, help="Sign it at once with your key.")
+@project_option
+@json_option
+def new(
+    kind: str,
+    name: str,
+    description: str,
+    language: str,
+    is_signed: bool,
+    project_path: str,
+    as_json: bool,
+) -> None:
+    """Make a new item from a template, for you to fill in and sign. Nothing is replaced."""
+    category, _, last = check_item_id(name).rpartition("/")
+    parameters: dict[str, object] = {
+        "kind": kind,
+        "name": last,
+        "category": category,
+        "description": description,
+        "language": language,
+    }
+    if is_signed:
+        Rye.open(project_path).keys.load()  # without one, nothing is made
+    done = with_project(project_path, lambda rye: rye.execute(_CREATE, parameters))
+    if not done.success:
+        reason = done.data.get("error") if isinstance(done.data, dict) else done.error
+        raise ConfigError(str(reason), next_step="")
+    made = cast("dict[str, object]", done.data)
+    ref, steps = str(made["item_id"]), cast("list[str]", made["next_steps"])
+    if is_signed:
+        Rye.open(project_path).sign(ref)
+        steps = steps[2:]
+    else:
+        steps = [steps[0], *_key_steps(Path(project_path)), *steps[1:]]
+    show_done(
+        f"{ref}  {'made and signed' if is_signed else 'made, unsigned'}: {made['path']}",
+        {"item_id": ref, "path": made["path"], "signed": is_signed, "next_steps": steps},
+        steps=steps,
+        as_json=as_json,
+    )
 
 
-@asynccontextmanager
-async def opened_with_models(project_path: str, deps: str | None) -> AsyncIterator[Rye]:
-    """Open a project for a command that asks models, of `deps` or the environment's keys."""
-    options = models_of(deps, are_wanted=True)
-    if not options:
-        raise missing_models()
-    async with Rye.open(project_path, **options) as rye:
-        yield rye
+def _key_steps(project: Path) -> list[str]:
+    try:
+        Rye.open(project).keys.load()
+    except SigningError:
+        return ["rye keys generate"]
+    return []
 
 
-def missing_models() -> RyeError:
-    """Return the error that says why there are no models."""
-    from ryecore.host_factory import missing_models_error  # noqa: PLC0415 - for threads alone
+# An examination
 
-    return missing_models_error(os.environ)
+
+@click.command(short_help="Examine a project's state, keys, locks and disk.")
+@project_option
+@json_option
+def doctor(project_path: str, as_json: bool) -> None:
+    """Examine a project's state, keys, locks and disk, and change nothing.
+
+    Exits with 1 where there is a problem.
+    """
+    from ryecore.actions.doctor import examine  # noqa: PLC0415 - SQLite comes with it
+
+    spaces = Rye.open(project_path).spaces
+    checks = examine(spaces.project.root, spaces.user.root)
+    has_problem = any(one.verdict == "problem" for one in checks)
+    if as_json:
+        status = "error" if has_problem else "success"
+        show_json({"status": status, "checks": [one.to_dict() for one in checks]})
+    else:
+        text = StyledText()
+        for one in checks:
+            text.line(status_mark(one.verdict), (f"{one.name:<12}", "dim"), one.message)
+            if one.verdict != "ok" and one.next_step:
+                text.line(" " * 14, ("next: ", "dim"), one.next_step)
+        show(text)
+    if has_problem:
+        sys.exit(EXIT_FAILED)

@@ -11,6 +11,7 @@ import click
 
 from ryecore.actions.threads import ThreadReport, Threads
 from ryecore.cli.live import ChangeLines, LiveTree, can_redraw
+from ryecore.cli.opening import with_threads
 from ryecore.cli.options import json_option, page_options, project_option
 from ryecore.cli.output import (
     EXIT_FAILED,
@@ -22,7 +23,6 @@ from ryecore.cli.output import (
     tell,
 )
 from ryecore.cli.pictures import Drawing, drawing_options
-from ryecore.cli.projects import with_threads
 from ryecore.cli.threads_records import adopt, prune, replay, verify
 from ryecore.cli.threads_resume import fork, handoff, recover, resume
 from ryecore.cli.threads_transcript import transcript

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import click
 
+from ryecore.cli.opening import with_threads
 from ryecore.cli.options import json_option, project_option
 from ryecore.cli.output import EXIT_FAILED, show, show_done, show_json
-from ryecore.cli.projects import with_threads
 from ryecore.display.text import StyledText
 from ryecore.errors import InputError, SigningError
 from ryecore.lillux.keys import PublicKey, SigningKey

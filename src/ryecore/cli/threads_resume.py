@@ -11,9 +11,7 @@ from attrs import frozen
 from ryecore.actions.recovering import Recovered
 from ryecore.actions.threads import Threads
 from ryecore.cli.live import can_redraw, run_to_end, to_its_end
-from ryecore.cli.options import json_option, limit_option, project_option, read_overrides
-from ryecore.cli.output import EXIT_FAILED, show, show_json, show_result
-from ryecore.cli.projects import (
+from ryecore.cli.opening import (
     deps_option,
     models_of,
     opened_with_models,
@@ -21,6 +19,8 @@ from ryecore.cli.projects import (
     with_project,
     with_threads,
 )
+from ryecore.cli.options import json_option, limit_option, project_option, read_overrides
+from ryecore.cli.output import EXIT_FAILED, show, show_json, show_result
 from ryecore.display.status import status_mark
 from ryecore.display.text import StyledText
 from ryecore.errors import RyeError

@@ -8,9 +8,9 @@ from typing import Any, Final
 import click
 
 from ryecore.actions.threads import Threads
+from ryecore.cli.opening import with_threads
 from ryecore.cli.options import project_option
 from ryecore.cli.output import errors_shown, show, show_piece
-from ryecore.cli.projects import with_threads
 from ryecore.display.status import status_mark
 from ryecore.display.text import Span, StyledText, exact_dollars
 from ryecore.errors import InputError

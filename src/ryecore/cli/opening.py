@@ -1,0 +1,112 @@
+"""The project of a command: opened, with models if it needs them, and closed at the end."""
+
+import os
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from types import FrameType
+from typing import TypeVar
+
+import anyio
+import click
+
+from ryecore.actions.settings import OpenOptions
+from ryecore.actions.threads import Threads
+from ryecore.errors import RyeError
+from ryecore.rye import Rye
+
+__all__ = [
+    "deps_option",
+    "missing_models",
+    "models_of",
+    "opened_with_models",
+    "stopped_by_signals",
+    "with_project",
+    "with_threads",
+]
+
+T = TypeVar("T")
+
+
+def with_project(
+    project_path: str, use: Callable[[Rye], Awaitable[T]], options: OpenOptions | None = None
+) -> T:
+    """Open a project, use it, and close it; signals stop this as Ctrl-C does."""
+
+    async def run() -> T:
+        async with Rye.open(project_path, **(options or {})) as rye:
+            return await use(rye)
+
+    with stopped_by_signals():
+        return anyio.run(run)
+
+
+def with_threads(project_path: str, use: Callable[[Threads], Awaitable[T]]) -> T:
+    """Open a project, use its threads, and close it."""
+    return with_project(project_path, lambda rye: use(rye.threads))
+
+
+# Signals
+
+
+@contextmanager
+def stopped_by_signals() -> Iterator[None]:
+    """Have TERM, HUP and QUIT stop a run as Ctrl-C does, unless they are ignored."""
+    numbers = [
+        number
+        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+        if signal.getsignal(number) is signal.SIG_DFL
+    ]
+    for number in numbers:
+        signal.signal(number, _interrupt)
+    try:
+        yield
+    finally:
+        for number in numbers:
+            signal.signal(number, signal.SIG_DFL)
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's job in the background
+        raise KeyboardInterrupt
+    signal.raise_signal(signal.SIGINT)  # the event loop cancels what runs
+
+
+# Models
+
+
+deps_option = click.option(
+    "--deps",
+    metavar="MODULE:FUNCTION",
+    help="A factory of models; by default models come from the API keys in the environment.",
+)
+
+
+def models_of(deps: str | None, *, are_wanted: bool) -> OpenOptions:
+    """Return the arguments of `Rye.open` for models; empty where there are none.
+
+    `deps` is `module:function`; without it, models come from the keys in the environment, if
+    `are_wanted`: if the command asks models.
+    """
+    if deps is None and not are_wanted:
+        return {}
+    from ryecore.host_factory import host_options  # noqa: PLC0415 - for threads alone
+
+    return host_options(deps, os.environ)
+
+
+@asynccontextmanager
+async def opened_with_models(project_path: str, deps: str | None) -> AsyncIterator[Rye]:
+    """Open a project for a command that asks models, of `deps` or the environment's keys."""
+    options = models_of(deps, are_wanted=True)
+    if not options:
+        raise missing_models()
+    async with Rye.open(project_path, **options) as rye:
+        yield rye
+
+
+def missing_models() -> RyeError:
+    """Return the error that says why there are no models."""
+    from ryecore.host_factory import missing_models_error  # noqa: PLC0415 - for threads alone
+
+    return missing_models_error(os.environ)
