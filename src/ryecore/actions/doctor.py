@@ -18,8 +18,12 @@ from attrs import frozen
 from ryecore.errors import RyeError
 from ryecore.items.files import is_left_over
 from ryecore.lillux.locks import describe_holders, release_advice
-from ryecore.state.file_systems import file_system_of, is_shared
-from ryecore.state.health import MAX_PROBLEMS, SQLITE_VERSION, StateExamination
+from ryecore.state.health import (
+    MAX_PROBLEMS,
+    SQLITE_VERSION,
+    StateExamination,
+    shared_file_system,
+)
 from ryecore.state.owners import is_abandoned
 from ryecore.state.records import find_run_key
 from ryecore.state.refusals import RESTORE_STEP, advice
@@ -174,8 +178,8 @@ def _disk(project_root: Path, user_root: Path) -> Iterator[Check]:
         place = next((one for one in (folder, *folder.parents) if one.exists()), Path("/"))
         free = shutil.disk_usage(place).free
         numbers = os.statvfs(place)
-        kind = file_system_of(place)
-        if is_shared(kind):
+        kind = shared_file_system(place)
+        if kind:
             yield Check(
                 "disk",
                 "problem",

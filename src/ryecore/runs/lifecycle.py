@@ -31,9 +31,8 @@ from ryecore.policy.limits import LayeredLimits, Limits
 from ryecore.runs.bounds import RunBounds, find_parent
 from ryecore.runs.host import RunHost
 from ryecore.runs.request import RunRequest, register_run
-from ryecore.runs.spending import RunLog, Spending
+from ryecore.runs.spending import OVERSPENT, RunLog, Spending
 from ryecore.runs.supervisor import pass_on_requests
-from ryecore.runs.unwritten import OVERSPENT
 from ryecore.state.model import Cost, Predecessor, SpawnLimit, Status, ThreadRecord
 from ryecore.state.store import ThreadStore
 from ryecore.state.thread_file import ThreadFile

@@ -6,13 +6,14 @@ Source: decisions 39 and 40.
 """
 
 from collections.abc import Coroutine, Mapping
+from contextlib import suppress
 from typing import Any, Final, Literal, Protocol
 
-from attrs import evolve, frozen
+from attrs import asdict, evolve, frozen
 
 from ryecore.agent.deps import AgentRunnerDeps
 from ryecore.convert.money import to_usd
-from ryecore.errors import InsufficientBudget
+from ryecore.errors import BudgetError, InsufficientBudget
 from ryecore.llm.cost import AttemptCost, CostTracker, TokenEstimate
 from ryecore.llm.plan import GO, AttemptRecord, AttemptVerdict, FallbackPlanEntry, Refuse
 from ryecore.llm.request import LlmRequest
@@ -20,12 +21,14 @@ from ryecore.policy import CancelToken
 from ryecore.policy.budget import Amount, Dimension, Mark
 from ryecore.policy.limits import Limits
 from ryecore.runs.limit_hit import LimitHit
-from ryecore.runs.unwritten import OVERSPENT, Settlement, Unwritten
 from ryecore.state.ledger import BudgetLedger
 from ryecore.state.model import Cost
 from ryecore.state.transcript_format import Head
 
-__all__ = ["MAX_OUTPUT_TOKENS", "RunLog", "Spending"]
+__all__ = ["MAX_OUTPUT_TOKENS", "OVERSPENT", "RunLog", "Settlement", "Spending", "Unwritten"]
+
+OVERSPENT: Final = "budget_overspent"
+"""The type of the event for a request that cost more than was held for it."""
 
 MAX_OUTPUT_TOKENS: Final = 16_384
 """The most tokens of an answer where neither host nor provider sets a bound."""
@@ -38,6 +41,54 @@ _HOW_TO_PRICE: Final = {
     True: "with Price(per_medium=...) by AgentRunnerDeps.price_of",
 }
 _NO_ANSWER: Final = frozenset({"unavailable", "unknown"})
+
+
+@frozen
+class Settlement:
+    """The cost of a request: what was held for it, what it was, and how that is known."""
+
+    turn: int
+    attempt: int
+    held: Amount
+    actual: Amount
+    mark: Mark
+
+    @property
+    def is_overspent(self) -> bool:
+        """Whether it cost more than was held for it."""
+        held, actual = self.held, self.actual
+        return actual.spend_microcents > held.spend_microcents or actual.tokens > held.tokens
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the payload of the record of an overspent request."""
+        return {"held": asdict(self.held), "spent": asdict(self.actual), "turn": self.turn}
+
+
+@frozen
+class Unwritten:
+    """The total cost of a run, and the requests that its account has to settle yet, in order."""
+
+    thread_id: str
+    cost: Cost
+    settlements: tuple[Settlement, ...]
+
+    @property
+    def overspent(self) -> tuple[Mapping[str, object], ...]:
+        """The payloads of the events for overspent requests that are still to be written."""
+        return tuple(one.to_dict() for one in self.settlements if one.is_overspent)
+
+    async def write(self, ledger: BudgetLedger) -> None:
+        """Settle the requests, and report the total. A repeated call charges nothing twice.
+
+        This comes before the account is closed, which charges every open hold in full.
+        """
+        cost = self.cost
+        with suppress(BudgetError):  # without an account there is nothing to charge
+            for one in self.settlements:
+                await ledger.settle(
+                    self.thread_id, one.turn, one.attempt, one.actual, mark=one.mark
+                )
+            await ledger.report_actual(self.thread_id, cost.amount)
 
 
 class RunLog(Protocol):

@@ -14,8 +14,8 @@ from attrs import frozen
 
 from ryecore.errors import RyeError, StateError, ThreadConflict
 from ryecore.policy import CancelToken
+from ryecore.runs.spending import Unwritten
 from ryecore.runs.tasks import Tasks
-from ryecore.runs.unwritten import Unwritten
 from ryecore.state.model import Status, ThreadRecord
 from ryecore.state.owners import LEASE_S
 from ryecore.state.store import ThreadStore

@@ -26,11 +26,11 @@ from ryecore.state.attestation import (
     private_folders,
     set_aside,
 )
-from ryecore.state.file_systems import opened_copy
 from ryecore.state.model import THREADS_FOLDER
 from ryecore.state.records import RunKey, RunPublicKey, adopt_run_key, load_run_key
 from ryecore.state.refusals import advice
 from ryecore.state.schema import MIGRATIONS
+from ryecore.state.sqlite_files import opened_copy
 from ryecore.state.thread_file import THREAD_FILE, TRANSCRIPT, read_thread_file
 from ryecore.state.transcript_check import verify_transcript
 

@@ -17,11 +17,17 @@ from weakref import WeakSet
 
 from ryecore.errors import StateError
 from ryecore.lillux.os_errors import refuses_writing
-from ryecore.state.file_systems import connect_read_only, file_system_of, is_shared
 from ryecore.state.model import Durability
 from ryecore.state.refusals import advice
+from ryecore.state.sqlite_files import (
+    LogKeeper,
+    commit_nothing,
+    connect_read_only,
+    file_system_of,
+    is_shared,
+    sync_log,
+)
 from ryecore.state.waiting import GroupSync, LockWait, try_flock
-from ryecore.state.write_ahead_log import LogKeeper, commit_nothing, sync_log
 
 __all__ = ["Database", "Migration"]
 

@@ -12,14 +12,20 @@ from ryecore.errors import RyeError, StateError
 from ryecore.lillux.locks import LockHolder, find_lock_holders
 from ryecore.state.adoption import DATABASE
 from ryecore.state.attestation import find_attested_folder
-from ryecore.state.file_systems import opened_copy
 from ryecore.state.model import THREADS_FOLDER, ThreadRecord
 from ryecore.state.refusals import advice
 from ryecore.state.schema import MIGRATIONS
+from ryecore.state.sqlite_files import file_system_of, is_shared, opened_copy
 from ryecore.state.thread_file import TRANSCRIPT
 from ryecore.state.thread_rows import record_of
 
-__all__ = ["MAX_PROBLEMS", "SQLITE_VERSION", "RegistryHealth", "StateExamination"]
+__all__ = [
+    "MAX_PROBLEMS",
+    "SQLITE_VERSION",
+    "RegistryHealth",
+    "StateExamination",
+    "shared_file_system",
+]
 
 SQLITE_VERSION: Final = sqlite3.sqlite_version
 
@@ -112,6 +118,12 @@ class StateExamination:
             if found is not None and (found.private / DATABASE).exists():
                 return found.private / DATABASE
         return None
+
+
+def shared_file_system(folder: Path) -> str:
+    """Return the type of a folder's file system if machines may share it; else an empty text."""
+    kind = file_system_of(folder)
+    return kind if is_shared(kind) else ""
 
 
 @contextmanager

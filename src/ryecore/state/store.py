@@ -13,7 +13,6 @@ import anyio
 
 from ryecore.errors import StateError, StateLocked, ThreadConflict, ThreadNotFound
 from ryecore.state.attestation import AttestedFolder, attested_folder, check_graph_folders
-from ryecore.state.change_watcher import ChangeWatcher, signal_change
 from ryecore.state.database import Database
 from ryecore.state.ledger import BudgetLedger
 from ryecore.state.model import (
@@ -45,7 +44,7 @@ from ryecore.state.thread_file import (
 )
 from ryecore.state.thread_folders import ThreadFolders
 from ryecore.state.transcript_store import FileRecordStore
-from ryecore.state.waiting import run_blocking, run_in_thread
+from ryecore.state.waiting import ChangeWatcher, run_blocking, run_in_thread, signal_change
 
 __all__ = ["ThreadStore"]
 

@@ -17,7 +17,6 @@ from ryecore.errors import StateError, StoreError
 from ryecore.items.files import folder_without_links, write_atomically
 from ryecore.lillux.digests import ContentStore
 from ryecore.state.attestation import AttestedFolder
-from ryecore.state.change_watcher import ChangeWatcher, signal_change
 from ryecore.state.exports import CAPABILITIES_FILE, write_capabilities, write_export
 from ryecore.state.model import Durability, thread_not_found
 from ryecore.state.records import RunKey, indented_json, load_run_key
@@ -32,7 +31,13 @@ from ryecore.state.thread_file import (
 from ryecore.state.transcript_check import read_records
 from ryecore.state.transcript_format import Record
 from ryecore.state.transcript_store import size_of
-from ryecore.state.waiting import is_event_loop, run_in_thread, run_off_loop
+from ryecore.state.waiting import (
+    ChangeWatcher,
+    is_event_loop,
+    run_in_thread,
+    run_off_loop,
+    signal_change,
+)
 
 __all__ = ["ThreadFolders"]
 

@@ -16,7 +16,6 @@ from typing_extensions import override
 
 from ryecore.lillux.keys import SigningKey
 from ryecore.lillux.locks import find_lock_holders
-from ryecore.state.change_watcher import ChangeWatcher
 from ryecore.state.model import Durability
 from ryecore.state.record_log import RecordLog, RecordStore, Recovery
 from ryecore.state.thread_file import TRANSCRIPT
@@ -32,6 +31,7 @@ from ryecore.state.transcript_report import TranscriptReport, Unit
 from ryecore.state.waiting import (
     INLINE_BYTES,
     SYNC_WORKERS,
+    ChangeWatcher,
     is_blocking,
     run_in_thread,
     run_off_loop,

@@ -1,4 +1,4 @@
-"""Waits for a disk or for another process's lock, without blocking an event loop.
+"""Waits for a disk, a change or another process's lock, without blocking an event loop.
 
 Blocking work runs in worker threads. Their limit is separate from anyio's, which is the host's: a
 burst of waits here doesn't delay the host's work, and the host's work doesn't delay the renewal of
@@ -16,6 +16,7 @@ Source: ADR 024; ADR 028; decision 38.
 
 import errno
 import fcntl
+import os
 import time
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
@@ -23,7 +24,8 @@ from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
 from threading import Event, Lock
-from typing import Any, Final, TypeVar, TypeVarTuple
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar, TypeVarTuple
 
 import anyio
 import anyio.lowlevel
@@ -32,6 +34,7 @@ from anyio.lowlevel import RunVar
 
 from ryecore.errors import StateLocked
 from ryecore.lillux.locks import describe_holders, find_lock_holders, release_advice
+from ryecore.lillux.watching import Watcher, watch
 from ryecore.state.model import Durability
 
 __all__ = [
@@ -39,6 +42,7 @@ __all__ = [
     "LOCK_WAIT_S",
     "STATE_WORKERS",
     "SYNC_WORKERS",
+    "ChangeWatcher",
     "GroupSync",
     "LockWait",
     "Workers",
@@ -48,6 +52,7 @@ __all__ = [
     "run_blocking",
     "run_in_thread",
     "run_off_loop",
+    "signal_change",
     "try_flock",
 ]
 
@@ -290,3 +295,62 @@ async def run_in_thread(work: Callable[[*Values], T], *values: *Values) -> T:
         await anyio.lowlevel.checkpoint_if_cancelled()
         raise failed[0]
     return done[0]
+
+
+_LOOK_EVERY_S: Final = 1.0
+
+
+class ChangeWatcher:
+    """Waits for changes of a thread, for one task at a time.
+
+    The kernel reports them, for as many folders as a user may watch at once (128 on most machines,
+    for all of that user's programs). Watchers beyond that check every second.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._watcher: Watcher | None
+        try:
+            self._watcher = watch(folder)
+        except OSError:
+            self._watcher = None
+
+    async def changed(self, timeout_s: float) -> None:
+        """Wait for a change, or until it is time to check without one."""
+        if self._watcher is not None:
+            try:
+                await self._watcher.changed(timeout_s)
+                return
+            except OSError:
+                self.close()
+        await anyio.sleep(min(timeout_s, _LOOK_EVERY_S))
+
+    def close(self) -> None:
+        """Stop watching."""
+        watcher, self._watcher = self._watcher, None
+        if watcher is not None:
+            watcher.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def signal_change(path: str, content: bytes = b"") -> None:
+    """Write a file that others watch. A failure is ignored: nobody relies on it alone.
+
+    A link of a clone isn't followed, and a FIFO isn't waited for.
+    """
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    with suppress(OSError):
+        descriptor = os.open(path, flags, 0o600)
+        try:
+            os.write(descriptor, content)
+        finally:
+            os.close(descriptor)

@@ -12,7 +12,7 @@ import pytest
 
 from ryecore.errors import StateError
 from ryecore.state.database import Database
-from ryecore.state.file_systems import file_system_of, is_shared
+from ryecore.state.sqlite_files import file_system_of, is_shared
 
 COUNTERS = (("CREATE TABLE counters (name TEXT PRIMARY KEY, value INTEGER)",),)
 
