@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from ryecore import SyncRye
+from tests.forking import Forked
 
 ROOT = Path(__file__).parents[2]
 TODAY = datetime.now(UTC).date()
@@ -51,15 +52,15 @@ class Clone:
 
     def check(self, *tag: str) -> tuple[int, str, str]:
         """The exit code, what is printed, and what is said of failures."""
-        done = subprocess.run(
-            [sys.executable, str(self.root / ".ci/release_check.py"), *tag],
+        with Forked(
+            [str(self.root / ".ci/release_check.py"), *tag],
             env={**os.environ, "USER_SPACE": f"{self.root}-user"},
-            check=False,
-            capture_output=True,
-            text=True,
-            timeout=100,
-        )
-        return done.returncode, done.stdout, done.stderr
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        ) as running:
+            printed, errors = running.communicate(timeout=100)
+        return running.returncode, printed.decode(), errors.decode()
 
     def problems(self, *tag: str) -> list[str]:
         """The problems that the report lists."""
@@ -70,21 +71,27 @@ class Clone:
 
 
 @pytest.fixture(scope="module")
-def ready(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def ready(tmp_path_factory: pytest.TempPathFactory) -> Clone:
+    """A clone that can be released, with a branch where it is."""
     root = tmp_path_factory.mktemp("release") / "ready"
-    subprocess.run(["git", "clone", "--quiet", "--no-tags", str(ROOT), str(root)], check=True)
+    options = ["--quiet", "--no-tags", "--shared"]
+    subprocess.run(["git", "clone", *options, str(ROOT), str(root)], check=True)
     clone = Clone(root)
     changes = f"# Changelog\n\n## [Unreleased]\n\n## [{VERSION}] - {TODAY}\n\n- All of it.\n"
     clone.write("CHANGELOG.md", changes)
     clone.commit()
-    return root
+    clone.git("branch", "ready")
+    return clone
 
 
 @pytest.fixture
-def clone(ready: Path, tmp_path: Path) -> Clone:
-    root = tmp_path / "ryecore"
-    subprocess.run(["git", "clone", "--quiet", str(ready), str(root)], check=True)
-    return Clone(root)
+def clone(ready: Clone) -> Clone:
+    """The clone, as it was when it could be released."""
+    ready.git("reset", "--quiet", "--hard", "ready")
+    ready.git("clean", "--quiet", "--force", "-dx")
+    (ready.root / f".git/refs/tags/v{VERSION}").unlink(missing_ok=True)
+    shutil.rmtree(f"{ready.root}-user", ignore_errors=True)
+    return ready
 
 
 def test_a_repository_that_is_ready_can_be_released_and_the_report_names_each_check(
