@@ -2,16 +2,19 @@
 
 import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 
 import anyio
+import anyio.to_thread
 
 from ryecore import Rye
 from ryecore.actions.threads import ThreadReport
-from ryecore.lillux import ProcessResult, ProcessSpec, run_process, watch
+from ryecore.lillux import watch
 from ryecore.threads.result import StartedThread
-from tests.workspace import PYTHON, Workspace
+from tests.forking import Forked
+from tests.workspace import Workspace
 
 PATIENCE_S = 60
 
@@ -53,15 +56,16 @@ async def pids_of(workspace: Workspace, launched: StartedThread) -> list[int]:
     return [int(found[1]), int(found[2])]
 
 
-async def run_rye(workspace: Workspace, *arguments: str) -> ProcessResult:
-    done = await run_process(
-        ProcessSpec(
-            PYTHON,
-            ("-m", "ryecore.cli", *arguments, "--project", str(workspace.project)),
-            cwd="/",
-            env={**os.environ, **workspace.environ, "USER_SPACE": str(workspace.user),
-                 "PYTHONPATH": os.pathsep.join(sys.path)},
-        )
+async def run_rye(workspace: Workspace, *arguments: str) -> bytes:
+    """Run the command in a process of its own; what it printed."""
+    process = Forked(
+        ["ryecore.cli", *arguments, "--project", str(workspace.project)],
+        cwd="/",
+        env={**os.environ, **workspace.environ, "USER_SPACE": str(workspace.user),
+             "PYTHONPATH": os.pathsep.join(sys.path)},
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
-    assert done.exit_code == 0, done.stderr.decode()
-    return done
+    with process:
+        printed, errors = await anyio.to_thread.run_sync(process.communicate)
+    assert process.returncode == 0, errors.decode()
+    return printed

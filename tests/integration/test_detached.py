@@ -67,15 +67,16 @@ async def test_another_process_sees_the_same(workspace: Workspace) -> None:
     async with workspace.open() as rye:
         launched = await launch(rye, ref)
         await end_of(rye, launched)
-    done = await run_rye(workspace, "threads", "show", launched.thread_id[:8], "--json")
-    assert json.loads(done.stdout)["result"]["data"]["stdout"] == "hello\n"
+    printed = await run_rye(workspace, "threads", "show", launched.thread_id[:8], "--json")
+    assert json.loads(printed)["result"]["data"]["stdout"] == "hello\n"
 
 
 async def test_the_launcher_need_not_stay(workspace: Workspace) -> None:
     workspace.shell("acme/late", "read line < go; echo $line")
     os.mkfifo(workspace.project / "go")
-    done = await run_rye(workspace, "execute", "tool:acme/late", "--async", "--json")
-    launched = json.loads(done.stdout)
+    launched = json.loads(
+        await run_rye(workspace, "execute", "tool:acme/late", "--async", "--json")
+    )
     assert launched["state"] == "running"
     assert is_alive(launched["pid"])
     (workspace.project / "go").write_text("went\n")  # returns once the tool reads
@@ -249,7 +250,7 @@ async def test_who_looks_first_settles_what_was_killed(workspace: Workspace) -> 
         wait_until_dead(launched.pid)
         os.kill(child, signal.SIGKILL)
     listed = await run_rye(workspace, "threads", "list", "--all", "--json")
-    assert json.loads(listed.stdout)["threads"][0]["status"] == "error"
+    assert json.loads(listed)["threads"][0]["status"] == "error"
 
 
 async def test_term_counts_as_a_wish_to_stop(workspace: Workspace) -> None:

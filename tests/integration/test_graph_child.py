@@ -25,7 +25,7 @@ from ryecore.state.thread_file import THREAD_FILE, read_thread_file
 from tests.detached import PATIENCE_S, end_of, launch, log_of, until_printed
 from tests.graphs import ADDING, ALL_OF_ACME, adding, graph
 from tests.loops import ON_BOTH_LOOPS
-from tests.matrix import in_turn
+from tests.matrix import IS_SOAK, in_turn
 from tests.unit.lillux.system import is_alive, wait_until_dead
 from tests.workspace import PYTHON, Workspace
 
@@ -92,7 +92,7 @@ async def running(rye: Rye, ref: str, **options: Any) -> AsyncGenerator[list[Exe
             yield done
 
 
-@ON_BOTH_LOOPS
+@FORKED
 async def test_a_graph_runs_and_its_document_is_the_data(workspace: Workspace) -> None:
     async with workspace.open() as rye:
         done = await rye.execute(adding(workspace), {"a": 41})
@@ -186,6 +186,7 @@ async def test_the_file_that_was_planned_is_the_one_that_runs(workspace: Workspa
     assert "another file" not in json.dumps(said)
 
 
+@FORKED
 async def test_a_graph_changes_nothing_of_how_its_process_is_started(workspace: Workspace) -> None:
     nodes = {"done": {"type": "return", "output": 1}}
     graph(workspace, nodes, "acme/steering", command="/bin/echo", args=["hi"], input_data="{}")
@@ -261,6 +262,7 @@ def _decoded(text: str) -> dict[str, str]:
 # How it is stopped
 
 
+@FORKED
 async def test_a_run_is_cancelled_by_its_id(workspace: Workspace) -> None:
     async with workspace.open() as rye, running(rye, hanging(workspace)) as done:
         pids = await pids_of(workspace)
@@ -292,6 +294,7 @@ async def test_a_cancelled_caller_leaves_nothing_running(workspace: Workspace) -
     assert signed_status(workspace, record.thread_id) == "cancelled"
 
 
+@FORKED
 async def test_term_is_a_wish_to_stop(workspace: Workspace) -> None:
     async with workspace.open() as rye, running(rye, hanging(workspace)) as done:
         walker, *others = await pids_of(workspace)
@@ -302,7 +305,8 @@ async def test_term_is_a_wish_to_stop(workspace: Workspace) -> None:
 
 
 @pytest.mark.parametrize(
-    ("delay_ms", "anyio_backend"), in_turn([0, 100, 200, 300, 400], ["asyncio", "trio"])
+    ("delay_ms", "anyio_backend"),
+    in_turn([0, 100, 200, 300, 400] if IS_SOAK else [0, 150, 300], ["asyncio", "trio"]),
 )
 async def test_a_caller_that_goes_at_any_time_leaves_a_run_that_has_ended(
     workspace: Workspace, delay_ms: int
@@ -317,11 +321,11 @@ async def test_a_caller_that_goes_at_any_time_leaves_a_run_that_has_ended(
     wait_until_dead(*pids_so_far(workspace))
 
 
-@ON_BOTH_LOOPS
+@FORKED
 async def test_a_timeout_ends_the_run_and_says_so(workspace: Workspace) -> None:
     ref = hanging(workspace)
     async with workspace.open() as rye:
-        done = await rye.execute(ref, timeout_s=4)
+        done = await rye.execute(ref, timeout_s=1)
         pids = pids_so_far(workspace)
         report = await rye.threads.show(document(done)["graph_run_id"])
     assert done.status == "error"
@@ -352,7 +356,7 @@ async def test_a_run_whose_process_is_killed_has_ended_once(workspace: Workspace
     os.kill(child, signal.SIGKILL)  # beyond the promise: the tool's own child, see SECURITY.md
 
 
-@pytest.mark.parametrize("delay_ms", [0, 50, 100, 200, 300, 400])
+@pytest.mark.parametrize("delay_ms", [0, 50, 100, 200, 300, 400] if IS_SOAK else [0, 150, 300])
 async def test_killed_at_any_time_a_run_has_ended(workspace: Workspace, delay_ms: int) -> None:
     ref, known = adding(workspace), _walkers()
     async with workspace.open() as rye:
@@ -407,6 +411,7 @@ async def test_the_hosts_death_takes_its_graph_along(workspace: Workspace) -> No
 # Apart from its caller
 
 
+@FORKED
 async def test_a_launched_graph_is_its_own_thread(workspace: Workspace) -> None:
     async with workspace.open() as rye:
         launched = await launch(rye, adding(workspace), a=1)
@@ -455,7 +460,7 @@ async def test_progress_is_told_line_by_line(workspace: Workspace, quiet: str) -
 
 
 @FORKED
-async def test_ten_at_once(workspace: Workspace) -> None:
+async def test_several_at_once(workspace: Workspace) -> None:
     ref = adding(workspace)
     done: list[ExecutionResult] = []
     async with workspace.open() as rye:
@@ -464,9 +469,9 @@ async def test_ten_at_once(workspace: Workspace) -> None:
             done.append(await rye.execute(ref, {"a": number}))
 
         async with anyio.create_task_group() as group:
-            for number in range(10):
+            for number in range(5):
                 group.start_soon(run, number)
         ended = await rye.threads.list(all=True, limit=50)
-    assert sorted(document(one)["output"]["sum"] for one in done) == list(range(1, 11))
-    assert len({document(one)["graph_run_id"] for one in done}) == 10
+    assert sorted(document(one)["output"]["sum"] for one in done) == list(range(1, 6))
+    assert len({document(one)["graph_run_id"] for one in done}) == 5
     assert {record.status for record in ended} == {"completed"}

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,9 @@ import pytest
 
 from ryecore import Rye
 from tests.detached import run_rye, until_printed
+from tests.forking import Forked
 from tests.graphs import graph
+from tests.matrix import IS_SOAK, in_turn
 from tests.thread_host import PlannedWorkspace
 from tests.unit.lillux.system import is_alive
 from tests.workspace import Workspace
@@ -53,8 +54,9 @@ async def launched(rye: Rye, what: str) -> str:
     return str(done.to_dict()["thread_id"])
 
 
-@pytest.mark.parametrize("is_stopped", [False, True], ids=["owner alive", "owner stopped"])
-@pytest.mark.parametrize("what", ["tool", "graph", "thread"])
+@pytest.mark.parametrize(
+    ("what", "is_stopped"), in_turn(["tool", "graph", "thread"], [True, False])
+)
 async def test_kill_ends_what_the_tools_have_started_too(
     planned: PlannedWorkspace, what: str, is_stopped: bool
 ) -> None:
@@ -91,7 +93,7 @@ async def test_a_thread_among_others_is_killed_with_its_tools_and_without_its_pr
     planned: PlannedWorkspace,
 ) -> None:
     other = planned.write("other", ["gate", {"name": "g"}])
-    host = subprocess.Popen(planned.command(["directive:acme/hang", other]), env=planned.environ)
+    host = Forked(planned.command(["directive:acme/hang", other])[2:], env=planned.environ)
     try:
         with anyio.fail_after(PATIENCE_S):
             pids = await pids_of(planned)
@@ -147,17 +149,16 @@ async def test_a_thread_that_was_handed_off_is_stopped_in_what_goes_on(
             pids = await pids_of(planned)
             more = ["--grace", "0.2"] if how.endswith("kill") else []
             printed = await run_rye(planned.workspace, *how.split()[1:], first, *more)
-            assert printed.exit_code == 0, printed.stderr
             last = (await rye.threads.show(first)).chain[-1]
             assert last != first
-            assert last.encode() in printed.stdout
+            assert last.encode() in printed
             if how.endswith("kill"):
                 assert [pid for pid in (*pids, owner) if pid and is_alive(pid)] == []
             report = await rye.threads.wait(last)
     assert report.status == how.rsplit(maxsplit=1)[-1] + ("ed" if how.endswith("kill") else "led")
 
 
-@pytest.mark.parametrize("what", ["tool", "graph", "thread"])
+@pytest.mark.parametrize("what", ["tool", "graph", "thread"] if IS_SOAK else ["graph"])
 async def test_the_command_returns_once_every_process_has_ended(
     planned: PlannedWorkspace, what: str
 ) -> None:
@@ -171,5 +172,5 @@ async def test_the_command_returns_once_every_process_has_ended(
                 planned.workspace, "threads", "kill", thread_id, "--grace", "0.2"
             )
             alive = [pid for pid in (*pids, row.pid) if is_alive(pid)]
-    assert (alive, printed.exit_code) == ([], 0)
-    assert b"killed" in printed.stdout
+    assert alive == []
+    assert b"killed" in printed
