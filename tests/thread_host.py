@@ -8,6 +8,7 @@ has `HOME` in a workspace's user space can rebuild it: `deps_factory="tests.thre
 those of one list at once.
 """
 
+import hashlib
 import json
 import os
 import sys
@@ -26,6 +27,7 @@ from ryecore.llm.result import Usage
 from ryecore.state.store import ThreadStore
 from ryecore.testing import FunctionProvider, Turn, call, say
 from ryecore.tools import ToolRegistry, tool
+from tests.forking import ROOT, Forked
 from tests.scripted_host import directive
 from tests.workspace import Workspace
 
@@ -65,6 +67,24 @@ class PlannedWorkspace:
     def command(self, *runs: list[str]) -> list[str]:
         """The command of a process that runs threads."""
         return [sys.executable, "-m", "tests.thread_host", str(self.root), json.dumps(runs)]
+
+    def fork(self, program: str, *arguments: str, **options: Any) -> Forked:
+        """A process of its own, with what it needs imported already.
+
+        Args:
+            program: A module's name, or a Python program that is run from a file.
+            arguments: Its arguments.
+            options: As for `subprocess.Popen`.
+        """
+        if "\n" in program:
+            path = self.root / f"program-{hashlib.sha256(program.encode()).hexdigest()[:8]}.py"
+            path.write_text(program)
+            program = str(path)
+        return Forked([program, *arguments], **{"env": self.environ, "cwd": ROOT, **options})
+
+    def host(self, *runs: list[str], **options: Any) -> Forked:
+        """A process that runs threads."""
+        return self.fork("tests.thread_host", str(self.root), json.dumps(runs), **options)
 
     @property
     def environ(self) -> dict[str, str]:

@@ -11,7 +11,7 @@ from tests.matrix import IS_SOAK
 
 """`make soak` tries all points; else a sample that is spread over the whole life."""
 
-EVERY: Final = {"between": 20, "torn": 10, "again": 27, "later": 30, "machine": 60}
+EVERY: Final = {"between": 30, "torn": 15, "again": 40, "later": 45, "machine": 80}
 LEAST: Final = {"between": 100, "torn": 40, "again": 80, "later": 60, "machine": 120}
 
 

@@ -389,7 +389,6 @@ def test_a_server_that_never_answers_is_given_up(workspace, mode, warm):
         assert {"never-starts": "still thinking", "garbage": "what is this"}[mode] in error
 
 
-@FRESH
 @BOTH_WAYS
 def test_a_call_that_hangs_ends_at_its_timeout(workspace: Workspace, warm: bool):
     stdio_server(workspace, "hangs", str(workspace.root / "called"))

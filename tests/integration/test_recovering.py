@@ -81,8 +81,7 @@ async def died(tmp_path: Path) -> tuple[PlannedWorkspace, dict[str, str]]:
         planned.write(name, *plan, permissions=permits)
     tool_graph(planned, "safe", retry={"max": 2})
     tool_graph(planned, "pay")
-    command = [planned.command()[0], "-c", START, str(tmp_path)]
-    host = subprocess.Popen(command, env=planned.environ, stdout=subprocess.PIPE)
+    host = planned.fork(START, str(tmp_path), stdout=subprocess.PIPE)
     with anyio.fail_after(PATIENCE_S):
         await planned.begun("work")
         await planned.begun("left")
@@ -139,17 +138,12 @@ async def test_a_host_resumes_all_that_died(tmp_path: Path) -> None:
 
 async def test_of_several_processes_that_recover_at_once_one_resumes_each(tmp_path: Path) -> None:
     planned, ids = await died(tmp_path)
-    command = [planned.command()[0], "-c", RECOVER, str(tmp_path)]
-    hosts = [
-        subprocess.Popen(
-            command, env=planned.environ, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
-        for _ in range(4)
-    ]
-    assert [host.stdout.readline() for host in hosts if host.stdout] == ["ready\n"] * 4
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    hosts = [planned.fork(RECOVER, str(tmp_path), **pipes) for _ in range(4)]
+    assert [host.stdout.readline() for host in hosts if host.stdout] == [b"ready\n"] * 4
     for host in hosts:
         assert host.stdin
-        host.stdin.write("go\n")
+        host.stdin.write(b"go\n")
         host.stdin.flush()
     resumed = [json.loads(host.communicate(timeout=PATIENCE_S)[0]) for host in hosts]
     assert sorted(one for some in resumed for one in some) == sorted([ids["work"], ids["safe"]])
@@ -159,21 +153,23 @@ async def test_of_several_processes_that_recover_at_once_one_resumes_each(tmp_pa
 async def test_the_command_says_what_each_came_to(tmp_path: Path) -> None:
     planned, ids = await died(tmp_path)
 
-    def rye(*arguments: str) -> "subprocess.CompletedProcess[str]":
-        command = [planned.command()[0], "-m", "ryecore.cli", "threads", "recover", *arguments,
-                   "--project", str(planned.workspace.project)]  # fmt: skip
+    def rye(*arguments: str) -> str:
+        """What the command printed, which exits with 1: `pay` waits for somebody to find out."""
+        command = ["ryecore.cli", "threads", "recover", *arguments]
+        command += ["--project", str(planned.workspace.project)]
         environ = {**planned.environ, "USER_SPACE": str(planned.workspace.user)}
-        return subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        with planned.fork(*command, env=environ, **pipes) as process:
+            printed, errors = process.communicate()
+        assert process.returncode == 1, errors
+        return printed.decode()
 
-    without = rye("--json")
-    assert without.returncode == 1, without.stderr
-    said = {one["thread_id"]: one for one in json.loads(without.stdout)["recovered"]}
+    said = {one["thread_id"]: one for one in json.loads(rye("--json"))["recovered"]}
     assert set(said) == {ids["work"], ids["safe"], ids["pay"]}
     assert "--deps" in said[ids["work"]]["next_step"]
     assert said[ids["safe"]]["result"]["status"] == "success"
     assert marks(planned) == ["safe"]
-    done = rye("--deps", FACTORY)
-    assert done.returncode == 1  # `pay` waits for somebody to find out
-    assert "acme/work" in done.stdout
-    assert "--rerun" in done.stdout
+    printed = rye("--deps", FACTORY)
+    assert "acme/work" in printed
+    assert "--rerun" in printed
     assert marks(planned) == ["safe", "work"]

@@ -96,19 +96,13 @@ async def test_whose_process_dies_on_a_full_disk_is_found_dead_once_there_is_roo
 ) -> None:
     planned = on_small_disk
     ref = planned.write("long", ["gate", {"name": "full"}], ["mark", {"text": "two"}])
-    process = subprocess.Popen(
-        planned.command([ref]),
-        env=planned.environ,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=Path(__file__).parents[2],
-    )
+    process = planned.host([ref], stderr=subprocess.PIPE)
     with anyio.fail_after(PATIENCE_S):
         await planned.begun("full")
         filler = await anyio.to_thread.run_sync(fill, planned.workspace.project)
         planned.allow("full")
         _, said = await anyio.to_thread.run_sync(process.communicate)
-        assert "StateError" in said
+        assert b"StateError" in said
         filler.unlink()
         async with planned.open() as rye:
             assert await rye.threads.list() == ()  # who looks ends it

@@ -11,7 +11,6 @@ import pytest
 
 from ryecore import Rye
 from tests.detached import run_rye, until_printed
-from tests.forking import Forked
 from tests.graphs import graph
 from tests.matrix import IS_SOAK, in_turn
 from tests.thread_host import PlannedWorkspace
@@ -93,7 +92,7 @@ async def test_a_thread_among_others_is_killed_with_its_tools_and_without_its_pr
     planned: PlannedWorkspace,
 ) -> None:
     other = planned.write("other", ["gate", {"name": "g"}])
-    host = Forked(planned.command(["directive:acme/hang", other])[2:], env=planned.environ)
+    host = planned.host(["directive:acme/hang", other])
     try:
         with anyio.fail_after(PATIENCE_S):
             pids = await pids_of(planned)

@@ -6,7 +6,6 @@ import subprocess
 from pathlib import Path
 
 from ryecore.state.waiting import run_blocking
-from tests.forking import ROOT, Forked
 from tests.matrix import IS_SOAK
 from tests.thread_host import COST, PlannedWorkspace
 from tests.workspace import Workspace
@@ -23,13 +22,7 @@ def test_eight_processes_run_trees_of_threads_and_the_sums_are_exact(workspace: 
     fork = ["rye_execute", {"item_id": child, "thread": "fork"}]
     ref = planned.write("parent", [fork] * CHILDREN, ["mark", {"text": "parent"}])
     hosts = [
-        Forked(
-            planned.command([ref] * PARENTS)[2:],
-            env=planned.environ,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            cwd=ROOT,
-        )
+        planned.host([ref] * PARENTS, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         for _ in range(PROCESSES)
     ]
     said = [host.communicate(timeout=240) for host in hosts]

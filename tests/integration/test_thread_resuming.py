@@ -31,7 +31,7 @@ async def killed(planned: PlannedWorkspace) -> str:
         ["mark", {"text": "done"}],
         permissions="<execute><tool>host/*</tool></execute>",
     )
-    host = subprocess.Popen(planned.command([ref]), env=planned.environ)
+    host = planned.host([ref])
     with anyio.fail_after(PATIENCE_S):
         await planned.begun("g")
     host.send_signal(signal.SIGKILL)
@@ -69,20 +69,15 @@ async def test_of_many_processes_that_resume_a_thread_at_once_one_does(tmp_path:
         "            print('refused', error.thread_id, flush=True)\n"
         "anyio.run(main)\n"
     )
-    command = [planned.command()[0], "-c", script, str(tmp_path), thread_id]
-    hosts = [
-        subprocess.Popen(
-            command, env=planned.environ, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
-        for _ in range(4)
-    ]
-    assert [host.stdout.readline() for host in hosts if host.stdout] == ["ready\n"] * 4
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    hosts = [planned.fork(script, str(tmp_path), thread_id, **pipes) for _ in range(4)]
+    assert [host.stdout.readline() for host in hosts if host.stdout] == [b"ready\n"] * 4
     for host in hosts:
         assert host.stdin
-        host.stdin.write("go\n")
+        host.stdin.write(b"go\n")
         host.stdin.flush()
     said = sorted(host.communicate(timeout=PATIENCE_S)[0].split()[0] for host in hosts)
-    assert said == ["refused", "refused", "refused", "resumed"]
+    assert said == [b"refused", b"refused", b"refused", b"resumed"]
     assert marks(planned) == ["done"]
     async with planned.open() as rye:
         old, *others = reversed(await rye.threads.list(all=True))

@@ -13,7 +13,7 @@ import pytest
 from ryecore import Rye
 from ryecore.errors import StateError
 from ryecore.state.waiting import run_blocking
-from tests.forking import ROOT, Forked
+from tests.forking import Forked
 from tests.thread_host import PlannedWorkspace
 from tests.unit.lillux.system import open_fds, wait_for_fds, wait_until_dead
 from tests.workspace import Workspace
@@ -38,15 +38,8 @@ def waiting_parent(planned: PlannedWorkspace, **fork: object) -> str:
 @contextmanager
 def host(planned: PlannedWorkspace, *refs: str) -> Iterator[Forked]:
     """Another process that runs threads as tasks."""
-    _, _, *command = planned.command(list(refs))
-    process = Forked(
-        command,
-        env=planned.environ,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=ROOT,
-    )
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    process = planned.host(list(refs), text=True, **pipes)
     try:
         yield process
     finally:

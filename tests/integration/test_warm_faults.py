@@ -43,7 +43,7 @@ from tests.warm_hosts import (
 
 PIDFD_GETFD: Final = 438
 AT_ONCE: Final = 16 if IS_SOAK else 6
-PAUSE_S: Final = 0 if IS_SOAK else 0.03
+PAUSE_S: Final = 0 if IS_SOAK else 0.08
 
 
 # The host is killed
@@ -298,11 +298,11 @@ def kill_blindly(host: Host) -> bool:
     ("harm", "times"),
     [
         (kill_template, 1),
-        (pause_template, 3),
+        (pause_template, 2),
         (stop_template, 1),
         (flood_host, 1),
-        (kill_one_untold, 3),
-        (kill_all_untold, 2),
+        (kill_one_untold, 2),
+        (kill_all_untold, 1),
         (kill_blindly, 2),
     ],
     ids=lambda value: getattr(value, "__name__", ""),

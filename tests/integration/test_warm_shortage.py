@@ -14,6 +14,7 @@ import anyio
 import pytest
 
 from ryecore import Rye
+from tests.matrix import IS_SOAK, in_turn
 from tests.warm_hosts import (
     MARK,
     Hosts,
@@ -29,7 +30,7 @@ from tests.warm_hosts import (
 )
 
 MIB: Final = 1024 * 1024
-CALLS: Final = 100
+CALLS: Final = 100 if IS_SOAK else 50
 
 
 def short_of(root: Path, say: Say, descriptors: int, before: bool, mib: int = 256) -> None:
@@ -49,10 +50,9 @@ def short_of(root: Path, say: Say, descriptors: int, before: bool, mib: int = 25
     anyio.run(main)
 
 
-@pytest.mark.parametrize("before", [True, False], ids=["before", "while"])
-@pytest.mark.parametrize("descriptors", [64, 256])
+@pytest.mark.parametrize(("before", "descriptors"), in_turn([True, False], [64, 256]))
 def test_with_few_descriptors_every_call_is_answered(
-    hosts: Hosts, tmp_path: Path, descriptors: int, before: bool
+    hosts: Hosts, tmp_path: Path, before: bool, descriptors: int
 ) -> None:
     furnish(tmp_path)
     warm, left = hosts.run(short_of, tmp_path, descriptors, before)
@@ -101,7 +101,7 @@ def within_processes(root: Path, say: Say, folder: str) -> None:
     async def main() -> None:
         async with open_rye(root) as rye:
             await warm_up(rye)
-            await right_calls(rye, range(40))
+            await right_calls(rye, range(16))
             with anyio.fail_after(30):
                 while stats_of(rye)[0].spares < 4:
                     await anyio.sleep(0.001)
