@@ -141,7 +141,7 @@ class MixesKeys(AnthropicProvider):
 class KeepsCookies(AnthropicProvider):
     """Goes on with the session of whoever asked before."""
 
-    def _pool(self) -> httpx2.AsyncClient:
+    def _open_pool(self) -> httpx2.AsyncClient:
         return httpx2.AsyncClient(trust_env=False)
 
 

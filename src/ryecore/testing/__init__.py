@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from ryecore.testing.scripted import MadeMedia as MadeMedia
     from ryecore.testing.scripted import MediaItem as MediaItem
     from ryecore.testing.scripted import ModelFunction as ModelFunction
+    from ryecore.testing.scripted import ProviderOptions as ProviderOptions
     from ryecore.testing.scripted import ScriptedMediaProvider as ScriptedMediaProvider
     from ryecore.testing.scripted import ScriptedProvider as ScriptedProvider
     from ryecore.testing.scripted import ScriptItem as ScriptItem

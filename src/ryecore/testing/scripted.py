@@ -1,7 +1,7 @@
 """Models with scripted answers and media, for tests."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypedDict, Unpack
 
 import anyio
 import anyio.lowlevel
@@ -21,6 +21,7 @@ __all__ = [
     "MadeMedia",
     "MediaItem",
     "ModelFunction",
+    "ProviderOptions",
     "ScriptItem",
     "ScriptedMediaProvider",
     "ScriptedProvider",
@@ -39,26 +40,35 @@ ScriptItem: TypeAlias = Spoken | ModelFunction
 
 _SPOKEN: Final = (Turn, str, LlmError)
 EVERYTHING: Final = Capabilities(reasoning=True, input_media=frozenset({"*/*"}))
-"""What a fake model can do unless a test says otherwise."""
+"""The capabilities of a fake model unless a test says otherwise."""
+
+
+class ProviderOptions(TypedDict, total=False):
+    """The options of a fake provider; see `FunctionProvider`."""
+
+    provider_id: str
+    capabilities: Capabilities
+    usage: Usage | None
+    chunk_chars: int
+    checkpoints: bool
 
 
 class FunctionProvider:
-    """A provider that is a function: it gets the request, and gives a text, a turn or an error.
+    """A provider that is a function of the request, and returns a text, a turn or an error.
 
     Args:
         function: The function, async or not. What it raises, the provider raises.
         provider_id: The provider's id.
-        capabilities: What every one of its models can do; all by default.
-        usage: What a turn counts that doesn't say; None for nothing.
-        chunk_chars: How long a streamed piece of text is at most, in characters.
+        capabilities: The capabilities of all its models; all by default.
+        usage: The usage of turns without one of their own; None for none.
+        chunk_chars: The greatest length of a streamed piece of text, in characters.
         checkpoints: Whether each chunk waits for the event loop once, and so is a point where a
             cancel may arrive.
 
     Attributes:
         requests: The requests, in order, without keys.
-        open_streams: How many answers are under way.
-        closed: How many answers were closed before they were through, by a cancel or by whoever
-            stopped reading.
+        open_streams: The number of answers under way.
+        closed: The number of answers that were closed before their end.
 
     Raises:
         ValueError: `chunk_chars` is less than 1.
@@ -182,39 +192,16 @@ class ScriptedProvider(FunctionProvider):
     Args:
         script: The turns: texts, what `say`, `call`, `think` and their like make, errors, and
             functions of the request that give one of these. It may be endless.
-        provider_id: The provider's id.
-        capabilities: What every one of its models can do; all by default.
-        usage: What a turn counts that doesn't say; None for nothing.
-        chunk_chars: How long a streamed piece of text is at most, in characters.
-        checkpoints: Whether each chunk waits for the event loop once; see `FunctionProvider`.
-
-    Attributes:
-        requests: The requests, in order, without keys.
-        open_streams: How many answers are under way.
-        closed: How many answers were closed before they were through.
-
-    Raises:
-        ValueError: `chunk_chars` is less than 1.
+        **options: The options of `FunctionProvider`, whose attributes it has as well.
     """
 
     def __init__(
         self,
         script: Iterable[ScriptItem],
-        *,
-        provider_id: str = "scripted",
-        capabilities: Capabilities = EVERYTHING,
-        usage: Usage | None = None,
-        chunk_chars: int = 16,
-        checkpoints: bool = False,
+        **options: Unpack[ProviderOptions],
     ) -> None:
-        super().__init__(
-            self._next,
-            provider_id=provider_id,
-            capabilities=capabilities,
-            usage=usage,
-            chunk_chars=chunk_chars,
-            checkpoints=checkpoints,
-        )
+        options.setdefault("provider_id", "scripted")
+        super().__init__(self._next, **options)
         self._script: Iterator[ScriptItem] = iter((script,) if isinstance(script, str) else script)
 
     def _next(self, request: LlmRequest) -> Spoken | Awaitable[Spoken]:
@@ -223,23 +210,19 @@ class ScriptedProvider(FunctionProvider):
             return LlmError(
                 f"The script of {self._provider_id!r} has no turn left for "
                 f"request {len(self.requests)}.",
-                next_step="Add a turn to it, or look why the model is asked once more.",
+                next_step="Add a turn to it, or find out why the model is asked once more.",
                 kind="bad_request",
             )
         return item(request) if callable(item) else item
 
 
 def fresh_error(error: LlmError, provider: str, model: str) -> LlmError:
-    """Return the same error anew: one that is raised twice would carry the first one's traceback.
-
-    Args:
-        provider: The provider's id, where the error doesn't name one.
-    """
-    told = {name: fact for name, fact in error.facts.items() if fact is not None}
+    """Return the same error anew: raised twice, one would carry its first traceback."""
+    facts = {name: fact for name, fact in error.facts.items() if fact is not None}
     return LlmError(
         error.message,
         next_step=error.next_step,
-        **({"provider": provider, "model": model} | told),
+        **({"provider": provider, "model": model} | facts),
     )
 
 
@@ -250,9 +233,9 @@ class MadeMedia:
     Attributes:
         contents: Their bytes; none for a call that never ends.
         media_type: The type of all of them.
-        polls: How often the job must be looked after until it is done; 0 for no job.
-        usage: What is counted.
-        error: What the job fails with in the end.
+        polls: The number of polls until the job is done; 0 for no job.
+        usage: The usage.
+        error: The error with which the job fails in the end.
     """
 
     contents: tuple[bytes, ...]
@@ -277,9 +260,9 @@ def make(
     Args:
         *contents: The bytes of each.
         media_type: The type of all of them.
-        polls: How often the job must be looked after until it is done; 0 for no job.
-        usage: What is counted.
-        error: What the job fails with in the end.
+        polls: The number of polls until the job is done; 0 for no job.
+        usage: The usage.
+        error: The error with which the job fails in the end.
     """
     return MadeMedia(contents, media_type, polls, usage, error)
 
@@ -288,25 +271,22 @@ class ScriptedMediaProvider(ScriptedProvider):
     """A provider that makes media by a script, one item for each request.
 
     Args:
-        made: What it makes: what `make` gives, and errors.
-        script: What it says where it is asked for text; see `ScriptedProvider`.
-        provider_id: What the provider is called.
-        capabilities: What every one of its models can do; all by default.
+        made: The media, made by `make`, and errors.
+        script: Its answers to requests for text; see `ScriptedProvider`.
+        **options: The options of `FunctionProvider`.
 
     Attributes:
-        media_requests: What media it was asked for, in order.
-        polls: The jobs that were looked after, in order.
+        media_requests: The requests for media, in order.
+        polls: The polled jobs, in order.
     """
 
     def __init__(
         self,
         made: Iterable[MediaItem],
         script: Iterable[ScriptItem] = (),
-        *,
-        provider_id: str = "scripted",
-        capabilities: Capabilities = EVERYTHING,
+        **options: Unpack[ProviderOptions],
     ) -> None:
-        super().__init__(script, provider_id=provider_id, capabilities=capabilities)
+        super().__init__(script, **options)
         self._made: Iterator[MediaItem] = iter(made)
         self._jobs: dict[str, tuple[MadeMedia, MediaRequest, int]] = {}
         self.media_requests: list[MediaRequest] = []
@@ -326,7 +306,7 @@ class ScriptedMediaProvider(ScriptedProvider):
         if item is None:
             item = LlmError(
                 f"The script of {self.provider_id!r} has no media left.",
-                next_step="Add some to it, or look why the model is asked once more.",
+                next_step="Add some to it, or find out why the model is asked once more.",
                 kind="bad_request",
             )
         if isinstance(item, LlmError):
@@ -340,10 +320,10 @@ class ScriptedMediaProvider(ScriptedProvider):
         return self._done(item, request, media)
 
     async def poll_media(self, job_id: str, *, key: str, media: MediaStore) -> MediaOutcome:
-        """Look after a job: it is done when it was looked after often enough.
+        """Poll a job: it is done after as many polls as the script says.
 
         Raises:
-            LlmError: There is no such job, or it failed.
+            LlmError: The job is unknown, or failed.
         """
         await anyio.lowlevel.checkpoint()
         self.polls.append(job_id)

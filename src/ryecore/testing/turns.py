@@ -1,4 +1,4 @@
-"""What a scripted model says in one turn."""
+"""The turns of a scripted model."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -57,10 +57,10 @@ class Turn:
     """One answer of a scripted model. `+` joins turns into one: `think("…") + call("add")`.
 
     Attributes:
-        steps: What comes, in order.
+        steps: The parts and chunks of the answer, in order.
         ending: How it ends.
-        usage: What is counted; the provider's own default where None.
-        stop_reason: Why it stops; where None, `tool_use` if a tool is called, else `stop`.
+        usage: The usage; None for the provider's default.
+        stop_reason: Why it stops; None for `tool_use` if a tool is called, else `stop`.
     """
 
     steps: tuple[TurnStep, ...]
@@ -71,7 +71,7 @@ class Turn:
 
     def __add__(self, after: "Turn") -> "Turn":
         if self.ending not in ("whole", "cut"):
-            raise ValueError("Nothing can follow what fails or hangs.")
+            raise ValueError("A turn that fails or hangs must be the last one.")
         return Turn(
             self.steps + after.steps,
             after.ending,
@@ -80,11 +80,7 @@ class Turn:
         )
 
     def prepared(self, chunk_chars: int) -> "PreparedTurn":
-        """Make the chunks that are streamed, once.
-
-        Args:
-            chunk_chars: How long a piece of text is at most, in characters.
-        """
+        """Return the chunks to stream, made once; `chunk_chars` bounds pieces of text."""
         found = self._prepared.get(chunk_chars)
         if found is None:
             found = self._prepared[chunk_chars] = self._prepare(chunk_chars)
@@ -108,9 +104,8 @@ class Turn:
 class PreparedTurn:
     """A turn in the pieces that are streamed.
 
-    Attributes:
-        nameless: Where in it the calls begin that have no id yet.
-        end: The last chunk; None where none comes, or it is among the chunks.
+    `nameless` are the places of calls that have no id yet. `end` is the last chunk; None if there
+    is none, or it is among the chunks.
     """
 
     chunks: tuple[StreamChunk, ...]
@@ -119,7 +114,7 @@ class PreparedTurn:
 
 
 def say(text: str, *, usage: Usage | None = None, stop_reason: StopReason | None = None) -> Turn:
-    """Make a turn that says something."""
+    """Make a turn that is a text."""
     return Turn((TextPart(text),), "whole", usage, stop_reason)
 
 
@@ -136,7 +131,7 @@ def call(
         name: The tool's name.
         arguments: Its arguments, or the very text that the model writes, JSON or not.
         call_id: The call's id; `call_1`, `call_2`, … where empty.
-        usage: What is counted.
+        usage: The usage; None for the provider's default.
     """
     text = arguments if isinstance(arguments, str) else json.dumps(arguments or {})
     return Turn((ToolCallPart(call_id, name, text),), "whole", usage)
@@ -146,8 +141,8 @@ def think(text: str, *, opaque: str = "") -> Turn:
     """Make a turn that thinks, to be followed by another: `think("…") + say("…")`.
 
     Args:
-        text: What may be read of it.
-        opaque: What the provider needs to take it back.
+        text: The readable text.
+        opaque: What the provider needs to accept the reasoning again.
     """
     return Turn((ReasoningPart(text, "", opaque),))
 
@@ -162,9 +157,9 @@ def fail(
     """Make a turn that fails; behind another one, in the middle of the stream.
 
     Args:
-        kind: How it fails.
-        message: What the error says.
-        retry_after_s: How long the provider asks to wait, in seconds.
+        kind: The kind of failure.
+        message: The error's message.
+        retry_after_s: The wait that the provider asks for, in seconds.
         status: The HTTP status.
     """
     return Turn((), LlmError(message, kind=kind, retry_after_s=retry_after_s, status=status))
@@ -181,7 +176,7 @@ def cut() -> Turn:
 
 
 def raw(*chunks: StreamChunk) -> Turn:
-    """Make a turn of these very chunks, with no other `StreamEnd` than the one that is given."""
+    """Make a turn of exactly these chunks; no `StreamEnd` is added."""
     return Turn(chunks, "cut")
 
 

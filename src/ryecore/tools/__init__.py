@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from ryecore.tools.definition import FunctionTool as FunctionTool
     from ryecore.tools.definition import ToolDef as ToolDef
     from ryecore.tools.definition import ToolFunction as ToolFunction
+    from ryecore.tools.definition import ToolOptions as ToolOptions
     from ryecore.tools.definition import tool as tool
     from ryecore.tools.items import ItemExecutor as ItemExecutor
     from ryecore.tools.policy import ToolPolicy as ToolPolicy

@@ -14,7 +14,9 @@ from typing import (
     ParamSpec,
     Self,
     TypeAlias,
+    TypedDict,
     TypeVar,
+    Unpack,
     overload,
 )
 
@@ -31,7 +33,7 @@ from ryecore.tools.policy import ToolPolicy
 if TYPE_CHECKING:
     from ryecore.tools.items import ItemExecutor
 
-__all__ = ["FunctionTool", "ToolDef", "ToolFunction", "ToolOrigin", "tool"]
+__all__ = ["FunctionTool", "ToolDef", "ToolFunction", "ToolOptions", "ToolOrigin", "tool"]
 
 P = ParamSpec("P")
 Q = ParamSpec("Q")
@@ -64,6 +66,28 @@ def _texts(value: object) -> Iterator[str]:
     elif isinstance(value, list | tuple):
         for one in value:
             yield from _texts(one)
+
+
+class ToolOptions(TypedDict, total=False):
+    """Options of a tool that is made of a function or an item.
+
+    Attributes:
+        parallel_safe: Whether it may run in parallel with others of the same turn.
+        timeout_s: Its time limit in seconds; None for the registry's.
+        config: Arguments that the host sets. The model can't see or change them.
+        policy: The commands, domains and paths that its arguments may name.
+        needs_approval: Whether a person is asked before each run.
+        needs: The host's capabilities that it needs, such as `net` or `fs`.
+        untrusted: Whether its results may have untrusted text.
+    """
+
+    parallel_safe: bool
+    timeout_s: float | None
+    config: Mapping[str, Any]
+    policy: ToolPolicy
+    needs_approval: bool
+    needs: Iterable[str]
+    untrusted: bool
 
 
 @frozen(eq=False, kw_only=True, repr=False)
@@ -171,14 +195,8 @@ class ToolDef:
         name: str | None = None,
         description: str | None = None,
         inline: bool = False,
-        parallel_safe: bool = False,
-        timeout_s: float | None = None,
-        config: Mapping[str, Any] | None = None,
-        policy: ToolPolicy | None = None,
-        needs_approval: bool = False,
         capability: str | None = None,
-        needs: Iterable[str] = (),
-        untrusted: bool = True,
+        **options: Unpack[ToolOptions],
     ) -> "FunctionTool[P, R]":
         """Make a tool of a function: its types become the schema, its docstring the description.
 
@@ -189,14 +207,8 @@ class ToolDef:
             description: Its description; by default the docstring before `Args:`.
             inline: Whether a function that isn't async runs on the event loop's own thread. That is
                 faster, and for functions that never wait.
-            parallel_safe: Whether it may run in parallel with others of the same turn.
-            timeout_s: Its time limit in seconds.
-            config: Arguments that the host sets. The model can't see or change them.
-            policy: The commands, domains and paths that its arguments may name.
-            needs_approval: Whether a person is asked before each run.
             capability: The capability that the caller needs.
-            needs: The host's capabilities that it needs.
-            untrusted: Whether its results may have untrusted text.
+            **options: See `ToolOptions`.
 
         Raises:
             TypeError: A parameter's type can't be shown to a model; it is named.
@@ -210,16 +222,10 @@ class ToolDef:
             description=shape.description if description is None else description,
             parameters=shape.parameters,
             run=FunctionRunner(function, shape, inline=inline),
-            parallel_safe=parallel_safe,
-            timeout_s=timeout_s,
-            config=config or {},
-            policy=policy or ToolPolicy(),
-            needs_approval=needs_approval,
             capability=capability,
-            needs=needs,
-            untrusted=untrusted,
             source=f"the function {function.__module__}.{shape.qualified_name}",
             function=function,
+            **options,
         )
 
     @classmethod
@@ -230,13 +236,7 @@ class ToolDef:
         *,
         name: str | None = None,
         description: str | None = None,
-        parallel_safe: bool = False,
-        timeout_s: float | None = None,
-        config: Mapping[str, Any] | None = None,
-        policy: ToolPolicy | None = None,
-        needs_approval: bool = False,
-        needs: Iterable[str] = (),
-        untrusted: bool = True,
+        **options: Unpack[ToolOptions],
     ) -> "ToolDef":
         """Make a tool of a signed item, with the item's schema and description.
 
@@ -248,13 +248,7 @@ class ToolDef:
             ref: `tool:ID`.
             name: Its name for the model; by default its id with `__` for each slash.
             description: Its description; by default that of the item.
-            parallel_safe: Whether it may run in parallel with others of the same turn.
-            timeout_s: Its time limit in seconds; by default that of its chain.
-            config: Parameters that the host sets. The model can't see or change them.
-            policy: The commands, domains and paths that its parameters may name.
-            needs_approval: Whether a person is asked before each run.
-            needs: The host's capabilities that it needs.
-            untrusted: Whether its results may have untrusted text.
+            **options: See `ToolOptions`. By default, `timeout_s` is that of its chain.
 
         Raises:
             RyeError: It isn't a tool, or its chain isn't valid.
@@ -264,21 +258,17 @@ class ToolDef:
 
         shape = await read_item(rye, ref)
         name = name or shape.name
+        if options.get("timeout_s") is None:
+            options["timeout_s"] = ItemRunner.timeout_s
         return ToolDef(
             name=name,
             description=shape.description if description is None else description,
             parameters=shape.parameters,
             run=ItemRunner(rye, shape.ref, name),
-            parallel_safe=parallel_safe,
-            timeout_s=ItemRunner.timeout_s if timeout_s is None else timeout_s,
-            config=config or {},
-            policy=policy or ToolPolicy(),
-            needs_approval=needs_approval,
             capability=shape.capability,
-            needs=needs,
-            untrusted=untrusted,
             origin="item" if shape.server is None else "mcp",
             source=str(shape.ref),
+            **options,
         )
 
     @classmethod
@@ -372,14 +362,8 @@ def tool(
     name: str | None = None,
     description: str | None = None,
     inline: bool = False,
-    parallel_safe: bool = False,
-    timeout_s: float | None = None,
-    config: Mapping[str, Any] | None = None,
-    policy: ToolPolicy | None = None,
-    needs_approval: bool = False,
     capability: str | None = None,
-    needs: Iterable[str] = (),
-    untrusted: bool = True,
+    **options: Unpack[ToolOptions],
 ) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
 def tool(function: Callable[P, R] | None = None, /, **options: Any) -> Any:
     """Make a tool of a function, which can still be called as one.

@@ -1,19 +1,31 @@
 """The policy for commands, domains and paths in a tool's arguments."""
 
 import os
+import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Final, Literal
+from urllib.parse import urlsplit
 
 from attrs import field, frozen, validators
 
 from ryecore.errors import HostCapabilityMissing, ToolPolicyError
-from ryecore.tools import domains
 from ryecore.tools.context import ToolContext
 from ryecore.tools.failures import quoted
 
-__all__ = ["ToolPolicy", "apply_policy", "is_listed_command", "resolve_path", "words_of"]
+__all__ = [
+    "Target",
+    "ToolPolicy",
+    "apply_policy",
+    "check_domain",
+    "is_listed",
+    "is_listed_command",
+    "resolve_path",
+    "target_of",
+    "words_of",
+]
 
 _ENDS_OR_JOINS = frozenset(";&|<>()`$\n\r#")
 
@@ -69,6 +81,107 @@ def _refuse_shell_syntax(command: str) -> None:
             raise ValueError(f"it holds {character!r}, which a shell would not take as text")
 
 
+_LABELS: Final = re.compile(
+    r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?(?:\.[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?)*"
+)
+_NUMBER: Final = re.compile(r"\d+|0x[0-9a-f]*")
+_PORTS: Final = {"http": 80, "https": 443}
+_ENTRY: Final = re.compile(r"(?:(\*)\.)?(\[[0-9A-Fa-f:.]+\]|[^\[\]:*/@]+)(?::(\d{1,5}))?")
+
+
+@frozen
+class Target:
+    """The target of a URL.
+
+    Its host is a name in lower case without a final dot, or an address in its one usual form.
+    `port` is None for the scheme's own.
+    """
+
+    host: str
+    port: int | None
+    is_address: bool
+
+
+def target_of(url: object) -> Target:
+    """Return the target of a URL of http or https that can't be read in two ways."""
+    if not isinstance(url, str):
+        raise ValueError("it isn't text")
+    if not url.isascii():
+        raise ValueError("it holds other characters than ASCII; write them percent-encoded, xn--")
+    if any(character <= " " or character in "\\\x7f" for character in url):
+        raise ValueError("it holds a space, a control character or a backslash")
+    parts = urlsplit(url)  # its ValueErrors name no more than parts of the URL
+    if parts.scheme not in _PORTS or not url[len(parts.scheme) :].startswith("://"):
+        raise ValueError("it isn't a URL of http or https")
+    if "@" in parts.netloc:
+        raise ValueError("it holds a user's name")
+    host, is_address = _host(parts.hostname or "")
+    if parts.netloc.startswith("[") and ":" not in host:
+        raise ValueError("its address isn't valid")
+    port = parts.port
+    if parts.netloc.endswith(":"):
+        raise ValueError("its port is empty")
+    return Target(host, None if port == _PORTS[parts.scheme] else port, is_address)
+
+
+def check_domain(entry: str) -> str:
+    """Check and return an entry of a list of domains: a name, `*.` and a name, or an address."""
+    _split(entry)
+    return entry
+
+
+def is_listed(target: Target, listed: Iterable[str]) -> bool:
+    """Return whether a host is listed: exactly, or below `*.name`, which is never an address."""
+    return any(_matches(target, *_split(entry)) for entry in listed)
+
+
+def _matches(target: Target, is_suffix: bool, host: str, port: int | None) -> bool:
+    if target.port != port:
+        return False
+    if is_suffix:
+        return not target.is_address and target.host.endswith(f".{host}")
+    return target.host == host
+
+
+def _split(entry: str) -> tuple[bool, str, int | None]:
+    found = _ENTRY.fullmatch(entry) if entry.isascii() else None
+    if found is None:
+        raise ValueError(
+            f"{entry!r} isn't a host: write example.org, *.example.org or example.org:8443, "
+            "and other characters than ASCII as xn--."
+        )
+    try:
+        host, is_address = _host(found[2].strip("[]").lower())
+    except ValueError as error:
+        raise ValueError(f"{entry!r} isn't a host: {error}.") from None
+    if found[1] and is_address:
+        raise ValueError(f"{entry!r} isn't a host: an address has no subdomains.")
+    return bool(found[1]), host, int(found[3]) if found[3] else None
+
+
+def _host(host: str) -> tuple[str, bool]:
+    """Return the one usual form of a host, and whether it is an address.
+
+    An address in a form that readers take differently is refused.
+    """
+    if ":" in host:
+        if "%" in host:
+            raise ValueError("its address names a network interface")
+        try:
+            return str(ip_address(host)), True
+        except ValueError:
+            raise ValueError("its address isn't valid") from None
+    name = host[:-1] if host.endswith(".") else host
+    if _LABELS.fullmatch(name) is None or len(name) > 253:
+        raise ValueError("its host isn't a valid name")
+    if _NUMBER.fullmatch(name.rpartition(".")[2]):
+        try:
+            return str(ip_address(host)), True
+        except ValueError:
+            raise ValueError("its host is an address in an unusual form") from None
+    return name, False
+
+
 _PROTECTED: Final = frozenset({".ai", ".git", ".venv", "venv", "node_modules", "__pycache__"})
 
 
@@ -122,7 +235,7 @@ def _names(value: Iterable[str]) -> tuple[str, ...]:
 
 
 def _domains(value: Iterable[str]) -> tuple[str, ...]:
-    return tuple(map(domains.check_domain, _names(value)))
+    return tuple(map(check_domain, _names(value)))
 
 
 @frozen
@@ -173,8 +286,8 @@ def apply_policy(
     checked = dict(arguments)
     asks: list[str] = []
 
-    def require(name: str, what: str, is_listed: bool) -> None:
-        if is_listed:
+    def require(name: str, what: str, is_allowed: bool) -> None:
+        if is_allowed:
             return
         if policy.unlisted == "deny":
             raise _denied(tool_name, name, f"{what} is not allowed")
@@ -182,13 +295,13 @@ def apply_policy(
 
     for name, value in _given(policy.command_args, arguments):
         words = _read(tool_name, name, words_of, value)
-        is_listed = is_listed_command(words, policy.allow_commands)
-        require(name, f"the command {quoted(words[0])}", is_listed)
+        is_allowed = is_listed_command(words, policy.allow_commands)
+        require(name, f"the command {quoted(words[0])}", is_allowed)
     for name, value in _given(policy.url_args, arguments):
         for url in value if isinstance(value, list) else [value]:
-            target = _read(tool_name, name, domains.target_of, url)
+            target = _read(tool_name, name, target_of, url)
             at = target.host if target.port is None else f"{target.host}:{target.port}"
-            require(name, f"the host {at}", domains.is_listed(target, policy.allow_domains))
+            require(name, f"the host {at}", is_listed(target, policy.allow_domains))
     for names, writing in ((policy.path_args, False), (policy.write_path_args, True)):
         for name, value in _given(names, arguments):
             checked[name] = _resolved(tool_name, name, value, ctx, writing=writing)

@@ -67,7 +67,7 @@ def test_nothing_follows_an_end() -> None:
     assert (say("half") + cut()).ending == "cut"
     for ended in (hang(), fail("auth")):
         assert (say("half") + ended).ending == ended.ending
-        with pytest.raises(ValueError, match="Nothing can follow"):
+        with pytest.raises(ValueError, match="must be the last"):
             ended + say("more")
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ryecore.tools.domains import check_domain, is_listed, target_of
+from ryecore.tools.policy import check_domain, is_listed, target_of
 
 LISTED = [
     "example.org",

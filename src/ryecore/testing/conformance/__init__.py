@@ -1,12 +1,15 @@
 """The suite that every adapter passes: its real SDK, over real HTTP, in the vendor's own format."""
 
-from typing import Literal
-from unittest import SkipTest
-
-from attrs import frozen
-
 from ryecore.testing.conformance.answers import AnswerCases
-from ryecore.testing.conformance.bench import Backend, Bench, case, check, equal
+from ryecore.testing.conformance.bench import (
+    Backend,
+    Bench,
+    CaseResult,
+    case,
+    check,
+    equal,
+    run_cases,
+)
 from ryecore.testing.conformance.connections import ConnectionCases
 from ryecore.testing.conformance.failures import FailureCases
 from ryecore.testing.conformance.keys import KeyCases
@@ -64,21 +67,6 @@ class ProviderConformance(AnswerCases, QuestionCases, FailureCases, ConnectionCa
     """
 
 
-@frozen
-class CaseResult:
-    """The result of one case.
-
-    Attributes:
-        name: The case.
-        outcome: Whether it passed, failed, or was skipped.
-        error: Why it failed or was skipped; None where it passed.
-    """
-
-    name: str
-    outcome: Literal["passed", "failed", "skipped"]
-    error: BaseException | None = None
-
-
 def run_conformance(suite: type[ProviderConformance], *names: str) -> tuple[CaseResult, ...]:
     """Run the suite without a test runner, one case after another.
 
@@ -89,16 +77,4 @@ def run_conformance(suite: type[ProviderConformance], *names: str) -> tuple[Case
     Returns:
         The result of each case.
     """
-    return tuple(
-        _result(suite, name) for name in names or [one for one in dir(suite) if one[:5] == "test_"]
-    )
-
-
-def _result(suite: type[ProviderConformance], name: str) -> CaseResult:
-    try:
-        getattr(suite(), name)()
-    except SkipTest as skipped:
-        return CaseResult(name, "skipped", skipped)
-    except Exception as error:
-        return CaseResult(name, "failed", error)
-    return CaseResult(name, "passed")
+    return run_cases(suite, names)

@@ -2,12 +2,13 @@
 
 import json
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, ClassVar, Final, Literal, TypeAlias
 from unittest import SkipTest
 
 import anyio
 import anyio.to_thread
+from attrs import frozen
 
 from ryecore.llm import (
     LlmError,
@@ -26,7 +27,18 @@ from ryecore.llm import (
 from ryecore.testing.conformance.script import Feature, MadeMedia, Script, ScriptPart, Wire
 from ryecore.testing.conformance.server import WireServer
 
-__all__ = ["KEY", "Backend", "Bench", "Cases", "case", "check", "equal", "everything_in"]
+__all__ = [
+    "KEY",
+    "Backend",
+    "Bench",
+    "CaseResult",
+    "Cases",
+    "case",
+    "check",
+    "equal",
+    "everything_in",
+    "run_cases",
+]
 
 KEY: Final = "test-key-5f2d9c81"
 _CASE_S: Final = 60.0
@@ -54,11 +66,7 @@ class Cases:
         raise NotImplementedError
 
     def needs(self, *features: Feature) -> None:
-        """Skip the case if the vendor lacks a feature.
-
-        Raises:
-            SkipTest: It does.
-        """
+        """Skip the case if the vendor lacks a feature."""
         for feature in features:
             if feature in self.wire.lacks:
                 raise SkipTest(f"This vendor has no {feature.replace('_', ' ')}.")
@@ -280,3 +288,34 @@ def _value(text: str) -> object:
         return json.loads(text)
     except ValueError:
         return ("no JSON", text)
+
+
+@frozen
+class CaseResult:
+    """The result of one case.
+
+    Attributes:
+        name: The case.
+        outcome: Whether it passed, failed, or was skipped.
+        error: Why it failed or was skipped; None where it passed.
+    """
+
+    name: str
+    outcome: Literal["passed", "failed", "skipped"]
+    error: BaseException | None = None
+
+
+def run_cases(suite: type[object], names: Sequence[str]) -> tuple[CaseResult, ...]:
+    """Run the named cases of a suite, or all, one after another."""
+    cases = names or [name for name in dir(suite) if name.startswith("test_")]
+    return tuple(_result(suite, name) for name in cases)
+
+
+def _result(suite: type[object], name: str) -> CaseResult:
+    try:
+        getattr(suite(), name)()
+    except SkipTest as skipped:
+        return CaseResult(name, "skipped", skipped)
+    except Exception as error:
+        return CaseResult(name, "failed", error)
+    return CaseResult(name, "passed")

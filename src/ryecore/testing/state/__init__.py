@@ -1,5 +1,8 @@
 """The suite that every store passes: registry, ledger and record log, with real processes."""
 
+from typing import ClassVar
+from unittest import SkipTest
+
 from ryecore.lillux.processes import ProcessId
 from ryecore.state.idempotency import IdempotencyKey
 from ryecore.state.ledger import BudgetLedger
@@ -8,7 +11,10 @@ from ryecore.state.record_log import RecordLog, RecordStore, Recovery
 from ryecore.state.registry import ThreadRegistry
 from ryecore.state.transcript_format import Head, Record
 from ryecore.testing.state.bench import StateStore, run_state_conformance
-from ryecore.testing.state.suite import StateConformance
+from ryecore.testing.state.ledger import LedgerCases
+from ryecore.testing.state.processes import ProcessCases
+from ryecore.testing.state.records import RecordCases
+from ryecore.testing.state.registry import RegistryCases
 
 __all__ = [
     "BudgetLedger",
@@ -27,3 +33,36 @@ __all__ = [
     "ThreadRegistry",
     "run_state_conformance",
 ]
+
+
+class StateConformance(RegistryCases, LedgerCases, RecordCases, ProcessCases):
+    """What every store must do, with real processes that race and are killed.
+
+    Subclass it in a test module and open the store:
+
+        class TestMine(StateConformance):
+            @asynccontextmanager
+            async def open_store(self, place: Path) -> AsyncGenerator[StateStore, None]:
+                store = await MyStore.connect(schema=place.name)
+                try:
+                    yield store
+                finally:
+                    await store.close()
+
+    pytest and unittest find its methods; `run_state_conformance` needs neither.
+
+    Attributes:
+        examples: How many random sequences of operations the ledger is compared with its model in.
+
+    Source: decisions 35, 37 to 40, 47 and 77.
+    """
+
+    examples: ClassVar[int] = 60
+
+    def test_the_ledger_agrees_with_its_model(self) -> None:
+        """Any sequence of operations leaves the sums that a plain model of the tree adds up."""
+        try:
+            from ryecore.testing.state.ledger_model import check_ledger_model  # noqa: PLC0415
+        except ImportError as missing:
+            raise SkipTest("Hypothesis isn't installed: pip install hypothesis") from missing
+        check_ledger_model(self, self.examples)

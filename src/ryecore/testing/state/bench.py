@@ -8,7 +8,6 @@ from contextlib import AbstractAsyncContextManager, suppress
 from functools import wraps
 from pathlib import Path
 from typing import Any, ClassVar, Final, Protocol, TypeAlias, TypeVar
-from unittest import SkipTest
 
 import anyio
 import anyio.to_thread
@@ -18,8 +17,7 @@ from ryecore.lillux.processes import ProcessId, current_process
 from ryecore.state.ledger import BudgetLedger
 from ryecore.state.record_log import RecordStore
 from ryecore.state.registry import ThreadRegistry
-from ryecore.testing.conformance import CaseResult
-from ryecore.testing.conformance.bench import Backend, check
+from ryecore.testing.conformance.bench import Backend, CaseResult, check, run_cases
 
 __all__ = [
     "PROCESSES",
@@ -88,13 +86,7 @@ class StateCases:
 
 @frozen
 class Place:
-    """One place, at which each case opens stores.
-
-    Attributes:
-        cases: The store under test.
-        folder: The folder of the place.
-        backend: The event loop that runs.
-    """
+    """One place, at which each case opens stores."""
 
     cases: StateCases
     folder: Path
@@ -107,8 +99,7 @@ class Place:
     async def race(self, work: Work) -> list[int]:
         """Run work in eight processes that begin together, and return their results.
 
-        Args:
-            work: What each does with a store of its own and its number.
+        Each gets a store of its own and its number.
         """
         # A thread without an event loop forks, so that the children can run loops of their own.
         return await anyio.to_thread.run_sync(self._race, work)
@@ -139,14 +130,11 @@ class Place:
         return found
 
     async def kill_during(self, work: "Steps", after: int) -> list[str]:
-        """Kill a process at its work, right after it has announced so many steps.
+        """Kill a process right after its work has announced `after` steps.
 
-        Args:
-            work: What it does; it announces each step once that is done.
-            after: How many steps it announces before the kill.
+        return all announced steps.
 
-        Returns:
-            All steps that it has announced, those that the kill came too late for included.
+        It announces each step once that is done; the kill came too late for some.
         """
         return await anyio.to_thread.run_sync(self._kill_during, work, after)
 
@@ -186,11 +174,7 @@ class Place:
 
 
 def state_case(body: Case) -> Callable[[Any], None]:
-    """Make a test method of an async case: run on each event loop, with a store of its own.
-
-    Args:
-        body: The case.
-    """
+    """Make a test method of an async case: run on each event loop, with a store of its own."""
     return _method(body, None)
 
 
@@ -198,9 +182,6 @@ def process_case(body: Case) -> Callable[[Any], None]:
     """Make a test method of an async case whose work is done by other processes.
 
     It runs on the first event loop alone: what races is the processes.
-
-    Args:
-        body: The case.
     """
     return _method(body, 1)
 
@@ -222,12 +203,7 @@ def _method(body: Case, most_backends: int | None) -> Callable[[Any], None]:
 
 
 async def raises(expected: type[E], call: Awaitable[object]) -> E:
-    """Await a call that must be refused, and return its error.
-
-    Args:
-        expected: The type of the error.
-        call: The call.
-    """
+    """Await a call that must be refused, and return its error."""
     try:
         found = await call
     except expected as error:
@@ -254,18 +230,7 @@ def run_state_conformance(suite: type[StateCases], *names: str) -> tuple[CaseRes
     Returns:
         The result of each case.
     """
-    cases = names or [one for one in dir(suite) if one.startswith("test_")]
-    return tuple(_result(suite, name) for name in cases)
-
-
-def _result(suite: type[StateCases], name: str) -> CaseResult:
-    try:
-        getattr(suite(), name)()
-    except SkipTest as skipped:
-        return CaseResult(name, "skipped", skipped)
-    except Exception as error:
-        return CaseResult(name, "failed", error)
-    return CaseResult(name, "passed")
+    return run_cases(suite, names)
 
 
 def _write_all(descriptor: int, data: bytes) -> None:

@@ -32,11 +32,7 @@ _ITEM = "directive:acme/x"
 
 @frozen
 class Accounts:
-    """Shorter ways to fill a ledger.
-
-    Attributes:
-        store: The store.
-    """
+    """Shorter ways to fill a ledger."""
 
     store: StateStore
 

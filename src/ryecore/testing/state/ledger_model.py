@@ -299,12 +299,7 @@ _CHECKS = (HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_t
 
 
 def check_ledger_model(cases: StateCases, examples: int) -> None:
-    """Compare the ledger with the model, over random sequences of operations.
-
-    Args:
-        cases: The store under test.
-        examples: How many sequences there are.
-    """
+    """Compare the ledger with the model, over random sequences of operations."""
     with start_blocking_portal(cases.backends[0]) as portal:
         machine = type("Ledgers", (_Ledgers,), {"cases": cases, "portal": portal})
         run_state_machine_as_test(
