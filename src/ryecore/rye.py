@@ -332,10 +332,10 @@ class Rye:
         Raises:
             RyeError: The item can't be found, verified or copied.
         """
-        from ryecore.actions.fetch import FetchOptions  # noqa: PLC0415 - when it is needed
-
-        options = FetchOptions(source, destination, overwrite)
-        call = partial(self._parts.fetch, ref, options, ctx or CallContext())
+        call = partial(
+            self._parts.fetch, ref, ctx or CallContext(),
+            source=source, destination=destination, overwrite=overwrite,
+        )  # fmt: skip
         return await self._running.run(ref, call)
 
     async def search(

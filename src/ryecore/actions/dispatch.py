@@ -112,9 +112,7 @@ class ActionDispatcher:
 
     async def fetch(self, ref: str | ItemRef, *, ctx: CallContext) -> Fetched:
         """Read and verify one item."""
-        from ryecore.actions.fetch import FetchOptions  # noqa: PLC0415 - when it is needed
-
-        return await self._fetch()(ref, FetchOptions(), ctx)
+        return await self._fetch()(ref, ctx)
 
     async def request_signing(self, pattern: str, *, ctx: CallContext) -> Shown:
         """Sign the items that a glob matches, once the host has approved."""

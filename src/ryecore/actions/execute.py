@@ -143,28 +143,17 @@ class ExecuteAction:
 
     async def inspect(self, item: str | ItemRef, ctx: CallContext) -> PreparedChain:
         """Prepare a tool's chain, and run nothing."""
-        ref = self._allowed(item, ctx)
-        if ref.kind == "directive":
-            raise InputError(
-                "A directive has no chain.",
-                next_step="Execute it as a dry run: that shows what its thread would run under.",
-            ).during(str(ref))
-        return await self._executor.inspect(ref, ctx)
+        return await self._executor.inspect(self._allowed_tool(item, ctx), ctx)
 
     async def chain(self, item: str | ItemRef, ctx: CallContext) -> ValidChain:
         """Return a tool's verified chain, cached until something on disk changes. Nothing runs."""
-        ref = self._allowed(item, ctx)
-        if ref.kind == "directive":
-            raise InputError("A directive has no chain.", next_step="Name a tool.").during(str(ref))
-        return await self._executor.chain(ref, ctx)
+        return await self._executor.chain(self._allowed_tool(item, ctx), ctx)
 
     async def plan(
         self, item: str | ItemRef, parameters: Mapping[str, Any], ctx: CallContext
     ) -> Planned:
         """Plan a call of a tool, if the caller may make it. Nothing runs."""
-        ref = self._allowed(item, ctx)
-        if ref.kind == "directive":
-            raise InputError("A directive has no plan.", next_step="Name a tool.").during(str(ref))
+        ref = self._allowed_tool(item, ctx)
         chain, plan = await self._executor.plan(ref, check_mapping(parameters), ctx)
         return Planned(chain, plan, is_served_here=ref.id == ORCHESTRATOR)
 
@@ -184,6 +173,15 @@ class ExecuteAction:
         except RyeError as error:
             error.during(str(item))
             raise
+        return ref
+
+    def _allowed_tool(self, item: str | ItemRef, ctx: CallContext) -> ItemRef:
+        ref = self._allowed(item, ctx)
+        if ref.kind == "directive":
+            raise InputError(
+                "A directive has no chain.",
+                next_step="Name a tool; a dry run of the directive shows its thread's plan.",
+            ).during(str(ref))
         return ref
 
     def _directive_ref(self, text: str) -> ItemRef:

@@ -31,16 +31,7 @@ from ryecore.policy import CallContext, allows, capability_of
 from ryecore.policy.permissions import ApprovalRequest, Approve
 from ryecore.state.exports import AttestedExport, ExportVerifier
 
-__all__ = ["CopiedItem", "FetchAction", "FetchOptions", "FetchedItem"]
-
-
-@frozen
-class FetchOptions:
-    """The options of a fetch: the only space to look in, and the space that gets a copy."""
-
-    source: Literal["project", "user", "system"] | None = None
-    destination: Literal["project", "user"] | None = None
-    overwrite: bool = False
+__all__ = ["CopiedItem", "FetchAction", "FetchedItem"]
 
 
 @frozen
@@ -187,22 +178,29 @@ class FetchAction:
         self._approve = approve
 
     async def __call__(
-        self, item: str | ItemRef, options: FetchOptions, ctx: CallContext
+        self,
+        item: str | ItemRef,
+        ctx: CallContext,
+        *,
+        source: Literal["project", "user", "system"] | None = None,
+        destination: Literal["project", "user"] | None = None,
+        overwrite: bool = False,
     ) -> FetchedItem:
         """Fetch an item. A model needs its capability, and the host's approval for a copy."""
         try:
             ref = item if isinstance(item, ItemRef) else self._parse(item, ctx)
-            _check_options(options)
+            _check_options(source, destination)
             check_capability("fetch", ref, ctx)
-            found = await anyio.to_thread.run_sync(self._fetch, ref, options)
-            if options.destination is None:
+            found = await anyio.to_thread.run_sync(self._fetch, ref, source)
+            if destination is None:
                 return found
             if isinstance(found.item, AttestedExport):
                 raise InputError(
                     f"{ref} is the record of a thread, and records aren't copied as items.",
                     next_step="Write what you need of it into an item of your own.",
                 )
-            return await self._copied(found, found.item, options, ctx)
+            space = self._spaces.project if destination == "project" else self._spaces.user
+            return await self._copied(found, found.item, space, ctx, overwrite=overwrite)
         except RyeError as error:
             error.during(str(item))
             raise
@@ -228,9 +226,9 @@ class FetchAction:
             given=item,
         )
 
-    def _fetch(self, ref: ItemRef, options: FetchOptions) -> FetchedItem:
+    def _fetch(self, ref: ItemRef, space: str | None) -> FetchedItem:
         more = tuple(sorted(self._file_types()))
-        wanted = [one for one in self._spaces if options.source in (None, one.name)]
+        wanted = [one for one in self._spaces if space in (None, one.name)]
         source = locate(ref, wanted, more_extensions=more)
         verified = self._verifier.verify(source)
         around = [(_file_in(one, ref, more), one) for one in self._spaces]
@@ -243,13 +241,18 @@ class FetchAction:
         )
 
     async def _copied(
-        self, found: FetchedItem, item: VerifiedItem, options: FetchOptions, ctx: CallContext
+        self,
+        found: FetchedItem,
+        item: VerifiedItem,
+        space: Space,
+        ctx: CallContext,
+        *,
+        overwrite: bool,
     ) -> FetchedItem:
-        space = self._spaces.project if options.destination == "project" else self._spaces.user
         source = item.source
         path = space.folder(source.ref.kind) / source.relative
         is_there = await anyio.to_thread.run_sync(
-            partial(_check_place, item, path, space, overwrite=options.overwrite)
+            partial(_check_place, item, path, space, overwrite=overwrite)
         )
         if is_there != "same":
             if ctx.capabilities is not None:
@@ -263,7 +266,7 @@ class FetchAction:
                 request = ApprovalRequest("copy", space.label, (candidate,), ctx.call_id)
                 await ask(self._approve, request)
             await anyio.to_thread.run_sync(
-                partial(self._write, item, path, space, replace=options.overwrite)
+                partial(self._write, item, path, space, replace=overwrite)
             )
         problem = None
         try:
@@ -294,15 +297,15 @@ class FetchAction:
         write_atomically(path, item.content, replace=replace)
 
 
-def _check_options(options: FetchOptions) -> None:
-    if options.source not in (None, "project", "user", "system"):
+def _check_options(source: str | None, destination: str | None) -> None:
+    if source not in (None, "project", "user", "system"):
         raise InputError(
-            f"Unknown source {options.source!r}.",
+            f"Unknown source {source!r}.",
             next_step='Write "project", "user" or "system", or leave it out.',
         )
-    if options.destination not in (None, "project", "user"):
+    if destination not in (None, "project", "user"):
         raise InputError(
-            f"Nothing can be copied to {options.destination!r}.",
+            f"Nothing can be copied to {destination!r}.",
             next_step='Write "project" or "user": system space is sealed.',
         )
 

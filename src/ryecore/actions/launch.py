@@ -119,10 +119,8 @@ class LaunchAction:
         """Whether another process can rebuild the host's models."""
         return self._settings.deps_factory is not None
 
-    async def fork(self, request: RunRequest, ctx: CallContext) -> "StartedThread":
+    async def fork(self, request: RunRequest, ctx: CallContext) -> StartedThread:
         """Launch a directive's thread; see `__call__`."""
-        from ryecore.threads.result import StartedThread  # noqa: PLC0415 - for threads alone
-
         started = time.perf_counter()
         earlier: EarlierStart | None = None
         try:

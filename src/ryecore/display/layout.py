@@ -1,7 +1,8 @@
-"""Where everything in a picture stands: layers of boxes, and lines that lead around them.
+"""The layout of a picture: ranks of boxes, and lines that are routed around them.
 
-As Sugiyama, Tagawa and Toda taught it: turn round what closes circles, rank, order, place. It is
-decided with ranks that lie below each other; a picture that leads right is turned in the end.
+The method is that of Sugiyama, Tagawa and Toda: reverse the lines that close circles, then rank,
+order and place the boxes. Ranks are computed from top to bottom; for a picture whose direction is
+right, the axes are swapped at the end.
 """
 
 from collections.abc import Sequence
@@ -25,23 +26,23 @@ __all__ = ["Layout", "PlacedBox", "Point", "Route", "Step", "lay_out"]
 
 Point = tuple[float, float]
 Step = tuple[Point, ...]
-"""Where a line goes on to: straight to one point, or by a curve (two controls, and its end)."""
+"""A part of a line: straight to one point, or a curve (two control points, and its end)."""
 
 _RANK_GAP: Final[dict[Direction, float]] = {"down": 34.0, "right": 44.0}
 _LABEL_GAP: Final = 18.0
-"""Between a rank and one in which labels alone stand."""
+"""The gap between a rank and one that holds only labels."""
 _MOST_GAP: Final = 110.0
 _BOX_GAP: Final[dict[Direction, float]] = {"down": 14.0, "right": 9.0}
-"""On each side of a box."""
+"""The gap on each side of a box."""
 _LINE_GAP: Final = 8.0
 _PORT_GAP: Final = 16.0
 _LOOP: Final = 26.0
-"""How far a line to its own box leads away from it."""
+"""The distance that a line to its own box leads away from it."""
 _STOPS_A_BOX: Final = 4
 _STOPS: Final = 400
-"""So many places in ranks that lines pass are kept free; the longest lines get none beyond that."""
+"""The places kept free in ranks that lines pass; beyond that, the longest lines get none."""
 _PULLS: Final = (8.0, 2.0, 1.0)
-"""How much a line wants to be straight between none, one, or two boxes."""
+"""The weights of straightness of a line whose ends are no, one, or two boxes."""
 
 
 @frozen
@@ -65,13 +66,13 @@ class Route:
 
     @property
     def end(self) -> Point:
-        """Where it meets the box that it leads to."""
+        """The point at which it meets its target box."""
         return self.steps[-1][-1]
 
 
 @frozen
 class Layout:
-    """A picture whose parts have their places."""
+    """A picture with the position of each part."""
 
     width: float
     height: float
@@ -80,15 +81,12 @@ class Layout:
 
 
 def lay_out(picture: Picture) -> Layout:
-    """Find a place for every box and a way for every line.
-
-    The same picture is always laid out in the same way.
-    """
+    """Return a position for every box and a route for every line; always the same for a picture."""
     return _Plan(picture).layout()
 
 
 class _Plan:
-    """One picture, while it is laid out. Ranks lie below each other: `across` is along a rank."""
+    """A picture being laid out, from top to bottom: `across` is the position within a rank."""
 
     def __init__(self, picture: Picture) -> None:
         self.picture = picture
@@ -103,7 +101,7 @@ class _Plan:
         self.before = [across / 2 + gap for across, _ in self.lengths]
         self.after = list(self.before)
         self.ways: dict[int, list[int]] = {}
-        """Of each line that is no loop, what it passes from its upper end to its lower one."""
+        """For each line between two boxes: the boxes and stops it passes, from top to bottom."""
         self.label_stops: dict[int, int] = {}
         self._add_loops()
         self._rank()
@@ -141,7 +139,7 @@ class _Plan:
         self._add_stops(straight, arcs)
 
     def _add_stops(self, straight: Sequence[int], arcs: Sequence[Arc]) -> None:
-        """Give each line a place in every rank that it passes, unless there are too many."""
+        """Reserve a stop for each line in every rank that it passes, unless there are too many."""
         room = _STOPS_A_BOX * len(self.sized) + _STOPS
         spans = [self.ranks[end] - self.ranks[start] for start, end in arcs]
         for one in sorted(range(len(arcs)), key=spans.__getitem__):
@@ -158,7 +156,7 @@ class _Plan:
             self.ways[at] = [start, *stops, end]
             text, width, height = self.labels[at]
             if text and stops:
-                # Near where a line leaves its box its label says most.
+                # A label is clearest near the box that its line leaves.
                 stop = stops[-1 if at in self.backward else 0]
                 self.label_stops[at] = stop
                 self.lengths[stop] = self._across_and_along(width, height)
@@ -189,7 +187,7 @@ class _Plan:
         )  # fmt: skip
 
     def _stack_ranks(self) -> None:
-        """Find where each rank begins and ends."""
+        """Compute the beginning and the end of each rank."""
         boxes = len(self.sized)
         widest = [0.0] * len(self.layers)
         for way in self.ways.values():
@@ -211,7 +209,7 @@ class _Plan:
         self.along_end = end
 
     def _along(self, box: int) -> tuple[float, float]:
-        """Where a box begins and ends along the way; in a picture that leads right, in line."""
+        """Return the beginning and end of a box across the ranks."""
         start, end = self.bands[self.ranks[box]]
         length = self.lengths[box][1]
         if not self.turned:
@@ -222,7 +220,7 @@ class _Plan:
         return (along, across) if self.turned else (across, along)
 
     def layout(self) -> Layout:
-        """Everything, in pixels."""
+        """Return the layout, in pixels."""
         placed: list[PlacedBox] = []
         for box, sized in enumerate(self.sized):
             across, along = self.lengths[box][0], self._along(box)[0]
@@ -236,7 +234,7 @@ class _Plan:
         return _trimmed(placed, routes)
 
     def _ports(self) -> dict[tuple[int, int], float]:
-        """Where along its side each line leaves or meets a box: by (line, box)."""
+        """Return the offset along a box's side at which each line leaves or meets it."""
         sides: dict[tuple[int, bool], list[tuple[float, int]]] = {}
         for at, way in self.ways.items():
             sides.setdefault((way[0], True), []).append((self.across[way[1]], at))
@@ -293,7 +291,7 @@ class _Plan:
         return tuple(steps)
 
     def _loop(self, at: int) -> Route:
-        """A line that leaves its box at one side, and leads back to the same."""
+        """Return the route of a line that leads back to its own box."""
         box = self.ends[at][0]
         place = self.loops[box].index(at)
         across, along = self.lengths[box]
@@ -306,7 +304,9 @@ class _Plan:
             reach += _LOOP + (text_across if other != at else 0.0)
         middle = sum(self._along(box)) / 2
         text_across = self._across_and_along(*self.labels[at][1:])[0]
-        beyond = border + (reach - border) * 4 / 3  # so far the curve's controls, it comes to reach
+        beyond = (
+            border + (reach - border) * 4 / 3
+        )  # with its control points there, the curve comes to reach
         start = self._at(border, middle - depth)
         end = self._at(border, middle + depth)
         step = (self._at(beyond, middle - depth), self._at(beyond, middle + depth), end)
@@ -317,7 +317,7 @@ class _Plan:
 
 
 def _trimmed(boxes: Sequence[PlacedBox], routes: Sequence[Route]) -> Layout:
-    """Move everything to where nothing is free at the left and at the top."""
+    """Move everything so that no room is left at the left and at the top."""
     corners = [(one.x, one.y) for one in boxes]
     corners += [(one.x + one.sized.width, one.y + one.sized.height) for one in boxes]
     for route in routes:

@@ -1,4 +1,4 @@
-"""What is drawn: boxes with their statuses, and lines between them."""
+"""A picture: boxes with statuses, and lines between them."""
 
 from typing import Final, Literal
 
@@ -20,20 +20,16 @@ __all__ = [
 ]
 
 Shape = Literal["box", "diamond", "round", "stack"]
-"""A step, a decision, a beginning or an end, and what is done several times."""
+"""A step, a decision, a start or an end, and something that is done several times."""
 LineKind = Literal["solid", "dashed", "thick"]
 Direction = Literal["down", "right"]
 
 
 @frozen
 class Box:
-    """Something in a picture.
+    """A box in a picture.
 
-    Attributes:
-        id: What lines know it by; it is not shown.
-        shape: How it is drawn.
-        status: Where it stands; empty where that isn't to be said.
-        tooltip: What is shown where the pointer rests on it; its whole label, if empty.
+    Lines refer to its `id`, which is not shown. Without a `tooltip`, its whole label is one.
     """
 
     id: str
@@ -46,11 +42,7 @@ class Box:
 
 @frozen
 class Line:
-    """An arrow from one box to another, or to the same one.
-
-    Attributes:
-        is_taken: Whether what is shown went along it.
-    """
+    """An arrow from one box to another, or to the same one; `is_taken` if the run followed it."""
 
     start: str
     end: str
@@ -61,14 +53,9 @@ class Line:
 
 @frozen
 class Picture:
-    """Boxes and lines.
+    """Boxes, placed in their order where nothing else decides, and lines.
 
-    Attributes:
-        boxes: The boxes. Where nothing else decides, they are placed in this order.
-        legend: Whether the signs of the statuses that it has are explained below it.
-
-    Raises:
-        ValueError: Two boxes have one id, or a line leads to none.
+    `legend` is whether the icons of its statuses are explained below it.
     """
 
     boxes: tuple[Box, ...]
@@ -93,7 +80,7 @@ class Picture:
 
 @frozen
 class Tone:
-    """The colours of a status on a light or a dark ground."""
+    """The colours of a status on a light or a dark background."""
 
     fill: str
     stroke: str
@@ -101,7 +88,7 @@ class Tone:
 
 @frozen
 class StatusSign:
-    """What a status looks like in a drawing."""
+    """The icon of a status in a drawing, and its colours."""
 
     path: str
     is_filled: bool
@@ -125,4 +112,4 @@ SIGNS: Final[dict[BoxStatus, StatusSign]] = {
     "cancelled": StatusSign("M-2.8-2.8h5.6v5.6h-5.6z", True, *_OCHRE),
     "skipped": StatusSign("M-3.4-2.8-.6 0-3.4 2.8M.4-2.8 3.2 0 .4 2.8", False, *_GREY),
 }
-"""In the order in which a legend explains them."""
+"""The icons of all statuses, in the order of a legend."""

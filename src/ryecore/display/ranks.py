@@ -1,6 +1,6 @@
-"""The rank of each box of a picture, its order in the rank, and its place there.
+"""The rank of each box of a picture, its order in the rank, and its position there.
 
-Boxes are numbers here. Nothing calls itself, so that a picture may be as deep as it wants.
+Boxes are numbers here. Nothing is recursive, so a picture may have any depth.
 """
 
 from bisect import bisect_right, insort
@@ -11,23 +11,23 @@ from typing import Final
 __all__ = ["Arc", "Neighbour", "find_backward", "order_ranks", "place_boxes", "rank_boxes"]
 
 Arc = tuple[int, int]
-"""From one box to another."""
+"""A line from one box to another."""
 
 _SWEEPS: Final = 24
 _PATIENCE: Final = 6
-"""After so many sweeps that made nothing better, the best is taken."""
+"""The number of sweeps without an improvement after which the best order is taken."""
 _WORK: Final = 60_000
-"""How many steps all sweeps together may take, about: large pictures get fewer of them."""
+"""The approximate number of steps of all sweeps: large pictures get fewer sweeps."""
 
 _ROUNDS: Final = 12
 _PLACING_WORK: Final = 60_000
-"""How many steps all rounds together may take, about."""
+"""The approximate number of steps of all rounds."""
 _REST: Final = 0.001
-"""How much a box without neighbours on one side wants to stay where it is."""
+"""The weight of the present position of a box without neighbours on one side."""
 
 
 Neighbour = tuple[int, float]
-"""A box of the next rank that another one wants to stand straight above or below, and how much."""
+"""A connected box of the next rank, and the weight of standing straight above or below it."""
 
 
 def find_backward(count: int, arcs: Sequence[Arc]) -> set[int]:
@@ -118,7 +118,7 @@ def order_ranks(
 def _first_order(
     ranks: Sequence[int], above: Sequence[Sequence[int]], below: Sequence[Sequence[int]]
 ) -> list[list[int]]:
-    """The order in which a walk down meets the boxes; no lines of a tree cross in it."""
+    """Return the order in which a walk down meets the boxes; in it, no lines of a tree cross."""
     layers: list[list[int]] = [[] for _ in range(max(ranks, default=-1) + 1)]
     met = bytearray(len(ranks))
     for top in range(len(ranks)):
@@ -135,19 +135,19 @@ def _first_order(
 def _sort_layer(
     layer: list[int], fixed: Sequence[int], neighbours: Sequence[Sequence[int]]
 ) -> None:
-    """Put each box where the middle of its neighbours is; one without keeps its place."""
+    """Sort boxes by the mean position of their neighbours; one without keeps its place."""
     places = {box: place for place, box in enumerate(fixed)}
-    wish = {
+    means = {
         box: sum([places[one] for one in neighbours[box]]) / len(neighbours[box])
         for box in layer
         if neighbours[box]
     }
-    moved = iter(sorted(wish, key=wish.__getitem__))
-    layer[:] = [next(moved) if box in wish else box for box in layer]
+    moved = iter(sorted(means, key=means.__getitem__))
+    layer[:] = [next(moved) if box in means else box for box in layer]
 
 
 def _crossings(layers: Sequence[Sequence[int]], below: Sequence[Sequence[int]]) -> int:
-    """How often lines cross."""
+    """Return how often lines cross."""
     count = 0
     for upper, lower in pairwise(layers):
         places = {box: place for place, box in enumerate(lower)}
@@ -204,12 +204,12 @@ def _settle(
     neighbours: Sequence[Sequence[Neighbour]],
     pulls: Sequence[float],
 ) -> None:
-    """Bring a rank as near to where it wants to be as its order and widths allow.
+    """Move the boxes of a rank as near to their neighbours as its order and widths allow.
 
-    Without its widths, each place must be at least the one before it: the nearest such places are
-    found by joining neighbours that are in each other's way (isotonic regression).
+    With the widths subtracted, positions must not decrease: the nearest such positions are found
+    by merging boxes that are in each other's way (isotonic regression).
     """
-    blocks: list[tuple[float, float, int]] = []  # where it stands, its pull, how many boxes
+    blocks: list[tuple[float, float, int]] = []  # its position, its weight, its number of boxes
     for box in layer:
         near = neighbours[box]
         pull, count = pulls[box], 1

@@ -1,4 +1,4 @@
-"""The size of each shape and of the texts in it, and where its border is. In pixels."""
+"""The sizes of shapes and of their texts, and the position of their borders, in pixels."""
 
 import math
 import unicodedata
@@ -31,11 +31,11 @@ DETAIL_SIZE: Final = 11.0
 LINE_LABEL_SIZE: Final = 11.0
 LINE_HEIGHT: Final = 16.0
 BOLD: Final = 1.12
-"""How much wider bold text is."""
+"""The factor by which bold text is wider."""
 BADGE: Final = 16.0
-"""How wide the sign of a status is, and as far behind it the text begins."""
+"""The width of a status icon."""
 STACKED: Final = 4.0
-"""By how much each of the two boxes behind a stack's first is shifted."""
+"""The shift of each of the two boxes behind the first one of a stack."""
 
 _NARROW: Final = frozenset("fijlrtI.,:;'|!()[]{}/\\ `·-")
 _WIDE: Final = frozenset("mwMWGOQ@%—…→")
@@ -53,7 +53,7 @@ _MAX_DETAILS: Final = 8
 _MAX_LINE_LABEL_EM: Final = 20.0
 _LEAST_WIDTH: Final = 48.0
 _DIAMOND_STRETCH: Final = 2.1
-"""How high a diamond is, in heights of its text."""
+"""The height of a diamond, in heights of its text."""
 
 
 @frozen
@@ -69,17 +69,17 @@ class Sized:
 
     @property
     def text_height(self) -> float:
-        """How high its texts are together."""
+        """The height of all its texts."""
         return LINE_HEIGHT * (1 + len(self.details))
 
     @property
     def badge_width(self) -> float:
-        """How much of the texts' width its sign takes."""
+        """The part of the texts' width that its status icon takes."""
         return BADGE + _BADGE_GAP if self.box.status else 0.0
 
 
 def size_of(box: Box) -> Sized:
-    """Measure a box; what is too long in it is shortened."""
+    """Measure a box; texts that are too long are shortened."""
     label = shorten_middle(to_one_line(box.label), _MAX_LABEL_EM)
     details = [shorten_end(to_one_line(one), _MAX_DETAIL_EM) for one in box.details]
     if len(details) > _MAX_DETAILS:

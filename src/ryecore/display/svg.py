@@ -1,7 +1,7 @@
 """A picture as one SVG element: nothing is loaded, nothing runs, and any text may stand in it.
 
-It brings a ground of its own, so that it can be read on any page. It follows what the reader's
-system prefers, light or dark, and in a notebook that says so the notebook's theme.
+It has a background of its own, so that it can be read on any page. It follows the reader's
+preference for light or dark, and in a notebook the notebook's theme.
 """
 
 import hashlib
@@ -39,7 +39,7 @@ _MAX_DESCRIBED: Final = 40
 Ground = Literal["light", "dark"]
 
 _COLOURS: Final[dict[str, tuple[str, str]]] = {
-    # selector: what it looks like on a light ground, and on a dark one
+    # selector: its style on a light background, and on a dark one
     ".g": ("fill:#fdfdfe;stroke:#e3e7eb", "fill:#0f1318;stroke:#2a3038"),
     ".n .s": ("fill:#ffffff;stroke:#9aa4af", "fill:#191f27;stroke:#6b7683"),
     "text": ("fill:#1f2328", "fill:#e6edf3"),
@@ -97,7 +97,7 @@ def to_svg(picture: Picture) -> str:
             *_legend(rows, top + layout.height + 8),
         ]
     )
-    # What is different on a page has different names there.
+    # Different pictures on a page need different class names.
     name = "rye" + hashlib.sha256(body.encode()).hexdigest()[:10]
     shown = escape_html(title or counted(len(picture.boxes), "box", "boxes"))
     return (
@@ -187,7 +187,7 @@ def _text(kind: str, x: float, y: float, text: str) -> str:
 
 
 def _route(route: Route) -> str:
-    """The line, and the head of its arrow."""
+    """Return a line with its arrowhead."""
     before = (route.start, *(point for step in route.steps for point in step))[-2]
     end = route.end
     across, along = end[0] - before[0], end[1] - before[1]
@@ -230,7 +230,7 @@ def _title(title: str, inside: float) -> str:
 
 
 _Entry = tuple[BoxStatus, float, float]
-"""A status, where its sign begins, and where the next one may."""
+"""A status, the beginning of its icon, and that of the next entry."""
 
 
 def _legend_rows(legend: Iterable[BoxStatus], room: float) -> Iterator[list[_Entry]]:
@@ -257,7 +257,7 @@ def _legend(rows: Iterable[list[_Entry]], y: float) -> Iterator[str]:
 
 
 def _description(picture: Picture) -> str:
-    """What is to be seen, for who can't see it."""
+    """Describe the picture for people who can't see it."""
     statuses = Counter(box.status for box in picture.boxes if box.status)
     parts = [
         f"{counted(len(picture.boxes), 'box', 'boxes')},"
@@ -279,7 +279,7 @@ def _description(picture: Picture) -> str:
 
 
 def _style(name: str, statuses: set[BoxStatus]) -> str:
-    """The rules of one picture: they hold in it alone, whatever page it stands on."""
+    """Return the style rules of a picture, which apply to it alone, on any page."""
     form = "".join(_rule(f".{name} ", one, said) for one, said in _FORM.items())
     light, dark = _ground("light", statuses), _ground("dark", statuses)
     at_night = ":is([data-jp-theme-light='false'],.vscode-dark)"
