@@ -44,7 +44,7 @@ __all__ = [
     "between",
     "describe_problem",
     "did_you_mean",
-    "listed",
+    "known_names",
 ]
 
 T = TypeVar("T")
@@ -228,11 +228,11 @@ def did_you_mean(name: str, known: Iterable[str], *, at_least: float = 0.6) -> s
     return f" Did you mean {near[0]!r}?" if near else ""
 
 
-def listed(names: Iterable[str]) -> str:
-    """Return names for an error's text; the first few where there are many."""
+def known_names(names: Iterable[str]) -> str:
+    """Return the sentence of an error that lists known names; the first of many."""
     names = list(names)
     more = f" and {len(names) - _MAX_LISTED} more" if len(names) > _MAX_LISTED else ""
-    return (", ".join(names[:_MAX_LISTED]) + more) or "none"
+    return f" Known: {', '.join(names[:_MAX_LISTED]) or 'none'}{more}."
 
 
 def describe_problem(problem: Problem) -> str:
@@ -240,7 +240,7 @@ def describe_problem(problem: Problem) -> str:
     if not problem.unknown_key:
         return problem.message.replace("an object", "a mapping")  # as YAML calls it
     guess = did_you_mean(str(problem.path[-1]), problem.known_keys)
-    return f"is unknown.{guess or f' Known are {listed(problem.known_keys)}.'}"
+    return f"is unknown.{guess or known_names(problem.known_keys)}"
 
 
 # The converter

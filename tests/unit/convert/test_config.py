@@ -62,7 +62,7 @@ def test_a_number_that_no_float_holds_is_a_problem() -> None:
         ("kind: fast\nquite: true\n", (2, "quite", "is unknown. Did you mean 'quiet'?")),
         (
             "kind: fast\nx: 1\n",
-            (2, "x", "is unknown. Known are kind, tries, names, quiet."),
+            (2, "x", "is unknown. Known: kind, tries, names, quiet."),
         ),
         ("kind: fast\nquiet: 1\n", (2, "quiet", "must be true or false, not 1")),
         (

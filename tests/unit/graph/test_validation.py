@@ -77,14 +77,14 @@ def test_the_error_lists_every_problem_as_people_and_programs_read_it() -> None:
 
     assert str(raised.value) == (
         "tool:acme/flow has 2 problems:\n"
-        f"  {PATH}, line 7, config.start: There is no node 'b'. There is a.\n"
+        f"  {PATH}, line 7, config.start: There is no node 'b'. Known: a.\n"
         f"  {PATH}, line 7, config.nodes.a.type: type must be one of action, gate, foreach, "
         "agent, return, not 'retrun'. Did you mean 'return'?\n"
         "Mend the file and sign it again."
     )
     assert raised.value.to_dict()["problems"] == [
         {
-            "message": "There is no node 'b'. There is a.",
+            "message": "There is no node 'b'. Known: a.",
             "path": str(PATH),
             "line": 7,
             "node": None,
@@ -140,4 +140,4 @@ def test_a_file_that_is_wrong_throughout_is_guessed_at_where_it_begins() -> None
     assert len(said) == 300
     assert said[0] == "There is no node 'noda0'. Did you mean 'node0'?"
     assert not any("Did you mean" in one for one in said[100:])
-    assert said[-1].startswith("There is no node 'noda299'. There is node0, ")
+    assert said[-1].startswith("There is no node 'noda299'. Known: node0, ")

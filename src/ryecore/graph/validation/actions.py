@@ -7,7 +7,7 @@ from typing import Any, Final, Literal, cast
 from attrs import fields_dict
 
 from ryecore.agent.model import Agent, AgentNode, RetrySpec
-from ryecore.convert.config import did_you_mean, listed
+from ryecore.convert.config import did_you_mean, known_names
 from ryecore.errors import ConfigError, InvalidItemId
 from ryecore.graph.model import AGENT_NODE_KEYS, Action, Tries
 from ryecore.graph.validation.fields import Amount, Count, Fields, Text
@@ -91,7 +91,7 @@ def _limits(action: Fields) -> Mapping[str, float]:
     limits = action.mapping("limits")
     for name, value in limits.items():
         if name not in LIMIT_SPELLINGS:
-            guess = did_you_mean(name, LIMIT_SPELLINGS) or f" There is {listed(LIMIT_NAMES)}."
+            guess = did_you_mean(name, LIMIT_SPELLINGS) or known_names(LIMIT_NAMES)
             place = action.at("limits", name)
             action.problems.error(place, f"{name!r} is not a limit.{guess}")
         elif name != "spend_currency":
@@ -186,7 +186,7 @@ def check_narrowed(node: Fields, agent: Agent) -> None:
     tools = node.declared.get("tools")
     for index, name in enumerate(tools if isinstance(tools, list) else ()):
         if isinstance(name, str) and name not in agent.tools:
-            guess = did_you_mean(name, agent.tools) or f" It has {listed(agent.tools)}."
+            guess = did_you_mean(name, agent.tools) or known_names(agent.tools)
             node.problems.error(
                 node.at("tools", index), f"The agent {agent.name!r} has no tool {name!r}.{guess}"
             )

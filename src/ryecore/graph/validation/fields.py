@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, TypeAlias, TypeVar
 
 from attrs import frozen
 
-from ryecore.convert.config import CONFIG, Check, describe_problem, did_you_mean, listed
+from ryecore.convert.config import CONFIG, Check, describe_problem, did_you_mean, known_names
 from ryecore.convert.lines import Place, key_path
 from ryecore.convert.strict import ConversionError, shown
 from ryecore.graph.validation.problems import Problems
@@ -63,9 +63,7 @@ class Fields:
                 self.error(name, why[name])
                 continue
             guess = did_you_mean(name, known)
-            self.error(
-                name, f"{name!r} is not a key of {owner}.{guess or f' There are {listed(known)}.'}"
-            )
+            self.error(name, f"{name!r} is not a key of {owner}.{guess or known_names(known)}")
 
     def has(self, name: str) -> bool:
         """Return whether a key is there, and not null."""

@@ -5,7 +5,7 @@ from typing import Final
 
 from attrs import evolve, frozen
 
-from ryecore.convert.config import did_you_mean, listed
+from ryecore.convert.config import did_you_mean, known_names
 
 __all__ = ["ANY", "Kind", "NoSuchPart", "kind_of_schema", "kind_of_value", "union"]
 
@@ -113,7 +113,7 @@ ANY: Final = Kind()
 
 def _no_key(key: str, known: Iterable[str]) -> str:
     names = [name for name in known if not name.startswith("_")]
-    return f"has no {key!r}.{did_you_mean(key, names) or f' There is {listed(names)}.'}"
+    return f"has no {key!r}.{did_you_mean(key, names) or known_names(names)}"
 
 
 def union(kinds: Iterable[Kind]) -> Kind:

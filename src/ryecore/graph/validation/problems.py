@@ -6,7 +6,7 @@ from typing import Final
 
 from attrs import field, frozen
 
-from ryecore.convert.config import did_you_mean, listed
+from ryecore.convert.config import did_you_mean, known_names
 from ryecore.convert.lines import Place, line_numbers
 
 __all__ = ["GraphFinding", "Problems", "node_lines"]
@@ -44,7 +44,7 @@ class Problems:
         minutes where a large file is wrong throughout.
         """
         found = "" if len(self.errors) + len(self.warnings) >= _MANY else did_you_mean(name, known)
-        return found or f" There is {listed(known)}."
+        return found or known_names(known)
 
 
 _BLOCK_KEY: Final = re.compile(

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from ryecore.agent.prompts import PromptTemplate
-from ryecore.convert.config import did_you_mean, listed
+from ryecore.convert.config import did_you_mean, known_names
 from ryecore.convert.lines import Place, key_path
 from ryecore.graph.model import AgentVertex
 from ryecore.graph.validation.drafts import Draft
@@ -91,7 +91,7 @@ class References:
         if root not in scope.roots:
             why = scope.absent.get(str(root)) or (
                 f"{root!r} is not known here."
-                f"{did_you_mean(str(root), scope.roots) or f' There is {listed(scope.roots)}'}"
+                f"{did_you_mean(str(root), scope.roots) or known_names(scope.roots)}"
             )
             self._problems.error(
                 place, f"{text}: {why.rstrip('.?')}{'?' if why[-1] == '?' else '.'}"
