@@ -183,7 +183,7 @@ def _disk(project_root: Path, user_root: Path) -> Iterator[Check]:
             yield Check(
                 "disk",
                 "problem",
-                f"The {name} stands on {kind}, which machines share. State is refused there.",
+                f"The {name} is on {kind}, which machines may share. State is refused there.",
                 "Put it on a local disk.",
             )
         if free < _LEAST_ROOM_BYTES or (numbers.f_files and not numbers.f_favail):

@@ -63,7 +63,7 @@ class Database:
         shared = file_system_of(path.parent)
         if is_shared(shared):
             raise StateError(
-                f"{path} stands on {shared}, a file system that machines share, where SQLite "
+                f"{path} is on {shared}, a file system that machines share, where SQLite "
                 "can't keep its promises.",
                 next_step="Put the project on a local disk.",
             )

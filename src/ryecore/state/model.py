@@ -55,7 +55,7 @@ def has_ended(status: str) -> bool:
 def check_status(status: str) -> Status:
     """Return a status by its name; a ValueError for any other name."""
     if status not in get_args(Status):
-        raise ValueError(f"{status!r} is no status; there are {', '.join(get_args(Status))}")
+        raise ValueError(f"{status!r} isn't a status; these are: {', '.join(get_args(Status))}")
     return status  # type: ignore[return-value]
 
 

@@ -127,7 +127,7 @@ def load_run_key(user_root: Path) -> RunKey:
         ) from problem
     except SigningError as problem:
         raise StateError(
-            f"{path} is no run key: {problem.message}",
+            f"{path} isn't a run key: {problem.message}",
             next_step="Move it away; state that it attested will be moved aside.",
         ) from None
 

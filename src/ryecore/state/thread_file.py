@@ -109,15 +109,15 @@ def end_thread_file(path: Path, record: ThreadRecord, key: SigningKey) -> None:
     A file that is missing or was altered is left so.
     """
     with suppress(StateError, OSError):
-        said = dict(read_thread_file(path, key.public, record.thread_id))
-        if said.get("status") == record.status:
+        document = dict(read_thread_file(path, key.public, record.thread_id))
+        if document.get("status") == record.status:
             return
-        said |= {
+        document |= {
             "status": record.status,
             "updated_at": record.updated_at,
             "cost": record.cost.to_dict(),
         }
-        text = json.dumps(sign_record(_KIND, said, key), indent=2, allow_nan=False) + "\n"
+        text = json.dumps(sign_record(_KIND, document, key), indent=2, allow_nan=False) + "\n"
         write_atomically(path, text.encode(), mode=0o600, durable=False)
 
 
@@ -131,26 +131,26 @@ def read_thread_file(path: Path, public_key: PublicKey, thread_id: str) -> Mappi
         f"transcript is proved by: rye threads verify {thread_id}"
     )
     try:
-        said = json.loads(read_digest(path, max_bytes=_MAX_BYTES)[0])
+        document = json.loads(read_digest(path, max_bytes=_MAX_BYTES)[0])
     except OSError as problem:
         raise StateError(
             f"{path} can't be read: {problem.strerror or problem}.",
             next_step="See which threads there are: rye threads list --all",
         ) from problem
     except (ValueError, RecursionError):
-        raise StateError(f"{path} is no JSON any more.", next_step=next_step) from None
-    if not isinstance(said, dict) or not holds(_KIND, said, public_key):
+        raise StateError(f"{path} isn't JSON any more.", next_step=next_step) from None
+    if not isinstance(document, dict) or not holds(_KIND, document, public_key):
         raise StateError(
             f"{path} was altered after it was written, or was written by somebody else; by whom "
             "can't be known.",
             next_step=next_step,
         )
-    if said.get("thread_id") != thread_id:
+    if document.get("thread_id") != thread_id:
         raise StateError(
-            f"{path} is the file of another thread, {said.get('thread_id')!r}.",
+            f"{path} is the file of another thread, {document.get('thread_id')!r}.",
             next_step=next_step,
         )
-    return {name: value for name, value in said.items() if name != _FIELD}
+    return {name: value for name, value in document.items() if name != _FIELD}
 
 
 TRANSCRIPT: Final = "transcript.jsonl"

@@ -203,15 +203,17 @@ class Transcript:
         running, previous, unattested = self._chain
         digest = running.copy()
         digest.update(data)
-        said = Checkpoint(turn, self._offset + len(data), digest.hexdigest(), previous, unattested)
+        checkpoint = Checkpoint(
+            turn, self._offset + len(data), digest.hexdigest(), previous, unattested
+        )
         at_us = time.time_ns() // 1000
-        line = self._checkpoints.write(said, at_us, self._key)
-        following = segment(said.digest)
+        line = self._checkpoints.write(checkpoint, at_us, self._key)
+        following = segment(checkpoint.digest)
         following.update(line)
-        self._write(data + line, (following, said.digest, 0))
+        self._write(data + line, (following, checkpoint.digest, 0))
         if self._group is not None:
             self._group.after_write()
-        return Head(said.offset, said.digest)
+        return Head(checkpoint.offset, checkpoint.digest)
 
     def _write_kept(self) -> None:
         data = "".join(self._lines).encode("ascii")

@@ -130,7 +130,7 @@ def proved_records(
     chain.check(path, ended=ended)
     if is_over and (chain.tail().records or chain.dropped()):
         raise StateError(
-            f"The transcript {path} was altered or cut: something stands behind its end.",
+            f"The transcript {path} was altered or cut: something follows its end.",
             next_step=f"See what: rye threads verify {thread_id}",
         )
 
@@ -186,20 +186,20 @@ class Chain:
         now.last_line = line.number
         if record is None:
             if line.is_whole or line.content is None:
-                self._bad(now, f"line {line.number} is no record")
+                self._bad(now, f"line {line.number} isn't a record")
             else:
                 now.is_torn = True
         elif record.thread_id != self._thread_id:
             self._bad(now, f"line {line.number} is of another thread")
         elif record.type == CHECKPOINT:
-            said = self._lines.read(record, line.content or b"", self._key)
-            if said is None:
+            checkpoint = self._lines.read(record, line.content or b"", self._key)
+            if checkpoint is None:
                 self._close_broken(line, record)
                 return None
-            if self.last is None or said.offset > self.last.offset:
-                self._close(line, said)
+            if self.last is None or checkpoint.offset > self.last.offset:
+                self._close(line, checkpoint)
                 return record
-            self._bad(now, f"the checkpoint in line {line.number} stands there again")
+            self._bad(now, f"line {line.number} repeats an earlier checkpoint")
         else:
             now.records += 1
             turn = record.payload.get("turn")
@@ -221,7 +221,7 @@ class Chain:
             return None
         return Tail(now.records, self._end, now.digest.copy())
 
-    def _close(self, line: Line, said: Checkpoint) -> None:
+    def _close(self, line: Line, checkpoint: Checkpoint) -> None:
         """Close the segment with a checkpoint that this key signed for this thread."""
         now, last = self._open, self.last
         known = last.turn if last is not None else 0
@@ -230,31 +230,35 @@ class Chain:
             state, reason = "unattested", now.why_unknown
             if now.bad:
                 state, reason = "altered", now.bad
-        elif said.previous != (last.digest if last is not None else ""):
+        elif checkpoint.previous != (last.digest if last is not None else ""):
             reason = "the checkpoint before it is missing"
-            state = self._report_gap(now, said, known, line)
-        elif now.bad or said.digest != now.digest.hexdigest():
+            state = self._report_gap(now, checkpoint, known, line)
+        elif now.bad or checkpoint.digest != now.digest.hexdigest():
             state = "altered"
             reason = now.bad or "these lines are not those that were signed"
-        elif said.unattested:
+        elif checkpoint.unattested:
             state = "unattested"
-            reason = f"a crash had left {said.unattested} records of it without a checkpoint"
-            self._unattested += min(said.unattested, now.records)
+            reason = f"a crash had left {checkpoint.unattested} records of it without a checkpoint"
+            self._unattested += min(checkpoint.unattested, now.records)
         else:
             state, reason = "attested", ""
-        if reason and not (state == "unattested" and said.unattested and now.digest is not None):
+        if reason and not (
+            state == "unattested" and checkpoint.unattested and now.digest is not None
+        ):
             self.is_broken = True
             self._unattested += now.records
-        self._add(said.turn, state, now.first_line, line.number, reason)
-        self._has_head = self._has_head or (said.offset, said.digest) == self._head
-        self.last, self._end = said, line.end
-        self._open = _Segment(line.number + 1, segment(said.digest))
+        self._add(checkpoint.turn, state, now.first_line, line.number, reason)
+        self._has_head = self._has_head or (checkpoint.offset, checkpoint.digest) == self._head
+        self.last, self._end = checkpoint, line.end
+        self._open = _Segment(line.number + 1, segment(checkpoint.digest))
         if self._open.digest is not None:
             self._open.digest.update(line.content or b"")
 
-    def _report_gap(self, now: _Segment, said: Checkpoint, known: int, line: Line) -> TurnState:
+    def _report_gap(
+        self, now: _Segment, checkpoint: Checkpoint, known: int, line: Line
+    ) -> TurnState:
         """Report turns without checkpoints; the turn that ends the gap can't be attested."""
-        missing = range(known + 1, min(said.turn, known + 1 + _MAX_NAMED))
+        missing = range(known + 1, min(checkpoint.turn, known + 1 + _MAX_NAMED))
         state: TurnState = "altered" if now.bad else "cut"
         for turn in missing:
             reason = now.bad or "its checkpoint is missing"

@@ -173,7 +173,7 @@ def open_plain(path: Path, flags: int = os.O_RDONLY) -> int:
     descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise OSError(0, "it is no plain file")
+        raise OSError(0, "it isn't a plain file")
     return descriptor
 
 
@@ -205,13 +205,13 @@ def parse_line(line: Line) -> Record | None:
     if content is None or not (content.startswith(b"{") and content.endswith(b"}\n")):
         return None
     try:
-        said = json.loads(content.decode("ascii"))
+        document = json.loads(content.decode("ascii"))
     except (ValueError, RecursionError):
         return None
-    if not isinstance(said, dict):
+    if not isinstance(document, dict):
         return None
-    timestamp, thread_id = said.get("timestamp"), said.get("thread_id")
-    event_type, payload = said.get("event_type"), said.get("payload")
+    timestamp, thread_id = document.get("timestamp"), document.get("thread_id")
+    event_type, payload = document.get("event_type"), document.get("payload")
     if not (
         isinstance(timestamp, float)
         and math.isfinite(timestamp)
@@ -276,10 +276,10 @@ class CheckpointLines:
         self._thread = json.dumps(thread_id)
         self._head = head_of(thread_id, CHECKPOINT)
 
-    def write(self, said: Checkpoint, at_us: int, key: SigningKey) -> bytes:
+    def write(self, checkpoint: Checkpoint, at_us: int, key: SigningKey) -> bytes:
         """Return the signed line of a checkpoint, made at a time in microseconds since 1970."""
-        signature = record_signature(CHECKPOINT, self._canonical(said, at_us), key)
-        return self._line(said, at_us, signature).encode("ascii")
+        signature = record_signature(CHECKPOINT, self._canonical(checkpoint, at_us), key)
+        return self._line(checkpoint, at_us, signature).encode("ascii")
 
     def read(self, record: Record, line: bytes, key: PublicKey) -> Checkpoint | None:
         """Read a checkpoint's line, given as a record and as bytes with its line end.
@@ -301,26 +301,26 @@ class CheckpointLines:
             and 1 <= record.timestamp < _FAR_FUTURE_S
         ):
             return None
-        said = Checkpoint(turn, offset, digest, previous, unattested)
+        checkpoint = Checkpoint(turn, offset, digest, previous, unattested)
         at_us = round(record.timestamp * 1e6)
-        if line != self._line(said, at_us, signature).encode("ascii", errors="replace"):
+        if line != self._line(checkpoint, at_us, signature).encode("ascii", errors="replace"):
             return None
-        signed = {**json.loads(self._canonical(said, at_us)), "_signature": signature}
-        return said if holds(CHECKPOINT, signed, key) else None
+        signed = {**json.loads(self._canonical(checkpoint, at_us)), "_signature": signature}
+        return checkpoint if holds(CHECKPOINT, signed, key) else None
 
-    def _canonical(self, said: Checkpoint, at_us: int) -> bytes:
+    def _canonical(self, checkpoint: Checkpoint, at_us: int) -> bytes:
         """Return `canonical_json` of the signed record, inlined, because a turn waits for it."""
-        more = f',"unattested":{said.unattested}' if said.unattested else ""
+        more = f',"unattested":{checkpoint.unattested}' if checkpoint.unattested else ""
         return (
-            f'{{"digest":"{said.digest}","offset":{said.offset},"previous":"{said.previous}",'
-            f'"thread_id":{self._thread},"timestamp_us":{at_us},"turn":{said.turn}{more}}}'
+            f'{{"digest":"{checkpoint.digest}","offset":{checkpoint.offset},"previous":"{checkpoint.previous}",'
+            f'"thread_id":{self._thread},"timestamp_us":{at_us},"turn":{checkpoint.turn}{more}}}'
         ).encode()
 
-    def _line(self, said: Checkpoint, at_us: int, signature: str) -> str:
-        more = f'"unattested":{said.unattested},' if said.unattested else ""
+    def _line(self, checkpoint: Checkpoint, at_us: int, signature: str) -> str:
+        more = f'"unattested":{checkpoint.unattested},' if checkpoint.unattested else ""
         return (
-            f'{{"timestamp":{stamp(at_us)}{self._head}{{"turn":{said.turn},'
-            f'"offset":{said.offset},"digest":"{said.digest}","previous":"{said.previous}",{more}'
+            f'{{"timestamp":{stamp(at_us)}{self._head}{{"turn":{checkpoint.turn},'
+            f'"offset":{checkpoint.offset},"digest":"{checkpoint.digest}","previous":"{checkpoint.previous}",{more}'
             f'"_signature":"{signature}"}}}}\n'
         )
 

@@ -82,12 +82,12 @@ class TranscriptReport:
     def render(self, thread_id: str = "transcript") -> StyledText:
         """Render the report for a terminal or a notebook, under the thread's id."""
         text = StyledText()
-        said = "nothing altered or cut" if self.ok else "not what was signed"
+        verdict = "nothing altered or cut" if self.ok else "not what was signed"
         style = "good" if self.ok else "bad"
         text.line(
             status_mark("ok" if self.ok else "problem"),
             (thread_id, "id"),
-            (f"  {said}", style),
+            (f"  {verdict}", style),
             (f"  {self.size_bytes:,} bytes", "dim"),
         )
         for one in _joined(self.turns):
@@ -100,8 +100,8 @@ class TranscriptReport:
                 (f"  {one.reason}" if one.reason else "", style),
             )
         if self.unattested_records:
-            said = f"{self.unattested_records} records that no checkpoint speaks for"
-            text.line(("  ! ", "warn"), said)
+            count = f"{self.unattested_records} records that no checkpoint covers"
+            text.line(("  ! ", "warn"), count)
         of_turns = tuple(f"{self.unit.title()} {one.turn} (lines" for one in self.turns)
         for problem in self.problems:
             if not problem.startswith(of_turns):  # problems of turns are listed with the turns

@@ -165,7 +165,7 @@ def test_nothing_is_taken_from_behind_the_end_that_a_run_has_signed(
         "a result": line + b"\n", "a copy": whole, "no record": b"!\n", "a torn line": line,
     }  # fmt: skip
     path.write_bytes(whole + more[behind])
-    with pytest.raises(StateError, match="something stands behind its end"):
+    with pytest.raises(StateError, match="something follows its end"):
         found_in(tmp_path, KEY, head_of_whole(whole))
 
 

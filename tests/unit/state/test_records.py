@@ -113,7 +113,7 @@ def test_a_run_key_that_others_can_read_is_refused(tmp_path: Path) -> None:
 def test_a_broken_run_key_is_said(tmp_path: Path) -> None:
     load_run_key(tmp_path)
     (tmp_path / "state" / "keys" / "run_key.pem").write_text("nothing")
-    with pytest.raises(StateError, match=r"is no run key.*Move it away"):
+    with pytest.raises(StateError, match=r"isn't a run key.*Move it away"):
         load_run_key(tmp_path)
 
 

@@ -166,7 +166,7 @@ def test_a_checkpoint_that_stands_there_again_is_called_so(written: Written) -> 
     lines = written.lines
     report = written.verify(b"".join([*lines[:7], lines[3], *lines[7:]]))
     assert states(report) == [(1, "attested"), (2, "attested"), (3, "altered"), (3, "attested")]
-    assert report.turns[2].reason == "the checkpoint in line 8 stands there again"
+    assert report.turns[2].reason == "line 8 repeats an earlier checkpoint"
 
 
 def test_a_turn_that_was_taken_out_whole_is_cut(written: Written) -> None:
@@ -377,5 +377,5 @@ def test_nothing_behind_the_signed_end_of_a_thread_is_gone_on_from(tmp_path: Pat
     assert len(list(proved_records(path, THREAD, KEY.public, None, ended=False))) == 3
     with open(path, "ab") as file:
         file.write(RECORD)
-    with pytest.raises(StateError, match="something stands behind its end"):
+    with pytest.raises(StateError, match="something follows its end"):
         list(proved_records(path, THREAD, KEY.public, None, ended=False))
