@@ -12,7 +12,7 @@ import pytest
 from hypothesis import settings
 
 from tests.forking import forking_python
-from tests.loops import choose_loops
+from tests.loops import choose_loops, spare_loops
 from tests.matrix import IS_SOAK
 from tests.workspace import Workspace
 
@@ -58,6 +58,14 @@ def pytest_collection_finish() -> None:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Choose the event loops of each async test."""
     choose_loops(metafunc)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what `spare_loops` finds."""
+    spare = set(spare_loops(items))
+    if spare:
+        config.hook.pytest_deselected(items=[one for one in items if one in spare])
+        items[:] = [one for one in items if one not in spare]
 
 
 @pytest.fixture

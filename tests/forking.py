@@ -19,6 +19,7 @@ import socket
 import subprocess
 import sys
 import threading
+import zlib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
@@ -108,6 +109,19 @@ class Forked(subprocess.Popen[bytes]):
                 if pid:
                     self._handle_exitstatus(status)
         return self.returncode
+
+
+def forked_script(folder: Path, text: str, *args: object, **streams: Any) -> Forked:
+    """Start a Python script with arguments as a forked process.
+
+    Args:
+        folder: Where the script is written, and the process runs.
+        streams: As for `subprocess.Popen`.
+    """
+    path = folder / f"script-{zlib.crc32(text.encode()):x}.py"
+    if not path.exists():  # one that was started before may be reading it
+        path.write_text(text)
+    return Forked([str(path), *map(str, args)], cwd=folder, env=dict(os.environ), **streams)
 
 
 def ask(

@@ -96,8 +96,7 @@ def start(
     options: dict[str, Any] = {"cwd": workspace.project, "env": variables, **wanted, **streams}
     if can_fork(variables):
         return Forked(["ryecore.cli", *args], **options)
-    started: subprocess.Popen[bytes] = subprocess.Popen([*COMMAND, *args], **options)
-    return started
+    return subprocess.Popen[bytes]([*COMMAND, *args], **options)
 
 
 def run_on_terminal(workspace: Workspace, *args: str, **variables: str) -> str:

@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from ryecore.lillux.os_errors import exhaustion_of
+from tests.matrix import in_turn
 from tests.workspace import Workspace
 
 
@@ -41,17 +42,21 @@ def test_other_failures_are_left_as_they_are() -> None:
         assert exhaustion_of(problem) is None
 
 
-@pytest.mark.parametrize("most", [8, 12, 16, 24])
-def test_a_command_without_descriptors_shows_no_traceback(workspace: Workspace, most: int) -> None:
+@pytest.mark.parametrize(
+    ("most", "command"),
+    in_turn([8, 12, 16, 24], [["execute", "rye/bash", "command=true"], ["threads", "list"]]),
+)
+def test_a_command_without_descriptors_shows_no_traceback(
+    workspace: Workspace, most: int, command: list[str]
+) -> None:
     script = f'ulimit -n {most}; exec "$@"'
-    for command in (["execute", "rye/bash", "command=true"], ["threads", "list"]):
-        done = subprocess.run(
-            ["bash", "-c", script, "-", sys.executable, "-m", "ryecore.cli", *command],
-            cwd=workspace.project,
-            env={**workspace.environ, "USER_SPACE": str(workspace.user)},
-            check=False,
-            capture_output=True,
-            text=True,
-        )
-        assert "Traceback" not in done.stderr
-        assert done.returncode == 0 or "ulimit" in done.stderr, done.stderr
+    done = subprocess.run(
+        ["bash", "-c", script, "-", sys.executable, "-m", "ryecore.cli", *command],
+        cwd=workspace.project,
+        env={**workspace.environ, "USER_SPACE": str(workspace.user)},
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert "Traceback" not in done.stderr
+    assert done.returncode == 0 or "ulimit" in done.stderr, done.stderr

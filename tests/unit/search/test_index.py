@@ -4,7 +4,6 @@ import os
 import select
 import sqlite3
 import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -15,6 +14,7 @@ from ryecore.lillux import digests
 from ryecore.search import index as index_module
 from ryecore.search.index import SearchIndex
 from ryecore.search.query import Query, translate
+from tests.forking import forked_script
 from tests.workspace import Workspace
 
 
@@ -218,10 +218,8 @@ def test_threads_of_one_process_and_eight_processes_may_search_at_once(workspace
         "    print(rye.search('tides', scope='knowledge').total)\n"
     )
     processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", program, str(workspace.project), str(workspace.user)],
-            stdout=subprocess.PIPE,
-            text=True,
+        forked_script(
+            workspace.root, program, workspace.project, workspace.user, stdout=subprocess.PIPE
         )
         for _ in range(8)
     ]
@@ -235,7 +233,7 @@ def test_threads_of_one_process_and_eight_processes_may_search_at_once(workspace
     for thread in threads:
         thread.join()
     assert totals == [40] * 20
-    assert [process.communicate()[0].strip() for process in processes] == ["40"] * 8
+    assert [process.communicate()[0].strip() for process in processes] == [b"40"] * 8
 
 
 @pytest.mark.root
@@ -258,9 +256,8 @@ def test_a_search_that_is_killed_at_any_point_leaves_an_index_that_works(workspa
         "    rye.search('tides')\n"
     )
     for delay_ms in (0, 20, 60, 120):
-        with subprocess.Popen(
-            [sys.executable, "-c", program, str(workspace.project), str(workspace.user)],
-            stdout=subprocess.PIPE,
+        with forked_script(
+            workspace.root, program, workspace.project, workspace.user, stdout=subprocess.PIPE
         ) as searching:
             assert searching.stdout is not None
             searching.stdout.read(1)

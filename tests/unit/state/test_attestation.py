@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import warnings
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from ryecore.state.records import load_run_key, sign_record
 from ryecore.state.schema import MIGRATIONS
 from ryecore.state.store import ThreadStore
 from ryecore.state.waiting import run_blocking
+from tests.forking import forked_script
 
 
 def place(tmp_path: Path, project: str = "project", user: str = "user") -> AttestedFolder:
@@ -274,21 +274,23 @@ def test_eight_processes_at_once_make_one_folder(tmp_path: Path) -> None:
     (foreign / "threads.db").write_text("poison")
     script = (
         "import sys, warnings; from pathlib import Path\n"
-        "from tests.unit.state.test_attestation import opened\n"
+        "from ryecore.state.attestation import attested_folder\n"
         "warnings.simplefilter('ignore')\n"
         "sys.stdin.readline()\n"
-        "folder = opened(Path(sys.argv[1]))\n"
-        "print((folder / 'attested.json').read_text())\n"
+        "folder = attested_folder(Path(sys.argv[1]), 'threads', Path(sys.argv[2]))\n"
+        "print((folder.path / 'attested.json').read_text())\n"
     )
     running = [
-        subprocess.Popen(
-            [sys.executable, "-c", script, str(tmp_path)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
+        forked_script(
+            tmp_path, script, foreign.parent, tmp_path / "user",
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         )
         for _ in range(8)
-    ]
-    said = {one.communicate("go\n", timeout=60)[0] for one in running}
+    ]  # fmt: skip
+    for one in running:  # each waits for this line, so that they begin together
+        assert one.stdin is not None
+        one.stdin.write(b"go\n")
+        one.stdin.flush()
+    said = {one.communicate(timeout=60)[0] for one in running}
     assert len(said) == 1
     assert len(aside(tmp_path)) == 1

@@ -3,7 +3,6 @@
 import os
 import sqlite3
 import subprocess
-import sys
 import threading
 from contextlib import suppress
 from pathlib import Path
@@ -13,8 +12,10 @@ import pytest
 from ryecore.errors import StateError
 from ryecore.state.database import Database
 from ryecore.state.sqlite_files import file_system_of, is_shared
+from tests.forking import forked_script
 
 COUNTERS = (("CREATE TABLE counters (name TEXT PRIMARY KEY, value INTEGER)",),)
+INCREASE = "INSERT INTO counters VALUES ('n', 1) ON CONFLICT (name) DO UPDATE SET value = value + 1"
 
 
 def database(path: Path, **options: object) -> Database:
@@ -24,10 +25,7 @@ def database(path: Path, **options: object) -> Database:
 def increase(found: Database, times: int = 1) -> None:
     for _ in range(times):
         with found.write() as run:
-            run.execute(
-                "INSERT INTO counters VALUES ('n', 1)"
-                " ON CONFLICT (name) DO UPDATE SET value = value + 1"
-            )
+            run.execute(INCREASE)
 
 
 def descriptors_below(folder: Path) -> list[str]:
@@ -82,22 +80,22 @@ def test_eight_processes_set_it_up_and_write_at_once(tmp_path: Path) -> None:
     script = (
         "import sys\n"
         "from pathlib import Path\n"
-        "from tests.unit.state.test_database import database, increase\n"
+        "from ryecore.state.database import Database\n"
         "sys.stdin.readline()\n"
-        "increase(database(Path(sys.argv[1])), 50)\n"
+        f"found = Database(Path(sys.argv[1]), {COUNTERS!r})\n"
+        "for _ in range(50):\n"
+        "    with found.write() as run:\n"
+        f"        run.execute({INCREASE!r})\n"
     )
     running = [
-        subprocess.Popen(
-            [sys.executable, "-c", script, str(tmp_path)],
-            stdin=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
+        forked_script(
+            tmp_path, script, tmp_path / "some.db", stdin=subprocess.PIPE, stderr=subprocess.PIPE
         )
         for _ in range(8)
     ]
     for one in running:  # each waits for this line, so that they begin together
         assert one.stdin is not None
-        one.stdin.write("go\n")
+        one.stdin.write(b"go\n")
         one.stdin.flush()
     for one in running:
         _, said = one.communicate(timeout=60)

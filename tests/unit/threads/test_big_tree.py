@@ -24,7 +24,7 @@ from tests.scripted_host import ScriptedHost
 
 pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
 
-NODES = 1_000 if IS_SOAK else 300
+NODES = 1_000 if IS_SOAK else 150
 SLACK = 50  # what is below a node that is cancelled, or has overspent, may never be started
 INPUT_PRICE, OUTPUT_PRICE = 15, 60  # microcents a token: 0.15 and 0.6 USD per million
 MAY = "<execute><directive>acme/*</directive><tool>host/*</tool></execute>"
@@ -116,7 +116,7 @@ class Actor:
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
-async def test_hundreds_of_threads_are_exact(tmp_path: Path, anyio_backend: str) -> None:
+async def test_a_tree_of_many_threads_is_exact(tmp_path: Path, anyio_backend: str) -> None:
     seed = 20_261_122
     nodes = grow(seed, NODES + SLACK)
     opened: list[ThreadStore] = []
@@ -200,4 +200,4 @@ async def test_hundreds_of_threads_are_exact(tmp_path: Path, anyio_backend: str)
     every = sum([(await ledger.account(one)).own for one in rows if total(one)], NOTHING)
     assert root.total == done.total == every
     statuses = [one.status for one in rows.values()]
-    assert min(statuses.count(one) for one in ("completed", "error", "cancelled")) > 10
+    assert min(statuses.count(one) for one in ("completed", "error", "cancelled")) > NODES // 50
