@@ -1,7 +1,8 @@
 """Be a forked process, for who starts programs by their command line; see `tests.forking`.
 
-`python -I -S tests/forked.py ADDRESS MODULE ARGS` hands over its streams, folder and environment,
-and ends as that process ends. It imports as little as it can: it is started for each of them.
+`python -I -S tests/forked.py ADDRESS[=PYTHON] MODULE ARGS` hands over its streams, folder and
+environment, and ends as that process ends. It imports as little as it can: it is started for each
+of them.
 """
 
 import _signal
@@ -13,7 +14,8 @@ import sys
 
 def main() -> None:
     status = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
-    status.connect(sys.argv[1].replace("@", "\0"))
+    address, _, python = sys.argv[1].partition("=")
+    status.connect(address.replace("@", "\0"))
     wish = os.memfd_create("wish")
     args = sys.argv[2:]
     while args[0].startswith("-"):  # an option of the interpreter
@@ -22,6 +24,7 @@ def main() -> None:
         "args": args,
         "cwd": os.getcwd(),
         "env": dict(os.environ),
+        "executable": python,
         "leads_group": os.getpgrp() == os.getpid(),
     }
     os.write(wish, marshal.dumps(said))

@@ -167,8 +167,8 @@ def forking_python(
 
     Args:
         folder: Where the program is written.
-        option: What the first argument is: `-PXutf8` of walkers, `-EPB` of MCP connectors, or
-            both with `|` between them.
+        option: What the first argument is: `-PXutf8` of walkers, `-EPB` of MCP connectors, the
+            name of a script, or several with `|` between them.
         imported: What is imported already: `COMMAND` or `SERVERS`.
 
     Returns:
@@ -280,7 +280,7 @@ def _main(address: str, held: int, imported: Sequence[str]) -> None:
     sys.path[:] = [wish["cwd"], *more, *found]
     program, *sys.argv[1:] = wish["args"]
     try:
-        if "/" in program:
+        if "/" in program or program.endswith(".py"):
             sys.argv[0] = program
             runpy.run_path(program, run_name="__main__")
         else:
