@@ -13,7 +13,7 @@ from ryecore.testing import call, say
 from ryecore.tools import tool
 from tests.unit.graph.asking import Asking, agent, asks, gives
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("forked_walkers")]
 
 
 @pytest.fixture

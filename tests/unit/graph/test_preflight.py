@@ -7,7 +7,7 @@ from ryecore.graph.model import GRAPH_RUNTIME
 from tests.graphs import graph
 from tests.workspace import Workspace
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("forked_walkers")]
 
 ENDS = {"done": {"type": "return", "output": "well"}}
 

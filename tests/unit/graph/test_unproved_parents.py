@@ -14,7 +14,7 @@ from ryecore.errors import RyeError, StateError
 from ryecore.runs.bounds import PARENT_ID
 from tests.unit.graph.asking import Asking, gives
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("forked_walkers")]
 
 
 async def test_no_graph_believes_a_parent_by_its_name_alone(tmp_path: Path) -> None:

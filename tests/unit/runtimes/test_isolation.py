@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.hostile import marks, plant
+from tests.matrix import in_turn
 from tests.warm_host import PYTHONS, Template, python_call
 
 TOOL = """
@@ -29,8 +30,10 @@ if __name__ == "__main__":
 ASK = "import site; print(site.getusersitepackages())"
 
 
-@pytest.mark.parametrize("runtime", ["function", "script"])
-@pytest.mark.parametrize("version", [each for each in PYTHONS if each not in ("3.6", "3.7")])
+@pytest.mark.parametrize(
+    ("version", "runtime"),
+    in_turn([one for one in PYTHONS if one not in ("3.6", "3.7")], ["function", "script"]),
+)
 def test_nothing_of_the_working_folder_runs_and_a_users_own_packages_stay(
     version: str, runtime: str, tmp_path: Path
 ) -> None:

@@ -14,7 +14,7 @@ from ryecore.state.waiting import run_blocking
 from ryecore.testing import call, say
 from tests.scripted_host import ScriptedHost
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("forked_walkers")]
 
 MAY = (
     "<execute><directive>acme/*</directive><tool>acme/*</tool><tool>host/*</tool>"

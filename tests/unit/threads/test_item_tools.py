@@ -24,7 +24,7 @@ from tests.unit.actions.directives import write
 from tests.unit.threads.palette_caller import RecordingDispatcher, palette_caller
 from tests.workspace import Workspace
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("forked_walkers")]
 
 GRANTED = "rye.execute.tool.acme.ok"
 

@@ -19,7 +19,11 @@ from ryecore.testing.scripted import EVERYTHING
 from ryecore.tools import tool
 from tests.scripted_host import TOTAL, ScriptedHost
 
-pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.both_loops,
+    pytest.mark.usefixtures("forked_walkers"),
+]
 
 
 def test_who_ends_a_thread_too_late_changes_nothing_of_it(tmp_path: Path) -> None:

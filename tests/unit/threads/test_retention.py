@@ -18,7 +18,11 @@ from tests.graphs import graph
 from tests.scripted_host import ScriptedHost
 from tests.workspace import Workspace
 
-pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.both_loops,
+    pytest.mark.usefixtures("forked_walkers"),
+]
 
 
 async def aged(host: ScriptedHost, *, days: int = 40) -> str:

@@ -17,7 +17,7 @@ from ryecore.tools import tool
 from tests.scripted_host import ScriptedHost
 from tests.workspace import PYTHON
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("forked_walkers")]
 
 WEAK = "<execute><tool>acme/allowed</tool><tool>host/*</tool></execute>"
 ORCHESTRATOR = "<execute><tool>rye/agent/threads/orchestrator</tool></execute>"
