@@ -28,7 +28,7 @@ from ryecore.agent.outcome import NodeFailure, TokensUsed, failure_of
 from ryecore.agent.policies import SessionPolicy
 from ryecore.agent.turns import TurnResult, run_turns
 from ryecore.agent.verdicts import THE_TEXT
-from ryecore.display.text import StyledText
+from ryecore.display.text import StyledText, counted
 from ryecore.errors import AgentTurnError, InputError
 from ryecore.llm.parts import (
     MediaPart,
@@ -97,8 +97,7 @@ class Reply:
         styled = StyledText()
         for line in self.text.splitlines() or [""]:
             styled.line(line)
-        turns = f"{self.turns} turn{'s' if self.turns != 1 else ''}, "
-        styled.line((turns + _figures(self.spent), "dim"))
+        styled.line((f"{counted(self.turns, 'turn')}, {_figures(self.spent)}", "dim"))
         return styled
 
 

@@ -1,6 +1,5 @@
 """The picture of a tree of threads: the item, state and cost of each. Pure."""
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -8,7 +7,7 @@ from ryecore.display.picture import Box, Line, LineKind, Picture
 from ryecore.display.status import BOX_STATUSES
 from ryecore.display.text import compact, counted, dollars, duration
 from ryecore.policy.budget import Amount
-from ryecore.threads.tree import STATUS_ORDER, TreeNode, TreeRow, rows_of
+from ryecore.threads.tree import TreeNode, TreeRow, rows_of
 
 if TYPE_CHECKING:
     from ryecore.threads.result import ThreadResult
@@ -65,9 +64,7 @@ def _box(row: TreeRow, node: TreeNode, now: float) -> Box:
 
 
 def _left_out(name: str, row: TreeRow) -> Box:
-    counts = Counter(row.left_out)
-    kinds = ", ".join(f"{counts[status]} {status}" for status in STATUS_ORDER if counts[status])
-    return Box(name, f"{len(row.left_out)} more", (kinds,), "stack")
+    return Box(name, f"{len(row.left_out)} more", (row.count_left_out(),), "stack")
 
 
 def _used(used: int, limit: int | None, written: Callable[[int], str]) -> str:

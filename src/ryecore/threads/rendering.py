@@ -141,9 +141,8 @@ def render_change(node: TreeNode, *, now: float) -> tuple[Span, ...]:
 def _line(row: TreeRow, now: float) -> _Line:
     node = row.node
     if node is None:
-        counts = Counter(row.left_out)
-        kinds = ", ".join(f"{counts[status]} {status}" for status in STATUS_ORDER if counts[status])
-        return _Line(row.guides, ("", ""), (f"… {len(row.left_out)} more: {kinds}", "dim"), {})
+        more = f"… {len(row.left_out)} more: {row.count_left_out()}"
+        return _Line(row.guides, ("", ""), (more, "dim"), {})
     limits = node.limits
     until = now if node.ended_at is None else node.ended_at
     lasted = until - node.started_at

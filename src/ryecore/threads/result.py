@@ -9,7 +9,7 @@ from attrs import field, frozen
 from ryecore.chain.model import ExecutionResult, ValidChain
 from ryecore.convert.money import write_usd
 from ryecore.display.status import status_mark
-from ryecore.display.text import StyledText
+from ryecore.display.text import StyledText, counted
 from ryecore.policy.budget import Amount
 from ryecore.state.idempotency import EarlierStart, describe_start
 from ryecore.state.model import Cost, Status, ThreadRecord
@@ -48,9 +48,7 @@ class ThreadResult(ExecutionResult):
 
     @property
     def _has_children(self) -> bool:
-        cost = self.cost
-        own = cost.amount
-        return self.total not in (own, Amount())
+        return self.total not in (self.cost.amount, Amount())
 
     def to_dict(self) -> dict[str, object]:
         """Return the response object of a fork.
@@ -222,10 +220,8 @@ def kept_result(record: ThreadRecord, kept: object, total: Amount) -> ThreadResu
 
 
 def _used(cost: Cost) -> str:
-    turns = f"{cost.turns} turn{'s' if cost.turns != 1 else ''}"
-    tokens = cost.tokens
     about = "about " * cost.estimated
-    return f"{turns}, {about}{_money_and_tokens(Amount(cost.spend_microcents, tokens))}"
+    return f"{counted(cost.turns, 'turn')}, {about}{_money_and_tokens(cost.amount)}"
 
 
 def _money_and_tokens(amount: Amount) -> str:

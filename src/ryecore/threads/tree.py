@@ -1,6 +1,7 @@
 """The tree of a thread and all that it has started: read from the store, and as rows to draw."""
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
@@ -115,6 +116,11 @@ class TreeRow:
     tokens: int = 0
     spend_microcents: int = 0
     left_out: tuple[Status, ...] = ()
+
+    def count_left_out(self) -> str:
+        """Return how many threads of each status are left out here."""
+        counts = Counter(self.left_out)
+        return ", ".join(f"{counts[one]} {one}" for one in STATUS_ORDER if counts[one])
 
 
 class _Flat:

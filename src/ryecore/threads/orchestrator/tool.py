@@ -7,7 +7,7 @@ Source: docs/design/threads.md#orchestrator; decisions 41 and 46.
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -39,22 +39,31 @@ __all__ = ["CAPABILITY", "PARAMETERS", "TOOL_NAME", "Orchestrator", "orchestrato
 TOOL_NAME: Final = "rye_orchestrator"
 CAPABILITY: Final = capability_of("execute", "tool", ORCHESTRATOR)
 
-_ONE: Final = frozenset({"thread_id"})
-_MANY: Final = frozenset({"thread_ids"})
-_NEEDED: Final[Mapping[str, frozenset[str]]] = {
-    "wait_threads": _MANY,
-    "cancel_thread": _ONE,
-    "kill_thread": _ONE,
-    "get_status": _ONE,
-    "list_active": frozenset(),
-    "aggregate_results": _MANY,
-    "get_chain": _ONE,
-    "chain_search": frozenset({"query"}),
-    "read_transcript": _ONE,
-    "resume_thread": _ONE | {"message"},
-    "handoff_thread": _ONE,
+
+@frozen
+class _Operation:
+    """An operation, with the parameters that it needs and those that it may have."""
+
+    run: Callable[..., Awaitable[Document]]
+    needs: tuple[str, ...] = ("thread_id",)
+    may_have: tuple[str, ...] = ()
+
+
+_OPERATIONS: Final[Mapping[str, _Operation]] = {
+    "wait_threads": _Operation(operations.wait_threads, ("thread_ids",), ("timeout_s", "mode")),
+    "cancel_thread": _Operation(operations.cancel_thread),
+    "kill_thread": _Operation(operations.kill_thread),
+    "get_status": _Operation(operations.get_status),
+    "list_active": _Operation(operations.list_active, ()),
+    "aggregate_results": _Operation(operations.aggregate_results, ("thread_ids",)),
+    "get_chain": _Operation(operations.get_chain),
+    "chain_search": _Operation(
+        operations.chain_search, ("query",), ("thread_id", "search_type", "max_results")
+    ),
+    "read_transcript": _Operation(operations.read_transcript, may_have=("tail_lines", "types")),
+    "resume_thread": _Operation(operations.resume_thread, ("thread_id", "message")),
+    "handoff_thread": _Operation(operations.handoff_thread),
 }
-"""The required parameters of each operation."""
 
 _DESCRIPTION: Final = (
     "Look after the threads that you have started: wait for them, see how they stand, read what "
@@ -66,7 +75,7 @@ PARAMETERS: Final[Mapping[str, Any]] = {
     "properties": {
         "operation": {
             "type": "string",
-            "enum": list(_NEEDED),
+            "enum": list(_OPERATIONS),
             "description": "wait_threads and aggregate_results take thread_ids; list_active takes "
             "nothing; chain_search takes query; resume_thread takes thread_id and message; the "
             "others take thread_id.",
@@ -184,52 +193,14 @@ class Orchestrator:
     async def _perform(
         self, store: ThreadStore, given: Mapping[str, Any], ctx: CallContext
     ) -> Document:
-        caller = ctx.budget_account
-        match given["operation"]:
-            case "wait_threads":
-                options = _only(given, "timeout_s", "mode")
-                return await operations.wait_threads(
-                    store, given["thread_ids"], caller=caller, **options
-                )
-            case "chain_search":
-                thread_id = given.get("thread_id", caller)
-                if thread_id is None:
-                    raise InputError("chain_search needs a thread_id.", next_step="Name a thread.")
-                options = _only(given, "search_type", "max_results")
-                return await operations.chain_search(
-                    store, thread_id, given["query"], caller=caller, **options
-                )
-            case "resume_thread":
-                return await operations.resume_thread(
-                    store, self.control, given["thread_id"], given["message"], ctx=ctx
-                )
-            case "handoff_thread":
-                return await operations.handoff_thread(
-                    store, self.control, given["thread_id"], ctx=ctx
-                )
-            case "list_active":
-                return await operations.list_active(store, caller=caller)
-            case "aggregate_results":
-                return await operations.aggregate_results(store, given["thread_ids"], caller=caller)
-            case "read_transcript":
-                options = _only(given, "tail_lines", "types")
-                return await operations.read_transcript(
-                    store, given["thread_id"], caller=caller, **options
-                )
-            case other:
-                return await _OF_ONE[other](store, given["thread_id"], caller=caller)
-
-
-_OF_ONE: Final = {
-    "cancel_thread": operations.cancel_thread,
-    "kill_thread": operations.kill_thread,
-    "get_status": operations.get_status,
-    "get_chain": operations.get_chain,
-}
-
-
-def _only(given: Mapping[str, Any], *names: str) -> dict[str, Any]:
-    return {name: given[name] for name in names if name in given}
+        name, caller = given["operation"], ctx.budget_account
+        one = _OPERATIONS[name]
+        arguments = {each: given[each] for each in (*one.needs, *one.may_have) if each in given}
+        if one.run in (operations.resume_thread, operations.handoff_thread):
+            return await one.run(store, self.control, ctx=ctx, **arguments)
+        if name == "chain_search" and arguments.setdefault("thread_id", caller) is None:
+            raise InputError("chain_search needs a thread_id.", next_step="Name a thread.")
+        return await one.run(store, caller=caller, **arguments)
 
 
 async def _checked(parameters: Mapping[str, Any], schema: SchemaValidator) -> Mapping[str, Any]:
@@ -242,12 +213,12 @@ async def _checked(parameters: Mapping[str, Any], schema: SchemaValidator) -> Ma
         texts = ["they aren't JSON"]
     if not texts:
         operation = given["operation"]
-        missing = _NEEDED[operation] - given.keys()
-        texts = [f"{name}: {operation} needs it" for name in sorted(missing)]
+        missing = [one for one in _OPERATIONS[operation].needs if one not in given]
+        texts = [f"{name}: {operation} needs it" for name in missing]
     if texts:
         raise InvalidParameters(
             f"The parameters don't fit {TOOL_NAME}: {'; '.join(texts)}.",
-            next_step=f"The operations are {', '.join(_NEEDED)}.",
+            next_step=f"The operations are {', '.join(_OPERATIONS)}.",
             failures=tuple(texts),
         )
     return given

@@ -6,7 +6,7 @@ from attrs import frozen
 
 from ryecore.convert.strict import WIRE
 from ryecore.display.status import status_mark
-from ryecore.display.text import StyledText
+from ryecore.display.text import StyledText, counted
 
 __all__ = ["About", "Difference", "ReplayReport"]
 
@@ -75,8 +75,7 @@ class ReplayReport:
             status_mark("ok" if self.ok else "problem"),
             (self.thread_id, "id"),
             said,
-            (f"  {self.turns} turn{'s' if self.turns != 1 else ''}, ", "dim"),
-            (f"{self.decisions} decision{'s' if self.decisions != 1 else ''}", "dim"),
+            (f"  {counted(self.turns, 'turn')}, {counted(self.decisions, 'decision')}", "dim"),
         )
         for one in self.differences:
             _add(text, one, "bad", "now      ")
