@@ -89,14 +89,14 @@ def plan_entry(
         raise turn_error(
             "internal",
             f"The host has no provider '{provider_id}'.",
-            next_step="Let AgentRunnerDeps.resolve_provider give one for this id.",
+            next_step="Let AgentRunnerDeps.resolve_provider return one for this id.",
         )
     if not callable(getattr(provider, "stream", None)):
         raise turn_error(
             "internal",
-            f"resolve_provider gave {type(provider).__name__} for '{provider_id}', "
-            "which is no provider.",
-            next_step="It must not be async, and gives an LlmProvider or None.",
+            f"resolve_provider returned {type(provider).__name__} for '{provider_id}', "
+            "not an LlmProvider.",
+            next_step="Return an LlmProvider or None, from a function that isn't async.",
         )
     return FallbackPlanEntry(provider, model, attempts, backoff or deps.limits.backoff)
 
@@ -135,7 +135,7 @@ def output_schema(owner: str, schema: Mapping[str, Any] | None) -> OutputSchema 
         return OutputSchema(schema)
     except ValueError as problem:
         raise turn_error(
-            "validation", f"The output_schema of '{owner}' is no JSON Schema: {problem}."
+            "validation", f"The output_schema of '{owner}' isn't a JSON Schema: {problem}."
         ) from None
 
 

@@ -129,7 +129,7 @@ def _optional_tools(declared: Iterable[ToolDef] | None) -> tuple[ToolDef, ...] |
     tools = tuple(declared)
     if not all(isinstance(one, ToolDef) for one in tools):
         raise ConfigError(
-            "AgentRunnerDeps.tools holds what is no ToolDef.",
+            "AgentRunnerDeps.tools may only hold ToolDefs.",
             next_step="Pass tools of the registry, or leave it out for all of them.",
         )
     return tools

@@ -136,7 +136,7 @@ def _read_job(job_id: str) -> tuple[str, str, str]:
     except (ValueError, TypeError):
         raise turn_error(
             "validation",
-            f"{job_id[:80]!r} is no job of a pending outcome.",
+            f"{job_id[:80]!r} isn't the job of a pending outcome.",
             next_step="Pass NodeOutcome.job_id as it is.",
         ) from None
     return provider, model, job

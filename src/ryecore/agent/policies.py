@@ -82,7 +82,7 @@ class OutputSchema:
             failures = await self._validator.failures_async(text)
         except (ValueError, RecursionError) as problem:
             return Misfit(
-                f"Your answer is no JSON ({problem}). Answer with the JSON value alone, "
+                f"Your answer isn't JSON ({problem}). Answer with the JSON value alone, "
                 "nothing before or after it."
             )
         if not failures:
@@ -105,7 +105,7 @@ async def ask_gate(gate: PreEgress, egress: Egress) -> Refuse | None:
         return said
     raise turn_error(
         "internal",
-        f"The host's pre_egress gave {type(said).__name__}, which is no answer.",
+        f"The host's pre_egress returned {type(said).__name__}, not Refuse or None.",
         next_step="Let it return None to let the request pass, or Refuse(code, message).",
     )
 

@@ -132,7 +132,7 @@ def _parse(source: str) -> list[str | ParsedExpression]:
             parsed = parse_expression(source, begin + len(_OPEN), _SYNTAX)
         except BrokenExpression as problem:
             why = problem.why.partition("; write")[0]  # the rest is the error's next step
-            raise _broken(source, begin, f"begins no expression: {why}") from None
+            raise _broken(source, begin, f"doesn't begin an expression: {why}") from None
         for choice in parsed.choices:
             if isinstance(choice, ValuePath) and choice.parts[0] not in ROOTS:
                 why = f"begins with none of {', '.join(ROOTS)}: {_short(str(choice))}"
@@ -170,7 +170,7 @@ async def _value(
             if read_file is None:
                 raise ReadFileMissing
             if not isinstance(value, str):
-                raise TemplateMiss(f"{named} is no path of a file.")
+                raise TemplateMiss(f"{named} isn't the path of a file.")
             value = await read_file(value)
             continue
         try:
@@ -271,13 +271,13 @@ def _read_now(root: Path | None, max_bytes: int, name: str, confined: bool) -> s
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
         with os.fdopen(descriptor, "rb") as file:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise ValueError("it is no file")
+                raise ValueError("it isn't a regular file")
             content = file.read(max_bytes + 1)
         if len(content) > max_bytes:
             raise ValueError(f"it is larger than {max_bytes:,} bytes")
         return content.decode()
     except UnicodeDecodeError:
-        why = "it is no UTF-8 text"
+        why = "it isn't UTF-8 text"
     except OSError as problem:
         why = (problem.strerror or "it can't be read").lower()
     except ValueError as problem:

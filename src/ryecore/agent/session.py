@@ -141,7 +141,7 @@ class AgentSession:
         for one in self._messages:
             if not isinstance(one, Message):
                 raise InputError(
-                    f"A {type(one).__name__} is no message.",
+                    f"A {type(one).__name__} isn't a Message.",
                     next_step='Write AgentSession(messages=[Message.user("…"), …]).',
                 )
         self._call = call or CallContext()
@@ -206,11 +206,11 @@ class AgentSession:
         for one in content:
             if not isinstance(one, _CONTENT):
                 raise InputError(
-                    f"A {type(one).__name__} can't be said to an agent.",
+                    f"A {type(one).__name__} can't be sent to an agent.",
                     next_step="Pass texts and media; messages go to AgentSession(messages=...).",
                 )
         if not any(not isinstance(one, str) or one.strip() for one in content):
-            raise InputError("Nothing was said.", next_step="Pass a text or a medium.")
+            raise InputError("The message is empty.", next_step="Pass a text or a medium.")
         self._check_idle()
         return await self._answer(Message.user(*content), on_event, cancellation)
 
@@ -300,7 +300,13 @@ class AgentSession:
         problem: Exception | None = None
 
         async def answer() -> None:
-            stream._end(await _caught(self, content, stream._take, cancellation))
+            try:
+                ended: Reply | Exception = await self.send(
+                    *content, on_event=stream._take, cancellation=cancellation
+                )
+            except Exception as failure:
+                ended = failure
+            stream._end(ended)
 
         async with anyio.create_task_group() as group:
             group.start_soon(answer)
@@ -422,18 +428,6 @@ def _checked(listener: Emit) -> Emit:
             next_step="Pass a plain function, or read the events of session.stream(...).",
         )
     return listener
-
-
-async def _caught(
-    session: AgentSession,
-    content: Iterable[Content],
-    on_event: Emit,
-    cancellation: CancelToken | None,
-) -> Reply | Exception:
-    try:
-        return await session.send(*content, on_event=on_event, cancellation=cancellation)
-    except Exception as problem:
-        return problem
 
 
 def _made(result: TurnResult, spent: Spent) -> Reply:

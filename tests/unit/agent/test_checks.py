@@ -79,7 +79,7 @@ async def test_what_is_no_provider_is_internal_and_named():
     done = await Studio(resolve_provider=resolve).run()
 
     assert done.failure.code == "internal"
-    assert "resolve_provider gave list for 'scripted'" in done.failure.message
+    assert "resolve_provider returned list for 'scripted'" in done.failure.message
 
 
 @pytest.mark.parametrize(

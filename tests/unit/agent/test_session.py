@@ -166,7 +166,7 @@ async def test_one_answer_at_a_time():
 
 @pytest.mark.parametrize("said", [(), ("",), ("  ",)])
 async def test_saying_nothing_is_refused(said):
-    with pytest.raises(InputError, match="Nothing was said"):
+    with pytest.raises(InputError, match="message is empty"):
         await Studio("x").session().send(*said)
 
 
@@ -174,10 +174,10 @@ async def test_what_is_no_content_or_no_message_is_refused_at_once():
     studio = Studio("x")
     session = studio.session()
     for strange in (Message.user("hi"), 5, None, ["hi"]):
-        with pytest.raises(InputError, match="can't be said"):
+        with pytest.raises(InputError, match="can't be sent"):
             await session.send(strange)
     assert session.messages == ()
-    with pytest.raises(InputError, match="is no message"):
+    with pytest.raises(InputError, match="isn't a Message"):
         AgentSession(studio.agent(), studio.deps, messages=["hi"])
 
 

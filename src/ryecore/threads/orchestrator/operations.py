@@ -67,6 +67,7 @@ MAX_TAIL_LINES: Final = 500
 _MAX_WATCHED: Final = 100
 """The most threads of a wait for the first; each costs a task, a descriptor and a watcher."""
 _SEARCH_S: Final = 10.0
+_KILL_GRACE_S: Final = 3.0
 _MAX_LISTED: Final = 200
 _RECORD_CHARS: Final = 2000
 _QUIET: Final = frozenset({"token_delta", "checkpoint"})
@@ -137,18 +138,14 @@ async def cancel_thread(store: ThreadStore, thread_id: str, *, caller: str | Non
     return {"success": True, **standing(await store.cancel(thread_id))}
 
 
-async def kill_thread(
-    store: ThreadStore, thread_id: str, *, caller: str | None, grace_s: float = 3.0
-) -> Document:
-    """Kill a thread and its process, which has 0 to 60 seconds of grace to end by itself.
+async def kill_thread(store: ThreadStore, thread_id: str, *, caller: str | None) -> Document:
+    """Kill a thread and its process, which has three seconds to end by itself.
 
     A thread that shares its process with others is asked to stop instead.
     """
-    if not 0 <= grace_s <= 60:
-        raise InputError(f"grace_s is {grace_s}, not from 0 to 60.", next_step="Pass 3.")
     refuse_itself((thread_id,), caller, "kill")
     await find(store, thread_id, caller)
-    return {"success": True, **standing(await store.kill(thread_id, grace_s))}
+    return {"success": True, **standing(await store.kill(thread_id, _KILL_GRACE_S))}
 
 
 async def get_status(store: ThreadStore, thread_id: str, *, caller: str | None) -> Document:
