@@ -13,9 +13,9 @@ from ryecore.display.sanitize import escape_markdown
 from ryecore.items.documents import parse_document
 from ryecore.llm import ToolSpec
 from ryecore.state.model import Cost
+from ryecore.state.thread_file import ThreadFile
 from ryecore.state.transcript_check import Record
 from ryecore.threads.records.export import (
-    Exported,
     OfferedTool,
     fenced,
     frontmatter,
@@ -25,17 +25,20 @@ from ryecore.threads.records.export import (
 
 KEY = SigningKey.generate()
 THREAD = "acme/research-1739820456"
-ABOUT = Exported(
-    thread_id=THREAD,
-    directive="acme/research",
+FILE = ThreadFile(
+    THREAD,
+    "directive:acme/research",
+    "acme/research",
+    item_hash="",
     status="completed",
-    model="fake/m",
     created_at="2026-02-17T10:00:56.000Z",
-    duration_s=12.34,
+    updated_at="2026-02-17T10:01:08.340Z",
+    model="fake/m",
+    limits={},
+    capabilities=("rye.fetch.knowledge.*",),
     cost=Cost(3, 1200, 340, 4_560_000),
-    permissions=("rye.fetch.knowledge.*",),
-    capabilities_ref=f".ai/state/threads/{THREAD}/capabilities.md",
 )
+ABOUT = (FILE, 12.34, f".ai/state/threads/{THREAD}/capabilities.md")
 HOSTILE = st.lists(
     st.sampled_from(
         ["`", "```", "\n```\n", "\n  `````\n", "\n~~~\n",
@@ -75,7 +78,7 @@ def outside(markdown: str) -> list[str]:
 def test_a_thread_is_exported_as_knowledge_that_says_what_it_was(tmp_path: Path) -> None:
     call = {"type": "tool_call", "call_id": "c", "name": "search", "arguments_json": '{"q": 1}'}
     markdown = render_export(
-        ABOUT,
+        *ABOUT,
         [
             record("thread_started"),
             record("cognition_in", turn=1, parts=text("Find tides.")),
@@ -122,7 +125,7 @@ def test_no_text_leaves_its_place(said: str) -> None:
         media = {"type": "media", "handle": words, "media_type": words}
         return outside(
             render_export(
-                ABOUT,
+                *ABOUT,
                 [
                     record("cognition_in", turn=1, parts=[*text(words), media]),
                     record("cognition_out", turn=1, parts=[*text(words), call]),
@@ -151,8 +154,8 @@ def test_a_fence_and_a_frontmatter_hold_whatever_stands_in_them(said: str) -> No
 
 def test_what_is_very_long_is_cut_and_says_so() -> None:
     parts = [record("cognition_in", turn=1, parts=text("x" * 20_000))]
-    assert "4000 more characters" in render_export(ABOUT, parts)
-    whole = render_export(ABOUT, parts * 100)
+    assert "4000 more characters" in render_export(*ABOUT, parts)
+    whole = render_export(*ABOUT, parts * 100)
     assert len(whole) < 1_100_000
     assert whole.endswith("The rest is left out here; the transcript has it.\n")
 

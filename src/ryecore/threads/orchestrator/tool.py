@@ -66,8 +66,8 @@ _OPERATIONS: Final[Mapping[str, _Operation]] = {
 }
 
 _DESCRIPTION: Final = (
-    "Look after the threads that you have started: wait for them, see how they stand, read what "
-    "came of them, stop them, resume them. It reaches your own threads and what is below them."
+    "Manage the threads that you have started: wait for them, see their status, read their "
+    "results, stop them, resume them. It reaches your own threads and those below them."
 )
 
 PARAMETERS: Final[Mapping[str, Any]] = {

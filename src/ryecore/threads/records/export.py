@@ -19,7 +19,6 @@ from ryecore.convert.money import write_usd
 from ryecore.display.sanitize import escape_markdown
 from ryecore.items.refs import EXPORT_FOLDER
 from ryecore.llm.request import ToolSpec
-from ryecore.state.model import Cost
 from ryecore.state.records import indented_json
 from ryecore.state.store import ThreadStore
 from ryecore.state.thread_file import ThreadFile
@@ -27,7 +26,6 @@ from ryecore.state.transcript_format import Record
 from ryecore.threads.calls.palette import Palette
 
 __all__ = [
-    "Exported",
     "OfferedTool",
     "export_thread",
     "fenced",
@@ -139,31 +137,12 @@ def _tree(capabilities: Iterable[str]) -> str:
 # The knowledge export
 
 
-@frozen
-class Exported:
-    """The metadata of an export.
-
-    Attributes:
-        directive: The directive's id, without its kind.
-        created_at: The time of its registration, UTC.
-        capabilities_ref: The path of its capabilities.md, relative to the project's folder.
-    """
-
-    thread_id: str
-    directive: str
-    status: str
-    model: str | None
-    created_at: str
-    duration_s: float
-    cost: Cost
-    permissions: tuple[str, ...]
-    capabilities_ref: str
-    author: str = "ryecore"
-
-
-def render_export(thread: Exported, records: Iterable[Record]) -> str:
+def render_export(
+    thread: ThreadFile, duration_s: float, capabilities_ref: str, records: Iterable[Record]
+) -> str:
     """Render a thread's conversation as knowledge, from verified records, which are read once.
 
+    The path of its capabilities.md is relative to the project's folder.
     Very long texts are marked as cut; the transcript has them whole.
     """
     folder = thread.thread_id.rpartition("/")[0]
@@ -176,19 +155,19 @@ def render_export(thread: Exported, records: Iterable[Record]) -> str:
                 "entry_type": "thread_transcript",
                 "category": f"{EXPORT_FOLDER}/{folder}" if folder else EXPORT_FOLDER,
                 "version": "1.0.0",
-                "author": thread.author,
+                "author": "ryecore",
                 "created_at": thread.created_at,
                 "thread_id": thread.thread_id,
                 "directive": thread.directive,
                 "status": thread.status,
                 "model": thread.model,
-                "duration": f"{thread.duration_s:.1f}s",
+                "duration": f"{duration_s:.1f}s",
                 "turns": cost.turns,
                 "tokens": {"input": cost.input_tokens, "output": cost.output_tokens},
                 "spend": write_usd(cost.spend_microcents),
                 "tags": ["thread", thread.status],
-                "permissions": list(thread.permissions),
-                "capabilities_ref": thread.capabilities_ref,
+                "permissions": list(thread.capabilities),
+                "capabilities_ref": capabilities_ref,
             }
         ),
         f"\n# Thread {thread.thread_id}\n",
@@ -283,15 +262,6 @@ async def write_capabilities(store: ThreadStore, file: ThreadFile, palette: Pale
 async def export_thread(store: ThreadStore, file: ThreadFile) -> None:
     """Write the thread's conversation as knowledge, which search finds and no author signs."""
     began = datetime.fromisoformat(file.created_at)
-    exported = Exported(
-        thread_id=file.thread_id,
-        directive=file.directive,
-        status=file.status,
-        model=file.model,
-        created_at=file.created_at,
-        duration_s=(datetime.now(UTC) - began).total_seconds(),
-        cost=file.cost,
-        permissions=file.capabilities,
-        capabilities_ref=store.capabilities_ref(file.thread_id),
-    )
-    await store.export(file.thread_id, partial(render_export, exported))
+    duration_s = (datetime.now(UTC) - began).total_seconds()
+    render = partial(render_export, file, duration_s, store.capabilities_ref(file.thread_id))
+    await store.export(file.thread_id, render)
