@@ -128,15 +128,10 @@ class RunRequest:
     """The request for a run.
 
     Attributes:
-        ref: The directive, graph or tool.
-        inputs: Its inputs, or the parameters of a tool.
-        limits: The caller's limits.
+        inputs: The inputs of a directive or graph, or the parameters of a tool.
         model: The caller's choice of a model; None for the directive's own.
         timeout_s: The caller's timeout for a tool, in seconds.
-        start_key: The idempotency key.
         registered: The run, where another process has registered it already.
-        thread: The options of a thread; None for another kind of run.
-        graph: The options of a graph's run; None for another kind of run.
     """
 
     ref: ItemRef

@@ -31,17 +31,12 @@ class Continuation:
     Attributes:
         kind: `handoff` from one that ends with it, `resume` of one that has ended, or a `fork` of
             one at an earlier turn.
-        previous_id: The thread that is continued.
         chain_root_id: The first thread of the chain; None for a fork, which begins its own.
-        messages: The conversation so far.
         message: The next message to the model; empty for the one of the directive or of ryecore.
-        capabilities: The capabilities of the earlier thread, which bound the new one.
         turn: The turn that a fork was cut after; 0 for none.
         digest: The digest of the earlier transcript at that turn.
-        inputs: The inputs of the earlier thread, from its proved transcript.
-        model: The model of the earlier thread, likewise; None where the request names one.
+        model: The model of the earlier thread; None where the request names one.
         beside: See `Predecessor.beside`.
-        limits: The limits of the earlier thread, from its signed file.
         ran_s: How long it ran, in seconds; 0 for a handoff, which keeps the deadline.
         owns_process: Whether its process runs nothing but this chain of threads.
     """

@@ -126,20 +126,15 @@ class _Held:
 class Spending:
     """The spending of one run: the holds and settlements of its account, attempt by attempt.
 
-    Args:
-        thread_id: The run, whose account has the same id.
-        deps: The prices of models, and the models that may be used without one.
-        log: The log, which records each attempt before it is made and after.
-        cancellation: Cancelled where a settlement finds a request to stop.
+    The log records each attempt before it is made and after. A settlement that finds a request to
+    stop cancels the run.
 
     Attributes:
-        tracker: The costs of its attempts.
         cost: Its own cost, without its children's.
         turn: The current turn; 0 before the first.
         limit: The limit that refused the last attempt; None where none did.
         stopped: Whether a settlement above its hold stops the run.
         overspent: What that settlement used too much of.
-        handoff_requested: Whether a handoff to another thread was requested.
         input_estimate: The rough number of input tokens of the last attempt.
         is_tight: Whether a hold was refused, so that the balance is read before each turn.
     """

@@ -18,6 +18,7 @@ from ryecore.state.schema import OPEN_ACCOUNT, below
 
 __all__ = [
     "MARK",
+    "RESERVE",
     "Step",
     "account_of",
     "cascade",
@@ -296,10 +297,11 @@ def find(
     return tuple(found)
 
 
-_RESERVE: Final = (
+RESERVE: Final = (
     "UPDATE accounts SET spend_reserved = spend_reserved + ?, tokens_reserved = tokens_reserved + ?"
     " WHERE thread_id = ?"
 )
+"""The SQL that reserves money and tokens of an account for a child."""
 
 
 def transfer_account(run: sqlite3.Connection, thread_id: str, continuation_id: str) -> Amount:
@@ -324,7 +326,7 @@ def transfer_account(run: sqlite3.Connection, thread_id: str, continuation_id: s
     if not run.execute(OPEN_ACCOUNT, opened).rowcount:
         raise refuse_opening(run, continuation_id)
     for step in path_of(run, old["parent_id"], *reserves):
-        run.execute(_RESERVE, (spend * step.on_spend, tokens * step.on_tokens, step.thread_id))
+        run.execute(RESERVE, (spend * step.on_spend, tokens * step.on_tokens, step.thread_id))
     return Amount(spend, tokens)
 
 

@@ -45,14 +45,10 @@ class StateProof:
     """The proof of a folder of state to adopt.
 
     Attributes:
-        folder: The folder.
-        claim: The folder's own attestation.
         owners: The processes that use it now.
-        threads: The number of threads in its registry.
         proved: The number of threads whose records the key has signed and the registry confirms.
         unsigned: The ids of threads without signed records, such as those of tools.
         failed: The reasons why the others can't be proved, by id; under `""` that of the registry.
-        is_own_key: Whether the records are signed by this user's own run key.
         public_key: The key that proves the records; None if unknown.
     """
 

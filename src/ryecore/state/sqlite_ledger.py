@@ -28,6 +28,7 @@ from ryecore.policy.budget import (
 )
 from ryecore.state.accounts import (
     MARK,
+    RESERVE,
     account_of,
     cascade,
     charge,
@@ -48,10 +49,6 @@ __all__ = ["SqliteLedger"]
 
 _HOLD: Final = (
     "UPDATE accounts SET spend_held = spend_held + ?, tokens_held = tokens_held + ?"
-    " WHERE thread_id = ?"
-)
-_RESERVE: Final = (
-    "UPDATE accounts SET spend_reserved = spend_reserved + ?, tokens_reserved = tokens_reserved + ?"
     " WHERE thread_id = ?"
 )
 _LEASE: Final = f"UPDATE threads SET {SET_LEASE} WHERE thread_id = ?"
@@ -129,7 +126,7 @@ class SqliteLedger(BudgetLedger):
                     tokens * reserves_tokens * step.on_tokens,
                 )
                 if any(aside):
-                    run.execute(_RESERVE, (*aside, step.thread_id))
+                    run.execute(RESERVE, (*aside, step.thread_id))
             return ceilings
 
     def _refuse_unless_free(
@@ -278,9 +275,6 @@ class SqliteLedger(BudgetLedger):
             Charge(turn, attempt, Amount(held, held_tokens), Amount(spend, tokens), mark)
             for turn, attempt, held, held_tokens, spend, tokens, mark in rows
         )
-
-
-_ACCOUNT: Final = "SELECT * FROM accounts WHERE thread_id = ?"
 
 
 def _whole_numbers(amount: Amount) -> tuple[int, int]:

@@ -61,6 +61,10 @@ __all__ = ["SqliteRegistry"]
 
 _PROCESS: Final = "boot_id, pid_namespace, pid, start_ticks, time_namespace"
 
+_SET_HEAD: Final = (
+    "UPDATE threads SET transcript_length = ?, transcript_digest = ? WHERE thread_id = ?"
+)
+
 _CONTINUES: Final = "substr(item_id, 1, 10) = 'directive:'"
 
 _IS_BELOW: Final = """WITH RECURSIVE above (thread_id, parent_id) AS (
@@ -221,11 +225,7 @@ class SqliteRegistry(ThreadRegistry):
             if found.ended:
                 raise conflict(found, f"become {status}")
             if head is not None:
-                run.execute(
-                    "UPDATE threads SET transcript_length = ?, transcript_digest = ?"
-                    " WHERE thread_id = ?",
-                    (*head, thread_id),
-                )
+                run.execute(_SET_HEAD, (*head, thread_id))
             if snapshot is not None:
                 self._set_cost(run, thread_id, snapshot)
             set_status(run, thread_id, status)
@@ -294,11 +294,7 @@ class SqliteRegistry(ThreadRegistry):
     @override
     async def set_head(self, thread_id: str, head: tuple[int, str]) -> None:
         async with self._database.writing() as run:
-            run.execute(
-                "UPDATE threads SET transcript_length = ?, transcript_digest = ?"
-                " WHERE thread_id = ?",
-                (*head, thread_id),
-            )
+            run.execute(_SET_HEAD, (*head, thread_id))
 
     @override
     async def link_continuation(self, thread_id: str, continuation_thread_id: str) -> None:

@@ -48,22 +48,13 @@ _MAX_BYTES: Final = 4 * 1024 * 1024
 class ThreadFile:
     """The contents of a thread's file.
 
+    Times are UTC. A limit has its name in files, and a root is its own `root_id`.
+
     Attributes:
-        thread_id: The thread.
-        item_id: The canonical ref of the item that runs in it.
         directive: The directive's id, without its kind.
         item_hash: SHA-256 (hex) of the directive's verified content.
-        status: Its status.
-        created_at: The time of its registration, UTC.
-        updated_at: When the file was written, UTC.
+        updated_at: When the file was written.
         model: `provider/model`; None if it isn't known yet.
-        limits: Its limits, by the names in files.
-        capabilities: Its capabilities.
-        parent_id: The thread that started it; None for a root.
-        root_id: The first thread of its tree; itself for a root.
-        chain_root_id: The first thread of its chain of continuations.
-        continuation_of: The thread that it continues.
-        cost: Its cost so far.
     """
 
     thread_id: str

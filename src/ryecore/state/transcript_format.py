@@ -151,12 +151,9 @@ def _finite(value: object) -> object:
 
 @frozen
 class Line:
-    """A line in a file.
+    """A line in a file: its number, from 1, its start and its end in bytes.
 
     Attributes:
-        number: Its number, from 1.
-        offset: Its start, in bytes.
-        end: Its end, in bytes.
         content: Its bytes with the line end; None if it is longer than `MAX_LINE_BYTES`.
         is_whole: Whether it has a line end.
     """
