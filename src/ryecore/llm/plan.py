@@ -163,15 +163,10 @@ def verdict_of(
 ) -> Verdict:
     """Decide what follows a failed try.
 
-    Args:
-        attempt: The number of the try of this entry, from 1.
-        random: The jitter, from 0 to 1; a number that isn't finite counts as 1.
-        retry_after_s: The wait that the provider asks for; None for none.
-        content_started: Whether a part of the answer has been passed on.
-        refreshed: Whether this call has tried to renew a credential.
-        has_refresh: Whether the host can renew credentials.
-        has_other: Whether another entry could be asked at once.
-        cooldown_s: The seconds for which a provider that failed is passed over.
+    `attempt` counts the tries of this entry from 1; `random` is the jitter, from 0 to 1.
+    `content_started` says whether a part of the answer has been passed on, `refreshed` whether this
+    call has tried to renew a credential, and `has_other` whether another entry could be asked at
+    once. A provider that failed is passed over for `cooldown_s`.
 
     Source: docs/design/agent-node.md#failures; decision 50.
     """
@@ -291,11 +286,8 @@ _MAX_DOUBLINGS: Final = 64
 def backoff_s(tried: int, base_s: float, cap_s: float, jitter: float = 1.0) -> float:
     """Return the seconds before the next attempt: exponential, with full jitter.
 
-    Args:
-        tried: The number of attempts so far, at least 1.
-        base_s: The bound of the first wait, in seconds; each next one's is twice as long.
-        cap_s: The bound of every wait, in seconds.
-        jitter: A random number from 0 to 1, the waited share of the bound; 1 where not finite.
+    `tried` counts the attempts so far, from 1. `base_s` bounds the first wait, twice as much each
+    next one, and `cap_s` all. `jitter` is the waited share, from 0 to 1; 1 if it isn't finite.
 
     Source: decision 50.
     """

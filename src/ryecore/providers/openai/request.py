@@ -2,8 +2,8 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, Literal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, Literal, TypeAlias
 
 from attrs import frozen
 
@@ -90,6 +90,7 @@ def takes_temperature(model: str) -> bool:
     return not _ALWAYS_THINKS.match(model)
 
 
+_WriteMedium: TypeAlias = Callable[[MediaPart, Contents], dict[str, Any]]
 _AUDIO: Final = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
 _STRICT_WORDS: Final = frozenset(
     {
@@ -130,7 +131,7 @@ class ChatApi:
             ],
         }
         if request.response_format is not None:
-            body["response_format"] = _chat_format(request.response_format, can)
+            body["response_format"] = _format(request.response_format, can, nested=True)
         if request.tools:
             body["tools"] = [_chat_tool(_tool_schema(tool)) for tool in request.tools]
             if request.tool_choice != "auto":
@@ -187,7 +188,7 @@ class ResponsesApi:
         if request.temperature is not None and takes_temperature(request.model):
             body["temperature"] = request.temperature
         if request.response_format is not None:
-            body["text"] = {"format": _responses_format(request.response_format, can)}
+            body["text"] = {"format": _format(request.response_format, can, nested=False)}
         if can.reasoning:
             body["include"] = ["reasoning.encrypted_content"]
             reasoning: dict[str, str] = {}
@@ -227,10 +228,10 @@ class _ChatWriter:
         shown: list[MediaPart] = []
         for at, message in enumerate(self._said):
             if shown and message.role != "tool":
-                yield _chat_user(shown, self._contents)
+                yield _user(shown, self._contents, "text", _chat_medium)
                 shown = []
             if message.role == "user":
-                yield _chat_user(message.parts, self._contents)
+                yield _user(message.parts, self._contents, "text", _chat_medium)
             elif message.role == "assistant":
                 yield self._assistant(message, self._origin if at > asked else None)
                 shown += [part for part in message.parts if isinstance(part, MediaPart)]
@@ -243,7 +244,7 @@ class _ChatWriter:
                         call_id = self._id(part.call_id)
                         yield {"role": "tool", "tool_call_id": call_id, "content": text}
         if shown:
-            yield _chat_user(shown, self._contents)
+            yield _user(shown, self._contents, "text", _chat_medium)
 
     def _assistant(self, message: Message, origin: str | None) -> dict[str, Any]:
         """Return a message of the model, with its own reasoning until the question is answered."""
@@ -270,29 +271,6 @@ class _ChatWriter:
         return call_id if self._max_id_chars is None else portable_id(call_id, self._max_id_chars)
 
 
-def _chat_format(wanted: ResponseFormat, can: Capabilities) -> dict[str, Any]:
-    if not can.response_format:
-        return {"type": "json_object"}
-    schema = dict(wanted.schema)
-    named = {"name": wanted.name, "schema": schema, "strict": fits_strict(schema)}
-    return {"type": "json_schema", "json_schema": named}
-
-
-def _chat_user(parts: Sequence[object], contents: Contents) -> dict[str, Any]:
-    if len(parts) == 1 and isinstance(parts[0], TextPart):
-        return {"role": "user", "content": parts[0].text}
-    return {
-        "role": "user",
-        "content": [
-            {"type": "text", "text": part.text}
-            if isinstance(part, TextPart)
-            else _chat_medium(part, contents)
-            for part in parts
-            if isinstance(part, TextPart | MediaPart)
-        ],
-    }
-
-
 def _chat_medium(part: MediaPart, contents: Contents) -> dict[str, Any]:
     url = data_url(part, contents)
     if part.media_type.startswith("image/"):
@@ -315,13 +293,13 @@ def _responses_input(
     tools = {tool.name for tool in request.tools}
     for message in request.messages:
         if message.role == "user":
-            yield _responses_user(message.parts, contents)
+            yield _user(message.parts, contents, "input_text", _responses_medium)
             continue
         for part in message.parts:
             if isinstance(part, TextPart):
                 yield {"role": "assistant", "content": part.text}
             elif isinstance(part, MediaPart):
-                yield _responses_user((part,), contents)
+                yield _user((part,), contents, "input_text", _responses_medium)
             elif isinstance(part, ToolCallPart):
                 yield {
                     "type": "function_call",
@@ -339,30 +317,6 @@ def _responses_input(
                 yield item
 
 
-def _responses_format(wanted: ResponseFormat, can: Capabilities) -> dict[str, Any]:
-    if not can.response_format:
-        return {"type": "json_object"}
-    schema = dict(wanted.schema)
-    strict = fits_strict(schema)
-    return {"type": "json_schema", "name": wanted.name, "schema": schema, "strict": strict}
-
-
-def _responses_user(parts: Sequence[object], contents: Contents) -> dict[str, Any]:
-    if len(parts) == 1 and isinstance(parts[0], TextPart):
-        return {"role": "user", "content": parts[0].text}
-    return {"role": "user", "content": _responses_content(parts, contents)}
-
-
-def _responses_content(parts: Sequence[object], contents: Contents) -> list[dict[str, Any]]:
-    return [
-        {"type": "input_text", "text": part.text}
-        if isinstance(part, TextPart)
-        else _responses_medium(part, contents)
-        for part in parts
-        if isinstance(part, TextPart | MediaPart)
-    ]
-
-
 def _responses_medium(part: MediaPart, contents: Contents) -> dict[str, Any]:
     url = data_url(part, contents)
     if part.media_type.startswith("image/"):
@@ -372,7 +326,7 @@ def _responses_medium(part: MediaPart, contents: Contents) -> dict[str, Any]:
 
 def _responses_output(part: ToolResultPart, contents: Contents) -> str | list[dict[str, Any]]:
     if any(isinstance(one, MediaPart) for one in part.content):
-        return _responses_content(part.content, contents)
+        return _content(part.content, contents, "input_text", _responses_medium)
     return part.text
 
 
@@ -391,6 +345,34 @@ def _responses_reasoning(part: ReasoningPart) -> dict[str, Any] | None:
         "summary": summary,
         "encrypted_content": kept["encrypted_content"],
     }
+
+
+def _format(wanted: ResponseFormat, can: Capabilities, *, nested: bool) -> dict[str, Any]:
+    if not can.response_format:
+        return {"type": "json_object"}
+    schema = dict(wanted.schema)
+    named = {"name": wanted.name, "schema": schema, "strict": fits_strict(schema)}
+    return {"type": "json_schema", **({"json_schema": named} if nested else named)}
+
+
+def _user(
+    parts: Sequence[object], contents: Contents, text_type: str, write_medium: _WriteMedium
+) -> dict[str, Any]:
+    if len(parts) == 1 and isinstance(parts[0], TextPart):
+        return {"role": "user", "content": parts[0].text}
+    return {"role": "user", "content": _content(parts, contents, text_type, write_medium)}
+
+
+def _content(
+    parts: Sequence[object], contents: Contents, text_type: str, write_medium: _WriteMedium
+) -> list[dict[str, Any]]:
+    return [
+        {"type": text_type, "text": part.text}
+        if isinstance(part, TextPart)
+        else write_medium(part, contents)
+        for part in parts
+        if isinstance(part, TextPart | MediaPart)
+    ]
 
 
 def _system_text(request: LlmRequest, can: Capabilities) -> str:

@@ -51,9 +51,9 @@ class Cases:
 
     Attributes:
         wire: The vendor's format.
-        model: The model that is asked.
+        model: The model to ask.
         backends: The event loops that the adapter works on.
-        cut_step: A stream is cut after each so many bytes; 1 for after every byte.
+        cut_step: The step in bytes at which streams are cut; 1 for after every byte.
     """
 
     wire: ClassVar[Wire]
@@ -62,7 +62,7 @@ class Cases:
     cut_step: ClassVar[int] = 1
 
     def make_provider(self, base_url: str) -> LlmProvider:
-        """The adapter, made ready to ask a server at this address. Called in a running loop."""
+        """Return the adapter for a server at this address. Called in a running loop."""
         raise NotImplementedError
 
     def needs(self, *features: Feature) -> None:
@@ -73,15 +73,15 @@ class Cases:
 
 
 class Bench:
-    """One server, and one provider that asks it.
+    """A server, and a provider that uses it.
 
     Attributes:
-        server: The server; what it answers is set by `server.answer`.
+        server: The server; `server.answer` sets its answers.
         provider: The adapter under test.
         wire: The vendor's format.
-        model: The model that is asked.
+        model: The model to ask.
         backend: The event loop that runs.
-        media: Where media are kept.
+        media: The store of media.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class Bench:
         self.media: MediaStore = MemoryMediaStore()
 
     def request(self, text: str = "Hello?", **settings: Any) -> LlmRequest:
-        """Return a request with one message of the user's, or with what the settings say."""
+        """Return a request with one message of the user, or with these settings."""
         settings.setdefault("messages", (Message.user(text),))
         return LlmRequest(self.model, **settings)
 
@@ -110,7 +110,7 @@ class Bench:
         chunks = await self.chunks(request, key)
         fold = StreamFold(self.provider.provider_id, self.model)
         for chunk in chunks:
-            check(fold.end is None, "Something comes after the StreamEnd.")
+            check(fold.end is None, "A chunk follows the StreamEnd.")
             fold.add(chunk)
         check(fold.end is not None, "The stream ends without a StreamEnd.")
         return fold.result()
@@ -146,12 +146,12 @@ class Bench:
     async def failed(
         self, request: LlmRequest | None = None, key: str = KEY, *, stream: bool = True
     ) -> LlmError:
-        """Ask, and give the error. It must be an LlmError that names provider and model.
+        """Send a request, and return its error: an LlmError that names provider and model.
 
         Args:
-            request: What to ask.
+            request: The request; by default, one with a short text.
             key: The credential.
-            stream: Whether to ask for a stream.
+            stream: Whether to request a stream.
         """
         how = "stream" if stream else "generate"
         try:
@@ -159,9 +159,9 @@ class Bench:
         except LlmError as error:
             failed = error
         except Exception as error:
-            raise AssertionError(f"{how} raised no LlmError, but {error!r}.") from error
+            raise AssertionError(f"{how} raised {error!r} instead of an LlmError.") from error
         else:
-            raise AssertionError(f"{how} took a failure for an answer.")
+            raise AssertionError(f"{how} returned an answer for a failure.")
         equal(failed.provider, self.provider.provider_id, f"the provider of {how}'s error")
         equal(failed.model, self.model, f"the model of {how}'s error")
         check(key not in everything_in(failed), f"The key stands in {how}'s error.")
@@ -171,10 +171,10 @@ class Bench:
         """Wait until something holds at the server.
 
         Raises:
-            AssertionError: It didn't in time.
+            AssertionError: The time is up.
         """
         held = await anyio.to_thread.run_sync(self.server.wait_until, condition, timeout_s)
-        check(held, f"Within {timeout_s:g} s it didn't happen that {what}.")
+        check(held, f"Within {timeout_s:g} s this did not happen: {what}.")
 
 
 def case(
@@ -185,7 +185,7 @@ def case(
     The test is a plain method without arguments, so that any runner can call it.
 
     Args:
-        features: What the vendor must have.
+        features: The features that the vendor must have.
     """
 
     def decorate(method: Callable[[Any, Bench], Awaitable[None]]) -> Callable[[Any], None]:
@@ -250,7 +250,7 @@ def equal(actual: object, expected: object, what: str) -> None:
 
 
 def everything_in(error: BaseException) -> str:
-    """All texts in an error and in what it came from: what a log, a debugger or a pickle shows."""
+    """Return all texts in an error and its causes, as a log, a debugger or a pickle shows them."""
     texts: list[str] = []
     seen: set[int] = set()
     pending: list[object] = [error]
@@ -274,7 +274,7 @@ def everything_in(error: BaseException) -> str:
 
 
 def _plain(parts: tuple[Part, ...]) -> list[object]:
-    """Parts to compare: arguments that are JSON count by their value, not by their spaces."""
+    """Return parts to compare, with the values of arguments that are JSON."""
     return [
         ("call", part.call_id, part.name, _value(part.arguments_json))
         if isinstance(part, ToolCallPart)

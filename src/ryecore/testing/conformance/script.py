@@ -54,7 +54,7 @@ Feature: TypeAlias = Literal[
     "tool_choice",
     "tools",
 ]
-"""What a vendor may lack:
+"""The features that a vendor may lack:
 
 - `cache_read`, `cache_write`, `reasoning_usage`: counts of its own for these tokens.
 - `no_usage`: an answer without any counts is possible on this wire.
@@ -63,11 +63,11 @@ Feature: TypeAlias = Literal[
 - `media_output`: images within an answer.
 - `error_results`: a mark on the results of tools that failed.
 - `parallel_tools`: several calls in one answer.
-- `raw_arguments`: arguments travel as text, which may be no JSON.
-- `reasoning`: the answer shows reasoning; `reasoning_return`: it can be given back;
-  `reasoning_effort`: how hard to think can be asked for.
+- `raw_arguments`: arguments are sent as text, which may not be JSON.
+- `reasoning`: the answer shows reasoning; `reasoning_return`: it can be sent back;
+  `reasoning_effort`: the effort can be requested.
 - `stream_errors`: an error can come within a stream that began well.
-- `tools`: tools at all; who lacks them needs nothing of the others that speak of calls.
+- `tools`: tools at all; a vendor without them needs no other feature of calls.
 - `response_format`, `stop`, `temperature`, `tool_choice`: the settings of a request.
 """
 
@@ -92,7 +92,7 @@ class MadeMedia:
 
     Attributes:
         content: Its bytes.
-        media_type: Such as `image/png`.
+        media_type: Its type, such as `image/png`.
     """
 
     content: bytes
@@ -107,12 +107,12 @@ class Script:
     """The scripted answer of the model behind a wire.
 
     Attributes:
-        parts: What it says, in order. The origin of reasoning parts is left empty.
-        stop_reason: Why it stops.
-        usage: What it counts, disjoint as everywhere here: the wire writes it as its vendor counts.
-            None for a server that counts nothing.
+        parts: The parts of the answer, in order. The origin of reasoning parts is empty.
+        stop_reason: Why the model stops.
+        usage: The usage, in disjoint counts, which the wire writes as its vendor counts. None for a
+            server that counts nothing.
         model: The model that answers.
-        deltas: In how many pieces a stream brings each text, at least 1.
+        deltas: The number of pieces in which a stream sends each text, at least 1.
     """
 
     parts: tuple[ScriptPart, ...]
@@ -129,12 +129,12 @@ class Script:
 
 @frozen
 class RawRequest:
-    """One HTTP request, as it came.
+    """One HTTP request, as it was received.
 
     Attributes:
-        method: Such as `POST`.
-        path: With its query.
-        headers: By lower-case name.
+        method: The method, such as `POST`.
+        path: The path with its query.
+        headers: The headers, by lower-case name.
         body: The content.
     """
 
@@ -146,20 +146,20 @@ class RawRequest:
 
 @frozen
 class SeenRequest:
-    """What a request said, read back from the vendor's format.
+    """A request, read back from the vendor's format.
 
     Attributes:
-        model: The model that was asked.
-        key: The credential, wherever it travelled; empty where there was none.
-        streaming: Whether a stream was asked for; None for a vendor that does nothing but stream.
+        model: The requested model.
+        key: The credential, wherever the vendor sends it; empty for none.
+        streaming: Whether a stream was requested; None for a vendor that always streams.
         system: The system text.
-        messages: The conversation. Media parts carry the handle of what was sent, and no name.
-        tools: The tools that were offered.
-        tool_choice: What was asked of the model; None where nothing was said.
-        max_output_tokens: The bound; None where none was sent.
-        temperature: None where none was sent.
-        response_schema: The schema that the answer should have; None where none was sent.
-        thinks: Whether reasoning was asked for; None where nothing was said.
+        messages: The conversation. Media parts have the handle of their content, and no name.
+        tools: The tools.
+        tool_choice: The choice of tools, if it was sent.
+        max_output_tokens: The bound, if it was sent.
+        temperature: The temperature, if it was sent.
+        response_schema: The schema of the answer, if it was sent.
+        thinks: Whether reasoning was requested, if that was sent.
         stop: The texts that end the answer.
     """
 
@@ -178,7 +178,7 @@ class SeenRequest:
 
     @property
     def flat(self) -> tuple[tuple[str, Part], ...]:
-        """Every part with the role that says it: vendors merge messages in different ways."""
+        """Every part with its role: vendors merge messages in different ways."""
         return tuple((one.role, part) for one in self.messages for part in one.parts)
 
 
@@ -187,14 +187,14 @@ class Reply:
     """One HTTP response.
 
     Attributes:
-        body: The content in pieces; each travels on its own.
+        body: The content in pieces, each sent on its own.
         status: The HTTP status.
         headers: More headers.
         media_type: Its Content-Type.
-        stop_at: After how many bytes of the body it stops; -1 for before the headers; None for
-            never.
-        then: What happens there: the connection breaks, the body ends as if it were whole, or
-            nothing more comes until the client goes.
+        stop_at: The number of bytes of the body after which it stops; -1 for before the headers;
+            None for never.
+        then: What happens there: the connection breaks, the body ends as if it were complete, or
+            nothing more is sent until the client closes the connection.
     """
 
     body: tuple[bytes, ...] = ()
@@ -209,7 +209,7 @@ class Wire(ABC):
     """One vendor's wire format, written from its documentation and not from the adapter.
 
     Attributes:
-        lacks: What the vendor doesn't have. The cases that need it are skipped.
+        lacks: The features that the vendor lacks. The cases that need them are skipped.
         environment: Variables of the vendor's SDK that must not leak in, with values that would
             break a call.
         stream_media_type: The Content-Type of a stream.
@@ -221,7 +221,7 @@ class Wire(ABC):
 
     @abstractmethod
     def read_request(self, raw: RawRequest) -> SeenRequest:
-        """What a request said. Whatever it raises fails the case."""
+        """Read a request. An exception fails the case."""
 
     @abstractmethod
     def stream(self, script: Script) -> Sequence[bytes]:
@@ -233,12 +233,12 @@ class Wire(ABC):
 
     @abstractmethod
     def error(self, failure: Failure, message: str) -> Reply:
-        """How the vendor's server refuses; the message stands in its body."""
+        """Return the vendor's refusal, with the message in its body."""
 
     def stream_error(self, message: str) -> bytes:
         """Return the event of a stream that breaks off because the server is overloaded."""
         raise NotImplementedError
 
     def reasoning(self) -> tuple[ScriptPart, ...]:
-        """An answer with reasoning, as this vendor orders and signs it; with one call of a tool."""
+        """Return an answer with reasoning and one call, as this vendor orders and signs them."""
         raise NotImplementedError

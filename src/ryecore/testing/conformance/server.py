@@ -1,4 +1,4 @@
-"""A local HTTP/1.1 server that answers as a script says, and breaks off wherever it should."""
+"""A local HTTP/1.1 server that answers by a script, and breaks off where that says so."""
 
 import socket
 import threading
@@ -14,7 +14,7 @@ from ryecore.testing.conformance.script import RawRequest, Reply, Script, SeenRe
 __all__ = ["Answer", "WireServer"]
 
 Answer: TypeAlias = Script | Reply | Callable[[SeenRequest], Script | Reply]
-"""What the server answers to one request."""
+"""The answer of the server to one request."""
 
 
 class WireServer:
@@ -24,12 +24,12 @@ class WireServer:
     alone.
 
     Args:
-        wire: How scripts are written, and requests read.
+        wire: Writes scripts, and reads requests.
 
     Attributes:
-        raw: Every request, as it came.
+        raw: Every request, as it was received.
         seen: Every request, read by the wire.
-        problems: What went wrong while it read or answered.
+        problems: The exceptions while it read or answered.
     """
 
     def __init__(self, wire: Wire | None = None) -> None:
@@ -45,7 +45,7 @@ class WireServer:
 
     @property
     def base_url(self) -> str:
-        """Where it listens, without a path."""
+        """Its address, without a path."""
         return f"http://127.0.0.1:{self._listener.getsockname()[1]}"
 
     def __enter__(self) -> Self:
@@ -69,28 +69,28 @@ class WireServer:
         self.wait_until(lambda: not self._connections, 5.0)
 
     def answer(self, *answers: Answer) -> None:
-        """What the next requests get. It replaces what was set before."""
+        """Set the answers to the next requests, in place of earlier ones."""
         with self._changed:
             self._answers = list(answers)
 
     def forget(self) -> None:
-        """Drop what was seen."""
+        """Forget the requests so far."""
         with self._changed:
             self.raw.clear()
             self.seen.clear()
 
     @property
     def connections(self) -> int:
-        """How many connections are open."""
+        """The number of open connections."""
         with self._changed:
             return len(self._connections)
 
     def wait_until(self, condition: Callable[[], bool], timeout_s: float) -> bool:
-        """Wait, in this thread, until something holds; looked at whenever anything happens here.
+        """Wait, in this thread, until a condition holds, checked at each event of the server.
 
         Args:
-            condition: What should hold; it runs with the server's lock.
-            timeout_s: How long to wait, in seconds.
+            condition: Returns whether it holds; called with the server's lock.
+            timeout_s: The bound of the wait, in seconds.
 
         Returns:
             Whether it holds.
@@ -102,12 +102,14 @@ class WireServer:
         """Return an answer as an HTTP response."""
         if callable(answer):
             if seen is None:
-                raise ValueError("Without a wire no request can be read.")
+                raise ValueError(
+                    "A server without a wire can't read requests: pass WireServer a wire."
+                )
             answer = answer(seen)
         if isinstance(answer, Reply):
             return answer
         if self._wire is None or seen is None:
-            raise ValueError("Without a wire no script can be written.")
+            raise ValueError("A server without a wire can't write scripts: answer with a Reply.")
         if seen.streaming is not False:
             pieces = tuple(self._wire.stream(answer))
             return Reply(pieces, media_type=self._wire.stream_media_type)
@@ -156,7 +158,7 @@ class WireServer:
 
 
 def _read(reader: BufferedReader) -> RawRequest | None:
-    """Return the next request; None where the client has gone, or speaks no HTTP."""
+    """Return the next request; None if the client has gone, or the request isn't HTTP/1.1."""
     method, _, rest = reader.readline().decode("latin-1").partition(" /")
     path, _, version = rest.rpartition(" ")
     if not version.startswith("HTTP/1.1"):
@@ -178,7 +180,7 @@ def _read(reader: BufferedReader) -> RawRequest | None:
 
 
 def _send(connection: socket.socket, reply: Reply) -> bool:
-    """Send a response; whether the connection may be used again."""
+    """Send a response, and return whether the connection may be used again."""
     if reply.stop_at == -1:
         return _stop(connection, reply)
     headers = {
@@ -209,7 +211,7 @@ def _until(body: Sequence[bytes], stop_at: int | None) -> Sequence[bytes]:
 
 def _stop(connection: socket.socket, reply: Reply) -> bool:
     if reply.then == "hang":
-        # What the client still sends is of no interest; that it goes is.
+        # Wait for the client to close the connection, whatever it still sends.
         while connection.recv(4096):
             pass
     return False
