@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import anyio
 
+from ryecore.actions.execute import ExecuteRequest
 from ryecore.actions.graphs import Graphs
-from ryecore.actions.matrix import ExecuteRequest
 from ryecore.actions.recovering import Recovered
 from ryecore.actions.recovering import recover as recover_all
 from ryecore.actions.settings import (

@@ -3,8 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ryecore.actions.execute import ExecuteAction
-from ryecore.actions.matrix import ExecuteRequest
+from ryecore.actions.execute import ExecuteAction, ExecuteRequest
 from ryecore.chain.model import ChainTrace, ExecutionResult, ValidChain
 from ryecore.items.refs import ItemRef
 from ryecore.policy import CallContext

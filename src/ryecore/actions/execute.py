@@ -1,21 +1,31 @@
-"""The execute action: run a tool through its verified chain, or return a directive's directions."""
+"""The execute action: run a tool through its verified chain, or return a directive's directions.
 
+Source: docs/design/execute.md#matrix; decision 31.
+"""
+
+import re
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from attrs import evolve
+from attrs import evolve, field, frozen
 
 from ryecore.actions.approval import check_capability
-from ryecore.actions.matrix import ExecuteRequest, check_cell, check_modes
 from ryecore.chain.executor import PrimitiveExecutor
 from ryecore.chain.model import ExecutionResult, ValidChain
 from ryecore.chain.prepared import PreparedChain
-from ryecore.errors import InputError, InvalidItemId, RyeError
+from ryecore.errors import (
+    InputError,
+    InvalidItemId,
+    NotAvailableYet,
+    RyeError,
+    UnsupportedExecution,
+)
 from ryecore.items.refs import ItemRef
 from ryecore.items.spaces import Spaces, named
 from ryecore.policy import CallContext
+from ryecore.policy.limits import Limits
 from ryecore.runs.ports import ORCHESTRATOR, Planned
 from ryecore.runs.request import RunRequest, ThreadOptions, check_mapping, parse_limits
 
@@ -25,12 +35,48 @@ if TYPE_CHECKING:
     from ryecore.threads.service import ThreadService
     from ryecore.threads.thread import Thread
 
-__all__ = ["ExecuteAction"]
+__all__ = ["ExecuteAction", "ExecuteRequest", "check_cell", "check_modes"]
 
+_TARGET: Final = re.compile(r"local|remote|remote:[A-Za-z0-9_][A-Za-z0-9_-]*")
 _FOREIGN_OPTIONS: Final = {
     "tool": (("model", "limits"), "for directives; a tool has no model thread"),
     "directive": (("timeout_s", "output_log"), "for tools; a directive starts no process"),
 }
+
+
+@frozen
+class ExecuteRequest:
+    """The request to execute an item, as its caller passes it.
+
+    Attributes:
+        item: A canonical ref, or a bare id.
+        parameters: The parameters of a tool, or the inputs of a directive.
+        dry_run: Whether only to validate.
+        target: `local`, `remote` or `remote:NAME`.
+        thread: `inline` or `fork`.
+        async_: Whether to return at once.
+        model: The model of a directive's thread.
+        limits: The limits of a directive's thread.
+        timeout_s: The timeout of a tool in seconds; beats every other timeout.
+        trace: Whether the result carries the events.
+        output_log: A file that a tool's output is also written to as it comes.
+        idempotency_key: A repeated start with this key finds the run of the first.
+        muted_hooks: The ids of hooks that don't act in a directive's thread.
+    """
+
+    item: str | ItemRef
+    parameters: Mapping[str, Any] | None = field(default=None, repr=False)
+    dry_run: bool = False
+    target: str = "local"
+    thread: str = "inline"
+    async_: bool = False
+    model: str | None = None
+    limits: Mapping[str, Any] | Limits | None = None
+    timeout_s: float | None = None
+    trace: bool = False
+    output_log: str | None = None
+    idempotency_key: str | None = None
+    muted_hooks: frozenset[str] = frozenset()
 
 
 class ExecuteAction:
@@ -225,3 +271,73 @@ def _check_options(kind: str, request: ExecuteRequest) -> None:
     for name in foreign:
         if getattr(request, name) is not None:
             raise InputError(f"{name} is {why}.", next_step="Leave it out.")
+
+
+# The matrix of supported executions
+
+
+def check_modes(request: ExecuteRequest) -> None:
+    """Check the modes that don't depend on the item."""
+    target, thread = request.target, request.thread
+    async_, dry_run = request.async_, request.dry_run
+    for name, flag in (("async", async_), ("dry_run", dry_run)):
+        if not isinstance(flag, bool):
+            raise UnsupportedExecution(
+                f"{name} must be true or false, not {flag!r}.", next_step="Pass true or false."
+            )
+    if thread not in ("inline", "fork"):
+        raise UnsupportedExecution(
+            f"Unknown thread mode {thread!r}.", next_step='Write "inline" or "fork".'
+        )
+    if target == "remote:":
+        raise UnsupportedExecution(
+            'The target "remote:" has no name.',
+            next_step='Write "remote", or "remote:NAME" for a named one.',
+        )
+    if not isinstance(target, str) or _TARGET.fullmatch(target) is None:
+        raise UnsupportedExecution(
+            f"Unknown target {target!r}.",
+            next_step='Write "local", "remote" or "remote:NAME".',
+        )
+    if dry_run and async_:
+        raise UnsupportedExecution(
+            "dry_run with async is not supported: validation is instant, there is nothing to "
+            "detach.",
+            next_step="Leave one of them out.",
+        )
+    if dry_run and target != "local":
+        raise UnsupportedExecution(
+            "dry_run with a remote target is not supported: a dry run validates locally.",
+            next_step="Leave one of them out.",
+        )
+
+
+def check_cell(kind: str, target: str, thread: str, *, async_: bool) -> None:
+    """Check whether the matrix supports an execution of a kind of item."""
+    is_remote = target != "local"
+    if kind not in ("tool", "directive"):
+        raise UnsupportedExecution(
+            f"A {kind} item can't be executed.",
+            next_step=f"Execute a tool or a directive, or read it: rye fetch {kind}:ID",
+        )
+    if kind == "tool" and thread == "fork":
+        raise UnsupportedExecution(
+            "Tools can't be forked: fork spawns a managed thread for a directive.",
+            next_step='Leave thread at "inline".',
+        )
+    if kind == "directive" and is_remote and thread == "inline":
+        raise UnsupportedExecution(
+            "Directives need thread=fork on a remote target: nobody there follows them inline.",
+            next_step='Pass thread="fork".',
+        )
+    if kind == "directive" and async_ and thread == "inline":
+        raise UnsupportedExecution(
+            "An inline directive can't be asynchronous: there is nothing to detach.",
+            next_step='Pass thread="fork", or leave async out.',
+        )
+    if is_remote:
+        raise NotAvailableYet(
+            "Not available yet: remote targets.",
+            next_step="Execute it locally.",
+            missing="remote targets",
+        )

@@ -79,9 +79,9 @@ def record_lines(event: ThreadEvent) -> StyledText:
 
     Any content can be rendered; none raises an error.
     """
-    text, said = StyledText(), event.payload
+    text = StyledText()
     when = datetime.fromtimestamp(event.timestamp).strftime("%H:%M:%S")
-    head, body = _SHOWN.get(event.type, _any)(said, event.type)
+    head, body = _RENDERERS.get(event.type, _any)(event.payload, event.type)
     text.line((f"{when}  ", "dim"), *head)
     lines = body.splitlines()
     for line in lines[:_MAX_LINES]:
@@ -91,99 +91,99 @@ def record_lines(event: ThreadEvent) -> StyledText:
     return text
 
 
-_Shown = tuple[Sequence[Span], str]
+_Rendered = tuple[Sequence[Span], str]
+"""The first line of a record, and its text."""
 
 
-def _started(said: Mapping[str, Any], _: str) -> _Shown:
-    limits = said.get("limits")
+def _started(payload: Mapping[str, Any], _: str) -> _Rendered:
+    limits = payload.get("limits")
     limits = limits if isinstance(limits, Mapping) else {}
     shown = ", ".join(
         f"{name} {round(value, 6):,}"
         for name, value in limits.items()
         if isinstance(value, int | float)
     )
-    head = [("▸ started ", "id"), (_text(said.get("directive")), "strong")]
-    return [*head, (f"  {_text(said.get('model'))}", "dim")], f"limits: {shown}" if shown else ""
+    head = [("▸ started ", "id"), (_text(payload.get("directive")), "strong")]
+    return [*head, (f"  {_text(payload.get('model'))}", "dim")], f"limits: {shown}" if shown else ""
 
 
-def _going_on(said: Mapping[str, Any], kind: str) -> _Shown:
+def _resumed(payload: Mapping[str, Any], kind: str) -> _Rendered:
     verb = "forked from" if kind == "thread_forked" else "continues from"
-    at = f" after turn {_text(said.get('turn'))}" if kind == "thread_forked" else ""
-    return [(f"▸ {verb} ", "id"), (_text(said.get("from")), "id"), (at, "dim")], ""
+    at = f" after turn {_text(payload.get('turn'))}" if kind == "thread_forked" else ""
+    return [(f"▸ {verb} ", "id"), (_text(payload.get("from")), "id"), (at, "dim")], ""
 
 
-def _told(said: Mapping[str, Any], _: str) -> _Shown:
-    return [("told the model", "strong")], _words(said.get("parts"))
+def _model_input(payload: Mapping[str, Any], _: str) -> _Rendered:
+    return [("input to the model", "strong")], _text_of_parts(payload.get("parts"))
 
 
-def _answered(said: Mapping[str, Any], _: str) -> _Shown:
-    parts = said.get("parts")
+def _model_output(payload: Mapping[str, Any], _: str) -> _Rendered:
+    parts = payload.get("parts")
     parts = parts if isinstance(parts, list) else []
     called = [one for one in parts if isinstance(one, Mapping) and one.get("type") == "tool_call"]
     names = ", ".join(_text(one.get("name")) for one in called)
-    head: list[Span] = [("model", "strong"), (f"  turn {_text(said.get('turn'))}", "dim")]
-    return [*head, (f"  calls {names}" if names else "", "")], _words(parts)
+    head: list[Span] = [("model", "strong"), (f"  turn {_text(payload.get('turn'))}", "dim")]
+    return [*head, (f"  calls {names}" if names else "", "")], _text_of_parts(parts)
 
 
-def _cost(said: Mapping[str, Any], _: str) -> _Shown:
-    outcome = _text(said.get("outcome"))
+def _cost(payload: Mapping[str, Any], _: str) -> _Rendered:
+    outcome = _text(payload.get("outcome"))
     style = "dim" if outcome == "success" else "warn"
-    spend = said.get("spend_microcents")
+    spend = payload.get("spend_microcents")
     money = exact_dollars(spend) if isinstance(spend, int) else ""
-    tokens = f"{_text(said.get('input_tokens'))} in, {_text(said.get('output_tokens'))} out"
+    tokens = f"{_text(payload.get('input_tokens'))} in, {_text(payload.get('output_tokens'))} out"
     return [
-        (f"cost   {tokens}  {money}  {_text(said.get('mark'))}", "dim"),
+        (f"cost   {tokens}  {money}  {_text(payload.get('mark'))}", "dim"),
         (f"  {outcome}", style),
     ], ""
 
 
-def _call(said: Mapping[str, Any], _: str) -> _Shown:
-    return [("→ ", "id"), (_text(said.get("tool")), "strong")], _text(said.get("input"))
+def _call(payload: Mapping[str, Any], _: str) -> _Rendered:
+    return [("→ ", "id"), (_text(payload.get("tool")), "strong")], _text(payload.get("input"))
 
 
-def _result(said: Mapping[str, Any], _: str) -> _Shown:
-    failed = said.get("is_error") is True
+def _result(payload: Mapping[str, Any], _: str) -> _Rendered:
+    failed = payload.get("is_error") is True
     mark: Span = status_mark("problem") if failed else ("← ", "good")
-    return [mark, (_text(said.get("tool")), "strong")], _words(said.get("content"))
+    return [mark, (_text(payload.get("tool")), "strong")], _text_of_parts(payload.get("content"))
 
 
-def _returned(said: Mapping[str, Any], _: str) -> _Shown:
-    return [("✓ returned", "good")], _text(said.get("outputs"))
+def _returned(payload: Mapping[str, Any], _: str) -> _Rendered:
+    return [("✓ returned", "good")], _text(payload.get("outputs"))
 
 
-def _hook(said: Mapping[str, Any], _: str) -> _Shown:
-    well = said.get("ok") is True
-    control = f"  {_text(said.get('control'))}" if said.get("control") else ""
+def _hook(payload: Mapping[str, Any], _: str) -> _Rendered:
+    well = payload.get("ok") is True
+    control = f"  {_text(payload.get('control'))}" if payload.get("control") else ""
     return [
         ("hook ", "dim"),
-        (_text(said.get("id")), "" if well else "bad"),
-        (f"  on {_text(said.get('event'))}{control}", "dim"),
-    ], _text(said.get("error") or "")
+        (_text(payload.get("id")), "" if well else "bad"),
+        (f"  on {_text(payload.get('event'))}{control}", "dim"),
+    ], _text(payload.get("error") or "")
 
 
-def _limit(said: Mapping[str, Any], _: str) -> _Shown:
-    used = f"{_text(said.get('current_value'))} of {_text(said.get('current_max'))}"
-    return [(f"■ {_text(said.get('limit_code'))}", "warn"), (f"  {used}", "")], ""
+def _limit(payload: Mapping[str, Any], _: str) -> _Rendered:
+    used = f"{_text(payload.get('current_value'))} of {_text(payload.get('current_max'))}"
+    return [(f"■ {_text(payload.get('limit_code'))}", "warn"), (f"  {used}", "")], ""
 
 
-def _ended(said: Mapping[str, Any], kind: str) -> _Shown:
+def _ended(payload: Mapping[str, Any], kind: str) -> _Rendered:
     status = kind.removeprefix("thread_")
-    well = status in ("completed", "continued")
-    style = "good" if well else "bad"
-    return [(f"{'✓' if well else '✗'} {status}", style)], _text(said.get("error") or "")
+    icon, style = status_mark(status)
+    return [(f"{icon}{status}", style)], _text(payload.get("error") or "")
 
 
-def _any(said: Mapping[str, Any], kind: str) -> _Shown:
-    facts = ", ".join(f"{name} {_cut(_text(value), 60)}" for name, value in said.items())
+def _any(payload: Mapping[str, Any], kind: str) -> _Rendered:
+    facts = ", ".join(f"{name} {_cut(_text(value), 60)}" for name, value in payload.items())
     return [(f"{kind.replace('_', ' ')}", "dim"), (f"  {facts}", "dim")], ""
 
 
-_SHOWN: Final[Mapping[str, Callable[[Mapping[str, Any], str], _Shown]]] = {
+_RENDERERS: Final[Mapping[str, Callable[[Mapping[str, Any], str], _Rendered]]] = {
     "thread_started": _started,
-    "thread_resumed": _going_on,
-    "thread_forked": _going_on,
-    "cognition_in": _told,
-    "cognition_out": _answered,
+    "thread_resumed": _resumed,
+    "thread_forked": _resumed,
+    "cognition_in": _model_input,
+    "cognition_out": _model_output,
     "model_call_end": _cost,
     "tool_call_start": _call,
     "tool_call_result": _result,
@@ -197,17 +197,17 @@ _SHOWN: Final[Mapping[str, Callable[[Mapping[str, Any], str], _Shown]]] = {
 }
 
 
-def _words(parts: object) -> str:
+def _text_of_parts(parts: object) -> str:
     """Return the text of parts."""
-    said: list[str] = []
+    texts: list[str] = []
     for part in parts if isinstance(parts, list) else ():
         if not isinstance(part, Mapping):
             continue
         if part.get("type") == "text":
-            said.append(_text(part.get("text")))
+            texts.append(_text(part.get("text")))
         elif part.get("type") == "media":
-            said.append(f"[{_text(part.get('media_type'))}: {_text(part.get('handle'))}]")
-    return "\n".join(said)
+            texts.append(f"[{_text(part.get('media_type'))}: {_text(part.get('handle'))}]")
+    return "\n".join(texts)
 
 
 def _text(value: object) -> str:

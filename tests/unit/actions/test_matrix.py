@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ryecore.actions.matrix import ExecuteRequest, check_cell, check_modes
+from ryecore.actions.execute import ExecuteRequest, check_cell, check_modes
 from ryecore.errors import InputError, NotAvailableYet, UnsupportedExecution
 
 FORK_TOOL = "Tools can't be forked"
