@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.matrix import IS_SOAK
 from tests.unit.system.tools import call
 
 KIB = 1024
@@ -102,10 +103,11 @@ def test_a_binary_file_is_refused_with_its_size_and_a_guess(
 
 
 @pytest.mark.parametrize("start", ["text\n" * 4000, "x" * 9000])
-def test_a_file_of_a_gigabyte_is_not_held_in_memory(tmp_path: Path, start: str) -> None:
+def test_a_large_file_is_not_held_in_memory(tmp_path: Path, start: str) -> None:
+    size = KIB**3 if IS_SOAK else KIB**3 // 2
     with (tmp_path / "f").open("w") as file:
         file.write(start)
-        file.truncate(KIB**3)
+        file.truncate(size)
     limit = 256 * KIB * KIB
     result = call(
         "read",
@@ -113,7 +115,7 @@ def test_a_file_of_a_gigabyte_is_not_held_in_memory(tmp_path: Path, start: str) 
         prepare=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)),
         path="f",
     )
-    assert result["size_bytes"] == KIB**3
+    assert result["size_bytes"] == size
     assert result["total_lines"] == start.count("\n") + 1
     assert result["truncated"]
 

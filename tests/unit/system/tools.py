@@ -1,4 +1,4 @@
-"""Running the system's tools as they run in earnest: each call in a fresh process."""
+"""Running the system's tools as they run in earnest: each call in a process of its own."""
 
 import json
 import os
@@ -6,7 +6,9 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
+from threading import get_ident
 from types import TracebackType
 from typing import Any
 
@@ -28,6 +30,30 @@ for line in sys.stdin:
     print(json.dumps(tool.execute(json.loads(line), project)), flush=True)
 """
 
+# Loads it once, as a warm template does, and forks for each line: project, settings, parameters.
+TEMPLATE = """
+import importlib.util, json, os, sys, tempfile, traceback
+spec = importlib.util.spec_from_file_location("tool", sys.argv[1])
+tool = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(tool)
+for line in sys.stdin:
+    if os.fork() == 0:
+        project, settings, params = json.loads(line)
+        vars(tool).update(settings)
+        result = None
+        with tempfile.TemporaryFile() as err:
+            os.dup2(err.fileno(), 2)
+            try:
+                result = tool.execute(params, project)
+            except BaseException:
+                traceback.print_exc()
+            sys.stderr.flush()
+            err.seek(0)
+            print(json.dumps([result, err.read().decode()]), flush=True)
+        os._exit(0)
+    os.wait()
+"""
+
 Result = dict[str, Any]
 
 
@@ -41,6 +67,29 @@ def loader(name: str, project: Path, settings: dict[str, object] | None = None) 
     return [sys.executable, "-c", LOADER, path, str(project), json.dumps(settings or {})]
 
 
+@cache
+def template(
+    name: str, _variables: frozenset[tuple[str, str]], _thread: int
+) -> "subprocess.Popen[str]":
+    """A process that forks for each call of a file tool by a thread; it ends with this process."""
+    command = [sys.executable, "-c", TEMPLATE, str(FILE_SYSTEM / f"{name}.py")]
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    return subprocess.Popen(command, text=True, env=environment(), **pipes)
+
+
+def call_template(name: str, asked: list[object]) -> tuple[Result | None, str]:
+    """What a forked call of a file tool gives, and what it wrote on its standard error."""
+    variables = {**os.environ}
+    variables.pop("PYTEST_CURRENT_TEST", None)
+    process = template(name, frozenset(variables.items()), get_ident())
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(json.dumps(asked) + "\n")
+    process.stdin.flush()
+    result, errors = json.loads(process.stdout.readline())
+    return result, errors
+
+
 def call(
     name: str,
     project: Path,
@@ -50,7 +99,7 @@ def call(
     prepare: Callable[[], None] | None = None,
     **params: object,
 ) -> Result:
-    """Call a file tool in a process of its own.
+    """Call a file tool in a process of its own, forked where nothing has to be prepared.
 
     Args:
         name: The tool's name.
@@ -60,9 +109,16 @@ def call(
         prepare: Runs in the child before the tool does.
         **params: The tool's parameters.
     """
+    given = {**params, "resolved_config": config or {}}
+    if prepare is None:
+        forked, errors = call_template(name, [str(project), settings or {}, given])
+        assert not errors
+        assert forked is not None
+        assert forked["success"] or forked["error"]
+        return forked
     done = subprocess.run(
         loader(name, project, settings),
-        input=json.dumps({**params, "resolved_config": config or {}}),
+        input=json.dumps(given),
         capture_output=True,
         text=True,
         env=environment(),
