@@ -62,9 +62,6 @@ class Sections:
 def split_sections(content: bytes, signature_lines: int) -> Sections:
     """Split a file at its first XML block.
 
-    Fences stand at the start of a line, so an indented one inside the XML is content. A block that
-    stands within another fence is an example, and is passed over.
-
     Args:
         content: The file without its signature line.
         signature_lines: How many lines that was, so that lines are the file's.
@@ -87,28 +84,7 @@ def split_sections(content: bytes, signature_lines: int) -> Sections:
     def line_at(offset: int) -> int:
         return text.count("\n", 0, offset) + 1 + signature_lines
 
-    opened = None
-    for fence in _FENCE.finditer(text):
-        marks, info = fence[1], fence[2].strip()
-        if opened is None:
-            opened = fence
-        elif not info and marks[0] == opened[1][0] and len(marks) >= len(opened[1]):
-            if _is_xml(opened):
-                break
-            opened = None
-    else:
-        if opened is None:
-            raise DirectiveProblem(
-                "it has no XML block",
-                None,
-                "Write one that begins with ```xml at the start of a line and holds "
-                '<directive name="...">; sign it again.',
-            )
-        raise DirectiveProblem(
-            f"the block that begins with {opened[0].strip()[:20]} has no end",
-            line_at(opened.start()),
-            "Close it with the same marks at the start of a line, and sign it again.",
-        )
+    opened, fence = _xml_block(text, line_at)
     xml = text[opened.end() + 1 : fence.start()]
     if len(xml.encode()) > MAX_XML_BYTES:
         raise DirectiveProblem(
@@ -131,8 +107,33 @@ def split_sections(content: bytes, signature_lines: int) -> Sections:
     )
 
 
-def _is_xml(fence: re.Match[str]) -> bool:
-    return fence[1] == "```" and fence[2].strip() == "xml"
+def _xml_block(text: str, line_at: Callable[[int], int]) -> tuple[re.Match[str], re.Match[str]]:
+    """Return the opening and closing fences of the first XML block.
+
+    Fences stand at the start of a line, so an indented one inside the XML is content. A block that
+    stands within another fence is an example, and is passed over.
+    """
+    opened = None
+    for fence in _FENCE.finditer(text):
+        marks, info = fence[1], fence[2].strip()
+        if opened is None:
+            opened = fence
+        elif not info and marks[0] == opened[1][0] and len(marks) >= len(opened[1]):
+            if opened[1] == "```" and opened[2].strip() == "xml":
+                return opened, fence
+            opened = None
+    if opened is None:
+        raise DirectiveProblem(
+            "it has no XML block",
+            None,
+            "Write one that begins with ```xml at the start of a line and holds "
+            '<directive name="...">; sign it again.',
+        )
+    raise DirectiveProblem(
+        f"the block that begins with {opened[0].strip()[:20]} has no end",
+        line_at(opened.start()),
+        "Close it with the same marks at the start of a line, and sign it again.",
+    )
 
 
 def parse_directive(content: bytes, path: Path) -> Directive:

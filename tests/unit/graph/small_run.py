@@ -37,7 +37,6 @@ class SyncJournal:
         self.journal = journal
         self.append = journal.append
         self.outcome_of = journal.outcome_of
-        self.result_of = journal.result_of
         self.events = journal.events
 
     @property

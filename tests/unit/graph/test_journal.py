@@ -146,7 +146,10 @@ def test_hundreds_of_steps_leave_nothing_in_memory(tmp_path: Path, key: SigningK
     def steps(first: int, last: int) -> None:
         for step in range(first, last):
             journal.tell("node_started", {"node": "load", "step": step})
-            journal.append("node_completed", {"node": "load", **journal.result_of(step)})
+            journal.append(
+                "node_completed",
+                {"node": "load", **journal.outcome_of(NodeOutcome("completed", step))},
+            )
             state = {f"key_{step % 100}": "y" * (step % 3000), "large": large, "count": step}
             journal.checkpoint(Position("load", step, state))
 

@@ -7,6 +7,7 @@ import anyio
 import pytest
 
 from ryecore import SigningKey
+from ryecore.agent.outcome import NodeOutcome
 from ryecore.graph.projection import RUN_RECORD_TYPES, GraphEvent, event_of
 from ryecore.graph.schedule import Position
 from ryecore.state.model import Durability
@@ -54,7 +55,10 @@ async def test_readers_hear_all_from_the_start_whenever_they_come(tmp_path: Path
         await began.wait()
         for step in range(1, 4):
             journal.tell("node_started", {"node": "load", "step": step})
-            journal.append("node_completed", {"node": "load", **journal.result_of(step)})
+            journal.append(
+                "node_completed",
+                {"node": "load", **journal.outcome_of(NodeOutcome("completed", step))},
+            )
             journal.checkpoint(Position("load", step, {}))
             if step == 2:
                 group.start_soon(listen)

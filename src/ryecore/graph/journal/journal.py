@@ -167,12 +167,8 @@ class Journal:
         """Whether there is a listener."""
         return self._bus is not None
 
-    def result_of(self, value: object) -> dict[str, object]:
-        """Return a value's field in a record: `result`, or `result_hash` for a large one."""
-        return self._positions.result_of(value)
-
     def outcome_of(self, outcome: NodeOutcome) -> dict[str, object]:
-        """Return an outcome's fields in a record: its value as by `result_of`, and its failure."""
+        """Return an outcome's fields in a record, as `PositionStore.outcome_of` makes them."""
         return self._positions.outcome_of(outcome)
 
     async def _listen(self) -> tuple[int, EventStream[GraphEvent]]:
