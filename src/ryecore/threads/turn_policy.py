@@ -244,11 +244,11 @@ class ThreadPolicy(TurnPolicy):
                 asked = evolve(result, parts=(*result.parts, *found.calls))
         self._text_problem = problem
         self._has_answered = True
-        self._spending_seen(asked)
+        self._note_context_used(asked)
         await self._recorder.tell("cognition_out", answer_payload(state.turn, asked))
         return asked
 
-    def _spending_seen(self, asked: LlmResult) -> None:
+    def _note_context_used(self, asked: LlmResult) -> None:
         """Note how many tokens of the context are used, as the provider counts them."""
         counted = asked.usage.total_tokens if asked.usage is not None else 0
         self._context_used = counted or self._spending.input_estimate
@@ -321,11 +321,11 @@ class ThreadPolicy(TurnPolicy):
         Source: docs/design/threads.md#turn-loop; decision 44.
         """
         if self._text_problem:
-            return await self._told(Nudge(self._text_problem))
+            return await self._close_with(Nudge(self._text_problem))
         required = [one.name for one in self._outputs if one.required]
         if self._outputs and self._nudged < self._config.nudges:
             self._nudged += 1
-            return await self._told(Nudge(_RETURN, is_correction=False))
+            return await self._close_with(Nudge(_RETURN, is_correction=False))
         if required:
             return Fail(
                 "validation",
@@ -333,7 +333,7 @@ class ThreadPolicy(TurnPolicy):
             )
         may_nudge = state.turn == 1 and self._kind is None and self.model.is_native
         if may_nudge and self._has_tools and self._config.nudges:
-            return await self._told(Nudge(_USE_TOOLS, is_correction=False))
+            return await self._close_with(Nudge(_USE_TOOLS, is_correction=False))
         return ACCEPT
 
     @property
@@ -341,7 +341,7 @@ class ThreadPolicy(TurnPolicy):
         """Whether the model has any tool besides the one that ends the thread."""
         return any(tool.name != RETURN_TOOL for tool in self._thread.palette.tools)
 
-    async def _told(self, nudge: Nudge) -> Nudge:
+    async def _close_with(self, nudge: Nudge) -> Nudge:
         """Close a turn after which the model gets a reminder."""
         self._recorder.append(
             "cognition_in", message_payload(self._recorder.turn, Message.user(nudge.text))
