@@ -96,8 +96,13 @@ async def test_output_can_be_read_while_it_comes(workspace: Workspace) -> None:
         text, offset = await rye.threads.log(launched.thread_id)
         assert text == "one\n"
         (workspace.project / "go").write_text("two\n")
+        came, _ = await rye.threads.log(launched.thread_id, offset=offset, wait_s=PATIENCE_S)
+        assert came.startswith("two\n")
         await end_of(rye, launched)
         assert await rye.threads.log(launched.thread_id, offset=offset) == ("two\nthree\n", 14)
+        # Nothing more comes, and the end ends the wait.
+        nothing = await rye.threads.log(launched.thread_id, offset=14, wait_s=10 * PATIENCE_S)
+        assert nothing == ("", 14)
 
 
 async def test_a_character_that_is_not_yet_whole_is_read_when_it_is(workspace: Workspace) -> None:

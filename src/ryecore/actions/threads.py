@@ -1,9 +1,10 @@
 """The interface `rye.threads` to the threads of a project."""
 
 import math
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from ryecore.actions.reports import ThreadReport, check_page, list_threads
 from ryecore.errors import InputError
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 __all__ = ["ThreadReport", "Threads"]
 
 T = TypeVar("T")
+
+_LOOK_AT_LOG_S: Final = 0.5
 
 
 class Threads:
@@ -462,7 +465,8 @@ class Threads:
         Args:
             thread_id: The thread.
             offset: The byte to start at.
-            wait_s: The longest wait in seconds for output after the offset.
+            wait_s: The longest wait in seconds for output after the offset, or for the thread's
+                end.
 
         Returns:
             The text, of at most 16 MiB, and the byte to start at next, before a cut character.
@@ -476,12 +480,16 @@ class Threads:
             store, found = await self._find(thread_id)
             if not wait_s:
                 return await store.read_output(found, offset)
+            until = time.monotonic() + wait_s
             async with store.watch(found) as watched:
-                text, after = await store.read_output(found, offset)
-                if text:
-                    return text, after
-                await watched.changed(wait_s)
-            return await store.read_output(found, offset)
+                while True:
+                    has_ended = (await store.look(found)).ended  # before the last look at the log
+                    text, after = await store.read_output(found, offset)
+                    left_s = until - time.monotonic()
+                    if text or has_ended or left_s <= 0:
+                        return text, after
+                    # Writing to the log changes no entry of its folder.
+                    await watched.changed(min(left_s, _LOOK_AT_LOG_S))
 
         return await self._running.run(thread_id, read)
 

@@ -36,7 +36,7 @@ __all__ = ["threads"]
 
 _MAX_ROWS: Final = 200
 _MAX_TREES: Final = 20
-_LOOK_AT_LOG_S: Final = 0.5
+_FOLLOW_S: Final = 60.0
 
 
 @click.group(short_help="List, stop and continue threads and detached tools.")
@@ -166,8 +166,7 @@ def show_log(thread_id: str, follow: bool, project_path: str) -> None:
         while True:
             report = await threads.show(thread_id)  # before the last look at the log
             is_last = report.ended or not follow
-            # Writing to the log changes no entry of its folder, so that it is looked at too.
-            wait_s = 0.0 if is_last else _LOOK_AT_LOG_S
+            wait_s = 0.0 if is_last else _FOLLOW_S
             text, offset = await threads.log(thread_id, offset=offset, wait_s=wait_s)
             show_piece(text)
             has_printed = has_printed or bool(text)
