@@ -14,9 +14,8 @@ HARMLESS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", STEERING)
-def test_a_dotenv_never_sets_what_steers_programs(name: str) -> None:
-    assert not may_set_from_dotenv(name)
+def test_a_dotenv_never_sets_what_steers_programs() -> None:
+    assert [name for name in STEERING if may_set_from_dotenv(name)] == []
 
 
 @pytest.mark.parametrize("name", ["BASH_FUNC_ls%%", "a-b", "1A", "", "A B", "Ä", "A" * 300])
