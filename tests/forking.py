@@ -144,12 +144,13 @@ def address_of(imported: tuple[str, ...]) -> str:
     """Where processes with these modules are to be had, until this one ends."""
     address = f"@rye-tests-{os.getpid()}-{len(imported)}"
     held, given = socket.socketpair()
+    preloaded = {name: os.environ[name] for name in ("LD_PRELOAD",) if name in os.environ}
     with given:
         subprocess.run(
             [sys.executable, "-m", "tests.forking", address, str(given.fileno()), *imported],
             stdin=subprocess.DEVNULL,
             cwd=ROOT,
-            env={"PATH": os.environ["PATH"], "LANG": "C.UTF-8"},
+            env={"PATH": os.environ["PATH"], "LANG": "C.UTF-8", **preloaded},
             pass_fds=[given.fileno()],
             check=True,
         )

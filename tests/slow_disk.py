@@ -28,6 +28,7 @@ from ryecore.llm.parts import ToolResultPart
 from ryecore.llm.request import LlmRequest
 from ryecore.state.database import Database
 from ryecore.testing import FunctionProvider, Turn, call, hang, say
+from tests.forking import forking_python
 from tests.graphs import graph
 from tests.loops import loop_load
 from tests.scripted_host import KEY, ScriptedHost, add
@@ -37,7 +38,7 @@ SYNC_MS: Final = 20
 TURNS: Final = 5
 THREADS: Final = 4
 COMMITS: Final = 3000
-RECORDS: Final = 20_000
+RECORDS: Final = 10_000
 _ROW: Final = "x" * 3000
 _TABLE: Final = "CREATE TABLE one (number INTEGER PRIMARY KEY, text TEXT)"
 _DIRECTIVE: Final = "directive:acme/adds"
@@ -377,5 +378,7 @@ _SCENARIOS: Final = {
 
 if __name__ == "__main__":
     _root, _backend, _scenario, _durability = sys.argv[1:]
+    if _scenario in ("opening", "apart"):  # they start many processes
+        sys.executable = forking_python(Path(_root))
     _found = anyio.run(_SCENARIOS[_scenario], Path(_root), _durability, backend=_backend)
     print(json.dumps(_found))

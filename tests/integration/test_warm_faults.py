@@ -42,7 +42,7 @@ from tests.warm_hosts import (
 )
 
 PIDFD_GETFD: Final = 438
-AT_ONCE: Final = 16 if IS_SOAK else 6
+AT_ONCE: Final = 16 if IS_SOAK else 4
 PAUSE_S: Final = 0 if IS_SOAK else 0.08
 
 
