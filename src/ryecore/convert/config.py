@@ -246,8 +246,8 @@ def describe_problem(problem: Problem) -> str:
 # The converter
 
 
-def _make() -> "Converter":
-    converter = make_converter(forbid_unknown_keys=True)
+def _make(finds_every_problem: bool) -> "Converter":
+    converter = make_converter(forbid_unknown_keys=True, finds_every_problem=finds_every_problem)
     converter.register_structure_hook_func(is_literal, _choice)
     converter.register_structure_hook_factory(is_mapping, lambda kind: _mapping(kind, converter))
     converter.register_structure_hook_factory(

@@ -87,13 +87,21 @@ class ConversionError(ValueError):
 class Format:
     """One format: a converter that is made when it is first needed.
 
+    Documents are read by a converter that stops at the first problem: its functions are generated
+    in half the time. A document that it refuses is read again, by one that finds every problem.
+
     Args:
-        make: Makes the converter.
+        make: Makes the converter that finds every problem, or the one that stops at the first.
+        finds_every_problem: Whether errors name all problems and their places.
     """
 
-    def __init__(self, make: "Callable[[], Converter]") -> None:
+    def __init__(
+        self, make: "Callable[[bool], Converter]", *, finds_every_problem: bool = True
+    ) -> None:
         self._make = make
+        self._finds_every_problem = finds_every_problem
         self._converter: Converter | None = None
+        self._thorough: Converter | None = None
         self._writers: dict[type, Callable[[Any], Any]] = {}
         self._readers: dict[Any, Callable[[Any, Any], Any]] = {}
 
@@ -109,10 +117,6 @@ class Format:
     def read(self, document: object, kind: type[T]) -> T:
         """Return a document, of JSON types, as the type that it should be.
 
-        Args:
-            document: The document.
-            kind: The type, or a union of attrs classes.
-
         Raises:
             ConversionError: It isn't a document of this type.
         """
@@ -122,31 +126,42 @@ class Format:
             read = self._readers[kind] = converter.get_structure_hook(kind)
         try:
             made: T = read(document, kind)
-        except _failures() as problem:
-            raise ConversionError(list(_problems(problem, ()))) from None
+            return made
+        except Exception as problem:
+            if not self._finds_every_problem:
+                raise _refusal(problem) from None
+        if self._thorough is None:
+            self._thorough = self._make(True)
+        try:
+            made = self._thorough.structure(document, kind)
+        except Exception as problem:
+            raise _refusal(problem) from None
         return made
 
     def _load(self) -> "Converter":
-        self._converter = self._make()
+        self._converter = self._make(False)
         return self._converter
 
 
-def _failures() -> tuple[type[Exception], ...]:
+def _refusal(problem: Exception) -> Exception:
     from cattrs.errors import CattrsError  # noqa: PLC0415 - only where there is a problem
 
-    return (CattrsError, ValueError, TypeError, KeyError)
+    if isinstance(problem, CattrsError | ValueError | TypeError | KeyError):
+        return ConversionError(list(_problems(problem, ())))
+    return problem
 
 
-def make_converter(*, forbid_unknown_keys: bool, all_problems: bool = True) -> "Converter":
+def make_converter(*, forbid_unknown_keys: bool, finds_every_problem: bool) -> "Converter":
     """Make a strict converter.
 
     Args:
         forbid_unknown_keys: Whether a key that is not a field is an error; else it is ignored.
-        all_problems: Whether errors name all problems and their places, which takes longer.
     """
     from cattrs import Converter  # noqa: PLC0415 - 12 ms that not every process needs
 
-    converter = Converter(forbid_extra_keys=forbid_unknown_keys, detailed_validation=all_problems)
+    converter = Converter(
+        forbid_extra_keys=forbid_unknown_keys, detailed_validation=finds_every_problem
+    )
     for kind, name in ((str, "text"), (int, "a whole number"), (bool, "true or false")):
         converter.register_structure_hook(kind, _only(kind, name))
     converter.register_structure_hook(float, _number)
@@ -450,10 +465,15 @@ def _notes(problem: BaseException) -> Sequence[Any]:
     return getattr(problem, "__notes__", ())
 
 
-WIRE: Final = Format(lambda: make_converter(forbid_unknown_keys=True))
+WIRE: Final = Format(
+    lambda every: make_converter(forbid_unknown_keys=True, finds_every_problem=every)
+)
 """The format of events, outcomes, costs and reports: an unknown key is an error."""
 
-RECORDS: Final = Format(lambda: make_converter(forbid_unknown_keys=False, all_problems=False))
+RECORDS: Final = Format(
+    lambda every: make_converter(forbid_unknown_keys=False, finds_every_problem=every),
+    finds_every_problem=False,
+)
 """The format of transcripts and journals: a key that another version wrote is ignored.
 
 Nobody corrects a record by hand, so an error names its first problem alone.
