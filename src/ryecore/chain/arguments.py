@@ -79,11 +79,7 @@ class Values:
     payload: Mapping[str, object] = {}
 
     def template(self, unknown: set[str]) -> ConfigTemplate:
-        """Return the template for signed strings.
-
-        Args:
-            unknown: Collects each name that has no value.
-        """
+        """Return the template for signed strings."""
         values = {**self.parameters, **self.bound, **self.context, **self.payload}
         return ConfigTemplate(self.environ, values, self._placeholder_config(), unknown)
 
@@ -161,10 +157,6 @@ class SignedLine:
 
         Returns:
             The program, and the words of each argument: one, or several for a list.
-
-        Raises:
-            UnresolvedPlaceholder: A placeholder has no value.
-            InputError: A parameter can't be the argument that it would become.
         """
         unknown: set[str] = set()
         template, own = values.template(unknown), values.own_template(unknown)
@@ -184,9 +176,6 @@ def read_line(
         args: The signed arguments; a list that a placeholder stands for becomes several.
         script_args: Further arguments, which the tool itself signs.
         values: The values of placeholders; the caller's may be missing.
-
-    Raises:
-        PlaceholderInScript: A program holds a placeholder.
     """
     if name_alone(command) is None:
         of_callers = [
@@ -224,11 +213,7 @@ def read_line(
 
 
 def read_stdin(text: str, line: SignedLine, values: Values) -> None:
-    """Check the signed standard input of a command that reads it as a program.
-
-    Raises:
-        PlaceholderInScript: It is a program, and holds a placeholder.
-    """
+    """Check the signed standard input of a command that reads it as a program."""
     if line.stdin is not None:
         _program_word(_Word(text), line.stdin, values, of_tool=False)
 
@@ -243,12 +228,7 @@ def _pieces(text: str, static: ConfigTemplate) -> list[tuple[_Word, str]]:
 
 
 def _program_word(word: _Word, program: ProgramText, values: Values, *, of_tool: bool) -> _Word:
-    """Return a word that is a program as it runs, or with the parameter that is all of it.
-
-    Raises:
-        PlaceholderInScript: A placeholder stands in it.
-        UnresolvedPlaceholder: It is a placeholder without a value.
-    """
+    """Return a word that is a program as it runs, or with the parameter that is all of it."""
     text = word.text
     for _ in range(_MAX_ROUNDS):
         is_whole = not (program.is_attached or word.is_literal or word.is_own)

@@ -68,7 +68,6 @@ class FileTypes:
     They are cached until a runtime's file or a key changes. Source: decision 2.
 
     Args:
-        spaces: Where runtimes are looked for.
         trust: Which keys count. A runtime that doesn't verify adds nothing.
     """
 
@@ -120,13 +119,7 @@ def _see(folder: Path, evidence: Evidence) -> None:
 
 
 class ChainBuilder:
-    """Builds chains of verified elements.
-
-    Args:
-        spaces: Where elements are looked for.
-        verifier: Verifies each one before anything of it is read.
-        file_types: The extensions that signed runtimes add.
-    """
+    """Builds chains of verified elements."""
 
     def __init__(self, spaces: Spaces, verifier: Verifier, file_types: FileTypes) -> None:
         self._spaces = spaces
@@ -134,14 +127,7 @@ class ChainBuilder:
         self._file_types = file_types
 
     def build(self, ref: ItemRef, trace: Trace, evidence: Evidence) -> Chain:
-        """Build the chain of a tool.
-
-        Returns:
-            The chain, the tool first, the primitive last.
-
-        Raises:
-            RyeError: An element can't be found, verified or read, or the chain has no end.
-        """
+        """Build the chain of a tool."""
         elements: list[ChainElement] = []
         try:
             self._build(ref, elements, trace, evidence)
@@ -334,9 +320,6 @@ class ChainValidator:
 
     def validate_chain(self, chain: Chain) -> ValidChain:
         """Check a chain.
-
-        Returns:
-            The same chain, as one that may be planned.
 
         Raises:
             IncompatibleChain: A pair doesn't fit; every problem is listed.

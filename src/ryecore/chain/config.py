@@ -98,12 +98,7 @@ class ConfigLayer:
 
 
 class ConfigResolver:
-    """Reads layered configuration.
-
-    Args:
-        spaces: Whose `.ai/config/` is read.
-        host: What the embedding application sets.
-    """
+    """Reads layered configuration."""
 
     def __init__(self, spaces: Spaces, verifier: Verifier, host: HostConfig) -> None:
         self._spaces = spaces
@@ -120,10 +115,6 @@ class ConfigResolver:
         Returns:
             One mapping; or, where several files are asked for, a mapping by path. Dates are text.
             None where nothing is asked for.
-
-        Raises:
-            ConfigError: A file holds what can't be written as JSON.
-            RyeError: A layer is broken, changed, or unsigned where that is refused.
         """
         asked: dict[str, ConfigSpec] = {}
         for one in (one for spec in specs for one in spec.config_resolve):
@@ -139,30 +130,13 @@ class ConfigResolver:
     def resolve(self, spec: ConfigSpec, trace: Trace, evidence: Evidence) -> dict[str, Any]:
         """Read one configuration file from all layers.
 
-        Args:
-            spec: The file, and how its layers are merged.
-            trace: Collects which layers were found, and which of them are not signed.
-
         Returns:
             The configuration; empty where there is none.
-
-        Raises:
-            IntegrityError: A layer was changed, or is unsigned where that is refused.
-            MetadataError: A layer is broken.
         """
         return _merged(self.layers(spec, trace, evidence))
 
     def configuration(self, spec: ConfigSpec, trace: Trace, evidence: Evidence) -> "Configuration":
-        """Read one configuration file from all layers, for a reader that locates its problems.
-
-        Args:
-            spec: The file, and how its layers are merged.
-            trace: Records which layers were found, and which of them are not signed.
-
-        Raises:
-            IntegrityError: A layer was changed, or is unsigned where that is refused.
-            MetadataError: A layer is broken.
-        """
+        """Read one configuration file from all layers, for a reader that locates its problems."""
         from ryecore.convert.config import (  # noqa: PLC0415 - no tool needs it
             ConfigFile,
             Configuration,
@@ -177,14 +151,9 @@ class ConfigResolver:
 
         Args:
             spec: The file; with `first_match`, the nearest layer alone is read.
-            trace: Collects which layers were found, and which of them are not signed.
 
         Returns:
             The layers that were found, the farthest first.
-
-        Raises:
-            IntegrityError: A layer was changed, or is unsigned where that is refused.
-            MetadataError: A layer is broken.
         """
         with trace.failing("resolve_config", path=spec.path):
             layers = tuple(self._layers(spec, evidence))

@@ -44,16 +44,8 @@ class Dependencies:
     ) -> dict[str, VerifiedItem]:
         """Verify every file that the tool can import.
 
-        Args:
-            owner: The tool, or the runtime whose library it is.
-            evidence: Records the tree's stat and the keys that were used.
-
         Returns:
             The verified files by slash path below the anchor.
-
-        Raises:
-            IntegrityError: One of them doesn't verify.
-            AnchorError: One of them is a link that leaves the anchor, or a folder can't be read.
         """
         with _readable(root):
             return self._verify_tree(root, deps, owner, evidence)
@@ -90,13 +82,6 @@ class Dependencies:
         Args:
             names: Slash paths below the tool's folder.
             evidence: Records the stat of their folders, not their content, which may be large.
-
-        Returns:
-            The verified files by slash path below the anchor.
-
-        Raises:
-            IntegrityError: One of them doesn't verify.
-            AnchorError: One of them isn't there, or lies outside the anchor.
         """
         batch = _Batch(self._verifier, root, owner, "names")
         found: dict[str, VerifiedItem] = {}
@@ -125,10 +110,6 @@ class Dependencies:
 
         Returns:
             The verified file; None where none is, as beside a runtime that was copied alone.
-
-        Raises:
-            IntegrityError: It doesn't verify.
-            AnchorError: It can't be read, or is a link that leaves the folder.
         """
         path, root = _named(name, owner), owner.source.path.parent
         if not os.path.lexists(path):
@@ -152,10 +133,6 @@ class Dependencies:
 
         Returns:
             Each by its name, and whether signed locks vouch for all of them.
-
-        Raises:
-            AnchorError: A folder is not as it was when its lock was signed, or can't be read.
-            IntegrityError: A lock doesn't verify.
         """
         found: dict[str, Path] = {}
         for name in PACKAGE_FOLDERS:

@@ -98,8 +98,6 @@ class Dotenv:
 
         Names that no `.env` may set, such as LD_PRELOAD, are left out: nobody can allow them.
 
-        Args:
-            text: The output of the tool, or the error.
             is_refusal: Whether nothing ran. A `.env` that was not read is then mentioned only
                 where the text speaks of it.
 
@@ -131,11 +129,6 @@ class Dotenv:
 class DotenvReader:
     """Reads a project's `.env`.
 
-    Args:
-        environ: The process environment; a name that it has is never set.
-        allowed: Returns the names that the host or the user allowed for this project.
-        inherit: What a tool inherits without naming it.
-
     Attributes:
         environ: The process environment.
         allowed: Returns the names that the host or the user allowed for this project.
@@ -154,11 +147,7 @@ class DotenvReader:
         self.allowed = allowed
 
     def read(self, chain: Chain, evidence: Evidence) -> Dotenv:
-        """Read the variables that a chain gets.
-
-        Raises:
-            ConfigError: It can't be read.
-        """
+        """Read the variables that a chain gets."""
         found = self.values(evidence)
         if not found:
             return Dotenv(leads_out=self.leads_out())
@@ -191,11 +180,7 @@ class DotenvReader:
         return not may_inherit(name, self._inherit, value or "")
 
     def settable(self) -> frozenset[str]:
-        """Return the names that it sets for any chain that asks for them.
-
-        Raises:
-            ConfigError: It can't be read.
-        """
+        """Return the names that it sets for any chain that asks for them."""
         found = self.values(Evidence())
         return frozenset(filter(may_set_from_dotenv, found))
 
@@ -204,11 +189,7 @@ class DotenvReader:
         return self._path.is_symlink() and leads_out(self._path, self._path.parent)
 
     def values(self, evidence: Evidence) -> Mapping[str, str | None]:
-        """Return all its variables; None where a name has no value.
-
-        Raises:
-            ConfigError: It can't be read.
-        """
+        """Return all its variables; None where a name has no value."""
         if self.leads_out():
             evidence.never_remember()
             return {}
@@ -293,7 +274,6 @@ def _code_of(
     """Return the variables of a command line that are its program, a script or a script's file.
 
     Args:
-        config: Has `command` and `args`.
         interpreters: The program of each variable that names an interpreter.
     """
     command, args = config.get("command"), config.get("args")

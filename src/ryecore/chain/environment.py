@@ -51,12 +51,7 @@ class Environment:
 
 
 class EnvResolver:
-    """Resolves the environment of a chain.
-
-    Args:
-        environ: The process environment, as the host passed it.
-        inherit: What a tool inherits.
-    """
+    """Resolves the environment of a chain."""
 
     def __init__(
         self,
@@ -81,16 +76,11 @@ class EnvResolver:
         """Resolve the environment of a chain's process.
 
         Args:
-            context: Values for `{name}` in signed strings.
-            trace: Told the names that each element contributes, never a value.
+            trace: Records the names that each element contributes, never a value.
 
         Returns:
             The environment, anchor paths not yet applied. A process of ryecore's own gets that of
             its host, and narrows it for the tools that it starts.
-
-        Raises:
-            InterpreterNotFound: An element needs an interpreter that isn't there.
-            ConfigError: The `.env` can't be read.
         """
         if chain.is_own_process:
             return Environment(self._of_own_process(chain, context, trace, evidence))
@@ -129,11 +119,7 @@ class EnvResolver:
         return Environment(resolved, dotenv, tuple(sorted(for_servers)))
 
     def names(self) -> frozenset[str]:
-        """Return the variables that a signed element may ask for: the process's and the `.env`'s.
-
-        Raises:
-            ConfigError: The `.env` can't be read.
-        """
+        """Return the variables of the process and the `.env` that a signed element may ask for."""
         return self._dotenv.settable() | self._environ.keys()
 
     def _of_own_process(
@@ -184,10 +170,10 @@ class EnvResolver:
         evidence: Evidence,
     ) -> dict[str, str]:
         contributed: dict[str, str] = {}
-        wish = element.spec.env.interpreter
-        if wish is not None:
+        wanted = element.spec.env.interpreter
+        if wanted is not None:
             found = self._interpreters.find(
-                wish,
+                wanted,
                 environ=self._environ,
                 child_env=self._inherited(known),
                 path=path,
@@ -198,12 +184,12 @@ class EnvResolver:
             trace.add(
                 "find_interpreter",
                 item_id=element.item_id,
-                var=wish.var,
+                var=wanted.var,
                 path=found.path,
                 how=found.how,
                 passed_over=list(found.passed_over),
             )
-            contributed[wish.var] = found.path
+            contributed[wanted.var] = found.path
         for name, value in element.spec.env.env.items():
             template = ConfigTemplate({**known, **contributed}, context)
             text = template.text(value)
@@ -279,13 +265,7 @@ class DotenvName:
 
 
 class ProjectEnv:
-    """The names that a project's `.env` may set: `rye.env`.
-
-    Args:
-        user: The user's space, which keeps what was allowed.
-        keys: The user's keys, which sign it.
-        allowed: Returns the names that the user allowed.
-    """
+    """The names that a project's `.env` may set: `rye.env`."""
 
     def __init__(
         self,

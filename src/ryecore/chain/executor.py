@@ -48,10 +48,7 @@ class PrimitiveExecutor:
     """Builds, verifies, validates, plans and runs.
 
     Args:
-        preparer: Makes chains ready.
-        interpreters: Says which programs may run.
         auditor: Verifies every signature anew, remembering nothing, for dry runs.
-        project: The project's folder, with links resolved.
         keeper: Makes what keeps processes for the next call, when one is first to be kept;
             without it, each ends with its call.
         own: Makes what runs processes of ryecore's own, when the first one is needed.
@@ -147,11 +144,7 @@ class PrimitiveExecutor:
         )
 
     async def inspect(self, ref: ItemRef, ctx: CallContext) -> PreparedChain:
-        """Make a tool's chain ready, and run nothing.
-
-        Raises:
-            RyeError: It can't be found, verified, validated or sealed; with the trace.
-        """
+        """Make a tool's chain ready, and run nothing."""
         log = Trace(ctx.event_sink)
         try:
             return await self._prepared(ref, log, fresh=True)
@@ -163,11 +156,7 @@ class PrimitiveExecutor:
     async def plan(
         self, ref: ItemRef, parameters: Mapping[str, Any], ctx: CallContext
     ) -> tuple[ValidChain, ExecutionPlan]:
-        """Return what an execution would run; its chain is cached as for the execution.
-
-        Raises:
-            RyeError: It would not run.
-        """
+        """Return what an execution would run; its chain is cached as for the execution."""
         try:
             prepared = await self._prepared(ref, Trace(ctx.event_sink))
             plan = await self._plan(prepared, ref, parameters, ctx, None, Trace(None))
@@ -177,11 +166,7 @@ class PrimitiveExecutor:
         return prepared.chain, plan
 
     async def chain(self, ref: ItemRef, ctx: CallContext) -> ValidChain:
-        """Return a tool's chain, verified, and remembered while nothing on disk has changed.
-
-        Raises:
-            RyeError: It can't be found, verified, validated or sealed.
-        """
+        """Return a tool's chain, verified, and remembered while nothing on disk has changed."""
         try:
             return (await self._prepared(ref, Trace(ctx.event_sink))).chain
         except RyeError as error:

@@ -64,7 +64,7 @@ class Interpreters:
 
     def find(
         self,
-        wish: InterpreterSpec,
+        wanted: InterpreterSpec,
         *,
         environ: Mapping[str, str],
         child_env: Mapping[str, str],
@@ -76,26 +76,19 @@ class Interpreters:
         """Find an interpreter.
 
         Args:
-            wish: What the runtime asks for.
-            environ: The process environment, where the wish's variable may be set already.
+            environ: The process environment, where its variable may be set already.
             child_env: The environment of a command that is asked.
-            render: Renders the wish's templates.
+            render: Renders the templates of `wanted`.
             for_system_tool: Whether the tool itself stands in system space.
-
-        Returns:
-            The interpreter, and what was passed over.
-
-        Raises:
-            InterpreterNotFound: There is none that may be used.
         """
-        if wish.type == "own":
-            return _own_interpreter(wish)
-        if for_system_tool and wish.system_tools == "own" and sys.executable:
+        if wanted.type == "own":
+            return _own_interpreter(wanted)
+        if for_system_tool and wanted.system_tools == "own" and sys.executable:
             return FoundInterpreter(sys.executable, "own")
         tried: list[str] = []
         passed_over: list[str] = []
         for how, candidate in self._candidates(
-            wish, environ, child_env, path, render, tried, evidence
+            wanted, environ, child_env, path, render, tried, evidence
         ):
             if not is_program(candidate):
                 tried.append(f"{candidate} ({_why_not(candidate)})")
@@ -105,15 +98,15 @@ class Interpreters:
                 return FoundInterpreter(candidate, how, tuple(passed_over))
             else:
                 passed_over.append(f"{candidate}: inside the project, which is not trusted")
-        names = ", ".join(wish.names) or " ".join(wish.resolve_cmd)
+        names = ", ".join(wanted.names) or " ".join(wanted.resolve_cmd)
         raise InterpreterNotFound(
-            f"No interpreter was found for {wish.var} ({names}). Tried: "
+            f"No interpreter was found for {wanted.var} ({names}). Tried: "
             + "; ".join([*tried, *passed_over] or ["nothing"])
             + ".",
             next_step=(
                 "If you trust this project's own interpreter: rye trust-project"
                 if passed_over
-                else f"Install it, or set {wish.var} to its path."
+                else f"Install it, or set {wanted.var} to its path."
             ),
             tried=(*tried, *passed_over),
         )
@@ -148,7 +141,7 @@ class Interpreters:
 
     def _candidates(
         self,
-        wish: InterpreterSpec,
+        wanted: InterpreterSpec,
         environ: Mapping[str, str],
         child_env: Mapping[str, str],
         path: str,
@@ -156,23 +149,23 @@ class Interpreters:
         tried: list[str],
         evidence: Evidence,
     ) -> Iterator[tuple[str, str]]:
-        preset = environ.get(wish.var)
+        preset = environ.get(wanted.var)
         if preset and os.path.isabs(preset):
             yield "preset", preset
-        if wish.type == "local_binary":
+        if wanted.type == "local_binary":
             # One that names an anchor, where the tool has none, leads nowhere.
-            roots = list(filter(os.path.isabs, map(render, wish.search_roots)))
+            roots = list(filter(os.path.isabs, map(render, wanted.search_roots)))
             for root in roots or [str(self._project)]:
-                for folder in wish.search_paths:
-                    for name in wish.names:
+                for folder in wanted.search_paths:
+                    for name in wanted.names:
                         yield "local_binary", os.path.normpath(f"{root}/{render(folder)}/{name}")
-        elif wish.type == "system_binary":
-            for name in wish.names:
+        elif wanted.type == "system_binary":
+            for name in wanted.names:
                 yield from self._on_path("system_binary", name, path, tried, evidence)
         else:
-            yield from self._by_command(wish, path, child_env, tried, evidence)
-        if wish.fallback is not None:
-            yield from self._on_path("fallback", wish.fallback, path, tried, evidence)
+            yield from self._by_command(wanted, path, child_env, tried, evidence)
+        if wanted.fallback is not None:
+            yield from self._on_path("fallback", wanted.fallback, path, tried, evidence)
 
     def _on_path(
         self, how: str, name: str, path: str, tried: list[str], evidence: Evidence
@@ -191,14 +184,14 @@ class Interpreters:
 
     def _by_command(
         self,
-        wish: InterpreterSpec,
+        wanted: InterpreterSpec,
         path: str,
         child_env: Mapping[str, str],
         tried: list[str],
         evidence: Evidence,
     ) -> Iterator[tuple[str, str]]:
         evidence.never_remember()  # what a command prints may differ each time
-        program, *arguments = wish.resolve_cmd
+        program, *arguments = wanted.resolve_cmd
         candidates = find_on_path(program, path, evidence)
         found = next((one for one in candidates if self.may_run(one, evidence)), None)
         if found is None:
@@ -220,13 +213,13 @@ class Interpreters:
             return
         lines = done.stdout.decode(errors="replace").split("\n")
         if done.exit_code != 0 or not os.path.isabs(lines[0].strip()):
-            tried.append(f"{' '.join(wish.resolve_cmd)} (printed no path)")
+            tried.append(f"{' '.join(wanted.resolve_cmd)} (printed no path)")
             return
         yield "command", lines[0].strip()
 
 
-def _own_interpreter(wish: InterpreterSpec) -> FoundInterpreter:
-    for module, extra in wish.modules.items():
+def _own_interpreter(wanted: InterpreterSpec) -> FoundInterpreter:
+    for module, extra in wanted.modules.items():
         if find_spec(module) is None:
             raise MissingExtra(
                 f"This needs the module {module}, which is not installed.",
@@ -235,7 +228,7 @@ def _own_interpreter(wish: InterpreterSpec) -> FoundInterpreter:
             )
     if not sys.executable:
         raise InterpreterNotFound(
-            f"No interpreter was found for {wish.var}: this host is no Python program.",
+            f"No interpreter was found for {wanted.var}: this host is no Python program.",
             next_step="Run ryecore under a Python interpreter.",
             tried=("ryecore's own",),
         )

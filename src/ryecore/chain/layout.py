@@ -96,11 +96,7 @@ class SealedLayout:
 
 
 class Sealer:
-    """Verifies what a chain's tool can import, and seals it with the tool.
-
-    Args:
-        seals: The folder of snapshots.
-    """
+    """Verifies what a chain's tool can import, and seals it with the tool."""
 
     def __init__(self, seals: SnapshotStore, verifier: Verifier) -> None:
         self._seals = seals
@@ -109,15 +105,8 @@ class Sealer:
     def lay_out(self, chain: Chain, trace: Trace, evidence: Evidence) -> SealedLayout:
         """Seal a chain's files.
 
-        Args:
-            trace: Records how many files were verified and where they are sealed.
-
         Returns:
             Where its files stand. In dev mode an unverified tool runs from its own place.
-
-        Raises:
-            IntegrityError: A file that the tool can import doesn't verify.
-            AnchorError: The dependency tree can't be anchored or sealed.
         """
         tool = chain.head.item
         if tool is None:
@@ -362,9 +351,6 @@ def template_of(
     """Return what makes a template.
 
     Args:
-        spec: What the runtime declares.
-        program: The verified bytes of the file that it names.
-        tool_path: The tool's file, where it runs.
         sealed: The folders that the process may read before it forks.
     """
     told = {"preload": spec.preload, "tool": str(tool_path) if spec.leading_imports else None}
@@ -379,16 +365,7 @@ def find_anchor(
     """Find the anchor of a tool.
 
     Args:
-        spec: What the runtime, or the tool, declares.
-        tool_path: The author's own file.
         kind_folder: The kind's folder; no anchor lies outside it.
-        evidence: Collects which markers were absent, and which one was present.
-
-    Returns:
-        The folder, or None where the tool has no anchor.
-
-    Raises:
-        AnchorError: The declaration leads outside the kind's folder.
     """
     if not spec.enabled or spec.mode == "never":
         return None
@@ -441,10 +418,6 @@ _MISSING: Final = re.compile(
 
 def anchor_hint(chain: Chain, error: str | None) -> str:
     """Explain anchors, where a missing one is the cause of an error.
-
-    Args:
-        chain: The chain of a tool that has no anchor.
-        error: Why the tool failed.
 
     Returns:
         The next step; empty where no file of the missing name stands beside the tool.

@@ -76,12 +76,7 @@ class PlanInputs:
 
 
 class Planner:
-    """Makes the plans of one chain's executions, and what they have in common once.
-
-    Args:
-        inputs: What else they are made from, without parameters.
-        deps: Whether what the tool can import was verified.
-    """
+    """Makes the plans of one chain's executions, and what they have in common once."""
 
     __slots__ = ("_chain", "_common", "_deps", "_has_common", "_inputs", "_unknown")
 
@@ -107,10 +102,7 @@ class Planner:
         """Make the plan of one execution, as `build_plan` does.
 
         Args:
-            parameters: The caller's, checked, with defaults.
             timeout_s: The caller's or the configuration's; None leaves it to tool and runtime.
-            unknown: Told the placeholders that nothing stands for.
-            call_env: Variables of this one call.
         """
         if not self._has_common:
             inputs = evolve(self._inputs, parameters=parameters, timeout_s=timeout_s)
@@ -147,18 +139,7 @@ def build_plan(
     """Make the plan of one execution.
 
     Args:
-        inputs: What else it is made from.
-        deps: Whether what the tool can import was verified.
         unknown: Collects placeholders outside the command line that have no value.
-
-    Returns:
-        The plan, fully resolved.
-
-    Raises:
-        ConfigError: The merged configuration has no command, or one of another form.
-        PlaceholderInScript: A program of the command line holds a placeholder.
-        UnresolvedPlaceholder: A placeholder of the command line has no value.
-        InputError: The parameters can't be written as JSON, or be arguments.
     """
     config, bound = merge_configs(chain.elements)
     parameters = _to_json(inputs.parameters, inputs.resolved_config)
@@ -204,15 +185,7 @@ def build_plan(
 
 
 def check_programs(chain: ValidChain, inputs: PlanInputs) -> None:
-    """Check that no value would become part of a program, before there are any parameters.
-
-    Args:
-        inputs: What its plans are made from.
-
-    Raises:
-        PlaceholderInScript: A program of its command line holds a placeholder.
-        UnresolvedPlaceholder: A program is a placeholder without a value.
-    """
+    """Check that no value would become part of a program, before there are any parameters."""
     config, bound = merge_configs(chain.elements)
     if "command" not in config:  # such as the item of an MCP server; a plan needs one
         return
@@ -265,11 +238,7 @@ def _args(config: Mapping[str, object], present: Collection[str]) -> object:
 def _line(
     config: Mapping[str, object], args: object, chain: ValidChain, values: Values
 ) -> SignedLine:
-    """Read the signed command line with these arguments.
-
-    Raises:
-        ConfigError: There is none, or a program of it holds a placeholder.
-    """
+    """Read the signed command line with these arguments."""
     command, script_args = config.get("command"), chain.head.spec.config.get("script_args", [])
     if not isinstance(command, str):
         raise ConfigError(
@@ -375,11 +344,7 @@ def _to_json(parameters: Mapping[str, object], resolved_config: object) -> str:
 
 
 def positive_number(value: object, name: str) -> float:
-    """Return a bound that configuration sets.
-
-    Raises:
-        ConfigError: It is not a number that a process can have.
-    """
+    """Return a bound that configuration sets."""
     if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= _MAX_NUMBER:
         return float(value)
     raise ConfigError(
@@ -412,11 +377,6 @@ async def checked_parameters(
     parameters: Mapping[str, Any],
 ) -> Mapping[str, Any]:
     """Return the parameters with the schema's defaults.
-
-    Args:
-        item_id: The tool, for the error's text.
-        schema: The JSON Schema that it declares; None where it takes anything.
-        validator: The same schema, compiled.
 
     Raises:
         InvalidParameters: They don't fit; every failing path is listed.

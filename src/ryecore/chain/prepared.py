@@ -105,7 +105,6 @@ class Preparer:
     """Makes chains ready: build, validate, seal, resolve environment and configuration.
 
     Args:
-        sealer: Seals their files.
         places: What `{project_path}`, `{user_space}` and `{system_space}` stand for.
     """
 
@@ -128,13 +127,7 @@ class Preparer:
         """Make a chain ready.
 
         Args:
-            trace: Told every decision; it ends in the failing one.
-
-        Returns:
-            The chain, ready for parameters.
-
-        Raises:
-            RyeError: It can't be found, verified, validated, sealed or resolved.
+            trace: Records every decision; it ends with the failing one.
         """
         evidence = Evidence()
         before = len(trace.events)
@@ -250,14 +243,14 @@ class Preparer:
 
 
 def _runs_on_own_interpreter(chain: ValidChain) -> bool:
-    wishes = (element.spec.env.interpreter for element in chain.elements)
-    return any(wish is not None and wish.type == "own" for wish in wishes)
+    interpreters = (element.spec.env.interpreter for element in chain.elements)
+    return any(one is not None and one.type == "own" for one in interpreters)
 
 
 def _timeout_of(execution: Mapping[str, Any], item_id: str) -> float | None:
     tools = execution.get("tools")
-    wish = tools.get(item_id) if isinstance(tools, Mapping) else None
-    timeout = wish.get("timeout") if isinstance(wish, Mapping) else None
+    settings = tools.get(item_id) if isinstance(tools, Mapping) else None
+    timeout = settings.get("timeout") if isinstance(settings, Mapping) else None
     return None if timeout is None else positive_number(timeout, f"{_EXECUTION.path}: timeout")
 
 

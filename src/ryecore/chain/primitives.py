@@ -37,11 +37,7 @@ class KeptProcesses(Protocol):
         """Serve a call, in a process of the same key that runs already if there is one.
 
         Args:
-            spec: The process, with the call's arguments and standard input.
             key: `ExecutionPlan.keep`.
-
-        Raises:
-            RyeError: Nothing ran.
         """
         ...
 
@@ -58,11 +54,7 @@ class OwnProcesses(Protocol):
 
         Args:
             plan: What to run. Its standard input says the item's digest and its parameters.
-            ref: The item.
             ctx: On whose behalf, within what.
-
-        Raises:
-            RyeError: Nothing ran.
         """
         ...
 
@@ -71,7 +63,6 @@ def process_spec(plan: ExecutionPlan, warm: WarmStart | None = None) -> ProcessS
     """Return the process that carries out a plan.
 
     Args:
-        plan: What to run.
         warm: How a template serves it; None starts it cold.
     """
     return ProcessSpec(
@@ -166,12 +157,8 @@ def read_outcome(
     """Read what a process left.
 
     Args:
-        done: The process.
         timeout_s: Its timeout, for the error's text; None where it was a deadline.
         as_authored: Puts the author's own paths in place of sealed ones.
-
-    Returns:
-        Success or failure, and the data, whatever happened.
     """
     stdout, stderr = _text(done.stdout), as_authored(_text(done.stderr))
     notes = _notes(done)

@@ -100,7 +100,6 @@ class Remembered:
 
         Args:
             key: Names the question; one key always stands for one `make`.
-            trace: Records the events of the answer, whether it is made now or was before.
             make: Makes the answer, and records what it read from disk. Errors are not cached.
         """
         found = self._answers.get(key)

@@ -157,9 +157,6 @@ class Configuration:
     def read(self, kind: type[T]) -> T:
         """Return the configuration as an attrs class.
 
-        Args:
-            kind: The class.
-
         Raises:
             ConfigError: It can't be read; `problems` has everything that is wrong.
         """
@@ -169,11 +166,7 @@ class Configuration:
             raise self.error((one.path, describe_problem(one)) for one in error.problems) from None
 
     def locate(self, found: Iterable[tuple[Place, str]]) -> tuple[ConfigProblem, ...]:
-        """Return problems with their file and line.
-
-        Args:
-            found: The place of each problem, and what is wrong there.
-        """
+        """Return problems with their file and line."""
         lines = [cache(file.lines) for file in self.files]
         problems: list[ConfigProblem] = []
         for place, message in found:
@@ -185,11 +178,7 @@ class Configuration:
         return tuple(problems)
 
     def error(self, found: Iterable[tuple[Place, str]]) -> ConfigError:
-        """Return the error for problems of this configuration.
-
-        Args:
-            found: The place of each problem, and what is wrong there.
-        """
+        """Return the error for problems of this configuration."""
         problems = self.locate(found)
         told = " ".join(
             f"{one}{'' if one.message[-1] in '.?' else '.'}" for one in problems[:_MAX_SHOWN]
@@ -217,13 +206,7 @@ def _depth(values: object, place: Place) -> int:
 
 
 def did_you_mean(name: str, known: Iterable[str], *, at_least: float = 0.6) -> str:
-    """Return a question that names the nearest known name; empty where none is near.
-
-    Args:
-        name: What was written.
-        known: The valid names.
-        at_least: How alike they have to be, from 0 to 1.
-    """
+    """Return a question that names the nearest known name; empty where none is near."""
     near = get_close_matches(name, list(known)[:_MAX_COMPARED], n=1, cutoff=at_least)
     return f" Did you mean {near[0]!r}?" if near else ""
 

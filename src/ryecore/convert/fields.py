@@ -54,11 +54,7 @@ def omitted_at_default() -> Mapping[str, Form]:
 
 
 def usd(name: str) -> Mapping[str, Form]:
-    """Return the metadata of a field of microcents that is written in US dollars.
-
-    Args:
-        name: Its key in documents.
-    """
+    """Return the metadata of a field of microcents that is written in US dollars."""
     return {_FORM: Form(name, write=write_usd, read=read_usd)}
 
 

@@ -272,11 +272,7 @@ def _number(value: Any, _: object) -> float:
 
 
 def read_choice(value: Any, kind: Any) -> Any:
-    """Return a value that is one of a choice.
-
-    Raises:
-        ValueError: It is none of them.
-    """
+    """Return a value that is one of a choice."""
     for one in get_args(kind):
         if one == value and type(one) is type(value):
             return one

@@ -39,9 +39,6 @@ def parse_document(content: bytes, path: Path) -> dict[str, object]:
 
     Returns:
         The mapping; empty for an empty document.
-
-    Raises:
-        MetadataError: It is broken (with the line), or its root isn't a mapping.
     """
     try:
         document = _LOADERS[path.suffix](content.decode("utf-8"))

@@ -80,9 +80,6 @@ def _linked(temporary: str, path: Path) -> bool:
     Returns:
         False on a file system without hard links: the name is claimed by an empty file then, which
         the caller replaces.
-
-    Raises:
-        FileExistsError: The name is taken.
     """
     try:
         os.link(temporary, path)
@@ -160,9 +157,6 @@ def writable_folder(folder: Path, kind_folder: Path, boundary: Path | None) -> I
     Yields:
         A path of the open folder. It leads to this very folder until the end of the block,
         whatever becomes a link in the meantime.
-
-    Raises:
-        LinkLeavesSpace: A link among the folders leads out of the space.
     """
     real = check_links(folder, kind_folder, boundary)
     top = Path(os.path.realpath(boundary or kind_folder))
@@ -183,9 +177,6 @@ def folder_without_links(top: Path, names: Sequence[str], *, mode: int | None) -
 
     Yields:
         A path of the open folder. It leads to this very folder until the end of the block.
-
-    Raises:
-        NotADirectoryError: A file or a link stands where a folder is needed.
     """
     descriptor = _descend(top, names, mode)
     try:

@@ -57,14 +57,7 @@ class JsSyntaxError(ValueError):
 
 
 def read_constants(text: str, names: Collection[str]) -> dict[str, object]:
-    """Read the top-level constants of these names.
-
-    Args:
-        names: The names to look for; others are passed over.
-
-    Raises:
-        JsSyntaxError: One of them is not a literal.
-    """
+    """Read the top-level constants of these names."""
     found: dict[str, object] = {}
     for declaration in _DECLARATION.finditer(text):
         name = declaration["name"]
@@ -223,9 +216,6 @@ def parse_metadata(content: bytes, path: Path) -> Mapping[str, object]:
 
     Returns:
         The keys that it declares; a key it doesn't declare is absent, which differs from null.
-
-    Raises:
-        MetadataError: The source is broken, or a known constant is not a literal; with the line.
     """
     return _parse(content, path)
 

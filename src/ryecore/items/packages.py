@@ -41,12 +41,7 @@ def lock_of(folder: Path) -> Path:
 
 
 def lock_packages(folder: Path, key: SigningKey) -> SignedFile:
-    """Write and sign the lock of a package folder, as it is now.
-
-    Raises:
-        SigningError: It isn't a package folder, or can't be read.
-        LinkLeavesSpace: A link among its folders leads out of the space.
-    """
+    """Write and sign the lock of a package folder, as it is now."""
     folder = absolute(folder)
     if folder.name not in PACKAGE_FOLDERS or not folder.is_dir():
         raise SigningError(
@@ -79,9 +74,6 @@ def locked_digest(lock: VerifiedItem) -> str | None:
 
 def packages_digest(folder: Path) -> str:
     """Return the digest of a package folder: its files, and the targets of its links.
-
-    Returns:
-        SHA-256 (hex).
 
     Raises:
         AnchorError: A link leaves the folder, so that the digest doesn't cover its target.

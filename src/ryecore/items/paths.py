@@ -44,9 +44,6 @@ def place_of(path: Path) -> tuple[str, str]:
 
     Returns:
         The kind, and the slash path below the kind's folder.
-
-    Raises:
-        ItemNotFound: It isn't below a kind's folder.
     """
     kinds = {folder: kind for kind, folder in KIND_FOLDERS.items()}
     parts = path.parts
@@ -87,11 +84,7 @@ def existing_folder(path: str | os.PathLike[str]) -> Path:
 
 
 def folder_to_be(path: str | os.PathLike[str], name: str) -> Path:
-    """Return the absolute path of a folder that may be created later.
-
-    Raises:
-        ConfigError: No folder can have this name.
-    """
+    """Return the absolute path of a folder that may be created later."""
     try:
         folder = absolute(Path(path).expanduser())
         if b"\0" not in os.fsencode(folder):

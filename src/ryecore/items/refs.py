@@ -39,9 +39,6 @@ def check_item_id(item_id: str) -> str:
 
     Segments hold letters, digits, `_` and `-`, so an id can't leave its folder, hide a file,
     or be two different capabilities once its slashes are dots.
-
-    Raises:
-        InvalidItemId: It is empty, too long, or has a segment of another form.
     """
     if len(item_id) <= _MAX_ID_LENGTH and _ITEM_ID.match(item_id):
         return item_id

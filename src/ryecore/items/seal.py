@@ -26,11 +26,7 @@ __all__ = ["seal_bundle"]
 
 
 def seal_bundle(root: Path, owner: str) -> tuple[PublicKey, int]:
-    """Sign every item of a bundle with a throwaway key.
-
-    Returns:
-        The public key, and how many files were signed.
-    """
+    """Sign every item of a bundle with a throwaway key."""
     key, now = SigningKey.generate(), utc_now()
     space = Space("system", root)
     keys = space.folder("config") / TRUSTED_KEYS_PATH

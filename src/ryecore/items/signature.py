@@ -79,7 +79,6 @@ def comment_form(
     """Return the comment form of a file, by its extension with the dot.
 
     Args:
-        extension: Such as `.py`.
         file_types: The forms that signed runtimes add.
 
     Returns:

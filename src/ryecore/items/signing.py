@@ -78,9 +78,6 @@ def sign_content(
 
     Returns:
         The bytes to write, the signature, and whether they are a sidecar's.
-
-    Raises:
-        SigningError: The file begins with a byte order mark.
     """
     form = comment_form(extension, file_types)
     if form is not None and content.startswith(b"\xef\xbb\xbf"):
@@ -102,10 +99,6 @@ def write_signed(space: Space, name: str, content: bytes, key: SigningKey) -> Pa
 
     Args:
         name: The slash path below `.ai/config/`, with extension.
-
-    Raises:
-        SigningError: It can't be written.
-        LinkLeavesSpace: A link among its folders leads out of the space.
     """
     path = space.folder("config") / name
     signed, _, _ = sign_content(content, path.suffix, "config", name, key)
@@ -137,10 +130,6 @@ def sign_file(
     Args:
         content_hash: SHA-256 (hex) of the content that may be signed; any by default.
         is_users_own: Whether it is in user space, whose folders may be links to anywhere.
-
-    Raises:
-        SigningError: It can't be read or written, or holds other content.
-        LinkLeavesSpace: It is, or is reached through, a link that leaves its kind's folder.
     """
     check_name(kind, relative)
     if is_export(kind, relative):
@@ -241,10 +230,6 @@ def find_files(space: Space, pattern: str) -> tuple[tuple[str, Path, str], ...]:
     Args:
         pattern: `kind:id`, `kind:path.ext`, or a glob such as `tool:acme/*`, which recurses. A glob
             is compared with the path below the kind's folder, with its extension and without.
-
-    Raises:
-        ItemNotFound: Nothing matches.
-        AmbiguousItem: The id without extension names two files.
     """
     kind, _, name = pattern.partition(":")
     if kind not in KIND_FOLDERS or not name:

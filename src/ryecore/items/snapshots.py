@@ -67,9 +67,6 @@ class SnapshotStore:
 
         Args:
             links: Names that link to package folders outside, which aren't verified.
-
-        Raises:
-            AnchorError: It can't be written, or the folder of snapshots is open to others.
         """
         links = links or {}
         digest = _digest(files, links)

@@ -153,9 +153,6 @@ def discover_bundles() -> tuple[Space, ...]:
 
     A package offers one through the entry-point group `rye.bundles`: a callable that returns a
     mapping with `bundle_id` and `root_path`, the folder that holds `.ai`.
-
-    Raises:
-        ConfigError: An entry point can't be loaded, or returns something else.
     """
     from importlib.metadata import entry_points  # noqa: PLC0415 - a large import, used here alone
 
@@ -189,11 +186,6 @@ def locate(
         more_extensions: Extensions that signed runtimes add, behind the fixed order.
         evidence: Collects the absent paths, so that a new file before it is noticed.
         others: Collects the other extensions of this stem, up to the space where it was found.
-
-    Raises:
-        AmbiguousItem: A space holds two files of its stem.
-        InvalidItemId: The id has no valid form, or the file's real path leaves its kind's folder.
-        ItemError: A folder can't be read.
     """
     check_item_id(ref.id)  # a ref can be made without `ItemRef.parse`
     extensions = (*EXTENSIONS[ref.kind], *more_extensions)
@@ -233,9 +225,6 @@ def named(text: str, spaces: Iterable[Space]) -> ItemRef:
 
     Returns:
         The ref; that of a tool where no space holds the id.
-
-    Raises:
-        AmbiguousItem: A bare id is both.
 
     Source: decision 10.
     """

@@ -127,9 +127,6 @@ def render_trusted_key(
     Args:
         project: The only project folder that the file counts in; by default, each project's
             space that holds it, if `space` is `project`.
-
-    Raises:
-        SigningError: `not_after` is of another form, or the owner can't be written in UTF-8.
     """
     if not_after is not None and _UTC_SECONDS.fullmatch(not_after) is None:
         raise SigningError(
@@ -158,11 +155,7 @@ def render_trusted_key(
 
 @lru_cache(maxsize=256)
 def parse_key_file(content: bytes, name: str) -> KeyFile:
-    """Parse a key file, without verifying it.
-
-    Raises:
-        KeyError: It has no public key.
-    """
+    """Parse a key file, without verifying it."""
     path = Path(name)
     parts = split_content(content, COMMENT_FORMS[".toml"])
     document = parse_document(content, path)

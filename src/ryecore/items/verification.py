@@ -123,14 +123,8 @@ class Verifier:
     def verify(self, source: ItemSource, evidence: Evidence | None = None) -> VerifiedItem:
         """Read an item and verify it.
 
-        Args:
-            evidence: Collects the files that were read.
-
         Returns:
             The verified item, which owns the bytes that were verified.
-
-        Raises:
-            IntegrityError: It is unsigned, changed, moved, or signed by a key that isn't trusted.
         """
         content = self._read(source, evidence)
         try:

@@ -52,9 +52,6 @@ def load_yaml(text: str, max_depth: int) -> object:
 
     Args:
         max_depth: How many levels it may have, its aliases written out.
-
-    Raises:
-        BrokenYaml: It is broken, or out of bounds.
     """
     try:
         _check_bounds(text, max_depth)
