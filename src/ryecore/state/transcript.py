@@ -22,7 +22,7 @@ from ryecore.lillux.locks import describe_holders, find_lock_holders, release_ad
 from ryecore.state.model import Durability
 from ryecore.state.record_log import Recovery
 from ryecore.state.refusals import advice
-from ryecore.state.transcript_check import Chain
+from ryecore.state.transcript_check import RecordChain
 from ryecore.state.transcript_format import (
     CHECKPOINT,
     Checkpoint,
@@ -109,7 +109,7 @@ class Transcript:
             raise _unusable(path, problem) from problem
         try:
             _lock(descriptor, path)
-            chain, last_type = Chain(thread_id, key.public, head), ""
+            chain, last_type = RecordChain(thread_id, key.public, head), ""
             with open(descriptor, "rb", closefd=False) as file:
                 for line in lines_of(file, 0, os.fstat(descriptor).st_size):
                     record = chain.feed(line)

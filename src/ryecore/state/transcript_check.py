@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from hashlib import _Hash
 
 __all__ = [
-    "Chain",
     "Record",
+    "RecordChain",
     "Tail",
     "proved_records",
     "read_records",
@@ -69,7 +69,7 @@ def verify_transcript(
         if isinstance(problem, FileNotFoundError):
             reason = f"There is no transcript {path}."
         return TranscriptReport(False, (), (reason,), 0, 0)
-    chain = Chain(thread_id, public_key, head)
+    chain = RecordChain(thread_id, public_key, head)
     with open(descriptor, "rb") as file:
         size = file.seek(0, 2)
         file.seek(0)
@@ -114,7 +114,7 @@ def proved_records(
 
     Source: decision 47.
     """
-    chain, has_end, is_over = Chain(thread_id, key, head), False, False
+    chain, has_end, is_over = RecordChain(thread_id, key, head), False, False
     try:
         with open(open_plain(path), "rb") as file:
             size = file.seek(0, 2)
@@ -159,7 +159,7 @@ class _Segment:
     good: Tail | None = None  # the part before the first bad line
 
 
-class Chain:
+class RecordChain:
     """Checks a transcript line by line: its thread, its key, and a checkpoint it must have."""
 
     def __init__(self, thread_id: str, key: PublicKey, head: tuple[int, str] | None) -> None:
