@@ -93,7 +93,6 @@ class Vertices:
         known, self._known = self._known, {}  # only the first resumed foreach has them
         within = _within(ctx.call)
         item_id = str(vertex.action.ref)
-
         over, in_flight = len(known), set[int]()
 
         async def call(index: int, member: object) -> NodeOutcome:
@@ -127,13 +126,7 @@ class Vertices:
         )
         self.facts = {"count": len(members), "done": over, "failed": done.failed}
         if done.failed and stops:
-            first = done.errors[0]
-            return NodeOutcome.failed(
-                "tool_failed",
-                f"Member {first['index']} of '{vertex.id}': {first['error']}"
-                + _broken_off(in_flight),
-                effect_unknown=bool(in_flight) or "effect_unknown" in first,
-            )
+            return _stopped_at(done.errors[0], vertex.id, in_flight)
         return NodeOutcome("completed", done.to_dict())
 
     async def _tried(
@@ -189,6 +182,15 @@ def _given(params: object) -> dict[str, object]:
 
 def _within(call: CallContext) -> CallContext:
     return evolve(call, depth=call.depth + 1)
+
+
+def _stopped_at(error: Mapping[str, object], node: str, in_flight: Collection[int]) -> NodeOutcome:
+    """Return the outcome of a foreach whose member failed while others were in flight."""
+    return NodeOutcome.failed(
+        "tool_failed",
+        f"Member {error['index']} of '{node}': {error['error']}{_broken_off(in_flight)}",
+        effect_unknown=bool(in_flight) or "effect_unknown" in error,
+    )
 
 
 def _broken_off(members: Collection[int]) -> str:
