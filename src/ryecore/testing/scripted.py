@@ -190,8 +190,8 @@ class ScriptedProvider(FunctionProvider):
     """A provider that answers its requests by a script, one turn after the other.
 
     Args:
-        script: The turns: texts, what `say`, `call`, `think` and their like make, errors, and
-            functions of the request that give one of these. It may be endless.
+        script: The turns: texts, turns of `say`, `call`, `think` and others, errors, and functions
+            of the request that return one of these. It may be endless.
         **options: The options of `FunctionProvider`, whose attributes it has as well.
     """
 

@@ -1,4 +1,4 @@
-"""Cases: what a model answers comes out as it should."""
+"""Cases: answers are read completely and correctly."""
 
 from typing import Final, get_args
 
@@ -30,7 +30,7 @@ LOOK_UP: Final = ToolSpec(
 
 
 class AnswerCases(Cases):
-    """What a model answers comes out as it should."""
+    """Answers are read completely and correctly."""
 
     @case()
     async def test_text(self, at: Bench) -> None:
@@ -39,7 +39,7 @@ class AnswerCases(Cases):
 
     @case()
     async def test_text_in_many_deltas(self, at: Bench) -> None:
-        """Each delta of the server's is a delta of the stream, and nothing else."""
+        """Each delta of the server is exactly one delta of the stream."""
         script = Script((TextPart("x" * 400),), deltas=200)
         at.server.answer(script)
 
@@ -50,7 +50,7 @@ class AnswerCases(Cases):
 
     @case()
     async def test_unicode_cut_between_bytes(self, at: Bench) -> None:
-        """Characters arrive whole, though each byte travels alone."""
+        """Characters arrive complete, though each byte is sent alone."""
         script = Script((TextPart(_UNICODE),), deltas=7)
         await at.both(script)
         body = b"".join(at.wire.stream(script))
@@ -61,7 +61,7 @@ class AnswerCases(Cases):
 
     @case()
     async def test_empty_answer(self, at: Bench) -> None:
-        """A model that says nothing has still answered."""
+        """An empty answer is an answer."""
         result = await at.both(Script(()))
 
         equal(result.parts, (), "the parts")
@@ -90,7 +90,7 @@ class AnswerCases(Cases):
 
     @case("tools", "raw_arguments")
     async def test_arguments_that_are_no_json(self, at: Bench) -> None:
-        """What the model wrote is kept as it is, in a stream."""
+        """Arguments are kept as the model wrote them, in a stream."""
         at.server.answer(Script((ToolCallPart("c", "look_up", '{"word": "a'),), "tool_use"))
 
         result = await at.streamed(at.request(tools=(LOOK_UP,)))
@@ -99,7 +99,7 @@ class AnswerCases(Cases):
 
     @case("reasoning")
     async def test_reasoning(self, at: Bench) -> None:
-        """Reasoning arrives before what it belongs to, with what the vendor needs back."""
+        """Reasoning arrives before the part it belongs to, with the data to send back."""
         script = attrs.evolve(thoughtful(at), deltas=2)
         await at.both(script, at.request(reasoning="medium"))
 
@@ -110,7 +110,7 @@ class AnswerCases(Cases):
 
     @case("media_output")
     async def test_media(self, at: Bench) -> None:
-        """An image that the model makes stands in the store, and its part in the answer."""
+        """An image from the model is stored, and its part is in the answer."""
         script = Script((TextPart("Here:"), MadeMedia(_PNG, "image/png")))
 
         result = await at.both(script)
@@ -125,18 +125,18 @@ class AnswerCases(Cases):
 
     @case("cache_read")
     async def test_usage_read_from_the_cache(self, at: Bench) -> None:
-        """Tokens from the cache stand in their own count, and in no other."""
+        """Tokens from the cache are in their own count only."""
         await at.both(Script((TextPart("Hi."),), usage=Usage(23, 45, cache_read_tokens=1000)))
 
     @case("cache_write")
     async def test_usage_written_to_the_cache(self, at: Bench) -> None:
-        """Tokens written to the cache stand in their own count, and in no other."""
+        """Tokens written to the cache are in their own count only."""
         usage = Usage(23, 45, cache_read_tokens=7, cache_write_tokens=500)
         await at.both(Script((TextPart("Hi."),), usage=usage))
 
     @case("reasoning_usage")
     async def test_usage_of_reasoning(self, at: Bench) -> None:
-        """Tokens of reasoning stand in their own count, and in no other."""
+        """Tokens of reasoning are in their own count only."""
         await at.both(Script((TextPart("Hi."),), usage=Usage(23, 45, reasoning_tokens=300)))
 
     @case("no_usage")

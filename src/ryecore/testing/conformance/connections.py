@@ -32,7 +32,7 @@ class ConnectionCases(Cases):
 
     @case()
     async def test_a_stream_cut_at_every_byte(self, at: Bench) -> None:
-        """However a stream is cut, it is an error, or the whole answer had come."""
+        """A cut stream is an error, unless the whole answer had arrived."""
         pieces = tuple(at.wire.stream(_answer(at)))
         media_type = at.wire.stream_media_type
         at.server.answer(Reply(pieces, media_type=media_type))
@@ -56,7 +56,7 @@ class ConnectionCases(Cases):
 
     @case()
     async def test_a_hang_ends_with_its_caller(self, at: Bench) -> None:
-        """Cancelled while it waits, the call is over, and its connection closed."""
+        """A call that is cancelled while it waits ends, and its connection is closed."""
         body = tuple(at.wire.stream(_TALE))
         first = sum(map(len, body[:4]))
         for stop_at in (-1, 0, first):
@@ -116,7 +116,7 @@ class ConnectionCases(Cases):
         await at.wait_until(lambda: not at.server.connections, "all connections closed", _GONE_S)
 
     def test_one_loop_after_another(self) -> None:
-        """One provider serves a loop, and the next one when that is gone."""
+        """One provider serves one event loop after another."""
         with WireServer(self.wire) as server:
             server.answer(_TALE)
             kept: list[Bench] = []
@@ -134,7 +134,7 @@ class ConnectionCases(Cases):
 
 
 def _answer(at: Bench) -> Script:
-    """Return a short answer with everything in it that the vendor has."""
+    """Return a short answer with all features of the vendor."""
     call = ToolCallPart("call_1", "look_up", '{"word": "tide"}')
     if "tools" in at.wire.lacks:
         return Script((TextPart("Füße."),), "length", Usage(11, 7), deltas=2)
@@ -142,13 +142,13 @@ def _answer(at: Bench) -> Script:
 
 
 def _echo(seen: SeenRequest) -> Script:
-    """Return an answer that says what was asked, and with which key."""
+    """Return an answer with the request's text and key."""
     text = "".join(part.text for _, part in seen.flat if isinstance(part, TextPart))
     return Script((TextPart(f"{text} for {seen.key}"),), deltas=4)
 
 
 async def _is_no_answer(at: Bench, whole: LlmResult, what: str) -> None:
-    """A cut stream raises `unavailable`, unless it is whole all the same."""
+    """Check that a cut stream raises `unavailable`, unless its answer is complete."""
     fold = StreamFold(at.provider.provider_id, at.model)
     try:
         async for chunk in at.provider.stream(at.request(), key="k", media=at.media):

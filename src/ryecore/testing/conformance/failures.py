@@ -75,7 +75,7 @@ class FailureCases(Cases):
 
     @case()
     async def test_refusals_say_why(self, at: Bench) -> None:
-        """What the server said stands in the error, without the key that it repeats."""
+        """The error quotes the server's text, without the key in it."""
         for failure in ("bad_key", "bad_request"):
             at.server.answer(at.wire.error(failure, f"The spring tide {KEY} is too high."))
             for stream in (True, False):
@@ -84,7 +84,7 @@ class FailureCases(Cases):
 
     @case()
     async def test_retry_after(self, at: Bench) -> None:
-        """How long to wait is understood in each form that it comes in."""
+        """The wait that a server asks for is understood in each form."""
         date = formatdate(time.time() + 90, usegmt=True)
         for headers, low, high in (
             ({"Retry-After": "7"}, 7.0, 7.0),
@@ -114,7 +114,7 @@ class FailureCases(Cases):
 
     @case("stream_errors")
     async def test_an_error_within_a_stream(self, at: Bench) -> None:
-        """A stream that breaks off with an error raises it after what came."""
+        """A stream that breaks off with an error raises it after the chunks before it."""
         event = at.wire.stream_error(f"Overloaded, {KEY}.")
         pieces = (*at.wire.stream(_SOME)[:4], event)
         at.server.answer(Reply(pieces, media_type=at.wire.stream_media_type))

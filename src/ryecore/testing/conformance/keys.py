@@ -1,4 +1,4 @@
-"""Cases: keys are used for their call, and stand nowhere else."""
+"""Cases: keys are used for their call, and appear nowhere else."""
 
 import gc
 import hashlib
@@ -42,7 +42,7 @@ _AT_ONCE: Final = 512
 
 
 class KeyCases(Cases):
-    """Keys are used for their call, and stand nowhere else."""
+    """Keys are used for their call, and appear nowhere else."""
 
     @case()
     async def test_each_call_has_its_own_key(self, at: Bench) -> None:
@@ -79,7 +79,7 @@ class KeyCases(Cases):
 
     @case()
     async def test_no_cookie_is_kept(self, at: Bench) -> None:
-        """What the server sets for one key it doesn't get back with another."""
+        """A cookie set for one key isn't sent with another."""
         for stream in (True, False):
             reply = at.server.reply(_DONE, SeenRequest(at.model, KEY, stream))
             at.server.answer(evolve(reply, headers={"Set-Cookie": "session=of-one-key; Path=/"}))
@@ -92,7 +92,7 @@ class KeyCases(Cases):
 
     @case()
     async def test_keys_stand_in_no_log(self, at: Bench) -> None:
-        """Whatever logger is turned up, no record holds the key."""
+        """No log record of any logger holds the key."""
         with _all_logs() as records:
             at.server.answer(_DONE)
             await at.streamed()
@@ -128,7 +128,7 @@ class KeyCases(Cases):
 
     @case()
     async def test_the_environment_does_not_leak_in(self, at: Bench) -> None:
-        """Keys, addresses and proxies of the environment count for nothing."""
+        """Keys, addresses and proxies of the environment are ignored."""
         with _environment({**at.wire.environment, **_PROXIES}):
             provider = self.make_provider(at.server.base_url)
             try:
@@ -151,7 +151,7 @@ def _secret(seed: str) -> str:
 
 
 def _holders(seeds: list[str]) -> list[str]:
-    """What holds a key. It looks at many objects at once, and closer where it found something."""
+    """Return the holders of a key. It searches many objects at once, and the found ones closely."""
     gc.collect()
     found: list[str] = []
     everything = gc.get_objects()

@@ -1,4 +1,4 @@
-"""Cases: what is asked travels in the vendor's words, whole and in its place."""
+"""Cases: requests are written completely, in the vendor's format."""
 
 import json
 from unittest import SkipTest
@@ -30,11 +30,11 @@ _DONE = Script((TextPart("Fine."),))
 
 
 class QuestionCases(Cases):
-    """The request is written in the vendor's format, whole and in its place."""
+    """Requests are written completely, in the vendor's format."""
 
     @case()
     async def test_the_simplest_request(self, at: Bench) -> None:
-        """Model, key and text arrive, and nothing that wasn't asked for."""
+        """Model, key and text arrive, and nothing else."""
         for seen in await _seen(at, at.request("What is a tide?")):
             equal(seen.model, at.model, "the model")
             equal(seen.key, KEY, "the key that the server saw")
@@ -47,7 +47,7 @@ class QuestionCases(Cases):
 
     @case()
     async def test_streaming_is_asked_for_by_stream_alone(self, at: Bench) -> None:
-        """`stream` asks for a stream, `generate` for a whole answer."""
+        """`stream` requests a stream, `generate` a whole answer."""
         seen = await _seen(at, at.request())
 
         if seen[0].streaming is None:
@@ -78,7 +78,7 @@ class QuestionCases(Cases):
 
     @case("tools", "tool_choice")
     async def test_tool_choice(self, at: Bench) -> None:
-        """That a tool may, must or must not be called is said."""
+        """The choice of tools arrives: may, must or must not be called."""
         for choice in ("none", "required"):
             request = at.request(tools=(LOOK_UP,), tool_choice=choice)
             for seen in await _seen(at, request):
@@ -88,7 +88,7 @@ class QuestionCases(Cases):
 
     @case("tools")
     async def test_tool_results(self, at: Bench) -> None:
-        """Calls and results go back with their ids, names and contents."""
+        """Calls and results are sent back with their ids, names and contents."""
         calls = (
             ToolCallPart("call_1", "look_up", '{"word": "tide"}'),
             ToolCallPart("call_2", "look_up", '{"word": "ebb"}'),
@@ -118,7 +118,7 @@ class QuestionCases(Cases):
 
     @case("tools")
     async def test_calls_with_arguments_that_are_no_json_go_back(self, at: Bench) -> None:
-        """A conversation with a broken call in it can go on."""
+        """A conversation with a broken call can continue."""
         messages = (
             Message.user("Look it up."),
             Message.assistant(ToolCallPart("call_1", "look_up", '{"word": ')),
@@ -161,7 +161,7 @@ class QuestionCases(Cases):
 
     @case("reasoning", "reasoning_return")
     async def test_reasoning_goes_back_to_where_it_came_from(self, at: Bench) -> None:
-        """Reasoning is given back to its own provider, as it came."""
+        """Reasoning is sent back unchanged to its own provider."""
         came = await at.both(thoughtful(at), at.request(reasoning="low"))
         messages = (Message.user("Think."), came.message, *_answered(came.message))
         tools = (LOOK_UP,) if came.tool_calls else ()
@@ -227,7 +227,7 @@ class QuestionCases(Cases):
 
 
 async def _seen(at: Bench, request: LlmRequest) -> tuple[SeenRequest, SeenRequest]:
-    """What the server saw of a request: streamed, and whole."""
+    """Return the request as the server read it: streamed, and whole."""
     at.server.forget()
     at.server.answer(_DONE)
     await at.streamed(request)
@@ -237,7 +237,7 @@ async def _seen(at: Bench, request: LlmRequest) -> tuple[SeenRequest, SeenReques
 
 
 def _answered(message: Message) -> tuple[Message, ...]:
-    """Return the results of a message's calls, and the user's next word."""
+    """Return the results of a message's calls, and the user's next message."""
     results = tuple(
         ToolResultPart(one.call_id, one.name, (TextPart("1"),)) for one in message.tool_calls
     )
@@ -245,7 +245,7 @@ def _answered(message: Message) -> tuple[Message, ...]:
 
 
 def _flat(seen: SeenRequest) -> list[tuple[str, object]]:
-    """What was seen; a result whose name didn't travel is the one of its call."""
+    """Return the parts that arrived; a result without a name gets that of its call."""
     names = {part.call_id: part.name for _, part in seen.flat if isinstance(part, ToolCallPart)}
     return _parts(
         tuple(
@@ -262,7 +262,7 @@ def _named(part: Part, names: dict[str, str]) -> Part:
 
 
 def _parts(messages: tuple[Message, ...]) -> list[tuple[str, object]]:
-    """What is said, by whom, in a form that can be compared."""
+    """Return the parts with their roles, in a form that can be compared."""
     return [(one.role, _plain(part)) for one in messages for part in one.parts]
 
 
