@@ -57,7 +57,6 @@ class Values:
     """The values of placeholders, by their source.
 
     Attributes:
-        environ: The resolved environment.
         context: The values of ryecore itself, such as paths.
         bound: Placeholders that the tool's signed config sets.
         config: Other keys of the signed config; strings may hold placeholders themselves.
@@ -129,7 +128,6 @@ class SignedLine:
 
     Attributes:
         command: The signed text of the program's name.
-        words: Its arguments.
         stdin: The interpreter that reads a program on standard input; None for plain data.
     """
 

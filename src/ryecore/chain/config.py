@@ -71,7 +71,6 @@ class ConfigLayer:
         name: The label of its space; `host` for what the host sets.
         path: The file; None for the host's.
         signed: Whether its signature holds.
-        values: What it holds.
         content: The bytes of the file; None for the host's.
     """
 

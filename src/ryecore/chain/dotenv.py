@@ -51,7 +51,6 @@ class Dotenv:
     """The variables of a project's `.env` that one chain gets, and the ones withheld from it.
 
     Attributes:
-        added: The variables that it sets.
         unasked: Names that no signed element asks for and nobody allowed.
         withheld: Names that only a tool gets that names them, because they look like credentials,
             and that this chain doesn't name, though somebody may have allowed them.
@@ -130,7 +129,6 @@ class DotenvReader:
     """Reads a project's `.env`.
 
     Attributes:
-        environ: The process environment.
         allowed: Returns the names that the host or the user allowed for this project.
     """
 

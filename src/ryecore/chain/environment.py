@@ -39,7 +39,6 @@ class Environment:
     """The environment of a chain's process.
 
     Attributes:
-        variables: All of its variables.
         dotenv: The part of the project's `.env` in it.
         server_variables: The names that an MCP server gets: what every program gets, and what its
             signed item, or that of its tool, names.

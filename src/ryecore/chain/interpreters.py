@@ -32,7 +32,6 @@ class FoundInterpreter:
     """An interpreter that may be used.
 
     Attributes:
-        path: The program.
         how: own, preset, local_binary, system_binary, command or fallback.
         passed_over: What was found and may not be used, with the reason.
     """

@@ -34,12 +34,10 @@ class SealedLayout:
     """Where a chain's files stand when it runs.
 
     Attributes:
-        tool_path: The tool's file.
         anchor_path: The root of its dependency tree, if it has one.
         runtime_lib: The runtime's library folder, if there is one.
         nowhere: A path at which nothing stands; it lies in the snapshot, whose stat shows it.
         anchor: What the anchor changes in the environment.
-        deps: Whether what the tool can import was verified.
         origins: Each sealed folder, and the author's own folder that it is a copy of.
         dependencies: The files that were verified with the tool, and it among them.
         sealed: The sealed folders that the process may read.

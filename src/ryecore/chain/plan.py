@@ -57,8 +57,6 @@ class PlanInputs:
     Attributes:
         parameters: The caller's, checked, with defaults.
         context: Values of placeholders that ryecore knows: paths of this run.
-        env: The resolved environment.
-        cwd: The working folder.
         resolved_config: What the tool's `config_resolve` found; None where it asks for nothing.
         timeout_s: The caller's or the configuration's; None leaves it to tool and runtime.
         default_timeout_s: What holds where nobody says anything.

@@ -42,7 +42,6 @@ class PreparedChain:
     """A chain that may run, once parameters are there.
 
     Attributes:
-        chain: The chain.
         layout: Where its verified bytes stand.
         timeout_s: What `execution/execution.yaml` says for this tool.
         schema: Checks parameters; None where the tool declares no schema.

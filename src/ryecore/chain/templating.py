@@ -38,7 +38,6 @@ class ConfigTemplate:
     """The values that signed configuration strings are rendered with.
 
     Attributes:
-        environ: The resolved environment.
         values: Opaque values by name: context, and parameters that a runtime names.
         config: Signed configuration, whose strings may hold placeholders themselves.
         unknown: Collects each name that has no value; its placeholder stays as it is.
