@@ -9,8 +9,8 @@ from tests.matrix import IS_SOAK
 from tests.workspace import Workspace
 
 MIB = 1024 * 1024
-STEPS = 10_000
-MEMBERS, AT_ONCE = 5_000 if IS_SOAK else 250, 50
+STEPS = 10_000 if IS_SOAK else 3_000
+MEMBERS, AT_ONCE = 5_000 if IS_SOAK else 100, 50
 
 
 def resident_bytes() -> int:
@@ -21,7 +21,7 @@ def resident_bytes() -> int:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
-async def test_ten_thousand_steps_take_no_more_memory_than_two_thousand(
+async def test_many_steps_take_no_more_memory_than_a_fifth_of_them(
     workspace: Workspace,
 ) -> None:
     nodes = {

@@ -19,11 +19,13 @@ from ryecore.state.model import Predecessor, Status
 from ryecore.state.waiting import run_blocking
 from tests.forking import Forked
 from tests.graphs import graph
+from tests.matrix import IS_SOAK
 from tests.thread_host import PlannedWorkspace
 from tests.workspace import Workspace
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("forked_walkers")]
 PATIENCE_S = 60.0
+PROCESSES = 8 if IS_SOAK else 4
 
 STARTS = """
 import sys, anyio, json
@@ -70,7 +72,7 @@ def marks(planned: PlannedWorkspace) -> list[str]:
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])  # the processes' loops are their own
 @pytest.mark.parametrize("kind", ["tool", "graph", "directive"])
-async def test_of_eight_processes_that_start_with_one_key_one_does(
+async def test_of_several_processes_that_start_with_one_key_one_does(
     tmp_path: Path, kind: str
 ) -> None:
     planned = PlannedWorkspace(Workspace(tmp_path))
@@ -85,9 +87,9 @@ async def test_of_eight_processes_that_start_with_one_key_one_does(
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )
-        for number in range(8)
+        for number in range(PROCESSES)
     ]
-    assert [host.stdout.readline() for host in hosts if host.stdout] == [b"ready\n"] * 8
+    assert [host.stdout.readline() for host in hosts if host.stdout] == [b"ready\n"] * PROCESSES
     for host in hosts:
         assert host.stdin
         host.stdin.write(b"go\n")

@@ -164,11 +164,24 @@ REFUSALS: dict[str, tuple[int, dict[str, Any] | str]] = {
 }
 
 
-@pytest.mark.parametrize(
-    ("name", "method"), in_turn([*REFUSALS], ["tools/call", "tools/list", "tools/call"])
-)
-def test_a_session_that_the_server_forgot_is_begun_anew(workspace, name, method):
-    server = Forgetful(*REFUSALS[name], method)
+def test_a_session_that_the_server_forgot_is_begun_anew_for_a_call(workspace):
+    server = Forgetful(200, "", "tools/call")
+    server.has_forgotten = True  # it has nobody to forget yet
+    with forgetful(server) as url, workspace.sync() as rye:
+        server_item(workspace, transport="http", url=url)
+        ref = mcp_tool(workspace, runtime=HTTP)
+        assert rye.execute(ref, {"text": "first"}).success
+        for name, (server.code, server.body) in REFUSALS.items():
+            server.has_forgotten = False
+            done = rye.execute(ref, {"text": name})
+            assert done.success, f"{name}: {done.error}"
+    assert server.ran == ["first", *REFUSALS]
+    assert server.sessions == 1 + 2 * len(REFUSALS)  # a forgotten one is counted by forgetting it
+
+
+@pytest.mark.parametrize("name", [*REFUSALS] if IS_SOAK else ["404 of FastMCP", "401 of rmcp"])
+def test_a_session_that_the_server_forgot_is_begun_anew_for_a_list(workspace, name):
+    server = Forgetful(*REFUSALS[name], "tools/list")
     with forgetful(server) as url, workspace.sync() as rye:
         server_item(workspace, transport="http", url=url)
         ref = mcp_tool(workspace, runtime=HTTP)
