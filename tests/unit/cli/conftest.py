@@ -15,7 +15,7 @@ import pytest
 from attrs import frozen
 
 from ryecore.cli.commands import rye
-from tests.forking import Forked, can_fork
+from tests.forking import SERVERS, Forked, can_fork, forking_python
 from tests.workspace import Workspace
 
 COMMAND = [sys.executable, "-m", "ryecore.cli"]
@@ -43,10 +43,11 @@ def environ(workspace: Workspace) -> dict[str, str]:
     return {**workspace.environ, "USER_SPACE": str(workspace.user)}
 
 
-@pytest.fixture(scope="module")
-def executable() -> str:
-    """The interpreter that the commands of a module start."""
-    return sys.executable
+@pytest.fixture(scope="session")
+def executable(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """An interpreter that forks what the commands launch, and the connectors of MCP servers."""
+    folder = tmp_path_factory.mktemp("interpreter")
+    return forking_python(folder, "-EPB|-PXutf8", SERVERS)
 
 
 @pytest.fixture
@@ -95,7 +96,7 @@ def start(
     wanted = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     options: dict[str, Any] = {"cwd": workspace.project, "env": variables, **wanted, **streams}
     if can_fork(variables):
-        return Forked(["ryecore.cli", *args], **options)
+        return Forked(["ryecore.cli", *args], imported=SERVERS, **options)
     return subprocess.Popen[bytes]([*COMMAND, *args], **options)
 
 

@@ -2,19 +2,10 @@
 
 import socket
 
-import pytest
-
-from tests.forking import SERVERS, forking_python
 from tests.mcp_items import server_item, stdio_server
 from tests.workspace import Workspace
 
 SERVER = "mcp/servers/test"
-
-
-@pytest.fixture(scope="module")
-def executable(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """An interpreter that forks the connectors of MCP servers."""
-    return forking_python(tmp_path_factory.mktemp("interpreter"), "-EPB", SERVERS)
 
 
 def test_the_tools_of_a_server_are_listed(workspace: Workspace, run):
