@@ -141,11 +141,12 @@ class ThreadLoop:
         return ending_of_turns(result, policy.returned, policy.limit)
 
     async def tell_time_is_up(self, hit: LimitHit) -> None:
-        """Record the duration limit that was met outside of a turn."""
-        if self._policy is None:
+        """Record the duration limit, if no turn has, and run the hooks for it."""
+        policy = self._policy
+        if policy is None:
             await self._recorder.tell("limit_reached", hit.to_dict())
-        else:
-            await self._policy.tell_limit(hit, self._hooks.past_the_end())
+        elif policy.limit is None or policy.limit.code != hit.code:
+            await policy.tell_limit(hit, self._hooks.past_the_end())
 
     def _plan(self) -> tuple[FallbackPlanEntry, ...]:
         entries = []

@@ -4,6 +4,7 @@ Source: docs/design/threads.md#turn-loop; decisions 40 to 45 and 49.
 """
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from random import random
 from typing import Any, Final
 
@@ -43,6 +44,7 @@ from ryecore.llm.parts import MediaPart, Message, TextPart, ToolCallPart, ToolRe
 from ryecore.llm.plan import AttemptVerdict, FallbackPlanEntry
 from ryecore.llm.request import LlmRequest
 from ryecore.llm.result import LlmResult
+from ryecore.policy.cancelling import run_to_end
 from ryecore.runs.hooks import HookOutcome, HookRunner
 from ryecore.runs.limit_hit import LimitHit
 from ryecore.runs.resume import Continuation
@@ -208,7 +210,10 @@ class ThreadPolicy(TurnPolicy):
         return await self._spending.before_attempt(entry, request, number)
 
     async def _limited(self, hit: LimitHit) -> Stop:
-        return await self.tell_limit(hit, self._hooks)
+        if hit.code != "duration_exceeded":
+            return await self.tell_limit(hit, self._hooks)
+        # The deadline cancels this very task.
+        return await run_to_end(partial(self.tell_limit, hit, self._hooks.past_the_end()))
 
     async def tell_limit(self, hit: LimitHit, hooks: HookRunner) -> Stop:
         """Record a limit that is met, and run the hooks for it."""

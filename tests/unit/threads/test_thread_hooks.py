@@ -216,7 +216,8 @@ async def test_hooks_act_after_a_thread_was_stopped(tmp_path: Path) -> None:
     assert notes(host) == [{"hook": "n", "how": "cancelled"}]
 
 
-async def test_hooks_act_after_the_time_is_up(tmp_path: Path) -> None:
+@pytest.mark.parametrize("limit_s", ["0.000001", "0.2"])  # before the first turn, and in one
+async def test_hooks_act_after_the_time_is_up(tmp_path: Path, limit_s: str) -> None:
     host = ScriptedHost(tmp_path, hang())
     noting(host)
     hooks(
@@ -224,8 +225,9 @@ async def test_hooks_act_after_the_time_is_up(tmp_path: Path) -> None:
         note("l", "limit", params={"of": "${directive}"}),
         note("n", "after_complete", params={"how": "${status}"}),
     )
-    done = await host.run(host.write("acme/x", limits='duration_seconds="0.2"'))
+    done = await host.run(host.write("acme/x", limits=f'duration_seconds="{limit_s}"'))
     assert (done.ended, done.code) == ("error", "duration_exceeded")
+    assert len(host.records(done.thread_id, "limit_reached")) == 1
     assert notes(host) == [{"hook": "l", "of": "acme/x"}, {"hook": "n", "how": "error"}]
 
 

@@ -122,7 +122,7 @@ async def test_a_hanging_tool_meets_the_limit_of_time(tmp_path: Path) -> None:
 
     host = ScriptedHost(tmp_path, call("sleep_on"), say("ok"), tools=[sleep_on])
     with anyio.fail_after(20):
-        done = await host.run(host.write("acme/x", limits='duration_seconds="0.3"'))
+        done = await host.run(host.write("acme/x", limits='duration_seconds="1"'))
     assert (done.ended, done.code) == ("error", "duration_exceeded")
     (result,) = host.records(done.thread_id, "tool_call_result")
     assert "not known" in result.payload["content"][0]["text"]
