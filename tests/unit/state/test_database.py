@@ -28,12 +28,13 @@ def increase(found: Database, times: int = 1) -> None:
             run.execute(INCREASE)
 
 
-def descriptors_below(folder: Path) -> list[str]:
-    """The files below a folder that this process holds open."""
+def descriptors_below(folder: Path, pid: int | None = None) -> list[str]:
+    """The files below a folder that a process holds open; by default this one."""
+    descriptors = Path(f"/proc/{pid or os.getpid()}/fd")
     opened = []
-    for entry in os.listdir("/proc/self/fd"):
+    for entry in descriptors.iterdir():
         with suppress(FileNotFoundError):
-            opened.append(os.readlink(f"/proc/self/fd/{entry}"))
+            opened.append(str(entry.readlink()))
     return [path for path in opened if path.startswith(str(folder))]
 
 

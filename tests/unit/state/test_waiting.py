@@ -1,7 +1,6 @@
 """A lock that another process holds: bounded, interruptible, and the error names the holder."""
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -26,7 +25,8 @@ from ryecore.state.records import load_run_key
 from ryecore.state.store import ThreadStore
 from ryecore.state.transcript import Transcript
 from ryecore.state.waiting import run_blocking, run_in_thread
-from tests.unit.state.test_database import database, increase, total
+from tests.forking import Forked
+from tests.unit.state.test_database import database, descriptors_below, increase, total
 
 HOLD_GATE = """
 import fcntl, os, sys
@@ -191,16 +191,15 @@ def test_a_signal_ends_a_command_that_waits(tmp_path: Path, number: signal.Signa
     store = ThreadStore.open(project / ".ai", user / ".ai")
     run_blocking(store.registry.register("t", "tool:x"))
     (gate,) = project.rglob("threads.db.gate")
-    rye = shutil.which("rye", path=str(Path(sys.executable).parent)) or "rye"
     with holder(HOLD_GATE, gate, stopped=True):
-        running = subprocess.Popen(
-            [rye, "threads", "cancel", "t", "--project", str(project)],
+        running = Forked(
+            ["ryecore.cli", "threads", "cancel", "t", "--project", str(project)],
             env={**os.environ, "USER_SPACE": str(user)},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )
-        opened, deadline = Path(f"/proc/{running.pid}/fd"), time.monotonic() + 30
-        while not any(os.path.realpath(one) == str(gate) for one in opened.iterdir()):
+        deadline = time.monotonic() + 30
+        while str(gate) not in descriptors_below(project, running.pid):
             assert time.monotonic() < deadline, running.poll()
             time.sleep(0.01)
         running.send_signal(number)
