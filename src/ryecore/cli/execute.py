@@ -6,7 +6,6 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-import anyio
 import click
 
 from ryecore.chain.model import ExecutionResult
@@ -16,7 +15,7 @@ from ryecore.cli.opening import (
     deps_option,
     missing_models,
     models_of,
-    stopped_by_signals,
+    run_until_stopped,
     with_project,
 )
 from ryecore.cli.options import (
@@ -100,8 +99,7 @@ def execute(
         dry_run=dry_run, target=target, thread=thread, async_=async_, trace=trace,
         idempotency_key=idempotency_key,
     )  # fmt: skip
-    with stopped_by_signals():
-        done = anyio.run(run)
+    done = run_until_stopped(run)
     document = done.to_dict()
     if as_json:
         show_json(document)

@@ -1,7 +1,9 @@
 """The project of a command: opened, with models if it needs them, and closed at the end."""
 
+import asyncio
 import os
 import signal
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from types import FrameType
@@ -20,7 +22,7 @@ __all__ = [
     "missing_models",
     "models_of",
     "opened_with_models",
-    "stopped_by_signals",
+    "run_until_stopped",
     "with_project",
     "with_threads",
 ]
@@ -37,8 +39,7 @@ def with_project(
         async with Rye.open(project_path, **(options or {})) as rye:
             return await use(rye)
 
-    with stopped_by_signals():
-        return anyio.run(run)
+    return run_until_stopped(run)
 
 
 def with_threads(project_path: str, use: Callable[[Threads], Awaitable[T]]) -> T:
@@ -49,8 +50,40 @@ def with_threads(project_path: str, use: Callable[[Threads], Awaitable[T]]) -> T
 # Signals
 
 
+def run_until_stopped(run: Callable[[], Awaitable[T]]) -> T:
+    """Run the work of a command on an event loop; signals stop it as Ctrl-C does."""
+
+    async def run_awake() -> T:
+        with _woken_by_signals():
+            return await run()
+
+    with _stopped_by_signals():
+        return anyio.run(run_awake)
+
+
 @contextmanager
-def stopped_by_signals() -> Iterator[None]:
+def _woken_by_signals() -> Iterator[None]:
+    """Have each signal wake the running event loop.
+
+    Python handles a signal between two of its instructions. One that arrives behind the last of
+    them before the loop waits would be handled only when something else wakes it.
+    """
+    loop = asyncio.get_running_loop()
+    reader, writer = socket.socketpair()
+    with reader, writer:
+        reader.setblocking(False)
+        writer.setblocking(False)
+        loop.add_reader(reader, reader.recv, 4096)
+        before = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
+        try:
+            yield
+        finally:
+            signal.set_wakeup_fd(before)
+            loop.remove_reader(reader)
+
+
+@contextmanager
+def _stopped_by_signals() -> Iterator[None]:
     """Have TERM, HUP and QUIT stop a run as Ctrl-C does, unless they are ignored."""
     numbers = [
         number

@@ -4,7 +4,6 @@ import sys
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
-import anyio
 import click
 from attrs import frozen
 
@@ -15,7 +14,7 @@ from ryecore.cli.opening import (
     deps_option,
     models_of,
     opened_with_models,
-    stopped_by_signals,
+    run_until_stopped,
     with_project,
     with_threads,
 )
@@ -144,8 +143,7 @@ def _run(
 
     shown = with_threads(project_path, lambda threads: threads.show(thread_id))
     is_directive = shown.record.item_id.startswith("directive:")
-    with stopped_by_signals():
-        done = anyio.run(run)
+    done = run_until_stopped(run)
     show_result(done, as_json=as_json)
     if not done.success:
         sys.exit(EXIT_FAILED)

@@ -1,14 +1,22 @@
 """How a command ends that is told to stop."""
 
+import asyncio
 import os
 import select
 import signal
+import threading
+import time
+from pathlib import Path
 
+import anyio
 import pytest
 
+from ryecore.cli.opening import run_until_stopped
 from tests.matrix import IS_SOAK
 from tests.unit.cli.conftest import start
 from tests.workspace import Workspace
+
+WAIT_S = 20.0
 
 
 @pytest.mark.parametrize(
@@ -44,3 +52,33 @@ def test_a_command_that_is_told_to_stop_leaves_nothing_behind(
         assert b"Traceback" not in out + err
         assert select.select([held], [], [], 30)[0], "a process of the tool is left"
         assert held.read() == ""
+
+
+def test_a_signal_wakes_the_loop_that_waits() -> None:
+    """As one that comes just before the loop waits: this thread doesn't take it in its wait."""
+    waits = threading.Event()
+    state = Path(f"/proc/self/task/{threading.get_native_id()}/stat")
+
+    def send() -> None:
+        waits.wait()
+        sleeping = 0
+        while sleeping < 50:  # it would have had its turn meanwhile, if it wanted one
+            sleeping = sleeping + 1 if state.read_text().rpartition(")")[2].split()[0] == "S" else 0
+            time.sleep(0)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    async def work() -> None:
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+        asyncio.get_running_loop().call_soon(waits.set)
+        await anyio.sleep(WAIT_S)
+
+    sender = threading.Thread(target=send)
+    sender.start()
+    began_s = time.monotonic()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            run_until_stopped(work)
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
+        sender.join()
+    assert time.monotonic() - began_s < WAIT_S
