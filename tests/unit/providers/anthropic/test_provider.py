@@ -158,7 +158,7 @@ async def test_a_medium_that_isnt_there_is_a_bad_request_and_nothing_is_sent() -
         error = await failed(server, LlmRequest("claude-opus-5", (Message.user(lost),)))
 
         assert error.kind == "bad_request"
-        assert "No medium" in str(error)
+        assert "no medium with the handle" in str(error)
         assert server.raw == []
 
 
