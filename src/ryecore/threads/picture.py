@@ -7,17 +7,20 @@ from ryecore.display.picture import Box, Line, LineKind, Picture
 from ryecore.display.status import BOX_STATUSES
 from ryecore.display.text import compact, counted, dollars, duration
 from ryecore.policy.budget import Amount
-from ryecore.threads.tree import TreeNode, TreeRow, rows_of
+from ryecore.threads.rows import TreeRow, rows_of
 
 if TYPE_CHECKING:
     from ryecore.threads.result import ThreadResult
+    from ryecore.threads.tree import TreeNode
 
 __all__ = ["result_picture", "tree_picture"]
 
 _MAX_BOXES: Final = 200
 
 
-def tree_picture(nodes: Sequence[TreeNode], *, now: float, max_boxes: int = _MAX_BOXES) -> Picture:
+def tree_picture(
+    nodes: Sequence["TreeNode"], *, now: float, max_boxes: int = _MAX_BOXES
+) -> Picture:
     """Draw threads, with arrows to the threads that they have started.
 
     Tokens and money count a thread together with all below it, as its budget does. Of a larger
@@ -40,7 +43,7 @@ def tree_picture(nodes: Sequence[TreeNode], *, now: float, max_boxes: int = _MAX
     return Picture(tuple(boxes), tuple(lines), title, direction="right")
 
 
-def _box(row: TreeRow, node: TreeNode, now: float) -> Box:
+def _box(row: TreeRow, node: "TreeNode", now: float) -> Box:
     limits = node.limits
     until = now if node.ended_at is None else node.ended_at
     turns = _used(node.turns, limits.turns, compact)

@@ -29,7 +29,8 @@ from ryecore.display.text import (
     duration,
 )
 from ryecore.state.model import ThreadRecord, ThreadRecords
-from ryecore.threads.tree import STATUS_ORDER, TreeNode, TreeRow, rows_of
+from ryecore.threads.rows import STATUS_ORDER, TreeRow, rows_of
+from ryecore.threads.tree import TreeNode
 
 __all__ = ["add_more", "render_change", "render_thread", "render_tree", "thread_line"]
 
