@@ -2,12 +2,14 @@
 
 import os
 import shutil
+from itertools import product
 from pathlib import Path
 
 import pytest
 
 from ryecore.errors import AnchorError, ContentChanged, IntegrityError, UnsignedItem
 from ryecore.items.packages import lock_packages
+from tests.matrix import in_turn
 from tests.workspace import PRIMITIVE, Workspace, events
 
 pytestmark = pytest.mark.skipif(
@@ -207,12 +209,14 @@ def test_locked_packages_are_verified_and_a_change_is_refused(
 ABOVE = ("project", "project/.ai/tools", "user/.ai/cache", "user/.ai/cache/sealed")
 
 
-@pytest.mark.parametrize("place", ABOVE)
-@pytest.mark.parametrize("name", ["tool.cjs", "tool.mjs"])
-@pytest.mark.parametrize("kind", ["locked", "linked", "none"])
+@pytest.mark.parametrize(
+    ("where", "name"),
+    in_turn([*product(("locked", "linked", "none"), ABOVE)], ["tool.cjs", "tool.mjs", "tool.mjs"]),
+)
 def test_a_package_above_the_tools_own_is_not_imported(
-    workspace: Workspace, place: str, name: str, kind: str
+    workspace: Workspace, where: tuple[str, str], name: str
 ) -> None:
+    kind, place = where
     # `one` has an optional dependency, as many packages have. It isn't installed.
     optional = 'let two = "none"; try { two = require("two"); } catch {}\nmodule.exports = two;\n'
     if kind == "none":

@@ -8,14 +8,16 @@ import pytest
 
 from tests.conformance.starts.starting import VARIANTS, Starts, cases_of
 from tests.conformance.starts.tools import ends, partings
-from tests.matrix import in_turn
+from tests.matrix import IS_SOAK, in_turn
 from tests.workspace import Workspace
 
+SIGNALS = [2, 9, 11, 13, 15, 17, 20, 64, *([1, 10, 14, 31, 34] if IS_SOAK else [])]
+"""Those that Python, the kernel or a shell treats each in a way of its own."""
 ASKED: dict[str, list[dict[str, Any]]] = {
     "exits": [{"which": n} for n in range(20)],
     "exits_by_a_class_of_its_own": [{"code": code} for code in (None, 0, 4, "ebb")],
     "exits_at_once": [{"code": code} for code in (0, 4)],
-    "is_killed": [{"signal": n} for n in (1, 2, 9, 10, 11, 13, 14, 15, 17, 20, 31, 34, 64)],
+    "is_killed": [{"signal": n} for n in SIGNALS],
     "raises_a_signal": [{"signal": n} for n in (2, 6, 13, 15)],
     "a_deep_result": [{"depth": depth} for depth in (300, 5000)],
     "a_huge_result": [{"size": 1 << 20}, {"size": 17 << 20}],
