@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ryecore.policy.budget import Charge as Charge
     from ryecore.policy.budget import Settled as Settled
     from ryecore.policy.budget import TreeSum as TreeSum
-    from ryecore.runs.limit_hit import LimitHit as LimitHit
+    from ryecore.policy.limits import LimitHit as LimitHit
     from ryecore.search.model import SearchResult as SearchResult
     from ryecore.search.model import SearchResults as SearchResults
     from ryecore.state.events import Envelope as Envelope

@@ -8,6 +8,7 @@ import os
 from collections.abc import Mapping
 from functools import cached_property, partial
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Final
 
 import anyio.to_thread
@@ -34,7 +35,7 @@ from ryecore.items.verification import Verifier
 from ryecore.lillux.keys import PublicKey
 from ryecore.policy.limits import Limits
 from ryecore.runs.tasks import Tasks
-from ryecore.state.lazy import LazyThreadStore
+from ryecore.state.model import THREADS_FOLDER, Durability
 
 if TYPE_CHECKING:
     from ryecore.actions.directive import DirectiveAction
@@ -52,10 +53,11 @@ if TYPE_CHECKING:
     from ryecore.policy.permissions import Approve
     from ryecore.runs.host import RunHost
     from ryecore.state.exports import ExportVerifier
+    from ryecore.state.store import ThreadStore
     from ryecore.threads.planner.planning import DirectivePlanner
     from ryecore.threads.service import ThreadService
 
-__all__ = ["Parts"]
+__all__ = ["LazyThreadStore", "Parts"]
 
 _DEV_MODE: Final = "RYE_DEV_MODE"
 
@@ -301,3 +303,63 @@ def _keep_connectors() -> KeptProcesses:
     from ryecore.mcp_client.pool import ConnectorPool  # noqa: PLC0415 - for MCP servers alone
 
     return ConnectorPool()
+
+
+class LazyThreadStore:
+    """The store of a project's threads, opened once, when it is first needed."""
+
+    def __init__(self, project_root: Path, user_root: Path, durability: Durability) -> None:
+        self._project_root = project_root
+        self._user_root = user_root
+        self._durability: Durability = durability
+        self._lock = Lock()
+        self._store: ThreadStore | None = None
+        self._removed: list[ThreadStore] = []
+
+    def open(self) -> "ThreadStore":
+        """Return the store of threads, and make its folder if it is missing."""
+        with self._lock:
+            if self._store is not None and not self._store.is_in_place():
+                self._removed.append(self._store)  # not closed yet: calls may still use it
+                self._store = None
+            if self._store is None:
+                from ryecore.state.store import ThreadStore  # noqa: PLC0415 - SQLite comes with it
+
+                self._store = ThreadStore.open(
+                    self._project_root, self._user_root, self._durability
+                )
+                self._store.begin_log()
+            return self._store
+
+    def open_existing(self) -> "ThreadStore | None":
+        """Return the store of threads; None if the project has none. Nothing is made or moved.
+
+        If its folder was removed, the store that this process has opened is returned.
+        """
+        from ryecore.state.attestation import find_attested_folder  # noqa: PLC0415
+        from ryecore.state.store import ThreadStore  # noqa: PLC0415 - SQLite comes with it
+
+        with self._lock:
+            if self._store is not None and self._store.is_in_place():
+                return self._store
+            found = find_attested_folder(
+                self._project_root / "state", THREADS_FOLDER, self._user_root
+            )
+            if found is None:
+                return self._store
+            if self._store is not None:
+                self._removed.append(self._store)
+            self._store = ThreadStore(found, self._durability, self._user_root)
+            return self._store
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a store is open."""
+        return self._store is not None
+
+    def close(self) -> None:
+        """Close the opened stores."""
+        with self._lock:
+            for store in (*self._removed, self._store):
+                if store is not None:
+                    store.close()

@@ -21,9 +21,9 @@ from ryecore.graph.journal.positions import PositionStore
 from ryecore.graph.schedule import Position
 from ryecore.state.database import Database
 from ryecore.state.model import Durability
-from ryecore.state.objects import Objects
 from ryecore.state.schema import MIGRATIONS
 from ryecore.state.sqlite_registry import SqliteRegistry
+from ryecore.state.store import Objects
 from ryecore.state.transcript_format import Head
 from ryecore.state.transcript_store import FileRecordStore
 from ryecore.state.waiting import run_blocking

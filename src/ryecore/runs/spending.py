@@ -19,8 +19,7 @@ from ryecore.llm.plan import GO, AttemptRecord, AttemptVerdict, FallbackPlanEntr
 from ryecore.llm.request import LlmRequest
 from ryecore.policy import CancelToken
 from ryecore.policy.budget import Amount, Dimension, Mark
-from ryecore.policy.limits import Limits
-from ryecore.runs.limit_hit import LimitHit
+from ryecore.policy.limits import LimitHit, Limits
 from ryecore.state.ledger import BudgetLedger
 from ryecore.state.model import Cost
 from ryecore.state.transcript_format import Head

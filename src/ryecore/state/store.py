@@ -6,13 +6,21 @@ the file `status`, which changes with the row to wake waiting processes.
 
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar
 
 import anyio
 
 from ryecore.errors import StateError, StateLocked, ThreadConflict, ThreadNotFound
-from ryecore.state.attestation import AttestedFolder, attested_folder, check_graph_folders
+from ryecore.items.files import keep_out_of_git
+from ryecore.lillux.digests import ContentStore
+from ryecore.state.attestation import (
+    OBJECTS_FOLDER,
+    AttestedFolder,
+    attested_folder,
+    check_graph_folders,
+)
 from ryecore.state.database import Database
 from ryecore.state.ledger import BudgetLedger
 from ryecore.state.model import (
@@ -23,7 +31,6 @@ from ryecore.state.model import (
     ThreadRecord,
     thread_not_found,
 )
-from ryecore.state.objects import Objects
 from ryecore.state.owners import (
     LEASE_S,
     KillPlan,
@@ -44,13 +51,74 @@ from ryecore.state.thread_file import (
 )
 from ryecore.state.thread_folders import ThreadFolders
 from ryecore.state.transcript_store import FileRecordStore
-from ryecore.state.waiting import ChangeWatcher, run_blocking, run_in_thread, signal_change
+from ryecore.state.waiting import (
+    ChangeWatcher,
+    run_blocking,
+    run_in_thread,
+    run_off_loop,
+    signal_change,
+)
 
-__all__ = ["ThreadStore"]
+__all__ = ["Objects", "ThreadStore"]
 
 T = TypeVar("T")
 
 _REQUESTS: Final = ".requests"
+
+
+class Objects:
+    """The values that graphs' positions refer to: objects in a folder, named by their digests.
+
+    Attributes:
+        is_durable: Whether objects survive a power cut, once `synced` was awaited.
+    """
+
+    def __init__(self, state: Path, durability: Durability) -> None:
+        self.is_durable = durability == "machine"
+        self._folder = state / OBJECTS_FOLDER
+        self._unsynced: list[bytes] = []
+
+    @cached_property
+    def _store(self) -> ContentStore:
+        return ContentStore(self._folder, durable=False)
+
+    @cached_property
+    def _durable(self) -> ContentStore:
+        return ContentStore(self._folder, durable=True)
+
+    def prepare(self) -> None:
+        """Make the folder for a run that writes, unless a link of a clone is in its place."""
+        try:
+            check_graph_folders(self._folder.parent)
+            _ = self._store  # which makes the folder
+            keep_out_of_git(self._folder, durable=self.is_durable)
+        except OSError as problem:
+            raise StateError(
+                f"{self._folder} can't be written: {problem.strerror or problem}.",
+                next_step="See that its folder can be written, and the disk has room.",
+            ) from problem
+
+    def put(self, content: bytes) -> str:
+        """Store an object, which survives the death of the process, and return its digest."""
+        digest = self._store.put(content)
+        if self.is_durable:
+            self._unsynced.append(content)
+        return digest
+
+    def get(self, digest: str) -> bytes:
+        """Return an object. A missing or altered one is refused."""
+        return self._store.get(digest)
+
+    async def synced(self) -> None:
+        """Wait until all objects so far have the promised durability."""
+        if self._unsynced:
+            await run_off_loop("machine", self._sync)
+
+    def _sync(self) -> None:
+        waiting = tuple(self._unsynced)
+        for content in waiting:
+            self._durable.put(content)  # for content that is stored already, this is a sync
+        del self._unsynced[: len(waiting)]
 
 
 class ThreadStore(ThreadFolders):

@@ -10,8 +10,7 @@ from decimal import Decimal
 from attrs import evolve, field, frozen
 
 from ryecore.policy import CallContext, CancelToken, allows
-from ryecore.policy.limits import Limits
-from ryecore.runs.limit_hit import LimitHit
+from ryecore.policy.limits import LimitHit, Limits
 from ryecore.state.model import Cost
 
 __all__ = ["SafetyHarness", "limits_until"]

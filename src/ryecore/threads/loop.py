@@ -21,9 +21,9 @@ from ryecore.llm.plan import FallbackPlanEntry
 from ryecore.llm.request import Capabilities
 from ryecore.policy import CallContext
 from ryecore.policy.hooks import HookEvent
+from ryecore.policy.limits import LimitHit
 from ryecore.runs.hooks import HookRunner
 from ryecore.runs.host import RunHost
-from ryecore.runs.limit_hit import LimitHit
 from ryecore.runs.spending import MAX_OUTPUT_TOKENS, Spending
 from ryecore.state.model import Status
 from ryecore.threads.calls.palette import Palette

@@ -45,8 +45,8 @@ from ryecore.llm.plan import AttemptVerdict, FallbackPlanEntry
 from ryecore.llm.request import LlmRequest
 from ryecore.llm.result import LlmResult
 from ryecore.policy.cancelling import run_to_end
+from ryecore.policy.limits import LimitHit
 from ryecore.runs.hooks import HookOutcome, HookRunner
-from ryecore.runs.limit_hit import LimitHit
 from ryecore.runs.resume import Continuation
 from ryecore.runs.spending import Spending
 from ryecore.threads.calls.guard import ResultGuard

@@ -24,8 +24,8 @@ from ryecore.llm.plan import AttemptRecord, AttemptVerdict, FallbackPlanEntry
 from ryecore.llm.request import LlmRequest
 from ryecore.policy import CallContext
 from ryecore.policy.cancelling import is_cancelled
+from ryecore.policy.limits import LimitHit
 from ryecore.runs.host import guarded
-from ryecore.runs.limit_hit import LimitHit
 from ryecore.runs.ports import Dispatcher
 from ryecore.runs.spending import MAX_OUTPUT_TOKENS, Spending
 from ryecore.tools.definition import ToolDef
