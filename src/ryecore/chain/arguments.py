@@ -104,13 +104,11 @@ class _Word:
     """One signed argument.
 
     Attributes:
-        text: The signed text.
         program: The interpreter that reads it as a program; None for plain data.
         parameter: The parameter that is the whole program; None for another program.
         is_literal: Whether it is passed as it stands, without placeholders.
         is_own: Whether its placeholders are the tool's own parameters.
         is_operand: Whether a value that begins with `-` would be read as an option.
-        is_file: Whether it names the file of a program.
     """
 
     text: str
@@ -124,12 +122,7 @@ class _Word:
 
 @frozen
 class SignedLine:
-    """A command line whose programs were found to hold no placeholder.
-
-    Attributes:
-        command: The signed text of the program's name.
-        stdin: The interpreter that reads a program on standard input; None for plain data.
-    """
+    """A command line whose programs hold no placeholder, and the interpreter that reads stdin."""
 
     command: str
     words: tuple[_Word, ...]
@@ -151,11 +144,7 @@ class SignedLine:
         return [i for i, word in enumerate(self.words) if count_of(FORK_POINT, word.text) == 1]
 
     def fill(self, values: Values) -> tuple[str, tuple[tuple[str, ...], ...]]:
-        """Fill the values in.
-
-        Returns:
-            The program, and the words of each argument: one, or several for a list.
-        """
+        """Return the program, and the words of each argument: one, or several for a list."""
         unknown: set[str] = set()
         template, own = values.template(unknown), values.own_template(unknown)
         command = template.text(self.command)
@@ -168,13 +157,7 @@ class SignedLine:
 def read_line(
     command: str, args: Sequence[object], script_args: Sequence[object], values: Values
 ) -> SignedLine:
-    """Find the programs in a signed command line.
-
-    Args:
-        args: The signed arguments; a list that a placeholder stands for becomes several.
-        script_args: Further arguments, which the tool itself signs.
-        values: The values of placeholders; the caller's may be missing.
-    """
+    """Find the programs in a signed command line; the caller's values may be missing."""
     if name_alone(command) is None:
         of_callers = [
             match["name"]

@@ -65,10 +65,8 @@ _RUNTIMES: Final = TreeFilter(extensions=(".yaml",))
 class FileTypes:
     """The file types that signed runtimes add, read when an extension is not among the fixed ones.
 
-    They are cached until a runtime's file or a key changes. Source: decision 2.
-
-    Args:
-        trust: Which keys count. A runtime that doesn't verify adds nothing.
+    They are cached until a runtime's file or a key changes. A runtime that doesn't verify adds
+    nothing. Source: decision 2.
     """
 
     def __init__(self, spaces: Spaces, trust: TrustStore) -> None:
@@ -319,11 +317,7 @@ class ChainValidator:
     """
 
     def validate_chain(self, chain: Chain) -> ValidChain:
-        """Check a chain.
-
-        Raises:
-            IncompatibleChain: A pair doesn't fit; every problem is listed.
-        """
+        """Check a chain. An IncompatibleChain lists every pair that doesn't fit."""
         problems: list[str] = []
         warnings: list[str] = []
         pairs = list(zip(chain.elements, chain.elements[1:], strict=False))

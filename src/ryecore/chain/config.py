@@ -38,10 +38,7 @@ _POWERFUL: Final = frozenset({
 
 
 def must_be_signed(path: str) -> bool:
-    """Return whether configuration must be signed: it can execute, grant, spend or redirect.
-
-    Args:
-        path: The slash path below `.ai/config/`.
+    """Return whether a file below `.ai/config/` must be signed: it can execute, grant or spend.
 
     Source: decision 11.
     """
@@ -65,13 +62,9 @@ def deep_merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, 
 
 @frozen
 class ConfigLayer:
-    """One configuration file, or what the host sets in its place.
+    """One configuration file with the label of its space, or what the host sets, which has no file.
 
-    Attributes:
-        name: The label of its space; `host` for what the host sets.
-        path: The file; None for the host's.
-        signed: Whether its signature holds.
-        content: The bytes of the file; None for the host's.
+    `signed` is whether its signature holds.
     """
 
     name: str
@@ -105,15 +98,10 @@ class ConfigResolver:
         self._host = host
 
     def for_chain(self, specs: Sequence[ElementSpec], trace: Trace, evidence: Evidence) -> object:
-        """Return what the `config_resolve` of a chain's elements asks for.
+        """Return what the `config_resolve` of a chain's elements, the tool first, asks for.
 
-        Args:
-            specs: What the elements declare, the tool first. Where two ask for one file, the one
-                nearer to the tool says how it is read, and either may demand signatures.
-
-        Returns:
-            One mapping; or, where several files are asked for, a mapping by path. Dates are text.
-            None where nothing is asked for.
+        Where two ask for one file, the one nearer to the tool says how it is read, and either may
+        demand signatures. Several files are a mapping by path; none are None. Dates are text.
         """
         asked: dict[str, ConfigSpec] = {}
         for one in (one for spec in specs for one in spec.config_resolve):
@@ -127,11 +115,7 @@ class ConfigResolver:
         return found or None
 
     def resolve(self, spec: ConfigSpec, trace: Trace, evidence: Evidence) -> dict[str, Any]:
-        """Read one configuration file from all layers.
-
-        Returns:
-            The configuration; empty where there is none.
-        """
+        """Read one configuration file from all layers; it is empty where there is none."""
         return _merged(self.layers(spec, trace, evidence))
 
     def configuration(self, spec: ConfigSpec, trace: Trace, evidence: Evidence) -> "Configuration":
@@ -146,13 +130,9 @@ class ConfigResolver:
         return Configuration(_merged(layers), files or (ConfigFile(spec.path, {}),))
 
     def layers(self, spec: ConfigSpec, trace: Trace, evidence: Evidence) -> tuple[ConfigLayer, ...]:
-        """Read one configuration file from all layers, without merging them.
+        """Read one configuration file from all layers, the farthest first, without merging them.
 
-        Args:
-            spec: The file; with `first_match`, the nearest layer alone is read.
-
-        Returns:
-            The layers that were found, the farthest first.
+        With `first_match`, the nearest layer alone is read.
         """
         with trace.failing("resolve_config", path=spec.path):
             layers = tuple(self._layers(spec, evidence))

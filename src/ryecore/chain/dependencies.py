@@ -42,11 +42,7 @@ class Dependencies:
     def verify_tree(
         self, root: Path, deps: VerifyDepsSpec, owner: VerifiedItem, evidence: Evidence
     ) -> dict[str, VerifiedItem]:
-        """Verify every file that the tool can import.
-
-        Returns:
-            The verified files by slash path below the anchor.
-        """
+        """Verify every file that the tool can import; return them by path below the anchor."""
         with _readable(root):
             return self._verify_tree(root, deps, owner, evidence)
 
@@ -79,9 +75,7 @@ class Dependencies:
     ) -> dict[str, VerifiedItem]:
         """Verify files that the tool names, such as the binary that it runs.
 
-        Args:
-            names: Slash paths below the tool's folder.
-            evidence: Records the stat of their folders, not their content, which may be large.
+        The evidence is the stat of their folders, not their content, which may be large.
         """
         batch = _Batch(self._verifier, root, owner, "names")
         found: dict[str, VerifiedItem] = {}
@@ -105,11 +99,8 @@ class Dependencies:
     ) -> VerifiedItem | None:
         """Verify a file in a runtime's own folder that its processes are started with.
 
-        Args:
-            evidence: Records the stat of files in the folder, since every call checks it.
-
-        Returns:
-            The verified file; None where none is, as beside a runtime that was copied alone.
+        There is none beside a runtime that was copied alone. The evidence is the stat of the
+        folder's files, since every call checks it.
         """
         path, root = _named(name, owner), owner.source.path.parent
         if not os.path.lexists(path):
@@ -129,11 +120,7 @@ class Dependencies:
     def package_folders(
         self, root: Path, deps: VerifyDepsSpec, owner: VerifiedItem, evidence: Evidence
     ) -> tuple[dict[str, Path], bool]:
-        """Return the package folders in the anchor that its verification leaves out.
-
-        Returns:
-            Each by its name, and whether signed locks vouch for all of them.
-        """
+        """Return the unverified package folders, and whether signed locks vouch for them all."""
         found: dict[str, Path] = {}
         for name in PACKAGE_FOLDERS:
             if name not in deps.exclude_dirs:

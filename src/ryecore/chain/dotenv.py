@@ -93,15 +93,11 @@ class Dotenv:
         return (*self.unasked, *self.withheld, *self.never)
 
     def hint(self, text: str, *, is_refusal: bool = False) -> str:
-        """Return how a name that was dropped and that a failure names can reach the tool.
+        """Return how a dropped name that a failure names can reach the tool; else nothing.
 
-        Names that no `.env` may set, such as LD_PRELOAD, are left out: nobody can allow them.
-
-            is_refusal: Whether nothing ran. A `.env` that was not read is then mentioned only
-                where the text speaks of it.
-
-        Returns:
-            The hint, in lines; empty where the text names nothing that was dropped.
+        Names that no `.env` may set, such as LD_PRELOAD, are left out: nobody can allow them. Where
+        it is a refusal, nothing ran, and a `.env` that was not read is mentioned only where the
+        text speaks of it.
         """
         if self.leads_out:
             return "" if is_refusal and ".env" not in text else _NOT_READ
@@ -126,11 +122,7 @@ class Dotenv:
 
 
 class DotenvReader:
-    """Reads a project's `.env`.
-
-    Attributes:
-        allowed: Returns the names that the host or the user allowed for this project.
-    """
+    """Reads a project's `.env`. `allowed` returns the names that host or user allowed for it."""
 
     def __init__(
         self,
@@ -269,11 +261,7 @@ def _choosing_code(chain: Chain) -> frozenset[str]:
 def _code_of(
     config: Mapping[str, object], interpreters: Mapping[str, str] = MappingProxyType({})
 ) -> frozenset[str]:
-    """Return the variables of a command line that are its program, a script or a script's file.
-
-    Args:
-        interpreters: The program of each variable that names an interpreter.
-    """
+    """Return the variables of a command line that are its program, a script or a script's file."""
     command, args = config.get("command"), config.get("args")
     found = variables_named_in(command)
     if not isinstance(command, str) or not isinstance(args, list):

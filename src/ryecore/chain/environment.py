@@ -36,12 +36,10 @@ __all__ = ["DotenvName", "EnvResolver", "Environment", "ProjectEnv", "apply_env_
 
 @frozen
 class Environment:
-    """The environment of a chain's process.
+    """The environment of a chain's process, and the part of the project's `.env` in it.
 
-    Attributes:
-        dotenv: The part of the project's `.env` in it.
-        server_variables: The names that an MCP server gets: what every program gets, and what its
-            signed item, or that of its tool, names.
+    An MCP server gets `server_variables`: what every program gets, and what its signed item, or
+    that of its tool, names.
     """
 
     variables: Mapping[str, str] = field(repr=False)
@@ -72,14 +70,10 @@ class EnvResolver:
     def resolve(
         self, chain: Chain, context: Mapping[str, object], trace: Trace, evidence: Evidence
     ) -> Environment:
-        """Resolve the environment of a chain's process.
+        """Resolve the environment of a chain's process, anchor paths not yet applied.
 
-        Args:
-            trace: Records the names that each element contributes, never a value.
-
-        Returns:
-            The environment, anchor paths not yet applied. A process of ryecore's own gets that of
-            its host, and narrows it for the tools that it starts.
+        The trace names what each element contributes, never a value. A process of ryecore's own
+        gets the environment of its host, and narrows it for the tools that it starts.
         """
         if chain.is_own_process:
             return Environment(self._of_own_process(chain, context, trace, evidence))
@@ -220,14 +214,9 @@ def apply_env_paths(
     changes: Mapping[str, tuple[Iterable[str], Iterable[str]]],
     render: Callable[[str], str | None],
 ) -> dict[str, str]:
-    """Put folders before and behind the value of variables such as PYTHONPATH.
+    """Put folders before and behind the value of variables such as PYTHONPATH, each folder once.
 
-    Args:
-        changes: Per variable, the templates to put before and behind.
-        render: Renders a template; None where it names something that this run doesn't have.
-
-    Returns:
-        The environment with these changes, each folder once.
+    A template that names something that this run doesn't have renders as None, and is left out.
     """
     changed = dict(env)
     for name, (before, behind) in changes.items():

@@ -29,11 +29,9 @@ _Seen = tuple[str, int, int, int, int]
 
 @frozen
 class FoundInterpreter:
-    """An interpreter that may be used.
+    """An interpreter that may be used, and what was passed over, with the reason.
 
-    Attributes:
-        how: own, preset, local_binary, system_binary, command or fallback.
-        passed_over: What was found and may not be used, with the reason.
+    It was found as own, preset, local_binary, system_binary, command or fallback.
     """
 
     path: str
@@ -42,11 +40,9 @@ class FoundInterpreter:
 
 
 class Interpreters:
-    """Finds the interpreters that runtimes ask for.
+    """Finds the interpreters that runtimes ask for; those inside a project only if it is trusted.
 
-    Args:
-        is_project_trusted: Whether interpreters inside the project may run.
-        user_folder: The working folder of `resolve_cmd` while the project isn't trusted.
+    Until then, `resolve_cmd` works in the user's folder.
     """
 
     def __init__(
@@ -72,13 +68,9 @@ class Interpreters:
         for_system_tool: bool,
         evidence: Evidence,
     ) -> FoundInterpreter:
-        """Find an interpreter.
+        """Find an interpreter, or the one that a variable of `environ` presets.
 
-        Args:
-            environ: The process environment, where its variable may be set already.
-            child_env: The environment of a command that is asked.
-            render: Renders the templates of `wanted`.
-            for_system_tool: Whether the tool itself stands in system space.
+        A command that is asked gets `child_env`.
         """
         if wanted.type == "own":
             return _own_interpreter(wanted)

@@ -101,11 +101,7 @@ class Sealer:
         self._dependencies = Dependencies(verifier)
 
     def lay_out(self, chain: Chain, trace: Trace, evidence: Evidence) -> SealedLayout:
-        """Seal a chain's files.
-
-        Returns:
-            Where its files stand. In dev mode an unverified tool runs from its own place.
-        """
+        """Seal a chain's files. In dev mode an unverified tool runs from its own place."""
         tool = chain.head.item
         if tool is None:
             raise AnchorError(f"{chain.head.item_id} has no file to run.")
@@ -304,13 +300,10 @@ def _named_files(chain: Chain, deps: VerifyDepsSpec) -> list[str]:
 
 
 def warm_of(chain: Chain) -> tuple[VerifiedItem, WarmSpec] | None:
-    """Return the item that says how a chain's process starts warm, and what it says.
+    """Return the first item that says how a chain's process starts warm, and what it says.
 
-    Returns:
-        The first one that says anything of it; None where nobody does, or that one says no.
-
-    Raises:
-        MetadataError: Something rules it out, or there is no place to fork at.
+    None where nobody does, or that one says no. A MetadataError means that something rules it out,
+    or that there is no place to fork at.
     """
     index = next((i for i, one in enumerate(chain.elements) if one.spec.warm is not None), None)
     if index is None:
@@ -346,11 +339,7 @@ def warm_of(chain: Chain) -> tuple[VerifiedItem, WarmSpec] | None:
 def template_of(
     spec: WarmSpec, program: bytes, tool_path: Path, sealed: Sequence[Snapshot]
 ) -> WarmTemplate:
-    """Return what makes a template.
-
-    Args:
-        sealed: The folders that the process may read before it forks.
-    """
+    """Return what makes a template. The process may read the sealed folders before it forks."""
     told = {"preload": spec.preload, "tool": str(tool_path) if spec.leading_imports else None}
     files = [(tree.root / name, digest) for tree in sealed for name, digest in tree.digests.items()]
     witness = Witness(files, (), [tree.stat for tree in sealed])
@@ -360,11 +349,7 @@ def template_of(
 def find_anchor(
     spec: AnchorSpec, tool_path: Path, kind_folder: Path, evidence: Evidence
 ) -> Path | None:
-    """Find the anchor of a tool.
-
-    Args:
-        kind_folder: The kind's folder; no anchor lies outside it.
-    """
+    """Find the anchor of a tool, inside its kind's folder."""
     if not spec.enabled or spec.mode == "never":
         return None
     start = tool_path.parent
@@ -415,11 +400,7 @@ _MISSING: Final = re.compile(
 
 
 def anchor_hint(chain: Chain, error: str | None) -> str:
-    """Explain anchors, where a missing one is the cause of an error.
-
-    Returns:
-        The next step; empty where no file of the missing name stands beside the tool.
-    """
+    """Explain anchors, if an error is about a missing file whose name stands beside the tool."""
     found = _MISSING.search(error or "")
     path = chain.head.path
     spec = next((one.spec.anchor for one in chain.elements if one.spec.anchor is not None), None)

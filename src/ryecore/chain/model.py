@@ -90,11 +90,8 @@ class ChainElement:
 class Link:
     """An item that a runtime is given by its path: found, verified and sealed as the tool is.
 
-    Attributes:
-        placeholder: What stands for its sealed path in the runtime's config.
-        named_by: The id of the element whose signed config names it.
-        taken_by: The id of the runtime.
-        element: The item itself.
+    `placeholder` stands for its path in the config of the runtime, whose id is `taken_by`; the
+    element `named_by` names it in its signed config.
     """
 
     placeholder: str
@@ -218,12 +215,7 @@ def _drawn(chain: Chain, events: Iterable[Mapping[str, object]], status: "BoxSta
 
 @frozen(repr=False)
 class ValidChain(Chain):
-    """A chain whose neighbours fit.
-
-    Attributes:
-        validated_pairs: Each pair of neighbours that was checked, as (child, parent).
-        warnings: What could not be checked.
-    """
+    """A chain whose neighbours fit: each checked (child, parent), and what could not be checked."""
 
     validated_pairs: tuple[tuple[str, str], ...] = ()
     warnings: tuple[str, ...] = ()
@@ -285,10 +277,7 @@ class WarmTemplate:
 class WarmPlan:
     """How the process of a plan can be forked from a template that was started with the same plan.
 
-    Attributes:
-        arg_index: Which of the plan's arguments differs in the template.
-        arg: That argument in the template.
-        template: What else makes it one.
+    Only the argument at `arg_index` differs in the template: it is `arg` there.
     """
 
     arg_index: int
@@ -378,11 +367,7 @@ class ExecutionResult:
         return self.status != "error"
 
     def raise_for_status(self) -> Self:
-        """Return the result itself, or raise where the tool failed.
-
-        Raises:
-            ToolFailed: The tool ran and failed.
-        """
+        """Return the result itself, or raise ToolFailed where the tool ran and failed."""
         if self.status != "error":
             return self
         raise ToolFailed(self.error or "The tool failed.", data=self.data).during(

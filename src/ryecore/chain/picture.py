@@ -21,10 +21,8 @@ def chain_picture(
 ) -> Picture:
     """Draw a chain: the tool, its runtimes, and the primitive that runs them.
 
-    Args:
-        events: The events of its trace. They tell what each element shadows, and which files
-            beside the tool it may import.
-        status: How the execution of its tool went; empty where nothing ran.
+    The events of its trace tell what each element shadows, and which files beside the tool it may
+    import. The status is that of its tool's execution; empty where nothing ran.
     """
     boxes: list[Box] = []
     lines: list[Line] = []

@@ -97,11 +97,7 @@ class Planner:
         unknown: set[str],
         call_env: Mapping[str, str],
     ) -> ExecutionPlan:
-        """Make the plan of one execution, as `build_plan` does.
-
-        Args:
-            timeout_s: The caller's or the configuration's; None leaves it to tool and runtime.
-        """
+        """Make the plan of one execution, as `build_plan` does."""
         if not self._has_common:
             inputs = evolve(self._inputs, parameters=parameters, timeout_s=timeout_s)
             plan = build_plan(self._chain, inputs, self._deps, unknown)
@@ -134,11 +130,7 @@ def _takes_parameters_on_stdin_alone(chain: ValidChain) -> bool:
 def build_plan(
     chain: ValidChain, inputs: PlanInputs, deps: Deps = "none", unknown: set[str] | None = None
 ) -> ExecutionPlan:
-    """Make the plan of one execution.
-
-    Args:
-        unknown: Collects placeholders outside the command line that have no value.
-    """
+    """Make the plan of one execution, and collect unknown placeholders outside the command line."""
     config, bound = merge_configs(chain.elements)
     parameters = _to_json(inputs.parameters, inputs.resolved_config)
     payload: dict[str, object] = {"params_json": parameters}
@@ -283,14 +275,11 @@ def _warm_plan(
 def merge_configs(
     elements: Sequence[ChainElement],
 ) -> tuple[dict[str, object], dict[str, object]]:
-    """Merge the elements' `config`, the tool's winning over its runtime's.
+    """Merge the elements' `config` into one, the tool's winning, and the placeholders that are set.
 
-    A key that a runtime names in its own `config_schema` is no execution key in the elements
-    before it: it sets that placeholder, for good (`{command}` of a shell tool, say). Before a
-    process of ryecore's own, only bounds are execution keys.
-
-    Returns:
-        The merged execution configuration, and the placeholders that are set.
+    A key that a runtime names in its own `config_schema` is no execution key in the elements before
+    it: it sets that placeholder, for good (`{command}` of a shell tool, say). Before a process of
+    ryecore's own, only bounds are execution keys.
     """
     merged: dict[str, object] = {}
     bound: dict[str, object] = {}
@@ -374,11 +363,9 @@ async def checked_parameters(
     validator: SchemaValidator | None,
     parameters: Mapping[str, Any],
 ) -> Mapping[str, Any]:
-    """Return the parameters with the schema's defaults.
+    """Return the parameters with the schema's defaults; else refuse them with every failing path.
 
-    Raises:
-        InvalidParameters: They don't fit; every failing path is listed.
-        InputError: They can't be written as JSON, or take a reserved name.
+    They must also be JSON, and take no reserved name.
     """
     if RESERVED_PARAMETER in parameters:
         raise InputError(

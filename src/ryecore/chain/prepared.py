@@ -101,11 +101,7 @@ class ChainCache:
 
 
 class Preparer:
-    """Makes chains ready: build, validate, seal, resolve environment and configuration.
-
-    Args:
-        places: What `{project_path}`, `{user_space}` and `{system_space}` stand for.
-    """
+    """Makes chains ready: build, validate, seal, resolve environment and configuration."""
 
     def __init__(
         self,
@@ -123,11 +119,7 @@ class Preparer:
         self._places = places
 
     def prepare(self, ref: ItemRef, trace: Trace) -> PreparedChain:
-        """Make a chain ready.
-
-        Args:
-            trace: Records every decision; it ends with the failing one.
-        """
+        """Make a chain ready. The trace records every decision; it ends with the failing one."""
         evidence = Evidence()
         before = len(trace.events)
         built = self._builder.build(ref, trace, evidence)

@@ -34,11 +34,7 @@ class KeptProcesses(Protocol):
     """Serves calls in processes that are kept for the next call."""
 
     async def run(self, spec: ProcessSpec, key: str) -> ProcessResult:
-        """Serve a call, in a process of the same key that runs already if there is one.
-
-        Args:
-            key: `ExecutionPlan.keep`.
-        """
+        """Serve a call, in a process of the same key (`ExecutionPlan.keep`) if one runs already."""
         ...
 
     async def aclose(self) -> None:
@@ -50,21 +46,12 @@ class OwnProcesses(Protocol):
     """Runs plans in processes of ryecore itself, which are not tools."""
 
     async def run(self, plan: ExecutionPlan, ref: ItemRef, ctx: CallContext) -> ProcessResult:
-        """Carry out a plan, to its end.
-
-        Args:
-            plan: What to run. Its standard input says the item's digest and its parameters.
-            ctx: On whose behalf, within what.
-        """
+        """Carry out a plan to its end. Its stdin says the item's digest and its parameters."""
         ...
 
 
 def process_spec(plan: ExecutionPlan, warm: WarmStart | None = None) -> ProcessSpec:
-    """Return the process that carries out a plan.
-
-    Args:
-        warm: How a template serves it; None starts it cold.
-    """
+    """Return the process that carries out a plan, served by a template if `warm` says how."""
     return ProcessSpec(
         command=plan.command,
         args=plan.args,
@@ -134,14 +121,10 @@ _MAX_ERROR_CHARACTERS: Final = 4000
 
 @frozen
 class Outcome:
-    """The outcome of a process.
+    """The outcome of a process; `data` is its one JSON document, else what it printed.
 
-    Attributes:
-        success: Whether the tool ran well.
-        data: Its one JSON document, else what it printed.
-        error: Why it failed; None where it didn't.
-        notes: What else is worth knowing, such as bytes that were cut.
-        effect_unknown: Whether it was interrupted, so that it may have had its effect.
+    Notes are what else is worth knowing, such as bytes that were cut. Its effect is unknown where
+    it was interrupted.
     """
 
     success: bool
@@ -154,11 +137,9 @@ class Outcome:
 def read_outcome(
     done: ProcessResult, timeout_s: float | None, as_authored: Callable[[str], str] = str
 ) -> Outcome:
-    """Read what a process left.
+    """Read what a process left. The timeout is for the error's text; None where it was a deadline.
 
-    Args:
-        timeout_s: Its timeout, for the error's text; None where it was a deadline.
-        as_authored: Puts the author's own paths in place of sealed ones.
+    `as_authored` puts the author's own paths in place of sealed ones.
     """
     stdout, stderr = _text(done.stdout), as_authored(_text(done.stderr))
     notes = _notes(done)

@@ -145,11 +145,7 @@ def _render_seal(element: Mapping[str, Any]) -> tuple[Span, Span]:
 
 
 def render_trace(events: Iterable[Mapping[str, Any]], *, said: str = "") -> StyledText:
-    """Show the events of a trace, one a line.
-
-    Args:
-        said: The error that stands above the trace already, which isn't repeated.
-    """
+    """Show the events of a trace, one a line, but not the error that stands above it already."""
     text = StyledText()
     for event in events:
         failed = bool(event.get("failed")) or event.get("verified") is False

@@ -117,7 +117,6 @@ class VerifyDepsSpec:
     Attributes:
         scope: Where they stand; `tool_file` means that only `files` count.
         extensions: Which files count; others enter by a signed sidecar alone.
-        exclude_dirs: Names of folders that are not entered.
         files: Templates of files in the tool's folder that must be there, whatever their extension.
     """
 
@@ -142,11 +141,9 @@ class ConfigSpec:
 
 @frozen
 class PinSpec:
-    """How a runtime's tools are pinned to what somebody else runs for them.
+    """How a runtime's tools are pinned, by a config key, to what somebody else runs for them.
 
-    Attributes:
-        config_key: The key of the tool's config that holds the pin.
-        next_step: How one is made; `{name}` stands for other keys of the tool's config.
+    The next step says how a pin is made; `{name}` stands for other keys of the tool's config.
     """
 
     config_key: str
@@ -376,16 +373,10 @@ _NAME_MAPS: Final = tuple(_name_maps(SPEC_SCHEMA))
 
 
 def read_spec(metadata: Mapping[str, Any], path: Path, content: bytes | None = None) -> ElementSpec:
-    """Read what an element declares.
+    """Read what an element declares; a MetadataError lists all problems, with the content's lines.
 
     The schema is checked by the extension, and not by cattrs, which takes 16 ms to load: a process
     that runs one tool would pay that for 50 microseconds of work.
-
-    Args:
-        content: The source's bytes, in which the lines of problems are found.
-
-    Raises:
-        MetadataError: Something has another form; it lists all problems.
     """
     try:
         failures = _validator().failures(json.dumps(metadata))

@@ -37,10 +37,8 @@ _MAX_REMEMBERED: Final = 1024
 class ConfigTemplate:
     """The values that signed configuration strings are rendered with.
 
-    Attributes:
-        values: Opaque values by name: context, and parameters that a runtime names.
-        config: Signed configuration, whose strings may hold placeholders themselves.
-        unknown: Collects each name that has no value; its placeholder stays as it is.
+    `values` are opaque; strings of the signed `config` may hold placeholders themselves. `unknown`
+    collects each name without a value; its placeholder stays as it is.
     """
 
     environ: Mapping[str, str]
@@ -49,11 +47,7 @@ class ConfigTemplate:
     unknown: set[str] = field(factory=set)
 
     def render(self, text: str) -> object:
-        """Render a string.
-
-        Returns:
-            A string; or, where the whole text is one placeholder, its value with its type.
-        """
+        """Render a string, or, where the whole text is one placeholder, its value with its type."""
         return self._render(text, 0)
 
     def text(self, text: str) -> str:

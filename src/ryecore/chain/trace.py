@@ -96,11 +96,9 @@ class Remembered:
         self._answers: BoundedDict[Hashable, _Answer] = BoundedDict(_MAX_REMEMBERED)
 
     def recall(self, key: Hashable, trace: Trace, make: Callable[[Trace, Evidence], T]) -> T:
-        """Return a cached answer that still holds, or make a new one.
+        """Return a cached answer that still holds, or make a new one. Errors are not cached.
 
-        Args:
-            key: Names the question; one key always stands for one `make`.
-            make: Makes the answer, and records what it read from disk. Errors are not cached.
+        One key always stands for one `make`, which records what it read from disk.
         """
         found = self._answers.get(key)
         if found is not None and found.holds():

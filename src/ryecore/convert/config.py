@@ -58,9 +58,7 @@ _MAX_SHOWN: Final = 20
 class Check:
     """What a value has to be besides its type, in `Annotated[type, Check(...)]`.
 
-    Attributes:
-        expected: What it has to be, as in "from 1 to 100".
-        accepts: Whether a value is that; anything false is no.
+    `expected` says it in words, as in "from 1 to 100"; anything false that `accepts` returns is no.
     """
 
     expected: str
@@ -69,11 +67,7 @@ class Check:
 
 @frozen(eq=False)
 class Reader:
-    """How a value is made of what the file holds, in `Annotated[type, Reader(...)]`.
-
-    Attributes:
-        read: Makes the value. It raises ValueError with what is wrong.
-    """
+    """How a value is read, in `Annotated[type, Reader(...)]`. A ValueError says what is wrong."""
 
     read: Callable[[Any], Any]
 
@@ -113,13 +107,7 @@ class ConfigProblem:
 
 @frozen
 class ConfigFile:
-    """One file of a configuration.
-
-    Attributes:
-        name: Its path, or what stands for it in errors.
-        values: What it holds.
-        text: Its YAML text, or the bytes of it, in which lines are looked up; None for none.
-    """
+    """One file of a configuration: its name in errors, and its YAML text, to look lines up in."""
 
     name: str
     values: Mapping[str, object]
@@ -135,13 +123,7 @@ class ConfigFile:
 
 @frozen
 class Configuration:
-    """A configuration, and the files that it was merged of.
-
-    Attributes:
-        values: The merged values.
-        files: The files, the last one the nearest.
-        next_step: What to do about a problem.
-    """
+    """A configuration, merged of files, the nearest last, and what to do about a problem."""
 
     values: Mapping[str, object]
     files: tuple[ConfigFile, ...]
@@ -155,11 +137,7 @@ class Configuration:
         return cls(values, (ConfigFile(name, values, text),))
 
     def read(self, kind: type[T]) -> T:
-        """Return the configuration as an attrs class.
-
-        Raises:
-            ConfigError: It can't be read; `problems` has everything that is wrong.
-        """
+        """Return the configuration as an attrs class. A ConfigError has all that is wrong."""
         try:
             return CONFIG.read(self.values, kind)
         except ConversionError as error:

@@ -61,13 +61,7 @@ def usd(name: str) -> Mapping[str, Form]:
 def written_by(
     write: Callable[[Any], Any], key: str | None = None, *, omitted_at_default: bool = False
 ) -> Mapping[str, Form]:
-    """Return the metadata of a field that is written by a function of its own.
-
-    Args:
-        write: Makes the JSON value.
-        key: Its key in documents; the field's name where None.
-        omitted_at_default: Whether it is left out where it has its default value.
-    """
+    """Return the metadata of a field whose JSON value a function of its own makes."""
     return {_FORM: Form(key, omitted_at_default, write)}
 
 

@@ -37,10 +37,8 @@ def nearest(place: Place, lines: Mapping[Place, int]) -> Place:
 def line_numbers(text: str) -> Mapping[Place, int]:
     """Return the line of each key and each item of a list; nothing where the text is not YAML.
 
-    It goes through the parser's events, without recursion and without expanding aliases.
-
-    Args:
-        text: The file, which was loaded before, and so is within bounds.
+    It goes through the parser's events, without recursion and without expanding aliases. The text
+    was loaded before, and so is within bounds.
     """
     from ruamel.yaml import YAML  # noqa: PLC0415 - only where there is a problem
     from ruamel.yaml.error import YAMLError  # noqa: PLC0415

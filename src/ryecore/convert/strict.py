@@ -73,11 +73,7 @@ class Problem:
 
 
 class ConversionError(ValueError):
-    """A document can't be read as the type that it should be.
-
-    Attributes:
-        problems: Everything that is wrong, in the order of the type's fields.
-    """
+    """All problems of a document that can't be read as its type, in the order of its fields."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         super().__init__("; ".join(map(str, problems)))
@@ -115,11 +111,7 @@ class Format:
         return write(value)
 
     def read(self, document: object, kind: type[T]) -> T:
-        """Return a document, of JSON types, as the type that it should be.
-
-        Raises:
-            ConversionError: It isn't a document of this type.
-        """
+        """Return a document, of JSON types, as a value of a type, or raise ConversionError."""
         read = self._readers.get(kind)
         if read is None:
             converter = self._converter or self._load()
@@ -152,11 +144,7 @@ def _refusal(problem: Exception) -> Exception:
 
 
 def make_converter(*, forbid_unknown_keys: bool, finds_every_problem: bool) -> "Converter":
-    """Make a strict converter.
-
-    Args:
-        forbid_unknown_keys: Whether a key that is not a field is an error; else it is ignored.
-    """
+    """Make a strict converter. A key that is not a field is an error, or else ignored."""
     from cattrs import Converter  # noqa: PLC0415 - 12 ms that not every process needs
 
     converter = Converter(

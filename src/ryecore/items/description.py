@@ -28,12 +28,7 @@ _ENTITIES: Final = {"&lt;": "<", "&gt;": ">", "&quot;": '"', "&apos;": "'", "&am
 
 @frozen
 class ItemDescription:
-    """The description of an item, from its own source.
-
-    Attributes:
-        category: The folders of its id, as `acme/csv`.
-        version: Its version; None where it declares none.
-    """
+    """The description of an item. Its category is the folders of its id, as `acme/csv`."""
 
     name: str
     title: str
@@ -44,11 +39,7 @@ class ItemDescription:
 
 
 def describe(kind: str, relative: str, content: bytes) -> ItemDescription:
-    """Describe an item from its source.
-
-    Returns:
-        The description; by the name alone where the source can't be read. It never fails.
-    """
+    """Describe an item from its source; by its name where that can't be read. It never fails."""
     path = Path(relative)
     try:
         declared = _READERS[kind](content, path)
@@ -149,9 +140,8 @@ _MAX_METADATA: Final = 64 * 1024
 def knowledge_text(content: str) -> str:
     """Return an item's text without its signature line and its metadata.
 
-    Args:
-        content: The file's text. Metadata is front matter, or a YAML fence that stands before all
-            text but headings and declares a name, title or the like; every other fence is content.
+    Metadata is front matter, or a YAML fence that stands before all text but headings and declares
+    a name, title or the like; every other fence is content.
     """
     text = _SIGNATURE_LINE.sub("", content.removeprefix("\ufeff").replace("\r\n", "\n"), count=1)
     front = _FRONT_MATTER.match(text, 0, _MAX_METADATA)

@@ -35,11 +35,7 @@ MAX_DEPTH: Final = 64
 
 
 def parse_document(content: bytes, path: Path) -> dict[str, object]:
-    """Read a document whose root is a mapping.
-
-    Returns:
-        The mapping; empty for an empty document.
-    """
+    """Read a document whose root is a mapping. An empty document is an empty one."""
     try:
         document = _LOADERS[path.suffix](content.decode("utf-8"))
     except tomllib.TOMLDecodeError as problem:

@@ -77,9 +77,8 @@ def write_atomically(
 def _linked(temporary: str, path: Path) -> bool:
     """Give a file its name, but fail where the name is taken, unlike a rename.
 
-    Returns:
-        False on a file system without hard links: the name is claimed by an empty file then, which
-        the caller replaces.
+    False is returned on a file system without hard links: the name is claimed by an empty file
+    then, which the caller replaces.
     """
     try:
         os.link(temporary, path)
@@ -92,22 +91,14 @@ def _linked(temporary: str, path: Path) -> bool:
 
 
 def keep_out_of_git(folder: Path, *, durable: bool = True) -> None:
-    """Make git ignore a folder and all in it, in place of any `.gitignore` that a clone brought.
-
-    Args:
-        durable: Whether this survives a loss of power.
-    """
+    """Make git ignore a folder and all in it, in place of any `.gitignore` that a clone brought."""
     path = folder / ".gitignore"
     if path.is_symlink() or not path.is_file() or path.read_bytes() != _IGNORE_ALL:
         write_atomically(path, _IGNORE_ALL, mode=0o644, durable=durable)
 
 
 def remove_left_overs(path: Path, older_than_s: float = 60.0) -> None:
-    """Remove the temporary files that killed writes of a file left behind.
-
-    Args:
-        older_than_s: The age in seconds from which they are removed: a younger one may be in use.
-    """
+    """Remove temporary files of killed writes of a file. A younger one may still be in use."""
     beginning, oldest = f".{path.name}.", time.time() - older_than_s
     with suppress(OSError), os.scandir(path.parent) as entries:
         for one in entries:
@@ -134,11 +125,8 @@ def leads_out(path: Path, folder: Path) -> bool:
 def check_links(path: Path, kind_folder: Path, boundary: Path | None) -> Path:
     """Follow the links on the way to a path, and refuse those that lead out.
 
-    Args:
-        path: A file or folder at or below `kind_folder`, which its links may not leave; it need not
-            exist.
-        boundary: The folder that links of `kind_folder` itself may not leave; None where they are
-            the user's own.
+    The path, which need not exist, may not leave `kind_folder`, nor may links of `kind_folder`
+    itself leave `boundary`; it is None where they are the user's own.
     """
     if boundary is not None:
         _check_inside(kind_folder, boundary)
@@ -148,15 +136,10 @@ def check_links(path: Path, kind_folder: Path, boundary: Path | None) -> Path:
 
 @contextmanager
 def writable_folder(folder: Path, kind_folder: Path, boundary: Path | None) -> Iterator[Path]:
-    """Open a folder to write in, and make it where it is missing.
+    """Open a folder to write in, and make it where it is missing. See `check_links`.
 
-    Args:
-        boundary: The folder that links of `kind_folder` itself may not leave; None where they are
-            the user's own.
-
-    Yields:
-        A path of the open folder. It leads to this very folder until the end of the block,
-        whatever becomes a link in the meantime.
+    The path leads to this very folder until the end of the block, whatever becomes a link in the
+    meantime.
     """
     real = check_links(folder, kind_folder, boundary)
     top = Path(os.path.realpath(boundary or kind_folder))
@@ -170,13 +153,9 @@ def writable_folder(folder: Path, kind_folder: Path, boundary: Path | None) -> I
 
 @contextmanager
 def folder_without_links(top: Path, names: Sequence[str], *, mode: int | None) -> Iterator[Path]:
-    """Open a folder below another one, following no link at all.
+    """Open a folder below another one, following no link at all. Without a mode, none is made.
 
-    Args:
-        mode: The permissions of the folders that are made; None to make none.
-
-    Yields:
-        A path of the open folder. It leads to this very folder until the end of the block.
+    The path leads to this very folder until the end of the block.
     """
     descriptor = _descend(top, names, mode)
     try:

@@ -40,11 +40,7 @@ class AuthorKeys:
         self.folder = Path(chosen) if chosen else user.folder("config") / "keys" / "signing"
 
     def generate(self, owner: str = "") -> SigningKey:
-        """Create the key, and trust it in user space.
-
-        Raises:
-            SigningError: There is a key already, which isn't overwritten; or it can't be written.
-        """
+        """Create the key, and trust it in user space. An existing one isn't overwritten."""
         private = self.folder / _PRIVATE
         key = SigningKey.generate()
         render_trusted_key(key.public, owner)  # refuse an invalid owner first
@@ -85,11 +81,7 @@ class AuthorKeys:
         self.folder.chmod(0o700)
 
     def load(self) -> SigningKey:
-        """Return the author's key, to sign with.
-
-        Raises:
-            SigningError: The key is missing, readable by others, malformed, revoked or expired.
-        """
+        """Return the author's key. One that is open to others, revoked or expired is refused."""
         key = self._read()
         if (refusal := self._refusal(key)) is not None:
             raise refusal

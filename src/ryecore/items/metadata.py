@@ -212,11 +212,7 @@ _MAX_LITERAL_CHARACTERS: Final = 64 * 1024
 
 
 def parse_metadata(content: bytes, path: Path) -> Mapping[str, object]:
-    """Read the metadata of an item.
-
-    Returns:
-        The keys that it declares; a key it doesn't declare is absent, which differs from null.
-    """
+    """Read the keys that an item declares. One that it doesn't declare is absent, unlike null."""
     return _parse(content, path)
 
 

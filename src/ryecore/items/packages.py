@@ -75,8 +75,7 @@ def locked_digest(lock: VerifiedItem) -> str | None:
 def packages_digest(folder: Path) -> str:
     """Return the digest of a package folder: its files, and the targets of its links.
 
-    Raises:
-        AnchorError: A link leaves the folder, so that the digest doesn't cover its target.
+    A link that leaves the folder is an AnchorError: the digest doesn't cover its target.
     """
     digest = digest_tree(str(folder), EVERY_FILE).digest
     links = sorted(_links(folder, str(folder)))

@@ -40,11 +40,7 @@ def file_called(text: str) -> Path | None:
 
 
 def place_of(path: Path) -> tuple[str, str]:
-    """Return the kind and the identity of a file, from its place below the nearest `.ai` folder.
-
-    Returns:
-        The kind, and the slash path below the kind's folder.
-    """
+    """Return a file's kind, from the nearest `.ai` folder, and its path below the kind's folder."""
     kinds = {folder: kind for kind, folder in KIND_FOLDERS.items()}
     parts = path.parts
     for index in range(len(parts) - 3, -1, -1):

@@ -35,11 +35,7 @@ def _text_of(project: Path) -> str:
 
 
 def trust_project(user: Space, project: Path, key: SigningKey) -> Path:
-    """Write and sign that the user trusts a project's own interpreters.
-
-    Returns:
-        The signed file; removing it revokes the trust.
-    """
+    """Write and sign that the user trusts a project's own interpreters. Removal revokes it."""
     return _write(user, _TRUSTED, project, {}, key)
 
 
@@ -49,15 +45,9 @@ def is_project_trusted(user: Space, project: Path, verifier: Verifier, evidence:
 
 
 def allow_variables(user: Space, project: Path, names: Collection[str], key: SigningKey) -> Path:
-    """Write and sign the names of a project's `.env` that are always set.
+    """Write and sign the names of a project's `.env` that are always set, in place of earlier ones.
 
-    Other names are set only where a signed element asks for them.
-
-    Args:
-        names: The names, in place of those allowed before.
-
-    Returns:
-        The signed file; removing it revokes the permission.
+    Other names are set only where a signed element asks for them. Removing the file revokes it.
     """
     return _write(user, _VARIABLES, project, {"names": sorted(names)}, key)
 

@@ -76,13 +76,9 @@ COMMENT_FORMS: Final[Mapping[str, CommentForm]] = {
 def comment_form(
     extension: str, file_types: Mapping[str, CommentForm] | None = None
 ) -> CommentForm | None:
-    """Return the comment form of a file, by its extension with the dot.
+    """Return the comment form of a file by its extension with the dot, those of runtimes included.
 
-    Args:
-        file_types: The forms that signed runtimes add.
-
-    Returns:
-        The form, or None for a file without comments: its signature is a sidecar, `NAME.sig`.
+    A file without comments has None: its signature is a sidecar, `NAME.sig`.
     """
     return COMMENT_FORMS.get(extension) or (file_types or {}).get(extension)
 
@@ -181,9 +177,8 @@ def make_signature(
 class SplitContent:
     """A file's bytes, split into its signature line and the rest.
 
-    Attributes:
-        before: The bytes before the signature line: a `#!` line, or nothing.
-        line: The line's text without its comment marks; None where there is no such line.
+    A `#!` line stands before it. `line` is its text without comment marks; None where there is
+    none.
     """
 
     before: bytes
@@ -199,13 +194,9 @@ class SplitContent:
 
 
 def split_content(content: bytes, form: CommentForm | None) -> SplitContent:
-    """Split a file into its signature line and the rest.
+    """Split a file into its signature line and the rest. A sidecar has no comment form.
 
-    Args:
-        form: Its comment form; None where the signature is a sidecar.
-
-    Returns:
-        The parts. `line` is None where the place of the signature holds something else.
+    `line` is None where the place of the signature holds something else.
     """
     start = 0
     if form is None:

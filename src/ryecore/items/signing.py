@@ -52,11 +52,7 @@ _NEVER_BY_GLOB: Final = ("keys/", "projects/")  # who signs these decides whom t
 
 @frozen
 class SignedFile:
-    """A file that was signed.
-
-    Attributes:
-        relative: The slash path below the kind's folder: its signed identity.
-    """
+    """A file that was signed. Its path below the kind's folder is its signed identity."""
 
     kind: str
     relative: str
@@ -74,11 +70,7 @@ def sign_content(
     timestamp: str | None = None,
     file_types: Mapping[str, CommentForm] | None = None,
 ) -> tuple[bytes, Signature, bool]:
-    """Sign bytes.
-
-    Returns:
-        The bytes to write, the signature, and whether they are a sidecar's.
-    """
+    """Sign bytes. Return those to write, the signature, and whether they are a sidecar's."""
     form = comment_form(extension, file_types)
     if form is not None and content.startswith(b"\xef\xbb\xbf"):
         raise SigningError(
@@ -95,11 +87,7 @@ def sign_content(
 
 
 def write_signed(space: Space, name: str, content: bytes, key: SigningKey) -> Path:
-    """Write a configuration file of a space, signed.
-
-    Args:
-        name: The slash path below `.ai/config/`, with extension.
-    """
+    """Write a signed configuration file of a space; its name is the path below `.ai/config/`."""
     path = space.folder("config") / name
     signed, _, _ = sign_content(content, path.suffix, "config", name, key)
     try:
@@ -172,9 +160,8 @@ def sign_file(
 def check_name(kind: str, relative: str) -> None:
     """Refuse a file name that looks like something else to a person.
 
-    Raises:
-        SigningError: The name holds a control character, or one that is invisible or turns the
-            direction of the text: it could forge the lines of an approval question.
+    A control character, or one that is invisible or turns the direction of the text, could forge
+    the lines of an approval question.
     """
     if not all(map(is_visible, relative)):
         shown = json.dumps(relative)
@@ -225,11 +212,10 @@ def sign_item(
 
 
 def find_files(space: Space, pattern: str) -> tuple[tuple[str, Path, str], ...]:
-    """Return the files of a space that a ref or a glob names.
+    """Return the files of a space that `kind:id`, `kind:path.ext` or `kind:GLOB` names.
 
-    Args:
-        pattern: `kind:id`, `kind:path.ext`, or a glob such as `tool:acme/*`, which recurses. A glob
-            is compared with the path below the kind's folder, with its extension and without.
+    A glob such as `tool:acme/*` recurses. It is compared with the path below the kind's folder,
+    with its extension and without.
     """
     kind, _, name = pattern.partition(":")
     if kind not in KIND_FOLDERS or not name:

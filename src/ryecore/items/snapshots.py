@@ -38,11 +38,9 @@ _EVERYTHING: Final = TreeFilter(extensions=None, exclude_dirs=(), recursive=True
 
 @frozen
 class Snapshot:
-    """A snapshot that was checked against its digest.
+    """A snapshot that was checked against its digest: SHA-256 (hex) of its files, by slash path.
 
-    Attributes:
-        stat: The stats by which a change since the check is noticed.
-        digests: The SHA-256 (hex) of each of its files, by slash path.
+    Its stats show a change since the check.
     """
 
     root: Path
@@ -52,11 +50,7 @@ class Snapshot:
 
 
 class SnapshotStore:
-    """The store of snapshots, in one folder.
-
-    Args:
-        root: The folder; created with mode 0700 when it is first needed.
-    """
+    """The store of snapshots, in one folder, created with mode 0700 when it is first needed."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -65,8 +59,7 @@ class SnapshotStore:
     def seal(self, files: Mapping[str, bytes], links: Mapping[str, Path] | None = None) -> Snapshot:
         """Return the snapshot of these files, written where it doesn't exist.
 
-        Args:
-            links: Names that link to package folders outside, which aren't verified.
+        Links lead to package folders outside, which aren't verified.
         """
         links = links or {}
         digest = _digest(files, links)

@@ -121,9 +121,8 @@ class Spaces:
 class ItemSource:
     """The location of an item, whose file hasn't been read.
 
-    Attributes:
-        relative: The slash path below the kind's folder, with extension: its signed identity.
-        shadowed: Files of the same id in later spaces.
+    Its relative path, below the kind's folder and with extension, is its signed identity;
+    `shadowed` are files of the same id in later spaces.
     """
 
     ref: ItemRef
@@ -222,9 +221,6 @@ _parsed: Final = lru_cache(_MAX_REFS_REMEMBERED)(ItemRef.parse)
 
 def named(text: str, spaces: Iterable[Space]) -> ItemRef:
     """Return the ref that a text names; a bare id names the directive, else the tool.
-
-    Returns:
-        The ref; that of a tool where no space holds the id.
 
     Source: decision 10.
     """

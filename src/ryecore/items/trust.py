@@ -53,11 +53,9 @@ _UTC_SECONDS: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
 
 @frozen
 class KeyFile:
-    """The content of a key file, and its signature.
+    """The content of a key file, and what its signature has to cover: a SHA-256 (hex).
 
-    Attributes:
-        project: The digest of the only project folder that it was signed for; None for any.
-        content_hash: SHA-256 (hex) of what the signature has to cover.
+    `project` is the digest of the only project folder that it was signed for; None for any.
     """
 
     key: PublicKey
@@ -124,9 +122,8 @@ def render_trusted_key(
 ) -> bytes:
     """Return the TOML file that makes a key trusted, once it is signed.
 
-    Args:
-        project: The only project folder that the file counts in; by default, each project's
-            space that holds it, if `space` is `project`.
+    It counts in one project folder only if that is named; by default, in each project's space that
+    holds it, if `space` is `project`.
     """
     if not_after is not None and _UTC_SECONDS.fullmatch(not_after) is None:
         raise SigningError(
@@ -188,11 +185,7 @@ _MAX_KEY_FILE_BYTES: Final = 64 * 1024
 
 @frozen
 class TrustedKey:
-    """A trusted key.
-
-    Attributes:
-        source: Its key file; None where the host passed it.
-    """
+    """A trusted key, and its key file; None where the host passed it."""
 
     key: PublicKey
     owner: str = ""

@@ -53,11 +53,7 @@ _MAX_REMEMBERED: Final = 16_384
 
 @frozen
 class SignedItem:
-    """An item that was read, with a signature that hasn't been verified.
-
-    Attributes:
-        content_hash: The SHA-256 that a signature of these bytes covers.
-    """
+    """An item that was read, and the SHA-256 that its signature, not verified yet, has to cover."""
 
     source: ItemSource
     content: bytes = field(repr=False)
@@ -93,11 +89,9 @@ class VerifiedItem:
 
 
 class Verifier:
-    """A verifier of items.
+    """A verifier of items. In dev mode an integrity error is a warning, outside system space.
 
-    Args:
-        dev_mode: Whether an integrity error is a warning, outside system space.
-        remember: Whether the results of a signature's arithmetic are cached.
+    With `remember`, the results of a signature's arithmetic are cached.
     """
 
     def __init__(
@@ -121,11 +115,7 @@ class Verifier:
         return batch
 
     def verify(self, source: ItemSource, evidence: Evidence | None = None) -> VerifiedItem:
-        """Read an item and verify it.
-
-        Returns:
-            The verified item, which owns the bytes that were verified.
-        """
+        """Read an item and verify it. The result owns the bytes that were verified."""
         content = self._read(source, evidence)
         try:
             return self._check(self._signed(source, content, evidence), evidence)

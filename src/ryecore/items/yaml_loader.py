@@ -48,11 +48,7 @@ class BrokenYaml(ValueError):
 
 
 def load_yaml(text: str, max_depth: int) -> object:
-    """Load a document.
-
-    Args:
-        max_depth: How many levels it may have, its aliases written out.
-    """
+    """Load a document of at most so many levels, its aliases written out."""
     try:
         _check_bounds(text, max_depth)
         # Looking for plug-ins would cost a walk through the file system.
@@ -71,9 +67,8 @@ def load_yaml(text: str, max_depth: int) -> object:
 def _check_bounds(text: str, max_depth: int) -> None:
     """Check that a document, its aliases written out, stays within bounds.
 
-    Raises:
-        MarkedYAMLError: It is nested too deeply, its aliases stand for too much or for what they
-            stand in, or it is broken.
+    A MarkedYAMLError means that it is nested too deeply, its aliases stand for too much or for what
+    they stand in, or it is broken.
     """
     if _is_plainly_within(text, max_depth):
         return
