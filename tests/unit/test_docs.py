@@ -107,12 +107,6 @@ class Reader:
                 exec(code, self.names)
         self.printed = out.getvalue()
 
-    def put_first(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Have the programs of a folder found first; its `python3` is what ryecore starts."""
-        self.environ["PATH"] = f"{folder}:{self.environ['PATH']}"
-        monkeypatch.setenv("PATH", self.environ["PATH"])
-        monkeypatch.setattr(sys, "executable", str(folder / "python3"))
-
     def as_documented(self, text: str) -> str:
         """Text without what differs from machine to machine and from run to run."""
         for real, shown in (
@@ -178,28 +172,23 @@ def needed(example: Path) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def forked(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a `rye` that becomes a process of the installed one which has all imported."""
-    return forked_rye(tmp_path_factory.mktemp("forked"), sys.executable)
+def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A `python3` that forks what ryecore starts with it, and the pages' MCP servers."""
+    folder = tmp_path_factory.mktemp("python")
+    options = "-EPB|-PXutf8|-m|server.py|notes_server.py"
+    return Path(forking_python(folder, options, SERVERS)).rename(folder / "python3")
 
 
 @pytest.fixture(scope="module")
-def forked_mcp(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Such a folder with a `python3` that forks MCP servers and connectors, too."""
-    folder = tmp_path_factory.mktemp("forked_mcp")
-    program = Path(forking_python(folder, "-EPB|-m|server.py|notes_server.py", SERVERS))
-    return forked_rye(folder, str(program.rename(folder / "python3")))
-
-
-def forked_rye(folder: Path, python: str) -> Path:
-    """Write a `rye` whose interpreter seems to be `python` into a folder."""
-    program = folder / "rye"
+def forked(python: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a `rye` that becomes a process of the installed one which has all imported."""
+    program = tmp_path_factory.mktemp("forked") / "rye"
     address = f"{address_of(SERVERS)}={python}"
     start = [sys.executable, "-S", str(ROOT / "tests/forked.py"), address]
     script = str(Path(sys.executable).with_name("rye"))
     program.write_text(f'#!/bin/sh\nexec {shlex.join([*start, script])} "$@"\n')
     program.chmod(0o755)
-    return folder
+    return program.parent
 
 
 @pytest.fixture
@@ -228,14 +217,16 @@ def reader(tmp_path: Path, forked: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
 
 @pytest.mark.parametrize("page", PAGES, ids=_named)
 def test_every_block_of_a_page_does_what_the_page_says(
-    page: Path, reader: Reader, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+    page: Path, reader: Reader, python: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = page.read_text()
     for language, program in {"ruby": "ruby", "javascript": "node", "rust": "rustc"}.items():
         if f"```{language}" in text and "console" in text and shutil.which(program) is None:
             pytest.skip(f"the page runs {program}, which is not installed here; CI installs it")
-    if "mcp.server" in text:
-        reader.put_first(request.getfixturevalue("forked_mcp"), monkeypatch)
+    monkeypatch.setattr(sys, "executable", str(python))
+    if "mcp.server" in text:  # whose servers are started by their command
+        reader.environ["PATH"] = f"{python.parent}:{reader.environ['PATH']}"
+        monkeypatch.setenv("PATH", reader.environ["PATH"])
     previous = ""
     assert not re.search(r"^\s*```", _BLOCK.sub("", text), re.MULTILINE), "a block is passed over"
     for found in _BLOCK.finditer(text):
@@ -266,14 +257,12 @@ def test_every_block_of_a_page_does_what_the_page_says(
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=_named)
 def test_every_example_runs_in_under_sixty_lines_and_touches_nothing_of_the_user(
-    example: Path, needed: dict[str, str], reader: Reader, request: pytest.FixtureRequest
+    example: Path, needed: dict[str, str], reader: Reader, python: Path
 ) -> None:
-    uses_mcp = "mcp" in example.name
-    executable = request.getfixturevalue("forked_mcp") / "python3" if uses_mcp else None
     with Forked(
         [str(example)],
         imported=SERVERS,
-        executable=executable,
+        executable=python,
         cwd=reader.project,
         env=reader.environ | needed,
         stdout=subprocess.PIPE,
