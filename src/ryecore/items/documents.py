@@ -35,7 +35,7 @@ MAX_DEPTH: Final = 64
 
 
 def parse_document(content: bytes, path: Path) -> dict[str, object]:
-    """Read a document whose root is a mapping. An empty document is an empty one."""
+    """Read a document whose root is a mapping. An empty file has an empty one."""
     try:
         document = _LOADERS[path.suffix](content.decode("utf-8"))
     except tomllib.TOMLDecodeError as problem:

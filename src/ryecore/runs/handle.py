@@ -28,11 +28,9 @@ HandleT = TypeVar("HandleT", bound="RunHandle[Any]")
 
 
 class RunHandle(ABC, Generic[ResultT]):
-    """The handle of a run. The run needs no listener.
+    """The handle of a run, which needs no listener.
 
-    Args:
-        item_id: The directive or graph, as a canonical ref.
-        life: Its lifecycle, where this handle started it; otherwise the registry is read.
+    Where this handle didn't start the run, the registry is read instead of its `life`.
     """
 
     def __init__(

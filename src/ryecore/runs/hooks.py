@@ -46,14 +46,12 @@ _AFTER_S: Final = 60.0
 
 @frozen
 class ContextBlock:
-    """Knowledge that a hook or a directive adds to the prompt.
+    """Knowledge that a hook, or the directive's own `<context>`, adds to the prompt.
 
     Attributes:
-        hook_id: The hook that added it; None for the directive's own `<context>`.
-        item_id: The item's id.
+        hook_id: The hook that added it; None for the directive's own.
         position: `before` or `after` the prompt, or in the `system` prompt.
         text: The item's text, without its signature and metadata.
-        kind: The item's kind.
         wrap: Whether the text is put inside a tag that names the item.
         is_trusted: Whether an author has signed the text. A record of a thread isn't trusted, and
             always stands inside a tag that marks it.

@@ -32,10 +32,7 @@ Values = TypeVarTuple("Values")
 class RunHost:
     """The host of the threads and graph runs of one open Rye.
 
-    Attributes:
-        supervisor: Supervises the runs of this process.
-        prune: Prunes what configuration doesn't keep; called after each run's end.
-        running: The threads and runs of this process, by their ids.
+    `prune` removes what configuration doesn't keep; it is called after each run's end.
     """
 
     def __init__(

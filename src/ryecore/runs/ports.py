@@ -40,10 +40,7 @@ class Fetched(Shown, Protocol):
 class Planned:
     """The plan of a call of a tool, which wasn't made.
 
-    Attributes:
-        chain: The tool's verified chain.
-        plan: The process that would run.
-        is_served_here: Whether ryecore serves the tool in this process, so that no process runs.
+    Where ryecore serves the tool in this process, no process runs.
     """
 
     chain: ValidChain

@@ -38,12 +38,7 @@ class Registered:
 
 @frozen
 class ThreadOptions:
-    """The options of a request for a thread.
-
-    Attributes:
-        muted_hooks: The ids of hooks that don't run in the thread.
-        continues: The thread that it continues; None for a fresh thread.
-    """
+    """The options of a request for a thread, such as the ids of hooks that don't run in it."""
 
     muted_hooks: frozenset[str] = frozenset()
     continues: "Continuation | None" = None
@@ -112,7 +107,6 @@ class GraphOptions:
 
     Attributes:
         digest: The SHA-256 (hex) that the graph's file must have; None for any.
-        resumes: How an earlier run is resumed; None for a fresh run.
         only: The single node to run; None for all nodes.
         state: Values set above the initial state of the file, for `only`.
     """
@@ -127,11 +121,9 @@ class GraphOptions:
 class RunRequest:
     """The request for a run.
 
-    Attributes:
-        inputs: The inputs of a directive or graph, or the parameters of a tool.
-        model: The caller's choice of a model; None for the directive's own.
-        timeout_s: The caller's timeout for a tool, in seconds.
-        registered: The run, where another process has registered it already.
+    The inputs are those of a directive or graph, or a tool's parameters. The model is the caller's
+    choice, before the directive's own. A tool may have a timeout in seconds. `registered` is the
+    run, where another process has registered it already.
     """
 
     ref: ItemRef

@@ -131,7 +131,7 @@ class Spending:
     Attributes:
         cost: Its own cost, without its children's.
         turn: The current turn; 0 before the first.
-        limit: The limit that refused the last attempt; None where none did.
+        limit: The limit that refused the last attempt.
         stopped: Whether a settlement above its hold stops the run.
         overspent: What that settlement used too much of.
         input_estimate: The rough number of input tokens of the last attempt.

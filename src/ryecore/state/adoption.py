@@ -42,14 +42,12 @@ DATABASE: Final = "threads.db"
 
 @frozen
 class StateProof:
-    """The proof of a folder of state to adopt.
+    """The proof of a folder of state to adopt, and the processes that use it now.
 
     Attributes:
-        owners: The processes that use it now.
         proved: The number of threads whose records the key has signed and the registry confirms.
         unsigned: The ids of threads without signed records, such as those of tools.
         failed: The reasons why the others can't be proved, by id; under `""` that of the registry.
-        public_key: The key that proves the records; None if unknown.
     """
 
     folder: Path

@@ -73,12 +73,7 @@ Reason: TypeAlias = Literal["copied", "foreign", "unsigned"]
 
 @frozen
 class AttestedFolder:
-    """A folder of state that this user's run key attests.
-
-    Attributes:
-        path: The folder, with the files for people.
-        private: The folder in it for trusted files.
-    """
+    """A folder of state that this user's run key attests; `private` in it has the trusted files."""
 
     path: Path
     private: Path
@@ -89,7 +84,6 @@ class Claim:
     """The attestation of a folder of state, as far as it can be proved.
 
     Attributes:
-        folder: The folder.
         reason: Why it can't be used: it is this user's own but was `copied` or restored, another
             user space's (`foreign`), or `unsigned`. None if it is attested.
         fingerprint: The fingerprint of the run key that it claims as its signer; empty for none.

@@ -51,13 +51,8 @@ _MAX_BYTES: Final = 64 * 1024 * 1024
 class AttestedExport:
     """The export of a thread that this user's run key attested, with the proved bytes.
 
-    The signature proves who wrote the file. The text of models and tools in it stays untrusted.
-
-    Attributes:
-        source: Its file.
-        content: Its bytes.
-        integrity: The SHA-256 (hex) of its text, which the record's signature covers.
-        fingerprint: The fingerprint of the run key that signed the record.
+    The signature proves who wrote the file, and covers the SHA-256 (hex) of its text. The text of
+    models and tools in it stays untrusted.
     """
 
     source: ItemSource

@@ -136,8 +136,7 @@ def commit_nothing(transaction: sqlite3.Connection) -> None:
 class LogKeeper:
     """Makes the checkpoints of one open database, in its own thread; its connections make none.
 
-    Attributes:
-        holds_gate: Whether writers have to wait now, so that one on an event loop should await.
+    While `holds_gate`, writers have to wait, so that one on an event loop should await.
     """
 
     def __init__(self, database: Path) -> None:

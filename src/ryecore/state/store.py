@@ -67,10 +67,9 @@ _REQUESTS: Final = ".requests"
 
 
 class Objects:
-    """The values that graphs' positions refer to: objects in a folder, named by their digests.
+    """Values that graphs' positions refer to: objects in a folder, named by their digests.
 
-    Attributes:
-        is_durable: Whether objects survive a power cut, once `synced` was awaited.
+    If durable, they survive a power cut once `synced` was awaited.
     """
 
     def __init__(self, state: Path, durability: Durability) -> None:

@@ -46,15 +46,10 @@ _MAX_BYTES: Final = 4 * 1024 * 1024
 
 @frozen
 class ThreadFile:
-    """The contents of a thread's file.
+    """The contents of a thread's file. Times are UTC, and the item's hash is SHA-256 (hex).
 
-    Times are UTC. A limit has its name in files, and a root is its own `root_id`.
-
-    Attributes:
-        directive: The directive's id, without its kind.
-        item_hash: SHA-256 (hex) of the directive's verified content.
-        updated_at: When the file was written.
-        model: `provider/model`; None if it isn't known yet.
+    A limit has its name in files, a root is its own `root_id`, and the model is `provider/model`;
+    None if it isn't known yet.
     """
 
     thread_id: str

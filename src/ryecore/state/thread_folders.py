@@ -50,11 +50,7 @@ _MAX_OUTPUT_BYTES: Final = 16 * 1024 * 1024
 
 
 class ThreadFolders:
-    """The folders of the threads of one project.
-
-    Attributes:
-        project: The project's folder, an absolute path without links.
-    """
+    """The folders of the threads of one project, whose path is absolute and without links."""
 
     def __init__(
         self, place: AttestedFolder, durability: Durability, user_root: Path | None

@@ -153,9 +153,7 @@ def _finite(value: object) -> object:
 class Line:
     """A line in a file: its number, from 1, its start and its end in bytes.
 
-    Attributes:
-        content: Its bytes with the line end; None if it is longer than `MAX_LINE_BYTES`.
-        is_whole: Whether it has a line end.
+    Without a line end it isn't whole. Its content is None if it is longer than `MAX_LINE_BYTES`.
     """
 
     number: int
@@ -243,10 +241,9 @@ class Head:
 
 @frozen
 class Checkpoint:
-    """The contents of a checkpoint.
+    """The contents of a checkpoint, which closes a turn.
 
     Attributes:
-        turn: The turn that it closes.
         offset: The offset of its line, in bytes.
         digest: SHA-256 (hex) of `previous` and of the segment.
         previous: The digest of the checkpoint before; empty for the first one.

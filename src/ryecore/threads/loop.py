@@ -56,12 +56,9 @@ _NO_TURNS: Final = 1_000_000
 
 @frozen
 class ThreadEnding:
-    """The ending of a thread.
+    """The ending of a thread, whose status is `completed` until a handoff has succeeded.
 
-    Attributes:
-        status: Its last status; `completed` until a handoff has succeeded.
-        code: The code of the error; for a handoff, of the limit that caused it.
-        hands_off: Whether the thread is to be handed off to another one.
+    The code is that of the error; for a handoff, of the limit that caused it.
     """
 
     status: Status

@@ -100,11 +100,9 @@ def render_tree(
 ) -> StyledText:
     """Render trees of threads, their totals, and the notes of at most three threads.
 
-    Args:
-        width: The width in columns, at least 16. In a narrow one, limits and columns are left out.
-        now: The time in seconds since 1970 (UTC), for those that still run.
-        max_rows: The most rows. Of a larger tree, running threads are shown first, and the rest is
-            counted.
+    The width is at least 16 columns; in a narrow one, limits and columns are left out. The time is
+    in seconds since 1970 (UTC), for threads that still run. Of a larger tree than `max_rows`,
+    running threads are shown first, and the rest is counted.
     """
     width = max(width, _LEAST_WIDTH)
     everyone = [one for root in nodes for one in root.walk()]

@@ -69,11 +69,7 @@ async def resume_of(
 ) -> Continuation:
     """Return the continuation that resumes a thread: the end of its conversation, and a message.
 
-    With `again`, another thread may have continued it already.
-
-    Raises:
-        ThreadConflict: The thread still runs, or another thread continues it.
-        StateError: Its files were altered or can't be read.
+    With `again`, another thread may have continued it already; else that is a ThreadConflict.
     """
     refuse_running(record)
     beside = None
@@ -113,9 +109,6 @@ async def fork_of(
     store: ThreadStore, record: ThreadRecord, turn: int, message: str
 ) -> Continuation:
     """Return the continuation of a fork: the conversation up to a turn's results.
-
-    Raises:
-        StateError: The thread has no such turn, or its files were altered or can't be read.
 
     Source: decision 47.
     """

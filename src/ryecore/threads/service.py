@@ -88,12 +88,7 @@ class ThreadService:
         return StartedThread.of(thread.item_id, thread.thread_id, pid, began, earlier)
 
     async def thread(self, thread_id: str) -> Thread:
-        """Return the handle of a thread, wherever it runs or ran.
-
-        Raises:
-            ThreadNotFound: No thread has this id.
-            ThreadConflict: It is a tool's thread.
-        """
+        """Return the handle of a directive's thread, wherever it runs or ran."""
         record = await self._directives(thread_id)
         return Thread(self._host, record.thread_id, record.item_id)
 

@@ -112,12 +112,9 @@ class ThreadPlan:
 
 @frozen
 class ThreadModel:
-    """The model that a thread's turns ask first.
+    """The model that a thread's turns ask first, with the tokens of its context and of an answer.
 
-    Attributes:
-        is_native: Whether it has native tool calls; otherwise calls are read from its text.
-        context_tokens: The size of its context.
-        output_tokens: The most tokens of one answer.
+    Without native tool calls, calls are read from its text.
     """
 
     provider: str
@@ -128,15 +125,12 @@ class ThreadModel:
 
 
 class ThreadPolicy(TurnPolicy):
-    """The verdicts of a thread.
-
-    `gate` is the host's, called before each attempt.
+    """The verdicts of a thread. `gate` is the host's, called before each attempt.
 
     Attributes:
         model: The model that is asked first.
         limit: The limit that ended the thread.
         returned: The model's return.
-        handoff_wanted: Whether the thread is to be handed off to another one.
     """
 
     def __init__(

@@ -55,8 +55,7 @@ _MAX_REMEMBERED: Final = 4_096
 class Palette:
     """The tools that one thread's model can call, in the order that it sees.
 
-    Attributes:
-        left_out: The tools that are not shown, each with the reason.
+    Tools that are not shown are left out with the reason.
     """
 
     registry: ToolRegistry

@@ -120,10 +120,9 @@ async def search_records(
     most: int,
     until: float,
 ) -> tuple[list[RecordMatch], bool]:
-    """Find the records that match, the oldest first, until a time on the monotonic clock.
+    """Find records that match, the oldest first, and return whether there may be more.
 
-    Returns:
-        The records, and whether there may be more.
+    It ends at a time on the monotonic clock.
     """
     found: list[RecordMatch] = []
     async for thread_id, record in records:

@@ -68,7 +68,7 @@ class ErrorPattern:
     Attributes:
         kinds: Kinds of `LlmError`, or a tool's error types such as `tool_denied`.
         status: The first and the last HTTP status.
-        text: A part of the message, in any case; None for any message.
+        text: A part of the message, in any case.
     """
 
     category: ErrorClass = field(metadata=key("class"))
@@ -153,11 +153,10 @@ _RETRY: Final[Mapping[ErrorClass, RetryPolicy | None]] = {
 
 @frozen
 class Classification:
-    """The classes of errors, and the retries of each.
+    """The classes of errors, and the retries of each, if it is retried.
 
     Attributes:
         patterns: The first that matches decides; an error that matches none is `permanent`.
-        retry: The retries by class; None for a class that isn't retried.
         max_consecutive_errors: The number of errors in a row that ends a thread.
         retry_after_cap_s: The bound of a wait that a provider asks for, in seconds.
     """

@@ -71,13 +71,10 @@ class LoadedDirective:
 
 @frozen
 class Composed:
-    """A directive merged with those that it extends.
+    """A directive merged with those that it extends, of which `ancestors` has the nearest first.
 
-    Attributes:
-        ancestors: The directives that it extends, the nearest first.
-        permissions: Its own permissions, or those of the nearest ancestor that declares any.
-        hooks: The hooks of all, the root's first.
-        context: The knowledge around its prompt, the root's first.
+    The permissions are its own, or those of the nearest ancestor that declares any. Hooks and
+    context are those of all, the root's first.
     """
 
     ancestors: tuple[LoadedDirective, ...]
@@ -101,7 +98,6 @@ class DirectivePlan:
         model: The model as `provider/model`; None where none is named or it can't be resolved.
         limits: The caller's limits over those of directive, configuration and defaults.
         capabilities: Its capabilities, within the caller's.
-        risks: The risks that are acknowledged.
     """
 
     directive: Directive

@@ -62,13 +62,12 @@ DEFAULT_RISKS: Final[Risks] = {
 
 @frozen
 class RiskReport:
-    """The verdict on a thread's capabilities.
+    """The verdict on a thread's capabilities, with the class of each.
 
     Attributes:
         allowed: The granted capabilities, in their order.
         warnings: A sentence for each granted capability that needs acknowledgement and has none.
         blocked: The capabilities that are unrestricted and not acknowledged, and so not granted.
-        classes: The class of each capability.
     """
 
     allowed: tuple[str, ...]

@@ -39,11 +39,9 @@ _UNREBUILT: Final = {
 
 @frozen
 class Today:
-    """The current state of the directive and the configuration.
+    """The current directive, its instructions without the inputs, and the configuration.
 
-    Attributes:
-        body: Its instructions, without the inputs.
-        hooks: Its own hooks and those of the configuration, in order.
+    The hooks are its own and those of the configuration, in order.
     """
 
     directive: str
@@ -62,12 +60,10 @@ def judge_records(
     project_path: str,
     unchecked: Sequence[str] = (),
 ) -> ReplayReport:
-    """Recompute the decisions of a thread.
+    """Recompute the decisions of a thread, as far as the current directive can be read.
 
-    Args:
-        today: The current directive and configuration; None if they can't be read.
-        recorded_cost: Its cost in the registry; None while it runs.
-        unchecked: The decisions that can't be judged, with the caller's reasons.
+    Its cost in the registry is None while it runs. `unchecked` are decisions that can't be judged,
+    with the caller's reasons.
     """
     judge = _Judge(thread_id, today, project_path, list(unchecked))
     for record in records:

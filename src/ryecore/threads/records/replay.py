@@ -42,10 +42,7 @@ async def replay(
 ) -> ReplayReport:
     """Recompute the decisions of a thread, and report every difference to its records.
 
-    Raises:
-        StateError: Its records can't be read, or were altered.
-
-    Source: decision 47.
+    Records that were altered are a StateError. Source: decision 47.
     """
     proved = store.records.read_proved(record.thread_id, record.transcript_head, ended=record.ended)
     async with aclosing(proved) as found:
