@@ -22,13 +22,7 @@ from attrs import frozen
 from ryecore.errors import MetadataError, RevokedKey, SigningError, UntrustedKey
 from ryecore.items.documents import parse_document
 from ryecore.items.refs import KIND_FOLDERS
-from ryecore.items.signature import (
-    COMMENT_FORMS,
-    Signature,
-    parse_payload,
-    split_content,
-    utc_now,
-)
+from ryecore.items.signature import COMMENT_FORMS, Signature, parse_payload, split_content, utc_now
 from ryecore.items.spaces import Space, Spaces, project_digest
 from ryecore.lillux.digests import read_digest
 from ryecore.lillux.keys import PublicKey

@@ -7,12 +7,7 @@ from typing import Any, Generic, TypeVar
 import anyio
 
 from ryecore.chain.model import ExecutionResult
-from ryecore.errors import (
-    BudgetNotRegistered,
-    CallCancelled,
-    ConfigError,
-    RyeClosed,
-)
+from ryecore.errors import BudgetNotRegistered, CallCancelled, ConfigError, RyeClosed
 from ryecore.policy import CallContext
 from ryecore.policy.budget import NOTHING, Amount
 from ryecore.policy.cancelling import bounded_by

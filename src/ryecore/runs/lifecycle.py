@@ -17,12 +17,7 @@ import anyio
 from attrs import evolve
 
 from ryecore.chain.model import ExecutionResult
-from ryecore.errors import (
-    LinkLeavesSpace,
-    RyeError,
-    StateError,
-    ThreadConflict,
-)
+from ryecore.errors import LinkLeavesSpace, RyeError, StateError, ThreadConflict
 from ryecore.items.signature import utc_now
 from ryecore.policy import CallContext, CancelToken
 from ryecore.policy.budget import Amount

@@ -9,12 +9,7 @@ from ryecore.convert.money import write_usd
 from ryecore.errors import BudgetNotRegistered, InsufficientBudget, StateError, ThreadConflict
 from ryecore.lillux.os_errors import failure_of
 from ryecore.policy.budget import NOTHING, Amount, Dimension
-from ryecore.state.model import (
-    Predecessor,
-    Status,
-    has_ended,
-    thread_not_found,
-)
+from ryecore.state.model import Predecessor, Status, has_ended, thread_not_found
 
 __all__ = [
     "RESTORE_STEP",

@@ -44,11 +44,7 @@ from ryecore.state.registry import ThreadRegistry
 from ryecore.state.schema import MIGRATIONS
 from ryecore.state.sqlite_ledger import SqliteLedger
 from ryecore.state.sqlite_registry import SqliteRegistry
-from ryecore.state.thread_file import (
-    THREAD_FILE,
-    end_thread_file,
-    recover_orphan,
-)
+from ryecore.state.thread_file import THREAD_FILE, end_thread_file, recover_orphan
 from ryecore.state.thread_folders import ThreadFolders
 from ryecore.state.transcript_store import FileRecordStore
 from ryecore.state.waiting import (

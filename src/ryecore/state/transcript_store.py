@@ -20,12 +20,7 @@ from ryecore.state.model import Durability
 from ryecore.state.record_log import RecordLog, RecordStore, Recovery
 from ryecore.state.thread_file import TRANSCRIPT
 from ryecore.state.transcript import Transcript
-from ryecore.state.transcript_check import (
-    Record,
-    proved_records,
-    read_records,
-    verify_transcript,
-)
+from ryecore.state.transcript_check import Record, proved_records, read_records, verify_transcript
 from ryecore.state.transcript_format import Head
 from ryecore.state.transcript_report import TranscriptReport, Unit
 from ryecore.state.waiting import (

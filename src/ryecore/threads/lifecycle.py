@@ -34,12 +34,7 @@ from ryecore.threads.calls.palette import PaletteBuilder
 from ryecore.threads.calls.returning import return_tool
 from ryecore.threads.events import Recorder
 from ryecore.threads.harness import SafetyHarness, limits_until
-from ryecore.threads.loop import (
-    ThreadEnding,
-    ThreadLoop,
-    ending_of_error,
-    ending_of_stop,
-)
+from ryecore.threads.loop import ThreadEnding, ThreadLoop, ending_of_error, ending_of_stop
 from ryecore.threads.planner.planning import DirectivePlanner, check_body
 from ryecore.threads.planner.risk import check_risks
 from ryecore.threads.records.export import export_thread, started_payload, write_capabilities

@@ -66,12 +66,7 @@ from ryecore.threads.calls.text_calls import (
 )
 from ryecore.threads.events import Recorder
 from ryecore.threads.harness import SafetyHarness
-from ryecore.threads.planner.classification import (
-    Classification,
-    RetryIn,
-    classify,
-    on_error_plan,
-)
+from ryecore.threads.planner.classification import Classification, RetryIn, classify, on_error_plan
 from ryecore.threads.planner.planning import Composed, LoadedDirective
 from ryecore.threads.planner.settings import LoopConfig
 from ryecore.threads.records.messages import answer_payload, message_payload, result_payload

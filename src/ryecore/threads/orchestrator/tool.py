@@ -22,11 +22,7 @@ from ryecore.state.waiting import run_in_thread
 from ryecore.threads.orchestrator import operations
 from ryecore.threads.orchestrator.chain_search import MAX_QUERY_CHARS, MAX_RESULTS
 from ryecore.threads.orchestrator.children import Document
-from ryecore.threads.orchestrator.operations import (
-    MAX_TAIL_LINES,
-    MAX_THREAD_IDS,
-    MAX_WAIT_S,
-)
+from ryecore.threads.orchestrator.operations import MAX_TAIL_LINES, MAX_THREAD_IDS, MAX_WAIT_S
 from ryecore.tools.context import ToolContext
 from ryecore.tools.definition import ToolDef
 from ryecore.tools.failures import invalid_arguments

@@ -21,12 +21,7 @@ from ryecore.directives.model import ContextSpec, Directive, compose, extends_by
 from ryecore.directives.models import AGENT_CONFIG, choose_model, read_model_names
 from ryecore.directives.parser import parse_directive
 from ryecore.directives.permissions import AcknowledgedRisk, Permissions
-from ryecore.errors import (
-    ChainTooDeep,
-    CircularDependency,
-    InputError,
-    MetadataError,
-)
+from ryecore.errors import ChainTooDeep, CircularDependency, InputError, MetadataError
 from ryecore.items.refs import ItemRef
 from ryecore.items.spaces import SpaceName, Spaces, locate
 from ryecore.items.verification import VerifiedItem, Verifier

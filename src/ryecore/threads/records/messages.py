@@ -13,14 +13,7 @@ from attrs import define, field, frozen
 from ryecore.convert.strict import RECORDS, ConversionError
 from ryecore.errors import StateError
 from ryecore.llm.cost import estimated_tokens
-from ryecore.llm.parts import (
-    Message,
-    Part,
-    ResultContent,
-    TextPart,
-    ToolCallPart,
-    ToolResultPart,
-)
+from ryecore.llm.parts import Message, Part, ResultContent, TextPart, ToolCallPart, ToolResultPart
 from ryecore.llm.request import LlmRequest
 from ryecore.llm.result import LlmResult
 from ryecore.state.transcript_format import CHECKPOINT, Record
