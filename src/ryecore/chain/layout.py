@@ -412,7 +412,7 @@ def anchor_hint(chain: Chain, error: str | None) -> str:
     return (
         f"{name} stands beside the tool, which has no anchor: a tool runs as a sealed copy of its "
         "one file, unless a folder is marked as the root of what it may import. Mark it: put "
-        f"{_either(spec.markers_any)} into {path.parent}, then sign every file there."
+        f"{' or '.join(spec.markers_any)} into {path.parent}, then sign every file there."
     )
 
 
@@ -421,7 +421,3 @@ def _stands_beside(folder: Path, name: str) -> bool:
         return any(one.name == name or one.name.split(".")[0] == name for one in folder.iterdir())
     except OSError:
         return False
-
-
-def _either(names: Sequence[str]) -> str:
-    return " or ".join(names)

@@ -67,10 +67,6 @@ def _text(value: object) -> str:
         return ""
 
 
-def _read_tool(content: bytes, path: Path) -> Mapping[str, object]:
-    return parse_metadata(content, path)
-
-
 def _read_directive(content: bytes, _path: Path) -> Mapping[str, object]:
     text = _header(content)
     opened = _DIRECTIVE.search(text)
@@ -123,7 +119,7 @@ def _read_config(_content: bytes, _path: Path) -> Mapping[str, object]:
 
 
 _READERS: Final = {
-    "tool": _read_tool,
+    "tool": parse_metadata,
     "directive": _read_directive,
     "knowledge": _read_knowledge,
     "config": _read_config,

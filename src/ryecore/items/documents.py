@@ -19,15 +19,11 @@ def _load_yaml(text: str) -> object:
     return load_yaml(text, MAX_DEPTH)
 
 
-def _load_json(text: str) -> object:
-    return cast("object", json.loads(text))
-
-
 _LOADERS: Final[Mapping[str, Callable[[str], object]]] = {
     ".yaml": _load_yaml,
     ".yml": _load_yaml,
     ".toml": tomllib.loads,
-    ".json": _load_json,
+    ".json": json.loads,
 }
 DOCUMENT_EXTENSIONS: Final = frozenset(_LOADERS)
 _FORMS: Final = {".yaml": "YAML", ".yml": "YAML", ".toml": "TOML", ".json": "JSON"}
