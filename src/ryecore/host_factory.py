@@ -17,6 +17,7 @@ from attrs import frozen
 
 from ryecore.actions.settings import OpenOptions, check_factory
 from ryecore.errors import ConfigError, MissingExtra, RyeError
+from ryecore.state.waiting import is_event_loop
 
 if TYPE_CHECKING:
     from ryecore.agent.deps import AgentRunnerDeps
@@ -80,8 +81,9 @@ def host_options(deps_factory: str | None, environ: Mapping[str, str]) -> OpenOp
 def call_factory(deps_factory: str) -> OpenOptions:
     """Call a factory for the arguments of `Rye.open` that can't be sent to another process.
 
-    `deps_factory` is `package.module:function`, called without arguments. It returns
-    `AgentRunnerDeps`, or a mapping of arguments such as `agent` and `approve`.
+    `deps_factory` is `package.module:function`, called without arguments, in a worker process while
+    its event loop runs. It returns `AgentRunnerDeps`, or a mapping of arguments such as `agent` and
+    `approve`.
     """
     module, _, name = (check_factory(deps_factory) or "").partition(":")
     is_missing = False
@@ -99,10 +101,17 @@ def call_factory(deps_factory: str) -> OpenOptions:
         ) from problem
     except Exception as problem:
         why = f": the module {module} has no {name}" if is_missing else ""
+        next_step = (
+            "See that it can be imported and called in a fresh process: "
+            f"python -c 'import {module}; {module}.{name}()'"
+        )
+        if isinstance(problem, RuntimeError) and is_event_loop():
+            next_step += (
+                ". Here it is called while an event loop runs, so it can't call asyncio.run: let a "
+                "provider await what it needs at its first call."
+            )
         raise ConfigError(
-            f"{deps_factory} failed: {type(problem).__name__}{why}.",
-            next_step="See that it can be imported and called in a fresh process: "
-            f"python -c 'import {module}; {module}.{name}()'",
+            f"{deps_factory} failed: {type(problem).__name__}{why}.", next_step=next_step
         ) from problem
     if isinstance(made, Mapping):
         unknown = [str(name) for name in made if name not in OpenOptions.__annotations__]

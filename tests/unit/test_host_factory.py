@@ -3,6 +3,7 @@
 import sys
 from pathlib import Path
 
+import anyio
 import pytest
 
 import ryecore.host_factory
@@ -17,6 +18,8 @@ from ryecore.host_factory import (
 )
 
 DEPS = """
+import asyncio
+
 from ryecore import AgentRunnerDeps
 from ryecore.testing import ScriptedProvider, say
 
@@ -33,6 +36,10 @@ def broken():
 
 def nothing():
     return 7
+
+def awaiting():
+    asyncio.run(asyncio.sleep(0))
+    return alone()
 """
 
 
@@ -50,6 +57,16 @@ def test_a_function_makes_deps_alone_or_arguments_by_name(deps: str) -> None:
         assert isinstance(options["agent"], AgentRunnerDeps)
         assert options["deps_factory"] == f"{deps}:{name}"  # a detached process gets the same
     assert set(call_factory(f"{deps}:alone")) == {"agent"}
+
+
+def test_a_factory_that_runs_an_event_loop_in_one_is_told_so(deps: str) -> None:
+    async def in_a_worker() -> None:
+        call_factory(f"{deps}:awaiting")
+
+    assert set(call_factory(f"{deps}:awaiting")) == {"agent"}  # before any event loop runs
+    with pytest.raises(ConfigError) as refused:
+        anyio.run(in_a_worker)
+    assert "can't call asyncio.run" in refused.value.next_step
 
 
 @pytest.mark.parametrize(
