@@ -5,6 +5,8 @@ whole process; and a few lines of aliases can stand for more nodes than there is
 """
 
 import re
+from copy import deepcopy
+from functools import lru_cache
 from typing import Final, cast
 
 from attrs import define
@@ -20,6 +22,7 @@ from ruamel.yaml.events import (
 
 __all__ = ["BrokenYaml", "load_yaml"]
 
+_MAX_REMEMBERED_CHARS: Final = 16 * 1024
 _MAX_ALIASED_NODES: Final = 100_000
 # Each level of block style takes a column of indentation, or a mark, at the start of a line; where
 # lines start is not asked, because YAML knows more line ends than `re` does.
@@ -48,7 +51,21 @@ class BrokenYaml(ValueError):
 
 
 def load_yaml(text: str, max_depth: int) -> object:
-    """Load a document of at most so many levels, its aliases written out."""
+    """Load a document of at most so many levels, its aliases written out.
+
+    Of a short one that was loaded before, a copy is returned.
+    """
+    if len(text) > _MAX_REMEMBERED_CHARS:
+        return _load(text, max_depth)
+    return deepcopy(_remembered(text, max_depth))
+
+
+@lru_cache(maxsize=64)
+def _remembered(text: str, max_depth: int) -> object:
+    return _load(text, max_depth)
+
+
+def _load(text: str, max_depth: int) -> object:
     try:
         _check_bounds(text, max_depth)
         # Looking for plug-ins would cost a walk through the file system.

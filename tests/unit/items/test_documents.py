@@ -231,3 +231,10 @@ def test_what_ruamel_writes_reads_back(tree: dict[str, object]) -> None:
     out = StringIO()
     YAML(typ="safe").dump(tree, out)
     assert parse(out.getvalue()) == tree
+
+
+def test_who_changes_a_document_changes_no_other_reading_of_it() -> None:
+    first = parse_document(b"a: [1, {b: 2}]", Path("x.yaml"))
+    assert isinstance(first["a"], list)
+    first["a"][1]["b"] = 3
+    assert parse_document(b"a: [1, {b: 2}]", Path("x.yaml")) == {"a": [1, {"b": 2}]}
