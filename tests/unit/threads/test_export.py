@@ -187,6 +187,18 @@ def test_capabilities_stand_as_a_tree_beside_the_tools_they_allow() -> None:
     }
 
 
+def test_tools_that_the_model_does_not_see_are_named_with_the_reason() -> None:
+    reasons = [
+        "tool:acme/big: over the token budget; rye_execute runs it",
+        "tool:a: x\n# no heading",
+    ]
+    markdown = render_capabilities(THREAD, "d", ["rye.execute.*"], [], reasons)
+    assert "## Left out" in outside(markdown)
+    assert "# no heading" not in outside(markdown)
+    assert reasons[0] in markdown.splitlines()
+    assert "Left out" not in render_capabilities(THREAD, "d", ["rye.execute.*"], [])
+
+
 def test_a_thread_that_may_do_nothing_says_so() -> None:
     markdown = render_capabilities(THREAD, "directive:acme/research", [], [])
     assert "nothing" in markdown

@@ -63,9 +63,17 @@ async def test_its_folder_holds_a_signed_file_and_a_transcript_that_proves_itsel
         folder / "transcript.jsonl", done.thread_id, key, row.transcript_head, ended=True
     )
     assert report.ok, report
-    assert (folder / "capabilities.md").exists()
+    assert "Left out" not in (folder / "capabilities.md").read_text()
     exported = host.workspace.project / ".ai/knowledge/agent/threads" / f"{done.thread_id}.md"
     assert "What sum is for." in exported.read_text()
+
+
+async def test_its_folder_says_which_tools_its_model_does_not_see(tmp_path: Path) -> None:
+    host = ScriptedHost(tmp_path, say("3"), say("3"))
+    granted = "<execute><tool>acme.gone</tool></execute>"
+    done = await host.run(host.write("acme/sum", permissions=granted))
+    left = (host.store().folder_of(done.thread_id) / "capabilities.md").read_text()
+    assert "tool:acme/gone: " in left.partition("## Left out")[2]
 
 
 async def test_a_text_is_accepted_after_one_nudge_to_use_tools(tmp_path: Path) -> None:

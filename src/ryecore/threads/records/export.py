@@ -89,9 +89,13 @@ class OfferedTool:
 
 
 def render_capabilities(
-    thread_id: str, directive: str, capabilities: Sequence[str], tools: Sequence[OfferedTool]
+    thread_id: str,
+    directive: str,
+    capabilities: Sequence[str],
+    tools: Sequence[OfferedTool],
+    left_out: Sequence[str] = (),
 ) -> str:
-    """Render the capabilities and the tools of a thread."""
+    """Render the capabilities and the tools of a thread, and why others were left out."""
     parts = [
         frontmatter({"thread_id": thread_id, "directive": directive, "tools": len(tools)}),
         f"\n# What {thread_id} may do\n\n",
@@ -105,6 +109,8 @@ def render_capabilities(
         parts += (f"\n### Tool {number}\n\n", shown)
     if not tools:
         parts.append("\nNone.\n")
+    if left_out:
+        parts += ("\n## Left out\n\n", fenced("\n".join(" ".join(one.split()) for one in left_out)))
     return "".join(parts)
 
 
@@ -253,9 +259,11 @@ def started_payload(
 
 
 async def write_capabilities(store: ThreadStore, file: ThreadFile, palette: Palette) -> None:
-    """Write the capabilities and tools of a thread."""
+    """Write the capabilities and tools of a thread, and the tools that its model doesn't see."""
     tools = [OfferedTool(tool.spec, tool.source or tool.origin) for tool in palette.tools]
-    text = render_capabilities(file.thread_id, file.item_id, file.capabilities, tools)
+    text = render_capabilities(
+        file.thread_id, file.item_id, file.capabilities, tools, palette.left_out
+    )
     await store.write_capabilities(file.thread_id, text)
 
 
