@@ -1,5 +1,6 @@
 """The report of a thread: its row, its result and its log."""
 
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
@@ -13,9 +14,10 @@ from ryecore.state.model import ThreadRecord, ThreadRecords
 if TYPE_CHECKING:
     from ryecore.state.store import ThreadStore
 
-__all__ = ["ThreadReport", "check_page", "list_threads"]
+__all__ = ["ThreadReport", "check_page", "list_threads", "read_log"]
 
 _MAX_OFFSET: Final = 2**31
+_LOOK_AT_LOG_S: Final = 0.5
 
 
 @frozen(repr=False)
@@ -113,6 +115,27 @@ async def list_threads(
         return ThreadRecords(rows, await store.registry.count_threads())
     active = await store.look_at_all(lambda found: found.list_active())
     return ThreadRecords(active[offset : offset + limit], len(active))
+
+
+async def read_log(
+    store: "ThreadStore", thread_id: str, offset: int, wait_s: float
+) -> tuple[str, int]:
+    """Read a thread's output from an offset in bytes, and return it with the offset after it.
+
+    Without output, wait for it or for the thread's end, at most `wait_s` seconds.
+    """
+    if not wait_s:
+        return await store.read_output(thread_id, offset)
+    until = time.monotonic() + wait_s
+    async with store.watch(thread_id) as watched:
+        while True:
+            has_ended = (await store.look(thread_id)).ended  # before the last look at the log
+            text, after = await store.read_output(thread_id, offset)
+            left_s = until - time.monotonic()
+            if text or has_ended or left_s <= 0:
+                return text, after
+            # Writing to the log changes no entry of its folder.
+            await watched.changed(min(left_s, _LOOK_AT_LOG_S))
 
 
 def check_page(limit: int, offset: int) -> None:

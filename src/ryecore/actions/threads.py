@@ -1,12 +1,11 @@
 """The interface `rye.threads` to the threads of a project."""
 
 import math
-import time
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from ryecore.actions.reports import ThreadReport, check_page, list_threads
+from ryecore.actions.reports import ThreadReport, check_page, list_threads, read_log
 from ryecore.errors import InputError
 from ryecore.policy import CallContext
 from ryecore.runs.request import RunRequest, check_grace, parse_limits
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     from ryecore.actions.pruning import OnProgress, PruneReport
     from ryecore.policy.budget import Account, Charge, TreeSum
     from ryecore.policy.limits import Limits
-    from ryecore.state.ledger import BudgetLedger
     from ryecore.state.store import ThreadStore
     from ryecore.state.transcript_report import TranscriptReport
     from ryecore.threads.records.replay import ReplayReport
@@ -30,8 +28,6 @@ if TYPE_CHECKING:
 __all__ = ["ThreadReport", "Threads"]
 
 T = TypeVar("T")
-
-_LOOK_AT_LOG_S: Final = 0.5
 
 
 class Threads:
@@ -59,7 +55,7 @@ class Threads:
             ThreadNotFound: No thread has this id.
             BudgetNotRegistered: The thread has no account, such as a tool's thread.
         """
-        return await self._read_ledger(thread_id, lambda ledger, found: ledger.account(found))
+        return await self._use(thread_id, lambda store, found: store.ledger.account(found))
 
     async def charges(self, thread_id: str) -> "tuple[Charge, ...]":
         """List the hold and the cost of each request of a thread to a model, in their order.
@@ -67,7 +63,7 @@ class Threads:
         Raises:
             ThreadNotFound: No thread has this id.
         """
-        return await self._read_ledger(thread_id, lambda ledger, found: ledger.charges(found))
+        return await self._use(thread_id, lambda store, found: store.ledger.charges(found))
 
     async def spent(self, thread_id: str) -> "TreeSum":
         """Return the spending and holds of a thread and all below it, in money and in tokens.
@@ -76,16 +72,7 @@ class Threads:
             ThreadNotFound: No thread has this id.
             BudgetNotRegistered: The thread has no account, such as a tool's thread.
         """
-        return await self._read_ledger(thread_id, lambda ledger, found: ledger.tree(found))
-
-    async def _read_ledger(
-        self, thread_id: str, read: "Callable[[BudgetLedger, str], Awaitable[T]]"
-    ) -> T:
-        async def run() -> T:
-            store, found = await self._find(thread_id)
-            return await read(store.ledger, found)
-
-        return await self._running.run(thread_id, run)
+        return await self._use(thread_id, lambda store, found: store.ledger.tree(found))
 
     async def list(
         self,
@@ -277,10 +264,7 @@ class Threads:
         """
         from ryecore.threads.tree import load_tree  # noqa: PLC0415 - for threads alone
 
-        async def load() -> "TreeNode":
-            return await load_tree(*await self._find(thread_id))
-
-        return await self._running.run(thread_id, load)
+        return await self._use(thread_id, load_tree)
 
     async def watch(
         self, thread_id: str, draw: "Callable[[TreeNode], None]", *, every_s: float = 1.0
@@ -300,11 +284,9 @@ class Threads:
         """
         from ryecore.threads.tree import watch_tree  # noqa: PLC0415 - for threads alone
 
-        async def watch() -> "TreeNode":
-            store, found = await self._find(thread_id)
-            return await watch_tree(store, found, draw, every_s=every_s)
-
-        return await self._running.run(thread_id, watch)
+        return await self._use(
+            thread_id, lambda store, found: watch_tree(store, found, draw, every_s=every_s)
+        )
 
     async def verify(self, thread_id: str) -> "TranscriptReport":
         """Prove a thread's transcript, and report turns that were altered, cut, or never attested.
@@ -317,12 +299,7 @@ class Threads:
 
         Source: decision 47.
         """
-
-        async def verify() -> "TranscriptReport":
-            _, found = await self._find(thread_id)
-            return await self._service().verify(found)
-
-        return await self._running.run(thread_id, verify)
+        return await self._use(thread_id, lambda _, found: self._service().verify(found))
 
     async def replay(self, thread_id: str) -> "ReplayReport":
         """Repeat the decisions of a thread from its transcript, and run nothing.
@@ -337,12 +314,7 @@ class Threads:
 
         Source: decision 47.
         """
-
-        async def replay() -> "ReplayReport":
-            _, found = await self._find(thread_id)
-            return await self._service().replay(found)
-
-        return await self._running.run(thread_id, replay)
+        return await self._use(thread_id, lambda _, found: self._service().replay(found))
 
     async def hand_off(self, thread_id: str) -> ThreadReport:
         """Ask a running thread, in any process, to hand its work off to a new thread.
@@ -354,12 +326,11 @@ class Threads:
             ThreadConflict: It has ended, or is not a directive's thread.
         """
 
-        async def hand_off() -> ThreadReport:
-            _, found = await self._find(thread_id)
+        async def hand_off(store: "ThreadStore", found: str) -> ThreadRecord:
             await self._service().hand_off(found, CallContext())
-            return await self.show(found)
+            return await store.look(found)
 
-        return await self._running.run(thread_id, hand_off)
+        return await self._report(thread_id, hand_off)
 
     async def show(self, thread_id: str) -> ThreadReport:
         """Return the report of a thread.
@@ -385,13 +356,7 @@ class Threads:
         """
         if timeout_s is not None and math.isnan(timeout_s):
             raise InputError("timeout_s isn't a number.", next_step="Pass seconds, or None.")
-
-        async def wait() -> ThreadReport:
-            store, found = await self._find(thread_id)
-            record = await store.wait(found, timeout_s)
-            return await ThreadReport.of(store, record)
-
-        return await self._running.run(thread_id, wait)
+        return await self._report(thread_id, lambda store, found: store.wait(found, timeout_s))
 
     async def cancel(self, thread_id: str) -> ThreadReport:
         """Ask a thread to stop its work and end. Doesn't wait for that.
@@ -473,36 +438,32 @@ class Threads:
 
         Raises:
             ThreadNotFound: No thread has this id.
+            InputError: `wait_s` isn't a number from 0.
             StateError: The log can't be read.
         """
-
-        async def read() -> tuple[str, int]:
-            store, found = await self._find(thread_id)
-            if not wait_s:
-                return await store.read_output(found, offset)
-            until = time.monotonic() + wait_s
-            async with store.watch(found) as watched:
-                while True:
-                    has_ended = (await store.look(found)).ended  # before the last look at the log
-                    text, after = await store.read_output(found, offset)
-                    left_s = until - time.monotonic()
-                    if text or has_ended or left_s <= 0:
-                        return text, after
-                    # Writing to the log changes no entry of its folder.
-                    await watched.changed(min(left_s, _LOOK_AT_LOG_S))
-
-        return await self._running.run(thread_id, read)
+        if not wait_s >= 0:
+            raise InputError("wait_s isn't a number from 0.", next_step="Pass seconds, such as 3.")
+        return await self._use(
+            thread_id, lambda store, found: read_log(store, found, offset, wait_s)
+        )
 
     async def _report(
         self, thread_id: str, act: "Callable[[ThreadStore, str], Awaitable[ThreadRecord]]"
     ) -> ThreadReport:
-        async def report() -> ThreadReport:
-            store, found = await self._find(thread_id)
+        async def report(store: "ThreadStore", found: str) -> ThreadReport:
             record = await act(store, found)
             await store.synced()
             return await ThreadReport.of(store, record)
 
-        return await self._running.run(thread_id, report)
+        return await self._use(thread_id, report)
+
+    async def _use(self, thread_id: str, use: "Callable[[ThreadStore, str], Awaitable[T]]") -> T:
+        """Call a function of the store and a thread's whole id, until the Rye is closed."""
+
+        async def run() -> T:
+            return await use(*await self._find(thread_id))
+
+        return await self._running.run(thread_id, run)
 
     async def _find(self, thread_id: str) -> "tuple[ThreadStore, str]":
         """Return the store, and the whole id of a thread for its id or a beginning of it."""

@@ -236,3 +236,12 @@ async def test_no_record_stands_in_the_system_prompt(tmp_path: Path) -> None:
     assert done.ended == "error"
     assert "can't stand in the system prompt" in str(done.error)
     assert host.model.requests == []
+
+
+@pytest.mark.parametrize("seconds", [float("nan"), -1])
+async def test_a_time_that_is_not_from_0_is_refused(workspace: Workspace, seconds: float) -> None:
+    async with workspace.open() as rye:
+        with pytest.raises(InputError, match="wait_s isn't a number from 0"):
+            await rye.threads.log(THREAD, wait_s=seconds)
+        with pytest.raises(InputError, match="grace_s"):
+            await rye.threads.kill(THREAD, grace_s=seconds)
