@@ -114,11 +114,12 @@ async def fork_of(
     """
     said, records = await _left_by(store, record)
     cut = cut_after(records, turn)
+    rebuilt = await run_in_thread(rebuild, cut.records)
     return Continuation(
         "fork",
         record.thread_id,
         None,
-        tuple(rebuild(cut.records).messages),
+        tuple(rebuilt.messages),
         message,
         frozenset(map(str, said["capabilities"])),
         turn,

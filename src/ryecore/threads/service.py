@@ -103,8 +103,10 @@ class ThreadService:
     ) -> RunRequest:
         """Return the request that resumes a thread that has ended."""
         record = await self._directives(thread_id)
-        ceiling = self._planner.loop_config().resume_ceiling_tokens
-        continues = await resume_of(self._host.store, record, message, ceiling, again=again)
+        config = await run_in_thread(self._planner.loop_config)
+        continues = await resume_of(
+            self._host.store, record, message, config.resume_ceiling_tokens, again=again
+        )
         return _continuing(record, continues, limits)
 
     async def fork_request(

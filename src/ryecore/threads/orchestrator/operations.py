@@ -13,6 +13,7 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import anyio
+import anyio.lowlevel
 
 from ryecore.convert.money import write_usd
 from ryecore.errors import InputError, RyeError, ThreadConflict
@@ -334,6 +335,7 @@ async def _records(
 ) -> AsyncGenerator[tuple[str, Record], None]:
     """Yield the records of threads, each with its thread's id."""
     for thread_id in thread_ids:
+        await anyio.lowlevel.checkpoint()  # short logs are read without waiting
         # A tool's thread has no transcript, and a thread that has just begun has none yet.
         if not await store.records.exists(thread_id):
             continue
