@@ -10,7 +10,7 @@ import click
 
 from ryecore.chain.model import ExecutionResult
 from ryecore.chain.rendering import render_result
-from ryecore.cli.live import can_redraw, run_to_end
+from ryecore.cli.live import can_redraw, thread_to_its_end
 from ryecore.cli.opening import (
     deps_option,
     missing_models,
@@ -173,7 +173,7 @@ async def _execute_fork(
     is_plain = options["target"] == "local" and options["timeout_s"] is None
     if options["async_"] or not is_plain or ref.startswith("tool:"):
         return await rye.execute(ref, inputs, **options)
-    return await run_to_end(
+    return await thread_to_its_end(
         rye,
         lambda ctx: rye.start(
             ref,

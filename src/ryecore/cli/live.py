@@ -32,8 +32,8 @@ __all__ = [
     "LiveTree",
     "can_redraw",
     "graph_to_its_end",
-    "run_to_end",
     "size_of",
+    "thread_to_its_end",
     "to_its_end",
 ]
 
@@ -123,7 +123,7 @@ class ChangeLines:
             show(text)
 
 
-async def run_to_end(
+async def thread_to_its_end(
     rye: Rye, start: "Callable[[CallContext], Awaitable[Thread]]", *, is_shown: bool
 ) -> "ThreadResult":
     """Start a thread and wait for its end, with a live view at a terminal if `is_shown`.

@@ -9,7 +9,7 @@ from attrs import frozen
 
 from ryecore.actions.recovering import Recovered
 from ryecore.actions.threads import Threads
-from ryecore.cli.live import can_redraw, run_to_end, to_its_end
+from ryecore.cli.live import can_redraw, thread_to_its_end, to_its_end
 from ryecore.cli.opening import (
     deps_option,
     models_of,
@@ -135,7 +135,7 @@ def _run(
         # A thread without a conversation is refused as such, with or without models.
         opened = opened_with_models(project_path, deps) if is_directive else Rye.open(project_path)
         async with opened as rye:
-            return await run_to_end(
+            return await thread_to_its_end(
                 rye,
                 lambda ctx: start(rye.threads, ctx),
                 is_shown=not as_json and can_redraw(sys.stderr),

@@ -19,7 +19,7 @@ from ryecore.policy.limits import Limits, read_limits
 from ryecore.state.accounts import keep_to_used
 from ryecore.state.model import ContinuationLimits
 
-__all__ = ["Spent", "limit_along_chain", "remaining_limits", "sum_of_chain"]
+__all__ = ["ChainUsage", "limit_along_chain", "remaining_limits", "sum_of_chain"]
 
 _CHAIN: Final = """WITH RECURSIVE chain (thread_id) AS (
         VALUES (?1)
@@ -35,7 +35,7 @@ _CHAIN: Final = """WITH RECURSIVE chain (thread_id) AS (
 
 
 @frozen
-class Spent:
+class ChainUsage:
     """The usage of the threads of a chain; money, in units of 1e-8 USD, and tokens with holds."""
 
     turns: int = 0
@@ -43,8 +43,8 @@ class Spent:
     spend_microcents: int = 0
     tokens: int = 0
 
-    def __add__(self, other: "Spent") -> "Spent":
-        return Spent(
+    def __add__(self, other: "ChainUsage") -> "ChainUsage":
+        return ChainUsage(
             self.turns + other.turns,
             self.spawns + other.spawns,
             self.spend_microcents + other.spend_microcents,
@@ -68,19 +68,19 @@ def limit_along_chain(
     return limits
 
 
-def sum_of_chain(run: sqlite3.Connection, previous_id: str, thread_id: str) -> Spent:
+def sum_of_chain(run: sqlite3.Connection, previous_id: str, thread_id: str) -> ChainUsage:
     """Sum the usage of a thread and its continuations, without the new one.
 
     Running ones count with their limits.
     """
-    total = Spent()
+    total = ChainUsage()
     for one_id, completed_at, limits, *used in run.execute(_CHAIN, (previous_id, thread_id)):
         is_over = one_id == previous_id or completed_at is not None
-        total += Spent(*used) if is_over else _granted(limits, Spent(*used))
+        total += ChainUsage(*used) if is_over else _granted(limits, ChainUsage(*used))
     return total
 
 
-def _granted(limits: str | None, used: Spent) -> Spent:
+def _granted(limits: str | None, used: ChainUsage) -> ChainUsage:
     """Return the limits of a running thread, or its usage if they are open or unknown."""
     document = json.loads(limits) if limits else {}
     most = read_limits(document) if isinstance(document, Mapping) else Limits()
@@ -88,7 +88,7 @@ def _granted(limits: str | None, used: Spent) -> Spent:
     def larger(granted: int | None, so_far: int) -> int:
         return so_far if granted is None else max(granted, so_far)
 
-    return Spent(
+    return ChainUsage(
         larger(most.turns, used.turns),
         larger(most.spawns, used.spawns),
         larger(most.spend_microcents, used.spend_microcents),
@@ -96,7 +96,7 @@ def _granted(limits: str | None, used: Spent) -> Spent:
     )
 
 
-def remaining_limits(limits: Limits, spent: Spent, ran_s: Decimal) -> Limits:
+def remaining_limits(limits: Limits, spent: ChainUsage, ran_s: Decimal) -> Limits:
     """Return the rest of limits. Open ones stay open, and the depth stays as it is."""
     spend = limits.spend_microcents
     return evolve(
