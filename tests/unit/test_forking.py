@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.forking import COMMAND, ROOT, Forked, address_of
+from tests.matrix import IS_SOAK
 from tests.workspace import Workspace
 
 STREAMS: dict[str, Any] = {
@@ -24,9 +25,13 @@ def forked(workspace: Workspace, *args: str) -> Forked:
 
 @pytest.mark.parametrize(
     "args",
-    [["--help"], ["threads", "--help"], ["no-such-command"], ["execute", "tool:a/none"],
-     ["execute", "tool:a/t", "--json", "--params", "-"]],
-)  # fmt: skip
+    [
+        ["threads", "--help"],
+        ["no-such-command"],
+        ["execute", "tool:a/t", "--json", "--params", "-"],
+        *([["--help"], ["execute", "tool:a/none"]] if IS_SOAK else []),
+    ],
+)
 def test_it_says_what_a_fresh_one_says(workspace: Workspace, args: list[str]) -> None:
     workspace.shell("a/t", "cat")
     fresh = subprocess.run(
