@@ -20,8 +20,8 @@ from ryecore.llm import (
 from ryecore.testing.conformance import (
     Failure,
     Feature,
+    HttpResponse,
     RawRequest,
-    Reply,
     Script,
     ScriptPart,
     SeenRequest,
@@ -105,10 +105,10 @@ class AnthropicWire(Wire):
             message["usage"] = {**_input(script.usage), **_output(script.usage)}
         return json.dumps(message).encode()
 
-    def error(self, failure: Failure, message: str) -> Reply:
+    def error(self, failure: Failure, message: str) -> HttpResponse:
         status, kind, words = _ERRORS[failure]
         error = {"type": kind, "message": words + message}
-        return Reply((json.dumps({"type": "error", "error": error}).encode(),), status)
+        return HttpResponse((json.dumps({"type": "error", "error": error}).encode(),), status)
 
     def stream_error(self, message: str) -> bytes:
         error = {"type": "overloaded_error", "message": message}

@@ -20,9 +20,9 @@ from ryecore.llm import (
 from ryecore.testing.conformance import (
     Failure,
     Feature,
+    HttpResponse,
     MadeMedia,
     RawRequest,
-    Reply,
     Script,
     ScriptPart,
     SeenRequest,
@@ -113,10 +113,10 @@ class GeminiWire(Wire):
     def whole(self, script: Script) -> bytes:
         return json.dumps(_response(script, _signed(script.parts), last=True)).encode()
 
-    def error(self, failure: Failure, message: str) -> Reply:
+    def error(self, failure: Failure, message: str) -> HttpResponse:
         status, name, words, details = _ERRORS[failure]
         error = {"code": status, "message": words + message, "status": name, "details": details}
-        return Reply((json.dumps({"error": error}).encode(),), status)
+        return HttpResponse((json.dumps({"error": error}).encode(),), status)
 
     def stream_error(self, message: str) -> bytes:
         error = {"code": 503, "message": message, "status": "UNAVAILABLE"}

@@ -20,8 +20,8 @@ from ryecore.llm import (
 from ryecore.testing.conformance import (
     Failure,
     Feature,
+    HttpResponse,
     RawRequest,
-    Reply,
     Script,
     ScriptPart,
     SeenRequest,
@@ -55,10 +55,10 @@ class OpenAIWire(Wire):
         "OPENAI_CUSTOM_HEADERS": "X-Leaked: leaked-header",
     }
 
-    def error(self, failure: Failure, message: str) -> Reply:
+    def error(self, failure: Failure, message: str) -> HttpResponse:
         status, kind, code = _ERRORS[failure]
         error = {"message": message, "type": kind, "param": None, "code": code}
-        return Reply((json.dumps({"error": error}).encode(),), status)
+        return HttpResponse((json.dumps({"error": error}).encode(),), status)
 
 
 def _key(raw: RawRequest) -> str:

@@ -19,7 +19,7 @@ from ryecore.llm import (
 )
 from ryecore.providers.anthropic import AnthropicProvider
 from ryecore.providers.gemini import GeminiProvider
-from ryecore.testing.conformance import Reply, Script, WireServer
+from ryecore.testing.conformance import HttpResponse, Script, WireServer
 from tests.conformance.anthropic_wire import AnthropicWire
 from tests.conformance.gemini_wire import GeminiWire
 
@@ -44,7 +44,7 @@ async def test_a_vendor_that_hangs_is_left_and_the_next_one_goes_on_with_the_con
     first: WireServer, second: WireServer
 ) -> None:
     thought = AnthropicWire().reasoning()
-    first.answer(Script(thought, "tool_use"), Reply(stop_at=-1, then="hang"))
+    first.answer(Script(thought, "tool_use"), HttpResponse(stop_at=-1, then="hang"))
     second.answer(Script((TextPart("High at noon."),)))
     tried: list[AttemptRecord] = []
 

@@ -3,7 +3,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ryecore.testing.conformance import Reply, WireServer
+from ryecore.testing.conformance import HttpResponse, WireServer
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def ask(connection: http.client.HTTPConnection, body: bytes = b"{}") -> http.cli
 
 
 def test_answers_come_in_their_order_and_the_last_one_stays(server: WireServer) -> None:
-    server.answer(Reply((b"one",)), Reply((b"two",), 429, {"Retry-After": "3"}))
+    server.answer(HttpResponse((b"one",)), HttpResponse((b"two",), 429, {"Retry-After": "3"}))
     connection = connect(server)
 
     seen = [(one.status, one.getheader("Retry-After"), one.read())
@@ -32,7 +32,7 @@ def test_answers_come_in_their_order_and_the_last_one_stays(server: WireServer) 
 
 
 def test_a_request_is_kept_as_it_came(server: WireServer) -> None:
-    server.answer(Reply())
+    server.answer(HttpResponse())
     connection = connect(server)
     ask(connection, b'{"a": 1}').read()
     connection.request("POST", "/chunks", iter([b"ab", b"c" * 300]), encode_chunked=True)
@@ -46,7 +46,7 @@ def test_a_request_is_kept_as_it_came(server: WireServer) -> None:
 
 
 def test_a_body_breaks_where_it_should(server: WireServer) -> None:
-    server.answer(Reply((b"abc", b"def"), stop_at=4))
+    server.answer(HttpResponse((b"abc", b"def"), stop_at=4))
 
     with pytest.raises(http.client.IncompleteRead) as cut:
         ask(connect(server)).read()
@@ -55,20 +55,20 @@ def test_a_body_breaks_where_it_should(server: WireServer) -> None:
 
 
 def test_a_body_that_ends_early_looks_whole(server: WireServer) -> None:
-    server.answer(Reply((b"abc", b"def"), stop_at=3, then="end"))
+    server.answer(HttpResponse((b"abc", b"def"), stop_at=3, then="end"))
 
     assert ask(connect(server)).read() == b"abc"
 
 
 def test_a_connection_breaks_before_the_headers(server: WireServer) -> None:
-    server.answer(Reply(stop_at=-1))
+    server.answer(HttpResponse(stop_at=-1))
 
     with pytest.raises(http.client.RemoteDisconnected):
         ask(connect(server))
 
 
 def test_a_hang_ends_when_the_client_goes(server: WireServer) -> None:
-    server.answer(Reply((b"abc",), stop_at=2, then="hang"))
+    server.answer(HttpResponse((b"abc",), stop_at=2, then="hang"))
     connection = connect(server)
     response = ask(connection)
 

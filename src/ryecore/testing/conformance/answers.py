@@ -15,7 +15,7 @@ from ryecore.llm import (
     Usage,
 )
 from ryecore.testing.conformance.bench import Bench, Cases, case, check, equal
-from ryecore.testing.conformance.script import MadeMedia, Reply, Script
+from ryecore.testing.conformance.script import HttpResponse, MadeMedia, Script
 
 __all__ = ["LOOK_UP", "AnswerCases", "thoughtful"]
 
@@ -55,7 +55,7 @@ class AnswerCases(Cases):
         await at.both(script)
         body = b"".join(at.wire.stream(script))
         single = tuple(body[n : n + 1] for n in range(len(body)))
-        at.server.answer(Reply(single, media_type=at.wire.stream_media_type))
+        at.server.answer(HttpResponse(single, media_type=at.wire.stream_media_type))
 
         equal((await at.streamed()).text, _UNICODE, "the text")
 

@@ -16,7 +16,7 @@ from ryecore.llm import (
     Usage,
 )
 from ryecore.testing.conformance.bench import Bench, Cases, case, check, close, equal
-from ryecore.testing.conformance.script import Reply, Script, SeenRequest
+from ryecore.testing.conformance.script import HttpResponse, Script, SeenRequest
 from ryecore.testing.conformance.server import WireServer
 
 __all__ = ["ConnectionCases"]
@@ -35,14 +35,16 @@ class ConnectionCases(Cases):
         """A cut stream is an error, unless the whole answer had arrived."""
         pieces = tuple(at.wire.stream(_answer(at)))
         media_type = at.wire.stream_media_type
-        at.server.answer(Reply(pieces, media_type=media_type))
+        at.server.answer(HttpResponse(pieces, media_type=media_type))
         whole = await at.streamed()
         step = at.cut_step if at.backend == "asyncio" else 11 * at.cut_step
         for stop_at in range(0, sum(map(len, pieces)), step):
-            at.server.answer(Reply(pieces, media_type=media_type, stop_at=stop_at, then="end"))
+            at.server.answer(
+                HttpResponse(pieces, media_type=media_type, stop_at=stop_at, then="end")
+            )
             await _is_no_answer(at, whole, f"cut after {stop_at} bytes")
             if stop_at % (_BREAKS * step) == 0:
-                at.server.answer(Reply(pieces, media_type=media_type, stop_at=stop_at))
+                at.server.answer(HttpResponse(pieces, media_type=media_type, stop_at=stop_at))
                 await _is_no_answer(at, whole, f"broken after {stop_at} bytes")
 
     @case()
@@ -50,7 +52,7 @@ class ConnectionCases(Cases):
         """A whole answer that breaks off is an error."""
         body = at.wire.whole(_answer(at))
         for stop_at in range(0, len(body) - 1, 13 * at.cut_step):
-            at.server.answer(Reply((body,), stop_at=stop_at))
+            at.server.answer(HttpResponse((body,), stop_at=stop_at))
             error = await at.failed(stream=False)
             equal(error.kind, "unavailable", f"the kind of error after {stop_at} bytes")
 
@@ -60,7 +62,9 @@ class ConnectionCases(Cases):
         body = tuple(at.wire.stream(_TALE))
         first = sum(map(len, body[:4]))
         for stop_at in (-1, 0, first):
-            reply = Reply(body, media_type=at.wire.stream_media_type, stop_at=stop_at, then="hang")
+            reply = HttpResponse(
+                body, media_type=at.wire.stream_media_type, stop_at=stop_at, then="hang"
+            )
             for stream in (True, False):
                 at.server.answer(reply)
                 await _cancelled(at, stream)
@@ -71,7 +75,7 @@ class ConnectionCases(Cases):
         body = tuple(at.wire.stream(_TALE))
         stop_at = sum(map(len, body)) - 1
         at.server.answer(
-            Reply(body, media_type=at.wire.stream_media_type, stop_at=stop_at, then="hang")
+            HttpResponse(body, media_type=at.wire.stream_media_type, stop_at=stop_at, then="hang")
         )
         stream = at.provider.stream(at.request(), key="k", media=at.media)
         async for chunk in stream:

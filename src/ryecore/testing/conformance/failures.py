@@ -11,7 +11,7 @@ from attrs import frozen
 from ryecore.llm import LlmErrorKind, TextPart
 from ryecore.llm.network import refuse_model_requests
 from ryecore.testing.conformance.bench import KEY, Bench, Cases, case, check, close, equal
-from ryecore.testing.conformance.script import Failure, Reply, Script
+from ryecore.testing.conformance.script import Failure, HttpResponse, Script
 
 __all__ = ["KINDS", "FailureCases"]
 
@@ -38,22 +38,22 @@ class _Odd:
     """A body that no vendor sends."""
 
     what: str
-    reply: Reply
+    reply: HttpResponse
     kinds: tuple[LlmErrorKind, ...]
 
 
 _ODD: Final = (
-    _Odd("HTML with 502", Reply((_HTML,), 502, media_type="text/html"), ("unavailable",)),
-    _Odd("HTML with 400", Reply((_HTML,), 400, media_type="text/html"), ("bad_request",)),
-    _Odd("nothing with 500", Reply((), 500), ("unavailable",)),
-    _Odd("no JSON with 503", Reply((b'{"error": {"mess',), 503), ("unavailable",)),
-    _Odd("a JSON list with 400", Reply((b"[1, 2]",), 400), ("bad_request",)),
-    _Odd("a JSON string with 401", Reply((b'"no"',), 401), ("auth",)),
-    _Odd("HTML with 200", Reply((_HTML,), 200, media_type="text/html"), ("unavailable",)),
-    _Odd("nothing with 200", Reply((), 200), ("unavailable",)),
-    _Odd("no JSON with 200", Reply((b'{"id": "an',), 200), ("unavailable",)),
-    _Odd("another JSON with 200", Reply((b'{"hello": "there"}',), 200), ("unavailable",)),
-    _Odd("a JSON null with 200", Reply((b"null",), 200), ("unavailable",)),
+    _Odd("HTML with 502", HttpResponse((_HTML,), 502, media_type="text/html"), ("unavailable",)),
+    _Odd("HTML with 400", HttpResponse((_HTML,), 400, media_type="text/html"), ("bad_request",)),
+    _Odd("nothing with 500", HttpResponse((), 500), ("unavailable",)),
+    _Odd("no JSON with 503", HttpResponse((b'{"error": {"mess',), 503), ("unavailable",)),
+    _Odd("a JSON list with 400", HttpResponse((b"[1, 2]",), 400), ("bad_request",)),
+    _Odd("a JSON string with 401", HttpResponse((b'"no"',), 401), ("auth",)),
+    _Odd("HTML with 200", HttpResponse((_HTML,), 200, media_type="text/html"), ("unavailable",)),
+    _Odd("nothing with 200", HttpResponse((), 200), ("unavailable",)),
+    _Odd("no JSON with 200", HttpResponse((b'{"id": "an',), 200), ("unavailable",)),
+    _Odd("another JSON with 200", HttpResponse((b'{"hello": "there"}',), 200), ("unavailable",)),
+    _Odd("a JSON null with 200", HttpResponse((b"null",), 200), ("unavailable",)),
 )
 
 
@@ -117,7 +117,7 @@ class FailureCases(Cases):
         """A stream that breaks off with an error raises it after the chunks before it."""
         event = at.wire.stream_error(f"Overloaded, {KEY}.")
         pieces = (*at.wire.stream(_SOME)[:4], event)
-        at.server.answer(Reply(pieces, media_type=at.wire.stream_media_type))
+        at.server.answer(HttpResponse(pieces, media_type=at.wire.stream_media_type))
 
         error = await at.failed()
 
@@ -149,7 +149,7 @@ class FailureCases(Cases):
         """Neither a broken connection nor a server that goes away makes a second request."""
         for stop_at in (-1, 10):
             at.server.forget()
-            at.server.answer(Reply((b"{" + b" " * 100,), stop_at=stop_at))
+            at.server.answer(HttpResponse((b"{" + b" " * 100,), stop_at=stop_at))
             for asked, stream in enumerate((True, False), 1):
                 error = await at.failed(stream=stream)
                 equal(error.kind, "unavailable", "the kind of error")

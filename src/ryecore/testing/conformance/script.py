@@ -20,9 +20,9 @@ from ryecore.llm import (
 __all__ = [
     "Failure",
     "Feature",
+    "HttpResponse",
     "MadeMedia",
     "RawRequest",
-    "Reply",
     "Script",
     "ScriptPart",
     "SeenRequest",
@@ -183,7 +183,7 @@ class SeenRequest:
 
 
 @frozen
-class Reply:
+class HttpResponse:
     """One HTTP response.
 
     Attributes:
@@ -232,7 +232,7 @@ class Wire(ABC):
         """Return a script as a whole answer."""
 
     @abstractmethod
-    def error(self, failure: Failure, message: str) -> Reply:
+    def error(self, failure: Failure, message: str) -> HttpResponse:
         """Return the vendor's refusal, with the message in its body."""
 
     def stream_error(self, message: str) -> bytes:

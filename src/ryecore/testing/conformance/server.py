@@ -9,19 +9,19 @@ from itertools import accumulate
 from types import TracebackType
 from typing import Self, TypeAlias
 
-from ryecore.testing.conformance.script import RawRequest, Reply, Script, SeenRequest, Wire
+from ryecore.testing.conformance.script import HttpResponse, RawRequest, Script, SeenRequest, Wire
 
 __all__ = ["Answer", "WireServer"]
 
-Answer: TypeAlias = Script | Reply | Callable[[SeenRequest], Script | Reply]
+Answer: TypeAlias = Script | HttpResponse | Callable[[SeenRequest], Script | HttpResponse]
 """The answer of the server to one request."""
 
 
 class WireServer:
     """A server on 127.0.0.1, in threads of its own, that speaks one vendor's wire format.
 
-    Each request takes the next answer; the last one stays. Without a wire it answers with `Reply`
-    alone.
+    Each request takes the next answer; the last one stays. Without a wire it answers only with an
+    `HttpResponse`.
 
     Args:
         wire: Writes scripts, and reads requests.
@@ -98,7 +98,7 @@ class WireServer:
         with self._changed:
             return self._changed.wait_for(condition, timeout_s)
 
-    def reply(self, answer: Answer, seen: SeenRequest | None) -> Reply:
+    def reply(self, answer: Answer, seen: SeenRequest | None) -> HttpResponse:
         """Return an answer as an HTTP response."""
         if callable(answer):
             if seen is None:
@@ -106,14 +106,16 @@ class WireServer:
                     "A server without a wire can't read requests: pass WireServer a wire."
                 )
             answer = answer(seen)
-        if isinstance(answer, Reply):
+        if isinstance(answer, HttpResponse):
             return answer
         if self._wire is None or seen is None:
-            raise ValueError("A server without a wire can't write scripts: answer with a Reply.")
+            raise ValueError(
+                "A server without a wire can't write scripts: answer with an HttpResponse."
+            )
         if seen.streaming is not False:
             pieces = tuple(self._wire.stream(answer))
-            return Reply(pieces, media_type=self._wire.stream_media_type)
-        return Reply((self._wire.whole(answer),))
+            return HttpResponse(pieces, media_type=self._wire.stream_media_type)
+        return HttpResponse((self._wire.whole(answer),))
 
     def _accept(self) -> None:
         while not self._closing:
@@ -179,7 +181,7 @@ def _read(reader: BufferedReader) -> RawRequest | None:
     )
 
 
-def _send(connection: socket.socket, reply: Reply) -> bool:
+def _send(connection: socket.socket, reply: HttpResponse) -> bool:
     """Send a response, and return whether the connection may be used again."""
     if reply.stop_at == -1:
         return _stop(connection, reply)
@@ -209,7 +211,7 @@ def _until(body: Sequence[bytes], stop_at: int | None) -> Sequence[bytes]:
     return [piece for piece in cut if piece]
 
 
-def _stop(connection: socket.socket, reply: Reply) -> bool:
+def _stop(connection: socket.socket, reply: HttpResponse) -> bool:
     if reply.then == "hang":
         # Wait for the client to close the connection, whatever it still sends.
         while connection.recv(4096):

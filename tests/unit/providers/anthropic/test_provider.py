@@ -23,7 +23,7 @@ from ryecore.llm import (
     Usage,
 )
 from ryecore.providers.anthropic import AnthropicProvider
-from ryecore.testing.conformance import RawRequest, Reply, WireServer
+from ryecore.testing.conformance import HttpResponse, RawRequest, WireServer
 
 pytestmark = pytest.mark.anyio
 
@@ -31,7 +31,7 @@ _ASKED = LlmRequest("claude-opus-5", (Message.user("Hello?"),))
 _HEAD = {"id": "m", "type": "message", "role": "assistant", "model": "claude-opus-5"}
 
 
-def events(*moves: dict[str, Any], stop: str | None = "end_turn") -> Reply:
+def events(*moves: dict[str, Any], stop: str | None = "end_turn") -> HttpResponse:
     written = [
         {"type": "message_start", "message": {**_HEAD, "content": [], "stop_reason": None}},
         *moves,
@@ -39,7 +39,7 @@ def events(*moves: dict[str, Any], stop: str | None = "end_turn") -> Reply:
         {"type": "message_stop"},
     ]
     body = [f"event: {one['type']}\ndata: {json.dumps(one)}\n\n".encode() for one in written]
-    return Reply(tuple(body), media_type="text/event-stream")
+    return HttpResponse(tuple(body), media_type="text/event-stream")
 
 
 def block(index: int, block: dict[str, Any], *deltas: dict[str, Any]) -> list[dict[str, Any]]:
@@ -70,7 +70,7 @@ async def test_reasoning_that_isnt_shown_is_kept() -> None:
     whole = {**_HEAD, "content": [hidden], "stop_reason": "end_turn"}
     expected = (ReasoningPart("", "anthropic", "redacted_thinking:ZGF0YQ=="),)
     with WireServer() as server:
-        server.answer(events(*block(0, hidden)), Reply((json.dumps(whole).encode(),)))
+        server.answer(events(*block(0, hidden)), HttpResponse((json.dumps(whole).encode(),)))
 
         assert (await streamed(server)).parts == expected
         async with AnthropicProvider(base_url=server.base_url) as provider:
@@ -138,14 +138,14 @@ async def test_kinds_of_failure(
 ) -> None:
     body = json.dumps({"type": "error", "error": {"message": "No.", **error}}).encode()
     with WireServer() as server:
-        server.answer(Reply((body,), status))
+        server.answer(HttpResponse((body,), status))
 
         assert (await failed(server)).kind == (kind or "context_length")
 
 
 async def test_a_server_that_says_nothing_is_not_waited_for_for_ever() -> None:
     with WireServer() as server:
-        server.answer(Reply(stop_at=-1, then="hang"))
+        server.answer(HttpResponse(stop_at=-1, then="hang"))
 
         error = await failed(server, timeout_s=0.2)
 
@@ -232,7 +232,7 @@ async def test_counts_that_are_none_are_not_counted(count: object) -> None:
     usage = {"input_tokens": 7, "output_tokens": count}
     whole = {**_HEAD, "content": [], "stop_reason": "end_turn", "usage": usage}
     with WireServer() as server:
-        server.answer(Reply((json.dumps(whole).encode(),)))
+        server.answer(HttpResponse((json.dumps(whole).encode(),)))
 
         async with AnthropicProvider(base_url=server.base_url) as provider:
             result = await provider.generate(_ASKED, key="k")

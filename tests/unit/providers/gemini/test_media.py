@@ -14,7 +14,7 @@ from ryecore.llm import (
     Usage,
 )
 from ryecore.providers.gemini import GeminiProvider
-from ryecore.testing.conformance import Reply, WireServer
+from ryecore.testing.conformance import HttpResponse, WireServer
 from ryecore.testing.conformance.bench import everything_in
 
 pytestmark = pytest.mark.anyio
@@ -25,11 +25,11 @@ ASYNCIO = pytest.mark.parametrize("anyio_backend", ["asyncio"])
 _JOB = "interaction1"
 
 
-def answered(body: dict[str, Any], status: int = 200) -> Reply:
-    return Reply((json.dumps(body).encode(),), status)
+def answered(body: dict[str, Any], status: int = 200) -> HttpResponse:
+    return HttpResponse((json.dumps(body).encode(),), status)
 
 
-def image(*parts: dict[str, Any], reason: str = "STOP") -> Reply:
+def image(*parts: dict[str, Any], reason: str = "STOP") -> HttpResponse:
     return answered(
         {
             "candidates": [{"content": {"parts": parts}, "finishReason": reason}],
@@ -75,7 +75,7 @@ async def test_an_image_is_made_at_once_from_words_and_images() -> None:
         (answered({"error": {"code": 429, "message": "Slowly."}}, 429), "rate_limit"),
     ],
 )
-async def test_an_image_that_isnt_made(reply: Reply, kind: LlmErrorKind) -> None:
+async def test_an_image_that_isnt_made(reply: HttpResponse, kind: LlmErrorKind) -> None:
     with WireServer() as server:
         server.answer(reply)
         async with GeminiProvider(base_url=server.base_url) as provider:
@@ -157,7 +157,7 @@ async def test_a_video_may_have_to_be_fetched() -> None:
         step = {"type": "model_output", "content": [{"type": "video", "uri": uri}]}
         server.answer(
             answered({"id": _JOB, "status": "completed", "steps": [step]}),
-            Reply((b"mp4",), media_type="video/mp4"),
+            HttpResponse((b"mp4",), media_type="video/mp4"),
         )
 
         made = await poll(server, store)

@@ -20,16 +20,16 @@ from ryecore.llm import (
     Usage,
 )
 from ryecore.providers.gemini import GeminiProvider
-from ryecore.testing.conformance import Reply, WireServer
+from ryecore.testing.conformance import HttpResponse, WireServer
 
 pytestmark = pytest.mark.anyio
 
 _ASKED = LlmRequest("gemini-3.5-flash", (Message.user("Hello?"),))
 
 
-def whole(*parts: dict[str, Any], reason: str = "STOP", **more: Any) -> Reply:
+def whole(*parts: dict[str, Any], reason: str = "STOP", **more: Any) -> HttpResponse:
     candidate = {"content": {"role": "model", "parts": parts}, "finishReason": reason}
-    return Reply((json.dumps({"candidates": [candidate], **more}).encode(),))
+    return HttpResponse((json.dumps({"candidates": [candidate], **more}).encode(),))
 
 
 async def generated(server: WireServer) -> LlmResult:
@@ -117,7 +117,7 @@ async def test_what_a_tool_of_the_vendors_read_counts_as_input() -> None:
 async def test_a_blocked_prompt_is_the_filters_doing() -> None:
     blocked = json.dumps({"promptFeedback": {"blockReason": "SAFETY"}}).encode()
     with WireServer() as server:
-        server.answer(Reply((blocked,)))
+        server.answer(HttpResponse((blocked,)))
 
         error = await failed(server)
 
@@ -140,7 +140,7 @@ async def test_kinds_of_failure(
 ) -> None:
     body = json.dumps({"error": {"code": status, **error}}).encode()
     with WireServer() as server:
-        server.answer(Reply((body,), status))
+        server.answer(HttpResponse((body,), status))
 
         caught = await failed(server)
 
@@ -149,7 +149,7 @@ async def test_kinds_of_failure(
 
 async def test_a_server_that_says_nothing_is_not_waited_for_for_ever() -> None:
     with WireServer() as server:
-        server.answer(Reply(stop_at=-1, then="hang"))
+        server.answer(HttpResponse(stop_at=-1, then="hang"))
 
         error = await failed(server, timeout_s=0.2)
 
@@ -177,7 +177,7 @@ async def test_thoughts_and_text_fold_in_a_stream() -> None:
     body = tuple(f"data: {json.dumps(one)}\n\n".encode() for one in pieces)
     fold = StreamFold("gemini", "gemini-3.5-flash")
     with WireServer() as server:
-        server.answer(Reply(body, media_type="text/event-stream"))
+        server.answer(HttpResponse(body, media_type="text/event-stream"))
         async with GeminiProvider(base_url=server.base_url) as provider:
             async for chunk in provider.stream(_ASKED, key="k"):
                 fold.add(chunk)

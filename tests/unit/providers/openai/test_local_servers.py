@@ -11,7 +11,7 @@ from ryecore.agent.session import AgentSession
 from ryecore.errors import AgentTurnError
 from ryecore.llm import Message, Price, TextPart, ToolCallPart
 from ryecore.providers.openai import OpenAIProvider
-from ryecore.testing.conformance import Reply, Script, SeenRequest, WireServer
+from ryecore.testing.conformance import HttpResponse, Script, SeenRequest, WireServer
 from ryecore.tools import ToolRegistry
 from tests.conformance.openai_wire import ChatWire
 from tests.scripted_host import KEY, ScriptedHost, add
@@ -71,12 +71,12 @@ class StrictServer:
         self.server = server
         self.roles: list[str] = []
 
-    def then(self, *answers: Script | Reply) -> None:
+    def then(self, *answers: Script | HttpResponse) -> None:
         """What the next requests get, if their roles alternate."""
         self.server.answer(*(self._judged(one) for one in answers))
 
-    def _judged(self, answer: Script | Reply):
-        def judge(seen: SeenRequest) -> Script | Reply:
+    def _judged(self, answer: Script | HttpResponse):
+        def judge(seen: SeenRequest) -> Script | HttpResponse:
             roles = [one["role"] for one in json.loads(self.server.raw[-1].body)["messages"]]
             roles = roles[1:] if roles[0] == "system" else roles
             pairs = zip(["", *roles], roles, strict=False)
@@ -143,7 +143,7 @@ async def test_a_session_recovers_at_a_server_that_wants_alternating_roles(
     strict = StrictServer(server)
     one = session(provider, "add")
 
-    async def fails(*answers: Script | Reply, text: str = "") -> None:
+    async def fails(*answers: Script | HttpResponse, text: str = "") -> None:
         strict.then(*answers, BROKEN)
         with pytest.raises(AgentTurnError) as caught:
             await (one.send(text) if text else one.retry())

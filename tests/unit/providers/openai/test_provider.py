@@ -26,7 +26,7 @@ from ryecore.llm import (
     refuse_model_requests,
 )
 from ryecore.providers.openai import OpenAIProvider
-from ryecore.testing.conformance import Reply, Script, WireServer
+from ryecore.testing.conformance import HttpResponse, Script, WireServer
 from tests.conformance.openai_wire import ChatWire
 
 pytestmark = pytest.mark.anyio
@@ -47,15 +47,15 @@ async def provider(server: WireServer, anyio_backend: str) -> AsyncIterator[Open
         yield one
 
 
-def replied(data: object, status: int = 200, **headers: str) -> Reply:
-    return Reply((json.dumps(data).encode(),), status, headers)
+def replied(data: object, status: int = 200, **headers: str) -> HttpResponse:
+    return HttpResponse((json.dumps(data).encode(),), status, headers)
 
 
-def answer(text: str) -> Reply:
-    return Reply((ChatWire().whole(Script((TextPart(text),))),))
+def answer(text: str) -> HttpResponse:
+    return HttpResponse((ChatWire().whole(Script((TextPart(text),))),))
 
 
-def images(*contents: bytes, **more: Any) -> Reply:
+def images(*contents: bytes, **more: Any) -> HttpResponse:
     return replied(
         {"created": 1, "data": [{"b64_json": base64.b64encode(one).decode()} for one in contents]}
         | more
@@ -160,7 +160,7 @@ async def test_a_redirect_is_not_followed(provider: OpenAIProvider, server: Wire
 async def test_no_session_is_kept_between_calls(
     provider: OpenAIProvider, server: WireServer
 ) -> None:
-    server.answer(Reply(answer("Fine.").body, headers={"Set-Cookie": "session=1; Path=/"}))
+    server.answer(HttpResponse(answer("Fine.").body, headers={"Set-Cookie": "session=1; Path=/"}))
 
     for _ in range(2):
         await provider.generate(HELLO, key="k")
@@ -206,7 +206,7 @@ async def test_a_server_that_counts_nothing_but_says_that_it_is_done_has_answere
     provider: OpenAIProvider, server: WireServer
 ) -> None:
     body = ChatWire().stream(Script((TextPart("Fine."),), usage=None))
-    server.answer(Reply(tuple(body), media_type="text/event-stream"))
+    server.answer(HttpResponse(tuple(body), media_type="text/event-stream"))
 
     chunks = [chunk async for chunk in provider.stream(HELLO, key="k")]
 
@@ -217,7 +217,7 @@ async def test_one_connection_serves_many_calls(
     provider: OpenAIProvider, server: WireServer
 ) -> None:
     body = ChatWire().stream(Script((TextPart("Fine."),)))
-    server.answer(Reply(tuple(body), media_type="text/event-stream"))
+    server.answer(HttpResponse(tuple(body), media_type="text/event-stream"))
 
     for _ in range(3):
         assert [chunk async for chunk in provider.stream(HELLO, key="k")]
@@ -285,7 +285,7 @@ async def test_other_models_are_told_to_send_the_image_itself(
     ],
 )  # fmt: skip
 async def test_images_that_do_not_come_are_an_error(
-    provider: OpenAIProvider, server: WireServer, reply: Reply, kind: str
+    provider: OpenAIProvider, server: WireServer, reply: HttpResponse, kind: str
 ) -> None:
     server.answer(reply)
 
