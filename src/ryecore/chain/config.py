@@ -46,10 +46,7 @@ def must_be_signed(path: str) -> bool:
 
 
 def deep_merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge two layers: mappings recurse; lists, null and everything else replace.
-
-    Neither input is changed.
-    """
+    """Return two layers merged: mappings recurse; lists, null and everything else replace."""
     merged = dict(below)
     for key, value in above.items():
         under = merged.get(key)
@@ -62,10 +59,7 @@ def deep_merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, 
 
 @frozen
 class ConfigLayer:
-    """One configuration file with the label of its space, or what the host sets, which has no file.
-
-    `signed` is whether its signature holds.
-    """
+    """One layer of a configuration, and whether its signature holds; the host's has no file."""
 
     name: str
     path: Path | None
@@ -130,10 +124,7 @@ class ConfigResolver:
         return Configuration(_merged(layers), files or (ConfigFile(spec.path, {}),))
 
     def layers(self, spec: ConfigSpec, trace: Trace, evidence: Evidence) -> tuple[ConfigLayer, ...]:
-        """Read one configuration file from all layers, the farthest first, without merging them.
-
-        With `first_match`, the nearest layer alone is read.
-        """
+        """Read a file's layers, farthest first; with `first_match`, the nearest alone."""
         with trace.failing("resolve_config", path=spec.path):
             layers = tuple(self._layers(spec, evidence))
         if layers:

@@ -68,10 +68,7 @@ class Interpreters:
         for_system_tool: bool,
         evidence: Evidence,
     ) -> FoundInterpreter:
-        """Find an interpreter, or the one that a variable of `environ` presets.
-
-        A command that is asked gets `child_env`.
-        """
+        """Find an interpreter, or the one preset in `environ`. Commands to ask get `child_env`."""
         if wanted.type == "own":
             return _own_interpreter(wanted)
         if for_system_tool and wanted.system_tools == "own" and sys.executable:

@@ -59,7 +59,6 @@ class PlanInputs:
         context: Values of placeholders that ryecore knows: paths of this run.
         resolved_config: What the tool's `config_resolve` found; None where it asks for nothing.
         timeout_s: The caller's or the configuration's; None leaves it to tool and runtime.
-        default_timeout_s: What holds where nobody says anything.
         warm: What makes a template of the process; None where it starts cold.
     """
 

@@ -45,10 +45,7 @@ class PreparedChain:
         layout: Where its verified bytes stand.
         timeout_s: What `execution/execution.yaml` says for this tool.
         schema: Checks parameters; None where the tool declares no schema.
-        programs: The interpreters that were found.
-        planner: Makes plans of all this.
         dotenv: The part of the project's `.env` in its environment.
-        events: What the trace shows of all this.
         witness: Asks again whether it still holds; None where it can't be remembered.
         expires_at: The UTC time after which a key no longer counts.
     """

@@ -38,10 +38,7 @@ _EVERYTHING: Final = TreeFilter(extensions=None, exclude_dirs=(), recursive=True
 
 @frozen
 class Snapshot:
-    """A snapshot that was checked against its digest: SHA-256 (hex) of its files, by slash path.
-
-    Its stats show a change since the check.
-    """
+    """A checked snapshot: SHA-256 (hex) of its files by slash path, and stats that show changes."""
 
     root: Path
     digest: str

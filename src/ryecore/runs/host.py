@@ -30,10 +30,7 @@ Values = TypeVarTuple("Values")
 
 
 class RunHost:
-    """The host of the threads and graph runs of one open Rye.
-
-    `prune` removes what configuration doesn't keep; it is called after each run's end.
-    """
+    """The host of the threads and graph runs of one open Rye. It prunes after each run."""
 
     def __init__(
         self,

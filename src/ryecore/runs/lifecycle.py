@@ -247,10 +247,7 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
     # Run and end
 
     async def run_chain(self) -> ResultT:
-        """Finish the run, and every run that it is handed off to.
-
-        Returns the result of the last one.
-        """
+        """Finish the run, and all that it is handed off to; return the result of the last one."""
         result, following = await self.finish(), self.continuation
         while following is not None:
             result, following = await following.finish(), following.continuation

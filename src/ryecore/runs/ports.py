@@ -38,10 +38,7 @@ class Fetched(Shown, Protocol):
 
 @frozen
 class Planned:
-    """The plan of a call of a tool, which wasn't made.
-
-    Where ryecore serves the tool in this process, no process runs.
-    """
+    """The plan of a call that wasn't made. A tool served in this process starts no process."""
 
     chain: ValidChain
     plan: ExecutionPlan
@@ -62,10 +59,7 @@ class Dispatcher(Protocol):
         dry_run: bool = False,
         ctx: CallContext | None = None,
     ) -> ExecutionResult:
-        """Execute a tool through its verified chain, or get a directive's directions.
-
-        A dry run plans, and runs nothing.
-        """
+        """Execute a tool through its verified chain, or get a directive's directions."""
         ...
 
     async def launch(

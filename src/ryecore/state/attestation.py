@@ -211,10 +211,7 @@ def refusal_of(claim: Claim) -> UnattestedState:
 
 
 def find_owners(folder: Path) -> tuple[LockHolder, ...]:
-    """Return the processes that use a folder of state now.
-
-    A process of another container has the number 0.
-    """
+    """Return the processes that use a folder of state now; another container's has the number 0."""
     owners: dict[int, LockHolder] = {}
     for private in private_folders(folder):
         shared = [path for path in private.glob("*.db-shm") if _is_plain_file(path)]

@@ -69,10 +69,7 @@ def limit_along_chain(
 
 
 def sum_of_chain(run: sqlite3.Connection, previous_id: str, thread_id: str) -> ChainUsage:
-    """Sum the usage of a thread and its continuations, without the new one.
-
-    Running ones count with their limits.
-    """
+    """Sum the usage of a thread and its other continuations; running ones count by their limits."""
     total = ChainUsage()
     for one_id, completed_at, limits, *used in run.execute(_CHAIN, (previous_id, thread_id)):
         is_over = one_id == previous_id or completed_at is not None

@@ -315,10 +315,7 @@ class ThreadStore(ThreadFolders):
                 await self.registry.set_head(thread_id, (head.offset, head.digest))
 
     async def wait(self, thread_id: str, timeout_s: float | None = None) -> ThreadRecord:
-        """Wait until a thread has ended, or the time is up, and return its row.
-
-        Changes of files and processes trigger the checks.
-        """
+        """Wait until a thread has ended, or the time is up, and return its row."""
         record = await self.look(thread_id)
         if record.ended:
             return record
@@ -406,10 +403,7 @@ class ThreadStore(ThreadFolders):
         return await self.registry.get_thread(await self.registry.last_of(thread_id))
 
     async def hand_off(self, thread_id: str) -> ThreadRecord:
-        """Ask a thread's owner, in whichever process, to hand it off to another thread.
-
-        Returns its row. A thread that has ended is left unchanged.
-        """
+        """Ask a thread's owner, in whichever process, to hand it off, unless it has ended."""
         await self.look(thread_id)
         record = await self.registry.request_handoff(thread_id)
         self._notify_owners()

@@ -90,10 +90,7 @@ def write_thread_file(
 
 
 def end_thread_file(path: Path, record: ThreadRecord, key: SigningKey) -> None:
-    """Write the end of a thread into its file, if its owner could not.
-
-    A file that is missing or was altered is left so.
-    """
+    """Write a thread's end into its file, if its owner could not and the file is unaltered."""
     with suppress(StateError, OSError):
         document = dict(read_thread_file(path, key.public, record.thread_id))
         if document.get("status") == record.status:

@@ -50,10 +50,7 @@ _DEFAULT_MODEL: Final = "default"
 
 @frozen
 class ThreadDeps:
-    """The dependencies of a Rye's threads, besides their host.
-
-    With the tool `orchestrator`, a thread manages those below it.
-    """
+    """The dependencies of a Rye's threads, besides their host."""
 
     planner: DirectivePlanner
     palettes: PaletteBuilder

@@ -390,10 +390,7 @@ def _add_outcome(text: StyledText, result: Mapping[str, Any]) -> None:
 
 
 def add_more(text: StyledText, shown: ThreadRecords, limit: int, offset: int, command: str) -> None:
-    """Add the number of threads that a list leaves out, and the command that shows them.
-
-    `command` lists them from the first one.
-    """
+    """Add the number of threads that a list leaves out, and the command that lists them."""
     more = shown.total - offset - len(shown)
     if shown and more > 0:
         again = f"{command} --offset {offset + limit}" + (

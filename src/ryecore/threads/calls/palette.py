@@ -53,10 +53,7 @@ _MAX_REMEMBERED: Final = 4_096
 
 @frozen
 class Palette:
-    """The tools that one thread's model can call, in the order that it sees.
-
-    Tools that are not shown are left out with the reason.
-    """
+    """The tools that a thread's model can call, in its order, and why others are left out."""
 
     registry: ToolRegistry
     tools: tuple[ToolDef, ...]

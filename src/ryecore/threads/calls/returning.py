@@ -60,10 +60,7 @@ OnReturn: TypeAlias = Returned | Rejected
 
 
 def return_tool(outputs: Iterable[Declared]) -> ToolDef | None:
-    """Make the tool for a directive's outputs; return None where it declares none.
-
-    The thread answers its calls itself, so the tool never runs.
-    """
+    """Make the tool for a directive's outputs, whose calls the thread answers; None without any."""
     declared = tuple(outputs)
     if not declared:
         return None

@@ -120,10 +120,7 @@ async def search_records(
     most: int,
     until: float,
 ) -> tuple[list[RecordMatch], bool]:
-    """Find records that match, the oldest first, and return whether there may be more.
-
-    It ends at a time on the monotonic clock.
-    """
+    """Find records, oldest first, until a monotonic time; return whether there may be more."""
     found: list[RecordMatch] = []
     async for thread_id, record in records:
         if time.monotonic() >= until:

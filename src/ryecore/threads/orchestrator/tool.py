@@ -221,10 +221,7 @@ async def _checked(parameters: Mapping[str, Any], schema: SchemaValidator) -> Ma
 
 
 def orchestrator_tool(store: Callable[[], ThreadStore], control: "ThreadService") -> ToolDef:
-    """Make the tool with which threads manage threads.
-
-    A call acts for the thread that its context names: see `Orchestrator.perform`.
-    """
+    """Make the tool with which threads manage threads; see `Orchestrator.perform`."""
     orchestrator = Orchestrator(store, control)
     return ToolDef(
         name=TOOL_NAME,

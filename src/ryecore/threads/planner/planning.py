@@ -260,10 +260,7 @@ class DirectivePlanner:
         return extends_by_hook((*directive.hooks, *hooks), context) or directive.extends
 
     def compose(self, loaded: LoadedDirective, extends: str | None, log: Trace) -> Composed:
-        """Merge a directive with those that it extends, each of them verified: step 5.
-
-        A circle, or more than `MAX_EXTENDS` directives, is refused.
-        """
+        """Merge a directive with verified ones that it extends, `MAX_EXTENDS` at most: step 5."""
         ancestors = tuple(self._ancestors(loaded, extends, log))
         found = compose((loaded.directive, *(one.directive for one in ancestors)))
         return Composed(ancestors, found.permissions, found.hooks, found.context)
