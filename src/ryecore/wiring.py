@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from ryecore.actions.verify import VerifyAction
     from ryecore.agent.deps import AgentRunnerDeps
     from ryecore.graph.result_cache import Entries
-    from ryecore.graph.service import GraphService
+    from ryecore.graph.run import GraphService
     from ryecore.policy.permissions import Approve
     from ryecore.runs.host import RunHost
     from ryecore.state.exports import ExportVerifier
@@ -216,7 +216,7 @@ class Parts:
         from ryecore.graph.lifecycle import GraphDeps  # noqa: PLC0415
         from ryecore.graph.reading import GraphLoader  # noqa: PLC0415
         from ryecore.graph.result_cache import ResultsCache  # noqa: PLC0415
-        from ryecore.graph.service import GraphService  # noqa: PLC0415
+        from ryecore.graph.run import GraphService  # noqa: PLC0415
 
         deps = GraphDeps(
             GraphLoader(self._dispatcher),

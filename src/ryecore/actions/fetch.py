@@ -10,8 +10,7 @@ import anyio.to_thread
 from attrs import evolve, frozen
 
 from ryecore.actions.approval import ask, check_capability, file_to_approve
-from ryecore.display.status import status_mark
-from ryecore.display.text import StyledText
+from ryecore.display.text import StyledText, status_mark
 from ryecore.errors import (
     AmbiguousItem,
     InputError,

@@ -27,9 +27,8 @@ if TYPE_CHECKING:
     from ryecore.graph.model import Graph
     from ryecore.graph.reading import GraphReport
     from ryecore.graph.result import GraphResult
-    from ryecore.graph.run import GraphRun
+    from ryecore.graph.run import GraphRun, GraphService
     from ryecore.graph.run_view import RunView
-    from ryecore.graph.service import GraphService
     from ryecore.graph.validation.calls import SchemaLookup
     from ryecore.state.model import ThreadRecords
     from ryecore.state.store import ThreadStore

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 from attrs import frozen
 
-from ryecore.display.status import status_mark
-from ryecore.display.text import StyledText
+from ryecore.display.text import StyledText, status_mark
 from ryecore.errors import RyeError, ThreadConflict
 from ryecore.policy import CallContext
 from ryecore.state.model import ThreadRecord

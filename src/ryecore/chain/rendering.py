@@ -7,8 +7,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from ryecore.display.status import status_mark
-from ryecore.display.text import Span, StyledText, brief, counted
+from ryecore.display.text import Span, StyledText, brief, counted, status_mark
 
 __all__ = ["render_chain", "render_directive", "render_error", "render_result", "render_trace"]
 

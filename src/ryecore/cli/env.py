@@ -8,8 +8,7 @@ import click
 
 from ryecore.cli.options import json_option, project_option
 from ryecore.cli.output import show, show_done, show_json
-from ryecore.display.status import status_mark
-from ryecore.display.text import StyledText
+from ryecore.display.text import StyledText, status_mark
 from ryecore.rye import Rye
 
 if TYPE_CHECKING:

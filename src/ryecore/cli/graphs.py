@@ -22,8 +22,7 @@ from ryecore.cli.options import (
 )
 from ryecore.cli.output import EXIT_FAILED, show, show_done, show_json
 from ryecore.cli.pictures import Drawing, drawing_options
-from ryecore.display.status import status_mark
-from ryecore.display.text import StyledText, counted
+from ryecore.display.text import StyledText, counted, status_mark
 from ryecore.errors import InputError, InvalidItemId, ItemNotFound, ThreadNotFound
 from ryecore.rye import Rye
 from ryecore.threads.rendering import add_more, thread_line

@@ -14,8 +14,7 @@ from ryecore.cli.opening import with_project
 from ryecore.cli.options import json_option, project_option
 from ryecore.cli.output import EXIT_FAILED, EXIT_REFUSED, add_failure, show, show_json, show_result
 from ryecore.directives.parser import parse_directive
-from ryecore.display.status import status_mark
-from ryecore.display.text import StyledText
+from ryecore.display.text import StyledText, status_mark
 from ryecore.errors import RyeError
 from ryecore.items.documents import DOCUMENT_EXTENSIONS, parse_document
 from ryecore.items.packages import lock_packages

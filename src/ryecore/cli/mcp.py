@@ -20,8 +20,7 @@ from ryecore.chain.rendering import render_result
 from ryecore.cli.opening import deps_option, models_of, with_project
 from ryecore.cli.options import find_project, json_option, project_option
 from ryecore.cli.output import EXIT_FAILED, add_failure, errors_shown, show, show_json
-from ryecore.display.status import status_mark
-from ryecore.display.text import StyledText
+from ryecore.display.text import StyledText, status_mark
 from ryecore.errors import ConfigError, InputError, RyeError
 from ryecore.items.documents import DOCUMENT_EXTENSIONS, parse_document
 from ryecore.mcp_client.authoring import (

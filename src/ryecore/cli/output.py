@@ -13,8 +13,7 @@ from typing import Final, Protocol, TextIO
 
 from ryecore.chain.rendering import render_error
 from ryecore.display.sanitize import RyeWarning, escape_json, replace_controls
-from ryecore.display.status import status_mark
-from ryecore.display.text import StyledText
+from ryecore.display.text import StyledText, status_mark
 from ryecore.errors import RyeError
 from ryecore.lillux.os_errors import exhaustion_of
 

@@ -13,8 +13,7 @@ import click
 from ryecore.cli.opening import with_project
 from ryecore.cli.options import json_option, project_option
 from ryecore.cli.output import EXIT_FAILED, show, show_done, show_json
-from ryecore.display.status import status_mark
-from ryecore.display.text import StyledText
+from ryecore.display.text import StyledText, status_mark
 from ryecore.errors import ConfigError, SigningError
 from ryecore.items.files import writable_folder
 from ryecore.items.refs import KIND_FOLDERS, check_item_id

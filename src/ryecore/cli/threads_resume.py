@@ -20,8 +20,7 @@ from ryecore.cli.opening import (
 )
 from ryecore.cli.options import json_option, limit_option, project_option, read_overrides
 from ryecore.cli.output import EXIT_FAILED, show, show_json, show_result
-from ryecore.display.status import status_mark
-from ryecore.display.text import StyledText
+from ryecore.display.text import StyledText, status_mark
 from ryecore.errors import RyeError
 from ryecore.policy import CallContext
 from ryecore.rye import Rye

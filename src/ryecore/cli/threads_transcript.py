@@ -11,8 +11,7 @@ from ryecore.actions.threads import Threads
 from ryecore.cli.opening import with_threads
 from ryecore.cli.options import project_option
 from ryecore.cli.output import errors_shown, show, show_piece
-from ryecore.display.status import status_mark
-from ryecore.display.text import Span, StyledText, exact_dollars
+from ryecore.display.text import Span, StyledText, exact_dollars, status_mark
 from ryecore.errors import InputError
 from ryecore.threads.events import RECORD_TYPES, ThreadEvent
 

@@ -5,7 +5,7 @@ from typing import Final
 
 from ryecore.display.picture import SIGNS, Box, BoxStatus, Line, Picture, Shape
 from ryecore.display.sanitize import escape_mermaid, to_one_line
-from ryecore.display.status import status_icon
+from ryecore.display.text import status_icon
 
 __all__ = ["to_mermaid"]
 

@@ -4,7 +4,7 @@ from typing import Final, Literal
 
 from attrs import field, frozen
 
-from ryecore.display.status import BoxStatus
+from ryecore.display.text import BoxStatus
 
 __all__ = [
     "SIGNS",

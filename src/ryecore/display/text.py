@@ -1,14 +1,22 @@
-"""Styled text for a terminal, a notebook or a log; text cut to columns; counts, money and sizes."""
+"""Styled text for a terminal, a notebook or a log; text cut to columns; counts, money and sizes.
+
+The status icons stand here too: what is before a status wherever it is shown. They are told apart
+without colour.
+"""
 
 import json
 import unicodedata
-from typing import Final
+from collections.abc import Mapping
+from typing import Final, Literal
 
 from attrs import field, frozen
 
 from ryecore.display.sanitize import escape_controls, escape_html, to_one_line
 
 __all__ = [
+    "BOX_STATUSES",
+    "STATUS_ICONS",
+    "BoxStatus",
     "Span",
     "StyledText",
     "brief",
@@ -22,6 +30,8 @@ __all__ = [
     "duration",
     "exact_dollars",
     "main_line",
+    "status_icon",
+    "status_mark",
 ]
 
 _ANSI: Final = {
@@ -189,3 +199,55 @@ def duration(seconds: float) -> str:
         return f"{minutes}:{rest:02}"
     days, hours = divmod(hours, 24)
     return f"{days} d {hours} h" if days else f"{hours}:{minutes:02}:{rest:02}"
+
+
+BoxStatus = Literal[
+    "", "pending", "running", "completed", "failed", "skipped", "cancelled", "retrying"
+]
+"""How the box of a picture may be marked; empty where its status isn't shown."""
+
+STATUS_ICONS: Final[Mapping[str, tuple[str, str]]] = {
+    # status: its icon and its style
+    "": (" ", ""),
+    "created": ("·", "dim"),
+    "pending": ("·", "dim"),
+    "skipped": ("–", "dim"),
+    "running": ("▸", "id"),
+    "retrying": ("↻", "warn"),
+    "completed": ("✓", "good"),
+    "completed_with_errors": ("✓", "warn"),
+    "continued": ("»", "good"),
+    "failed": ("✗", "bad"),
+    "error": ("✗", "bad"),
+    "killed": ("✗", "bad"),
+    "cancelled": ("■", "warn"),
+    # of checks and of answers
+    "success": ("✓", "good"),
+    "validation_passed": ("✓", "good"),
+    "ok": ("✓", "good"),
+    "attested": ("✓", "good"),
+    "note": ("·", "dim"),
+    "warning": ("!", "warn"),
+    "unattested": ("!", "warn"),
+    "problem": ("✗", "bad"),
+    "altered": ("✗", "bad"),
+    "cut": ("✗", "bad"),
+}
+_UNKNOWN: Final = STATUS_ICONS["error"]
+
+BOX_STATUSES: Final[Mapping[str, BoxStatus]] = {
+    "created": "pending", "running": "running", "completed": "completed",
+    "continued": "completed", "error": "failed", "killed": "failed", "cancelled": "cancelled",
+}  # fmt: skip
+"""How the box of a thread is marked, by the thread's status."""
+
+
+def status_icon(status: str) -> str:
+    """Return the icon of a status; of an unknown one, that of an error."""
+    return STATUS_ICONS.get(status, _UNKNOWN)[0]
+
+
+def status_mark(status: str) -> tuple[str, str]:
+    """Return the icon of a status and a blank, with its style: the first span of a line."""
+    icon, style = STATUS_ICONS.get(status, _UNKNOWN)
+    return f"{icon} ", style

@@ -6,7 +6,6 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Final
 
 from ryecore.display.sanitize import to_one_line
-from ryecore.display.status import status_icon, status_mark
 from ryecore.display.text import (
     Span,
     StyledText,
@@ -17,6 +16,8 @@ from ryecore.display.text import (
     dollars,
     duration,
     main_line,
+    status_icon,
+    status_mark,
 )
 from ryecore.errors import StateError
 from ryecore.graph.model import Graph

@@ -14,8 +14,7 @@ from ryecore.caches import BoundedDict
 from ryecore.chain.model import ValidChain
 from ryecore.chain.spec import ElementSpec
 from ryecore.convert.lines import key_path, line_numbers, nearest
-from ryecore.display.status import status_mark
-from ryecore.display.text import StyledText
+from ryecore.display.text import StyledText, status_mark
 from ryecore.errors import InputError
 from ryecore.errors.items import GraphInvalid, GraphProblem
 from ryecore.graph.model import GRAPH_RUNTIME, Graph

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from ryecore.display.sanitize import to_one_line
-from ryecore.display.status import status_mark
 from ryecore.display.text import (
     Span,
     StyledText,
@@ -16,6 +15,7 @@ from ryecore.display.text import (
     dollars,
     duration,
     main_line,
+    status_mark,
 )
 from ryecore.graph.model import (
     ActionVertex,

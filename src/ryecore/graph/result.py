@@ -8,8 +8,7 @@ from ryecore.agent.outcome import NodeFailure
 from ryecore.chain.model import ExecutionResult
 from ryecore.convert.money import write_usd
 from ryecore.display.sanitize import to_one_line
-from ryecore.display.status import status_mark
-from ryecore.display.text import StyledText, brief, counted
+from ryecore.display.text import StyledText, brief, counted, status_mark
 from ryecore.graph.model import Graph
 from ryecore.graph.projection import RunProjection, RunStatus
 from ryecore.graph.reading import LoadedGraph

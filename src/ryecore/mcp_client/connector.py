@@ -34,7 +34,6 @@ from ryecore.errors import McpError, MetadataError, RyeError
 from ryecore.items.metadata import parse_metadata
 from ryecore.mcp_client.pins import PinnedTool, read_tool
 from ryecore.mcp_client.servers import Server, fill_in, read_server
-from ryecore.mcp_client.watchdog import Watchdog
 from ryecore.mcp_client.wire import (
     Kind,
     encode_json,
@@ -56,6 +55,61 @@ __all__ = [
     "read_request",
     "serve_calls",
 ]
+
+_IGNORED: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE)
+
+
+class Watchdog:
+    """A process that kills the group that this one leads when this one dies. Made before threads.
+
+    The kernel can't tie a server's own children to the connector: `npx` starts node, and node the
+    server. So where a connector ends without having cleaned up, even by SIGKILL, its watchdog
+    kills the rest of the group.
+    """
+
+    def __init__(self) -> None:
+        self._pid, self._alive = 0, -1
+        if os.getpgrp() != os.getpid():
+            return  # the group of another process, such as a shell
+        read, write = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            os.close(write)
+            _watch(read)
+        os.close(read)
+        self._pid, self._alive = pid, write
+
+    @property
+    def leads_group(self) -> bool:
+        """Whether this process leads a group of its own, which it may signal."""
+        return self._pid != 0
+
+    def dismiss(self) -> None:
+        """Dismiss the watchdog, as all is cleaned up, and wait for its end."""
+        if self._pid == 0:
+            return
+        with suppress(OSError):  # it was killed
+            os.write(self._alive, b".")
+        os.close(self._alive)
+        with suppress(ChildProcessError):
+            os.waitpid(self._pid, 0)
+        self._pid = 0
+
+
+def _watch(alive: int) -> None:
+    """Wait in the watchdog for the end of the connector; never return."""
+    is_dismissed = False
+    try:
+        for number in _IGNORED:
+            signal.signal(number, signal.SIG_IGN)
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for stream in (0, 1, 2):  # else their readers would wait for this process
+            os.dup2(nothing, stream)
+        is_dismissed = bool(os.read(alive, 1))
+    finally:
+        if not is_dismissed:
+            os.killpg(0, signal.SIGKILL)
+        os._exit(0)
 
 
 @frozen

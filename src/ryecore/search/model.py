@@ -6,8 +6,7 @@ from typing import Literal, TypeAlias
 
 from attrs import frozen
 
-from ryecore.display.status import status_mark
-from ryecore.display.text import StyledText
+from ryecore.display.text import StyledText, status_mark
 from ryecore.items.refs import ItemRef
 from ryecore.items.spaces import Space
 

@@ -6,8 +6,7 @@ from typing import Literal, TypeAlias
 
 from attrs import frozen
 
-from ryecore.display.status import STATUS_ICONS, status_mark
-from ryecore.display.text import StyledText
+from ryecore.display.text import STATUS_ICONS, StyledText, status_mark
 
 __all__ = ["TranscriptReport", "TurnReport", "TurnState", "Unit"]
 

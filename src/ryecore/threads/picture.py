@@ -4,8 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from ryecore.display.picture import Box, Line, LineKind, Picture
-from ryecore.display.status import BOX_STATUSES
-from ryecore.display.text import compact, counted, dollars, duration
+from ryecore.display.text import BOX_STATUSES, compact, counted, dollars, duration
 from ryecore.policy.budget import Amount
 from ryecore.threads.rows import TreeRow, rows_of
 

@@ -15,8 +15,8 @@ from attrs import frozen
 from ryecore.chain.rendering import render_result
 from ryecore.convert.money import write_usd
 from ryecore.display.sanitize import to_one_line
-from ryecore.display.status import STATUS_ICONS, status_mark
 from ryecore.display.text import (
+    STATUS_ICONS,
     Span,
     StyledText,
     brief,
@@ -27,6 +27,7 @@ from ryecore.display.text import (
     cut_start,
     dollars,
     duration,
+    status_mark,
 )
 from ryecore.state.model import ThreadRecord, ThreadRecords
 from ryecore.threads.rows import STATUS_ORDER, TreeRow, rows_of

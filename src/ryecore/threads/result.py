@@ -8,8 +8,7 @@ from attrs import field, frozen
 
 from ryecore.chain.model import ExecutionResult, ValidChain
 from ryecore.convert.money import write_usd
-from ryecore.display.status import status_mark
-from ryecore.display.text import StyledText, counted
+from ryecore.display.text import StyledText, counted, status_mark
 from ryecore.policy.budget import Amount
 from ryecore.state.idempotency import EarlierStart, describe_start
 from ryecore.state.model import Cost, Status, ThreadRecord

@@ -8,7 +8,7 @@ from hypothesis import given
 
 from ryecore.display import Box, Line, Picture, to_html, to_svg
 from ryecore.display.picture import SIGNS
-from ryecore.display.status import status_icon
+from ryecore.display.text import status_icon
 from tests.unit.display.pictures import HOSTILE, chain_of, pictures
 
 SVG = "{http://www.w3.org/2000/svg}"

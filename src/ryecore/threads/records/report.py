@@ -5,8 +5,7 @@ from typing import Literal, TypeAlias
 from attrs import frozen
 
 from ryecore.convert.strict import WIRE
-from ryecore.display.status import status_mark
-from ryecore.display.text import StyledText, counted
+from ryecore.display.text import StyledText, counted, status_mark
 
 __all__ = ["About", "Difference", "ReplayReport"]
 
