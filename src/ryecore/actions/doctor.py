@@ -64,14 +64,9 @@ class Check:
 
 
 def examine(project_root: Path, user_root: Path) -> tuple[Check, ...]:
-    """Examine a project's state, its disk and its keys.
+    """Examine a project's state, its disk and its keys, in a fixed order.
 
-    Args:
-        project_root: The project's `.ai` folder.
-        user_root: The user's `.ai` folder.
-
-    Returns:
-        The results, in a fixed order. A check that can't be made counts as a problem.
+    The roots are the `.ai` folders of project and user. A check that can't be made is a problem.
     """
     checks: tuple[tuple[str, Callable[[Path, Path], Iterator[Check]]], ...] = (
         ("attestation", _attestation),

@@ -66,13 +66,7 @@ __all__ = ["GraphDeps", "GraphLifecycle"]
 
 @frozen
 class GraphDeps:
-    """The dependencies of a Rye's graph runs, besides their host.
-
-    Attributes:
-        limits: Merges a caller's limits with those of configuration.
-        cache: Caches the results of nodes; None without a cache.
-        variables: Lists the environment variables that tools can ask for.
-    """
+    """The dependencies of a Rye's graph runs, besides their host, with a cache or without."""
 
     load: GraphLoader
     limits: Callable[[Limits], LayeredLimits]

@@ -47,14 +47,7 @@ def render_live(
     now: float,
     cost: Amount = NOTHING,
 ) -> StyledText:
-    """Render the state of a run.
-
-    Args:
-        width: The width in columns.
-        rows: The most nodes to show, at least 1.
-        now: The time in seconds since 1970 (UTC).
-        cost: The cost of the run and all below it.
-    """
+    """Render the state of a run, at most `rows` nodes; `now` is in seconds since 1970 (UTC)."""
     width = max(width, _LEAST_WIDTH)
     text = StyledText()
     text.line(*_head(graph, run_status, width, now, cost))

@@ -41,13 +41,8 @@ def check_preflight(
 ) -> None:
     """Check that the variables, models and node that a run needs exist.
 
-    Args:
-        variables: Lists the environment variables that tools can ask for.
-        only: The single node to run; None for all of them.
-
-    Raises:
-        ConfigError: A variable or the models are missing, or the project's `.env` can't be read.
-        InputError: The graph has no such node.
+    `variables` lists those that tools can ask for; `only` is the single node to run, if any. Raises
+    ConfigError, also where the project's `.env` can't be read; InputError without such a node.
     """
     missing = _missing_variables(graph, variables)
     if missing:

@@ -142,11 +142,7 @@ class Limits:
         return self.within(evolve(parent, depth=depth))
 
     def within(self, bounds: "Limits") -> "Limits":
-        """Return these limits, each at most as high as that of others.
-
-        Args:
-            bounds: The others; an open limit of theirs is ignored.
-        """
+        """Return these limits, none higher than that of `bounds`, where an open one is ignored."""
         return Limits(
             **{one: _lower(getattr(self, one), getattr(bounds, one)) for one in _NAMES.values()}
         )

@@ -39,9 +39,7 @@ _STEPS: Final = frozenset({
 class Journal:
     """The only writer of a run's journal. Made by `create`.
 
-    Attributes:
-        head: The last checkpoint of the chain; None before the first.
-        step: The number of nodes before the last checkpoint.
+    `head` is None before the first checkpoint; `step` counts the nodes before the last one.
     """
 
     def __init__(

@@ -205,10 +205,7 @@ def check_permissions(
 ) -> None:
     """Report malformed permissions, actions that no permission covers, and unused permissions.
 
-    Args:
-        declared: The graph's permissions; None where they can't be read.
-        hooks: Its hooks, which act within the same permissions.
-        agents_have_tools: Whether agents of it call tools, which need permissions too.
+    `declared` is None where the graph's permissions can't be read. Hooks act within the same ones.
     """
     if declared is None:
         return

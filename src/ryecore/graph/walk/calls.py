@@ -52,12 +52,7 @@ class Call:
 
 @frozen
 class CallOutcome(NodeOutcome):
-    """The outcome of a call.
-
-    Attributes:
-        thread_id: The thread that it ran in, if any.
-        why_uncached: Why its result isn't cached although its author wants it; else empty.
-    """
+    """The outcome of a call. `why_uncached`: why a wanted caching was left out."""
 
     is_from_cache: bool = False
     thread_id: str | None = None

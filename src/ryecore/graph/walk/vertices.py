@@ -28,14 +28,9 @@ _MAX_NAMED: Final = 5
 
 
 class Vertices:
-    """The handlers of one run.
+    """The handlers of one run. `facts` about the last node are recorded with its end.
 
-    Args:
-        journal: Records each call before it is made, and its outcome.
-        known: The known outcomes of the members of the foreach at which a resumed run stopped.
-
-    Attributes:
-        facts: Facts about the last node, to be recorded with its end.
+    `known` holds the outcomes of the members of the foreach at which a resumed run stopped.
     """
 
     def __init__(

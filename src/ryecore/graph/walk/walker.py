@@ -38,14 +38,9 @@ _YIELD_EVERY_S: Final = 0.005
 
 @frozen
 class GraphWalk:
-    """The parts of a run.
+    """The parts of a run: the handlers of nodes, the graph's own hooks, and the context of calls.
 
-    Attributes:
-        vertices: The handlers of nodes other than agents.
-        agents: The runner of agents' nodes, with their events, budget and jobs.
-        hooks: The graph's own hooks.
-        call: The context of its nodes' calls, with the run's account and capabilities.
-        projection: Receives the end of each node, for the status in the result.
+    `projection` receives the end of each node, for the status in the result.
     """
 
     run_id: str
