@@ -199,6 +199,8 @@ class ThreadPruning:
         now, age = datetime.now(UTC), timedelta(seconds=retention.older_than_s)
         cutoff = _moment(now - age)
         late_cutoff = _moment(now - age * _RESUMABLE_FACTOR)
+        # A fork, which has no chain root, continues nothing.
+        resumed = {row["continuation_of"] for row in rows if row["chain_root_id"] is not None}
         left, kept_resumable = retention.keep, 0
         going: list[list[sqlite3.Row]] = []
         # The latest first, because `keep` counts them.
@@ -208,7 +210,9 @@ class ThreadPruning:
                 continue
             if not all(row["completed_at"] and has_ended(_status(row)) for row in family):
                 continue
-            is_late = retention.include_resumable or not any(map(_may_be_resumed, family))
+            is_late = retention.include_resumable or not any(
+                _may_be_resumed(row) and row["thread_id"] not in resumed for row in family
+            )
             ended_at = _ended_at(family)
             if ended_at < (cutoff if is_late else late_cutoff):
                 going.append(family)

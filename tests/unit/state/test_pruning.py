@@ -143,10 +143,16 @@ def test_what_may_be_resumed_stays_twice_as_long(yard: Yard, status: Status) -> 
     yard.add("acme/failed-2", 61, status)
     yard.add("acme/resumed-1", 40, status)
     yard.add("acme/resumed-2", 40, follows=Predecessor("acme/resumed-1", "acme/resumed-1"))
-    run_blocking(yard.store.registry.link_continuation("acme/resumed-1", "acme/resumed-2"))
-    assert run_blocking(yard.store.pruning.plan(MONTH)).kept_resumable == 1
-    assert yard.prune() == {"acme/failed-2", "acme/resumed-1", "acme/resumed-2"}
-    assert yard.prune(Retention(30 * DAY_S, include_resumable=True)) == {"acme/failed-1"}
+    yard.add("acme/handed-1", 40, status)
+    yard.add("acme/handed-2", 40, follows=Predecessor("acme/handed-1", "acme/handed-1"))
+    run_blocking(yard.store.registry.link_continuation("acme/handed-1", "acme/handed-2"))
+    yard.add("acme/forked-1", 40, status)
+    yard.add("acme/forked-2", 40, follows=Predecessor("acme/forked-1", None))
+    assert run_blocking(yard.store.pruning.plan(MONTH)).kept_resumable == 3
+    resumed, handed = ({f"acme/{name}-1", f"acme/{name}-2"} for name in ("resumed", "handed"))
+    assert yard.prune() == {"acme/failed-2"} | resumed | handed
+    late = {"acme/failed-1", "acme/forked-1", "acme/forked-2"}
+    assert yard.prune(Retention(30 * DAY_S, include_resumable=True)) == late
 
 
 def test_the_latest_are_kept_whatever_their_age(yard: Yard) -> None:
