@@ -2,9 +2,10 @@
 
 import json
 import math
+from collections.abc import Iterator, Mapping
 from typing import Final, NoReturn
 
-__all__ = ["FINITE_DECODER", "STRICT_DECODER", "read_json"]
+__all__ = ["FINITE_DECODER", "STRICT_DECODER", "find_non_json", "read_json"]
 
 
 def read_json(text: str) -> object:
@@ -14,6 +15,41 @@ def read_json(text: str) -> object:
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     return value
+
+
+def find_non_json(
+    value: object, place: tuple[str | int, ...] = ()
+) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """Yield the place of each value that JSON can't hold, such as a date of YAML, with the reason.
+
+    `value` must hold no cycle.
+    """
+    if isinstance(value, Mapping):
+        for key, one in value.items():
+            if isinstance(key, str | int | float | None):
+                yield from find_non_json(one, (*place, str(key)))
+            else:
+                yield (*place, str(key)), "must be text: put it in quotes"
+    elif isinstance(value, list | tuple):
+        for index, one in enumerate(value):
+            yield from find_non_json(one, (*place, index))
+    elif reason := _unfit(value):
+        yield place, reason
+
+
+def _unfit(value: object) -> str:
+    try:
+        if isinstance(value, str):
+            value.encode()
+        elif isinstance(value, int | float):
+            return "" if math.isfinite(value) else "must be a finite number"
+        elif value is not None:
+            return f"is a {type(value).__name__}, which JSON doesn't have: put text in quotes"
+    except UnicodeEncodeError:
+        return "holds half a surrogate pair, which isn't text"
+    except OverflowError:
+        return "is a number that is too large"
+    return ""
 
 
 def _refuse(constant: str) -> NoReturn:

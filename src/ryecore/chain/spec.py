@@ -15,6 +15,7 @@ from ryecore.chain.templating import as_text
 from ryecore.convert.lines import Place
 from ryecore.errors import MetadataError
 from ryecore.lillux.schema import SchemaFailure, SchemaValidator
+from ryecore.strict_json import find_non_json
 
 __all__ = [
     "AnchorSpec",
@@ -381,7 +382,8 @@ def read_spec(metadata: Mapping[str, Any], path: Path, content: bytes | None = N
     try:
         failures = _validator().failures(json.dumps(metadata))
     except (TypeError, ValueError) as problem:
-        raise _misdeclared(path, metadata, content, [((), f"isn't JSON: {problem}")]) from None
+        found = list(find_non_json(metadata)) or [((), f"isn't JSON: {problem}")]
+        raise _misdeclared(path, metadata, content, found) from None
     found = [one for failure in failures for one in _problems(failure, metadata)]
     found += _wrong_keys(metadata)
     if found:

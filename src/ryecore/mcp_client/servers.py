@@ -100,7 +100,7 @@ def read_server(document: Mapping[str, Any], path: Path) -> Server:
     except ConfigError as error:
         found = cast("Sequence[ConfigProblem]", error.facts["problems"])
         # Without the values, which may be secrets.
-        problems = [f"config.{one.in_file()}".partition(", not ")[0] for one in found]
+        problems = [f"config.{one.in_file()}".partition(", not ")[0].rstrip(".") for one in found]
         raise _unusable(path, problems) from None
     secrets = [
         name

@@ -1,5 +1,6 @@
 """What an element may declare."""
 
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -70,9 +71,25 @@ def test_every_misdeclared_key_is_listed():
     assert len(refusal.value.problems) == 3
 
 
-def test_what_is_no_json_is_refused():
-    with pytest.raises(MetadataError, match="it isn't JSON: "):
-        read_spec({"config": {"a": {1, 2}}}, PATH)
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        ({1, 2}, "is a set, which JSON doesn't have"),
+        (date(2026, 1, 2), "is a date, which JSON doesn't have: put text in quotes"),
+        (float("inf"), "must be a finite number"),
+        (10**400, "is a number that is too large"),
+        ("\ud800", "holds half a surrogate pair"),
+        ({(1, 2): 3}, "must be text"),
+        ([1, {"b": b"x"}], "is a bytes, which JSON doesn't have"),
+    ],
+    ids=["set", "date", "infinity", "large", "surrogate", "key", "nested"],
+)
+def test_a_value_that_json_can_not_hold_is_refused_with_its_line(value, reason):
+    text = b"config:\n  fine: 1\n  a: x\n"
+    with pytest.raises(MetadataError, match=reason) as refusal:
+        read_spec({"config": {"fine": 1, "a": value}}, PATH, text)
+    assert refusal.value.line == 3
+    assert "config.a" in refusal.value.message
 
 
 def test_keys_that_are_no_text_are_unknown_beside_others():

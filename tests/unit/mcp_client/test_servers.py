@@ -40,6 +40,7 @@ def test_a_http_server_is_read():
         (item(transport="http", url="https://a.b", headers={"a": "b\r\nc: d"}), "headers"),
         (item(transport="stdio", command="x", timeout=0), "timeout"),
         (item(transport="stdio", comand="x"), "Did you mean 'command'"),
+        (item(transport="stdio", command="x", yyy=1), r"Known: [\w, ]*\.( |$)"),
         (item(transport="stdio", command="x", args=["${A_KEY}", "${B_TOKEN}"]), "A_KEY"),
     ],
 )
