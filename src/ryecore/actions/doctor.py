@@ -169,7 +169,12 @@ def _orphans(project_root: Path, user_root: Path) -> Iterator[Check]:
 
 
 def _disk(project_root: Path, user_root: Path) -> Iterator[Check]:
-    for name, folder in (("project", project_root), ("user space", user_root)):
+    folders = {"project": project_root, "user space": user_root}
+    for name, root in tuple(folders.items()):
+        state = root / "state"
+        if state.exists() and state.stat().st_dev != root.stat().st_dev:
+            folders[f"{name}'s state"] = state  # it may be full while the other has room
+    for name, folder in folders.items():
         place = next((one for one in (folder, *folder.parents) if one.exists()), Path("/"))
         free = shutil.disk_usage(place).free
         numbers = os.statvfs(place)

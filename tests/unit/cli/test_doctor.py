@@ -41,6 +41,17 @@ def test_what_is_in_order_is_said_check_by_check(workspace: Workspace, run: Run)
     assert "✓ store" in run("doctor").out
 
 
+def test_state_on_a_disk_of_its_own_is_examined_too(workspace: Workspace, run: Run) -> None:
+    here = workspace.project.stat().st_dev
+    places = [Path("/"), Path("/dev/shm")]
+    other = next((one for one in places if one.is_dir() and one.stat().st_dev != here), None)
+    if other is None:
+        pytest.skip("there is no second file system")
+    workspace.path("tools").mkdir(parents=True)
+    workspace.path("state").symlink_to(other)
+    assert "The disk of the project's state has" in run("doctor").out
+
+
 def damaged(workspace: Workspace, database: Path) -> None:
     content = bytearray(database.read_bytes())
     content[1024:4096] = b"\xff" * 3072
