@@ -138,7 +138,11 @@ def cancel_threads(thread_ids: Sequence[str], project_path: str, as_json: bool) 
 @threads.command("kill", short_help="Kill threads and their processes.")
 @click.argument("thread_ids", metavar="ID...", nargs=-1, required=True)
 @click.option(
-    "--grace", "grace_s", default=3.0, show_default=True, help="Seconds to end by themselves."
+    "--grace",
+    "grace_s",
+    default=3.0,
+    show_default=True,
+    help="Seconds that they may take to end by themselves.",
 )
 @project_option
 @json_option
