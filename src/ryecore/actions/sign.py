@@ -10,15 +10,17 @@ from attrs import evolve, frozen
 
 from ryecore.actions.approval import ask, check_capability, file_to_approve, own_space
 from ryecore.chain.builder import RUNTIMES_FOLDER
-from ryecore.display.text import counted
+from ryecore.display.text import Rendered, StyledText, counted, status_mark
 from ryecore.errors import (
     InputError,
     IntegrityError,
     InvalidItemId,
     LinkLeavesSpace,
+    RyeError,
     SigningError,
     UnsignedItem,
 )
+from ryecore.items.documents import DOCUMENT_EXTENSIONS, parse_document
 from ryecore.items.keys import AuthorKeys
 from ryecore.items.paths import file_called, place_of
 from ryecore.items.refs import KIND_FOLDERS, ItemRef, is_export
@@ -35,19 +37,21 @@ __all__ = ["SignAction", "SignReport"]
 Files = tuple[tuple[str, Path, str], ...]
 
 
-@frozen
-class SignReport:
+@frozen(repr=False)
+class SignReport(Rendered):
     """The report of a signing.
 
     Attributes:
         signed: The files that were signed.
         failed: The files that were not, each with the reason.
         skipped: The records of threads that the glob matched, which can't be signed.
+        unreadable: The signed tools and directives that won't run, each with the reason.
     """
 
     signed: tuple[SignedFile, ...]
     failed: tuple[tuple[Path, str], ...] = ()
     skipped: tuple[Path, ...] = ()
+    unreadable: tuple[tuple[Path, str], ...] = ()
 
     @property
     def summary(self) -> str:
@@ -65,7 +69,7 @@ class SignReport:
 
     def to_dict(self) -> dict[str, object]:
         """Return the report as a JSON-ready object."""
-        return {
+        document: dict[str, object] = {
             "status": "success" if not self.failed else "error",
             "signed": [
                 {
@@ -82,6 +86,30 @@ class SignReport:
             "total": len(self.signed) + len(self.failed),
             "summary": self.summary,
         }
+        if self.unreadable:
+            document["warnings"] = [
+                f"{path} is signed, but won't run: {problem}" for path, problem in self.unreadable
+            ]
+        return document
+
+    def render(self) -> StyledText:
+        """Render the report for a terminal or a notebook: a line for each file, and the key."""
+        text, unreadable = StyledText(), dict(self.unreadable)
+        for one in self.signed:
+            text.line(status_mark("ok"), f"{one.kind}:{one.relative}", (f"  {one.path}", "dim"))
+            if one.path in unreadable:
+                text.line((f"  ! signed, but won't run: {unreadable[one.path]}", "warn"))
+        for path, error in self.failed:
+            text.line(status_mark("problem"), str(path), (f"  {error}", "bad"))
+        text.line(
+            f"{len(self.signed)} of {len(self.signed) + len(self.failed)} signed"
+            + (f" with the key {self.signed[0].signature.fingerprint}" if self.signed else "")
+            + (f"; {self.skipped_text}" if self.skipped else "")
+        )
+        return text
+
+    def __repr__(self) -> str:
+        return f"SignReport({len(self.signed)} signed, {len(self.failed)} failed)"
 
 
 class SignAction:
@@ -178,7 +206,9 @@ class SignAction:
                 if len(files) == 1:
                     raise
                 failed.append((path, str(error)))
-        return SignReport(tuple(signed), tuple(failed))
+        problems = [(one.path, _problem(one)) for one in signed]
+        unreadable = tuple((path, problem) for path, problem in problems if problem)
+        return SignReport(tuple(signed), tuple(failed), unreadable=unreadable)
 
     def _candidates(self, files: Files, space: Space) -> tuple[FileToApprove, ...]:
         return tuple(self._wish(*file, space) for file in files)
@@ -209,6 +239,23 @@ class SignAction:
             parts.before + parts.after,
             size_bytes=len(content),
         )
+
+
+def _problem(signed: SignedFile) -> str:
+    """Return why a signed document or directive can't be read; empty where it can."""
+    path = signed.path
+    try:
+        if signed.kind == "directive" and path.suffix == ".md":
+            from ryecore.directives.parser import parse_directive  # noqa: PLC0415 - for them alone
+
+            parse_directive(path.read_bytes(), path)
+        elif signed.kind == "tool" and path.suffix in DOCUMENT_EXTENSIONS:
+            parse_document(path.read_bytes(), path)
+    except RyeError as error:
+        return error.message.partition("\n")[0]
+    except OSError as error:  # it was removed after it was signed
+        return error.strerror or str(error)
+    return ""
 
 
 def _without_records(files: Files, pattern: str) -> tuple[Files, tuple[Path, ...]]:

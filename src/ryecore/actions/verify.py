@@ -9,6 +9,7 @@ from pathlib import Path
 from attrs import frozen
 
 from ryecore.actions.approval import check_capability, own_space
+from ryecore.display.text import Rendered, StyledText, status_mark
 from ryecore.errors import RyeError, UnsignedItem
 from ryecore.items.paths import file_called, source_at
 from ryecore.items.refs import KIND_FOLDERS, ItemRef, is_export
@@ -22,8 +23,8 @@ from ryecore.state.exports import AttestedExport, ExportVerifier
 __all__ = ["VerifyAction", "VerifyReport"]
 
 
-@frozen
-class VerifyReport:
+@frozen(repr=False)
+class VerifyReport(Rendered):
     """The report of a verification.
 
     Attributes:
@@ -51,6 +52,27 @@ class VerifyReport:
                 "total": len(self.records) + len(self.failed_records),
             },
         }
+
+    def render(self) -> StyledText:
+        """Render the report for a terminal or a notebook, each failure with its next step."""
+        text = StyledText()
+        for item in self.verified:
+            text.line(*item.verdict(), (f"  {item.source.path}", "dim"))
+        for path, error in self.failed:
+            text.failure(str(path), error)
+        text.line(f"{len(self.verified)} of {len(self.verified) + len(self.failed)} verified")
+        for path, error in self.failed_records:
+            text.line(status_mark("warning"), (str(path), "strong"), ("  record", "warn"))
+            text.line("  ", (error.message, "warn"))
+            text.line(("  next: ", "dim"), error.next_step)
+        total = len(self.records) + len(self.failed_records)
+        if total:
+            attested = f"{len(self.records)} of {total} records of threads attested by you"
+            text.line((attested, "dim"))
+        return text
+
+    def __repr__(self) -> str:
+        return f"VerifyReport({len(self.verified)} verified, {len(self.failed)} failed)"
 
 
 def _shown(item: VerifiedItem | AttestedExport) -> dict[str, object]:

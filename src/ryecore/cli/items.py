@@ -9,16 +9,11 @@ import click
 
 from ryecore.actions.fetch import FetchedItem
 from ryecore.actions.sign import SignReport
-from ryecore.actions.verify import VerifyReport
 from ryecore.cli.opening import with_project
 from ryecore.cli.options import json_option, project_option
-from ryecore.cli.output import EXIT_FAILED, EXIT_REFUSED, add_failure, show, show_json, show_result
-from ryecore.directives.parser import parse_directive
+from ryecore.cli.output import EXIT_FAILED, EXIT_REFUSED, show, show_json, show_result
 from ryecore.display.text import StyledText, status_mark
-from ryecore.errors import RyeError
-from ryecore.items.documents import DOCUMENT_EXTENSIONS, parse_document
 from ryecore.items.packages import lock_packages
-from ryecore.items.verification import VerifiedItem
 from ryecore.rye import Rye
 
 __all__ = ["fetch", "search", "sign", "verify"]
@@ -146,36 +141,9 @@ def sign(pattern: str, project_path: str, user: bool, packages: bool, as_json: b
         report = SignReport((lock_packages(Path(pattern), opened.keys.load()),))
     else:
         report = opened.sign(pattern, space="user" if user else "project")
-    if as_json:
-        show_json(report.to_dict())
-    else:
-        text = StyledText()
-        for one in report.signed:
-            text.line(status_mark("ok"), f"{one.kind}:{one.relative}", (f"  {one.path}", "dim"))
-            if problem := _unreadable(one.kind, one.path):
-                text.line((f"  ! signed, but won't run: {problem}", "warn"))
-        for path, error in report.failed:
-            text.line(status_mark("problem"), str(path), (f"  {error}", "bad"))
-        text.line(
-            f"{len(report.signed)} of {len(report.signed) + len(report.failed)} signed"
-            + (f" with the key {report.signed[0].signature.fingerprint}" if report.signed else "")
-            + (f"; {report.skipped_text}" if report.skipped else "")
-        )
-        show(text)
+    show_result(report, as_json=as_json)
     if report.failed:
         sys.exit(EXIT_FAILED)
-
-
-def _unreadable(kind: str, path: Path) -> str:
-    """Return why a signed document or directive can't be read; empty where it can."""
-    try:
-        if kind == "directive" and path.suffix == ".md":
-            parse_directive(path.read_bytes(), path)
-        elif kind == "tool" and path.suffix in DOCUMENT_EXTENSIONS:
-            parse_document(path.read_bytes(), path)
-    except RyeError as error:
-        return error.message.partition("\n")[0]
-    return ""
 
 
 @click.command(short_help="Verify an item, or all that a glob matches.")
@@ -191,7 +159,9 @@ def verify(ref: str, project_path: str, user: bool, as_json: bool) -> None:
     opened = Rye.open(project_path)
     if any(mark in ref for mark in "*?["):
         report = opened.verify_all(ref, space="user" if user else "project")
-        _show_report(report, as_json=as_json)
+        show_result(report, as_json=as_json)
+        if report.failed:
+            sys.exit(EXIT_REFUSED)
         return
     item = opened.verify(ref)
     source = item.source
@@ -206,42 +176,4 @@ def verify(ref: str, project_path: str, user: bool, as_json: bool) -> None:
     if as_json:
         show_json(document)
         return
-    text = StyledText()
-    text.line(*_seal(item), (f"  {source.space.label}", "dim"))
-    text.line(("  file  ", "dim"), str(source.path))
-    text.line(("  hash  ", "dim"), item.integrity)
-    text.line(("  key   ", "dim"), str(item.fingerprint))
-    show(text)
-
-
-def _show_report(report: VerifyReport, *, as_json: bool) -> None:
-    if as_json:
-        show_json(report.to_dict())
-    else:
-        text = StyledText()
-        for item in report.verified:
-            text.line(*_seal(item), (f"  {item.source.path}", "dim"))
-        for path, error in report.failed:
-            add_failure(text, str(path), error)
-        text.line(f"{len(report.verified)} of {len(report.verified) + len(report.failed)} verified")
-        for path, error in report.failed_records:
-            text.line(status_mark("warning"), (str(path), "strong"), ("  record", "warn"))
-            text.line("  ", (error.message, "warn"))
-            text.line(("  next: ", "dim"), error.next_step)
-        if report.records or report.failed_records:
-            total = len(report.records) + len(report.failed_records)
-            text.line(
-                (f"{len(report.records)} of {total} records of threads attested by you", "dim")
-            )
-        show(text)
-    if report.failed:
-        sys.exit(EXIT_REFUSED)
-
-
-def _seal(item: VerifiedItem) -> tuple[tuple[str, str], ...]:
-    verified = item.is_verified
-    return (
-        status_mark("ok") if verified else status_mark("warning"),
-        (str(item.source.ref), "strong"),
-        ("  verified", "good") if verified else ("  unverified (dev mode)", "warn"),
-    )
+    show(item.render())

@@ -19,7 +19,7 @@ from ryecore.chain.model import ExecutionResult
 from ryecore.chain.rendering import render_result
 from ryecore.cli.opening import deps_option, models_of, with_project
 from ryecore.cli.options import find_project, json_option, project_option
-from ryecore.cli.output import EXIT_FAILED, add_failure, errors_shown, show, show_json
+from ryecore.cli.output import EXIT_FAILED, errors_shown, show, show_json
 from ryecore.display.text import StyledText, status_mark
 from ryecore.errors import ConfigError, InputError, RyeError
 from ryecore.items.documents import DOCUMENT_EXTENSIONS, parse_document
@@ -406,7 +406,7 @@ def _show_pinned(
         state = "" if one.state == "written" else f"  {one.state}"
         text.line(status_mark("ok"), (f"tool:{one.item_id}", "id"), (f"  {one.path}{state}", "dim"))
     for name, error in failed:
-        add_failure(text, name, error)
+        text.failure(name, error)
     if pinned and not is_signed:
         where = " --user" if user else ""
         folder = pinned[0].item_id.rpartition("/")[0]

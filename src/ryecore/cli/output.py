@@ -20,7 +20,6 @@ from ryecore.lillux.os_errors import exhaustion_of
 __all__ = [
     "EXIT_FAILED",
     "EXIT_REFUSED",
-    "add_failure",
     "errors_shown",
     "show",
     "show_done",
@@ -145,14 +144,6 @@ def show_done(
     for at, step in enumerate(steps):
         text.line(("        " if at else "  next: ", "dim"), step)
     show(text)
-
-
-def add_failure(text: StyledText, name: str, error: RyeError) -> None:
-    """Add to a report what failed, why, and the next step."""
-    text.line(status_mark("problem"), (name, "strong"))
-    for line in error.message.splitlines():
-        text.line("  ", (line, "bad"))
-    text.line(("  next: ", "dim"), error.next_step)
 
 
 def _stream(name: str) -> TextIO | None:

@@ -12,11 +12,13 @@ from typing import Final, Literal
 from attrs import field, frozen
 
 from ryecore.display.sanitize import escape_controls, escape_html, to_one_line
+from ryecore.errors import RyeError
 
 __all__ = [
     "BOX_STATUSES",
     "STATUS_ICONS",
     "BoxStatus",
+    "Rendered",
     "Span",
     "StyledText",
     "brief",
@@ -60,6 +62,13 @@ class StyledText:
         """Add another text's lines."""
         self.lines.extend([(indent, ""), *line] for line in other.lines)
 
+    def failure(self, name: str, error: RyeError) -> None:
+        """Add what failed, why, and the next step."""
+        self.line(status_mark("problem"), (name, "strong"))
+        for line in error.message.splitlines():
+            self.line("  ", (line, "bad"))
+        self.line(("  next: ", "dim"), error.next_step)
+
     def plain(self) -> str:
         """Return the text without styles."""
         return "\n".join(
@@ -90,6 +99,22 @@ class StyledText:
             for line in self.lines
         )
         return f'<pre style="line-height:1.4;white-space:pre-wrap">{body}</pre>'
+
+
+class Rendered:
+    """A result with a short text for `print`, and the same as HTML for a notebook."""
+
+    __slots__ = ()
+
+    def render(self) -> StyledText:
+        """Render it for a terminal or a notebook."""
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        return self.render().plain()
+
+    def _repr_html_(self) -> str:
+        return self.render().html()
 
 
 # Texts that have to fit into columns

@@ -14,6 +14,7 @@ from attrs import field, frozen
 
 from ryecore.caches import BoundedDict
 from ryecore.display.sanitize import warn
+from ryecore.display.text import Rendered, Span, StyledText, status_mark
 from ryecore.errors import (
     BadSignature,
     ContentChanged,
@@ -62,7 +63,7 @@ class SignedItem:
 
 
 @frozen
-class VerifiedItem:
+class VerifiedItem(Rendered):
     """An item whose bytes a trusted key has signed, at this place. It owns those bytes.
 
     Attributes:
@@ -86,6 +87,24 @@ class VerifiedItem:
     def digest(self) -> str:
         """The content hash of the bytes; in dev mode, their SHA-256."""
         return self.integrity if self.is_verified else sha256(self.content).hexdigest()
+
+    def verdict(self) -> tuple[Span, ...]:
+        """Return the first spans of its line: an icon, its ref, and whether it is verified."""
+        verified = self.is_verified
+        return (
+            status_mark("ok" if verified else "warning"),
+            (str(self.source.ref), "strong"),
+            ("  verified", "good") if verified else ("  unverified (dev mode)", "warn"),
+        )
+
+    def render(self) -> StyledText:
+        """Render the item for a terminal or a notebook: its file, hash and key."""
+        text = StyledText()
+        text.line(*self.verdict(), (f"  {self.source.space.label}", "dim"))
+        text.line(("  file  ", "dim"), str(self.source.path))
+        text.line(("  hash  ", "dim"), self.integrity)
+        text.line(("  key   ", "dim"), str(self.fingerprint))
+        return text
 
 
 class Verifier:

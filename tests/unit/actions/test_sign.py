@@ -142,3 +142,30 @@ def test_a_path_that_goes_up_and_down_again_names_the_same_file(workspace, monke
     assert rye.sign("../a/t.sh").signed[0].relative == "a/t.sh"
     assert rye.verify("../../tools/a/t.sh").is_verified
     assert Rye.open("../../..").project == workspace.project
+
+
+def test_a_report_prints_short_and_draws_itself_in_a_notebook(workspace, rye):
+    path = workspace.write("tools/a/t.sh", TOOL, sign=False)
+    workspace.write("tools/a/broken.yaml", "version: [", sign=False)
+    report = rye.sign("tool:a/*")
+    lines = str(report).splitlines()
+    assert lines[2] == f"✓ tool:a/t.sh  {path}"
+    assert lines[1].startswith("  ! signed, but won't run: ")
+    assert lines[3] == f"2 of 2 signed with the key {report.signed[0].signature.fingerprint}"
+    assert "tool:a/t.sh" in report._repr_html_()
+    assert repr(report) == "SignReport(2 signed, 0 failed)"
+    (warning,) = report.to_dict()["warnings"]
+    assert "broken.yaml is signed, but won't run: " in warning
+
+
+def test_what_was_verified_prints_and_draws_its_verdict(workspace, rye):
+    path = workspace.write("tools/a/t.sh", TOOL)
+    workspace.write("tools/a/unsigned.sh", TOOL, sign=False)
+    report = rye.verify_all("tool:a/*")
+    assert str(report).splitlines()[0] == f"✓ tool:a/t  verified  {path}"
+    assert "  next: " in str(report)
+    assert "1 of 2 verified" in report._repr_html_()
+    assert repr(report) == "VerifyReport(1 verified, 1 failed)"
+    item = rye.verify("tool:a/t")
+    assert str(item).splitlines()[1] == f"  file  {path}"
+    assert item.integrity in item._repr_html_()
