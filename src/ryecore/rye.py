@@ -23,7 +23,7 @@ from ryecore.actions.settings import (
 from ryecore.actions.threads import Threads
 from ryecore.chain.config import HostConfig
 from ryecore.chain.model import ChainTrace, ExecutionResult
-from ryecore.items.paths import existing_folder, folder_to_be
+from ryecore.items.paths import existing_folder, folder_to_be, user_space_in
 from ryecore.items.project_trust import trust_project
 from ryecore.items.refs import ItemRef
 from ryecore.items.spaces import Space, discover_bundles
@@ -111,7 +111,8 @@ class Rye:
 
         Args:
             project_path: The project's folder, which may hold `.ai`.
-            user_space: The folder that holds the user's `.ai`; `USER_SPACE`, else the home folder.
+            user_space: The folder that holds the user's `.ai`; `USER_SPACE`, else `HOME`, which
+                must be absolute.
             system_spaces: The system bundles; by default the built-in and the installed ones.
             environ: The environment that tools may inherit from; this process's by default.
             inherit_env: What they inherit: `safe` leaves out what looks like a credential, `all`
@@ -142,8 +143,7 @@ class Rye:
                 loaded, or an option has an invalid value.
         """
         environ = dict(os.environ if environ is None else environ)
-        base = user_space or environ.get("USER_SPACE") or environ.get("HOME") or Path.home()
-        user = folder_to_be(base, "user space")
+        user = user_space_in(environ, user_space)
         cache = folder_to_be(cache_dir, "cache") if cache_dir else user / ".ai/cache/sealed"
         settings = Settings(
             project_path=str(existing_folder(project_path)),

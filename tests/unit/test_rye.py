@@ -56,6 +56,39 @@ async def test_user_space_is_the_argument_then_the_variable_then_the_home_folder
     assert opened.spaces.user.root == tmp_path / "argument/.ai"
 
 
+@pytest.mark.parametrize("path", ["", ".", "here", "./here", "../here", " /here"])
+@pytest.mark.parametrize("name", ["HOME", "USER_SPACE"])
+async def test_an_empty_or_relative_home_or_user_space_is_refused(workspace, name, path):
+    environ = {"HOME": str(workspace.user), name: path}
+    with pytest.raises(ConfigError, match=f"{name} is {path!r}") as refused:
+        Rye.open(workspace.project, environ=environ)
+    assert refused.value.next_step == "Set HOME or USER_SPACE to an absolute path."
+
+
+@pytest.mark.parametrize("home", ["", "here"])
+async def test_a_tilde_needs_an_absolute_home(workspace, monkeypatch, home):
+    monkeypatch.setenv("HOME", home)
+    for options in (
+        {"user_space": "~"},
+        {"user_space": "~/here"},
+        {"environ": {}},
+        {"environ": {"USER_SPACE": "~"}},
+        {"user_space": workspace.user, "cache_dir": "~/here"},
+    ):
+        with pytest.raises(ConfigError, match="can't be a folder"):
+            Rye.open(workspace.project, **options)
+
+
+async def test_an_empty_path_of_a_user_space_is_refused(workspace):
+    with pytest.raises(ConfigError, match="user space '' can't be a folder"):
+        Rye.open(workspace.project, user_space="")
+
+
+async def test_an_absolute_user_space_needs_no_home(workspace):
+    environ = {"HOME": "", "USER_SPACE": str(workspace.user)}
+    assert Rye.open(workspace.project, environ=environ).spaces.user.root == workspace.user / ".ai"
+
+
 async def test_opening_writes_nothing(workspace):
     before = sorted(workspace.root.rglob("*"))
     async with workspace.open():

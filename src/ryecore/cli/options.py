@@ -13,7 +13,8 @@ from typing import Any, Final, TypeVar
 import click
 
 from ryecore.cli.output import errors_shown
-from ryecore.errors import InputError, ItemNotFound
+from ryecore.errors import ConfigError, InputError, ItemNotFound
+from ryecore.items.paths import user_space_in
 from ryecore.strict_json import read_json
 
 __all__ = [
@@ -41,8 +42,10 @@ def find_project() -> str:
         here = Path.cwd()
     except OSError:  # it was removed
         return "."
-    # os.path, because pathlib raises for an unknown home folder and for unreadable paths.
-    user_space = Path(os.path.expanduser(os.environ.get("USER_SPACE") or "~")).absolute()  # noqa: PTH111
+    try:
+        user_space: Path | None = user_space_in(os.environ)
+    except ConfigError:  # the command reports it
+        user_space = None
     for folder in (here, *here.parents):
         if folder != user_space and os.path.isdir(folder / ".ai"):  # noqa: PTH112
             return str(folder)

@@ -4,7 +4,7 @@ The place of a file below an `.ai` folder is its identity.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from ryecore.errors import ConfigError, ItemNotFound
@@ -22,6 +22,7 @@ __all__ = [
     "lies_inside",
     "place_of",
     "source_at",
+    "user_space_in",
 ]
 
 
@@ -30,10 +31,18 @@ def absolute(path: str | os.PathLike[str]) -> Path:
     return Path(os.path.abspath(path))  # noqa: PTH100 - pathlib keeps the dots
 
 
+def _expanded(path: str | os.PathLike[str]) -> Path:
+    """Expand `~`, unless HOME is empty, where Python takes `/`, or relative."""
+    written = Path(path)
+    if written.parts[:1] == ("~",) and not os.path.isabs(os.environ.get("HOME", "/")):
+        raise RuntimeError("HOME is not an absolute path")
+    return written.expanduser()
+
+
 def file_called(text: str) -> Path | None:
     """Return the file that a text names; None where it names none."""
     try:
-        path = absolute(Path(text).expanduser())
+        path = absolute(_expanded(text))
     except RuntimeError:  # a home folder of an unknown user
         return None
     return path if os.path.isfile(path) else None
@@ -68,7 +77,7 @@ def existing_folder(path: str | os.PathLike[str]) -> Path:
     """Return the absolute path of a project's folder."""
     named = str(path)
     try:
-        folder = absolute(Path(path).expanduser())
+        folder = absolute(_expanded(path))
         if named and folder.is_dir():
             return folder
         named = named and str(folder)
@@ -82,14 +91,32 @@ def existing_folder(path: str | os.PathLike[str]) -> Path:
 def folder_to_be(path: str | os.PathLike[str], name: str) -> Path:
     """Return the absolute path of a folder that may be created later."""
     try:
-        folder = absolute(Path(path).expanduser())
-        if b"\0" not in os.fsencode(folder):
+        folder = absolute(_expanded(path))
+        if str(path) and b"\0" not in os.fsencode(folder):
             return folder
     except (OSError, ValueError, TypeError, RuntimeError):
         pass  # a home folder of an unknown user, or a name that no folder can have
+    home = "Set HOME to an absolute path, or name" if str(path).startswith("~") else "Name"
     raise ConfigError(
-        f"The {name} {str(path)!r} can't be a folder.", next_step="Name another folder for it."
+        f"The {name} {str(path)!r} can't be a folder.", next_step=f"{home} another folder for it."
     )
+
+
+def user_space_in(environ: Mapping[str, str], named: str | os.PathLike[str] | None = None) -> Path:
+    """Return the user space: named, or that of `USER_SPACE`, `HOME`, or else the account's home."""
+    if named is not None:
+        return folder_to_be(named, "user space")
+    for name in ("USER_SPACE", "HOME"):
+        path = environ.get(name)
+        if path is None:
+            continue
+        if path.startswith("/") or (name == "USER_SPACE" and path.startswith("~")):
+            return folder_to_be(path, "user space")
+        raise ConfigError(
+            f"{name} is {path!r}, which is not an absolute path: there is no user space.",
+            next_step="Set HOME or USER_SPACE to an absolute path.",
+        )
+    return folder_to_be("~", "user space")
 
 
 def lies_inside(path: str, folder: Path, real_folder: str | None = None) -> bool:
