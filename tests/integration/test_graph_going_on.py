@@ -74,11 +74,13 @@ async def test_a_member_that_was_broken_off_is_not_done_again_by_itself(
         stopped = await run.result()
         assert stopped.ended == "cancelled"
         effects.with_name("gate").touch()
-        with pytest.raises(StateError, match="member 2 of 'each'"):
+        with pytest.raises(StateError, match="member 2 of 'each'") as refused:
             await rye.graphs.resume(run.run_id)
-        next_step = (await rye.graphs.show(run.run_id)).next_step
-        assert "--member INDEX=JSON for each that was done" in next_step
-        assert "--result" not in next_step
+        shown = await rye.graphs.show(run.run_id)
+        options = "--rerun to do it again, or --member 2=JSON where it was done"
+        assert shown.next_step == f"rye graph resume {run.run_id} {options}"
+        assert f"Then resume it with {options}." in refused.value.next_step
+        assert shown.to_dict()["unknown_members"] == [2]
         done = await rye.graphs.resume(run.run_id, rerun=True)
     assert done.output == [{"n": n} for n in range(4)]
     assert {said: count for said, count in done_in(effects).items() if '2' not in said} == {

@@ -297,7 +297,12 @@ async def test_each_member_that_was_being_done_is_asked_about(workspace: Workspa
         with pytest.raises(StateError, match="member 1-4 of 'each'") as refused:
             await rye.graphs.resume(run.run_id)
         assert refused.value.members == (1, 2, 3, 4)
-        assert "--member INDEX=JSON" in str(refused.value.next_step)
+        options = (
+            "--member INDEX=JSON for each of member 1-4 that was done, and --rerun for the others"
+        )
+        assert options in refused.value.next_step
+        shown = await rye.graphs.show(run.run_id)
+        assert shown.next_step == f"rye graph resume {run.run_id} {options}"
         with pytest.raises(StateError, match="member 1, 3-4 of 'each'"):
             await rye.graphs.resume(run.run_id, members={2: "by hand"})
         with pytest.raises(InputError, match="member 5 of 'each'"):

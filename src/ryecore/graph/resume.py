@@ -5,7 +5,7 @@ A call that began and has no known end is not repeated by itself.
 Source: decision 47.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from attrs import evolve, frozen
 
@@ -20,7 +20,10 @@ from ryecore.runs.request import ResumeOptions
 from ryecore.runs.resume import idle_followers, refuse_running
 from ryecore.state.model import Predecessor, ThreadRecord
 
-__all__ = ["Resumed", "StartPosition", "find_resumed", "start_position"]
+__all__ = [
+    "Resumed", "StartPosition", "find_resumed", "outcome_options", "start_position",
+    "unknown_members",
+]  # fmt: skip
 
 
 @frozen
@@ -132,6 +135,18 @@ def start_position(
             f"The run {options.run_id} ran the single node '{only}', so nothing follows it.",
             next_step=f"Run the node again: rye graph step {graph.ref.id} {only}",
         )
+    return _start_position(graph, found, options, inputs, now_ms=now_ms)
+
+
+def _start_position(
+    graph: Graph,
+    found: RecoveredRun,
+    options: ResumeOptions,
+    inputs: Mapping[str, object],
+    *,
+    now_ms: int = 0,
+) -> StartPosition:
+    """Return the start position where the graph still fits."""
     stood = found.position or first(graph)
     if stood.node is None:
         if options.at is not None:
@@ -191,20 +206,44 @@ def _completed(run_id: str) -> InputError:
 
 
 def _unknown(what: str, run_id: str, members: Iterable[int] = ()) -> StateError:
-    next_step = (
-        "Find out whether it took effect. Then resume it with --rerun to do it again, or with "
-        "--result JSON where it was done."
-    )
-    if members:
-        next_step = (
-            "Find out which took effect. Then resume it with --member INDEX=JSON for each that "
-            "was done, and with --rerun for the others."
-        )
+    indexes = tuple(sorted(members))
+    found_out = "which took effect" if len(indexes) > 1 else "whether it took effect"
     return StateError(
         f"The run {run_id} ended with {what} interrupted: whether it took effect is unknown.",
-        next_step=next_step,
-        members=tuple(sorted(members)),
+        next_step=f"Find out {found_out}. Then resume it with {outcome_options(indexes)}.",
+        members=indexes,
     )
+
+
+def unknown_members(
+    graph: Graph, found: RecoveredRun, run_id: str, inputs: Mapping[str, object]
+) -> tuple[int, ...] | None:
+    """Return the members of a foreach for whose outcomes a resume would ask. Pure.
+
+    Empty where it would ask for that of another node; None where it would ask for none.
+    """
+    try:
+        _start_position(graph, found, ResumeOptions(run_id), inputs)
+    except StateError as error:
+        members: tuple[int, ...] = getattr(error, "members", ())
+        return members
+    except InputError:  # another reason not to resume it
+        pass
+    return None
+
+
+def outcome_options(members: Sequence[int]) -> str:
+    """Return the options that pass the outcome of an interrupted node, or of a foreach's members.
+
+    They complete `rye graph resume RUN`, and the sentence "Resume it with ...".
+    """
+    if len(members) > 1:
+        return (
+            f"--member INDEX=JSON for each of member {_listed(members)} that was done, and "
+            "--rerun for the others"
+        )
+    answer = f"--member {members[0]}=JSON" if members else "--result JSON"
+    return f"--rerun to do it again, or {answer} where it was done"
 
 
 def _no_such_members(

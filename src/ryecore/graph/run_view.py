@@ -12,10 +12,11 @@ from attrs import evolve, field, frozen
 from ryecore.display.text import StyledText
 from ryecore.errors import BudgetNotRegistered, StateError
 from ryecore.graph.journal.positions import PositionStore
-from ryecore.graph.journal.recovery import Fold, RecoveredRun, is_unknown
-from ryecore.graph.model import AgentVertex, ForeachVertex, Graph, VertexOfGraph
+from ryecore.graph.journal.recovery import Fold, RecoveredRun
+from ryecore.graph.model import AgentVertex, Graph
 from ryecore.graph.projection import NodeStatus, RunProjection, RunStatus, event_of
 from ryecore.graph.rendering import render_run
+from ryecore.graph.resume import outcome_options, unknown_members
 from ryecore.policy.budget import NOTHING, Amount
 from ryecore.state.model import ThreadRecord, ThreadRecords
 
@@ -53,6 +54,7 @@ class RunView:
         checkpoints: The last checkpoints, at most 1,000, oldest first.
         is_unknown: Whether a call had begun when its process died, and its outcome is unknown: to
             resume the run, its outcome must be passed.
+        unknown_members: The indexes of the foreach's members whose outcome is unknown.
         only: The single node that it ran; empty where it ran the graph.
         followed_by: The run that resumes it; None for none.
         cost: The money and the tokens that it and all below it have used.
@@ -68,6 +70,7 @@ class RunView:
     state: Mapping[str, object] | None = None
     checkpoints: tuple[RunCheckpoint, ...] = ()
     is_unknown: bool = False
+    unknown_members: tuple[int, ...] = ()
     only: str = ""
     followed_by: str | None = None
     cost: Amount = NOTHING
@@ -139,17 +142,9 @@ class RunView:
             if any(one.status == "completed" for one in self.nodes.values()):
                 return f"rye graph resume {self.run_id} --set KEY=VALUE"
             return f"rye graph run {self.item_id} KEY=VALUE"
-        unknown = self._answers if self.is_unknown else ""
+        unknown = f" {outcome_options(self.unknown_members)}" if self.is_unknown else ""
         changed = " --changed" if self.is_changed else ""
         return f"rye graph resume {self.run_id}{changed}{unknown}"
-
-    @property
-    def _answers(self) -> str:
-        """Return the options that pass the outcomes of interrupted calls."""
-        node = self.graph.nodes.get(self.node or "") if self.graph is not None else None
-        if isinstance(node, ForeachVertex):
-            return " --member INDEX=JSON for each that was done, and --rerun for the others"
-        return " --rerun, or --result JSON where it was done"
 
     @property
     def _refused_parameters(self) -> bool:
@@ -178,6 +173,7 @@ class RunView:
             "checkpoints": [{"step": one.step, "node": one.node} for one in self.checkpoints],
             "cost": self.cost.to_dict(),
             "is_unknown": self.is_unknown,
+            "unknown_members": list(self.unknown_members),
             "is_changed": self.is_changed,
             "folder": self.folder,
             "problem": self.problem or None,
@@ -282,20 +278,16 @@ def with_graph(view: RunView, found: RecoveredRun | None, graph: Graph) -> RunVi
     """Return the view with the run's graph, as it is now."""
     if found is None:
         return evolve(view, graph=graph)
-    node = graph.nodes.get(view.node or "")
+    unknown = None
+    if view.ended and found.position is not None:
+        unknown = unknown_members(graph, found, view.run_id, view.inputs)
     return evolve(
         view,
         graph=graph,
         is_changed=found.started.get("item_hash") != graph.digest,
-        is_unknown=_asks(view, found, node),
+        is_unknown=unknown is not None,
+        unknown_members=unknown or (),
     )
-
-
-def _asks(view: RunView, found: RecoveredRun, node: VertexOfGraph | None) -> bool:
-    """Return whether resuming the run requires the outcome of an interrupted call."""
-    if not view.ended or node is None or found.completed is not None:
-        return False
-    return is_unknown(node, found)
 
 
 def _step(payload: Mapping[str, Any]) -> RunCheckpoint:

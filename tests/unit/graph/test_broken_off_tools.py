@@ -46,7 +46,7 @@ async def test_a_tool_that_was_broken_off_is_not_done_again_by_itself(
         assert failed.run_status.nodes["pay"].effect_unknown
         shown = (await rye.graphs.show(failed.run_id)).render().plain()
         assert "effect unknown" in shown
-        assert "--rerun, or --result JSON" in shown
+        assert "--rerun to do it again, or --result JSON" in shown
         (workspace.root / "open").touch()
         with pytest.raises(StateError, match="'pay' interrupted") as caught:
             await rye.graphs.resume(failed.run_id)
