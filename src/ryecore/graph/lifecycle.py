@@ -172,6 +172,12 @@ class GraphLifecycle(RunLifecycle[Position, GraphResult]):
         return self._spent
 
     @property
+    def _binding_limits(self) -> Limits:
+        """The limits, with the turns and the duration only where the caller asked for them."""
+        asked = self._asked
+        return evolve(self._limits, turns=asked.turns, duration_s=asked.duration_s)
+
+    @property
     def _deadline(self) -> float | None:
         """The caller's deadline, or the end of the duration that the caller asked for."""
         deadline, duration_s = self._ctx.deadline, self._asked.duration_s

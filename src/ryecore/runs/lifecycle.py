@@ -213,7 +213,8 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
     async def _claim(self) -> None:
         """Claim the row, so that the run is visible to others as running."""
         host, run_id = self._host, self.run_id
-        await host.registry.set_limits(run_id, self._limits.to_dict(), model=self._model)
+        limits = self._binding_limits.to_dict()
+        await host.registry.set_limits(run_id, limits, model=self._model)
         await host.store.prepare(run_id)
         if self._fence is None:
             owns_process = self._request.thread.owns_process
@@ -222,6 +223,11 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
         record = await host.registry.get_thread(run_id)
         pass_on_requests(record, self)  # requests that came before the claim
         await self._open_log(record)
+
+    @property
+    def _binding_limits(self) -> Limits:
+        """The limits that bind the run itself, which its row shows."""
+        return self._limits
 
     @property
     def _model(self) -> str | None:

@@ -395,3 +395,21 @@ async def test_a_resumed_run_asks_models_no_more_often_than_its_caller_said(
     assert again.failed is not None
     assert (again.failed.code, again.cost.turns) == ("budget_exceeded", 1)
     assert (more.ended, more.output, more.cost.turns) == ("completed", "3", 1)
+
+
+async def test_a_run_shows_turns_and_duration_only_where_its_caller_limits_them(
+    tmp_path: Path,
+) -> None:
+    host = _stage(tmp_path, *(say("a", usage=USED) for _ in range(3)))
+    host.graph({"first": asks(), "done": gives()})
+    async with host.open() as rye:
+        free = await rye.graphs.run("tool:acme/flow")
+        bound = await rye.graphs.run("tool:acme/flow", limits={"turns": 9, "duration_seconds": 60})
+        again = await rye.graphs.resume(bound.run_id, at=0)
+        limits = [(await rye.threads.tree(run.run_id)).limits for run in (free, bound, again)]
+        shown = [str(await rye.threads.show(run.run_id)) for run in (free, bound, again)]
+    assert [one.turns for one in limits] == [None, 9, 8]
+    assert [one.duration_s is None for one in limits] == [True, False, False]
+    assert "1 turns" in shown[0]
+    assert "1 of 9 turns" in shown[1]
+    assert "1 of 8 turns" in shown[2]
