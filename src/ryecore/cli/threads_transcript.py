@@ -41,6 +41,8 @@ def transcript(
             async for event in thread.events(follow=follow):
                 if event.type not in wanted:
                     continue
+                if types is None and not as_json and _is_unsent(event):
+                    continue  # what follows from it is shown: an answer, or the limit
                 if as_json:
                     show_piece(json.dumps(event.to_dict(), ensure_ascii=True) + "\n")
                     continue
@@ -63,6 +65,15 @@ def _types(given: str | None, *, as_json: bool) -> frozenset[str]:
             next_step=f"The types are {', '.join(RECORD_TYPES)}.",
         )
     return frozenset(names)
+
+
+def _is_unsent(event: ThreadEvent) -> bool:
+    """Return whether a record says that a request was never sent, as the budget refused it."""
+    return event.type == "model_call_end" and _was_refused(event.payload)
+
+
+def _was_refused(payload: Mapping[str, Any]) -> bool:
+    return payload.get("outcome") == "refused" and payload.get("mark") == "freed"
 
 
 # A record as lines
@@ -127,6 +138,9 @@ def _model_output(payload: Mapping[str, Any], _: str) -> _Rendered:
 
 def _cost(payload: Mapping[str, Any], _: str) -> _Rendered:
     outcome = _text(payload.get("outcome"))
+    if _was_refused(payload):
+        why = "not sent: its longest possible answer didn't fit into what is left"
+        return [(f"cost   {why}", "dim")], ""
     style = "dim" if outcome == "success" else "warn"
     spend = payload.get("spend_microcents")
     money = exact_dollars(spend) if isinstance(spend, int) else ""

@@ -49,6 +49,20 @@ def test_a_transcript_is_printed_for_people_and_for_programs(run: Run) -> None:
     assert (refused.code, "cognition_out" in refused.err) == (2, True)
 
 
+def test_a_transcript_leaves_out_requests_that_were_repeated_for_a_shorter_answer(
+    run: Run,
+) -> None:
+    thread_id = forked(run, "directive:acme/sum", "x=4", "--limit", "tokens=3000")
+    printed = run("threads", "transcript", thread_id).out
+    named = run("threads", "transcript", thread_id, "--types", "model_call_end").out
+    assert "not sent: its longest possible answer didn't fit into what is left" in named
+    assert "not sent" not in printed
+    assert printed.count("success") == named.count("success") == 2
+    assert not any(word in printed + named for word in ("refused", "freed"))
+    in_json = run("threads", "transcript", thread_id, "--json").out
+    assert in_json.count('"refused"') == named.count("not sent")
+
+
 def test_a_transcript_that_was_altered_says_which_turn_it_is(
     workspace: Workspace, run: Run
 ) -> None:
