@@ -25,7 +25,8 @@ from ryecore.cli.pictures import Drawing, drawing_options
 from ryecore.display.text import StyledText, counted, status_mark
 from ryecore.errors import InputError, InvalidItemId, ItemNotFound, ThreadNotFound
 from ryecore.rye import Rye
-from ryecore.threads.rendering import add_more, thread_line
+from ryecore.state.model import render_records
+from ryecore.threads.rendering import add_more
 
 if TYPE_CHECKING:
     from ryecore.graph.model import Graph
@@ -149,10 +150,7 @@ def list_runs(running: bool, limit: int, offset: int, project_path: str, as_json
         rows = [dict(one.to_dict()) for one in found]
         show_json({"status": "success", "runs": rows, "total": found.total})
         return
-    text = StyledText()
-    width = max((len(one.thread_id) for one in found), default=0)
-    for one in found:
-        text.line(*thread_line(one, width))
+    text = render_records(found)
     if not found:
         text.line("no graph runs" if running else "no graph has run here yet")
     again = "rye graph list --running" if running else "rye graph list"

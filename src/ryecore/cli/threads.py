@@ -28,8 +28,8 @@ from ryecore.cli.threads_resume import fork, handoff, recover, resume
 from ryecore.cli.threads_transcript import transcript
 from ryecore.display.text import StyledText
 from ryecore.errors import RyeError
-from ryecore.state.model import ThreadRecord
-from ryecore.threads.rendering import add_more, render_tree, thread_line
+from ryecore.state.model import render_records, thread_line
+from ryecore.threads.rendering import add_more, render_tree
 from ryecore.threads.tree import TreeNode
 
 __all__ = ["threads"]
@@ -63,7 +63,9 @@ def list_threads(
         rows = [dict(one.to_dict()) for one in found]
         show_json({"status": "success", "threads": rows, "total": found.total})
         return
-    text = _table(found, ended_too=ended_too)
+    text = render_records(found)
+    if not found:
+        text.line("no threads" if ended_too else "no running threads; list ended ones with --all")
     again = "rye threads list --all" if ended_too else "rye threads list"
     add_more(text, found, limit, offset, again)
     show(text)
@@ -228,16 +230,6 @@ async def _count_seconds(total: int, ended: Mapping[str, object]) -> None:
     finally:
         sys.stderr.write("\r\x1b[K")
         sys.stderr.flush()
-
-
-def _table(found: Sequence[ThreadRecord], *, ended_too: bool) -> StyledText:
-    text = StyledText()
-    width = max((len(one.thread_id) for one in found), default=0)
-    for record in found:
-        text.line(*thread_line(record, width))
-    if not found:
-        text.line("no threads" if ended_too else "no running threads; list ended ones with --all")
-    return text
 
 
 # Trees

@@ -108,6 +108,7 @@ SIGNS: Final[dict[BoxStatus, StatusSign]] = {
     "running": StatusSign("M-2-3.6 3.8 0-2 3.6z", True, *_BLUE),
     "retrying": StatusSign("M2.6 2.3A3.5 3.5 0 1 1 2.6-2.3M3.4-4.2 2.9-1.9.6-2.5", False, *_ORANGE),
     "completed": StatusSign("M-3.6.2-1 2.8 3.6-2.5", False, *_GREEN),
+    "completed_with_errors": StatusSign("M0-3.6v4M0 3.2h.01", False, *_OCHRE),
     "failed": StatusSign("M-2.7-2.7 2.7 2.7M2.7-2.7-2.7 2.7", False, *_RED),
     "cancelled": StatusSign("M-2.8-2.8h5.6v5.6h-5.6z", True, *_OCHRE),
     "skipped": StatusSign("M-3.4-2.8-.6 0-3.4 2.8M.4-2.8 3.2 0 .4 2.8", False, *_GREY),

@@ -24,7 +24,7 @@ from ryecore.display.shapes import (
     size_line_label,
     width_em,
 )
-from ryecore.display.text import counted
+from ryecore.display.text import counted, status_words
 
 __all__ = ["to_html", "to_svg"]
 
@@ -169,7 +169,7 @@ def _tooltip(placed: PlacedBox) -> str:
     if len(said) > _MAX_TOOLTIP:
         lines.append("…")
     if box.status:
-        lines.append(box.status)
+        lines.append(status_words(box.status))
     return escape_html("\n".join(lines), keep="\n")
 
 
@@ -237,7 +237,7 @@ def _legend_rows(legend: Iterable[BoxStatus], room: float) -> Iterator[list[_Ent
     row: list[_Entry] = []
     at = 0.0
     for status in legend:
-        end = at + BADGE + 6 + width_em(status) * DETAIL_SIZE
+        end = at + BADGE + 6 + width_em(status_words(status)) * DETAIL_SIZE
         if row and end > room:
             yield row
             row, at, end = [], 0.0, end - at
@@ -253,7 +253,7 @@ def _legend(rows: Iterable[list[_Entry]], y: float) -> Iterator[str]:
         for status, start, _ in row:
             x = _MARGIN + start
             yield _badge(status, x + BADGE / 2, middle)
-            yield _text("d", x + BADGE + 6, middle + DETAIL_SIZE * 0.35, status)
+            yield _text("d", x + BADGE + 6, middle + DETAIL_SIZE * 0.35, status_words(status))
 
 
 def _description(picture: Picture) -> str:
@@ -263,11 +263,11 @@ def _description(picture: Picture) -> str:
         f"{counted(len(picture.boxes), 'box', 'boxes')},"
         f" {counted(len(picture.lines), 'line', 'lines')}."
     ]
-    parts += [f"{count} {status}." for status, count in statuses.items()]
+    parts += [f"{count} {status_words(status)}." for status, count in statuses.items()]
     labels = {box.id: shorten_end(to_one_line(box.label), 40) for box in picture.boxes}
     for box in picture.boxes[:_MAX_DESCRIBED]:
         ends = [labels[line.end] for line in picture.lines if line.start == box.id][:8]
-        status = f" ({box.status})" if box.status else ""
+        status = f" ({status_words(box.status)})" if box.status else ""
         leads = f" leads to {', '.join(ends)}" if ends else ""
         parts.append(f"{labels[box.id]}{status}{leads}.")
     if len(picture.boxes) > _MAX_DESCRIBED:

@@ -34,6 +34,7 @@ __all__ = [
     "main_line",
     "status_icon",
     "status_mark",
+    "status_words",
 ]
 
 _ANSI: Final = {
@@ -227,8 +228,9 @@ def duration(seconds: float) -> str:
 
 
 BoxStatus = Literal[
-    "", "pending", "running", "completed", "failed", "skipped", "cancelled", "retrying"
-]
+    "", "pending", "running", "completed", "completed_with_errors", "failed", "skipped",
+    "cancelled", "retrying",
+]  # fmt: skip
 """How the box of a picture may be marked; empty where its status isn't shown."""
 
 STATUS_ICONS: Final[Mapping[str, tuple[str, str]]] = {
@@ -240,7 +242,7 @@ STATUS_ICONS: Final[Mapping[str, tuple[str, str]]] = {
     "running": ("▸", "id"),
     "retrying": ("↻", "warn"),
     "completed": ("✓", "good"),
-    "completed_with_errors": ("✓", "warn"),
+    "completed_with_errors": ("!", "warn"),
     "continued": ("»", "good"),
     "failed": ("✗", "bad"),
     "error": ("✗", "bad"),
@@ -276,3 +278,8 @@ def status_mark(status: str) -> tuple[str, str]:
     """Return the icon of a status and a blank, with its style: the first span of a line."""
     icon, style = STATUS_ICONS.get(status, _UNKNOWN)
     return f"{icon} ", style
+
+
+def status_words(status: str) -> str:
+    """Return a status in words, such as `completed with errors`."""
+    return status.replace("_", " ")

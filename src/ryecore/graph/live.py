@@ -18,6 +18,7 @@ from ryecore.display.text import (
     main_line,
     status_icon,
     status_mark,
+    status_words,
 )
 from ryecore.errors import StateError
 from ryecore.graph.model import Graph
@@ -99,7 +100,7 @@ def _row(
     name: str, known: NodeStatus | None, run_status: RunStatus, names: int, width: int, now: float
 ) -> list[Span]:
     status = "skipped" if run_status.ended else "pending"
-    status = status if known is None else known.status
+    status = status if known is None else known.shown
     kept = cut(to_one_line(name), names)
     is_live = status in ("running", "retrying")
     padded = kept + " " * (names - count_columns(kept))
@@ -139,6 +140,7 @@ class ProgressLines:
         self._nodes = nodes
         self._begun_s = 0.0
         self._members = self._failure = ""
+        self._is_partly = False
         self._total = self._over = self._said = self._step = self._carried = 0
 
     def line(self, event: GraphEvent) -> str | None:
@@ -156,7 +158,7 @@ class ProgressLines:
         elif event.type == "foreach_completed":
             failed = f", {payload['failed']} failed" if payload.get("failed") else ""
             count = payload.get("count", 0)
-            self._members = counted(int(count), "item") + failed
+            self._members, self._is_partly = counted(int(count), "item") + failed, bool(failed)
         elif event.type == "node_completed":
             return self._of_node(event.run_id, payload)
         elif event.type in ("node_retry", "item_retry"):
@@ -189,7 +191,9 @@ class ProgressLines:
         step = int(payload.get("step", 0))
         is_well = payload.get("status") == "completed"
         is_cancelled = payload.get("code") == "cancelled"
-        mark = status_icon("completed" if is_well else "cancelled" if is_cancelled else "failed")
+        well = "completed_with_errors" if self._is_partly else "completed"
+        mark = status_icon(well if is_well else "cancelled" if is_cancelled else "failed")
+        self._is_partly = False
         took = _seconds(float(payload.get("elapsed_ms", 0.0)))
         members, self._members = self._members, ""
         tries = int(payload.get("try", 1))
@@ -211,12 +215,13 @@ class ProgressLines:
         # The end of a run whose process died is written later, without status and error.
         steps = int(payload.get("steps", self._step))
         took = _seconds((event.timestamp - self._begun_s) * 1000) if self._begun_s else ""
-        status = str(payload.get("status", event.type.removeprefix("run_"))).replace("_", " ")
+        ended = event.type.removeprefix("run_")
+        status = str(payload.get("status", ended))
         count = counted(steps, "step")
         error = str(payload.get("error", ""))
         said = "" if error == self._failure else error  # the node's own line holds it
-        mark = status_icon(event.type.removeprefix("run_"))
-        return _line(event.run_id, f"{mark} {status}, {count} {took}", said)
+        mark = status_icon(status if status == "completed_with_errors" else ended)
+        return _line(event.run_id, f"{mark} {status_words(status)}, {count} {took}", said)
 
 
 def _seconds(elapsed_ms: float) -> str:

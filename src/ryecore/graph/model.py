@@ -299,6 +299,11 @@ class Graph:
     version: str | None = None
     description: str = ""
 
+    def __str__(self) -> str:
+        from ryecore.graph.rendering import render_graph  # noqa: PLC0415 - to be shown alone
+
+        return render_graph(self).plain()
+
     def _repr_html_(self) -> str:
         from ryecore.display import to_html  # noqa: PLC0415 - for notebooks alone
         from ryecore.graph.picture import graph_picture  # noqa: PLC0415

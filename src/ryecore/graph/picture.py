@@ -31,7 +31,7 @@ def _box(node: "VertexOfGraph", run: "RunStatus | None") -> Box:
     node_status = run.nodes.get(node.id) if run is not None else None
     status: BoxStatus = ""
     if node_status is not None:
-        status = node_status.status
+        status = node_status.shown
     elif run is not None:
         status = "skipped" if run.ended else "pending"
     details = [*_does(node), *(_happened(node_status) if node_status is not None else ())]

@@ -121,6 +121,12 @@ class NodeStatus:
     error: str = ""
     effect_unknown: bool = False
 
+    @property
+    def shown(self) -> "BoxStatus":
+        """The status as it is drawn: completed_with_errors where members of a foreach failed."""
+        is_partly = self.status == "completed" and self.failed
+        return "completed_with_errors" if is_partly else self.status
+
     def to_dict(self) -> dict[str, object]:
         """Return the status as a JSON-ready object."""
         document: dict[str, object] = {

@@ -16,20 +16,13 @@ from ryecore.display.text import (
     duration,
     main_line,
     status_mark,
-)
-from ryecore.graph.model import (
-    ActionVertex,
-    AgentVertex,
-    CallingVertex,
-    ForeachVertex,
-    Graph,
-    ReturnVertex,
-    VertexOfGraph,
+    status_words,
 )
 from ryecore.graph.projection import NodeStatus, RunStatus, was_taken
 from ryecore.policy.budget import NOTHING
 
 if TYPE_CHECKING:
+    from ryecore.graph.model import Graph, VertexOfGraph
     from ryecore.graph.run_view import RunView
 
 __all__ = [
@@ -57,7 +50,7 @@ _LEAST_MS: Final = 50
 
 
 def render_graph(
-    graph: Graph, run_status: RunStatus | None = None, *, width: int = 80
+    graph: "Graph", run_status: RunStatus | None = None, *, width: int = 80
 ) -> StyledText:
     """Render a graph's nodes in order, their work and edges, with a run's status or by itself.
 
@@ -74,7 +67,7 @@ def render_graph(
     return text
 
 
-def _about(graph: Graph) -> Facts:
+def _about(graph: "Graph") -> Facts:
     facts: Facts = []
     if graph.description:
         facts.append(("", [graph.description]))
@@ -105,7 +98,7 @@ def _inputs(schema: Mapping[str, object] | None) -> str:
     return ", ".join(said)
 
 
-def document_of(graph: Graph) -> dict[str, object]:
+def document_of(graph: "Graph") -> dict[str, object]:
     """Return a graph as a JSON-ready object: its nodes, their work, and their edges."""
     return {
         "status": "success",
@@ -123,12 +116,15 @@ def document_of(graph: Graph) -> dict[str, object]:
     }
 
 
-def _node_document(node: VertexOfGraph) -> dict[str, object]:
+def _node_document(node: "VertexOfGraph") -> dict[str, object]:
     document: dict[str, object] = {"type": node.type, "line": node.line}
-    if isinstance(node, CallingVertex):
-        document["item_id"] = str(node.action.ref)
-    if isinstance(node, AgentVertex):
-        document["agent"] = node.agent.name
+    match node.type:
+        case "action" | "foreach":
+            document["item_id"] = str(node.action.ref)
+        case "agent":
+            document["agent"] = node.agent.name
+        case _:
+            pass
     document["next"] = [
         {"to": edge.to, "when": None if edge.when is None else edge.when.to_dict()}
         for edge in node.next
@@ -156,7 +152,9 @@ def add_facts(text: StyledText, facts: Facts, width: int) -> None:
         text.line(*line)
 
 
-def add_nodes(text: StyledText, graph: Graph, run_status: RunStatus | None, *, width: int) -> None:
+def add_nodes(
+    text: StyledText, graph: "Graph", run_status: RunStatus | None, *, width: int
+) -> None:
     """Add a graph's nodes, the first one first, with their edges."""
     width = max(width, _LEAST_WIDTH)
     ordered = sorted(graph.nodes.values(), key=lambda node: node.id != graph.start)
@@ -169,15 +167,15 @@ def add_nodes(text: StyledText, graph: Graph, run_status: RunStatus | None, *, w
 
 def _add_node(
     text: StyledText,
-    graph: Graph,
-    node: VertexOfGraph,
+    graph: "Graph",
+    node: "VertexOfGraph",
     run_status: RunStatus | None,
     names: int,
     width: int,
 ) -> None:
     known = None if run_status is None else run_status.nodes.get(node.id)
     status = "" if run_status is None else "skipped" if run_status.ended else "pending"
-    status = status if known is None else known.status
+    status = status if known is None else known.shown
     name = cut(to_one_line(node.id), names)
     dim = status in ("skipped", "pending")
     room = width - names - 13
@@ -213,7 +211,7 @@ def _add_node(
 
 
 def _edges(
-    graph: Graph, node: VertexOfGraph, run_status: RunStatus | None
+    graph: "Graph", node: "VertexOfGraph", run_status: RunStatus | None
 ) -> Iterator[tuple[str, str, str]]:
     """Yield the edges of a node: the target, the reason, and the style."""
     taken = frozenset() if run_status is None else run_status.taken
@@ -226,21 +224,21 @@ def _edges(
         yield node.on_error, "on error", "warn" if went else "dim"
 
 
-def does_text(node: VertexOfGraph) -> str:
+def does_text(node: "VertexOfGraph") -> str:
     """Describe the work of a node in a few words."""
-    match node:
-        case ActionVertex():
+    match node.type:
+        case "action":
             facts = [f"{node.action.ref}{' in a thread' if node.action.thread == 'fork' else ''}"]
             facts += [f"up to {node.tries.max} tries"] if node.tries.max > 1 else []
             facts += ["remembered"] if node.cache_result else []
-        case ForeachVertex():
+        case "foreach":
             facts = [f"{node.action.ref} for each of {brief(node.over.source)}"]
             if node.parallel:
                 facts.append(f"{node.max_concurrency or 'several'} at once")
             facts += [f"into {node.collect}"] if node.collect else []
-        case AgentVertex():
+        case "agent":
             facts = [f"agent {node.agent.name}"]
-        case ReturnVertex():
+        case "return":
             facts = [] if node.output.source is None else [f"gives {brief(node.output.source)}"]
         case _:
             facts = []
@@ -287,7 +285,7 @@ def render_run(run: "RunView", *, width: int) -> StyledText:
         add_nodes(text, run.graph, run.run_status, width=width)
     else:
         for name, one in run.nodes.items():
-            mark = status_mark(one.status)
+            mark = status_mark(one.shown)
             text.line(mark, (to_one_line(name), "strong"), ("  " + "  ".join(happened(one)), "dim"))
     if run.state:
         text.line("")
@@ -310,7 +308,7 @@ def _add_run_head(text: StyledText, run: "RunView", width: int) -> None:
     text.line(
         mark,
         (run.run_id, "id"),
-        (f"  {run.status.replace('_', ' ')}", mark[1]),
+        (f"  {status_words(run.status)}", mark[1]),
         (f"  {duration(run.lasted_s)}", ""),
         (f"  {counted(run.steps, 'step')}", "dim"),
     )

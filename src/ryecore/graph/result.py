@@ -8,7 +8,7 @@ from ryecore.agent.outcome import NodeFailure
 from ryecore.chain.model import ExecutionResult
 from ryecore.convert.money import write_usd
 from ryecore.display.sanitize import to_one_line
-from ryecore.display.text import StyledText, brief, counted, status_mark
+from ryecore.display.text import StyledText, brief, counted, status_mark, status_words
 from ryecore.graph.model import Graph
 from ryecore.graph.projection import RunProjection, RunStatus
 from ryecore.graph.reading import LoadedGraph
@@ -65,7 +65,7 @@ class GraphResult(ExecutionResult):
         text.line(
             mark,
             (self.item_id, "strong"),
-            (f"  {self.ended.replace('_', ' ')}", mark[1]),
+            (f"  {status_words(self.ended)}", mark[1]),
             (f"  {counted(self.steps, 'step')}", "dim"),
             (f"  {round(self.duration_ms)} ms", "dim"),
         )

@@ -7,8 +7,7 @@ with all below it, as its budget does.
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from attrs import frozen
 
@@ -29,11 +28,13 @@ from ryecore.display.text import (
     duration,
     status_mark,
 )
-from ryecore.state.model import ThreadRecord, ThreadRecords
+from ryecore.state.model import ThreadRecord, ThreadRecords, thread_line
 from ryecore.threads.rows import STATUS_ORDER, TreeRow, rows_of
-from ryecore.threads.tree import TreeNode
 
-__all__ = ["add_more", "render_change", "render_thread", "render_tree", "thread_line"]
+if TYPE_CHECKING:
+    from ryecore.threads.tree import TreeNode
+
+__all__ = ["add_more", "render_change", "render_thread", "render_tree"]
 
 _GAP: Final = "  "
 _LEAST_NAME: Final = 24
@@ -97,7 +98,7 @@ class _Line:
 
 
 def render_tree(
-    nodes: Sequence[TreeNode], *, width: int, now: float, max_rows: int = 40
+    nodes: Sequence["TreeNode"], *, width: int, now: float, max_rows: int = 40
 ) -> StyledText:
     """Render trees of threads, their totals, and the notes of at most three threads.
 
@@ -117,7 +118,7 @@ def render_tree(
     return text
 
 
-def render_change(node: TreeNode, *, now: float) -> tuple[Span, ...]:
+def render_change(node: "TreeNode", *, now: float) -> tuple[Span, ...]:
     """Render the state of one thread as a line, for outputs on which no tree can be drawn."""
     until = now if node.ended_at is None else node.ended_at
     mark = status_mark(node.status)
@@ -159,7 +160,7 @@ def _line(row: TreeRow, now: float) -> _Line:
     return _Line(row.guides, STATUS_ICONS[node.status], (name, style), cells)
 
 
-def _total(roots: Sequence[TreeNode], everyone: Sequence[TreeNode], now: float) -> _Line:
+def _total(roots: Sequence["TreeNode"], everyone: Sequence["TreeNode"], now: float) -> _Line:
     ends = [now if one.ended_at is None else one.ended_at for one in everyone]
     lasted = max(ends) - min(one.started_at for one in roots)
     cells = {
@@ -171,7 +172,7 @@ def _total(roots: Sequence[TreeNode], everyone: Sequence[TreeNode], now: float) 
     return _Line("", ("", ""), (f"{len(everyone):,} threads", "strong"), cells)
 
 
-def _add_counts(text: StyledText, everyone: Sequence[TreeNode], width: int) -> None:
+def _add_counts(text: StyledText, everyone: Sequence["TreeNode"], width: int) -> None:
     counts = Counter(one.status for one in everyone)
     spans: list[Span] = []
     room = width
@@ -190,7 +191,7 @@ def _add_counts(text: StyledText, everyone: Sequence[TreeNode], width: int) -> N
     text.line(*spans)
 
 
-def _add_notes(text: StyledText, everyone: Sequence[TreeNode], width: int) -> None:
+def _add_notes(text: StyledText, everyone: Sequence["TreeNode"], width: int) -> None:
     noted = [one for one in everyone if one.note]
     noted.sort(key=lambda one: one.started_at if one.ended_at is None else one.ended_at)
     for one in noted[-_MAX_NOTES:]:
@@ -398,27 +399,3 @@ def add_more(text: StyledText, shown: ThreadRecords, limit: int, offset: int, co
             "" if limit == 50 else f" --limit {limit}"
         )
         text.line((f"{more:,} more of {shown.total:,}; see them: {again}", "dim"))
-
-
-def thread_line(record: ThreadRecord, id_width: int = 0) -> tuple[tuple[str, str], ...]:
-    """Render a thread as one line with a padded id, and the turns and spending of its model."""
-    mark, cost = status_mark(record.status), record.cost
-    turns = counted(cost.turns, "turn")
-    spent = f"${write_usd(cost.spend_microcents):.4f}"
-    return (
-        mark,
-        (f"{record.thread_id:<{id_width}}", "id"),
-        (f"  {record.status:<9}", mark[1]),
-        (f"  {_lasted(record):>8}", ""),
-        (f"  {turns:>8}  {spent}" if record.model is not None else "", ""),
-        (f"  {record.item_id}", "strong"),
-    )
-
-
-def _lasted(record: ThreadRecord) -> str:
-    until = _time(record.completed_at) if record.completed_at else datetime.now(UTC)
-    return duration((until - _time(record.created_at)).total_seconds())
-
-
-def _time(text: str) -> datetime:
-    return datetime.fromisoformat(text)

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 __all__ = ["TreeNode", "load_tree", "watch_tree"]
 
 
+_COLUMNS: Final = 80
+
+
 @frozen
 class TreeNode:
     """A thread, and the threads that it has started.
@@ -80,6 +83,11 @@ class TreeNode:
             one = waiting.pop()
             yield one
             waiting.extend(reversed(one.children))
+
+    def __str__(self) -> str:
+        from ryecore.threads.rendering import render_tree  # noqa: PLC0415 - to be shown alone
+
+        return render_tree([self], width=_COLUMNS, now=time.time()).plain()
 
     def _repr_html_(self) -> str:
         from ryecore.display import to_html  # noqa: PLC0415 - for notebooks alone

@@ -41,7 +41,7 @@ def test_a_node_that_has_ended_is_a_line(facts: dict[str, Any], said: str) -> No
 def test_a_foreach_says_how_many_once() -> None:
     many = ("foreach_completed", {"node": "each", "count": 5, "failed": 1})
     assert line(many, node(node="each")) == (
-        f"[graph:{RUN}] step 3/12 each ✓ 1.2s (5 items, 1 failed)"
+        f"[graph:{RUN}] step 3/12 each ! 1.2s (5 items, 1 failed)"
     )
     one = ("foreach_completed", {"node": "each", "count": 1})
     assert "(1 item)" in str(line(one, node(node="each")))
@@ -93,7 +93,7 @@ def test_a_try_that_comes_again_says_why() -> None:
     [
         ("run_completed", {"status": "completed", "steps": 1}, "✓ completed, 1 step 1.0s"),
         ("run_completed", {"status": "completed_with_errors", "steps": 3},
-         "✓ completed with errors, 3 steps 1.0s"),
+         "! completed with errors, 3 steps 1.0s"),
         ("run_error", {"status": "error", "steps": 3, "error": "load: no"},
          "✗ error, 3 steps 1.0s (load: no)"),
         ("run_cancelled", {"status": "cancelled", "steps": 3, "error": "The run was cancelled."},

@@ -3,8 +3,10 @@
 import pytest
 
 from ryecore.display import to_mermaid, to_svg
+from ryecore.graph.live import render_live
 from ryecore.graph.picture import graph_picture
 from ryecore.graph.projection import GraphEvent, RunStatus
+from ryecore.graph.rendering import render_graph
 from ryecore.policy.conditions import describe_condition, read_condition
 from tests.unit.graph.seeing import see_run
 from tests.workspace import Workspace
@@ -170,3 +172,28 @@ def test_a_foreach_counts_its_members_as_they_end():
 )
 def test_a_condition_in_words(condition, said):
     assert describe_condition(read_condition(condition)) == said
+
+
+async def test_a_foreach_with_failed_members_is_not_drawn_as_all_well(flow):
+    async with flow.open() as rye:
+        graph = await rye.graphs.load("tool:acme/flow")
+    run = told(
+        ("node_started", {"node": "read", "count": 3}),
+        ("node_completed", {"node": "read", "status": "completed", "count": 3, "failed": 1}),
+        ("run_completed", {"status": "completed_with_errors"}),
+    )
+    picture = graph_picture(graph, run)
+    assert boxes(picture)["read"].status == "completed_with_errors"
+    assert "completed with errors" in to_svg(picture)
+    assert "class n" in to_mermaid(picture)
+    text = render_graph(graph, run).html()
+    assert '<span style="color:#bf8700">! </span><span style="font-weight:600">read' in text
+    live = render_live(graph, run, width=80, rows=9, now=200.0).plain()
+    assert "! read" in live
+
+
+async def test_a_graph_prints_as_the_command_line_shows_it(flow):
+    async with flow.open() as rye:
+        graph = await rye.graphs.load("tool:acme/flow")
+    assert str(graph) == render_graph(graph).plain()
+    assert "for each of ${state.files}" in str(graph)

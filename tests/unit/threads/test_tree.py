@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from ryecore.errors import ThreadNotFound
-from ryecore.state.model import Cost
+from ryecore.state.model import Cost, ThreadRecords
 from ryecore.state.waiting import run_blocking
 from ryecore.threads.tree import TreeNode, load_tree, watch_tree
 from tests.unit.threads.thread_tree import ThreadTree
@@ -113,3 +113,23 @@ def test_a_tree_of_a_thousand_threads_is_read(threads: ThreadTree) -> None:
     for n in range(1, 1000):
         run_blocking(register(f"t-{n}", "directive:x", f"t-{(n - 1) // 10}"))
     assert sum(1 for _ in run_blocking(load_tree(threads.store, "t-0")).walk()) == 1000
+
+
+def test_trees_and_lists_print_as_the_command_line_shows_them(threads: ThreadTree) -> None:
+    threads.start("root")
+    threads.start("child", "root")
+    threads.end("child")
+    tree = run_blocking(load_tree(threads.store, "root"))
+    printed = str(tree).splitlines()
+    assert "└─ ✓ acme/child" in printed[2]
+    assert "2 threads" in str(tree)
+    found = ThreadRecords(run_blocking(threads.store.registry.list_threads()), total=3)
+    lines = str(found).splitlines()
+    assert [line.split()[:3] for line in lines[:2]] == [
+        ["✓", "child", "completed"],
+        ["▸", "root", "running"],
+    ]
+    assert lines[2] == "2 of 3 threads"
+    assert str(found[0]) == lines[0]
+    assert "directive:acme/child" in found._repr_html_()
+    assert str(ThreadRecords()) == "no threads"
