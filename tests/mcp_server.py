@@ -96,6 +96,8 @@ class Server:
             send({"id": number, "result": {}})
         elif method == "tools/list" and self.mode == "refuses-to-list":
             send({"id": number, "error": {"code": -32603, "message": "not today"}})
+        elif method == "tools/list" and self.mode == "refuses-at-length":
+            send({"id": number, "error": {"code": -32603, "message": "\x1b[2J" * 1_000_000}})
         elif method == "tools/list" and self.mode == "lists-nonsense":
             send({"id": number, "result": {"tools": "many"}})
         elif method == "tools/list":
@@ -181,6 +183,11 @@ class Server:
                 open(self.file, "w").close()
                 send({"method": "notifications/tools/list_changed"})
                 send({"id": number, "result": text(arguments.get("text", ""))})
+            case "fails-at-length", _:
+                send({"id": number, "result": text("\x1b[2J" * 1_000_000, isError=True)})
+            case "errs-at-length", _:
+                error = {"code": -32603, "message": "\x1b[2J" * 1_000_000}
+                send({"id": number, "error": error})
             case "large", _:
                 send({"id": number, "result": text("x" * 3_000_000)})
             case _, "env":

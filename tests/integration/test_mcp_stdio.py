@@ -8,6 +8,7 @@ import os
 import pytest
 
 from ryecore import CallContext
+from ryecore.display.text import StyledText
 from ryecore.errors import (
     ChainError,
     ContentChanged,
@@ -49,6 +50,16 @@ def told(workspace: Workspace, ref: str) -> str:
         return why(workspace, ref)
     except RyeError as error:
         return str(error)
+
+
+def shown(workspace: Workspace, ref: str) -> str:
+    """What a terminal shows of a call that fails."""
+    try:
+        return workspace.execute(ref, {"text": "hi"}).render().plain()
+    except RyeError as error:
+        text = StyledText()
+        text.failure(ref, error)
+        return text.plain()
 
 
 # published servers
@@ -133,6 +144,29 @@ def test_a_server_that_lists_no_tools_is_an_error_that_says_so(workspace, mode, 
     error = why(workspace, mcp_tool(workspace, warm=warm))
     assert said in error
     assert "Traceback" not in error
+
+
+@pytest.mark.parametrize(
+    ("mode", "warm"),
+    in_turn(["refuses-at-length", "fails-at-length", "errs-at-length"], [False, True]),
+)
+def test_the_error_of_a_server_is_bounded_where_it_is_shown(workspace, mode, warm):
+    stdio_server(workspace, mode)
+    ref = mcp_tool(workspace, warm=warm, max_output_bytes=64 << 20)
+    outcome = shown(workspace, ref)
+    assert len(outcome) < 40_000
+    assert "more characters" in outcome
+
+
+@pytest.mark.parametrize(
+    ("mode", "warm"),
+    in_turn(["endless-pages", "refuses-to-list", "lists-nonsense", "floods-line"], [True, False]),
+)
+def test_each_error_of_a_server_names_a_next_step(workspace, mode, warm):
+    stdio_server(workspace, mode)
+    outcome = shown(workspace, mcp_tool(workspace, warm=warm))
+    assert "Update the server, or tell whoever maintains it." in outcome
+    assert not any(line.strip() == "next:" for line in outcome.splitlines())
 
 
 def test_a_dry_run_starts_nothing(workspace: Workspace):

@@ -72,7 +72,7 @@ class Recovered:
         text.line(mark, (self.thread_id, "id"), (f"  {self.record.item_id}", "dim"))
         if self.error is not None:
             text.line("  ", (self.error.message, "bad"))
-            text.line(("  next: ", "dim"), self.error.next_step)
+            text.next_step(self.error.next_step)
         elif self.run is not None:
             text.line(("  resumed by ", "dim"), (_id_of(self.run), "id"))
         return text

@@ -64,7 +64,7 @@ class VerifyReport(Rendered):
         for path, error in self.failed_records:
             text.line(status_mark("warning"), (str(path), "strong"), ("  record", "warn"))
             text.line("  ", (error.message, "warn"))
-            text.line(("  next: ", "dim"), error.next_step)
+            text.next_step(error.next_step)
         total = len(self.records) + len(self.failed_records)
         if total:
             attested = f"{len(self.records)} of {total} records of threads attested by you"

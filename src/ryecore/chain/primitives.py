@@ -12,6 +12,7 @@ from attrs import frozen
 
 from ryecore.chain.builder import EXECUTE_ID
 from ryecore.chain.model import ExecutionPlan
+from ryecore.display.sanitize import shorten
 from ryecore.items.refs import ItemRef
 from ryecore.lillux.processes import ProcessResult, ProcessSpec, WarmPool, WarmStart, run_process
 from ryecore.policy.context import CallContext
@@ -153,7 +154,7 @@ def read_outcome(
     if error is None and isinstance(document, Mapping):
         error = _declared_error(document, stderr)
     if error is not None:
-        error = as_authored(error)
+        error = shorten(as_authored(error))
         data = _with_authored_paths(data, as_authored)
     if error is None or not _is_effect_unknown(done, document):
         return Outcome(error is None, data, error, notes)

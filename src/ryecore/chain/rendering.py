@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from ryecore.display.sanitize import shorten
 from ryecore.display.text import Span, StyledText, brief, counted, status_mark
 
 __all__ = ["render_chain", "render_directive", "render_error", "render_result", "render_trace"]
@@ -32,8 +33,8 @@ def render_result(document: Mapping[str, Any]) -> StyledText:
     for line in error.splitlines():
         text.line("  ", (line, "bad"))
     data = document.get("data")
-    if error and isinstance(data, Mapping) and isinstance(data.get("next_step"), str):
-        text.line(("  next: ", "dim"), data["next_step"])
+    if error and isinstance(data, Mapping):
+        text.next_step(data.get("next_step"))
     if data is not None:
         text.add(_render_data(data, said=error), "  ")
     for key, value in metadata.items():
@@ -85,7 +86,7 @@ def _without_error(data: object, said: str) -> object:
 def _repeats(key: object, value: object, said: str) -> bool:
     match key:
         case "error":
-            return isinstance(value, str) and value.strip() == said
+            return isinstance(value, str) and shorten(value).strip() == said
         case "success":
             return value is False
         case "status":
@@ -98,7 +99,7 @@ def _repeats(key: object, value: object, said: str) -> bool:
             return isinstance(value, list) and all(
                 isinstance(one, Mapping)
                 and set(one) == {"type", "text"}
-                and str(one["text"]).strip() in said
+                and shorten(str(one["text"])).strip() in said
                 for one in value
             )
         case "problems":  # of a graph that is invalid: each stands in the error
@@ -244,8 +245,7 @@ def render_error(document: Mapping[str, Any], message: str, next_step: str) -> S
     )
     for line in message.splitlines():
         text.line("  ", (line, "bad"))
-    if next_step:
-        text.line(("  next: ", "dim"), next_step)
+    text.next_step(next_step)
     if document.get("trace"):
         text.line(("  trace", "dim"))
         text.add(render_trace(document["trace"], said=message), "  ")

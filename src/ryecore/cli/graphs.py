@@ -383,8 +383,7 @@ def _work(work: Work, project_path: str, deps: str | None, *, as_json: bool) -> 
         text.add(done.render())
         if "already_started" in done.metadata:
             text.line(("  already started with this idempotency key: nothing was repeated", "warn"))
-        if next_step:
-            text.line(("  next: ", "dim"), next_step)
+        text.next_step(next_step)
         show(text)
     if not done.success:
         sys.exit(EXIT_FAILED)

@@ -22,6 +22,7 @@ __all__ = [
     "is_visible",
     "replace_controls",
     "replace_invisible",
+    "shorten",
     "to_one_line",
     "warn",
 ]
@@ -89,6 +90,12 @@ def replace_controls(text: str, by: str = _REPLACEMENT, *, keep: str = "") -> st
 def to_one_line(text: str) -> str:
     """Join a text's lines into one, with single blanks and without control characters."""
     return replace_controls(" ".join(text.split()))
+
+
+def shorten(text: str, max_chars: int = 5000) -> str:
+    """Return a text for an error: where it is long, its beginning and how much more there is."""
+    more = len(text) - max_chars
+    return text if more <= 0 else f"{text[:max_chars]}… {more} more characters"
 
 
 # Text that must not deceive

@@ -68,7 +68,12 @@ class StyledText:
         self.line(status_mark("problem"), (name, "strong"))
         for line in error.message.splitlines():
             self.line("  ", (line, "bad"))
-        self.line(("  next: ", "dim"), error.next_step)
+        self.next_step(error.next_step)
+
+    def next_step(self, step: object) -> None:
+        """Add the line of a next step, where there is one."""
+        if isinstance(step, str) and step:
+            self.line(("  next: ", "dim"), step)
 
     def plain(self) -> str:
         """Return the text without styles."""

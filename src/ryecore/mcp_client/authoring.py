@@ -8,6 +8,7 @@ from typing import Any, Final, Literal
 
 from attrs import frozen
 
+from ryecore.display.sanitize import shorten
 from ryecore.errors import ConfigError, InputError, McpError, McpToolChanged, RyeError
 from ryecore.items.documents import parse_document
 from ryecore.items.files import writable_folder, write_atomically
@@ -61,9 +62,10 @@ def select_tools(
     """Return the tools that are requested."""
     missing = [name for name in names if name not in offered]
     if missing or not (names or everything):
+        listed = shorten(", ".join(sorted(offered))) or "none"
         raise InputError(
             f"The server offers no tool {missing[0]!r}." if missing else "No tool is named.",
-            next_step=f"Name some of: {', '.join(sorted(offered)) or 'none'}; or pass --all.",
+            next_step=f"Name some of: {listed}; or pass --all.",
         )
     return list(offered.values()) if everything else [offered[name] for name in names]
 

@@ -191,7 +191,11 @@ async def _serve_once(request: Request, watchdog: Watchdog) -> Mapping[str, obje
 def _read_arguments(payload: bytes) -> dict[str, Any]:
     arguments = json.loads(payload or b"{}")
     if not isinstance(arguments, dict):
-        raise McpError("The arguments of a tool are a JSON object.", server="")
+        raise McpError(
+            "The arguments of a tool are a JSON object.",
+            next_step="Pass a JSON object.",
+            server="",
+        )
     return arguments
 
 

@@ -99,7 +99,10 @@ class _Client(httpx2.AsyncClient):
             return await super().send(request, **options)
         except (httpx2.ConnectError, httpx2.ConnectTimeout) as problem:
             self._peer.pending.mark_unsent(number_of(request.content))
-            self._peer.fail(f"can't be reached: {problem or 'it took too long'}")
+            self._peer.fail(
+                f"can't be reached: {problem or 'it took too long'}",
+                "See that it runs at config.url of its item, and that the network allows it.",
+            )
             raise
 
     async def _check(self, response: httpx2.Response) -> None:
@@ -119,7 +122,7 @@ class _Client(httpx2.AsyncClient):
         body = await response.aread() if status < 500 else b""
         if is_session_unknown(status, body, number, has_session=_SESSION_ID in request.headers):
             self._peer.pending.mark_refused(number, status)
-            self._peer.fail(f"no longer knows the session (HTTP {status})")
+            self._peer.fail(f"no longer knows the session (HTTP {status})", "Call it again.")
         elif status in (401, 403) or (self._is_sse and status < 500):
             self._peer.pending.mark_refused(number, status)
         if self._is_sse:  # its transport would wait for a response for ever
@@ -160,7 +163,7 @@ async def _forward(
                 await to_session.send(item)
             except (anyio.BrokenResourceError, anyio.ClosedResourceError):
                 return
-    peer.fail("closed the connection")
+    peer.fail("closed the connection", "See that the server runs, and call it again.")
 
 
 _METHOD_NOT_FOUND: Final = -32601

@@ -28,6 +28,7 @@ from mcp_types import (
 from mcp_types.version import KNOWN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
+from ryecore.display.sanitize import shorten
 from ryecore.errors import McpError
 
 __all__ = [
@@ -146,6 +147,7 @@ MAX_MESSAGE_BYTES: Final = 15 * 1024 * 1024
 _MAX_UNREQUESTED: Final = 10_000
 _MAX_OUTPUT_CHARS: Final = 4096
 _MIN_SECRET: Final = 6
+_AT_FAULT_STEP: Final = "Update the server, or tell whoever maintains it."
 
 
 @define
@@ -165,9 +167,11 @@ class Peer:
     _output: str = ""
     _unrequested: int = 0
 
-    def fail(self, problem: str) -> None:
+    def fail(self, problem: str, next_step: str = "") -> None:
         """Mark it as unusable; the first problem counts."""
-        self.problem = self.problem or problem
+        if not self.problem:
+            self.problem = problem
+            self.next_step = self.next_step or next_step
         self.broken.set()
 
     def add_output(self, text: str) -> None:
@@ -190,9 +194,12 @@ class Peer:
     def error(self, problem: str, next_step: str = "") -> McpError:
         """Return an error about it, with the end of its output and without its secrets."""
         said = self._output.strip()
+        problem = shorten(self.without_secrets(problem))
         text = f"The MCP server '{self.name}' {problem}." + (f" It said: {said}" if said else "")
         return McpError(
-            self.without_secrets(text), next_step=next_step or self.next_step, server=self.name
+            self.without_secrets(text),
+            next_step=next_step or self.next_step or _AT_FAULT_STEP,
+            server=self.name,
         )
 
     def without_secrets(self, text: str) -> str:

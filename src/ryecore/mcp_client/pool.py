@@ -19,7 +19,7 @@ from attrs import define, field
 
 from ryecore.errors import McpError, RyeError, SpawnFailed
 from ryecore.lillux.processes import ProcessResult, ProcessSpec, RunningProcess
-from ryecore.mcp_client.wire import load_error, receive_frame, send_frame
+from ryecore.mcp_client.wire import START_STEP, load_error, receive_frame, send_frame
 
 __all__ = ["ConnectorPool"]
 
@@ -208,6 +208,7 @@ class ConnectorPool:
         return McpError(
             "The MCP server's connector ended before it took the call."
             + (f" It said: {said}" if said else ""),
+            next_step=START_STEP,
             server=Path(key).stem,
         )
 
@@ -270,7 +271,7 @@ async def _accepted(listener: socket.socket, process: RunningProcess) -> _Connec
     said = result.stderr.decode(errors="replace").strip()[-2000:] if result is not None else ""
     raise McpError(
         "The connector of the MCP server ended at once." + (f" It said: {said}" if said else ""),
-        next_step="Start the server by hand, as its item says, and see what it says.",
+        next_step=START_STEP,
         server="",
     )
 

@@ -33,6 +33,7 @@ from mcp_types import (
 )
 
 from ryecore import __version__
+from ryecore.display.sanitize import shorten
 from ryecore.errors import McpError, RyeError
 from ryecore.items.paths import find_on_path, lies_inside
 from ryecore.lillux.schema import SchemaValidator
@@ -182,7 +183,7 @@ class ServerSession:
         """
         if request.status:
             raise self._peer.error(f"refused the call with HTTP {request.status}")
-        message = self._peer.without_secrets(error.error.message)
+        message = shorten(self._peer.without_secrets(error.error.message))
         if error.error.code == REQUEST_TIMEOUT:
             self.may_hang = True
             return _broken_off(f"{message}: {_UNKNOWN_EFFECT}.")
@@ -230,7 +231,9 @@ def _document(result: CallToolResult) -> dict[str, object]:
     document: dict[str, object] = {"success": not result.is_error}
     if result.is_error:
         texts = [part.text for part in result.content if isinstance(part, TextContent)]
-        document["error"] = "\n".join(texts) or "The tool reported a failure without a reason."
+        document["error"] = (
+            shorten("\n".join(texts)) or "The tool reported a failure without a reason."
+        )
     if result.structured_content is not None:
         document["structured_content"] = result.structured_content
     return _as_json({**document, "content": content})

@@ -27,6 +27,7 @@ from mcp_types import (
 )
 
 from ryecore.mcp_client.peer import MAX_MESSAGE_BYTES, Peer, TrackedStream
+from ryecore.mcp_client.wire import START_STEP
 
 __all__ = ["Streams", "open_process"]
 
@@ -59,7 +60,7 @@ async def open_process(
         )
     except (OSError, ValueError) as problem:
         reason = problem.strerror if isinstance(problem, OSError) else str(problem)
-        raise peer.error(f"can't be started ({command[0]}: {reason})") from None
+        raise peer.error(f"can't be started ({command[0]}: {reason})", START_STEP) from None
     stdin, stdout, stderr = (_unblocked(one) for one in _pipes(process))
     to_session, from_server = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     to_server, from_session = anyio.create_memory_object_stream[SessionMessage](0)
@@ -116,7 +117,7 @@ async def _read_messages(
                 if len(line) > MAX_MESSAGE_BYTES:
                     peer.fail(f"wrote a line of more than {MAX_MESSAGE_BYTES >> 20} MiB")
                     return
-            peer.fail(await _describe_end(process))
+            peer.fail(await _describe_end(process), START_STEP)
 
 
 async def _take(
@@ -190,7 +191,7 @@ async def _write_messages(
                 except BlockingIOError:
                     await anyio.wait_writable(stdin)
                 except OSError:
-                    peer.fail("closed its input")
+                    peer.fail("closed its input", START_STEP)
                     return
                 if len(left) <= 1 and isinstance(item.message, JSONRPCRequest):
                     peer.pending.mark_sent(item.message.id)  # at most its line end is missing

@@ -9,11 +9,22 @@ import anyio
 
 from ryecore.errors import ConfigError, McpError, McpToolChanged, MetadataError, RyeError
 
-__all__ = ["Kind", "encode_json", "error_document", "load_error", "receive_frame", "send_frame"]
+__all__ = [
+    "START_STEP",
+    "Kind",
+    "encode_json",
+    "error_document",
+    "load_error",
+    "receive_frame",
+    "send_frame",
+]
 
 Kind = Literal[b"C", b"B", b"D", b"R", b"A"]
 """C: a call; B: it has begun; D: its document; R: a refusal; A: a refusal of a broken server, after
 which another server may take the call."""
+
+START_STEP: Final = "Start the server by hand, as its item says, and see what it says."
+"""The next step where a server, or its connector, ended."""
 
 _HEADER_BYTES: Final = 9
 _CHUNK_BYTES: Final = 256 * 1024

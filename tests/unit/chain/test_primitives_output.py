@@ -155,3 +155,13 @@ def test_paths_in_what_was_said_are_the_authors_own():
         lambda text: text.replace("/sealed/ab", "/home/me"),
     )
     assert "/home/me/tool.py" in str(read.error)
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_a_tools_own_error_is_cut_where_it_is_long_and_stays_whole_in_the_data(code):
+    document = {"success": False, "error": "\x1b[2J" * 2_000_000}
+    read = outcome(json.dumps(document).encode(), exit_code=code)
+    assert read.error is not None
+    assert len(read.error) < 6000
+    assert read.error.endswith("… 7995000 more characters")
+    assert read.data == document

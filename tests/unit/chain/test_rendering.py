@@ -12,6 +12,7 @@ from ryecore.chain.rendering import (
     render_result,
     render_trace,
 )
+from ryecore.display.sanitize import shorten
 
 ELEMENT = {"item_id": "a/t", "integrity": "ab" * 32, "space": "project"}
 RESULT = {
@@ -65,6 +66,20 @@ def test_a_refusal_by_an_mcp_server_is_shown_once():
     assert shown.count("Error executing") == 1
     content["content"].append({"type": "text", "text": "more"})
     assert '"more"' in result(status="error", error="Error executing", data=content).plain()
+
+
+def test_a_long_error_is_shown_once():
+    document = {"success": False, "error": "x" * 9000}
+    error = shorten(document["error"])
+    shown = result(status="error", error=error, data=document).plain()
+    assert shown.count("x" * 300) == error.count("x" * 300)
+    assert shown.count("… 4000 more characters") == 1
+
+
+def test_no_line_of_a_next_step_is_empty():
+    refused = render_error({}, "No.", "").plain()
+    failed = result(status="error", error="No.", data={"error": "No.", "next_step": ""}).plain()
+    assert "next:" not in refused + failed
 
 
 def test_a_trace_does_not_repeat_the_error_above_it():
