@@ -72,7 +72,7 @@ if TYPE_CHECKING:
     from ryecore.lillux.keys import SigningKey as SigningKey
     from ryecore.llm.cost import CostTracker as CostTracker
     from ryecore.llm.fallback import FallbackChain as FallbackChain
-    from ryecore.llm.plan import FallbackPlanEntry as FallbackPlanEntry
+    from ryecore.llm.fallback_rules import FallbackPlanEntry as FallbackPlanEntry
     from ryecore.llm.provider import LlmProvider as LlmProvider
     from ryecore.policy.context import CallContext as CallContext
     from ryecore.policy.context import CancelToken as CancelToken

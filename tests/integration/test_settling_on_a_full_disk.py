@@ -12,7 +12,7 @@ import pytest
 from ryecore import AgentRunnerDeps, Limits
 from ryecore.errors import StateError
 from ryecore.llm.cost import Price
-from ryecore.llm.plan import GO
+from ryecore.llm.fallback_rules import GO
 from ryecore.policy import CancelToken
 from ryecore.policy.budget import Amount
 from ryecore.runs.spending import Spending

@@ -17,7 +17,7 @@ from ryecore.agent.policies import OutputSchema
 from ryecore.agent.verdicts import TurnPolicy
 from ryecore.llm.cost import AttemptCost, CostTracker
 from ryecore.llm.fallback import FallbackChain
-from ryecore.llm.plan import AttemptRecord, Backoff, ChainOptions, FallbackPlanEntry
+from ryecore.llm.fallback_rules import AttemptRecord, Backoff, ChainOptions, FallbackPlanEntry
 from ryecore.llm.request import LlmRequest, ResponseFormat, ToolSpec
 from ryecore.policy.context import CallContext
 from ryecore.tools.context import ToolContext

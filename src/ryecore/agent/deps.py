@@ -14,8 +14,8 @@ from attrs.validators import in_, optional
 
 from ryecore.errors import ConfigError
 from ryecore.llm.checks import above, at_least, function, of, tuple_of_names
+from ryecore.llm.fallback_rules import Backoff, Refuse
 from ryecore.llm.media import MediaStore
-from ryecore.llm.plan import Backoff, Refuse
 from ryecore.llm.provider import LlmProvider
 from ryecore.llm.request import LlmRequest
 from ryecore.policy.limits import DEFAULT_TOOL_TURNS

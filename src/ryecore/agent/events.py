@@ -16,7 +16,7 @@ from ryecore.convert.fields import camel_keys, omitted_at_default
 from ryecore.convert.money import to_usd
 from ryecore.convert.strict import WIRE
 from ryecore.llm.cost import AttemptCost, CostTracker, estimated_tokens, is_uncounted
-from ryecore.llm.plan import AttemptRecord
+from ryecore.llm.fallback_rules import AttemptRecord
 from ryecore.llm.request import LlmRequest
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from ryecore.agent.outcome import NodeOutcome, turn_error
 from ryecore.agent.policies import ask_gate
 from ryecore.llm.attempt import AskForMedia, call_for_media
 from ryecore.llm.cost import text_tokens
+from ryecore.llm.fallback_rules import FallbackPlanEntry, Refuse
 from ryecore.llm.media import MediaStore
-from ryecore.llm.plan import FallbackPlanEntry, Refuse
 from ryecore.llm.provider import LlmProvider, MediaJob, MediaProvider, MediaRequest
 
 __all__ = ["MediaFork"]

@@ -10,7 +10,7 @@ from attrs.validators import min_len, optional
 from ryecore.agent.prompts import PromptTemplate, mentions_secrets
 from ryecore.errors import ConfigError
 from ryecore.llm.checks import at_least, of, tuple_of_names
-from ryecore.llm.plan import Backoff
+from ryecore.llm.fallback_rules import Backoff
 from ryecore.llm.request import ReasoningEffort
 
 __all__ = ["Agent", "AgentNode", "FallbackChoice", "RetrySpec"]

@@ -10,7 +10,7 @@ from ryecore.agent.model import Agent
 from ryecore.agent.outcome import NodeOutcome
 from ryecore.llm.checks import of, plain_function
 from ryecore.llm.cost import AttemptCost
-from ryecore.llm.plan import AttemptRecord, AttemptVerdict, FallbackPlanEntry
+from ryecore.llm.fallback_rules import AttemptRecord, AttemptVerdict, FallbackPlanEntry
 from ryecore.llm.request import LlmRequest
 from ryecore.policy.context import CallContext, CancelToken
 

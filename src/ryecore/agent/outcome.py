@@ -23,8 +23,8 @@ from ryecore.errors import (
     UnknownToolError,
 )
 from ryecore.errors.agents import facts_of_kind
-from ryecore.llm.errors import redact
 from ryecore.llm.parts import MediaPart
+from ryecore.llm.redaction import redact
 from ryecore.llm.result import StopReason
 
 __all__ = [

@@ -33,8 +33,8 @@ from ryecore.agent.verdicts import (
 from ryecore.errors import LlmError, ToolCallError, ToolExecutionError, ToolPolicyError
 from ryecore.lillux.schema import SchemaValidator
 from ryecore.llm.cost import estimated_tokens
+from ryecore.llm.fallback_rules import AttemptVerdict, FallbackPlanEntry, Refuse
 from ryecore.llm.parts import ToolCallPart
-from ryecore.llm.plan import AttemptVerdict, FallbackPlanEntry, Refuse
 from ryecore.llm.request import LlmRequest
 from ryecore.llm.result import LlmResult
 from ryecore.strict_json import read_json

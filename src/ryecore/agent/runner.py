@@ -20,8 +20,8 @@ from ryecore.agent.policies import NodePolicy, Spender
 from ryecore.agent.prompts import ReadFileMissing, TemplateMiss, file_reader
 from ryecore.agent.turns import TurnResult, run_turns
 from ryecore.agent.verdicts import THE_TEXT
+from ryecore.llm.fallback_rules import FallbackPlanEntry
 from ryecore.llm.parts import MediaPart, Message
-from ryecore.llm.plan import FallbackPlanEntry
 from ryecore.policy.cancelling import bounded_by, is_cancelled
 
 __all__ = ["AgentNodeExecutor", "create_agent_node_executor"]

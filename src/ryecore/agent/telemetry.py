@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 from ryecore.agent.model import Agent
 from ryecore.agent.outcome import failure_of
 from ryecore.errors import MissingExtra
+from ryecore.llm.fallback_rules import AttemptRecord
 from ryecore.llm.parts import ToolCallPart
-from ryecore.llm.plan import AttemptRecord
 from ryecore.llm.result import Usage
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from attrs import frozen
 
 from ryecore.agent.outcome import ErrorCode, failure_of, is_correctable
 from ryecore.errors import LlmError, ToolCallError
+from ryecore.llm.fallback_rules import GO, AttemptVerdict, FallbackPlanEntry, Go, Refuse
 from ryecore.llm.parts import Message, ToolCallPart, ToolResultPart
-from ryecore.llm.plan import GO, AttemptVerdict, FallbackPlanEntry, Go, Refuse
 from ryecore.llm.request import LlmRequest
 from ryecore.llm.result import LlmResult
 from ryecore.tools.definition import ToolDef

@@ -82,20 +82,6 @@ if TYPE_CHECKING:
     from ryecore.errors.agents import ToolPolicyError as ToolPolicyError
     from ryecore.errors.agents import UnknownToolError as UnknownToolError
     from ryecore.errors.base import RyeError as RyeError
-    from ryecore.errors.calls import CallCancelled as CallCancelled
-    from ryecore.errors.calls import InputError as InputError
-    from ryecore.errors.calls import InvalidInputs as InvalidInputs
-    from ryecore.errors.calls import InvalidParameters as InvalidParameters
-    from ryecore.errors.calls import InvalidQuery as InvalidQuery
-    from ryecore.errors.calls import McpError as McpError
-    from ryecore.errors.calls import McpToolChanged as McpToolChanged
-    from ryecore.errors.calls import MissingExtra as MissingExtra
-    from ryecore.errors.calls import NotApproved as NotApproved
-    from ryecore.errors.calls import NotAvailableYet as NotAvailableYet
-    from ryecore.errors.calls import RyeClosed as RyeClosed
-    from ryecore.errors.calls import TextTooLong as TextTooLong
-    from ryecore.errors.calls import ToolFailed as ToolFailed
-    from ryecore.errors.calls import UnsupportedExecution as UnsupportedExecution
     from ryecore.errors.items import AmbiguousItem as AmbiguousItem
     from ryecore.errors.items import AnchorError as AnchorError
     from ryecore.errors.items import BadSignature as BadSignature
@@ -125,6 +111,20 @@ if TYPE_CHECKING:
     from ryecore.errors.items import UnresolvedPlaceholder as UnresolvedPlaceholder
     from ryecore.errors.items import UnsignedItem as UnsignedItem
     from ryecore.errors.items import UntrustedKey as UntrustedKey
+    from ryecore.errors.requests import CallCancelled as CallCancelled
+    from ryecore.errors.requests import InputError as InputError
+    from ryecore.errors.requests import InvalidInputs as InvalidInputs
+    from ryecore.errors.requests import InvalidParameters as InvalidParameters
+    from ryecore.errors.requests import InvalidQuery as InvalidQuery
+    from ryecore.errors.requests import McpError as McpError
+    from ryecore.errors.requests import McpToolChanged as McpToolChanged
+    from ryecore.errors.requests import MissingExtra as MissingExtra
+    from ryecore.errors.requests import NotApproved as NotApproved
+    from ryecore.errors.requests import NotAvailableYet as NotAvailableYet
+    from ryecore.errors.requests import RyeClosed as RyeClosed
+    from ryecore.errors.requests import TextTooLong as TextTooLong
+    from ryecore.errors.requests import ToolFailed as ToolFailed
+    from ryecore.errors.requests import UnsupportedExecution as UnsupportedExecution
     from ryecore.errors.state import AlreadyStarted as AlreadyStarted
     from ryecore.errors.state import BudgetError as BudgetError
     from ryecore.errors.state import BudgetNotRegistered as BudgetNotRegistered

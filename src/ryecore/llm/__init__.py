@@ -12,8 +12,16 @@ if TYPE_CHECKING:
     from ryecore.llm.cost import CostTracker as CostTracker
     from ryecore.llm.cost import Price as Price
     from ryecore.llm.cost import PriceLookup as PriceLookup
-    from ryecore.llm.errors import redact as redact
     from ryecore.llm.fallback import FallbackChain as FallbackChain
+    from ryecore.llm.fallback_rules import GO as GO
+    from ryecore.llm.fallback_rules import AttemptOutcome as AttemptOutcome
+    from ryecore.llm.fallback_rules import AttemptRecord as AttemptRecord
+    from ryecore.llm.fallback_rules import AttemptVerdict as AttemptVerdict
+    from ryecore.llm.fallback_rules import Backoff as Backoff
+    from ryecore.llm.fallback_rules import ChainOptions as ChainOptions
+    from ryecore.llm.fallback_rules import FallbackPlanEntry as FallbackPlanEntry
+    from ryecore.llm.fallback_rules import Go as Go
+    from ryecore.llm.fallback_rules import Refuse as Refuse
     from ryecore.llm.media import FolderMediaStore as FolderMediaStore
     from ryecore.llm.media import MediaStore as MediaStore
     from ryecore.llm.media import MemoryMediaStore as MemoryMediaStore
@@ -29,21 +37,13 @@ if TYPE_CHECKING:
     from ryecore.llm.parts import TextPart as TextPart
     from ryecore.llm.parts import ToolCallPart as ToolCallPart
     from ryecore.llm.parts import ToolResultPart as ToolResultPart
-    from ryecore.llm.plan import GO as GO
-    from ryecore.llm.plan import AttemptOutcome as AttemptOutcome
-    from ryecore.llm.plan import AttemptRecord as AttemptRecord
-    from ryecore.llm.plan import AttemptVerdict as AttemptVerdict
-    from ryecore.llm.plan import Backoff as Backoff
-    from ryecore.llm.plan import ChainOptions as ChainOptions
-    from ryecore.llm.plan import FallbackPlanEntry as FallbackPlanEntry
-    from ryecore.llm.plan import Go as Go
-    from ryecore.llm.plan import Refuse as Refuse
     from ryecore.llm.provider import LlmProvider as LlmProvider
     from ryecore.llm.provider import MediaJob as MediaJob
     from ryecore.llm.provider import MediaOutcome as MediaOutcome
     from ryecore.llm.provider import MediaProvider as MediaProvider
     from ryecore.llm.provider import MediaRequest as MediaRequest
     from ryecore.llm.provider import MediaResult as MediaResult
+    from ryecore.llm.redaction import redact as redact
     from ryecore.llm.request import Capabilities as Capabilities
     from ryecore.llm.request import LlmRequest as LlmRequest
     from ryecore.llm.request import ReasoningEffort as ReasoningEffort

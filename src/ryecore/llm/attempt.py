@@ -10,10 +10,10 @@ import anyio
 import anyio.lowlevel
 
 from ryecore.errors.agents import LlmError, LlmErrorKind
-from ryecore.llm.errors import clean_error
+from ryecore.llm.fallback_rules import AttemptRecord, ChainOptions, fetch_key, no_credential
 from ryecore.llm.media import MediaStore
-from ryecore.llm.plan import AttemptRecord, ChainOptions, fetch_key, no_credential
 from ryecore.llm.provider import LlmProvider, MediaOutcome, MediaResult
+from ryecore.llm.redaction import clean_error
 from ryecore.llm.request import LlmRequest
 from ryecore.llm.result import LlmResult, Usage
 from ryecore.llm.stream import StreamChunk, StreamFold, parts_bytes

@@ -11,8 +11,8 @@ from attrs import evolve, field, frozen
 
 from ryecore.convert.money import MICROCENTS_PER_USD, to_usd
 from ryecore.errors import ConfigError
+from ryecore.llm.fallback_rules import AttemptRecord
 from ryecore.llm.parts import MediaPart, Message, Part, ToolCallPart, ToolResultPart
-from ryecore.llm.plan import AttemptRecord
 from ryecore.llm.prices import bundled_cost, bundled_rates, have_bundled_prices
 from ryecore.llm.request import LlmRequest, ToolSpec
 from ryecore.llm.result import Usage

@@ -11,8 +11,7 @@ from attrs import evolve
 
 from ryecore.errors.agents import LlmError, LlmErrorKind
 from ryecore.llm.attempt import Attempt
-from ryecore.llm.parts import Message, ReasoningPart
-from ryecore.llm.plan import (
+from ryecore.llm.fallback_rules import (
     AttemptOutcome,
     AttemptRecord,
     ChainOptions,
@@ -26,6 +25,7 @@ from ryecore.llm.plan import (
     no_credential,
     verdict_of,
 )
+from ryecore.llm.parts import Message, ReasoningPart
 from ryecore.llm.request import Contents, LlmRequest, missing_capabilities
 from ryecore.llm.result import LlmResult
 from ryecore.llm.stream import StreamChunk

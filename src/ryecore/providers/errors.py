@@ -13,7 +13,7 @@ from ryecore.bounded_http import out_of_bounds
 from ryecore.errors import RyeError
 from ryecore.errors.agents import facts_of_kind
 from ryecore.llm import LlmError, LlmErrorKind, MediaPart, redact
-from ryecore.llm.errors import clean_error
+from ryecore.llm.redaction import clean_error
 
 __all__ = [
     "BrokenAnswer",

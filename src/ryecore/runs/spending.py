@@ -15,7 +15,7 @@ from ryecore.agent.deps import AgentRunnerDeps
 from ryecore.convert.money import to_usd
 from ryecore.errors import BudgetError, InsufficientBudget
 from ryecore.llm.cost import AttemptCost, CostTracker, TokenEstimate
-from ryecore.llm.plan import GO, AttemptRecord, AttemptVerdict, FallbackPlanEntry, Refuse
+from ryecore.llm.fallback_rules import GO, AttemptRecord, AttemptVerdict, FallbackPlanEntry, Refuse
 from ryecore.llm.request import LlmRequest
 from ryecore.policy import CancelToken
 from ryecore.policy.budget import Amount, Dimension, Mark

@@ -3,7 +3,7 @@
 The scope of a key is the chain of the thread that starts a run, so that a continuation still finds
 it. The host has one scope, and callers with fewer capabilities have one for each set of them: a
 guessed key neither shows the result of a run with more capabilities, nor keeps its owner from
-starting one.
+starting one. A key lives as long as the row of its run, until that is pruned.
 """
 
 import json

@@ -16,8 +16,8 @@ from ryecore.agent.turns import TurnResult, run_turns
 from ryecore.chain.trace import Trace
 from ryecore.directives.inputs import render_returns
 from ryecore.errors import LlmError, RyeError
+from ryecore.llm.fallback_rules import FallbackPlanEntry
 from ryecore.llm.parts import Message
-from ryecore.llm.plan import FallbackPlanEntry
 from ryecore.llm.request import Capabilities
 from ryecore.policy import CallContext
 from ryecore.policy.hooks import HookEvent

@@ -40,8 +40,8 @@ from ryecore.agent.verdicts import (
     ladder_verdict,
 )
 from ryecore.errors import LlmError, ToolCallError, ToolExecutionError, ToolPolicyError
+from ryecore.llm.fallback_rules import AttemptVerdict, FallbackPlanEntry
 from ryecore.llm.parts import MediaPart, Message, TextPart, ToolCallPart, ToolResultPart
-from ryecore.llm.plan import AttemptVerdict, FallbackPlanEntry
 from ryecore.llm.request import LlmRequest
 from ryecore.llm.result import LlmResult
 from ryecore.policy.cancelling import run_to_end

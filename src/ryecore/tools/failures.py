@@ -4,7 +4,7 @@ import re
 from typing import Final
 
 from ryecore.errors import ToolArgsInvalidError, ToolCallError, ToolExecutionError
-from ryecore.llm.errors import redact
+from ryecore.llm.redaction import redact
 
 __all__ = ["as_tool_error", "invalid_arguments", "quoted", "shown"]
 

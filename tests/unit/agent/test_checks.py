@@ -8,7 +8,7 @@ from ryecore.agent.deps import AgentRunnerDeps, AgentTurnLimits
 from ryecore.agent.model import Agent, AgentNode, FallbackChoice, RetrySpec
 from ryecore.agent.node import NodeExecContext
 from ryecore.errors import ConfigError
-from ryecore.llm.plan import Backoff, ChainOptions, FallbackPlanEntry
+from ryecore.llm.fallback_rules import Backoff, ChainOptions, FallbackPlanEntry
 from ryecore.testing import ScriptedProvider
 from tests.unit.agent.studio import KEY, Studio
 

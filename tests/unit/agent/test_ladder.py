@@ -17,7 +17,7 @@ from ryecore.agent.session import AgentSession
 from ryecore.errors import AgentTurnError, LlmError
 from ryecore.errors.agents import ERROR_KINDS, LlmErrorKind
 from ryecore.llm.cost import Price
-from ryecore.llm.plan import Refuse
+from ryecore.llm.fallback_rules import Refuse
 from ryecore.llm.result import Usage
 from ryecore.llm.stream import (
     ReasoningDelta,

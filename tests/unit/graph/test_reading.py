@@ -27,7 +27,7 @@ from ryecore.graph.reading import examine_graph, read_graph
 from ryecore.graph.validation.problems import node_lines
 from ryecore.items.documents import parse_document
 from ryecore.items.refs import ItemRef
-from ryecore.llm.plan import Backoff
+from ryecore.llm.fallback_rules import Backoff
 from ryecore.policy.conditions import AllOf, AnyOf, Comparison, Negation
 from ryecore.policy.expressions import read_template
 from tests.unit.graph.written import PATH, examined, item_of, written

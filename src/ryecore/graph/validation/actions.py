@@ -12,7 +12,7 @@ from ryecore.errors import ConfigError, InvalidItemId
 from ryecore.graph.model import AGENT_NODE_KEYS, Action, Tries
 from ryecore.graph.validation.fields import Amount, Count, Fields, Text
 from ryecore.items.refs import ItemRef
-from ryecore.llm.plan import Backoff
+from ryecore.llm.fallback_rules import Backoff
 from ryecore.policy.limits import LIMIT_NAMES, LIMIT_SPELLINGS
 
 __all__ = [

@@ -9,7 +9,6 @@ from ryecore.convert.lines import Place, key_path
 from ryecore.graph.model import AgentVertex
 from ryecore.graph.validation.drafts import Draft
 from ryecore.graph.validation.fields import brief
-from ryecore.graph.validation.kinds import Kind, NoSuchPart, kind_of_schema, kind_of_value
 from ryecore.graph.validation.problems import Problems
 from ryecore.graph.validation.scopes import (
     BUILT_IN,
@@ -20,6 +19,7 @@ from ryecore.graph.validation.scopes import (
     misfits,
     takes,
 )
+from ryecore.graph.validation.value_types import Kind, NoSuchPart, kind_of_schema, kind_of_value
 from ryecore.policy.conditions import Comparison, Condition, Negation
 from ryecore.policy.expressions import Expression, Template
 from ryecore.policy.paths import ValuePath, parse_path

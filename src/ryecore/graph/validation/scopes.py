@@ -8,7 +8,7 @@ from attrs import frozen
 
 from ryecore.convert.lines import Place
 from ryecore.graph.model import NODE_KINDS
-from ryecore.graph.validation.kinds import (
+from ryecore.graph.validation.value_types import (
     ANY,
     Kind,
     NoSuchPart,

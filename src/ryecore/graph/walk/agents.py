@@ -20,7 +20,7 @@ from ryecore.graph.journal.journal import Journal
 from ryecore.graph.model import AgentVertex, Graph
 from ryecore.items.refs import ItemRef
 from ryecore.llm.cost import AttemptCost
-from ryecore.llm.plan import AttemptRecord, AttemptVerdict, FallbackPlanEntry
+from ryecore.llm.fallback_rules import AttemptRecord, AttemptVerdict, FallbackPlanEntry
 from ryecore.llm.request import LlmRequest
 from ryecore.policy import CallContext
 from ryecore.policy.cancelling import is_cancelled

@@ -18,7 +18,7 @@ from ryecore.graph.journal.journal import Journal
 from ryecore.graph.model import ActionVertex, ForeachVertex, Graph, ReturnVertex, Tries
 from ryecore.graph.walk.calls import Call, CallOutcome, ItemCaller
 from ryecore.graph.walk.foreach import for_each
-from ryecore.llm.plan import backoff_s
+from ryecore.llm.fallback_rules import backoff_s
 from ryecore.policy import CallContext
 from ryecore.policy.context import place_id
 

@@ -16,7 +16,7 @@ from ryecore.convert.config import Configuration, Reader, between
 from ryecore.convert.fields import key
 from ryecore.errors import LlmError, RyeError
 from ryecore.lillux.patterns import TextPattern, compile_pattern
-from ryecore.llm.plan import backoff_s
+from ryecore.llm.fallback_rules import backoff_s
 from ryecore.policy.hooks import Control
 
 __all__ = [

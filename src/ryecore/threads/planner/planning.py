@@ -18,7 +18,7 @@ from ryecore.convert.config import Configuration
 from ryecore.directives.hooks import read_hooks
 from ryecore.directives.inputs import resolve_inputs
 from ryecore.directives.model import ContextSpec, Directive, compose, extends_by_hook
-from ryecore.directives.models import AGENT_CONFIG, choose_model, read_model_names
+from ryecore.directives.model_names import AGENT_CONFIG, choose_model, read_model_names
 from ryecore.directives.parser import parse_directive
 from ryecore.directives.permissions import AcknowledgedRisk, Permissions
 from ryecore.errors import ChainTooDeep, CircularDependency, InputError, MetadataError

@@ -8,7 +8,14 @@ from hypothesis import strategies as st
 
 from ryecore.errors.agents import RETRYABLE_KINDS, LlmErrorKind
 from ryecore.llm import Backoff
-from ryecore.llm.plan import Failover, GiveUp, Refresh, RetryAttempt, backoff_s, verdict_of
+from ryecore.llm.fallback_rules import (
+    Failover,
+    GiveUp,
+    Refresh,
+    RetryAttempt,
+    backoff_s,
+    verdict_of,
+)
 
 KINDS = LlmErrorKind.__args__
 BACKOFF = Backoff(base_s=0.25, cap_s=8.0)

@@ -3,7 +3,7 @@
 import pytest
 
 from ryecore.convert.config import Configuration
-from ryecore.directives.models import AGENT_CONFIG, choose_model, read_model_names
+from ryecore.directives.model_names import AGENT_CONFIG, choose_model, read_model_names
 from ryecore.errors import ConfigError, InputError
 
 CONFIG = {
