@@ -8,7 +8,7 @@ import fcntl
 import os
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from threading import RLock
 from types import TracebackType
@@ -83,6 +83,9 @@ class Database:
                 self._open_read_only()
                 return
             undo.callback(os.close, gate)
+            # Never opened and closed here: that would release the locks of other connections.
+            with suppress(FileExistsError, PermissionError):  # some file systems don't allow it
+                os.mknod(self._path, 0o600)
             connection = sqlite3.connect(
                 self._path,
                 timeout=0,  # `LockWait` waits instead, which signals and cancellations end
@@ -131,6 +134,7 @@ class Database:
         return bool(mode == "wal" and version == len(self._migrations))
 
     def _set_up(self) -> None:
+        os.chmod(self._path, 0o600)
         run = self._connection.execute
         run(f"PRAGMA page_size = {self._page_size_bytes}")
         run("PRAGMA journal_mode = WAL")
@@ -150,7 +154,6 @@ class Database:
             except BaseException:
                 self._roll_back()
                 raise
-        os.chmod(self._path, 0o600)
 
     def write(self) -> "_Transaction":
         """Return a writing transaction: committed at its end, rolled back by an exception."""

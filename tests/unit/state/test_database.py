@@ -51,6 +51,20 @@ def test_what_was_written_is_there_again(tmp_path: Path) -> None:
     assert (tmp_path / "some.db").stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.parametrize("is_there", [False, True], ids=["new", "there"])
+def test_it_is_private_even_where_its_first_write_fails(tmp_path: Path, is_there: bool) -> None:
+    path = tmp_path / "some.db"
+    before = os.umask(0)
+    try:
+        if is_there:
+            path.touch(0o644)
+        with pytest.raises(StateError):
+            Database(path, (("CREATE TABLE broken (",),))
+        assert path.stat().st_mode & 0o777 == 0o600
+    finally:
+        os.umask(before)
+
+
 def test_an_exception_undoes_the_whole_transaction(tmp_path: Path) -> None:
     found = database(tmp_path)
     increase(found)
