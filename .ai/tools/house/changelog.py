@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T13:17:49Z:919b8480c29b75bc4358edb00efb3e8d89ecc18c400de48a3b1d1cd2f82ccddc:kncKz99j5Qea_shyDLPscjDXjL4B_9N0qVAzk0mJgZTPgQPC8fL7FxbXKXwBiokAGFQYwZQFqPmD85-Z9uB5DQ:c5a744bf7ed5fa31
+# rye:signed:2026-11-23T14:32:07Z:919b8480c29b75bc4358edb00efb3e8d89ecc18c400de48a3b1d1cd2f82ccddc:yIMCty7pQtho_isTiCvoEe3kWD9iAw-6jw8fU6OvjqhamXWuINrIUHKYtUJB2LzGViGtSRz91SFVrxymxfFGCA:fc967654c60a9c56
 """See that the changelog tells what a version changes, and since when there is that version."""
 
 __version__ = "1.0.0"

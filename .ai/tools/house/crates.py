@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T13:17:49Z:fdc2249e000c156cd562d964dbf3d67434351f450e6e0da13d8b6cd7145633cd:8M67VGHmM-MjmUpPvUYFGhIHe55LUUgaEXH25pA86LweuBrKlA-pWyRcMZvo-Gp-yps9WdMYIiuGDqNFCNWbDA:c5a744bf7ed5fa31
+# rye:signed:2026-11-23T14:32:07Z:fdc2249e000c156cd562d964dbf3d67434351f450e6e0da13d8b6cd7145633cd:4mOq_sN--58y9WEvv0TDN_KGi7L8mqj8plyUWNgb3rv9_RdTOnExTgCCD1HtrtT8uwn8OFnlIuTgIz4Hu39RAg:fc967654c60a9c56
 """See that Cargo.lock fits the manifests of the Rust part."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T13:17:49Z:3ac7393dde9f65e726cc1671a7339a4a8e984dfe5f28552215b1145eb42ec685:LLS_T8JlbfRXqHWYyQh2xtw7mQv_oQfEPnkuWRnMNaehLec_a_Jh-646yYNsskxWY0TG_jCAiyQy0Phwvf7vCQ:c5a744bf7ed5fa31
+# rye:signed:2026-11-23T14:32:07Z:3ac7393dde9f65e726cc1671a7339a4a8e984dfe5f28552215b1145eb42ec685:Yn7KU2Hq3isKW1tjpkWSFhikrdmvHFY_KTJpbZL5OUMBobEQZbQZp2Kk6YyA4GrkrvCL6hRvdqGQFJZxXrKoBQ:fc967654c60a9c56
 """Say what the checks of a release have found, and fail where that is anything."""
 
 __version__ = "1.0.0"

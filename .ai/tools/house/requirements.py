@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T13:17:49Z:f0ee9b7d0c4f62f8e2afe1d4cb343f04fc1b972858290396099163fb72c90f6b:WZwtyuIcz5jEl8aRFY9uVAdfGy-vptzRhzX3iSm4DqaOfCZuGTAWbX1FjeeLj1sqbaQiPyLL-0rBFMkcyVC_BQ:c5a744bf7ed5fa31
+# rye:signed:2026-11-23T14:32:07Z:f0ee9b7d0c4f62f8e2afe1d4cb343f04fc1b972858290396099163fb72c90f6b:-Yw1e2uHGS9s4LbfWvszAdkmXVV3Wgs1tc4EVvvgyDHoXfNrFDSsQmwyYGewxHgfu_itzBKhi11j7GGDpNzfDQ:fc967654c60a9c56
 """See that a file of pinned requirements fits what pyproject.toml asks for."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T13:17:49Z:cd646e99375c772c595c3c67d48ce60b3893780d29ed985dd84a43c4fc3da511:hQ_X9Gy6Ws3bmRMzc5ar-8u7_r8OILQpkBM2mVMvVJilt7-VuuLowaDRcnCQE3QdBxxw6UUwEGuS0BzoOBmkCA:c5a744bf7ed5fa31
+# rye:signed:2026-11-23T14:32:07Z:cd646e99375c772c595c3c67d48ce60b3893780d29ed985dd84a43c4fc3da511:3wRfMJDk5xzDzzLCjUMZsAOAb9f4GYciRISkKKlKQuv4upAOrOYbNflHHOTMobKFny4woXqfI7fTk7NqNtQ2Aw:fc967654c60a9c56
 """See that every sealed file is what it was when it was sealed."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T13:17:49Z:fb5f9411e4bcb595cc8d4b33cb3c698a8a560c948e5f28f877956db7a30edc4c:6Y2lnemY9YZcuiBoYmFoikcQvo__uS1yIhR749cU-RBWZ29cDqwQ7sK1M6YHiFlRftkuCGjVVRhxtqrXWgQ-Dg:c5a744bf7ed5fa31
+# rye:signed:2026-11-23T14:32:07Z:fb5f9411e4bcb595cc8d4b33cb3c698a8a560c948e5f28f877956db7a30edc4c:TjspvYCEVV_5J2So9Rh0CWATODgmSQ7ZCrq3qZsyfO3j5N1HtA24M_5pYL6M4PBEKsNNKFipVcy0xOkh4aE6BA:fc967654c60a9c56
 """See that what would be released is committed, and that its tag is free."""
 
 __version__ = "1.0.0"

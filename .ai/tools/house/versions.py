@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T13:17:49Z:d06753a15df7e0adc65afad0c2d9df9dbbdcc2f122242dfcc2cdddf5a975bacd:INQR44PsdujP27yllgdvz7ogJurNsX7MhejI2Jasv4kbiGrPX6bQTe50sT1i60PEhI89W8srxX6R6S8Ga6ImAg:c5a744bf7ed5fa31
+# rye:signed:2026-11-23T14:32:07Z:d06753a15df7e0adc65afad0c2d9df9dbbdcc2f122242dfcc2cdddf5a975bacd:I-JZg-jScNWKEzTMGk55M2K2kkD6lE7_BXIpKEyYt2JuWAYiqkHbScgrXWcS50t82Jr-MjscU6droOs7P__pDQ:fc967654c60a9c56
 """See that every file that names this project's version names the same one."""
 
 __version__ = "1.0.0"

@@ -12,6 +12,7 @@ from attrs import evolve
 from ryecore.chain.model import ExecutionResult
 from ryecore.cli.opening import deps_option, models_of, with_project
 from ryecore.cli.options import (
+    HintedGroup,
     json_option,
     limit_option,
     page_options,
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 __all__ = ["graph"]
 
 
-@click.group(short_help="Check, run, resume and show graphs.")
+@click.group(cls=HintedGroup, short_help="Check, run, resume and show graphs.")
 def graph() -> None:
     """Check, run, resume and show state graphs: workflows of signed tools, written in YAML.
 

@@ -18,7 +18,7 @@ from attrs import evolve
 from ryecore.chain.model import ExecutionResult
 from ryecore.chain.rendering import render_result
 from ryecore.cli.opening import deps_option, models_of, with_project
-from ryecore.cli.options import find_project, json_option, project_option
+from ryecore.cli.options import HintedGroup, find_project, json_option, project_option
 from ryecore.cli.output import EXIT_FAILED, errors_shown, show, show_json
 from ryecore.display.text import StyledText, status_mark
 from ryecore.errors import ConfigError, InputError, RyeError
@@ -40,7 +40,7 @@ _MAX_SHOWN: Final = 100
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 
 
-@click.group(short_help="Offer a project to MCP clients, and use MCP servers.")
+@click.group(cls=HintedGroup, short_help="Offer a project to MCP clients, and use MCP servers.")
 def mcp() -> None:
     """Offer a project to MCP clients, and use the tools of MCP servers."""
 

@@ -110,16 +110,32 @@ _INSTEAD: Final = {
 
 
 class HintedGroup(click.Group):
-    """A group of commands that hints at the right option for a wrong command."""
+    """A group that names the right option, or the command of another group, for a wrong command."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find a command as click does, and name the option where there is none."""
-        instead = _INSTEAD.get(args[0])
-        if instead is not None and self.get_command(ctx, args[0]) is None:
-            raise click.UsageError(f"There is no command {args[0]!r}. Write: {instead}", ctx)
+        """Find a command as click does, and name what to write where there is none."""
+        name = args[0]
+        if not ctx.resilient_parsing and self.get_command(ctx, name) is None:
+            instead = [_INSTEAD[name]] if name in _INSTEAD else _commands_called(name, ctx)
+            if instead:
+                raise click.UsageError(
+                    f"There is no command {name!r} here. Write: {' or '.join(instead)}", ctx
+                )
         return super().resolve_command(ctx, args)
+
+
+def _commands_called(name: str, ctx: click.Context) -> list[str]:
+    """Return the full names of all commands of a name, in any group."""
+    found: list[str] = []
+    waiting: list[tuple[str, click.Command]] = [("rye", ctx.find_root().command)]
+    for path, command in waiting:  # grows in the loop
+        if path.endswith(f" {name}"):
+            found.append(path)
+        if isinstance(command, click.Group):
+            waiting += [(f"{path} {one}", below) for one, below in command.commands.items()]
+    return found
 
 
 class TakesParameters(click.Command):

@@ -12,7 +12,7 @@ import click
 from ryecore.actions.threads import ThreadReport, Threads
 from ryecore.cli.live import ChangeLines, LiveTree, can_redraw
 from ryecore.cli.opening import with_threads
-from ryecore.cli.options import json_option, page_options, project_option
+from ryecore.cli.options import HintedGroup, json_option, page_options, project_option
 from ryecore.cli.output import (
     EXIT_FAILED,
     errors_shown,
@@ -39,7 +39,7 @@ _MAX_TREES: Final = 20
 _FOLLOW_S: Final = 60.0
 
 
-@click.group(short_help="List, stop and continue threads and detached tools.")
+@click.group(cls=HintedGroup, short_help="List, stop and continue threads and detached tools.")
 def threads() -> None:
     """See, stop, verify and continue the threads of directives and of detached tools.
 

@@ -15,6 +15,7 @@ from ryecore.rye import Rye
 from ryecore.state.adoption import StateProof, adopt_state, prove_state, refusal_of_proof
 from ryecore.state.attestation import alone_in, set_aside
 from ryecore.state.model import THREADS_FOLDER
+from ryecore.state.pruning import AGE_UNITS
 
 __all__ = ["adopt", "prune", "replay", "verify"]
 
@@ -197,7 +198,7 @@ def _read_key(path: Path) -> PublicKey:
 @click.option(
     "--older-than",
     metavar="AGE",
-    help="How long ago they ended, such as 30d, 8w, 12h or 15m (minutes).",
+    help=f"How long ago they ended, such as 30d: a number and {AGE_UNITS}.",
 )
 @click.option("--keep", type=int, metavar="N", help="Keep the latest N, whatever their age.")
 @click.option(

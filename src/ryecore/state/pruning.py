@@ -37,10 +37,20 @@ from ryecore.state.refusals import advice
 from ryecore.state.schema import ENDED
 from ryecore.state.waiting import run_in_thread
 
-__all__ = ["Family", "PrunePlan", "Retention", "ThreadPruning", "parse_age", "resolve_retention"]
+__all__ = [
+    "AGE_UNITS",
+    "Family",
+    "PrunePlan",
+    "Retention",
+    "ThreadPruning",
+    "parse_age",
+    "resolve_retention",
+]
 
 _AGE: Final = re.compile(r"(\d{1,6})\s*([smhdw])", re.ASCII)
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+AGE_UNITS: Final = "s (seconds), m (minutes), h (hours), d (days) or w (weeks)"
+"""The units of an age, for people."""
 _MAX_AGE_S: Final = 100 * 365 * 86_400
 _TRASH: Final = "pruned"
 _MARK: Final = "pruned-at"
@@ -72,7 +82,7 @@ def parse_age(text: object) -> float:
     if not 0 < seconds <= _MAX_AGE_S:
         raise ConfigError(
             f"{text!r} can't be used as an age.",
-            next_step="Write a whole number above 0 with its unit, such as 12h, 30d or 8w.",
+            next_step=f"Write a whole number above 0 and a unit, such as 30d: {AGE_UNITS}.",
         )
     return float(seconds)
 

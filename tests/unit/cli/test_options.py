@@ -3,9 +3,11 @@
 import json
 
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ryecore.cli.commands import rye
 from ryecore.cli.options import read_pairs
 from ryecore.errors import InputError
 from tests.unit.cli.conftest import Run
@@ -85,3 +87,24 @@ def test_a_missing_item_outside_of_a_project_names_the_project(run: Run, workspa
     assert "rye init" in refused.err
     workspace.shell("b", "true")
     assert "not a project" not in run(*command).err
+
+
+@pytest.mark.parametrize(
+    ("written", "instead"),
+    [
+        ("graph watch x", "rye threads watch"),
+        ("watch x", "rye threads watch"),
+        ("threads step x", "rye graph step"),
+        ("keys sign x", "rye sign"),
+    ],
+)
+def test_a_command_of_another_group_is_named(written: str, instead: str) -> None:
+    done = CliRunner().invoke(rye, written.split())
+    assert done.exit_code == 2
+    assert f"Write: {instead}\n" in done.output
+
+
+def test_a_misspelt_command_is_guessed_and_an_unknown_one_is_refused() -> None:
+    assert "Did you mean" in CliRunner().invoke(rye, ["execut"]).output
+    unknown = CliRunner().invoke(rye, ["graph", "frobnicate"])
+    assert "No such command" in unknown.output

@@ -49,6 +49,8 @@ def test_what_is_made_verifies_once_signed_and_runs(
     assert steps[1] == f"rye sign {ref}"
     ran = run(*steps[-1].replace("TOPIC", "tides").split()[1:])
     assert ran.code == 0, ran.err
+    if kind == "tool":
+        assert "Hello, Ada B" in run("execute", ref, "name=Ada B").out  # the template reads it
     found = {one["id"]: one for one in run("search", "x", "--json").json["results"]}
     assert found[ref]["description"].startswith("say ")
     assert found[ref]["description"].isprintable()

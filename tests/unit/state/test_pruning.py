@@ -1,5 +1,6 @@
 """Threads that ended long ago go, whole families at once; nothing that is left points to them."""
 
+import re
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -267,3 +268,13 @@ def test_ages_are_seconds() -> None:
     assert [parse_age(one) for one in ("90s", "15m", "12h", "30d", "8w")] == [
         90, 900, 43_200, 2_592_000, 4_838_400,
     ]  # fmt: skip
+
+
+def test_a_refused_age_names_every_unit_that_is_accepted() -> None:
+    with pytest.raises(ConfigError) as refused:
+        parse_age("0m")
+    named = re.findall(r"\b([a-z]) \(", refused.value.next_step)
+    assert named == ["s", "m", "h", "d", "w"]
+    assert [parse_age(f"1{unit}") for unit in named] == [1, 60, 3_600, 86_400, 604_800]
+    page = Path("docs/how-to/prune-threads.md").read_text()
+    assert all(f"`{unit}` (" in page for unit in named)

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T13:17:48Z:9bc119113acd0f4006e7c8b7f1031201cf1df9202bc5c04c982477ce4a18dde7:ytj9xZqQI7Dk_be9x9Dm4eFt2mbefV4_GsE2pvTKVHzUPtmw3LL7eVAnJ5k6_w43Qd7PFwOcsyBrseAVoZQWBw:a43bccb664db34f6
+# rye:signed:2026-11-23T14:32:07Z:9bc119113acd0f4006e7c8b7f1031201cf1df9202bc5c04c982477ce4a18dde7:-eP9Wx0mEiT9fGtkxUFO8iAEVYzLX0Rajd12rYA_R8O5ati-6ZbgV7xQZ9HefRv4qeqg9DQtahbJFuAgjLn1BQ:c13b139b3074c336
 """Run one shell command in the project, bounded in time, output and memory.
 
 The process is started with posix_spawn and read with poll: a tool starts without bytecode

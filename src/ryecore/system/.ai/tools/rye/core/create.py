@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T13:17:48Z:89974172d3f19bbd224d194c4ceddc9de3ad22074aa11f936b2b6ba0e199da16:cLf0y_2hm0aVua9-GlGC7_VF5wcypZKNjOt5ihbTo1zX7PLAtlWqF-qWOPVmSBebvD530ekgHt0XF7HO2iriCA:a43bccb664db34f6
+# rye:signed:2026-11-23T14:32:07Z:e176b1fe45de584b10813c81f5f2c140aa8289b7007c51db7253083b9342fd3c:FZzA6jWEQ57-QlcIvIis78OUtRRk-BrTRubMmUbQmxyhNBHRD4sSSpdIfwJiicPjtlYWpOPVYHnXSrUZRn4xCw:c13b139b3074c336
 """Make a new item from a template: a tool, a directive, a graph or a piece of knowledge.
 
 What is made is unsigned, so nothing of it runs before a person has read and signed it. A file that
@@ -97,8 +97,9 @@ BASH = """#!/usr/bin/env bash
 set -euo pipefail
 
 # The project's folder is $1; the parameters come as one JSON object on standard input.
-parameters=$(cat)
-printf '{{"project": "%s", "bytes_of_parameters": %d}}\\n' "$(basename "$1")" "${{#parameters}}"
+cd "$1"
+name=$(python3 -c 'import json, sys; print(json.load(sys.stdin)["name"])')
+printf 'Hello, %s!\\n' "$name"
 """
 
 JAVASCRIPT = """// {description}

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T13:17:48Z:778cc8bb0670deaa1387ad683ee3ba2a406f72e72de3f59330a35ad0b4bf07f6:PAR9MNquP2w3fYrc4kpwUbg_GseLimLq3XVPmHKFOs58vA9M5Y3_mIjazr3b9UZvm3K9s3rIelRSVZTm3BKPCQ:a43bccb664db34f6
+# rye:signed:2026-11-23T14:32:07Z:778cc8bb0670deaa1387ad683ee3ba2a406f72e72de3f59330a35ad0b4bf07f6:RFgzokbp9MXi2KiprHIp9NL2mVffATdA01hiiRO9gnrR7bwMefdwcmvxV7Ub3HKatpyTbdb2C2SM-O0oSx6RCQ:c13b139b3074c336
 """What the file tools share in reading their parameters and giving their answers."""
 
 from __future__ import annotations

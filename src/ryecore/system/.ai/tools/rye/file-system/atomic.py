@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T13:17:48Z:a1169e73c81c806be8fc91ec1f1a06316744ae4ef93f9bfd1b36fbaa057918a3:eqaLnMrP42lBmeN67GSWRBd_saCRILmd9H3nioKmDn3JxWgbbT4Q5IgiV371uY69CPkRJUtw5DczQ5NnaklgAw:a43bccb664db34f6
+# rye:signed:2026-11-23T14:32:07Z:a1169e73c81c806be8fc91ec1f1a06316744ae4ef93f9bfd1b36fbaa057918a3:ofZyRxaUIHMB_N32Z1OS_4srXORhCsfwrOAtNvshTMMFwliSJQwcvm0aKcVHe96xHqwdN9RaQjsHfqe_RRmZBQ:c13b139b3074c336
 """Replacing a file in one step: at every moment there is the old content or the new one."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T13:17:48Z:e0bb95fd159db1b446dd3fccd4236b9ddee547a3077003198373e03d34d6dc55:XxIB9LwEypsOji-mCFq6iN9NkTVOBl9siyh9FEw3xiZL3uoG-6w74Kh04Q87mwEI_hh6ifXLpeuLB5uNwCU0Dg:a43bccb664db34f6
+# rye:signed:2026-11-23T14:32:07Z:e0bb95fd159db1b446dd3fccd4236b9ddee547a3077003198373e03d34d6dc55:BNCiNJybgeOKywIAh10bZtILKHCmkwScLLVcbx7xcl4Z8N6DpvbHZlXpFTg0mVrvAQMGsETofCbJIveziGgKCA:c13b139b3074c336
 """Where the file tools may go: the project, and the folders that signed config allows beside it.
 
 A path is judged by where it really leads, compared by components. It is then opened from its

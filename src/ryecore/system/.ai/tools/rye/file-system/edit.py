@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T13:17:48Z:bfbc10be2bf2ac32b35add78ff243bffe9a0ade7cc70cd2a60d49ea8abc4dd9b:avIBMzVvPLqA3t0ubZHKgIWOamuMIrK27n4quEg5PV2EfboU0dyIBSMsoyScFBE_1_kN8tM-b7HZbCtesVoUAA:a43bccb664db34f6
+# rye:signed:2026-11-23T14:32:07Z:bfbc10be2bf2ac32b35add78ff243bffe9a0ade7cc70cd2a60d49ea8abc4dd9b:-l4vW3FzyEHEqVcE55vD3z6ixluPPwgtpI6hKWtsnN7sSLmfnFHCEXV2FhKlC3Ok3TuiYBzk69ws-ru-Nl5dCQ:c13b139b3074c336
 """Replace a piece of a text file."""
 
 from __future__ import annotations

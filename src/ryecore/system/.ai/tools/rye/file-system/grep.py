@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T13:17:48Z:97634e4fc9567839c2d0420a194409ac443cac3470a54551ab5d50f4203ec9db:M52NnsNVxFua6_q7qIHn7SGhI6TYeTiWPC39P_U6B2Tm4R48fs38Nk5hr9yzdlOhNjcxVTcSyye9Us1JexlqBg:a43bccb664db34f6
+# rye:signed:2026-11-23T14:32:07Z:97634e4fc9567839c2d0420a194409ac443cac3470a54551ab5d50f4203ec9db:I0O6O6q1lQ9xgYvLdX60tS8iGxgDFyNBP1VIJ2I-o2UojjWycyqh0KI0GeCACJMWOioV07b1_1AcdoT-pOgQDA:c13b139b3074c336
 """Search files for lines that match a regular expression."""
 
 from __future__ import annotations

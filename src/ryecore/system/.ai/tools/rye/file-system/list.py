@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T13:17:48Z:f64718f21f3cb84a30ef86f2c4e02b004f487f3b29f7d4e52898e52565afe176:_rR5UYouYDdOtQCebz-Ue1j272R-RBTwKv5wtfT0X5lfnX2VbO9gNpZtQj1UTtsxSghN1XVNyUfPg-9F983TAw:a43bccb664db34f6
+# rye:signed:2026-11-23T14:32:07Z:f64718f21f3cb84a30ef86f2c4e02b004f487f3b29f7d4e52898e52565afe176:77JAiSfjbL9fJpiZBtbjgwx58KYzGe_StlPDZkyXPUL-vTsv0IOXlY3f6y3MfzsobtnKb7zwc6mh7zydQTPeAg:c13b139b3074c336
 """List what lies in a folder."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T13:17:48Z:f6cfbb003e5b90c07689b88de756115ea706045a38a8028814c0625d8af9c57d:rgtVvm9kOOpCHhFeutGQfxJQlxH0ITPywJBxsGI1JcvLIoDFG8zYU96O8XOLPqjux-9vbozaCGV9MvHJazpEBQ:a43bccb664db34f6
+# rye:signed:2026-11-23T14:32:07Z:f6cfbb003e5b90c07689b88de756115ea706045a38a8028814c0625d8af9c57d:FEc8JPj-pWodpaDSL_a86Kph7uw8C47Zo7fty5o2B1IqYina6tVQDkfleFYUgaqTeu_R8bKwejdWAPq9_9toDA:c13b139b3074c336
 """Where a text that is not in a file stands almost: what somebody needs who mistyped it."""
 
 from __future__ import annotations

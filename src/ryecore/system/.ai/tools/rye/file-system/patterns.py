@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T13:17:48Z:c9856c1e8bd2485289a0ac1aec30777265462407eed5614ba4c042c48dfd231d:JxoytHVIn78u7cbLUpw8LjBuOpSCtJMERHAjDv4OTJQOJLGTx1vLQp31LYupm_xfnu46rZExfXTg7xSCeK3hAg:a43bccb664db34f6
+# rye:signed:2026-11-23T14:32:07Z:c9856c1e8bd2485289a0ac1aec30777265462407eed5614ba4c042c48dfd231d:JLpjwJwvatfkr_rFVw6tDIOQGTxx_vUvCHGkbclk7ypIsOv6I-sY701PStDnsyY4hhG4O2bxtORS8ICMjmilDQ:c13b139b3074c336
 """Glob patterns that are matched one path component at a time, so that a walk can prune."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T13:17:48Z:ee33962ddab8f1f36742086e130d55c58cf17cbf913f0e8943458fae2019fafd:_7UhlRhvJy1LxGnbPwblCrfJ5faEiVfyOu6o2Bu8ikE7SlnzQ2jCOMYUmxtYLbv06YuY6AmVxIDAUyIb-35wCQ:a43bccb664db34f6
+# rye:signed:2026-11-23T14:32:07Z:ee33962ddab8f1f36742086e130d55c58cf17cbf913f0e8943458fae2019fafd:fAwqKpMv02us2u0tSTF9gcNGLM2Z0sFrRDMYOlTmp8p1zV8f2xkWC6QogVaBle1AiP_Qkrl4lagW83lY0-FIDA:c13b139b3074c336
 """Walking a folder tree by descriptors: no link is followed, no order is left to chance."""
 
 from __future__ import annotations

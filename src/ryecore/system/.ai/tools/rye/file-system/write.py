@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T13:17:48Z:076659c364374c87afb4b5d9dd6f3875c95d736c99652fe48a818fb3547d2502:42DvDKj0dqOpeixLJpgxDZHQNyWfx6sHS0jjpylGj9Oj0BdCKOTGKLs65zbWMunsM2uDGxBVIbQ_e7vOAf6CDA:a43bccb664db34f6
+# rye:signed:2026-11-23T14:32:07Z:076659c364374c87afb4b5d9dd6f3875c95d736c99652fe48a818fb3547d2502:g5lSabOmvWUTn7-JEWVoR3S8rG-P0FV0CouJOBwG7m9eZfL6WFYvRQ4jIk9FQze5_Q_r2xzvFIx-VXD0bnoUAA:c13b139b3074c336
 """Write a text file in one step."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T13:17:48Z:b7a1c449b2d3c230fee4c8e839a54a84588c82d9e04ea2b00e572f127ca41085:Md_cvxZLklIvCwX0FjWYKbdk4K7Tm1MiRXv19AxAh3I_6Tfas1VQznpLCAC-BvHKbL0LbjxuRxKH87cTSjdCCA:a43bccb664db34f6
+# rye:signed:2026-11-23T14:32:07Z:b7a1c449b2d3c230fee4c8e839a54a84588c82d9e04ea2b00e572f127ca41085:D2gqJwAT6Ys80s7n2gCJnGffNnPBzvVG1P9jBfr0HEpVm-7gS_94UnpIaV0r9BLWKe1zpzk7OkS59RVCo6IbDw:c13b139b3074c336
 """The definition of the orchestrator, the tool with which threads manage threads.
 
 ryecore serves it itself: a separate process would know neither its caller, and so which threads the

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T13:17:48Z:d9bd6ad50ec8a2fa1ddc3ef83b5c6dadf30232d449f6ac6f14193af78eac3260:4E-Zg9JYsDwFuDJWTpD8ZBuyPc63Yce1kn7cB6exIIdwbux0R1KZF1mfr4e0ZlBNAkbcx3sgLagvyMaNMN6ODg:a43bccb664db34f6
+# rye:signed:2026-11-23T14:32:07Z:d9bd6ad50ec8a2fa1ddc3ef83b5c6dadf30232d449f6ac6f14193af78eac3260:9117ECSE4tVe5367-b-Aabt6iIRrNNT0Tv3K8OhM7l9zrLCgO1EcfeAOMMN34PYo3OHUjIUsVumPrDZc8S4ZAw:c13b139b3074c336
 """Runs a graph: the state-graph runtime starts this file with the call on standard input.
 
 The work is done by ryecore.graph_worker.
