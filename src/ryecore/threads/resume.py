@@ -159,9 +159,12 @@ async def _left_by(
 
 
 async def _proved(store: ThreadStore, record: ThreadRecord) -> tuple[Record, ...]:
-    """Return a thread's records, proved; none where it has no log."""
+    """Return a thread's records, proved; none where it never had a log.
+
+    A log that the registry knows of and that is gone is an error: the thread did begin.
+    """
     thread_id, head = record.thread_id, record.transcript_head
-    if not await store.records.exists(thread_id):
+    if head is None and not await store.records.exists(thread_id):
         return ()
     proved = store.records.read_proved(thread_id, head, ended=record.ended)
     async with aclosing(proved) as records:

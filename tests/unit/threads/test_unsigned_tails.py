@@ -55,6 +55,21 @@ async def test_a_thread_with_an_unsigned_tail_is_not_resumed_or_forked(
     assert len(host.model.requests) == 1
 
 
+async def test_a_thread_whose_transcript_is_gone_has_begun_all_the_same(tmp_path: Path) -> None:
+    host = ScriptedHost(tmp_path, say("One."), say("Two."), say("Three."))
+    ref = host.write("acme/x", permissions="")
+    threads = host.workspace.project / ".ai/state/threads"
+    async with host.open() as rye:
+        first: Any = await rye.execute(ref, thread="fork")
+        second: Any = await rye.threads.resume(first.thread_id, "More.")
+        (threads / second.thread_id / "transcript.jsonl").unlink()
+        # Neither counts it as one that has left nothing, and makes room for a second resume.
+        for thread_id in (second.thread_id, first.thread_id):
+            with pytest.raises(StateError, match=r"transcript\.jsonl can't be read"):
+                await rye.threads.resume(thread_id, "More.")
+    assert len(host.model.requests) == 2
+
+
 @pytest.mark.parametrize("tail", TAILS)
 async def test_a_run_with_an_unsigned_tail_is_not_resumed(tmp_path: Path, tail: str) -> None:
     host = Asking(tmp_path, fail("auth"), say("b"))
