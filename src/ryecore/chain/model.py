@@ -367,15 +367,21 @@ class ExecutionResult:
         return self.status != "error"
 
     def raise_for_status(self) -> Self:
-        """Return the result itself, or raise ToolFailed where the tool ran and failed."""
+        """Return the result itself, or raise ToolFailed where it ran and failed.
+
+        For a directive's thread that is a ThreadFailed.
+        """
         if self.status != "error":
             return self
-        raise ToolFailed(self.error or "The tool failed.", data=self.data).during(
+        raise self._failure().during(
             self.item_id,
             chain=self.chain.ids,
             trace=self.trace or (),
             duration_ms=self.duration_ms,
         )
+
+    def _failure(self) -> ToolFailed:
+        return ToolFailed(self.error or "The tool failed.", data=self.data)
 
     def to_dict(self) -> dict[str, object]:
         """Return the response object that models and MCP clients see.

@@ -58,6 +58,7 @@ RyeError
 ├── MissingExtra            an optional dependency is not installed
 ├── TextTooLong             a text can't be searched for a signed regular expression
 ├── ToolFailed              a tool ran and failed (raised by `raise_for_status` alone)
+│   └── ThreadFailed            a directive's thread failed; `code` says why
 ├── CallCancelled           the caller's token cancelled the call
 ├── RyeClosed               the Rye was closed while the call ran, or before
 └── ProcessError            lillux: processes, content store
@@ -123,6 +124,7 @@ if TYPE_CHECKING:
     from ryecore.errors.requests import NotAvailableYet as NotAvailableYet
     from ryecore.errors.requests import RyeClosed as RyeClosed
     from ryecore.errors.requests import TextTooLong as TextTooLong
+    from ryecore.errors.requests import ThreadFailed as ThreadFailed
     from ryecore.errors.requests import ToolFailed as ToolFailed
     from ryecore.errors.requests import UnsupportedExecution as UnsupportedExecution
     from ryecore.errors.state import AlreadyStarted as AlreadyStarted

@@ -17,6 +17,7 @@ __all__ = [
     "NotAvailableYet",
     "RyeClosed",
     "TextTooLong",
+    "ThreadFailed",
     "ToolFailed",
     "UnsupportedExecution",
 ]
@@ -121,6 +122,19 @@ class ToolFailed(RyeError):
 
     error_type = "tool_failed"
     data: object = None
+
+
+class ThreadFailed(ToolFailed):
+    """A directive's thread failed. Raised by `ThreadResult.raise_for_status` alone.
+
+    Attributes:
+        thread_id: The thread.
+        code: The reason, such as `spend_exceeded`.
+    """
+
+    error_type = "thread_failed"
+    thread_id: str
+    code: str
 
 
 class CallCancelled(RyeError):

@@ -299,8 +299,14 @@ class LimitHit:
         """What happened, and the next step, for people and models."""
         what = self.code.removesuffix("_exceeded")
         met = f"The limit of {what} is met: {_text(self.current)} of {_text(self.maximum)}."
+        return f"{self.reason or met} {self.advice}"
+
+    @property
+    def advice(self) -> str:
+        """The next step: the given one, or a higher limit."""
+        what = self.code.removesuffix("_exceeded")
         more = f"Start or resume it with a higher one: --limit {_OPTIONS.get(what, what)}=..."
-        return f"{self.reason or met} {self.next_step or more}"
+        return self.next_step or more
 
     def to_dict(self) -> dict[str, object]:
         """Return the hit under the names that hooks and transcripts use."""

@@ -279,7 +279,7 @@ class ThreadLifecycle(RunLifecycle[ThreadEnding, ThreadResult]):
         hit = self._harness.time_is_up()
         with anyio.CancelScope(shield=True):
             await loop.tell_time_is_up(hit)
-        return ThreadEnding("error", error=hit.message, code=hit.code)
+        return ThreadEnding.of_limit(hit)
 
     @property
     def _opened(self) -> Recorder:
@@ -376,6 +376,7 @@ class ThreadLifecycle(RunLifecycle[ThreadEnding, ThreadResult]):
             cost=cost,
             total=total,
             code=ending.code,
+            next_step=ending.next_step,
             continuation_thread_id=self.continuation.run_id if self.continuation else None,
             metadata={"warnings": list(self._warnings)} if self._warnings else {},
         )
@@ -404,6 +405,7 @@ class ThreadLifecycle(RunLifecycle[ThreadEnding, ThreadResult]):
             "thread_id": self.run_id,
             "error": ending.error,
             "error_code": ending.code,
+            "next_step": ending.next_step,
         }
 
     def _ending_of(self, error: BaseException) -> ThreadEnding:

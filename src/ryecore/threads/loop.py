@@ -4,7 +4,7 @@ Source: docs/design/threads.md#turn-loop; docs/design/threads.md#states; decisio
 """
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, Self
 
 from attrs import evolve, field, frozen
 
@@ -58,7 +58,8 @@ _NO_TURNS: Final = 1_000_000
 class ThreadEnding:
     """The ending of a thread, whose status is `completed` until a handoff has succeeded.
 
-    The code is that of the error; for a handoff, of the limit that caused it.
+    The code is that of the error; for a handoff, of the limit that caused it. The error ends with
+    the next step, if there is one.
     """
 
     status: Status
@@ -67,6 +68,12 @@ class ThreadEnding:
     error: str | None = None
     code: str = ""
     hands_off: bool = False
+    next_step: str = ""
+
+    @classmethod
+    def of_limit(cls, hit: LimitHit, text: str = "") -> Self:
+        """Return the ending of a thread that met a limit."""
+        return cls("error", text, error=hit.message, code=hit.code, next_step=hit.advice)
 
 
 class ThreadLoop:
@@ -277,7 +284,7 @@ def ending_of_turns(
         if result.reason == "cancelled":
             return ThreadEnding("cancelled", text, error=_CANCELLED, code="cancelled")
         if limit is not None:
-            return ThreadEnding("error", text, error=limit.message, code=limit.code)
+            return ThreadEnding.of_limit(limit, text)
         error = f"It was stopped by {result.reason}."
         return ThreadEnding("error", text, error=error, code="stopped")
     return ThreadEnding("completed", text)
@@ -285,11 +292,13 @@ def ending_of_turns(
 
 def ending_of_error(error: Exception) -> ThreadEnding:
     """Return the ending of a thread that failed."""
+    next_step = error.next_step if isinstance(error, RyeError) else ""
     if isinstance(error, LlmError) or not isinstance(error, RyeError):
         failure = failure_of(error)
-        return ThreadEnding("error", error=failure.message, code=failure.code)
-    code = str(error.facts.get("code") or error.error_type)
-    return ThreadEnding("error", error=str(error), code=code)
+        said, code = failure.message, str(failure.code)
+    else:
+        said, code = str(error), str(error.facts.get("code") or error.error_type)
+    return ThreadEnding("error", error=said, code=code, next_step=next_step)
 
 
 def ending_of_stop(*, killed: bool) -> ThreadEnding:

@@ -9,6 +9,7 @@ from attrs import field, frozen
 from ryecore.chain.model import ExecutionResult, ValidChain
 from ryecore.convert.money import write_usd
 from ryecore.display.text import StyledText, counted, status_mark
+from ryecore.errors import ThreadFailed, ToolFailed
 from ryecore.policy.budget import Amount
 from ryecore.state.idempotency import EarlierStart, describe_start
 from ryecore.state.model import Cost, Status, ThreadRecord
@@ -32,6 +33,7 @@ class ThreadResult(ExecutionResult):
         cost: Its own cost.
         total: The money and the tokens that it and all below it used.
         code: The code of its error, such as `spend_exceeded`; empty where it didn't fail.
+        next_step: The next step, with which `error` ends; empty where there is none.
         continuation_thread_id: The thread that continues it; None for none.
     """
 
@@ -43,7 +45,18 @@ class ThreadResult(ExecutionResult):
     cost: Cost = _NO_COST
     total: Amount = _NOTHING
     code: str = ""
+    next_step: str = ""
     continuation_thread_id: str | None = None
+
+    def _failure(self) -> ToolFailed:
+        reason = (self.error or "").removesuffix(self.next_step).rstrip()
+        return ThreadFailed(
+            f"{self.item_id} failed: {reason}",
+            next_step=self.next_step,
+            data=self.data,
+            thread_id=self.thread_id,
+            code=self.code,
+        )
 
     @property
     def _has_children(self) -> bool:
@@ -64,6 +77,8 @@ class ThreadResult(ExecutionResult):
         }
         if self.error is not None:
             result |= {"error": self.error, "error_code": self.code}
+        if self.next_step:
+            result["next_step"] = self.next_step
         result["result"] = self.text
         if self.outputs:
             result["outputs"] = dict(self.outputs)
@@ -214,6 +229,7 @@ def kept_result(record: ThreadRecord, kept: object, total: Amount) -> ThreadResu
         cost=record.cost,
         total=total,
         code=str(said.get("error_code") or ""),
+        next_step=str(said.get("next_step") or ""),
         continuation_thread_id=record.continuation_thread_id,
     )
 

@@ -8,9 +8,11 @@ from typing import Any
 import anyio
 import pytest
 
+from ryecore.errors import ThreadFailed, ToolFailed
 from ryecore.llm.cost import Price
 from ryecore.llm.request import Capabilities
 from ryecore.llm.result import Usage
+from ryecore.results import ThreadResult
 from ryecore.state.records import load_run_key
 from ryecore.state.transcript_check import verify_transcript
 from ryecore.testing import FunctionProvider, call, hang, say
@@ -89,6 +91,34 @@ async def test_a_counted_limit_ends_a_thread(
     assert record.payload["limit_code"] == code
     account = await host.store().ledger.account(thread_id)
     assert account.ceiling.covers(account.total)
+
+
+@pytest.mark.parametrize(
+    ("limit", "step"),
+    [('turns="2"', "--limit turns=..."), ('spend="0.02"', "with at least --limit spend=")],
+)
+async def test_a_failed_threads_exception_names_the_directive_and_the_next_step(
+    tmp_path: Path, limit: str, step: str
+) -> None:
+    provider = FunctionProvider(endless, provider_id="scripted", capabilities=bounded())
+    host = ScriptedHost(tmp_path, model=provider, price_of=lambda *_: Price("5", "5"))
+    ref = host.write("acme/x", limits=limit)
+    async with host.open() as rye:
+        done = await rye.execute(ref, thread="fork")
+        assert isinstance(done, ThreadResult)
+        kept = await (await rye.threads.thread(done.thread_id)).result()
+    for result in (done, kept):
+        with pytest.raises(ThreadFailed) as failure:
+            result.raise_for_status()
+        error = failure.value
+        assert isinstance(error, ToolFailed)
+        assert error.message.startswith("directive:acme/x failed: ")
+        assert step in error.next_step
+        assert step not in error.message
+        assert str(error) == f"directive:acme/x failed: {result.error}"
+        assert (error.code, error.thread_id) == (done.code, done.thread_id)
+        assert error.item_id == ref
+    assert done.to_dict()["next_step"] == kept.next_step
 
 
 @pytest.mark.parametrize("in_child", [False, True])
