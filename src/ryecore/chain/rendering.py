@@ -7,8 +7,9 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from ryecore.convert.money import read_usd
 from ryecore.display.sanitize import shorten
-from ryecore.display.text import Span, StyledText, brief, counted, status_mark
+from ryecore.display.text import Span, StyledText, brief, counted, dollars, status_mark
 
 __all__ = ["render_chain", "render_directive", "render_error", "render_result", "render_trace"]
 
@@ -276,12 +277,18 @@ def render_directive(document: Mapping[str, Any]) -> StyledText:
     return text
 
 
+def _limit(name: str, value: float) -> str:
+    return f"{name} {dollars(read_usd(value)) if name == 'spend' else f'{value:,}'}"
+
+
 def _add_plan(text: StyledText, document: Mapping[str, Any]) -> None:
     rows = {
         "inputs": [f"{name} = {brief(value, 80)}" for name, value in document["inputs"].items()],
         "extends": document["extends"],
         "model": [document["model"] or document.get("model_problem") or "none named"],
-        "limits": [f"{name} {value}" for name, value in document["limits"].items()],
+        "limits": [
+            _limit(*one) for one in document["limits"].items() if one[0] != "spend_currency"
+        ],
         "may": document["permissions"] or ["nothing"],
         "risks": [f"{one['risk']}: {one['reason']}" for one in document["acknowledged_risks"]],
         "hooks": [f"{one['id']} on {one['event']}" for one in document["hooks"]],

@@ -6,7 +6,7 @@ without colour.
 
 import json
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, Literal
 
 from attrs import field, frozen
@@ -32,6 +32,7 @@ __all__ = [
     "duration",
     "exact_dollars",
     "main_line",
+    "out_of",
     "status_icon",
     "status_mark",
     "status_words",
@@ -198,8 +199,13 @@ def dollars(microcents: int) -> str:
         return f"${compact(round(usd))}"
     if usd >= 100:
         return f"${usd:.0f}"
-    digits = 2 if usd >= 1 else 3 if usd >= 0.1 else 4
+    digits = 2 if usd >= 1 else 3 if usd >= 0.1 else 4 if usd >= 0.001 else 6
     return f"${usd:.{digits}f}".rstrip("0").rstrip(".")
+
+
+def out_of(used: int, limit: int | None, written: Callable[[int], str]) -> tuple[str, str]:
+    """Return an amount, and its limit after a slash, such as $0.31 and /0.5; empty for no limit."""
+    return written(used), "" if limit is None else f"/{written(limit).removeprefix('$')}"
 
 
 def exact_dollars(microcents: int, digits: int = 6) -> str:

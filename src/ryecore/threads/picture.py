@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from ryecore.display.picture import Box, Line, LineKind, Picture
-from ryecore.display.text import BOX_STATUSES, compact, counted, dollars, duration
+from ryecore.display.text import BOX_STATUSES, compact, counted, dollars, duration, out_of
 from ryecore.policy.budget import Amount
 from ryecore.threads.rows import TreeRow, rows_of
 
@@ -70,9 +70,7 @@ def _left_out(name: str, row: TreeRow) -> Box:
 
 
 def _used(used: int, limit: int | None, written: Callable[[int], str]) -> str:
-    if limit is None:
-        return written(used)
-    return f"{written(used)}/{written(limit).removeprefix('$')}"
+    return "".join(out_of(used, limit, written))
 
 
 def result_picture(result: "ThreadResult") -> Picture:

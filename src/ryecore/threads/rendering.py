@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from attrs import frozen
 
 from ryecore.chain.rendering import render_result
-from ryecore.convert.money import write_usd
+from ryecore.convert.money import read_usd
 from ryecore.display.sanitize import to_one_line
 from ryecore.display.text import (
     STATUS_ICONS,
@@ -26,6 +26,7 @@ from ryecore.display.text import (
     cut_start,
     dollars,
     duration,
+    out_of,
     status_mark,
 )
 from ryecore.state.model import ThreadRecord, ThreadRecords, thread_line
@@ -299,7 +300,11 @@ def _bar(share: float | None, width: int) -> tuple[str, str]:
 def _used(used: int, limit: int | None, shown: Callable[[int], str]) -> _Cell:
     if limit is None:
         return _Cell(shown(used) if used else "")  # a tool's thread has no model
-    return _Cell(shown(used), f"/{shown(limit).removeprefix('$')}", _share(used, limit))
+    return _Cell(*out_of(used, limit, shown), _share(used, limit))
+
+
+def _grouped(count: int) -> str:
+    return f"{count:,}"
 
 
 def _share(used: float, limit: float | None) -> float | None:
@@ -365,17 +370,18 @@ def _used_of_limits(record: ThreadRecord) -> list[tuple[str, str, str]]:
     """Return rows of name, own use, and limit, which includes the threads below."""
     cost, limits = record.cost, record.limits or {}
     used = {
-        "turns": f"{cost.turns:,}",
-        "tokens": f"{cost.input_tokens + cost.output_tokens:,}",
-        "spend": f"${write_usd(cost.spend_microcents):.6f}",
-        "spawns": f"{record.spawn_count:,}",
+        "turns": cost.turns,
+        "tokens": cost.input_tokens + cost.output_tokens,
+        "spend": cost.spend_microcents,
+        "spawns": record.spawn_count,
     }
     rows = []
     for name, value in used.items():
         most = limits.get(name)
-        unit = "$" if name == "spend" else ""
-        shown = "" if not isinstance(most, int | float) else f" of {unit}{most:,}"
-        rows.append((name, value, shown))
+        limit = None
+        if isinstance(most, int | float):
+            limit = read_usd(most) if name == "spend" else int(most)
+        rows.append((name, *out_of(value, limit, dollars if name == "spend" else _grouped)))
     return rows
 
 

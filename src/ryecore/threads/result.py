@@ -7,8 +7,7 @@ from typing import Final, Self
 from attrs import field, frozen
 
 from ryecore.chain.model import ExecutionResult, ValidChain
-from ryecore.convert.money import write_usd
-from ryecore.display.text import StyledText, counted, status_mark
+from ryecore.display.text import StyledText, counted, dollars, status_mark
 from ryecore.errors import ThreadFailed, ToolFailed
 from ryecore.policy.budget import Amount
 from ryecore.state.idempotency import EarlierStart, describe_start
@@ -240,4 +239,4 @@ def _used(cost: Cost) -> str:
 
 
 def _money_and_tokens(amount: Amount) -> str:
-    return f"{amount.tokens:,} tokens, ${write_usd(amount.spend_microcents):.6f}"
+    return f"{amount.tokens:,} tokens, {dollars(amount.spend_microcents)}"

@@ -64,7 +64,7 @@ def test_a_dry_run_shows_model_limits_and_permissions(greet, run):
         "--limit", "turns=8", "--limit", "spend=0.25",
     )  # fmt: skip
     assert done.code == 0
-    for text in ("acme/large", "turns 8", "spend 0.25", "nothing"):
+    for text in ("acme/large", "turns 8", "spend $0.25", "nothing"):
         assert text in done.out
 
 

@@ -411,5 +411,5 @@ async def test_a_run_shows_turns_and_duration_only_where_its_caller_limits_them(
     assert [one.turns for one in limits] == [None, 9, 8]
     assert [one.duration_s is None for one in limits] == [True, False, False]
     assert "1 turns" in shown[0]
-    assert "1 of 9 turns" in shown[1]
-    assert "1 of 8 turns" in shown[2]
+    assert "1/9 turns" in shown[1]
+    assert "1/8 turns" in shown[2]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ryecore.display.text import StyledText
+from ryecore.display.text import StyledText, dollars, out_of
 from ryecore.policy.limits import Limits
 from ryecore.state.model import Status
 from ryecore.threads.rendering import render_tree
@@ -193,3 +193,13 @@ def test_deep_and_wide_trees_are_drawn_without_recursion() -> None:
         node = thread("x", "completed", children=(node,))
     assert len(render_tree((node,), width=80, now=NOW).lines) > 3000  # it leads to what runs
     assert isinstance(render_tree((), width=80, now=NOW), StyledText)
+
+
+@pytest.mark.parametrize(
+    ("microcents", "written"),
+    [(0, "$0"), (4_800, "$0.000048"), (720_000, "$0.0072"), (10_000_000, "$0.1"), (USD, "$1")],
+)
+def test_an_amount_of_money_is_written_in_one_way(microcents: int, written: str) -> None:
+    assert dollars(microcents) == written
+    assert out_of(microcents, USD // 2, dollars) == (written, "/0.5")
+    assert out_of(microcents, None, dollars) == (written, "")
