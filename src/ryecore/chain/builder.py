@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from ryecore.chain.model import Chain, ChainElement, Link, ValidChain
 from ryecore.chain.spec import ElementSpec, EnvSpec, VersionRange, read_spec
 from ryecore.chain.trace import Remembered, Trace
+from ryecore.convert.strict import quoted
 from ryecore.errors import (
     ChainError,
     ChainTooDeep,
@@ -415,13 +416,13 @@ def _check_version(
         declared = child.spec.version
         warnings.append(
             f"'{parent.item_id}' constrains the version of '{child.item_id}', which declares "
-            + ("none" if declared is None else f"{declared!r}, not a version")
+            + ("none" if declared is None else f"{quoted(declared)}, not a version")
         )
         return
     for limits in constraints:
         for bound in (limits.min_version, limits.max_version):
             if bound is not None and _parse(bound) is None:
-                problems.append(f"'{parent.item_id}' declares {bound!r}, not a version")
+                problems.append(f"'{parent.item_id}' declares {quoted(bound)}, not a version")
         least, most = _parse(limits.min_version), _parse(limits.max_version)
         found = f"'{child.item_id}' version {version} is"
         if least is not None and version < least:

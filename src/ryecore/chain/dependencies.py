@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from ryecore.chain.spec import VerifyDepsSpec
+from ryecore.convert.strict import quoted
 from ryecore.errors import AnchorError, IntegrityError
 from ryecore.items.packages import (
     EVERY_FILE,
@@ -154,7 +155,8 @@ def _named(name: str, owner: VerifiedItem) -> Path:
     path = folder / name
     if any(part in ("", ".", "..") for part in name.split("/")) or "\0" in name:
         raise AnchorError(
-            f"{owner.source.path} names the file {name!r}, which doesn't lie in its own folder.",
+            f"{owner.source.path} names the file {quoted(name)}, "
+            "which doesn't lie in its own folder.",
             next_step=f"Put the file into {folder}, and name it by its name alone.",
         )
     return path

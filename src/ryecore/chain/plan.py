@@ -21,6 +21,7 @@ from ryecore.chain.model import (
     WarmTemplate,
 )
 from ryecore.chain.templating import as_text
+from ryecore.convert.strict import quoted
 from ryecore.errors import ConfigError, InputError, InvalidParameters
 from ryecore.lillux.schema import SchemaValidator
 
@@ -142,7 +143,7 @@ def build_plan(
     command, filled = line.fill(values)
     if not command or "\0" in command:
         raise ConfigError(
-            f"The command {config['command']!r} is empty once its variables are filled in.",
+            f"The command {quoted(config['command'])} is empty once its variables are filled in.",
             next_step="See that the runtime's interpreter sets this variable.",
         )
     args = tuple(word for words in filled for word in words)
@@ -334,7 +335,7 @@ def positive_number(value: object, name: str) -> float:
     if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= _MAX_NUMBER:
         return float(value)
     raise ConfigError(
-        f"The configuration has {name}: {value!r}.",
+        f"The configuration has {name}: {quoted(value)}.",
         next_step="Write a positive number, of at most 2^53.",
     )
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, get_args, get_
 
 from attrs import frozen
 
-from ryecore.convert.lines import Place, key_path, line_numbers, nearest
+from ryecore.convert.lines import Place, bounded, key_path, line_numbers, nearest
 from ryecore.convert.strict import (
     ConversionError,
     Format,
@@ -26,6 +26,7 @@ from ryecore.convert.strict import (
     is_literal,
     is_mapping,
     make_converter,
+    quoted,
     read_choice,
     shown,
 )
@@ -186,14 +187,15 @@ def _depth(values: object, place: Place) -> int:
 def did_you_mean(name: str, known: Iterable[str], *, at_least: float = 0.6) -> str:
     """Return a question that names the nearest known name; empty where none is near."""
     near = get_close_matches(name, list(known)[:_MAX_COMPARED], n=1, cutoff=at_least)
-    return f" Did you mean {near[0]!r}?" if near else ""
+    return f" Did you mean {quoted(near[0])}?" if near else ""
 
 
 def known_names(names: Iterable[str]) -> str:
     """Return the sentence of an error that lists known names; the first of many."""
     names = list(names)
     more = f" and {len(names) - _MAX_LISTED} more" if len(names) > _MAX_LISTED else ""
-    return f" Known: {', '.join(names[:_MAX_LISTED]) or 'none'}{more}."
+    listed = ", ".join(map(bounded, names[:_MAX_LISTED]))
+    return f" Known: {listed or 'none'}{more}."
 
 
 def describe_problem(problem: Problem) -> str:

@@ -6,13 +6,17 @@ Source: docs/design/graphs.md#the-walk.
 from collections.abc import Mapping
 from typing import Final, TypeAlias
 
-__all__ = ["Place", "key_path", "line_numbers", "nearest"]
+__all__ = ["Place", "bounded", "key_path", "line_numbers", "nearest"]
 
 Place: TypeAlias = tuple[str | int, ...]
 """Where in a document: keys, and indexes of lists."""
 
-_MAX_KEY_CHARS: Final = 200
 _MAX_PLACES: Final = 1_000_000
+
+
+def bounded(text: str, max_chars: int = 100) -> str:
+    """Return a text for an error; where it is long, its beginning."""
+    return text if len(text) <= max_chars else f"{text[:max_chars]}…"
 
 
 def key_path(place: Place) -> str:
@@ -22,7 +26,7 @@ def key_path(place: Place) -> str:
         if isinstance(part, int):
             text += f"[{part}]"
         else:
-            shown = part if len(part) <= _MAX_KEY_CHARS else f"{part[:_MAX_KEY_CHARS]}…"
+            shown = bounded(part)
             text += f".{shown}" if text else shown
     return text
 

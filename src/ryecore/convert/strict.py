@@ -26,7 +26,7 @@ import attrs
 from attrs import frozen
 
 from ryecore.convert.fields import form_of
-from ryecore.convert.lines import key_path
+from ryecore.convert.lines import bounded, key_path
 
 if TYPE_CHECKING:
     from cattrs import Converter
@@ -40,6 +40,7 @@ __all__ = [
     "is_literal",
     "is_mapping",
     "make_converter",
+    "quoted",
     "read_choice",
     "shown",
     "written_key",
@@ -389,8 +390,19 @@ def _tagged(kind: Any, converter: "Converter") -> Callable[[Any, Any], Any]:
 # Errors
 
 
+def quoted(value: object, max_chars: int = 100) -> str:
+    """Return a value as Python writes it, for an error's text; no more than its beginning."""
+    if isinstance(value, str):
+        return repr(bounded(value, max_chars))
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # more digits than Python writes
+        return "a value too long to show"
+    return bounded(text, max_chars)
+
+
 def shown(value: object) -> str:
-    """Return a value for an error's text."""
+    """Return a value of JSON for an error's text."""
     match value:
         case Mapping():
             return "an object"
@@ -401,7 +413,7 @@ def shown(value: object) -> str:
         case bool():
             return str(value).lower()
         case str():
-            return repr(value if len(value) <= 40 else f"{value[:40]}…")
+            return quoted(value)
         case int() if abs(value) >= _LARGE:  # its text may be longer than Python writes
             return "a larger number"
         case _:

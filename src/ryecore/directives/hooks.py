@@ -11,6 +11,7 @@ from attrs import frozen
 
 from ryecore.convert.config import Configuration, Reader
 from ryecore.convert.lines import Place, key_path
+from ryecore.convert.strict import quoted
 from ryecore.directives.markup import DirectiveProblem, Element
 from ryecore.errors import ConfigError, InvalidItemId
 from ryecore.items.refs import ItemRef
@@ -35,7 +36,7 @@ def directive_id(text: str) -> str:
     except InvalidItemId as problem:
         raise ValueError(problem.message.rstrip(".")) from None
     if ref.kind != "directive":
-        raise ValueError(f"{text!r} is not a directive")
+        raise ValueError(f"{quoted(text)} is not a directive")
     return ref.id
 
 
@@ -59,7 +60,7 @@ def _read_layer(value: object) -> HookLayer | None:
     try:
         return None if value is None else HookLayer(int(str(value)))
     except ValueError:
-        raise ValueError(f"must be a number from 0 to 4, not {value!r}") from None
+        raise ValueError(f"must be a number from 0 to 4, not {quoted(value)}") from None
 
 
 _Text = Annotated[str, Reader(_read_text)]
@@ -180,7 +181,7 @@ def read_hooks(config: Configuration, layer: HookLayer, owner: str = "") -> list
     for index, spec in enumerate(config.read(_HooksFile).hooks):
         place = ("hooks", index)
         if spec.id in hooks:
-            problems.append(((*place, "id"), f"is {spec.id!r}, as of an earlier hook"))
+            problems.append(((*place, "id"), f"is {quoted(spec.id)}, as of an earlier hook"))
         try:
             hooks[spec.id] = spec.hook(layer, owner=owner)
         except ValueError as problem:
@@ -199,7 +200,7 @@ def read_hooks_element(element: Element | None, owner: str) -> tuple[Hook, ...]:
     for child in element.children:
         hook = _from_element(child, owner)
         if hook.id in hooks:
-            raise child.problem(f"declares {hook.id!r} once more")
+            raise child.problem(f"declares {quoted(hook.id)} once more")
         hooks[hook.id] = hook
     return tuple(hooks.values())
 
@@ -273,7 +274,7 @@ def _declared_action(element: Element) -> dict[str, object]:
         child.check(attributes=("name",))
         name = child.required("name")
         if name in parameters:
-            raise child.problem(f"names {name!r} once more")
+            raise child.problem(f"names {quoted(name)} once more")
         parameters[name] = _coerced(child.text)
     declared: dict[str, object] = {**element.attributes, "params": parameters}
     if "wrap" in declared:

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from attrs import define, field, frozen
 
+from ryecore.convert.strict import quoted
 from ryecore.errors import MetadataError
 
 __all__ = ["OPAQUE", "DirectiveProblem", "Element", "parse_markup"]
@@ -78,7 +79,7 @@ class Element:
         """
         for name in self.attributes:
             if name not in attributes:
-                raise self.problem(f"has the attribute {name!r}", attributes)
+                raise self.problem(f"has the attribute {quoted(name)}", attributes)
         for child in self.children:
             if children is not None and child.tag not in children:
                 raise DirectiveProblem(
@@ -137,7 +138,8 @@ def parse_markup(xml: str, first_line: int) -> Element:
     except EntitiesForbidden as problem:
         kind = "external entity" if problem.sysid else "entity"
         raise DirectiveProblem(
-            f"the XML declares the {kind} {problem.name!r}, which is not allowed", target.line()
+            f"the XML declares the {kind} {quoted(problem.name)}, which is not allowed",
+            target.line(),
         ) from None
     return root
 

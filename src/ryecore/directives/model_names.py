@@ -15,6 +15,7 @@ from typing import Annotated, Final
 from attrs import evolve, frozen
 
 from ryecore.convert.config import Configuration, Reader
+from ryecore.convert.strict import quoted
 from ryecore.errors import InputError
 
 __all__ = ["AGENT_CONFIG", "ModelNames", "choose_model", "read_model_names"]
@@ -68,7 +69,7 @@ def choose_model(wanted: object, names: ModelNames) -> str:
         raise InputError("A model is named by text.", next_step="Pass provider/model or a tier.")
     if "/" in wanted:
         if _MODEL.fullmatch(wanted) is None or not wanted.isprintable():
-            raise InputError(f"{wanted!r} names no model.", next_step="Write provider/model.")
+            raise InputError(f"{quoted(wanted)} names no model.", next_step="Write provider/model.")
         return wanted
     found = names.get(wanted) or _ending_in(wanted, names)
     if len(found) == 1:
@@ -76,12 +77,12 @@ def choose_model(wanted: object, names: ModelNames) -> str:
     candidates = found or tuple(sorted(names))
     if found:
         raise InputError(
-            f"{wanted!r} stands for several models: {', '.join(found)}.",
+            f"{quoted(wanted)} stands for several models: {', '.join(found)}.",
             next_step="Write which one you mean.",
             candidates=candidates,
         )
     raise InputError(
-        f"{wanted!r} is neither a tier nor a model that {AGENT_CONFIG} names.",
+        f"{quoted(wanted)} is neither a tier nor a model that {AGENT_CONFIG} names.",
         next_step=(
             f"It names {', '.join(candidates)}."
             if candidates

@@ -10,6 +10,7 @@ from typing import Final, TypeVar
 
 from attrs import field, frozen
 
+from ryecore.convert.strict import quoted
 from ryecore.directives.hooks import directive_id, read_hooks_element
 from ryecore.directives.inputs import read_declared
 from ryecore.directives.markup import OPAQUE, DirectiveProblem, Element, parse_markup
@@ -156,7 +157,7 @@ def _directive(root: Element, sections: Sections, stem: str) -> Directive:
     root.check(attributes=("name", "version", "extends"), children=None)
     name = root.required("name")
     if name != stem:
-        raise root.problem(f"has the name {name!r}, and the file is called {stem!r}")
+        raise root.problem(f"has the name {quoted(name)}, and the file is called {quoted(stem)}")
     for child in root.children:
         if child.tag in _METADATA:
             raise child.problem("stands in <metadata>, not beside it")
@@ -290,6 +291,6 @@ def _action(element: Element) -> Action:
             raise element.problem(f"holds <{child.tag}>", ("<param>", "<input>"))
         name = child.required("name")
         if name in parameters:
-            raise child.problem(f"names {name!r} once more")
+            raise child.problem(f"names {quoted(name)} once more")
         parameters[name] = child.text
     return Action(element.attributes, parameters)

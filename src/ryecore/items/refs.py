@@ -8,6 +8,7 @@ from typing import Final, Self
 
 from attrs import frozen
 
+from ryecore.convert.strict import quoted
 from ryecore.errors import InvalidItemId
 
 __all__ = [
@@ -88,7 +89,7 @@ class ItemRef:
         if not colon:
             if default_kind is None:
                 raise InvalidItemId(
-                    f"{text!r} doesn't say what kind of item it names.",
+                    f"{quoted(text)} doesn't say what kind of item it names.",
                     next_step=f"Write the kind before it, like tool:{shown_id(text)}. The kinds "
                     f"are {', '.join(KIND_FOLDERS)}.",
                     given=text,
@@ -97,7 +98,7 @@ class ItemRef:
         if kind not in KIND_FOLDERS:
             hint = f"A graph is a tool: write tool:{shown_id(item_id)}. " if kind == "graph" else ""
             raise InvalidItemId(
-                f"{kind!r} is not a kind of item.",
+                f"{quoted(kind)} is not a kind of item.",
                 next_step=f"{hint}The kinds are {', '.join(KIND_FOLDERS)}.",
                 given=text,
             )

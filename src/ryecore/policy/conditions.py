@@ -9,6 +9,8 @@ from typing import Final
 
 from attrs import field, frozen
 
+from ryecore.convert.lines import bounded
+from ryecore.convert.strict import quoted
 from ryecore.lillux.patterns import TextPattern, compile_pattern
 from ryecore.policy.paths import ABSENT, parse_path
 
@@ -53,7 +55,9 @@ class Comparison:
         if not path:
             raise ValueError("a condition has no path")
         if op not in OPERATORS:
-            raise ValueError(f"{op!r} is not an operator; the operators are {', '.join(OPERATORS)}")
+            raise ValueError(
+                f"{quoted(op)} is not an operator; the operators are {', '.join(OPERATORS)}"
+            )
         return cls(path, op, value, _compiled(value) if op == "regex" else None)
 
     def holds(self, context: Context) -> bool:
@@ -162,8 +166,8 @@ def _read(declared: object, depth: int) -> Condition:
     unknown = sorted(map(str, keys - {"path", "op", "value"}))
     if unknown:
         raise ValueError(
-            f"a condition has {', '.join(unknown)}; it is path, op and value, or one of all, "
-            "any and not"
+            f"a condition has {bounded(', '.join(unknown))}; it is path, op and value, or one of "
+            "all, any and not"
         )
     path, op = declared.get("path"), declared.get("op", "eq")
     if not isinstance(path, str) or not isinstance(op, str):

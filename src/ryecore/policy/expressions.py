@@ -11,6 +11,7 @@ from typing import Final, NoReturn, TypeAlias, cast
 
 from attrs import field, frozen
 
+from ryecore.convert.strict import quoted
 from ryecore.policy.paths import ABSENT, Place, ValuePath, step
 from ryecore.strict_json import FINITE_DECODER
 
@@ -368,7 +369,9 @@ class _Reader:
         if name not in known:
             near = get_close_matches(name, known, n=1)
             guess = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
-            self._broken(f"{name!r} is not a filter; {guess}" if name else "a filter is missing")
+            self._broken(
+                f"{quoted(name)} is not a filter; {guess}" if name else "a filter is missing"
+            )
         arguments = self._arguments() if self._took("(") else ()
         if len(arguments) != known[name]:
             self._broken(f"{name} takes {known[name]} arguments, not {len(arguments)}")

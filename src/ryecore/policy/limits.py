@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, Literal, Self, TypeAlias, TypeVar
 from attrs import evolve, field, fields, frozen
 
 from ryecore.convert.money import MICROCENTS_PER_USD, write_usd
+from ryecore.convert.strict import quoted
 
 if TYPE_CHECKING:
     from attrs import Attribute
@@ -38,14 +39,6 @@ _NAME: Final = "name"
 
 _MAX: Final = 2**53
 """No limit is larger, so that every one is exact in JSON and in SQLite."""
-
-
-def _brief(value: object) -> str:
-    try:
-        shown = repr(value)
-    except ValueError:  # more digits than Python writes
-        return "a number too long to show"
-    return shown if len(shown) <= 60 else shown[:57] + "..."
 
 
 def _read(value: object, *, whole: bool) -> int | Decimal | None:
@@ -78,7 +71,7 @@ def _amount(name: str, value: object) -> Decimal | None:
         return None
     read = _read(value, whole=False)
     if read is None:
-        raise ValueError(f"{name} is {_brief(value)}, not a number from 0 to 2^53")
+        raise ValueError(f"{name} is {quoted(value)}, not a number from 0 to 2^53")
     return Decimal(read)
 
 
@@ -86,7 +79,7 @@ def _check_whole(_: object, limit: "Attribute[int | None]", value: object) -> No
     lowest = -1 if limit.name == "depth" else 0
     if value is not None and not (type(value) is int and lowest <= value <= _MAX):
         name = limit.name
-        raise ValueError(f"{name} is {_brief(value)}, not a whole number from {lowest} to 2^53")
+        raise ValueError(f"{name} is {quoted(value)}, not a whole number from {lowest} to 2^53")
 
 
 @frozen
@@ -222,16 +215,20 @@ def read_limits(given: Mapping[str, object]) -> Limits:
         short = name.removeprefix("max_")
         if name == "spend_currency":
             if not isinstance(value, str) or value.upper() != CURRENCY:
-                problems.append(f"spend_currency is {value!r}: spend is counted in {CURRENCY}")
+                problems.append(
+                    f"spend_currency is {quoted(value)}: spend is counted in {CURRENCY}"
+                )
             continue
         attribute = _NAMES.get(short)
         if attribute is None:
-            problems.append(f"unknown limit {name!r}: the limits are {', '.join(LIMIT_NAMES)}")
+            problems.append(
+                f"unknown limit {quoted(name)}: the limits are {', '.join(LIMIT_NAMES)}"
+            )
             continue
         number = _read(value, whole=attribute not in _EXACT)
         if number is None:
             kind = "number" if attribute in _EXACT else "whole number"
-            problems.append(f"{name} is {_brief(value)}, not a {kind} from 0 to 2^53")
+            problems.append(f"{name} is {quoted(value)}, not a {kind} from 0 to 2^53")
         elif found.setdefault(attribute, number) != number:
             problems.append(f"{short} and max_{short} say different things")
     if problems:

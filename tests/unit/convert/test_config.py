@@ -51,6 +51,16 @@ def test_a_number_that_no_float_holds_is_a_problem() -> None:
     assert [one.message for one in refusal.value.problems] == ["is too large a number"]
 
 
+@pytest.mark.parametrize("value", ["x" * 5000, 10**4000, ["x" * 5000], {"x" * 1000: "x" * 5000}])
+@pytest.mark.parametrize("key", ["kind", "tries", "quiet", "x" * 1000])
+def test_a_long_value_is_not_quoted_whole(key: str, value: object) -> None:
+    for values in ({"kind": "fast", key: value}, {"kind": "fast", "tries": {"read": value}}):
+        with pytest.raises(ConfigError) as refusal:
+            Configuration.of("a.yaml", values).read(File)
+        assert "x" * 101 not in refusal.value.message
+        assert len(refusal.value.message) < 1000
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [

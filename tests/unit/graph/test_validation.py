@@ -3,13 +3,18 @@
 The cases are in `problems/`: above a line stands what is said of it.
 """
 
+import json
+from collections.abc import Iterator
+from copy import deepcopy
+from typing import Any
+
 import pytest
 
 from ryecore.chain.spec import read_spec
 from ryecore.errors import GraphInvalid
 from ryecore.graph.reading import read_graph
 from ryecore.items.documents import parse_document
-from tests.unit.graph.written import PATH, Case, cases, examined, item_of, written
+from tests.unit.graph.written import HEAD, PATH, Case, cases, examined, item_of, written
 
 ERRORS = cases("top", "nodes", "actions", "agents", "edges", "expressions", "state")
 WARNINGS = cases("warnings")
@@ -67,6 +72,68 @@ def test_no_problem_hides_another() -> None:
         ("done", "nodes.done.output[0]"),
         ("done", "nodes.done.output[1]"),
     ]
+
+
+LONG = "x" * 5000
+SOME: dict[str, Any] = {
+    "start": "a",
+    "state_schema": {"type": "object", "properties": {"n": {"type": "integer"}}},
+    "nodes": {
+        "a": {
+            "action": {"item_id": "tool:acme/x", "params": {"one": "${inputs.one}"}},
+            "assign": {"n": "${result.n | length}"},
+            "next": [{"to": "b", "when": {"path": "state.n", "op": "eq", "value": 1}}],
+        },
+        "b": {"type": "return", "output": "${state.n}"},
+    },
+}
+LONG_KEY = "x" * 1000
+"""YAML takes no longer one."""
+
+
+def places(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Where something stands in a document, below its root."""
+    parts = value.items() if isinstance(value, dict) else enumerate(value)
+    for key, part in parts:
+        yield (*place, key)
+        if isinstance(part, dict | list):
+            yield from places(part, (*place, key))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        LONG,
+        f"${{{LONG}}}",
+        f"${{result.{LONG}}}",
+        f"${{inputs.a | {LONG}}}",
+        [LONG],
+        {LONG_KEY: LONG},
+    ],
+    ids=["text", "path", "part", "filter", "list", "mapping"],
+)
+def test_no_problem_quotes_a_long_value_whole(value: object) -> None:
+    found = 0
+    for *above, last in places(SOME):
+        document = deepcopy(SOME)
+        at: Any = document
+        for part in above:
+            at = at[part]
+        at[last] = value
+        report = examined(f"{HEAD}permissions: [rye.execute.*]\nconfig: {json.dumps(document)}")
+        for one in (*report.errors, *report.warnings):
+            assert one.message.count("x") < 250
+            found += 1
+    assert found > 10
+
+
+def test_no_problem_quotes_a_long_key_whole() -> None:
+    document = deepcopy(SOME)
+    node = document["nodes"]["a"]
+    node[LONG_KEY] = node["action"][LONG_KEY] = 1
+    report = examined(f"{HEAD}permissions: [rye.execute.*]\nconfig: {json.dumps(document)}")
+    assert len(report.errors) == 2
+    assert all("x" * 110 not in one.message for one in report.errors)
 
 
 def test_the_error_lists_every_problem_as_people_and_programs_read_it() -> None:

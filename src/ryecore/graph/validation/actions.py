@@ -8,6 +8,7 @@ from attrs import fields_dict
 
 from ryecore.agent.model import Agent, AgentNode, RetrySpec
 from ryecore.convert.config import did_you_mean, known_names
+from ryecore.convert.strict import quoted
 from ryecore.errors import ConfigError, InvalidItemId
 from ryecore.graph.model import AGENT_NODE_KEYS, Action, Tries
 from ryecore.graph.validation.fields import Amount, Count, Fields, Text
@@ -50,9 +51,9 @@ def read_action(node: Fields) -> Action | None:
     thread: Literal["inline", "fork"] = action.value("thread", _THREAD, "inline")
     for name in ("thread", *_OF_FORKS):
         if ref is not None and ref.kind != "directive" and action.has(name):
-            action.error(name, f"{name!r} is for directives, and {ref} is a {ref.kind}.")
+            action.error(name, f"{quoted(name)} is for directives, and {ref} is a {ref.kind}.")
         elif name in _OF_FORKS and thread != "fork" and action.has(name):
-            action.error(name, f"{name!r} is for a thread of its own: add 'thread: fork'.")
+            action.error(name, f"{quoted(name)} is for a thread of its own: add 'thread: fork'.")
     params = action.template_of(dict(action.mapping("params")), action.at("params"))
     limits, model = _limits(action), action.value("model", Text, None)
     if ref is None:
@@ -80,7 +81,7 @@ def _item(action: Fields) -> ItemRef | None:
         action.error("item_id", str(problem))
         return None
     if kind is not None and ref.kind != kind:
-        action.error("item_type", f"item_type is {kind!r}, and item_id {item_id!r}.")
+        action.error("item_type", f"item_type is {quoted(kind)}, and item_id {quoted(item_id)}.")
     if ref.kind not in ("tool", "directive"):
         action.error("item_id", f"{ref} can't be executed; an action has a tool or a directive.")
         return None
@@ -93,7 +94,7 @@ def _limits(action: Fields) -> Mapping[str, float]:
         if name not in LIMIT_SPELLINGS:
             guess = did_you_mean(name, LIMIT_SPELLINGS) or known_names(LIMIT_NAMES)
             place = action.at("limits", name)
-            action.problems.error(place, f"{name!r} is not a limit.{guess}")
+            action.problems.error(place, f"{quoted(name)} is not a limit.{guess}")
         elif name != "spend_currency":
             action.read(value, Amount, 0.0, "limits", name)
     return cast("Mapping[str, float]", limits)
@@ -188,7 +189,8 @@ def check_narrowed(node: Fields, agent: Agent) -> None:
         if isinstance(name, str) and name not in agent.tools:
             guess = did_you_mean(name, agent.tools) or known_names(agent.tools)
             node.problems.error(
-                node.at("tools", index), f"The agent {agent.name!r} has no tool {name!r}.{guess}"
+                node.at("tools", index),
+                f"The agent {quoted(agent.name)} has no tool {quoted(name)}.{guess}",
             )
 
 

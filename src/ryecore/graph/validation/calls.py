@@ -11,6 +11,7 @@ from typing import Final, TypeAlias
 
 from ryecore.convert.config import did_you_mean
 from ryecore.convert.lines import Place, key_path
+from ryecore.convert.strict import quoted
 from ryecore.errors import RyeError
 from ryecore.graph.model import AgentVertex, CallingVertex, ForeachVertex, Graph
 from ryecore.graph.validation.drafts import Draft
@@ -111,7 +112,7 @@ def _check_params(
         one = properties.get(name)
         has_default = isinstance(one, Mapping) and "default" in one
         if given.get(name) is None and not has_default:
-            problems.error(where if given else place, f"{ref} requires {name!r}.")
+            problems.error(where if given else place, f"{ref} requires {quoted(name)}.")
 
 
 def _check_undeclared(
@@ -123,7 +124,7 @@ def _check_undeclared(
     problems: Problems,
 ) -> None:
     others = schema.get("additionalProperties")
-    message = f"{ref} declares no {name!r}.{problems.guess(name, properties)}"
+    message = f"{ref} declares no {quoted(name)}.{problems.guess(name, properties)}"
     if others is False and "patternProperties" not in schema:
         problems.error(place, message)
     elif others is None and properties and "patternProperties" not in schema:
@@ -212,7 +213,7 @@ def check_permissions(
     for index, one in enumerate(declared):
         why = _what_is_wrong(one)
         if why:
-            problems.error(("permissions", index), f"{one!r} is not a permission: {why}")
+            problems.error(("permissions", index), f"{quoted(one)} is not a permission: {why}")
     needed: list[tuple[Place, str, str]] = [
         (
             draft.at("action"),
@@ -224,7 +225,7 @@ def check_permissions(
     ]
     needed += [
         (("config", "hooks"), capability_of(action.primary, action.item.kind, action.item.id),
-         f"{action.item} of the hook {hook.id!r}")
+         f"{action.item} of the hook {quoted(hook.id)}")
         for hook in hooks
         for action in hook.actions
         if action.primary is not None and action.item is not None
@@ -276,7 +277,7 @@ def _what_is_wrong(permission: str) -> str:
         return f"{_FORM}, with * for any text."
     for part, known in zip(parts[1:], (_ACTIONS, _KINDS), strict=False):
         if "*" not in part and part not in known:
-            return f"{part!r} must be one of: {', '.join(known)}.{did_you_mean(part, known)}"
+            return f"{quoted(part)} must be one of: {', '.join(known)}.{did_you_mean(part, known)}"
     if parts[1] == "sign" and "*" in permission:
         return "no wildcard grants signing; name the item."
     if len(parts) < 4 and "*" not in parts[-1]:

@@ -7,14 +7,15 @@ from typing import Final, cast
 from attrs import evolve
 
 from ryecore.convert.config import ConfigProblem, Configuration, did_you_mean
-from ryecore.convert.lines import Place, key_path
+from ryecore.convert.lines import Place, bounded, key_path
+from ryecore.convert.strict import quoted
 from ryecore.directives.hooks import read_hooks
 from ryecore.errors import ConfigError
 from ryecore.graph.model import DEFAULT_MAX_CONCURRENCY, DEFAULT_MAX_STEPS, Graph, OnError
 from ryecore.graph.validation.actions import read_agents
 from ryecore.graph.validation.calls import check_permissions
 from ryecore.graph.validation.drafts import Draft, check_flow
-from ryecore.graph.validation.fields import Count, Fields, Variable, brief
+from ryecore.graph.validation.fields import Count, Fields, Variable
 from ryecore.graph.validation.nodes import NodeReader
 from ryecore.graph.validation.problems import Problems
 from ryecore.graph.validation.references import References
@@ -118,11 +119,11 @@ class DocumentReader:
                 )
         for name in top.declared:
             if name in _CONFIG_KEYS and name not in _BOUNDS:
-                top.error(name, f"{name!r} stands below 'config'.")
+                top.error(name, f"{quoted(name)} stands below 'config'.")
             elif name not in _TOP_KEYS and isinstance(name, str):
                 guess = did_you_mean(name, _OWN_KEYS, at_least=0.8)
                 if guess:
-                    top.error(name, f"{name!r} is not a key of a graph.{guess}")
+                    top.error(name, f"{quoted(name)} is not a key of a graph.{guess}")
 
     def _drafts(self, reader: NodeReader) -> dict[str, Draft]:
         config = self._config
@@ -167,7 +168,8 @@ class DocumentReader:
         try:
             SchemaValidator(json.dumps(schema))
         except (ValueError, TypeError) as problem:
-            fields.error(name, f"{name} is not a JSON Schema: {str(problem).rstrip('.')}.")
+            why = bounded(str(problem).rstrip("."), 200)
+            fields.error(name, f"{name} is not a JSON Schema: {why}.")
             return None
         return schema
 
@@ -202,7 +204,7 @@ class DocumentReader:
         for name in agents:
             if name not in used:
                 self._problems.warn(
-                    self._config.at("agents", name), f"No node runs the agent {name!r}."
+                    self._config.at("agents", name), f"No node runs the agent {quoted(name)}."
                 )
         if references.reads_all:
             return
@@ -222,6 +224,6 @@ def _check_keys_are_text(document: Mapping[str, object], problems: Problems) -> 
         seen.add(id(one))
         for key, value in enumerate(one) if isinstance(one, list) else one.items():
             if isinstance(one, dict) and not isinstance(key, str):
-                problems.error(where, f"The key {brief(key)} is not text; write it in quotes.")
+                problems.error(where, f"The key {quoted(key)} is not text; write it in quotes.")
             elif isinstance(value, dict | list):  # as YAML makes them
                 to_look_at.append((value, (*where, key)))

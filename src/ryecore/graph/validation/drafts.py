@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from attrs import Factory, frozen
 
 from ryecore.convert.lines import Place
+from ryecore.convert.strict import quoted
 from ryecore.graph.model import Edge, VertexOfGraph
 from ryecore.graph.validation.problems import Problems
 from ryecore.items.refs import ItemRef
@@ -78,7 +79,8 @@ def check_flow(
         for one in _never_taken(draft):
             problems.error(
                 one.place,
-                f"The edge to {one.edge.to!r} is never taken: one before it has no condition.",
+                f"The edge to {quoted(one.edge.to)} is never taken: "
+                "one before it has no condition.",
             )
     if start is None or start not in drafts:
         return
@@ -87,13 +89,13 @@ def check_flow(
     named = {one.edge.to for draft in drafts.values() for one in _never_taken(draft)}
     for name, draft in drafts.items():
         if name not in reached and name not in named:
-            problems.error(draft.place, f"No edge leads from the start to {name!r}.")
+            problems.error(draft.place, f"No edge leads from the start to {quoted(name)}.")
     _check_ends(drafts, ways, reached, problems)
 
 
 def _check_target(to: str, place: Place, drafts: Mapping[str, Draft], problems: Problems) -> None:
     if to not in drafts:
-        problems.error(place, f"There is no node {to!r}.{problems.guess(to, drafts)}")
+        problems.error(place, f"There is no node {quoted(to)}.{problems.guess(to, drafts)}")
 
 
 def _open_edges(draft: Draft) -> tuple[DraftEdge, ...]:
@@ -149,6 +151,7 @@ def _check_ends(
         if name in reached and name not in leads_out:
             problems.warn(
                 draft.place,
-                f"No path leads from {name!r} to an end: a run repeats its nodes until max_steps.",
+                f"No path leads from {quoted(name)} to an end: "
+                "a run repeats its nodes until max_steps.",
             )
             return

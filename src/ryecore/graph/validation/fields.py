@@ -9,15 +9,14 @@ from attrs import frozen
 
 from ryecore.convert.config import CONFIG, Check, describe_problem, did_you_mean, known_names
 from ryecore.convert.lines import Place, key_path
-from ryecore.convert.strict import ConversionError, shown
+from ryecore.convert.strict import ConversionError, quoted, shown
 from ryecore.graph.validation.problems import Problems
 from ryecore.policy.expressions import BrokenExpression, Template, read_template
 
-__all__ = ["Amount", "Count", "Fields", "Seconds", "Text", "Variable", "brief"]
+__all__ = ["Amount", "Count", "Fields", "Seconds", "Text", "Variable"]
 
 T = TypeVar("T")
 
-_MAX_SHOWN: Final = 60
 _MAX_WHOLE: Final = 2**31 - 1
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -30,12 +29,6 @@ Seconds: TypeAlias = Annotated[
 Variable: TypeAlias = Annotated[
     str, Check("the name of an environment variable", _VARIABLE.fullmatch)
 ]
-
-
-def brief(value: object) -> str:
-    """Return a value for an error's text."""
-    text = repr(value)
-    return text if len(text) <= _MAX_SHOWN else text[: _MAX_SHOWN - 1] + "…"
 
 
 @frozen
@@ -63,7 +56,9 @@ class Fields:
                 self.error(name, why[name])
                 continue
             guess = did_you_mean(name, known)
-            self.error(name, f"{name!r} is not a key of {owner}.{guess or known_names(known)}")
+            self.error(
+                name, f"{quoted(name)} is not a key of {owner}.{guess or known_names(known)}"
+            )
 
     def has(self, name: str) -> bool:
         """Return whether a key is there, and not null."""

@@ -6,6 +6,7 @@ from typing import Any, Final, Literal
 from attrs import evolve, frozen
 
 from ryecore.agent.model import Agent
+from ryecore.convert.strict import quoted
 from ryecore.graph.model import (
     NODE_KINDS,
     ActionVertex,
@@ -22,7 +23,7 @@ from ryecore.graph.validation.actions import (
     read_tries,
 )
 from ryecore.graph.validation.drafts import Draft, DraftEdge, Slot
-from ryecore.graph.validation.fields import Count, Fields, Seconds, Text, Variable, brief
+from ryecore.graph.validation.fields import Count, Fields, Seconds, Text, Variable
 from ryecore.policy.conditions import AnyOf, Condition, read_condition
 from ryecore.policy.expressions import Template
 
@@ -84,7 +85,7 @@ class NodeReader:
         agent_ref = node.required("agent_ref")
         if agent_ref and agent_ref not in self.agents:
             guess = node.problems.guess(agent_ref, self.agents)
-            node.error("agent_ref", f"There is no agent {agent_ref!r}.{guess}")
+            node.error("agent_ref", f"There is no agent {quoted(agent_ref)}.{guess}")
         agent = self.agents.get(agent_ref) if agent_ref else None
         made = read_agent_node(draft.id, node, agent_ref)
         vertex = None
@@ -109,9 +110,9 @@ def _calling(draft: Draft, node: Fields, common: Mapping[str, Any]) -> Draft:
     if not node.has("over"):
         node.problems.error(node.place, "over is missing: the list that the foreach runs through.")
     if as_ in _TAKEN_NAMES:
-        node.error("as", f"as is {as_!r}, which is taken; choose another name.")
+        node.error("as", f"as is {quoted(as_)}, which is taken; choose another name.")
     elif not as_.isidentifier():
-        node.error("as", f"as must be a name, not {as_!r}.")
+        node.error("as", f"as must be a name, not {quoted(as_)}.")
     collect, at_once = node.value("collect", Text, None), node.value("max_concurrency", Count, None)
     if action is not None:
         vertex = ForeachVertex(
@@ -139,7 +140,7 @@ def _known(node: Fields, type_: str) -> Fields:
 def _why_not(type_: str) -> dict[str, str]:
     """Return the messages for keys that only other types of nodes have."""
     why = {
-        key: f"{key!r} is a key of {_a(owner)} node, and this is {_a(type_)} node."
+        key: f"{quoted(key)} is a key of {_a(owner)} node, and this is {_a(type_)} node."
         for owner, kind in NODE_KINDS.items()
         for key in kind.keys
     }
@@ -150,7 +151,7 @@ def _why_not(type_: str) -> dict[str, str]:
     if type_ == "agent":
         why["cache_result"] = "A model's answer is not cached: leave 'cache_result' out."
     for key in ("remote", "target"):
-        why[key] = f"Nodes can't run elsewhere: this is not available yet. Leave {key!r} out."
+        why[key] = f"Nodes can't run elsewhere: this is not available yet. Leave {quoted(key)} out."
     return why
 
 
@@ -184,7 +185,7 @@ def _edges(node: Fields) -> tuple[DraftEdge, ...]:
     if isinstance(declared, str):
         return (DraftEdge(Edge(declared), node.at("next")),)
     if not isinstance(declared, list):
-        node.error("next", f"next must be a node's id or a list of edges, not {brief(declared)}.")
+        node.error("next", f"next must be a node's id or a list of edges, not {quoted(declared)}.")
         return ()
     edges: list[DraftEdge] = []
     for index, one in enumerate(declared):

@@ -8,10 +8,12 @@ from attrs import field, frozen
 
 from ryecore.convert.config import did_you_mean, known_names
 from ryecore.convert.lines import Place, line_numbers
+from ryecore.display.sanitize import shorten
 
 __all__ = ["GraphFinding", "Problems", "node_lines"]
 
 _MANY: Final = 100
+_MAX_CHARS: Final = 2000
 
 
 @frozen
@@ -31,11 +33,11 @@ class Problems:
 
     def error(self, place: Place, message: str) -> None:
         """Add an error, which keeps the graph from running."""
-        self.errors.append(GraphFinding(place, message))
+        self.errors.append(GraphFinding(place, shorten(message, _MAX_CHARS)))
 
     def warn(self, place: Place, message: str) -> None:
         """Add a warning."""
-        self.warnings.append(GraphFinding(place, message))
+        self.warnings.append(GraphFinding(place, shorten(message, _MAX_CHARS)))
 
     def guess(self, name: str, known: Iterable[str]) -> str:
         """Return the question of `did_you_mean`, or else the known names.

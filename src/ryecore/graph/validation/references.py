@@ -5,10 +5,10 @@ from typing import Final
 
 from ryecore.agent.prompts import PromptTemplate
 from ryecore.convert.config import did_you_mean, known_names
-from ryecore.convert.lines import Place, key_path
+from ryecore.convert.lines import Place, bounded, key_path
+from ryecore.convert.strict import quoted
 from ryecore.graph.model import AgentVertex
 from ryecore.graph.validation.drafts import Draft
-from ryecore.graph.validation.fields import brief
 from ryecore.graph.validation.problems import Problems
 from ryecore.graph.validation.scopes import (
     BUILT_IN,
@@ -81,7 +81,7 @@ class References:
         for one in template.expressions:
             where = (*place, *one.place)
             for path in one.paths:
-                self._check_path(path.parts, where, scope, str(one))
+                self._check_path(path.parts, where, scope, bounded(str(one)))
             self._check_filters(one, where, scope)
 
     def _check_path(self, path: Place, place: Place, scope: Scope, text: str) -> Kind | None:
@@ -90,7 +90,7 @@ class References:
         self._note(path)
         if root not in scope.roots:
             why = scope.absent.get(str(root)) or (
-                f"{root!r} is not known here."
+                f"{quoted(root)} is not known here."
                 f"{did_you_mean(str(root), scope.roots) or known_names(scope.roots)}"
             )
             self._problems.error(
@@ -114,7 +114,7 @@ class References:
         kind = scope.kind_of(Expression(one.choices))
         for name in one.filters:
             if not takes(name, kind):
-                self._problems.error(place, f"{one}: {name} can't be used on {kind}.")
+                self._problems.error(place, f"{bounded(str(one))}: {name} can't be used on {kind}.")
                 return
             kind = filtered(name)
 
@@ -126,7 +126,7 @@ class References:
             else kind_of_value(source)
         )
         if source is not None and not kind.may_be("array"):
-            self._problems.error(place, f"over is {brief(source)}, which is {kind}, not a list.")
+            self._problems.error(place, f"over is {quoted(source)}, which is {kind}, not a list.")
 
     def _check_assigned(self, key: str, template: Template, place: Place, scope: Scope) -> None:
         if key in BUILT_IN:
@@ -158,7 +158,7 @@ class References:
         properties = properties if isinstance(properties, Mapping) else {}
         if key not in properties and schema.get("additionalProperties") is False:
             self._problems.error(
-                place, f"state_schema declares no {key!r}.{did_you_mean(key, properties)}"
+                place, f"state_schema declares no {quoted(key)}.{did_you_mean(key, properties)}"
             )
         return properties.get(key)
 
@@ -168,20 +168,23 @@ class References:
             if not path or "${" in one.path:
                 self._problems.error(
                     place,
-                    f"The path {brief(one.path)} of a condition is wrong: write it without ${{ }}.",
+                    f"The path {quoted(one.path)} of a condition is wrong: "
+                    "write it without ${ }.",
                 )
                 continue
             if isinstance(one.value, str) and "${" in one.value:
                 self._problems.error(
                     place,
-                    f"The value {brief(one.value)} of a condition is taken as it is: no "
+                    f"The value {quoted(one.value)} of a condition is taken as it is: no "
                     "expression in it is evaluated.",
                 )
                 continue
-            kind = self._check_path(path, place, scope, one.path)
+            kind = self._check_path(path, place, scope, bounded(one.path))
             why = _never_holds(one, kind) if kind is not None else ""
             if why:
-                self._problems.error(place, f"{one.path} {one.op} {brief(one.value)}: {why}.")
+                self._problems.error(
+                    place, f"{bounded(one.path)} {one.op} {quoted(one.value)}: {why}."
+                )
 
     def _check_prompt(self, prompt: PromptTemplate, place: Place) -> None:
         """Check the paths of a prompt, which knows the state as `run.outputs`."""

@@ -6,6 +6,7 @@ from typing import Final
 from attrs import evolve, frozen
 
 from ryecore.convert.config import did_you_mean, known_names
+from ryecore.convert.strict import quoted
 
 __all__ = ["ANY", "Kind", "NoSuchPart", "kind_of_schema", "kind_of_value", "union"]
 
@@ -113,7 +114,7 @@ ANY: Final = Kind()
 
 def _no_key(key: str, known: Iterable[str]) -> str:
     names = [name for name in known if not name.startswith("_")]
-    return f"has no {key!r}.{did_you_mean(key, names) or known_names(names)}"
+    return f"has no {quoted(key)}.{did_you_mean(key, names) or known_names(names)}"
 
 
 def union(kinds: Iterable[Kind]) -> Kind:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias, get_args
 from attrs import field, frozen
 
 from ryecore.convert.config import Check, Configuration
+from ryecore.convert.strict import quoted
 from ryecore.directives.permissions import AcknowledgedRisk
 from ryecore.errors import InputError
 from ryecore.policy.permissions import allows
@@ -122,7 +123,9 @@ def judge(
             allowed.append(one)
         elif risk == "elevated":
             allowed.append(one)
-            warnings.append(f"The capability {one!r} is of elevated risk, and not acknowledged.")
+            warnings.append(
+                f"The capability {quoted(one)} is of elevated risk, and not acknowledged."
+            )
         else:
             blocked.append(one)
     return RiskReport(tuple(allowed), tuple(warnings), tuple(blocked), classes)
