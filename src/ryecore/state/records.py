@@ -9,6 +9,7 @@ Source: decision 5; docs/design/formats.md#signed-json-documents.
 import hashlib
 import json
 import os
+import stat
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import cached_property
@@ -91,11 +92,30 @@ def adopt_run_key(user_root: Path, key: PublicKey) -> None:
 
 
 def _read_adopted(folder: Path) -> Mapping[str, PublicKey]:
-    try:
-        keys = [PublicKey.from_pem(path.read_bytes()) for path in folder.glob("*.pem")]
-    except FileNotFoundError:
-        return {}
-    return {key.fingerprint: key for key in keys}
+    keys: dict[str, PublicKey] = {}
+    for path in folder.glob("*.pem"):
+        try:
+            key = PublicKey.from_pem(_read_pem(path)[0])
+        except FileNotFoundError:
+            continue
+        except (OSError, SigningError) as problem:
+            why = problem.strerror if isinstance(problem, OSError) else problem.message
+            raise StateError(
+                f"The adopted key {path} can't be read: {why}",
+                next_step="Move it away, and adopt the state that it attested again: "
+                "rye threads adopt",
+            ) from problem
+        keys[key.fingerprint] = key
+    return keys
+
+
+def _read_pem(path: Path) -> tuple[bytes, int]:
+    """Read a key file and its mode. A FIFO or a device is an error, and isn't waited for."""
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+        mode = os.fstat(file.fileno()).st_mode
+        if not stat.S_ISREG(mode):
+            raise OSError(0, "it isn't a plain file")
+        return file.read(), mode
 
 
 def load_run_key(user_root: Path) -> RunKey:
@@ -111,9 +131,7 @@ def load_run_key(user_root: Path) -> RunKey:
             # If several processes make it at once, all use the first one's.
             with suppress(FileExistsError):
                 write_atomically(path, SigningKey.generate().pem, mode=0o600, replace=False)
-        with path.open("rb") as file:
-            mode = os.fstat(file.fileno()).st_mode
-            pem = file.read()
+        pem, mode = _read_pem(path)
         if mode & 0o077:
             raise StateError(
                 f"Others can read the run key {path}.", next_step=f"Close it: chmod 600 {path}"

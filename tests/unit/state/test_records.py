@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -114,6 +115,29 @@ def test_a_broken_run_key_is_said(tmp_path: Path) -> None:
     load_run_key(tmp_path)
     (tmp_path / "state" / "keys" / "run_key.pem").write_text("nothing")
     with pytest.raises(StateError, match=r"isn't a run key.*Move it away"):
+        load_run_key(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["run_key.pem", "adopted/of-another.pem"])
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")])
+def test_a_key_that_is_no_plain_file_is_not_waited_for(
+    tmp_path: Path, name: str, make: Callable[[Path], None]
+) -> None:
+    load_run_key(tmp_path)
+    path = tmp_path / "state/keys" / name
+    path.parent.mkdir(exist_ok=True)
+    path.unlink(missing_ok=True)
+    make(path)
+    with pytest.raises(StateError, match=rf"{path} .*isn't a plain file"):
+        load_run_key(tmp_path)
+
+
+def test_a_broken_adopted_key_is_told_from_the_run_key(tmp_path: Path) -> None:
+    load_run_key(tmp_path)
+    path = tmp_path / "state/keys/adopted/of-another.pem"
+    path.parent.mkdir()
+    path.write_text("nothing")
+    with pytest.raises(StateError, match=rf"adopted key {path} can't be read.*threads adopt"):
         load_run_key(tmp_path)
 
 
