@@ -384,10 +384,7 @@ async def checked_parameters(
         ) from None
     if not failures:
         return filled
-    listed = tuple(
-        f"{failure.path}: {failure.message}" if failure.path else failure.message
-        for failure in failures
-    )
+    listed = tuple(map(str, failures))
     raise InvalidParameters(
         f"The parameters don't fit {item_id}: {'; '.join(listed)}.",
         next_step=f"Its schema: {_known_parameters(schema)}.",

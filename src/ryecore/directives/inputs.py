@@ -41,6 +41,7 @@ _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _INTEGER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)")
 _NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _MAX_DIGITS: Final = 1000
+_MAX_NAME_CHARS: Final = 300
 
 
 @frozen
@@ -146,7 +147,7 @@ def resolve_inputs(declared: Iterable[Declared], given: Mapping[str, object]) ->
             resolved[spec.name] = _coerce(spec.type, value)
         except ValueError as problem:
             failures.append(f"{spec.name}: {problem}")
-    unknown = [str(name) for name in given if name not in specs]
+    unknown = [str(name)[:_MAX_NAME_CHARS] for name in given if name not in specs]
     problems = []
     if missing:
         problems.append(f"Missing required inputs: {', '.join(missing)}")

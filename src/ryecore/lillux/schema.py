@@ -206,6 +206,9 @@ _INLINE_MS: Final = 2
 _INLINE_CHARS: Final = 64 * 1024
 
 
+_MAX_PATH_CHARS: Final = 300
+
+
 @frozen
 class SchemaFailure:
     """One way in which an instance differs from its schema.
@@ -217,6 +220,13 @@ class SchemaFailure:
 
     path: str
     message: str
+
+    def __str__(self) -> str:
+        """Return place and message as one short text: a place's names may be what a model wrote."""
+        place = self.path
+        if len(place) > _MAX_PATH_CHARS:
+            place = f"{place[: _MAX_PATH_CHARS - 1]}…"
+        return f"{place}: {self.message}" if place else self.message
 
 
 UNDECIDED: Final = SchemaFailure(

@@ -367,9 +367,9 @@ async def check_output(schema: Mapping[str, Any] | None, result: CallToolResult)
     except (ValueError, RecursionError) as problem:
         raise RuntimeError(f"the tool's output can't be checked: {problem}") from None
     if failures:
-        where = f" at {failures[0].path}" if failures[0].path else ""
+        where = " at " if failures[0].path else ": "
         raise RuntimeError(
-            f"the tool's structured content doesn't fit its schema{where}: {failures[0].message}"
+            f"the tool's structured content doesn't fit its schema{where}{failures[0]}"
         )
 
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
-from ryecore.lillux.schema import UNDECIDED, SchemaFailure, SchemaValidator
+from ryecore.lillux.schema import UNDECIDED, SchemaValidator
 from ryecore.strict_json import STRICT_DECODER
 from ryecore.tools.failures import invalid_arguments
 
@@ -46,15 +46,11 @@ def parse_arguments(tool_name: str, text: str, max_bytes: int) -> dict[str, Any]
 async def check_arguments(tool_name: str, text: str, schema: SchemaValidator) -> None:
     """Check the text of arguments against a schema; the error lists every failing path."""
     try:
-        listed = tuple(map(_listed, await schema.failures_async(text or "{}")))
+        listed = tuple(map(str, await schema.failures_async(text or "{}")))
     except ValueError as error:
         listed = (f"they aren't JSON ({str(error)[:200]})",)
     if listed:
         raise invalid_arguments(tool_name, *listed)
-
-
-def _listed(failure: SchemaFailure) -> str:
-    return f"{failure.path}: {failure.message}" if failure.path else failure.message
 
 
 def hide_config(parameters: Mapping[str, Any], config: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -209,6 +209,12 @@ def test_a_directive_that_declares_none_takes_none():
         resolve_inputs([], {"a": 1})
 
 
+def test_an_unknown_name_of_any_length_is_a_short_text() -> None:
+    with pytest.raises(InvalidInputs) as caught:
+        resolve_inputs([], {"x" * 100_000: 1})
+    assert len(str(caught.value)) < 500
+
+
 def test_the_schema_says_the_same():
     specs = inputs(
         '<input name="a" required="true">An a.</input>'

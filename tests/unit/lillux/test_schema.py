@@ -49,6 +49,15 @@ def test_messages_are_short(instance: object) -> None:
             assert 0 < len(message) <= 300
 
 
+def test_a_failure_is_a_short_text_whatever_its_place_is_called() -> None:
+    validator = SchemaValidator(json.dumps({"additionalProperties": {"type": "string"}}))
+    short, long = (validator.failures(json.dumps({name: 1}))[0] for name in ("x", "x" * 100_000))
+    assert str(short) == f"x: {short.message}"
+    assert str(long).endswith(f"x…: {long.message}")
+    assert len(str(long)) <= 302 + len(long.message)
+    assert len(long.path) == 100_000
+
+
 @pytest.mark.parametrize(
     ("schema", "place"),
     [

@@ -204,7 +204,7 @@ async def _checked(parameters: Mapping[str, Any], schema: SchemaValidator) -> Ma
     given = {name: value for name, value in parameters.items() if value is not None}
     try:
         failures = await schema.failures_async(json.dumps(given))
-        texts = [f"{one.path}: {one.message}" if one.path else one.message for one in failures]
+        texts = [str(one) for one in failures]
     except (TypeError, ValueError, RecursionError):
         texts = ["they aren't JSON"]
     if not texts:
