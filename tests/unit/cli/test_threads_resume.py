@@ -116,7 +116,7 @@ def test_a_thread_is_forked_at_a_turn(run: Run) -> None:
 
 def test_a_list_says_what_was_taken_and_spent(run: Run) -> None:
     forked(run, "directive:acme/sum", "x=4")
-    assert "2 turns  $0.0000  directive:acme/sum" in run("threads", "list", "--all").out
+    assert "2 turns  $0       directive:acme/sum" in run("threads", "list", "--all").out
 
 
 def test_a_watch_that_is_piped_prints_a_line_for_each_change(run: Run) -> None:
