@@ -10,6 +10,7 @@ from typing import Final
 
 from attrs import field, frozen
 
+from ryecore.convert.lines import bounded
 from ryecore.directives.markup import Element
 from ryecore.errors import InvalidInputs
 from ryecore.policy.paths import fill_placeholders
@@ -147,7 +148,7 @@ def resolve_inputs(declared: Iterable[Declared], given: Mapping[str, object]) ->
             resolved[spec.name] = _coerce(spec.type, value)
         except ValueError as problem:
             failures.append(f"{spec.name}: {problem}")
-    unknown = [str(name)[:_MAX_NAME_CHARS] for name in given if name not in specs]
+    unknown = [bounded(str(name), _MAX_NAME_CHARS) for name in given if name not in specs]
     problems = []
     if missing:
         problems.append(f"Missing required inputs: {', '.join(missing)}")

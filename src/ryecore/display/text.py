@@ -6,6 +6,7 @@ without colour.
 
 import json
 import unicodedata
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Final, Literal
 
@@ -108,14 +109,14 @@ class StyledText:
         return f'<pre style="line-height:1.4;white-space:pre-wrap">{body}</pre>'
 
 
-class Rendered:
+class Rendered(ABC):
     """A result with a short text for `print`, and the same as HTML for a notebook."""
 
     __slots__ = ()
 
+    @abstractmethod
     def render(self) -> StyledText:
         """Render it for a terminal or a notebook."""
-        raise NotImplementedError
 
     def __str__(self) -> str:
         return self.render().plain()

@@ -135,18 +135,6 @@ def start_position(
             f"The run {options.run_id} ran the single node '{only}', so nothing follows it.",
             next_step=f"Run the node again: rye graph step {graph.ref.id} {only}",
         )
-    return _start_position(graph, found, options, inputs, now_ms=now_ms)
-
-
-def _start_position(
-    graph: Graph,
-    found: RecoveredRun,
-    options: ResumeOptions,
-    inputs: Mapping[str, object],
-    *,
-    now_ms: int = 0,
-) -> StartPosition:
-    """Return the start position where the graph still fits."""
     stood = found.position or first(graph)
     if stood.node is None:
         if options.at is not None:
@@ -223,7 +211,7 @@ def unknown_members(
     Empty where it would ask for that of another node; None where it would ask for none.
     """
     try:
-        _start_position(graph, found, ResumeOptions(run_id), inputs)
+        start_position(graph, found, ResumeOptions(run_id, changed=True), inputs)
     except StateError as error:
         members: tuple[int, ...] = getattr(error, "members", ())
         return members
