@@ -26,8 +26,7 @@ from ryecore.cli.pictures import Drawing, drawing_options
 from ryecore.display.text import StyledText, counted, status_mark
 from ryecore.errors import InputError, InvalidItemId, ItemNotFound, ThreadNotFound
 from ryecore.rye import Rye
-from ryecore.state.model import render_records
-from ryecore.threads.rendering import add_more
+from ryecore.threads.rendering import render_page
 
 if TYPE_CHECKING:
     from ryecore.graph.model import Graph
@@ -151,12 +150,9 @@ def list_runs(running: bool, limit: int, offset: int, project_path: str, as_json
         rows = [dict(one.to_dict()) for one in found]
         show_json({"status": "success", "runs": rows, "total": found.total})
         return
-    text = render_records(found)
-    if not found:
-        text.line("no graph runs" if running else "no graph has run here yet")
+    none = "no graph runs" if running else "no graph has run here yet"
     again = "rye graph list --running" if running else "rye graph list"
-    add_more(text, found, limit, offset, again)
-    show(text)
+    show(render_page(found, none, limit, offset, again))
 
 
 @graph.command(short_help="Delete the cached results of nodes.")

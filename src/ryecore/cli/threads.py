@@ -28,8 +28,8 @@ from ryecore.cli.threads_resume import fork, handoff, recover, resume
 from ryecore.cli.threads_transcript import transcript
 from ryecore.display.text import StyledText
 from ryecore.errors import RyeError
-from ryecore.state.model import render_records, thread_line
-from ryecore.threads.rendering import add_more, render_tree
+from ryecore.state.model import thread_line
+from ryecore.threads.rendering import render_page, render_tree
 from ryecore.threads.tree import TreeNode
 
 __all__ = ["threads"]
@@ -63,12 +63,9 @@ def list_threads(
         rows = [dict(one.to_dict()) for one in found]
         show_json({"status": "success", "threads": rows, "total": found.total})
         return
-    text = render_records(found)
-    if not found:
-        text.line("no threads" if ended_too else "no running threads; list ended ones with --all")
+    none = "no threads" if ended_too else "no running threads; list ended ones with --all"
     again = "rye threads list --all" if ended_too else "rye threads list"
-    add_more(text, found, limit, offset, again)
-    show(text)
+    show(render_page(found, none, limit, offset, again))
 
 
 @threads.command("show", short_help="Show a thread and its result.")

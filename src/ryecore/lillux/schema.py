@@ -17,6 +17,7 @@ import anyio.to_thread
 from attrs import frozen
 
 from ryecore import _native
+from ryecore.convert.lines import bounded
 
 __all__ = [
     "MAX_SCHEMA_CHARS",
@@ -223,9 +224,7 @@ class SchemaFailure:
 
     def __str__(self) -> str:
         """Return place and message as one short text: a place's names may be what a model wrote."""
-        place = self.path
-        if len(place) > _MAX_PATH_CHARS:
-            place = f"{place[: _MAX_PATH_CHARS - 1]}…"
+        place = bounded(self.path, _MAX_PATH_CHARS - 1)  # and the ellipsis
         return f"{place}: {self.message}" if place else self.message
 
 

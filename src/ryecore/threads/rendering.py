@@ -29,13 +29,13 @@ from ryecore.display.text import (
     out_of,
     status_mark,
 )
-from ryecore.state.model import ThreadRecord, ThreadRecords, thread_line
+from ryecore.state.model import ThreadRecord, ThreadRecords, render_records, thread_line
 from ryecore.threads.rows import STATUS_ORDER, TreeRow, rows_of
 
 if TYPE_CHECKING:
     from ryecore.threads.tree import TreeNode
 
-__all__ = ["add_more", "render_change", "render_thread", "render_tree"]
+__all__ = ["render_change", "render_page", "render_thread", "render_tree"]
 
 _GAP: Final = "  "
 _LEAST_NAME: Final = 24
@@ -397,11 +397,20 @@ def _add_outcome(text: StyledText, result: Mapping[str, Any]) -> None:
             text.line(("  said    " if not place else "          ", "dim"), line)
 
 
-def add_more(text: StyledText, shown: ThreadRecords, limit: int, offset: int, command: str) -> None:
-    """Add the number of threads that a list leaves out, and the command that lists them."""
+def render_page(
+    shown: ThreadRecords, none: str, limit: int, offset: int, command: str
+) -> StyledText:
+    """Render a page of threads, with the number of those that follow and the command for them.
+
+    `none` is the text for no threads.
+    """
+    text = render_records(shown)
+    if not shown:
+        text.line(none)
     more = shown.total - offset - len(shown)
     if shown and more > 0:
         again = f"{command} --offset {offset + limit}" + (
             "" if limit == 50 else f" --limit {limit}"
         )
         text.line((f"{more:,} more of {shown.total:,}; see them: {again}", "dim"))
+    return text
