@@ -1,5 +1,7 @@
 """A SQLite file that several processes write: WAL, a gate in front of writers, migrations.
 
+`waiting.py` has how long a lock is waited for.
+
 Source: decision 38.
 """
 
