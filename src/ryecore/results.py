@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from ryecore.actions.threads import Threads as Threads
     from ryecore.actions.verify import VerifyReport as VerifyReport
     from ryecore.graph.model import Graph as Graph
-    from ryecore.graph.projection import GraphEvent as GraphEvent
     from ryecore.graph.projection import NodeStatus as NodeStatus
     from ryecore.graph.projection import RunStatus as RunStatus
     from ryecore.graph.reading import GraphReport as GraphReport
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from ryecore.state.events import Envelope as Envelope
     from ryecore.state.events import EventsMissed as EventsMissed
     from ryecore.state.events import EventStream as EventStream
+    from ryecore.state.events import RunEvent as RunEvent
     from ryecore.state.model import Cost as Cost
     from ryecore.state.model import ThreadRecord as ThreadRecord
     from ryecore.state.model import ThreadRecords as ThreadRecords
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from ryecore.state.transcript_report import TurnReport as TurnReport
     from ryecore.sync import SyncGraphRun as SyncGraphRun
     from ryecore.sync import SyncThread as SyncThread
-    from ryecore.threads.events import ThreadEvent as ThreadEvent
     from ryecore.threads.records.report import Difference as Difference
     from ryecore.threads.records.report import ReplayReport as ReplayReport
     from ryecore.threads.result import StartedThread as StartedThread

@@ -5,7 +5,7 @@ have.
 """
 
 import os
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from copy import copy
 from functools import partial, wraps
 from pathlib import Path
@@ -37,15 +37,14 @@ if TYPE_CHECKING:
     from ryecore.actions.recovering import Recovered
     from ryecore.chain.environment import ProjectEnv
     from ryecore.graph.model import Graph
-    from ryecore.graph.projection import GraphEvent
     from ryecore.graph.result import GraphResult
     from ryecore.graph.run import GraphRun
     from ryecore.items.spaces import Spaces
     from ryecore.items.trust import TrustStore
     from ryecore.policy.budget import Amount
     from ryecore.runs.handle import RunHandle
+    from ryecore.state.events import RunEvent
     from ryecore.state.model import Status, ThreadRecord
-    from ryecore.threads.events import ThreadEvent
     from ryecore.threads.result import ThreadResult
     from ryecore.threads.thread import Thread
 
@@ -55,7 +54,6 @@ P = ParamSpec("P")
 S = TypeVar("S")
 T = TypeVar("T")
 Handle = TypeVar("Handle")
-Event = TypeVar("Event")
 
 _Call: TypeAlias = Callable[[str, Callable[[], Awaitable[Any]]], Any]
 """Makes a call on the event loop's thread, about the item or thread of that name, and waits."""
@@ -156,8 +154,9 @@ class _SyncHandle:
         result: T = self._call_on_loop(self._run_id, function)
         return result
 
-    def _iterate(self, events: AsyncGenerator[Event, None]) -> Iterator[Event]:
-        """Yield the events of an asynchronous generator, each fetched by a call that blocks."""
+    def events(self, *, from_start: bool = True, follow: bool = True) -> "Iterator[RunEvent]":
+        """Yield its events until it has ended; see `Thread.events`."""
+        events = self._run.events(from_start=from_start, follow=follow)
         try:
             while True:
                 event = self._call(partial(anext, events, None))
@@ -190,10 +189,6 @@ class SyncThread(_SyncHandle):
         """Wait until it has ended, and return its result; see `Thread.result`."""
         return self._call(self._thread.result)
 
-    def events(self, *, from_start: bool = True, follow: bool = True) -> "Iterator[ThreadEvent]":
-        """Yield its events until it has ended; see `Thread.events`."""
-        return self._iterate(self._thread.events(from_start=from_start, follow=follow))
-
     def __str__(self) -> str:
         return str(self._thread)
 
@@ -221,10 +216,6 @@ class SyncGraphRun(_SyncHandle):
     def result(self) -> "GraphResult":
         """Wait until it has ended, and return its result; see `GraphRun.result`."""
         return self._call(self._graph_run.result)
-
-    def events(self) -> "Iterator[GraphEvent]":
-        """Yield its events until it has ended; see `GraphRun.events`."""
-        return self._iterate(self._graph_run.events())
 
     def _repr_html_(self) -> str:
         return self._graph_run._repr_html_()

@@ -6,12 +6,12 @@ from typing import assert_type
 from ryecore import Rye, SyncRye
 from ryecore.results import (
     Graph,
-    GraphEvent,
     GraphReport,
     GraphResult,
     GraphRun,
     NodeStatus,
     RunCheckpoint,
+    RunEvent,
     RunView,
     SyncGraphRun,
     ThreadRecords,
@@ -28,7 +28,7 @@ async def asynchronous() -> None:
         run = await rye.graphs.start("tool:acme/flow")
         assert_type(run, GraphRun)
         async for event in run.events():
-            assert_type(event, GraphEvent)
+            assert_type(event, RunEvent)
         assert_type(await run.result(), GraphResult)
         assert_type(await rye.graphs.step("tool:acme/flow", "load", state={"n": 1}), GraphResult)
         assert_type(await rye.graphs.resume(run.run_id, at=1, rerun=True), GraphResult)
@@ -47,7 +47,7 @@ def blocking() -> None:
         run = rye.graphs.start("tool:acme/flow")
         assert_type(run, SyncGraphRun)
         for event in run.events():
-            assert_type(event, GraphEvent)
+            assert_type(event, RunEvent)
         assert_type(run.result(), GraphResult)
         assert_type(rye.graphs.show(run.run_id), RunView)
         assert_type(rye.graphs.list(), ThreadRecords)

@@ -13,7 +13,8 @@ from ryecore.cli.options import project_option
 from ryecore.cli.output import errors_shown, show, show_piece
 from ryecore.display.text import Span, StyledText, exact_dollars, status_mark
 from ryecore.errors import InputError
-from ryecore.threads.events import RECORD_TYPES, ThreadEvent
+from ryecore.state.events import RunEvent
+from ryecore.threads.events import RECORD_TYPES
 
 __all__ = ["record_lines", "transcript"]
 
@@ -67,7 +68,7 @@ def _types(given: str | None, *, as_json: bool) -> frozenset[str]:
     return frozenset(names)
 
 
-def _is_unsent(event: ThreadEvent) -> bool:
+def _is_unsent(event: RunEvent) -> bool:
     """Return whether a record says that a request was never sent, as the budget refused it."""
     return event.type == "model_call_end" and _was_refused(event.payload)
 
@@ -84,7 +85,7 @@ _MAX_CHARS: Final = 400
 _INDENT: Final = "           "
 
 
-def record_lines(event: ThreadEvent) -> StyledText:
+def record_lines(event: RunEvent) -> StyledText:
     """Render a record as lines: its time, its type, and the beginning of its text.
 
     Any content can be rendered; none raises an error.

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from attrs import evolve, frozen
+from typing_extensions import override
 
 from ryecore.agent.deps import AgentRunnerDeps
 from ryecore.agent.outcome import NodeFailure
@@ -164,7 +165,8 @@ class GraphLifecycle(RunLifecycle[Position, GraphResult]):
         return SpawnLimit(self._parent.limits.spawns) if self._parent else None
 
     @property
-    def _log(self) -> Journal | None:
+    @override
+    def recorder(self) -> Journal | None:
         return self._journal
 
     @property

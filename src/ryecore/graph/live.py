@@ -22,9 +22,10 @@ from ryecore.display.text import (
 )
 from ryecore.errors import StateError
 from ryecore.graph.model import Graph
-from ryecore.graph.projection import GraphEvent, NodeStatus, RunProjection, RunStatus, event_of
+from ryecore.graph.projection import NodeStatus, RunProjection, RunStatus
 from ryecore.graph.rendering import bar, happened
 from ryecore.policy.budget import NOTHING, Amount
+from ryecore.state.events import RunEvent
 
 if TYPE_CHECKING:
     from ryecore.state.store import ThreadStore
@@ -143,7 +144,7 @@ class ProgressLines:
         self._is_partly = False
         self._total = self._over = self._said = self._step = self._carried = 0
 
-    def line(self, event: GraphEvent) -> str | None:
+    def line(self, event: RunEvent) -> str | None:
         """Return the line for an event, without a line break; None for no line."""
         payload = event.payload
         if event.type == "run_started":
@@ -211,7 +212,7 @@ class ProgressLines:
         node = payload.get("node")
         return _line(run_id, f"step {step}{self._of(step)} {node} {mark} {took}{to}", said)
 
-    def _of_end(self, event: GraphEvent, payload: Mapping[str, Any]) -> str:
+    def _of_end(self, event: RunEvent, payload: Mapping[str, Any]) -> str:
         # The end of a run whose process died is written later, without status and error.
         steps = int(payload.get("steps", self._step))
         took = _seconds((event.timestamp - self._begun_s) * 1000) if self._begun_s else ""
@@ -265,7 +266,7 @@ async def _project(store: "ThreadStore", run_id: str, projection: RunProjection)
     until = time.monotonic() + _MOST_READING_S
     async with aclosing(store.records.read(run_id)) as records:
         async for record in records:
-            projection.take(event_of(record))
+            projection.take(RunEvent.of(record))
             if time.monotonic() > until:
                 return False
     return True

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from attrs import define, field, frozen
 
-from ryecore.state.transcript_format import Record
+from ryecore.state.events import RunEvent
 
 if TYPE_CHECKING:
     from ryecore.display.picture import BoxStatus
@@ -16,12 +16,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "RUN_RECORD_TYPES",
-    "SHOWN_TYPES",
-    "GraphEvent",
     "NodeStatus",
     "RunProjection",
     "RunStatus",
-    "event_of",
     "was_taken",
 ]
 
@@ -46,42 +43,6 @@ RUN_RECORD_TYPES: Final = (
 `Journal.outcome_of` makes the fields of an outcome: `result` or `result_hash`, and for a failure
 `error`, `code` and, where they hold, `retryable` and `effect_unknown`.
 """
-
-SHOWN_TYPES: Final = ("token_delta",)
-"""The types of events that only live listeners receive, and no journal stores: `token_delta`
-{node, text}, the next piece of an agent's answer."""
-
-
-@frozen
-class GraphEvent:
-    """An event in a run of a graph.
-
-    Attributes:
-        run_id: The run.
-        timestamp: The time, in seconds since 1970 (UTC).
-        type: One of `RUN_RECORD_TYPES` or `SHOWN_TYPES`.
-        payload: The rest, JSON-ready.
-    """
-
-    run_id: str
-    timestamp: float
-    type: str
-    payload: Mapping[str, Any]
-
-    def to_dict(self) -> dict[str, object]:
-        """Return the event as its line in the journal."""
-        return {
-            "timestamp": self.timestamp,
-            "thread_id": self.run_id,
-            "event_type": self.type,
-            "payload": dict(self.payload),
-        }
-
-
-def event_of(record: Record) -> GraphEvent:
-    """Return the event of a journal's record."""
-    return GraphEvent(record.thread_id, record.timestamp, record.type, record.payload)
-
 
 _ENDS: Final[Mapping[str, str]] = {
     "run_completed": "completed",
@@ -261,7 +222,7 @@ class RunProjection:
         self._started_at: float | None = None
         self._ended_at: float | None = None
 
-    def take(self, event: GraphEvent) -> bool:
+    def take(self, event: RunEvent) -> bool:
         """Apply the next event, and return whether the status has changed."""
         kind, payload = event.type, event.payload
         node = payload.get("node")
@@ -281,7 +242,7 @@ class RunProjection:
             return False
         return True
 
-    def _take_of_node(self, node: str, event: GraphEvent) -> bool:
+    def _take_of_node(self, node: str, event: RunEvent) -> bool:
         kind, payload = event.type, event.payload
         if kind not in ("node_started", "node_retry", "item_completed", "node_completed"):
             return False

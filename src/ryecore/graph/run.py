@@ -3,8 +3,7 @@
 Source: docs/design/runtimes.md#state-graphs; decision 30.
 """
 
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import aclosing
+from collections.abc import Mapping
 from typing import Any, Final
 
 from ryecore.agent.outcome import NodeFailure
@@ -12,7 +11,6 @@ from ryecore.chain.model import ValidChain
 from ryecore.errors import AlreadyStarted, RyeError
 from ryecore.graph.lifecycle import GraphDeps, GraphLifecycle
 from ryecore.graph.model import Graph
-from ryecore.graph.projection import GraphEvent, event_of
 from ryecore.graph.reading import GraphReport, LoadedGraph
 from ryecore.graph.result import GraphResult
 from ryecore.graph.run_view import RunView, load_run_view, with_graph
@@ -57,7 +55,6 @@ class GraphRun(RunHandle[GraphResult]):
     ) -> None:
         super().__init__(host, run_id, item_id, life)
         self._loaded = loaded
-        self._journal = None if life is None else life.journal
 
     @property
     def run_id(self) -> str:
@@ -78,23 +75,7 @@ class GraphRun(RunHandle[GraphResult]):
     @property
     def is_earlier(self) -> bool:
         """Whether an earlier start with the same idempotency key began it."""
-        return self._journal is None
-
-    async def events(self) -> AsyncGenerator[GraphEvent, None]:
-        """Stream the events of the run, from its beginning until its end.
-
-        Yields:
-            The records of its journal, as they come.
-        """
-        if self._journal is not None:
-            async with aclosing(self._journal.events()) as events:
-                async for event in events:
-                    yield event
-            return
-        followed = self._host.store.records.follow(self._run_id, self._has_ended)
-        async with aclosing(followed) as records:
-            async for record in records:
-                yield event_of(record)
+        return self._life is None
 
     @property
     def _resume_command(self) -> str:

@@ -14,10 +14,11 @@ from ryecore.errors import BudgetNotRegistered, StateError
 from ryecore.graph.journal.positions import PositionStore
 from ryecore.graph.journal.recovery import Fold, RecoveredRun
 from ryecore.graph.model import AgentVertex, Graph
-from ryecore.graph.projection import NodeStatus, RunProjection, RunStatus, event_of
+from ryecore.graph.projection import NodeStatus, RunProjection, RunStatus
 from ryecore.graph.rendering import render_run
 from ryecore.graph.resume import outcome_options, unknown_members
 from ryecore.policy.budget import NOTHING, Amount
+from ryecore.state.events import RunEvent
 from ryecore.state.model import ThreadRecord, ThreadRecords
 
 if TYPE_CHECKING:
@@ -248,7 +249,7 @@ async def load_run_view(
         async with aclosing(store.records.read(run_id)) as records:
             async for line in records:
                 fold.take(line)
-                projection.take(event_of(line))
+                projection.take(RunEvent.of(line))
                 if line.type == "state_checkpoint":
                     steps.append(_step(line.payload))
         if fold.started is not None:

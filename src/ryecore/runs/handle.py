@@ -1,7 +1,8 @@
 """The handle of a run: its state, its cost and its result, wherever it runs."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 from typing import Any, Generic, TypeVar
 
 import anyio
@@ -14,6 +15,7 @@ from ryecore.policy.cancelling import bounded_by
 from ryecore.runs.host import RunHost
 from ryecore.runs.lifecycle import RunLifecycle
 from ryecore.runs.request import check_grace
+from ryecore.state.events import RunEvent
 from ryecore.state.model import Status, ThreadRecord
 
 __all__ = ["RunHandle", "run_to_result", "start_run", "wait_for_earlier"]
@@ -79,6 +81,33 @@ class RunHandle(ABC, Generic[ResultT]):
         if self._result is None:
             raise self._error or RuntimeError("The run ended without a result.")
         return self._result
+
+    async def events(
+        self, *, from_start: bool = True, follow: bool = True
+    ) -> AsyncGenerator[RunEvent, None]:
+        """Stream the events of the run: its log so far, then live events until its end.
+
+        Args:
+            from_start: Whether to begin with the past events.
+            follow: Whether to continue until the run has ended.
+
+        Yields:
+            The records of its log. Live text comes as it is streamed, past text of a thread in
+            larger pieces, past text of a graph's agents not at all.
+        """
+        life = self._life or self._host.running.get(self._run_id)
+        recorder = life.recorder if isinstance(life, RunLifecycle) else None
+        if recorder is not None:
+            async with aclosing(recorder.events(from_start=from_start, follow=follow)) as events:
+                async for event in events:
+                    yield event
+            return
+        followed = self._host.store.records.follow(
+            self._run_id, self._has_ended, from_start=from_start, follow=follow
+        )
+        async with aclosing(followed) as records:
+            async for record in records:
+                yield RunEvent.of(record)
 
     async def _has_ended(self) -> bool:
         return (await self.record()).ended

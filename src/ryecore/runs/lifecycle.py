@@ -26,8 +26,9 @@ from ryecore.policy.limits import LayeredLimits, Limits
 from ryecore.runs.bounds import RunBounds, find_parent
 from ryecore.runs.host import RunHost
 from ryecore.runs.request import RunRequest, register_run
-from ryecore.runs.spending import OVERSPENT, RunLog, Spending
+from ryecore.runs.spending import OVERSPENT, Spending
 from ryecore.runs.supervisor import pass_on_requests
+from ryecore.state.events import Recorder
 from ryecore.state.model import Cost, Predecessor, SpawnLimit, Status, ThreadRecord
 from ryecore.state.store import ThreadStore
 from ryecore.state.thread_file import ThreadFile
@@ -99,7 +100,7 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
 
     @property
     @abstractmethod
-    def _log(self) -> RunLog | None:
+    def recorder(self) -> Recorder | None:
         """The run's log; None until it is opened."""
 
     @property
@@ -326,7 +327,7 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
         if self._spending is not None:
             await self._spending.settle_unwritten()
         ending = await self._conclude(ending)
-        cost, log = self._cost, self._log
+        cost, log = self._cost, self.recorder
         await host.ledger.report_actual(run_id, cost.amount)
         await host.ledger.cascade_spend(run_id)
         account = await host.ledger.account(run_id)
@@ -374,7 +375,7 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
 
         A log that can't be closed is closed by its next reader.
         """
-        host, run_id, log, spending = self._host, self.run_id, self._log, self._spending
+        host, run_id, log, spending = self._host, self.run_id, self.recorder, self._spending
         if isinstance(error, RyeError):
             error.facts = {**error.facts, "thread_id": run_id}
         status, result = self._failure_result(error)
@@ -403,12 +404,12 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
     async def _forget(self) -> None:
         self._host.supervisor.remove(self.run_id)
         self._host.running.pop(self.run_id, None)
-        if self._log is not None:
+        if self.recorder is not None:
             with suppress(StateError):  # the end of the run reports it
-                await self._log.close()
+                await self.recorder.close()
 
 
-def _position(log: RunLog) -> tuple[int, str] | None:
+def _position(log: Recorder) -> tuple[int, str] | None:
     return None if log.head is None else (log.head.offset, log.head.digest)
 
 

@@ -1,4 +1,4 @@
-"""The event bus of a run: it stamps events and delivers them to any number of slow consumers.
+"""The events of a run, their recorder, and the bus that delivers them to slow consumers.
 
 One ring holds the latest events, and each consumer has its own position in it. So an event costs
 the run one append, however many consume it, and a consumer that nobody reads costs nothing.
@@ -7,16 +7,41 @@ Source: docs/design/agent-node.md#events.
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing
 from threading import get_ident
-from typing import ClassVar, Final, Generic, Literal, NamedTuple, Protocol, TypeVar
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Final,
+    Generic,
+    Literal,
+    NamedTuple,
+    Protocol,
+    Self,
+    TypeVar,
+)
 
 import anyio
-from attrs import frozen
+from attrs import evolve, frozen
 
-from ryecore.errors import InputError
+from ryecore.errors import InputError, StateError
 
-__all__ = ["Envelope", "EventBody", "EventBus", "EventStream", "EventsMissed"]
+if TYPE_CHECKING:
+    from ryecore.policy.context import EventSink
+    from ryecore.state.record_log import RecordLog, RecordStore
+    from ryecore.state.transcript_format import Head, Record
+
+__all__ = [
+    "Envelope",
+    "EventBody",
+    "EventBus",
+    "EventStream",
+    "EventsMissed",
+    "Recorder",
+    "RunEvent",
+]
 
 
 class EventBody(Protocol):
@@ -233,3 +258,176 @@ class EventStream(Generic[Body]):
             return EventsMissed(bus.run_id, seen + 1, lost)
         self._seen = seen + 1
         return bus._ring[seen % bus._capacity]
+
+
+@frozen
+class RunEvent:
+    """An event of a thread, or of a graph's run.
+
+    Attributes:
+        run_id: The thread, or the run.
+        timestamp: The time, in seconds since 1970 (UTC).
+        type: The type of its record in the log. An agent's answer in a graph comes to live
+            listeners as `token_delta` {node, text} too, which no log stores.
+        payload: The rest, JSON-ready.
+    """
+
+    run_id: str
+    timestamp: float
+    type: str
+    payload: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, record: "Record") -> Self:
+        """Return the event of a record."""
+        return cls(record.thread_id, record.timestamp, record.type, record.payload)
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the event as its line in the log."""
+        return {
+            "timestamp": self.timestamp,
+            "thread_id": self.run_id,
+            "event_type": self.type,
+            "payload": dict(self.payload),
+        }
+
+
+class Recorder:
+    """The only writer of a run's events: first to its log, then to its listeners.
+
+    The caller's event sink gets each of the `steps`, and what its payload names as the `subject`,
+    but no values. `head` is the log's last checkpoint; `turn` counts turns, or a graph's steps.
+    """
+
+    steps: ClassVar[frozenset[str]]
+    subject: ClassVar[str]
+
+    def __init__(
+        self, run_id: str, log: "RecordLog", records: "RecordStore", sink: "EventSink | None"
+    ) -> None:
+        self.turn = 0
+        self.head: Head | None = None
+        self._run_id = run_id
+        self._log = log
+        self._records = records
+        self._sink = sink
+        self._bus: EventBus[RunEvent] | None = None
+        self._shown = 0
+        self._is_closed = False
+
+    def append(self, kind: str, payload: Mapping[str, Any]) -> None:
+        """Record an event of JSON, to be written by the next flush, commit or checkpoint."""
+        try:
+            self._log.append(kind, payload)
+        except TypeError as problem:
+            raise StateError(
+                f"A record of {self._run_id} ({kind}) holds what JSON lacks: {problem}.",
+                next_step="Use only texts, numbers, booleans, null, lists and mappings.",
+            ) from None
+        self.show(kind, payload)
+        if self._sink is not None and kind in self.steps:
+            about = payload.get(self.subject, self._run_id)
+            self._sink({"step": kind, "item_id": about, "turn": self.turn})
+
+    def show(self, kind: str, payload: Mapping[str, Any]) -> None:
+        """Send an event to the live listeners, without storing it."""
+        self._shown += 1
+        if self._bus is not None:
+            self._bus.emit(RunEvent(self._run_id, time.time(), kind, payload))
+
+    async def flush(self) -> None:
+        """Write all records so far, so that they survive the death of the process."""
+        await self._log.flush()
+
+    async def commit(self) -> None:
+        """Write all records so far as safely as the durability demands, before an effect."""
+        await self._log.commit()
+
+    async def close_turn(self, turn: int) -> "Head":
+        """Sign all records so far. The next commit, before an effect, makes that as durable."""
+        self.head = head = await self._log.checkpoint(turn)
+        self.show("checkpoint", {"turn": turn, "offset": head.offset, "digest": head.digest})
+        return head
+
+    async def _listen(self) -> "tuple[int, EventStream[RunEvent]]":
+        """Subscribe: return the log's length so far, and a stream of the events to come."""
+        shown = -1
+        while shown != self._shown:  # otherwise an event could be in neither part
+            shown = self._shown
+            await self._log.flush()
+        if self._bus is None:
+            self._bus = EventBus(self._run_id)
+        return self._log.offset, self._bus.subscribe()
+
+    async def events(
+        self, *, from_start: bool = True, follow: bool = True
+    ) -> AsyncGenerator[RunEvent, None]:
+        """Stream the events: the written ones, then live ones until the log is closed.
+
+        Each comes once; what a slow reader missed is read from the log.
+        """
+        place, is_read = _Place(0), from_start
+        while True:
+            live = None if self._is_closed else await self._listen()
+            if is_read:
+                read = self._records.read(
+                    self._run_id, from_offset=place.offset, to_offset=live[0] if live else None
+                )
+                async with aclosing(read) as records:
+                    async for record in records:
+                        event = place.beyond(RunEvent.of(record))
+                        if event is not None:
+                            yield event
+            if live is None or not follow:
+                return
+            place, is_read = _Place(live[0]), True
+            async for envelope in live[1]:
+                if isinstance(envelope, EventsMissed):
+                    break
+                place.pass_by(envelope.event)
+                yield envelope.event
+            else:
+                return
+
+    async def close(self) -> None:
+        """Write pending records, close the log in any case, and end the listeners' streams."""
+        try:
+            await self._log.close()
+        finally:
+            self._is_closed = True
+            if self._bus is not None:
+                self._bus.close()
+
+
+class _Place:
+    """The position of a reader of live events in the log, which had `offset` bytes at first.
+
+    Each record is there once. Streamed text is there in other pieces or not at all, so it is
+    counted in characters since the last record.
+    """
+
+    def __init__(self, offset: int) -> None:
+        self.offset = offset
+        self._records = 0
+        self._chars = 0
+
+    def pass_by(self, event: RunEvent) -> None:
+        """Count an event that the reader has received."""
+        if event.type == "token_delta":
+            self._chars += len(event.payload["text"])
+        else:
+            self._records += 1
+            self._chars = 0
+
+    def beyond(self, event: RunEvent) -> RunEvent | None:
+        """Return the part of the log's next event that the reader hasn't received."""
+        if event.type != "token_delta":
+            self._records -= 1
+            return None if self._records >= 0 else event
+        if self._records > 0:
+            return None
+        text = event.payload["text"]
+        known, self._chars = self._chars, max(self._chars - len(text), 0)
+        if not known:
+            return event
+        return evolve(event, payload={"text": text[known:]}) if known < len(text) else None

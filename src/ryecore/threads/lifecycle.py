@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import anyio
 from attrs import evolve, frozen
+from typing_extensions import override
 
 from ryecore.chain.trace import Trace
 from ryecore.errors import LinkLeavesSpace, RyeError, StateError
@@ -32,7 +33,7 @@ from ryecore.state.model import ContinuationLimits, Cost, Predecessor, Status, T
 from ryecore.threads.calls.guard import ArtifactStore, ResultGuard
 from ryecore.threads.calls.palette import PaletteBuilder
 from ryecore.threads.calls.returning import return_tool
-from ryecore.threads.events import Recorder
+from ryecore.threads.events import ThreadRecorder
 from ryecore.threads.harness import SafetyHarness, limits_until
 from ryecore.threads.loop import ThreadEnding, ThreadLoop, ending_of_error, ending_of_stop
 from ryecore.threads.planner.planning import DirectivePlanner, check_body
@@ -76,7 +77,7 @@ class ThreadLifecycle(RunLifecycle[ThreadEnding, ThreadResult]):
         self._continues = request.thread.continues
         self._loop: ThreadLoop | None = None
         self._wants_handoff = False
-        self.recorder: Recorder | None = None
+        self._recorder: ThreadRecorder | None = None
 
     def check(self) -> None:
         """Check that the directive verifies and its model is known. Nothing is changed."""
@@ -98,8 +99,9 @@ class ThreadLifecycle(RunLifecycle[ThreadEnding, ThreadResult]):
         return self._directive.model
 
     @property
-    def _log(self) -> Recorder | None:
-        return self.recorder
+    @override
+    def recorder(self) -> ThreadRecorder | None:
+        return self._recorder
 
     @property
     def _spending(self) -> Spending | None:
@@ -233,19 +235,19 @@ class ThreadLifecycle(RunLifecycle[ThreadEnding, ThreadResult]):
         await store.write_file(self._file)
         await write_capabilities(store, self._file, thread.palette)
         log = await store.records.create(self.run_id)
-        self.recorder = Recorder(self.run_id, log, self._ctx.event_sink)
+        self._recorder = ThreadRecorder(self.run_id, log, store.records, self._ctx.event_sink)
         began = started_payload(
             self._file, self._directive.inputs, thread.palette, self._request.thread.muted_hooks
         )
-        self.recorder.append("thread_started", began)
+        self._recorder.append("thread_started", began)
         if continues is not None:
             # In one write: from its first line on, the thread can be resumed with its history.
-            self.recorder.append(*continued_record(continues))
-        await self.recorder.commit()
+            self._recorder.append(*continued_record(continues))
+        await self._recorder.commit()
 
     async def _tell(self, kind: str, payload: Mapping[str, Any]) -> None:
-        if self.recorder is not None:  # no log is open for a hook of an earlier step
-            await self.recorder.tell(kind, payload)
+        if self._recorder is not None:  # no log is open for a hook of an earlier step
+            await self._recorder.tell(kind, payload)
 
     # Run
 
@@ -282,10 +284,10 @@ class ThreadLifecycle(RunLifecycle[ThreadEnding, ThreadResult]):
         return ThreadEnding.of_limit(hit)
 
     @property
-    def _opened(self) -> Recorder:
-        if self.recorder is None:
+    def _opened(self) -> ThreadRecorder:
+        if self._recorder is None:
             raise RuntimeError("The log is opened before the thread runs.")
-        return self.recorder
+        return self._recorder
 
     def want_handoff(self) -> None:
         """Hand the work to another thread, at the next turn."""
@@ -387,7 +389,7 @@ class ThreadLifecycle(RunLifecycle[ThreadEnding, ThreadResult]):
         if ending.error:
             payload["error"] = ending.error
         recorder.append(f"thread_{ending.status}", payload)
-        await recorder.checkpoint(recorder.turn)
+        await recorder.close_turn(recorder.turn)
 
     async def _leave_files(self, ending: ThreadEnding, cost: Cost) -> None:
         await super()._leave_files(ending, cost)

@@ -29,7 +29,7 @@ from ryecore.state.model import Status
 from ryecore.threads.calls.palette import Palette
 from ryecore.threads.calls.returning import Returned
 from ryecore.threads.calls.text_calls import render_tools
-from ryecore.threads.events import Recorder
+from ryecore.threads.events import ThreadRecorder
 from ryecore.threads.harness import SafetyHarness
 from ryecore.threads.planner.planning import DirectivePlanner
 from ryecore.threads.planner.prompt import (
@@ -86,7 +86,7 @@ class ThreadLoop:
         thread: ThreadPlan,
         harness: SafetyHarness,
         hooks: HookRunner,
-        recorder: Recorder,
+        recorder: ThreadRecorder,
         call: CallContext,
     ) -> None:
         self._host = host
@@ -199,7 +199,7 @@ class ThreadLoop:
             text = f"{text}\n\n{render_tools(tool.spec for tool in thread.palette.tools)}"
         self.messages.append(Message.user(text))
         self._recorder.append("cognition_in", message_payload(0, self.messages[-1]))
-        await self._recorder.checkpoint(0)
+        await self._recorder.close_turn(0)
         return system_text(blocks)
 
     def _agent(

@@ -64,7 +64,7 @@ from ryecore.threads.calls.text_calls import (
     render_call,
     render_results,
 )
-from ryecore.threads.events import Recorder
+from ryecore.threads.events import ThreadRecorder
 from ryecore.threads.harness import SafetyHarness
 from ryecore.threads.planner.classification import Classification, RetryIn, classify, on_error_plan
 from ryecore.threads.planner.planning import Composed, LoadedDirective
@@ -135,7 +135,7 @@ class ThreadPolicy(TurnPolicy):
         harness: SafetyHarness,
         spending: Spending,
         hooks: HookRunner,
-        recorder: Recorder,
+        recorder: ThreadRecorder,
         classification: Classification,
         gate: PreEgress | None,
     ) -> None:
@@ -341,7 +341,7 @@ class ThreadPolicy(TurnPolicy):
             "cognition_in", message_payload(self._recorder.turn, Message.user(nudge.text))
         )
         await self._after_step()
-        await self._recorder.checkpoint(self._recorder.turn)
+        await self._recorder.close_turn(self._recorder.turn)
         return nudge
 
     async def _after_step(self) -> None:
@@ -397,7 +397,7 @@ class ThreadPolicy(TurnPolicy):
         """Run the hooks after a step, close the turn in the transcript, and check the context."""
         config = self._config
         await self._after_step()
-        await self._recorder.checkpoint(state.turn)
+        await self._recorder.close_turn(state.turn)
         if self._stopped_by or self.handoff_wanted:
             return CONTINUE  # the next turn begins with that
         used = self._context_used / self.model.context_tokens

@@ -24,7 +24,7 @@ from ryecore.display.sanitize import (
 )
 from ryecore.display.text import StyledText
 from ryecore.mcp_client.pins import ToolDeclaration
-from ryecore.threads.events import ThreadEvent
+from ryecore.state.events import RunEvent
 from ryecore.threads.records.export import fenced, frontmatter
 from ryecore.threads.rendering import render_change, render_tree
 from ryecore.threads.tree import TreeNode
@@ -97,7 +97,7 @@ def _trace(text: str) -> StyledText:
 
 def _record(text: str) -> StyledText:
     payload = {"tool": text, "input": {text: text}, "text": text}
-    return record_lines(ThreadEvent("thread", 0.0, "tool_call_start", payload))
+    return record_lines(RunEvent("thread", 0.0, "tool_call_start", payload))
 
 
 def _error(text: str) -> StyledText:

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterable
 
-from ryecore.graph.projection import GraphEvent, RunProjection, RunStatus
+from ryecore.graph.projection import RunProjection, RunStatus
+from ryecore.state.events import RunEvent
 
 __all__ = ["see_run"]
 
 
-def see_run(events: Iterable[GraphEvent]) -> RunStatus:
+def see_run(events: Iterable[RunEvent]) -> RunStatus:
     """Fold what a run told into what is to be seen of it."""
     projection = RunProjection()
     for event in events:

@@ -8,8 +8,9 @@ import pytest
 
 from ryecore import SigningKey
 from ryecore.agent.outcome import NodeOutcome
-from ryecore.graph.projection import RUN_RECORD_TYPES, GraphEvent, event_of
+from ryecore.graph.projection import RUN_RECORD_TYPES
 from ryecore.graph.schedule import Position
+from ryecore.state.events import RunEvent
 from ryecore.state.model import Durability
 from ryecore.state.transcript_check import read_records
 from tests.unit.graph.small_run import RUN, SyncJournal, create_journal, live
@@ -25,10 +26,10 @@ def begin(folder: Path, durability: Durability = "process") -> SyncJournal:
 
 
 def written(folder: Path) -> list[tuple[str, Mapping[str, object]]]:
-    return [kind(event_of(record)) for record in read_records(folder / "transcript.jsonl")]
+    return [kind(RunEvent.of(record)) for record in read_records(folder / "transcript.jsonl")]
 
 
-def kind(event: GraphEvent) -> tuple[str, Mapping[str, object]]:
+def kind(event: RunEvent) -> tuple[str, Mapping[str, object]]:
     assert event.run_id == RUN
     said = {key: one for key, one in event.payload.items() if not key.startswith(("_", "prev"))}
     return event.type, said
@@ -80,6 +81,23 @@ async def test_who_comes_after_the_end_reads_what_was_written(
     assert await heard(journal) == written(tmp_path)
 
 
+async def test_a_reader_chooses_the_past_or_what_comes(tmp_path: Path) -> None:
+    journal = begin(tmp_path)
+    past = [kind(event) async for event in journal.events(follow=False)]
+    assert past == written(tmp_path)
+    assert [event async for event in journal.events(from_start=False, follow=False)] == []
+    coming = journal.events(from_start=False)
+    async with anyio.create_task_group() as group:
+
+        async def listen() -> None:
+            assert [kind(event) async for event in coming] == written(tmp_path)[1:]
+
+        group.start_soon(listen)
+        await anyio.wait_all_tasks_blocked()
+        journal.checkpoint(Position("load", 1, {}))
+        journal.close()
+
+
 async def test_a_slow_reader_misses_nothing(tmp_path: Path) -> None:
     """More happens than is kept for it, while it is at the first event; and at the second again."""
     journal = begin(tmp_path)
@@ -114,7 +132,7 @@ async def test_who_waits_for_it_is_told_steps_and_no_values(tmp_path: Path) -> N
 async def test_an_event_is_shown_as_its_line(tmp_path: Path) -> None:
     live(tmp_path, KEY)
     for record in read_records(tmp_path / "transcript.jsonl"):
-        event = event_of(record)
+        event = RunEvent.of(record)
         assert event.to_dict() == {
             "timestamp": record.timestamp,
             "thread_id": RUN,

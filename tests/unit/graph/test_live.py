@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from ryecore.graph.live import ProgressLines
-from ryecore.graph.projection import GraphEvent
+from ryecore.state.events import RunEvent
 
 RUN = "acme/flow/flow-1"
 
@@ -14,7 +14,7 @@ def line(*events: tuple[str, dict[str, Any]], nodes: int = 12) -> str | None:
     """The line of the last event, each a second after the one before."""
     lines, said = ProgressLines(nodes), None
     for second, (kind, payload) in enumerate(events):
-        said = lines.line(GraphEvent(RUN, 100.0 + second, kind, payload))
+        said = lines.line(RunEvent(RUN, 100.0 + second, kind, payload))
     return said
 
 
@@ -50,7 +50,7 @@ def test_a_foreach_says_how_many_once() -> None:
 
 def lines(*events: tuple[str, dict[str, Any]]) -> list[str]:
     told = ProgressLines(12)
-    said = [told.line(GraphEvent(RUN, 100.0, kind, payload)) for kind, payload in events]
+    said = [told.line(RunEvent(RUN, 100.0, kind, payload)) for kind, payload in events]
     return [one for one in said if one is not None]
 
 

@@ -5,9 +5,10 @@ import pytest
 from ryecore.display import to_mermaid, to_svg
 from ryecore.graph.live import render_live
 from ryecore.graph.picture import graph_picture
-from ryecore.graph.projection import GraphEvent, RunStatus
+from ryecore.graph.projection import RunStatus
 from ryecore.graph.rendering import render_graph
 from ryecore.policy.conditions import describe_condition, read_condition
+from ryecore.state.events import RunEvent
 from tests.unit.graph.seeing import see_run
 from tests.workspace import Workspace
 
@@ -124,7 +125,7 @@ async def test_what_failed_says_why_and_where_it_led(flow):
 
 
 def told(*events: tuple[str, dict[str, object]]) -> RunStatus:
-    return see_run(GraphEvent("acme/flow-1", 0.0, kind, payload) for kind, payload in events)
+    return see_run(RunEvent("acme/flow-1", 0.0, kind, payload) for kind, payload in events)
 
 
 def test_while_it_runs_the_next_is_pending_and_a_retry_is_told():

@@ -8,9 +8,10 @@ from ryecore.chain.primitives import EFFECT_UNKNOWN
 from ryecore.display.text import brief, count_columns, main_line
 from ryecore.graph.live import render_live
 from ryecore.graph.model import Graph
-from ryecore.graph.projection import GraphEvent, RunStatus
+from ryecore.graph.projection import RunStatus
 from ryecore.graph.rendering import bar, render_graph
 from ryecore.policy.budget import Amount
+from ryecore.state.events import RunEvent
 from tests.graphs import graph as written
 from tests.unit.graph.seeing import see_run
 from tests.workspace import Workspace
@@ -22,7 +23,7 @@ Told = tuple[str, Mapping[str, object]]
 def seen(*events: Told) -> RunStatus:
     """What is seen after these events, each a second after the one before."""
     return see_run(
-        GraphEvent(RUN, 100.0 + second, kind, payload)
+        RunEvent(RUN, 100.0 + second, kind, payload)
         for second, (kind, payload) in enumerate(events)
     )
 

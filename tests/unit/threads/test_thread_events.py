@@ -6,30 +6,30 @@ from typing import Any
 import anyio
 import pytest
 
+from ryecore.state.events import RunEvent
 from ryecore.testing import call, hang, say
-from ryecore.threads.events import ThreadEvent
 from tests.scripted_host import TOTAL, ScriptedHost
 
 pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
 
 
-def kinds(events: list[ThreadEvent]) -> list[tuple[str, Any]]:
+def kinds(events: list[RunEvent]) -> list[tuple[str, Any]]:
     """The records without streamed text, which comes in other pieces from a file than live."""
     return [(one.type, one.payload) for one in events if one.type != "token_delta"]
 
 
-def text(events: list[ThreadEvent]) -> str:
+def text(events: list[RunEvent]) -> str:
     return "".join(one.payload["text"] for one in events if one.type == "token_delta")
 
 
-def on_disk(host: ScriptedHost, thread_id: str) -> list[ThreadEvent]:
+def on_disk(host: ScriptedHost, thread_id: str) -> list[RunEvent]:
     return [
-        ThreadEvent(one.thread_id, one.timestamp, one.type, one.payload)
+        RunEvent(one.thread_id, one.timestamp, one.type, one.payload)
         for one in host.records(thread_id)
     ]
 
 
-def same(events: list[ThreadEvent], host: ScriptedHost, thread_id: str) -> None:
+def same(events: list[RunEvent], host: ScriptedHost, thread_id: str) -> None:
     """What was heard is what the transcript holds: nothing twice, nothing missing."""
     written = on_disk(host, thread_id)
     heard, kept = kinds(events), kinds(written)
@@ -42,7 +42,7 @@ def same(events: list[ThreadEvent], host: ScriptedHost, thread_id: str) -> None:
     assert text(events) == text(written)
 
 
-async def gather(thread: Any, **options: Any) -> list[ThreadEvent]:
+async def gather(thread: Any, **options: Any) -> list[RunEvent]:
     return [event async for event in thread.events(**options)]
 
 
@@ -50,7 +50,7 @@ async def test_two_readers_hear_the_same_from_the_start(tmp_path: Path) -> None:
     host = ScriptedHost(
         tmp_path, call("add", {"a": 1, "b": 2}), say("It is three, I am sure of it.")
     )
-    heard: list[list[ThreadEvent]] = []
+    heard: list[list[RunEvent]] = []
     ref = host.write("acme/x")
 
     async with host.open() as rye, anyio.create_task_group() as group:
@@ -76,7 +76,7 @@ async def test_one_that_comes_late_gets_the_past_and_then_the_rest(tmp_path: Pat
 
     host = ScriptedHost(tmp_path, say("Let me see. ") + call("add", {"a": 1, "b": 2}), slow)
     ref = host.write("acme/x")
-    late: list[ThreadEvent] = []
+    late: list[RunEvent] = []
     async with host.open() as rye, anyio.create_task_group() as group:
         thread = await rye.start(ref)
 
@@ -107,7 +107,7 @@ async def test_only_what_comes_from_now_on(tmp_path: Path) -> None:
         async for event in thread.events():
             if event.type == "checkpoint" and event.payload["turn"] == 1:
                 break
-        heard: list[ThreadEvent] = []
+        heard: list[RunEvent] = []
         async with anyio.create_task_group() as group:
 
             async def listen() -> None:
@@ -139,7 +139,7 @@ async def test_a_slow_reader_misses_nothing(tmp_path: Path) -> None:
     host = ScriptedHost(tmp_path, say(words) + call("add", {"a": 1, "b": 2}), say(words))
     host.model._chunk_chars = 4
     ref = host.write("acme/x")
-    heard: list[ThreadEvent] = []
+    heard: list[RunEvent] = []
     async with host.open() as rye:
         thread = await rye.start(ref)
         reader = thread.events()
@@ -168,7 +168,7 @@ async def test_a_slow_reader_catches_up_and_goes_on_live(tmp_path: Path) -> None
     host = ScriptedHost(tmp_path, say(words) + call("add", {"a": 1, "b": 2}), slow)
     host.model._chunk_chars = 4
     ref = host.write("acme/x")
-    heard: list[ThreadEvent] = []
+    heard: list[RunEvent] = []
     async with host.open() as rye:
         thread = await rye.start(ref)
         calls = 0
@@ -215,7 +215,7 @@ async def test_another_rye_follows_a_thread_and_waits_for_it(tmp_path: Path) -> 
 
     host = ScriptedHost(tmp_path, call("add", {"a": 1, "b": 2}), slow)
     ref = host.write("acme/x")
-    heard: list[ThreadEvent] = []
+    heard: list[RunEvent] = []
     # A second Rye knows no more of the first one's threads than another process does.
     async with host.open() as rye, host.open() as other:
         thread = await rye.start(ref)
