@@ -26,9 +26,8 @@ from ryecore.cli.pictures import Drawing, drawing_options
 from ryecore.cli.threads_records import adopt, prune, replay, verify
 from ryecore.cli.threads_resume import fork, handoff, recover, resume
 from ryecore.cli.threads_transcript import transcript
-from ryecore.display.text import StyledText
+from ryecore.display.text import StyledText, thread_line
 from ryecore.errors import RyeError
-from ryecore.state.model import thread_line
 from ryecore.threads.rendering import render_page, render_tree
 from ryecore.threads.tree import TreeNode
 

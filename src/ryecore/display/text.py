@@ -1,19 +1,23 @@
 """Styled text for a terminal, a notebook or a log; text cut to columns; counts, money and sizes.
 
-The status icons stand here too: what is before a status wherever it is shown. They are told apart
-without colour.
+The status icons, which are told apart without colour, stand here too, and the lines of threads.
 """
 
 import json
 import unicodedata
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-from typing import Final, Literal
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final, Literal
 
 from attrs import field, frozen
 
+from ryecore.convert.money import write_usd
 from ryecore.display.sanitize import escape_controls, escape_html, to_one_line
 from ryecore.errors import RyeError
+
+if TYPE_CHECKING:
+    from ryecore.state.model import ThreadRecord
 
 __all__ = [
     "BOX_STATUSES",
@@ -34,9 +38,11 @@ __all__ = [
     "exact_dollars",
     "main_line",
     "out_of",
+    "render_threads",
     "status_icon",
     "status_mark",
     "status_words",
+    "thread_line",
 ]
 
 _ANSI: Final = {
@@ -176,9 +182,6 @@ def main_line(error: str) -> str:
 # Counts, money, sizes and durations
 
 
-_MICROCENTS_PER_USD: Final = 10**8
-
-
 def compact(count: int) -> str:
     """Return a count in at most four characters, such as 1.2k."""
     for size, unit in ((10**9, "G"), (10**6, "M"), (10**3, "k")):
@@ -195,7 +198,7 @@ def counted(number: int, noun: str, plural: str = "") -> str:
 
 def dollars(microcents: int) -> str:
     """Return an amount of money, as exact as it has to be."""
-    usd = microcents / _MICROCENTS_PER_USD
+    usd = write_usd(microcents)
     if usd >= 1000:
         return f"${compact(round(usd))}"
     if usd >= 100:
@@ -211,7 +214,7 @@ def out_of(used: int, limit: int | None, written: Callable[[int], str]) -> tuple
 
 def exact_dollars(microcents: int, digits: int = 6) -> str:
     """Return an amount of money with a fixed number of digits behind the point."""
-    return f"${microcents / _MICROCENTS_PER_USD:.{digits}f}"
+    return f"${write_usd(microcents):.{digits}f}"
 
 
 def byte_size(size_bytes: int) -> str:
@@ -295,3 +298,29 @@ def status_mark(status: str) -> tuple[str, str]:
 def status_words(status: str) -> str:
     """Return a status in words, such as `completed with errors`."""
     return status.replace("_", " ")
+
+
+def render_threads(records: "Iterable[ThreadRecord]") -> StyledText:
+    """Render threads as lines with aligned ids; nothing for no threads."""
+    text, listed = StyledText(), tuple(records)
+    width = max((len(one.thread_id) for one in listed), default=0)
+    for record in listed:
+        text.line(*thread_line(record, width))
+    return text
+
+
+def thread_line(record: "ThreadRecord", id_width: int = 0) -> tuple[Span, ...]:
+    """Render a thread as one line with a padded id, and the turns and spending of its model."""
+    mark, cost = status_mark(record.status), record.cost
+    ended = record.completed_at
+    until = datetime.fromisoformat(ended) if ended else datetime.now(UTC)
+    lasted = duration((until - datetime.fromisoformat(record.created_at)).total_seconds())
+    spent = f"  {counted(cost.turns, 'turn'):>8}  {dollars(cost.spend_microcents):<7}"
+    return (
+        mark,
+        (f"{record.thread_id:<{id_width}}", "id"),
+        (f"  {record.status:<9}", mark[1]),
+        (f"  {lasted:>8}", ""),
+        (spent if record.model is not None else "", ""),
+        (f"  {record.item_id}", "strong"),
+    )

@@ -6,9 +6,9 @@ from attrs import field, frozen
 
 from ryecore.agent.outcome import NodeFailure
 from ryecore.chain.model import ExecutionResult
-from ryecore.convert.money import write_usd
 from ryecore.display.sanitize import to_one_line
-from ryecore.display.text import StyledText, brief, counted, status_mark, status_words
+from ryecore.display.text import StyledText, brief, counted, dollars, status_mark, status_words
+from ryecore.errors import ToolFailed
 from ryecore.graph.model import Graph
 from ryecore.graph.projection import RunProjection, RunStatus
 from ryecore.graph.reading import LoadedGraph
@@ -58,6 +58,13 @@ class GraphResult(ExecutionResult):
     graph: Graph | None = field(default=None, eq=False)
     run_status: RunStatus | None = field(default=None, eq=False)
 
+    def _failure(self) -> ToolFailed:
+        return ToolFailed(
+            f"{self.item_id} failed: {self.error}",
+            next_step=f"See what happened, and how to resume it: rye graph show {self.run_id}",
+            data=self.data,
+        )
+
     def render(self) -> StyledText:
         """Render the result for a terminal or a notebook."""
         text = StyledText()
@@ -75,8 +82,8 @@ class GraphResult(ExecutionResult):
             count = counted(self.suppressed, "error")
             text.line("  ", (f"{count} passed over", "warn"))
         if self.total != Amount():
-            spend = write_usd(self.total.spend_microcents)
-            text.line("  ", (f"{self.total.tokens} tokens, {spend:.4f} USD", "dim"))
+            spend = dollars(self.total.spend_microcents)
+            text.line("  ", (f"{self.total.tokens:,} tokens, {spend}", "dim"))
         text.line("  ", (f"run {self.run_id}", "dim"))
         if isinstance(self.output, Mapping):
             for key, value in self.output.items():

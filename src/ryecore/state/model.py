@@ -4,7 +4,6 @@ Source: docs/design/threads.md#states; decisions 35, 37 and 39.
 """
 
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Final, Literal, Self, get_args
 
@@ -13,12 +12,12 @@ from attrs import field, frozen
 from ryecore.convert.fields import omitted_at_default, usd
 from ryecore.convert.money import to_usd
 from ryecore.convert.strict import WIRE
+from ryecore.display.text import Rendered, StyledText, render_threads
 from ryecore.errors import ThreadNotFound
 from ryecore.lillux.processes import ProcessId
 from ryecore.policy.limits import Limits
 
 if TYPE_CHECKING:
-    from ryecore.display.text import StyledText
     from ryecore.policy.budget import Amount
 
 __all__ = [
@@ -34,8 +33,6 @@ __all__ = [
     "ThreadRecords",
     "check_status",
     "has_ended",
-    "render_records",
-    "thread_line",
     "thread_not_found",
 ]
 
@@ -160,7 +157,7 @@ class ContinuationLimits:
 
 
 @frozen
-class ThreadRecord:
+class ThreadRecord(Rendered):
     """One thread, as the registry knows it.
 
     Attributes:
@@ -253,14 +250,12 @@ class ThreadRecord:
             "chain_root_id": self.chain_root_id,
         }
 
-    def __str__(self) -> str:
-        return render_records((self,)).plain()
-
-    def _repr_html_(self) -> str:
-        return render_records((self,)).html()
+    def render(self) -> StyledText:
+        """Render the thread as a line for a terminal or a notebook."""
+        return render_threads((self,))
 
 
-class ThreadRecords(tuple[ThreadRecord, ...]):
+class ThreadRecords(Rendered, tuple[ThreadRecord, ...]):
     """Some threads, in order.
 
     Attributes:
@@ -275,47 +270,11 @@ class ThreadRecords(tuple[ThreadRecord, ...]):
         made.total = len(made) if total is None else total
         return made
 
-    def render(self) -> "StyledText":
+    def render(self) -> StyledText:
         """Render the list for a terminal or a notebook, a line for each thread."""
-        text = render_records(self)
+        text = render_threads(self)
         if not self:
             text.line("no threads")
         elif len(self) < self.total:
             text.line((f"{len(self):,} of {self.total:,} threads", "dim"))
         return text
-
-    def __str__(self) -> str:
-        return self.render().plain()
-
-    def _repr_html_(self) -> str:
-        return self.render().html()
-
-
-def render_records(records: Iterable[ThreadRecord]) -> "StyledText":
-    """Render threads as lines with aligned ids; nothing for no threads."""
-    from ryecore.display.text import StyledText  # noqa: PLC0415 - to be shown alone
-
-    text, listed = StyledText(), tuple(records)
-    width = max((len(one.thread_id) for one in listed), default=0)
-    for record in listed:
-        text.line(*thread_line(record, width))
-    return text
-
-
-def thread_line(record: ThreadRecord, id_width: int = 0) -> tuple[tuple[str, str], ...]:
-    """Render a thread as one line with a padded id, and the turns and spending of its model."""
-    from ryecore.display.text import counted, dollars, duration, status_mark  # noqa: PLC0415
-
-    mark, cost = status_mark(record.status), record.cost
-    ended = record.completed_at
-    until = datetime.fromisoformat(ended) if ended else datetime.now(UTC)
-    lasted = duration((until - datetime.fromisoformat(record.created_at)).total_seconds())
-    spent = f"  {counted(cost.turns, 'turn'):>8}  {dollars(cost.spend_microcents):<7}"
-    return (
-        mark,
-        (f"{record.thread_id:<{id_width}}", "id"),
-        (f"  {record.status:<9}", mark[1]),
-        (f"  {lasted:>8}", ""),
-        (spent if record.model is not None else "", ""),
-        (f"  {record.item_id}", "strong"),
-    )

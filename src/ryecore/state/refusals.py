@@ -5,7 +5,7 @@ import sqlite3
 from collections.abc import Mapping
 from typing import Final
 
-from ryecore.convert.money import write_usd
+from ryecore.display.text import exact_dollars
 from ryecore.errors import BudgetNotRegistered, InsufficientBudget, StateError, ThreadConflict
 from ryecore.lillux.os_errors import failure_of
 from ryecore.policy.budget import NOTHING, Amount, Dimension
@@ -75,9 +75,9 @@ def insufficient(
     """Return the error for an account that has less left than was requested."""
     if dimension == "spend":
         lacking = wanted.spend_microcents - left.spend_microcents
-        needed = f"${write_usd(wanted.spend_microcents):.8f}"
-        there = f"${write_usd(left.spend_microcents):.8f}"
-        more = f"${write_usd(lacking):.8f}"
+        needed = exact_dollars(wanted.spend_microcents, 8)
+        there = exact_dollars(left.spend_microcents, 8)
+        more = exact_dollars(lacking, 8)
     else:
         lacking = wanted.tokens - left.tokens
         needed, there = f"{wanted.tokens:,} tokens", f"{left.tokens:,} tokens"

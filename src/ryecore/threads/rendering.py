@@ -27,9 +27,11 @@ from ryecore.display.text import (
     dollars,
     duration,
     out_of,
+    render_threads,
     status_mark,
+    thread_line,
 )
-from ryecore.state.model import ThreadRecord, ThreadRecords, render_records, thread_line
+from ryecore.state.model import ThreadRecord, ThreadRecords
 from ryecore.threads.rows import STATUS_ORDER, TreeRow, rows_of
 
 if TYPE_CHECKING:
@@ -404,7 +406,7 @@ def render_page(
 
     `none` is the text for no threads.
     """
-    text = render_records(shown)
+    text = render_threads(shown)
     if not shown:
         text.line(none)
     more = shown.total - offset - len(shown)

@@ -5,7 +5,7 @@ from typing import Any
 import anyio
 import pytest
 
-from ryecore.errors import InputError, InvalidItemId, RyeClosed
+from ryecore.errors import InputError, InvalidItemId, RyeClosed, ToolFailed
 from tests.graphs import graph
 from tests.workspace import Workspace
 
@@ -30,6 +30,19 @@ async def test_what_is_no_mapping_is_refused_by_its_name(workspace: Workspace, g
         with pytest.raises(InputError, match="Values of the state must"):
             await rye.graphs.resume(ended.run_id, at=0, state=given)
         assert len(await rye.graphs.list()) == 1
+
+
+async def test_a_failed_runs_exception_names_the_graph_and_the_next_step(
+    workspace: Workspace,
+) -> None:
+    workspace.shell("acme/fail", "exit 3")
+    async with workspace.open() as rye:
+        ref = graph(workspace, {"fail": {"action": {"item_id": "tool:acme/fail"}}})
+        done = await rye.graphs.run(ref)
+        with pytest.raises(ToolFailed, match=f"^{ref} failed: fail: ") as failure:
+            done.raise_for_status()
+    assert failure.value.next_step.endswith(f": rye graph show {done.run_id}")
+    assert failure.value.data == done.data
 
 
 @pytest.mark.parametrize("given", [None, 5, "", b"x"])

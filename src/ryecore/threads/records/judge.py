@@ -12,6 +12,7 @@ from attrs import evolve, field, frozen
 
 from ryecore.convert.money import write_usd
 from ryecore.directives.inputs import Declared
+from ryecore.display.text import exact_dollars
 from ryecore.errors import TextTooLong
 from ryecore.llm.parts import ToolCallPart
 from ryecore.policy.hooks import Hook, HookLayer
@@ -217,8 +218,8 @@ class _Judge:
             return f"{limits.tokens - used:,} tokens were left of {limits.tokens:,}"
         most = limits.spend_microcents
         if most is not None and cost.spend_microcents + spend > most:
-            left_usd, most_usd = write_usd(most - cost.spend_microcents), write_usd(most)
-            return f"${left_usd:.6f} were left of ${most_usd:.6f}"
+            left = exact_dollars(most - cost.spend_microcents)
+            return f"{left} were left of {exact_dollars(most)}"
         return ""
 
     def _count_turn(self, by: int) -> None:
@@ -238,7 +239,7 @@ class _Judge:
             return
         self._was_allowed = True
         if above:
-            self._differ("holds", f"{tokens:,} tokens and ${write_usd(spend):.6f} were held", above)
+            self._differ("holds", f"{tokens:,} tokens and {exact_dollars(spend)} were held", above)
         if actual > spend or read + written > tokens:
             self._overspent.append(self._turn)
         cost = self._cost
