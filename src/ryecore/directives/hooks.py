@@ -137,13 +137,7 @@ class _HookSpec:
     description: str | None = None
 
     def hook(self, layer: HookLayer, condition: Condition | None = None, owner: str = "") -> Hook:
-        """Return the hook, if its parts go together.
-
-        Args:
-            layer: The layer of its file; it may ask for a later one, never for one before it.
-            condition: The condition that was read elsewhere.
-            owner: The directive that declares it.
-        """
+        """Return the hook, if its parts go together; it may ask for a later layer."""
         actions = tuple(one.action() for one in self.actions or (self.action,) if one is not None)
         if not actions:
             raise ValueError("has no action")

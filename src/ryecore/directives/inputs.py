@@ -126,11 +126,8 @@ def _read_one(element: Element) -> Declared:
 def resolve_inputs(declared: Iterable[Declared], given: Mapping[str, object]) -> dict[str, object]:
     """Apply defaults, coerce and check inputs; return those with a value, in the declared order.
 
-    Null counts as not given, except where the type is `any`.
-
-    Raises:
-        InvalidInputs: A required one is missing, one is unknown, or one doesn't fit its type;
-            every failure is listed.
+    Null counts as not given, except where the type is `any`. InvalidInputs lists every failure: a
+    required one is missing, one is unknown, or one doesn't fit its type.
     """
     specs = {one.name: one for one in declared}
     resolved: dict[str, object] = {}

@@ -22,13 +22,9 @@ __all__ = [
 
 @frozen
 class ModelSpec:
-    """The model that a directive asks for.
+    """The model that a directive asks for: a tier such as `fast`, or a name; and a substitute.
 
-    Attributes:
-        tier: A tier, such as `fast`.
-        id: A model's name, with or without its provider.
-        fallback: A model to use instead.
-        parallel: Whether tool calls may run side by side; None leaves it open.
+    `parallel` tells whether tool calls may run side by side; None leaves it open.
     """
 
     tier: str | None = None
@@ -52,14 +48,7 @@ class ModelSpec:
 
 @frozen
 class ContextSpec:
-    """The knowledge that surrounds a thread's prompt, by id.
-
-    Attributes:
-        system: For the system prompt.
-        before: Before the prompt.
-        after: Behind it.
-        suppress: The knowledge of an ancestor or a hook that is left out.
-    """
+    """The knowledge around a thread's prompt, by id, and what is left out of an ancestor's."""
 
     system: tuple[str, ...] = ()
     before: tuple[str, ...] = ()

@@ -60,10 +60,8 @@ def read_model_names(config: Configuration) -> ModelNames:
 def choose_model(wanted: object, names: ModelNames) -> str:
     """Resolve the model that a caller or a directive asks for, as `provider/model`.
 
-    `wanted` is that already, or a tier or bare name of `agent/agent.yaml`.
-
-    Raises:
-        InputError: It is not a name, stands for nothing, or for several; with the candidates.
+    `wanted` is that already, or a tier or bare name of `agent/agent.yaml`. An InputError names the
+    candidates where it isn't a name, or stands for nothing, or for several.
     """
     if not isinstance(wanted, str) or not wanted.strip() or len(wanted) > _MAX_NAME:
         raise InputError("A model is named by text.", next_step="Pass provider/model or a tier.")

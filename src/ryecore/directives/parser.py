@@ -61,14 +61,9 @@ class Sections:
 
 
 def split_sections(content: bytes, signature_lines: int) -> Sections:
-    """Split a file at its first XML block.
+    """Split a file without its signature lines, of which the count makes lines the file's.
 
-    Args:
-        content: The file without its signature line.
-        signature_lines: How many lines that was, so that lines are the file's.
-
-    Raises:
-        DirectiveProblem: It is too large, not UTF-8, or has no whole XML block.
+    A file that is too large, not UTF-8, or has no whole XML block, is a DirectiveProblem.
     """
     if len(content) > MAX_FILE_BYTES:
         raise DirectiveProblem(

@@ -28,12 +28,7 @@ class AcknowledgedRisk:
 
 @frozen
 class Permissions:
-    """The content of `<permissions>`.
-
-    Attributes:
-        capabilities: The granted ones, as `rye.<action>.<kind>.<dotted id>`, in order.
-        risks: The risks that are acknowledged.
-    """
+    """The capabilities, as `rye.<action>.<kind>.<dotted id>`, and acknowledged risks."""
 
     capabilities: tuple[str, ...] = ()
     risks: tuple[AcknowledgedRisk, ...] = ()

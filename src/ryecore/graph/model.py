@@ -62,12 +62,9 @@ class Edge:
 
 @frozen
 class Tries:
-    """The attempts of a node.
+    """The attempts of a node: `max` in all, and the bounds of the waits between them.
 
-    Attributes:
-        max: The most attempts in all, at least 1.
-        base_s: The bound of the first wait, in seconds; each later one is twice as long.
-        cap_s: The bound of any wait, in seconds.
+    The first wait is at most `base_s`, each later one twice as long, none above `cap_s`.
 
     Source: decision 51.
     """
@@ -81,12 +78,8 @@ class Tries:
 class Action:
     """The action of a node: one item to execute.
 
-    Attributes:
-        ref: A tool or a directive.
-        params: Its parameters, with `${...}` in them; parameters that become None are left out.
-        thread: `fork` runs a directive in a managed thread; `inline` gets its directions.
-        model: The model of a fork; None for the directive's own.
-        limits: The limits of a fork.
+    `params` may contain `${...}`; those that become None are left out. A `fork` of a directive has
+    a model, else the directive's own, and limits; `inline` gets the directive's directions.
     """
 
     ref: ItemRef
@@ -130,13 +123,7 @@ class _Vertex:
 
 @frozen(kw_only=True)
 class ActionVertex(_Vertex):
-    """A node that executes an item.
-
-    Attributes:
-        action: The item.
-        tries: The attempts.
-        cache_result: Whether the result is cached, by everything that it depends on.
-    """
+    """A node that executes an item. A cached result is found by everything that it depends on."""
 
     type: Literal["action"] = field(default="action", init=False)
     action: Action
@@ -153,17 +140,10 @@ class GateVertex(_Vertex):
 
 @frozen(kw_only=True)
 class ForeachVertex(_Vertex):
-    """A node that executes an item for each member of a list.
+    """A node that executes an item for each member of a list, named `as_` in the parameters.
 
-    Attributes:
-        over: The list.
-        as_: The name of a member in the action's parameters.
-        action: The item.
-        collect: The key of the state for the results, in the list's order; None for none.
-        parallel: Whether several run at once.
-        max_concurrency: How many at most; None for the graph's bound.
-        tries: The attempts of each member.
-        cache_result: Whether results are cached.
+    `collect` is the key of the state for the results, in the list's order. `tries` are those of
+    each member, and `max_concurrency` is the graph's bound by default.
     """
 
     type: Literal["foreach"] = field(default="foreach", init=False)
@@ -181,10 +161,7 @@ class ForeachVertex(_Vertex):
 class AgentVertex(_Vertex):
     """A node that runs an agent.
 
-    Attributes:
-        node: The agent's vertex, for the node executor. Its `retry` applies to the first entry of
-            the agent's fallback plan only.
-        agent: The agent that it refers to.
+    The `retry` of `node` applies to the first entry of the agent's fallback plan only.
 
     Source: docs/design/agent-node.md; decision 50.
     """
@@ -196,11 +173,7 @@ class AgentVertex(_Vertex):
 
 @frozen(kw_only=True)
 class ReturnVertex(_Vertex):
-    """A node that ends the graph.
-
-    Attributes:
-        output: The output of the run.
-    """
+    """A node that ends the graph, with the run's output."""
 
     type: Literal["return"] = field(default="return", init=False)
     output: Template
@@ -217,12 +190,8 @@ CallingVertex: TypeAlias = ActionVertex | ForeachVertex
 class NodeKind:
     """The traits of a kind of node, for code that handles all kinds.
 
-    Attributes:
-        keys: The keys that a file may contain.
-        shape: The shape in pictures.
-        acts: Whether it performs a call, which can fail, be retried or cost money.
-        has_result: Whether `${result}` has a value after it.
-        has_members: Whether its result holds those of several members.
+    `keys` are those that a file may contain. What `acts` performs a call, which can fail, be
+    retried or cost money. `has_result` tells whether `${result}` has a value after it.
     """
 
     keys: tuple[str, ...]

@@ -69,14 +69,7 @@ _AGE: Final = timedelta(days=MAX_AGE_DAYS)
 
 
 class Entries:
-    """The cached results of a project's graphs.
-
-    Args:
-        project_root: The project's `.ai` folder.
-        user_root: The user's `.ai` folder, which holds the run key.
-        durability: The failures that an entry survives.
-        max_entries: The most entries.
-    """
+    """The cached results of a project's graphs. The run key is in the user's `.ai`."""
 
     def __init__(
         self,

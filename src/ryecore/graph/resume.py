@@ -28,13 +28,10 @@ __all__ = [
 
 @frozen
 class Resumed:
-    """The run that another one resumes.
+    """The run that another one resumes: its state, and the link to it in the new row.
 
-    Attributes:
-        found: The state that was recovered from its journal.
-        follows: The link to it in the new run's row.
-        call_root: The run whose id is part of the call ids of both, so that a repeated call keeps
-            its id; None where the calls are to be new ones.
+    `call_root` is the run whose id is part of the call ids of both, so that a repeated call keeps
+    its id; None where the calls are to be new ones.
     """
 
     found: RecoveredRun
@@ -113,16 +110,10 @@ def start_position(
     *,
     now_ms: int = 0,
 ) -> StartPosition:
-    """Return the start position of a run that resumes another one. Pure.
+    """Return the start position of a run that resumes another one, which has begun. Pure.
 
-    Args:
-        graph: The graph as it is now.
-        found: The recovered state of the other run, which has begun.
-        now_ms: The time, in milliseconds since 1970.
-
-    Raises:
-        InputError: The graph has changed, or the run is completed.
-        StateError: A node had begun, and its result is not known.
+    A graph that has changed and a completed run are an InputError; a node that had begun, and whose
+    result isn't known, is a StateError.
     """
     if found.started.get("item_hash") != graph.digest and not options.changed:
         raise InputError(

@@ -138,16 +138,10 @@ def after(
     *,
     now_ms: int = 0,
 ) -> Position:
-    """Return the position of a run after the outcome of a node.
+    """Return the position of a run after the outcome of its node's last attempt, at a Unix time.
 
-    It has ended where no edge holds, where a node returned or failed for good, and where the
-    steps are used up.
-
-    Args:
-        position: The previous position; `node` is the one that ran.
-        outcome: The outcome of the node after its last attempt.
-        control: The first control result of the hooks of its error that counts.
-        now_ms: The time in milliseconds since 1970, the value of `state._timestamp`.
+    It has ended where no edge holds, where a node returned or failed for good, and where the steps
+    are used up. `control` is the first control result of the hooks of its error that counts.
     """
     node = graph.nodes[position.node or ""]
     value = outcome.output

@@ -248,13 +248,9 @@ def _filtered(find: _Find, through: Callable[[object], object]) -> _Find:
 
 @frozen
 class Syntax:
-    """The syntax of expressions in one kind of file.
+    """The syntax of expressions in one kind of file, with the number of arguments of each filter.
 
-    Attributes:
-        open: The text before an expression.
-        close: The text behind it.
-        filters: How many arguments each filter takes.
-        escape: How the opening is written as text.
+    `escape` is how the opening is written as text.
     """
 
     open: str

@@ -203,11 +203,8 @@ def read_limits(given: Mapping[str, object]) -> Limits:
     """Read limits by the names that files and callers use.
 
     Turns, tokens, spawns and depth are whole numbers; spend (US dollars) and duration_seconds any
-    number, or its text. None is negative.
-
-    Raises:
-        ValueError: A name is unknown, a value doesn't fit, or two spellings of one limit differ;
-            every problem is listed.
+    number, or its text. None is negative. A ValueError lists every problem: an unknown name, a
+    value that doesn't fit, two spellings of one limit that differ.
     """
     problems: list[str] = []
     found: dict[str, int | Decimal] = {}

@@ -72,12 +72,8 @@ def spliced_scripts(
     """Return the programs of a call in which expressions stand, beside other text.
 
     A text that is one expression alone is passed whole, and allowed: the call's author declares
-    this value to be the program.
-
-    Args:
-        parameters: The parameters as the call's author wrote them, with expressions.
-        schema: The JSON Schema of the tool's parameters; None where it takes anything.
-        pattern: The form of expressions; or a function that replaces each of them with a NUL.
+    this value to be the program. `pattern` matches expressions, or replaces each of them with a
+    NUL.
     """
     blank = (lambda text: pattern.sub("\0", text)) if isinstance(pattern, re.Pattern) else pattern
     found: list[SplicedScript] = []

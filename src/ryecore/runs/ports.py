@@ -81,11 +81,8 @@ class Dispatcher(Protocol):
     ) -> Shown:
         """Run a directive in a managed thread, a child of `ctx.budget_account`.
 
-        Args:
-            async_: Whether to return as soon as it is registered.
-            model: `provider/model`, or a tier or name of `agent/agent.yaml`.
-            limits: Limits by name, such as `{"turns": 8}`.
-            muted_hooks: The keys of hooks that don't run in it, because one of them started it.
+        With `async_` it returns as soon as that is registered. `muted_hooks` are the keys of hooks
+        that don't run in it, because one of them started it.
         """
         ...
 

@@ -103,12 +103,9 @@ class ResumeOptions:
 
 @frozen
 class GraphOptions:
-    """The options of a request for the run of a graph.
+    """The options of a request for the run of a graph, whose file must have the SHA-256 `digest`.
 
-    Attributes:
-        digest: The SHA-256 (hex) that the graph's file must have; None for any.
-        only: The single node to run; None for all nodes.
-        state: Values set above the initial state of the file, for `only`.
+    `only` is the single node to run; `state` is set above the initial state of the file for it.
     """
 
     digest: str | None = None

@@ -51,10 +51,8 @@ class ThreadService:
     async def run(self, request: RunRequest, ctx: CallContext) -> ThreadResult:
         """Run a thread, and every thread that it is handed off to, to the end of the last one.
 
-        Where the same idempotency key has started a thread before, this waits for that one.
-
-        Raises:
-            CallCancelled: The call waited for an earlier thread, and was cancelled or out of time.
+        Where the same idempotency key has started a thread before, this waits for that one; the
+        wait can be cancelled or run out of time, a CallCancelled.
         """
         try:
             return await run_to_result(self._host, self._life(request, ctx))

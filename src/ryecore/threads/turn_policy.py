@@ -120,13 +120,7 @@ class ThreadModel:
 
 
 class ThreadPolicy(TurnPolicy):
-    """The verdicts of a thread. `gate` is the host's, called before each attempt.
-
-    Attributes:
-        model: The model that is asked first.
-        limit: The limit that ended the thread.
-        returned: The model's return.
-    """
+    """The verdicts of a thread. `gate` is the host's, called before each attempt."""
 
     def __init__(
         self,

@@ -62,12 +62,7 @@ class Journal(Recorder):
         sink: EventSink | None = None,
         set_head: SetHead | None = None,
     ) -> Self:
-        """Create a run's journal; StateError where it can't be made, or exists already.
-
-        Args:
-            sink: The caller's event sink, which gets each step and the names of nodes, no values.
-            set_head: Writes each checkpoint to the registry.
-        """
+        """Create a run's journal; StateError where it can't be made, or exists already."""
         await run_in_thread(positions.prepare)
         log = await records.create(run_id)
         return cls(run_id, log, records, positions, sink, set_head)
@@ -85,12 +80,10 @@ class Journal(Recorder):
     ) -> None:
         """Write a checkpoint, from which the run can be resumed.
 
-        After a StateError the journal is unchanged, and the next checkpoint tries again.
-
-        Args:
-            position: The position. Values of its state are replaced, never changed in place.
-            carried: The outcomes of the foreach's members in the run that this one resumes, by
-                their indexes. They are part of the same write, so that no crash can lose them.
+        After a StateError the journal is unchanged, and the next checkpoint tries again. Values of
+        the position's state are replaced, never changed in place. `carried` are the outcomes of
+        foreach's members in the resumed run, by index: in the same write, so that no crash can lose
+        them.
         """
         digest = self._positions.put(position)
         step = position.step

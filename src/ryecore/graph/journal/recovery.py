@@ -147,14 +147,10 @@ class _Stand:
 
 
 class Fold:
-    """The fold of a journal's records, one at a time, into the state to resume from.
+    """The fold of a journal's records, one at a time, into the state after step `at`.
 
-    Args:
-        at: The step after which to look at the run; None for its end.
-
-    Attributes:
-        is_over: Whether a checkpoint attests the end. Later records aren't the run's own, and are
-            ignored.
+    Once a checkpoint attests the end (`is_over`), later records aren't the run's own, and are
+    ignored.
     """
 
     def __init__(self, at: int | None = None) -> None:
@@ -253,15 +249,11 @@ async def read_run(
     at: int | None = None,
     ended: bool = False,
 ) -> RecoveredRun:
-    """Read the state of a run from its journal; without a position where it never began.
+    """Read the state of a run after step `at`; without a position where it never began.
 
-    Args:
-        head: The last checkpoint that the registry knows, which the journal must hold.
-        at: The step after which to look at the run; None for its end.
-        ended: Whether the run has ended, so that nothing unsigned may stand in its journal.
-
-    Raises:
-        StateError: The journal can't be read, was altered or cut, or has no such step.
+    The journal must hold `head`, the last checkpoint that the registry knows, and nothing unsigned
+    where the run has ended. One that can't be read, was altered or cut, or has no such step, is a
+    StateError.
     """
     if head is None and not await records.exists(run_id):
         return RecoveredRun({}, None)

@@ -33,15 +33,10 @@ class Slot:
 
 @frozen(kw_only=True)
 class Draft:
-    """A node as far as it could be read.
+    """A node as far as it could be read; its `vertex` is None where problems leave that open.
 
-    Attributes:
-        place: Where it stands.
-        collect: The key of the state that a foreach sets.
-        as_: What a foreach calls each member.
-        slots: Its values with expressions.
-        item: What its action executes.
-        vertex: The node; None where its problems leave that open.
+    `collect` is the key of the state that a foreach sets, `as_` its name for each member, `slots`
+    the values with expressions, and `item` what the action executes.
     """
 
     id: str

@@ -30,12 +30,7 @@ _ORDER: Final = ("gt", "gte", "lt", "lte")
 
 
 class References:
-    """The checker of the references in a graph's values, by what is known of them.
-
-    Attributes:
-        read: The keys of the state that are read somewhere.
-        reads_all: Whether the state is read as a whole.
-    """
+    """The checker of the references in a graph's values; it collects which state is read."""
 
     def __init__(self, known: Known, problems: Problems) -> None:
         self._known, self._problems = known, problems

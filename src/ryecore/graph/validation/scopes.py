@@ -243,12 +243,8 @@ def misfits(
 ) -> list[Misfit]:
     """Find the parts of a value that can't fit a schema: where they are, and what is wrong.
 
-    A literal is checked in full; an expression by its type, where that is known.
-
-    Args:
-        root: The schema that references lead into.
-        scope: What expressions know.
-        coerces: Whether text is converted to the wanted type, as in inputs of directives.
+    A literal is checked in full; an expression by its type, where that is known. References in the
+    schema lead into `root`. With `coerces` text is converted to the wanted type.
     """
     expressions: dict[Place, list[Expression]] = {}
     for one in template.expressions:

@@ -34,14 +34,11 @@ class NoSuchPart(ValueError):
 
 @frozen
 class Kind:
-    """The possible types of a value.
+    """The possible types of a value; `fraction` is a number that isn't whole.
 
-    Attributes:
-        names: The types that it may have; `fraction` is a number that is not whole.
-        schema: Its JSON Schema, where it has one.
-        root: The schema that references in it lead into.
-        keys: All the keys that a mapping has, where they are known.
-        is_closed: Whether a mapping has no keys but the properties of its schema.
+    `schema` is its JSON Schema, where it has one, and `root` what references in that lead into;
+    `keys` are all the keys of a mapping, where they are known. A mapping that `is_closed` has no
+    keys but the properties of its schema.
     """
 
     names: frozenset[str] = frozenset(_NAMES)

@@ -39,11 +39,7 @@ _ITEM: Final = "tool:"
 
 @frozen
 class AgentTools:
-    """The host's dependencies with the tools of one run's agents.
-
-    Attributes:
-        names: The models' names of the signed tools that agents name.
-    """
+    """The host's dependencies with the tools of one run's agents, and their models' names."""
 
     deps: AgentRunnerDeps
     names: Mapping[str, str]

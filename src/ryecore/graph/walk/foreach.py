@@ -20,10 +20,8 @@ _MAX_ERRORS: Final = 100
 class Members:
     """The results of the members, in the list's order: None for one that failed.
 
-    Attributes:
-        errors: The first of the errors, as `{index, error, code}`, with `effect_unknown` where a
-            tool was interrupted.
-        failed: How many failed.
+    `errors` are the first ones, as `{index, error, code}`, with `effect_unknown` where a tool was
+    interrupted; `failed` counts all.
     """
 
     items: Sequence[object]
@@ -48,13 +46,10 @@ async def for_each(
     stops_at_error: bool,
     known: Mapping[int, NodeOutcome] | None = None,
 ) -> Members:
-    """Call an item for each member. What a call raises is raised by itself, once the others ended.
+    """Call an item for each member, `at_once` of them, but for those whose outcome is known.
 
-    Args:
-        at_once: The most concurrent calls, at least 1.
-        stops_at_error: Whether the first failure keeps the others from being called, and ends
-            those that run.
-        known: The known outcomes of members, by their indexes: these aren't called.
+    What a call raises is raised by itself, once the others ended. `stops_at_error`: the first
+    failure ends the other calls, and begins none.
     """
     work = _Work(members, call, stops_at_error, known or {})
     workers = min(at_once, len(members))

@@ -49,13 +49,11 @@ _LEAST: Final = validators.and_(validators.instance_of(int), validators.ge(600))
 
 @frozen
 class GuardLimits:
-    """The bounds of a result for a model.
+    """The bounds of a result for a model, in characters.
 
-    Attributes:
-        tight_chars: The most characters where the model's context is nearly full.
-        tight_from: The share of the context from which it counts as nearly full, 0 to 1.
-        repeat_chars: The most characters of a repeated result that is shown again in full.
-        read_chars: How much `read_artifact` returns at once, unless the context is nearly full.
+    `tight_chars` holds from `tight_from`, the share of the model's context that counts as nearly
+    full; else `read_artifact` returns `read_chars`. A repeated result up to `repeat_chars` is shown
+    again.
     """
 
     chars: int = field(default=2_400, validator=_LEAST)

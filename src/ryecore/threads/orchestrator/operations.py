@@ -85,11 +85,7 @@ async def wait_threads(
 ) -> Document:
     """Wait until all or any of 1 to 1,000 (any: 100) threads have ended, in any process.
 
-    Args:
-        timeout_s: How long to wait, in seconds, from 0 to 3,600.
-
-    Returns:
-        `threads` with the outcome of each, and `timed_out`; `success` is False where it is True.
+    Return the outcome of each; `success` is False where the time, at most 3,600 seconds, was over.
     """
     if not 0 <= timeout_s <= MAX_WAIT_S:
         raise InputError(
@@ -220,11 +216,9 @@ async def chain_search(
     search_type: SearchType = "text",
     max_results: int = MAX_RESULTS,
 ) -> Document:
-    """Search the transcripts of the chain that a thread belongs to; see `matcher`.
+    """Search the transcripts of a thread's chain, the oldest first; see `matcher`.
 
-    Returns:
-        `results`, the oldest first, and `truncated` where there may be more: `max_results` was
-        reached, or ten seconds were over.
+    `truncated` tells that there may be more: `max_results` was reached, or ten seconds were over.
     """
     if not 1 <= max_results <= MAX_RESULTS:
         raise InputError(
@@ -253,13 +247,9 @@ async def read_transcript(
     tail_lines: int = 50,
     types: Collection[str] | None = None,
 ) -> Document:
-    """Return the last 1 to 500 records of a thread's transcript.
+    """Return the last 1 to 500 records of a thread's transcript, each cut to 2,000 characters.
 
-    Without `types`, these are all but deltas and checkpoints.
-
-    Returns:
-        `records`, the oldest first, each cut to 2,000 characters, and `total`, the number of all
-        records of these types.
+    Without `types`, these are all but deltas and checkpoints; `total` counts all of these types.
     """
     if not 1 <= tail_lines <= MAX_TAIL_LINES:
         raise InputError(

@@ -65,10 +65,8 @@ def _read_text(value: object) -> TextPattern | None:
 class ErrorPattern:
     """A pattern of errors of a class. Every declared trait must match.
 
-    Attributes:
-        kinds: Kinds of `LlmError`, or a tool's error types such as `tool_denied`.
-        status: The first and the last HTTP status.
-        text: A part of the message, in any case.
+    `kinds` are those of `LlmError`, or a tool's error types such as `tool_denied`; `status` is the
+    first and the last HTTP status; `text` is part of the message, in any case.
     """
 
     category: ErrorClass = field(metadata=key("class"))
@@ -155,10 +153,7 @@ _RETRY: Final[Mapping[ErrorClass, RetryPolicy | None]] = {
 class Classification:
     """The classes of errors, and the retries of each, if it is retried.
 
-    Attributes:
-        patterns: The first that matches decides; an error that matches none is `permanent`.
-        max_consecutive_errors: The number of errors in a row that ends a thread.
-        retry_after_cap_s: The bound of a wait that a provider asks for, in seconds.
+    The first pattern that matches decides; an error that matches none is `permanent`.
     """
 
     patterns: tuple[ErrorPattern, ...] = _PATTERNS

@@ -65,10 +65,8 @@ DEFAULT_RISKS: Final[Risks] = {
 class RiskReport:
     """The verdict on a thread's capabilities, with the class of each.
 
-    Attributes:
-        allowed: The granted capabilities, in their order.
-        warnings: A sentence for each granted capability that needs acknowledgement and has none.
-        blocked: The capabilities that are unrestricted and not acknowledged, and so not granted.
+    `warnings` has a sentence for each granted one that needs acknowledgement and has none;
+    `blocked` are unrestricted and not acknowledged, and so not granted.
     """
 
     allowed: tuple[str, ...]

@@ -132,16 +132,11 @@ def read_payload(document: object, kind: type[T]) -> T:
 
 @frozen
 class Rebuilt:
-    """A conversation, rebuilt from records.
+    """A conversation, rebuilt from records by whole turns: every tool call has its result.
 
-    Attributes:
-        messages: The messages, by whole turns: every tool call has its result.
-        turn: The last turn that has an answer; 0 for none.
-        asked_turn: The last turn in which a model was asked, with or without an answer.
-        unknown: The ids of calls that were running when it broke off. Their effects are unknown,
-            and they must not be repeated automatically.
-        not_run: The ids of calls that had not begun when it broke off.
-        status: The status with which the thread ended; None if it hasn't.
+    `turn` is the last one with an answer, and `asked_turn` the last in which a model was asked; 0
+    for none. Where it broke off, the effects of the calls in `unknown` are unknown, and they must
+    not be repeated automatically; those in `not_run` had not begun.
     """
 
     messages: list[Message]
