@@ -1,5 +1,4 @@
 from ryecore.llm import LlmProvider
-from ryecore.providers.anthropic import AnthropicProvider
 from ryecore.testing.conformance import ProviderConformance
 from tests.conformance.anthropic_wire import AnthropicWire
 from tests.matrix import IS_SOAK
@@ -11,4 +10,6 @@ class TestAnthropic(ProviderConformance):
     backends = ("asyncio", "trio") if IS_SOAK else ("trio",)
 
     def make_provider(self, base_url: str) -> LlmProvider:
+        from ryecore.providers.anthropic import AnthropicProvider
+
         return AnthropicProvider(base_url=base_url)

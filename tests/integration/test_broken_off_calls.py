@@ -95,7 +95,7 @@ CASES: dict[str, Callable[[PlannedWorkspace], Case]] = {
     "an MCP server that died, not kept": lambda one: (calls(dying(one, warm=False)), None),
     "an MCP server's own timeout": lambda one: (calls(hanging(one, timeout=0.3)), take_call),
     "the node's timeout over an MCP call": lambda one: (
-        calls(hanging(one), timeout_s=6),
+        calls(hanging(one), timeout_s=3),
         take_call,
     ),
     "an MCP connector that was killed": lambda one: (calls(hanging(one)), kill_connector),

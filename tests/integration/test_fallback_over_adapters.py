@@ -17,9 +17,8 @@ from ryecore.llm import (
     ToolResultPart,
     ToolSpec,
 )
-from ryecore.providers.anthropic import AnthropicProvider
-from ryecore.providers.gemini import GeminiProvider
 from ryecore.testing.conformance import HttpResponse, Script, WireServer
+from tests.adapters import make_anthropic, make_gemini
 from tests.conformance.anthropic_wire import AnthropicWire
 from tests.conformance.gemini_wire import GeminiWire
 
@@ -49,8 +48,8 @@ async def test_a_vendor_that_hangs_is_left_and_the_next_one_goes_on_with_the_con
     tried: list[AttemptRecord] = []
 
     async with (
-        AnthropicProvider(base_url=first.base_url) as anthropic,
-        GeminiProvider(base_url=second.base_url) as gemini,
+        make_anthropic(base_url=first.base_url) as anthropic,
+        make_gemini(base_url=second.base_url) as gemini,
     ):
         chain = FallbackChain(
             [

@@ -414,11 +414,11 @@ def test_what_a_dying_server_said_is_told_without_its_secret(workspace: Workspac
 
 @pytest.mark.parametrize("mode", ["never-starts", "garbage", "wrong-id"])
 def test_a_server_that_never_answers_is_given_up(workspace, mode, warm):
-    stdio_server(workspace, mode, startup_timeout=2)  # what it writes first is quoted
+    stdio_server(workspace, mode, startup_timeout=1)  # what it writes first is quoted
     ref = mcp_tool(workspace, warm=warm)
     with nothing_left(workspace):
         error = why(workspace, ref)
-    assert "was not ready within 2 s" in error
+    assert "was not ready within 1 s" in error
     if mode != "wrong-id":
         assert {"never-starts": "still thinking", "garbage": "what is this"}[mode] in error
 
@@ -428,8 +428,8 @@ def test_a_call_that_hangs_ends_at_its_timeout(workspace: Workspace, warm: bool)
     stdio_server(workspace, "hangs", str(workspace.root / "called"))
     ref = mcp_tool(workspace, warm=warm)
     with nothing_left(workspace):
-        error = why(workspace, ref, timeout_s=3)
-    assert "did not end within 3 s" in error
+        error = why(workspace, ref, timeout_s=2)
+    assert "did not end within 2 s" in error
 
 
 def test_a_servers_own_timeout_bounds_its_calls(workspace: Workspace, warm: bool):

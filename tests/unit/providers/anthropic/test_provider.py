@@ -22,8 +22,8 @@ from ryecore.llm import (
     ToolCallPart,
     Usage,
 )
-from ryecore.providers.anthropic import AnthropicProvider
 from ryecore.testing.conformance import HttpResponse, RawRequest, WireServer
+from tests.adapters import make_anthropic
 
 pytestmark = pytest.mark.anyio
 
@@ -52,14 +52,14 @@ def block(index: int, block: dict[str, Any], *deltas: dict[str, Any]) -> list[di
 
 async def streamed(server: WireServer, **settings: Any) -> LlmResult:
     fold = StreamFold("anthropic", "claude-opus-5")
-    async with AnthropicProvider(base_url=server.base_url, **settings) as provider:
+    async with make_anthropic(base_url=server.base_url, **settings) as provider:
         async for chunk in provider.stream(_ASKED, key="k"):
             fold.add(chunk)
     return fold.result()
 
 
 async def failed(server: WireServer, request: LlmRequest = _ASKED, **settings: Any) -> LlmError:
-    async with AnthropicProvider(base_url=server.base_url, **settings) as provider:
+    async with make_anthropic(base_url=server.base_url, **settings) as provider:
         with pytest.raises(LlmError) as caught:
             await provider.generate(request, key="k", media=MemoryMediaStore())
     return caught.value
@@ -73,7 +73,7 @@ async def test_reasoning_that_isnt_shown_is_kept() -> None:
         server.answer(events(*block(0, hidden)), HttpResponse((json.dumps(whole).encode(),)))
 
         assert (await streamed(server)).parts == expected
-        async with AnthropicProvider(base_url=server.base_url) as provider:
+        async with make_anthropic(base_url=server.base_url) as provider:
             assert (await provider.generate(_ASKED, key="k")).parts == expected
 
 
@@ -234,7 +234,7 @@ async def test_counts_that_are_none_are_not_counted(count: object) -> None:
     with WireServer() as server:
         server.answer(HttpResponse((json.dumps(whole).encode(),)))
 
-        async with AnthropicProvider(base_url=server.base_url) as provider:
+        async with make_anthropic(base_url=server.base_url) as provider:
             result = await provider.generate(_ASKED, key="k")
     assert result.usage == Usage(7)
 

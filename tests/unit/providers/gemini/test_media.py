@@ -13,9 +13,9 @@ from ryecore.llm import (
     MemoryMediaStore,
     Usage,
 )
-from ryecore.providers.gemini import GeminiProvider
 from ryecore.testing.conformance import HttpResponse, WireServer
 from ryecore.testing.conformance.bench import everything_in
+from tests.adapters import make_gemini
 
 pytestmark = pytest.mark.anyio
 
@@ -40,7 +40,7 @@ def image(*parts: dict[str, Any], reason: str = "STOP") -> HttpResponse:
 
 
 async def poll(server: WireServer, store: MemoryMediaStore) -> MediaResult | MediaJob:
-    async with GeminiProvider(base_url=server.base_url) as provider:
+    async with make_gemini(base_url=server.base_url) as provider:
         return await provider.poll_media(_JOB, key="k", media=store)
 
 
@@ -49,7 +49,7 @@ async def test_an_image_is_made_at_once_from_words_and_images() -> None:
     sketch = store.put(b"sketch", "image/png")
     with WireServer() as server:
         server.answer(image({"inlineData": {"mimeType": "image/png", "data": "cG5n"}}))
-        async with GeminiProvider(base_url=server.base_url) as provider:
+        async with make_gemini(base_url=server.base_url) as provider:
             assert isinstance(provider, MediaProvider)
             request = MediaRequest("gemini-2.5-flash-image", "A tide", inputs=(sketch,))
             made = await provider.generate_media(request, key="the-key", media=store)
@@ -78,7 +78,7 @@ async def test_an_image_is_made_at_once_from_words_and_images() -> None:
 async def test_an_image_that_isnt_made(reply: HttpResponse, kind: LlmErrorKind) -> None:
     with WireServer() as server:
         server.answer(reply)
-        async with GeminiProvider(base_url=server.base_url) as provider:
+        async with make_gemini(base_url=server.base_url) as provider:
             request = MediaRequest("gemini-2.5-flash-image", "A tide")
             with pytest.raises(LlmError) as caught:
                 await provider.generate_media(request, key="k", media=MemoryMediaStore())
@@ -94,7 +94,7 @@ async def test_what_it_cant_make_is_refused_before_anything_is_sent(
     request_: MediaRequest,
 ) -> None:
     with WireServer() as server:
-        async with GeminiProvider(base_url=server.base_url) as provider:
+        async with make_gemini(base_url=server.base_url) as provider:
             with pytest.raises(LlmError) as caught:
                 await provider.generate_media(request_, key="k", media=MemoryMediaStore())
 
@@ -121,7 +121,7 @@ async def test_a_video_is_a_job_that_is_looked_after() -> None:
                 }
             ),
         )
-        async with GeminiProvider(base_url=server.base_url) as provider:
+        async with make_gemini(base_url=server.base_url) as provider:
             request = MediaRequest("gemini-omni-flash", "A tide", "video/mp4", inputs=(sketch,))
             job = await provider.generate_media(request, key="k", media=store)
             assert job == MediaJob(_JOB)
@@ -196,7 +196,7 @@ async def test_a_video_that_cant_be_asked_for(status: int, kind: LlmErrorKind) -
     refusal = answered({"error": {"code": "x", "message": "No, secret-key."}}, status)
     with WireServer() as server:
         server.answer(refusal)
-        async with GeminiProvider(base_url=server.base_url) as provider:
+        async with make_gemini(base_url=server.base_url) as provider:
             request = MediaRequest("gemini-omni-flash", "A tide", media_type="video/*")
             store = MemoryMediaStore()
             with pytest.raises(LlmError) as begun:
@@ -213,7 +213,7 @@ async def test_a_video_that_cant_be_asked_for(status: int, kind: LlmErrorKind) -
 @pytest.mark.parametrize("anyio_backend", ["trio"])
 async def test_videos_are_refused_on_trio_in_words() -> None:
     with WireServer() as server:
-        async with GeminiProvider(base_url=server.base_url) as provider:
+        async with make_gemini(base_url=server.base_url) as provider:
             request = MediaRequest("gemini-omni-flash", "A tide", media_type="video/mp4")
             store = MemoryMediaStore()
             with pytest.raises(LlmError, match="on asyncio alone"):

@@ -19,8 +19,8 @@ from ryecore.llm import (
     ToolCallPart,
     Usage,
 )
-from ryecore.providers.gemini import GeminiProvider
 from ryecore.testing.conformance import HttpResponse, WireServer
+from tests.adapters import make_gemini
 
 pytestmark = pytest.mark.anyio
 
@@ -33,12 +33,12 @@ def whole(*parts: dict[str, Any], reason: str = "STOP", **more: Any) -> HttpResp
 
 
 async def generated(server: WireServer) -> LlmResult:
-    async with GeminiProvider(base_url=server.base_url) as provider:
+    async with make_gemini(base_url=server.base_url) as provider:
         return await provider.generate(_ASKED, key="k", media=MemoryMediaStore())
 
 
 async def failed(server: WireServer, **settings: Any) -> LlmError:
-    async with GeminiProvider(base_url=server.base_url, **settings) as provider:
+    async with make_gemini(base_url=server.base_url, **settings) as provider:
         with pytest.raises(LlmError) as caught:
             await provider.generate(_ASKED, key="k")
     return caught.value
@@ -178,7 +178,7 @@ async def test_thoughts_and_text_fold_in_a_stream() -> None:
     fold = StreamFold("gemini", "gemini-3.5-flash")
     with WireServer() as server:
         server.answer(HttpResponse(body, media_type="text/event-stream"))
-        async with GeminiProvider(base_url=server.base_url) as provider:
+        async with make_gemini(base_url=server.base_url) as provider:
             async for chunk in provider.stream(_ASKED, key="k"):
                 fold.add(chunk)
 

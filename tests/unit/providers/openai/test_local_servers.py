@@ -3,6 +3,7 @@
 import json
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -10,11 +11,14 @@ from ryecore import Agent, AgentRunnerDeps
 from ryecore.agent.session import AgentSession
 from ryecore.errors import AgentTurnError
 from ryecore.llm import Message, Price, TextPart, ToolCallPart
-from ryecore.providers.openai import OpenAIProvider
 from ryecore.testing.conformance import HttpResponse, Script, SeenRequest, WireServer
 from ryecore.tools import ToolRegistry
+from tests.adapters import make_openai
 from tests.conformance.openai_wire import ChatWire
 from tests.scripted_host import KEY, ScriptedHost, add
+
+if TYPE_CHECKING:
+    from ryecore.providers.openai import OpenAIProvider
 
 pytestmark = pytest.mark.anyio
 NEXT = {
@@ -33,8 +37,8 @@ def server() -> Iterator[WireServer]:
 
 
 @pytest.fixture
-async def provider(server: WireServer, anyio_backend: str) -> AsyncIterator[OpenAIProvider]:
-    async with OpenAIProvider(base_url=f"{server.base_url}/v1", api="chat") as one:
+async def provider(server: WireServer, anyio_backend: str) -> "AsyncIterator[OpenAIProvider]":
+    async with make_openai(base_url=f"{server.base_url}/v1", api="chat") as one:
         yield one
 
 
@@ -42,7 +46,7 @@ def dollar_a_token(provider: str, model: str) -> Price:
     return Price("1", "2")
 
 
-def session(provider: OpenAIProvider, *tools: str, system: str = "") -> AgentSession:
+def session(provider: "OpenAIProvider", *tools: str, system: str = "") -> AgentSession:
     agent = Agent(
         name="helper",
         provider="local",
@@ -97,7 +101,7 @@ CALL = Script((ToolCallPart("c1", "add", '{"a": 1, "b": 2}'),), "tool_use")
 
 
 async def test_an_answer_that_nobody_counted_is_one_marked_estimate_everywhere(
-    server: WireServer, provider: OpenAIProvider, tmp_path: Path
+    server: WireServer, provider: "OpenAIProvider", tmp_path: Path
 ) -> None:
     server.answer(Script((TextPart("It is about seven tokens."),), usage=None, deltas=3))
     host = ScriptedHost(tmp_path, model=provider, price_of=dollar_a_token)
@@ -126,7 +130,7 @@ async def test_an_answer_that_nobody_counted_is_one_marked_estimate_everywhere(
 
 
 async def test_a_counted_answer_has_no_mark(
-    server: WireServer, provider: OpenAIProvider, tmp_path: Path
+    server: WireServer, provider: "OpenAIProvider", tmp_path: Path
 ) -> None:
     server.answer(said("Fine."))
     host = ScriptedHost(tmp_path, model=provider, price_of=dollar_a_token)
@@ -138,7 +142,7 @@ async def test_a_counted_answer_has_no_mark(
 
 @pytest.mark.parametrize("tools", [(), (CALL,)], ids=["plain", "after a tool"])
 async def test_a_session_recovers_at_a_server_that_wants_alternating_roles(
-    server: WireServer, provider: OpenAIProvider, tools: tuple[Script, ...]
+    server: WireServer, provider: "OpenAIProvider", tools: tuple[Script, ...]
 ) -> None:
     strict = StrictServer(server)
     one = session(provider, "add")

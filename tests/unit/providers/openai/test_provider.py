@@ -3,7 +3,7 @@ import json
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import pytest
@@ -25,9 +25,12 @@ from ryecore.llm import (
     allow_model_requests,
     refuse_model_requests,
 )
-from ryecore.providers.openai import OpenAIProvider
 from ryecore.testing.conformance import HttpResponse, Script, WireServer
+from tests.adapters import make_openai
 from tests.conformance.openai_wire import ChatWire
+
+if TYPE_CHECKING:
+    from ryecore.providers.openai import OpenAIProvider
 
 pytestmark = pytest.mark.anyio
 HELLO = LlmRequest("m", (Message.user("Hello?"),))
@@ -42,8 +45,8 @@ def server() -> Iterator[WireServer]:
 
 
 @pytest.fixture
-async def provider(server: WireServer, anyio_backend: str) -> AsyncIterator[OpenAIProvider]:
-    async with OpenAIProvider(base_url=f"{server.base_url}/v1") as one:
+async def provider(server: WireServer, anyio_backend: str) -> "AsyncIterator[OpenAIProvider]":
+    async with make_openai(base_url=f"{server.base_url}/v1") as one:
         yield one
 
 
@@ -62,35 +65,35 @@ def images(*contents: bytes, **more: Any) -> HttpResponse:
     )
 
 
-async def failed(provider: OpenAIProvider, request: LlmRequest = HELLO, **more: Any) -> LlmError:
+async def failed(provider: "OpenAIProvider", request: LlmRequest = HELLO, **more: Any) -> LlmError:
     with pytest.raises(LlmError) as caught:
         await provider.generate(request, **({"key": "k"} | more))
     return caught.value
 
 
-async def test_it_is_a_provider_of_texts_and_images(provider: OpenAIProvider) -> None:
+async def test_it_is_a_provider_of_texts_and_images(provider: "OpenAIProvider") -> None:
     assert isinstance(provider, LlmProvider)
     assert isinstance(provider, MediaProvider)
 
 
 async def test_the_format_goes_with_the_address() -> None:
-    assert "/responses" in repr(OpenAIProvider())
-    assert "/chat/completions" in repr(OpenAIProvider(base_url="http://localhost/v1"))
-    assert "/chat/completions" in repr(OpenAIProvider(api="chat"))
-    assert "/responses" in repr(OpenAIProvider(base_url="http://localhost/v1", api="responses"))
+    assert "/responses" in repr(make_openai())
+    assert "/chat/completions" in repr(make_openai(base_url="http://localhost/v1"))
+    assert "/chat/completions" in repr(make_openai(api="chat"))
+    assert "/responses" in repr(make_openai(base_url="http://localhost/v1", api="responses"))
 
 
 async def test_what_a_model_can_do_is_the_hosts_to_say() -> None:
     can = Capabilities(tools=False)
 
-    assert OpenAIProvider(capabilities=can).capabilities("gpt-4o") is can
-    told = OpenAIProvider(capabilities=lambda model: Capabilities(context_tokens=len(model)))
+    assert make_openai(capabilities=can).capabilities("gpt-4o") is can
+    told = make_openai(capabilities=lambda model: Capabilities(context_tokens=len(model)))
     assert told.capabilities("four").context_tokens == 4
-    assert OpenAIProvider(base_url="http://x/v1").capabilities("gpt-3.5").takes("image/png")
+    assert make_openai(base_url="http://x/v1").capabilities("gpt-3.5").takes("image/png")
 
 
 async def test_the_switch_refuses_before_anything_is_sent(
-    provider: OpenAIProvider, server: WireServer
+    provider: "OpenAIProvider", server: WireServer
 ) -> None:
     server.answer(answer("Fine."))
     with refuse_model_requests():
@@ -108,7 +111,7 @@ async def test_the_switch_refuses_before_anything_is_sent(
 
 @pytest.mark.parametrize("key", ["sk-secret\n", "sk-sécret", " sk-secret", "sk\r\nX-Evil: 1"])
 async def test_a_key_that_no_header_can_carry_is_told_without_showing_it(
-    provider: OpenAIProvider, server: WireServer, key: str
+    provider: "OpenAIProvider", server: WireServer, key: str
 ) -> None:
     error = await failed(provider, key=key)
 
@@ -117,7 +120,7 @@ async def test_a_key_that_no_header_can_carry_is_told_without_showing_it(
     assert not server.raw
 
 
-async def test_media_need_a_store_that_has_them(provider: OpenAIProvider) -> None:
+async def test_media_need_a_store_that_has_them(provider: "OpenAIProvider") -> None:
     lost = LlmRequest("m", (Message.user(MediaPart("media://0", "image/png", 1)),))
 
     assert "no media store" in str(await failed(provider, lost))
@@ -126,7 +129,7 @@ async def test_media_need_a_store_that_has_them(provider: OpenAIProvider) -> Non
 
 
 async def test_a_quota_that_is_spent_is_not_tried_again(
-    provider: OpenAIProvider, server: WireServer
+    provider: "OpenAIProvider", server: WireServer
 ) -> None:
     error = {"message": "You exceeded your current quota.", "type": "insufficient_quota"}
     server.answer(replied({"error": error | {"code": "insufficient_quota"}}, 429))
@@ -138,7 +141,7 @@ async def test_a_quota_that_is_spent_is_not_tried_again(
 
 
 async def test_what_servers_say_in_other_forms_is_told(
-    provider: OpenAIProvider, server: WireServer
+    provider: "OpenAIProvider", server: WireServer
 ) -> None:
     for body in ({"detail": "No such tide."}, {"detail": [{"msg": "No such tide."}]},
                  {"error": "No such tide."}, {"message": "No such tide."}):  # fmt: skip
@@ -148,7 +151,7 @@ async def test_what_servers_say_in_other_forms_is_told(
         assert error.kind == "bad_request"
 
 
-async def test_a_redirect_is_not_followed(provider: OpenAIProvider, server: WireServer) -> None:
+async def test_a_redirect_is_not_followed(provider: "OpenAIProvider", server: WireServer) -> None:
     server.answer(replied({}, 307, Location=f"{server.base_url}/v1/elsewhere"))
 
     error = await failed(provider)
@@ -158,7 +161,7 @@ async def test_a_redirect_is_not_followed(provider: OpenAIProvider, server: Wire
 
 
 async def test_no_session_is_kept_between_calls(
-    provider: OpenAIProvider, server: WireServer
+    provider: "OpenAIProvider", server: WireServer
 ) -> None:
     server.answer(HttpResponse(answer("Fine.").body, headers={"Set-Cookie": "session=1; Path=/"}))
 
@@ -171,7 +174,7 @@ async def test_no_session_is_kept_between_calls(
 async def test_the_hosts_headers_travel_and_may_authorise(server: WireServer) -> None:
     server.answer(answer("Fine."))
     headers = {"authorization": "Basic abc", "X-Title": "tides"}
-    async with OpenAIProvider(base_url=f"{server.base_url}/v1", headers=headers) as provider:
+    async with make_openai(base_url=f"{server.base_url}/v1", headers=headers) as provider:
         await provider.generate(HELLO, key="")
         await provider.generate(HELLO, key="k")
 
@@ -193,7 +196,7 @@ async def test_a_proxy_is_used_where_the_host_names_one() -> None:
         proxy = f"http://127.0.0.1:{port}"
         async with (
             anyio.create_task_group() as tasks,
-            OpenAIProvider(base_url="http://model.invalid/v1", proxy=proxy) as provider,
+            make_openai(base_url="http://model.invalid/v1", proxy=proxy) as provider,
         ):
             tasks.start_soon(listener.serve, refuse)
             assert (await failed(provider)).status == 502
@@ -203,7 +206,7 @@ async def test_a_proxy_is_used_where_the_host_names_one() -> None:
 
 
 async def test_a_server_that_counts_nothing_but_says_that_it_is_done_has_answered(
-    provider: OpenAIProvider, server: WireServer
+    provider: "OpenAIProvider", server: WireServer
 ) -> None:
     body = ChatWire().stream(Script((TextPart("Fine."),), usage=None))
     server.answer(HttpResponse(tuple(body), media_type="text/event-stream"))
@@ -214,7 +217,7 @@ async def test_a_server_that_counts_nothing_but_says_that_it_is_done_has_answere
 
 
 async def test_one_connection_serves_many_calls(
-    provider: OpenAIProvider, server: WireServer
+    provider: "OpenAIProvider", server: WireServer
 ) -> None:
     body = ChatWire().stream(Script((TextPart("Fine."),)))
     server.answer(HttpResponse(tuple(body), media_type="text/event-stream"))
@@ -224,7 +227,7 @@ async def test_one_connection_serves_many_calls(
         assert server.connections == 1
 
 
-async def test_images_are_made_and_kept(provider: OpenAIProvider, server: WireServer) -> None:
+async def test_images_are_made_and_kept(provider: "OpenAIProvider", server: WireServer) -> None:
     details = {"image_tokens": 0, "text_tokens": 7}
     usage = {"input_tokens": 7, "output_tokens": 90, "total_tokens": 97}
     usage |= {"input_tokens_details": details}
@@ -242,7 +245,7 @@ async def test_images_are_made_and_kept(provider: OpenAIProvider, server: WireSe
     assert json.loads(raw.body) == {"model": "gpt-image-1", "prompt": "A tide.", "n": 2}
 
 
-async def test_images_are_made_from_others(provider: OpenAIProvider, server: WireServer) -> None:
+async def test_images_are_made_from_others(provider: "OpenAIProvider", server: WireServer) -> None:
     server.answer(images(b"edited"))
     store = MemoryMediaStore()
     picture = store.put(b"original", "image/png", "tide.png")
@@ -259,7 +262,7 @@ async def test_images_are_made_from_others(provider: OpenAIProvider, server: Wir
 
 
 async def test_other_models_are_told_to_send_the_image_itself(
-    provider: OpenAIProvider, server: WireServer
+    provider: "OpenAIProvider", server: WireServer
 ) -> None:
     server.answer(images(b"one"))
 
@@ -285,7 +288,7 @@ async def test_other_models_are_told_to_send_the_image_itself(
     ],
 )  # fmt: skip
 async def test_images_that_do_not_come_are_an_error(
-    provider: OpenAIProvider, server: WireServer, reply: HttpResponse, kind: str
+    provider: "OpenAIProvider", server: WireServer, reply: HttpResponse, kind: str
 ) -> None:
     server.answer(reply)
 
@@ -295,7 +298,7 @@ async def test_images_that_do_not_come_are_an_error(
     assert (caught.value.kind, caught.value.model) == (kind, "gpt-image-1")
 
 
-async def test_only_images_are_made(provider: OpenAIProvider, server: WireServer) -> None:
+async def test_only_images_are_made(provider: "OpenAIProvider", server: WireServer) -> None:
     store = MemoryMediaStore()
     for media_type in ("video/mp4", "image/svg+xml"):
         request = MediaRequest("gpt-image-1", "A tide.", media_type)
