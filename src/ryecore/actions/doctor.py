@@ -15,6 +15,7 @@ from typing import Final, Literal, TypeAlias
 
 from attrs import frozen
 
+from ryecore.display.text import counted
 from ryecore.errors import RyeError
 from ryecore.items.files import is_left_over
 from ryecore.lillux.locks import describe_holders, release_advice
@@ -102,7 +103,7 @@ def _attestation(project_root: Path, user_root: Path) -> Iterator[Check]:
         yield Check(
             "attestation",
             "warning",
-            f"{len(aside)} folders of state were set aside: {names}.",
+            f"{counted(len(aside), 'folder')} of state set aside: {names}.",
             "Take one over (rye threads adopt NAME), or remove it.",
         )
 
@@ -115,6 +116,11 @@ def _store(project_root: Path, user_root: Path) -> Iterator[Check]:
         message = f"{found.path} is damaged: {'; '.join(found.problems)}."
         yield Check("store", "problem", message, RESTORE_STEP)
         return
+    if found.unregistered:
+        count = counted(len(found.unregistered), "thread")
+        named = ", ".join(found.unregistered[:MAX_PROBLEMS])
+        message = f"{found.path} has no registry row of {count} whose records are here: {named}."
+        yield Check("store", "problem", message, RESTORE_STEP)
     if found.strays:
         message = f"{found.path} holds {found.strays} rows of threads that are gone."
         yield Check("store", "problem", message, RESTORE_STEP)
@@ -122,7 +128,8 @@ def _store(project_root: Path, user_root: Path) -> Iterator[Check]:
         message = f"{found.path} was written by a newer ryecore (version {found.newer_version})."
         yield Check("store", "problem", message, "Upgrade ryecore.")
         return
-    yield Check("store", "ok", f"The registry is undamaged. Threads in it: {found.threads}.")
+    if not found.unregistered and not found.strays:
+        yield Check("store", "ok", f"The registry is undamaged. Threads in it: {found.threads}.")
 
 
 def _locks(project_root: Path, user_root: Path) -> Iterator[Check]:
@@ -151,7 +158,7 @@ def _orphans(project_root: Path, user_root: Path) -> Iterator[Check]:
         yield Check(
             "orphans",
             "warning",
-            f"{len(dead)} threads have no process any more: {named}.",
+            f"{counted(len(dead), 'thread')} without a living process: {named}.",
             "Mark them as ended: rye threads list. Then resume them: rye threads resume ID",
         )
     elif active is not None:
@@ -163,7 +170,7 @@ def _orphans(project_root: Path, user_root: Path) -> Iterator[Check]:
         yield Check(
             "orphans",
             "warning",
-            f"{len(left)} temporary files were left by writes that were killed: {named}.",
+            f"{counted(len(left), 'temporary file')} left by writes that were killed: {named}.",
             "Remove them while nothing runs.",
         )
 

@@ -59,7 +59,7 @@ class SignReport(Rendered):
         total = len(self.signed) + len(self.failed)
         failed = f", {len(self.failed)} failed" if self.failed else ""
         skipped = f", {self.skipped_text}" if self.skipped else ""
-        return f"Signed {len(self.signed)}/{total} items{failed}{skipped}."
+        return f"Signed {len(self.signed)}/{counted(total, 'item')}{failed}{skipped}."
 
     @property
     def skipped_text(self) -> str:

@@ -447,7 +447,8 @@ def _figures(spent: Spent) -> str:
     used = spent.tokens_used
     cost = f"${spent.cost_usd:.6f}{' and what has no price' * bool(spent.unpriced)}"
     about = "about " * used.estimated
-    return f"{about}{used.input:,} tokens in, {used.output:,} out, {about}{cost}, {used.model}"
+    tokens = f"{about}{counted(used.input, 'token')} in, {used.output:,} out"
+    return f"{tokens}, {about}{cost}, {used.model}"
 
 
 def _shown(role: Role, part: Part) -> tuple[str, str, str]:

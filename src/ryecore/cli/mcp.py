@@ -20,7 +20,7 @@ from ryecore.chain.rendering import render_result
 from ryecore.cli.opening import deps_option, models_of, with_project
 from ryecore.cli.options import HintedGroup, find_project, json_option, project_option
 from ryecore.cli.output import EXIT_FAILED, errors_shown, show, show_json
-from ryecore.display.text import StyledText, status_mark
+from ryecore.display.text import StyledText, counted, status_mark
 from ryecore.errors import ConfigError, InputError, RyeError
 from ryecore.items.documents import DOCUMENT_EXTENSIONS, parse_document
 from ryecore.mcp_client.authoring import (
@@ -279,7 +279,7 @@ def tools(server: str, project_path: str, as_json: bool) -> None:
         text.line((name.ljust(width), "id"), f"  {_brief(one)}")
         if unfit[name]:
             text.line((f"{' ' * width}  can't be pinned: {unfit[name]}", "warn"))
-    count = "1 tool; pin it" if len(listed) == 1 else f"{len(listed)} tools; pin what you want"
+    count = f"{counted(len(listed), 'tool')}; pin {'it' if len(listed) == 1 else 'what you want'}"
     text.line(f"{count}: rye mcp pin {server} NAME --sign")
     show(text)
 

@@ -8,7 +8,7 @@ import click
 from ryecore.cli.opening import with_threads
 from ryecore.cli.options import json_option, project_option
 from ryecore.cli.output import EXIT_FAILED, show, show_done, show_json
-from ryecore.display.text import StyledText
+from ryecore.display.text import StyledText, counted
 from ryecore.errors import InputError, SigningError
 from ryecore.lillux.keys import PublicKey, SigningKey
 from ryecore.rye import Rye
@@ -111,7 +111,7 @@ def adopt(
     _check_confirmed(proof, named_key if path is None else None, is_named=path is not None)
     if not as_json:
         show(_summary(proof))
-    _ask(f"Take over {proof.threads} threads?", yes=yes)
+    _ask(f"Take over {counted(proof.threads, 'thread')}?", yes=yes)
     adopted = adopt_state(project_root, user_root, proof)
     show_done(
         f"the threads in {adopted} are yours; those that were under way have ended",
@@ -225,7 +225,7 @@ def prune(
     is_watched = sys.stderr.isatty() and not as_json
 
     def on_progress(gone: int, total: int) -> None:
-        click.echo(f"\r{gone} of {total} threads", nl=False, err=True)
+        click.echo(f"\r{gone} of {counted(total, 'thread')}", nl=False, err=True)
 
     report = with_threads(
         project_path,

@@ -37,6 +37,7 @@ __all__ = [
     "duration",
     "exact_dollars",
     "main_line",
+    "noun_of",
     "out_of",
     "render_threads",
     "status_icon",
@@ -191,9 +192,16 @@ def compact(count: int) -> str:
     return str(count)
 
 
-def counted(number: int, noun: str, plural: str = "") -> str:
+def counted(
+    number: int, noun: str, plural: str = "", *, write: Callable[[int], str] = "{:,}".format
+) -> str:
     """Return a number and what it counts, such as 1,200 turns; `plural` is by default noun + s."""
-    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+    return f"{write(number)} {noun_of(number, noun, plural)}"
+
+
+def noun_of(number: int, noun: str, plural: str = "") -> str:
+    """Return a noun as it stands behind a number; `plural` is by default noun + s."""
+    return noun if number == 1 else plural or noun + "s"
 
 
 def dollars(microcents: int) -> str:

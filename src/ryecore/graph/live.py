@@ -68,10 +68,10 @@ def _head(graph: Graph, run_status: RunStatus, width: int, now: float, cost: Amo
     over = sum(1 for one in run_status.nodes.values() if one.times)
     until = now if run_status.ended_at is None else run_status.ended_at
     lasted = duration(until - run_status.started_at) if run_status.started_at is not None else ""
-    facts = [f"{over}/{nodes} nodes"]
-    facts += [f"{run_status.steps:,} steps"] if run_status.steps > over else []
+    facts = [f"{over}/{counted(nodes, 'node')}"]
+    facts += [counted(run_status.steps, "step")] if run_status.steps > over else []
     facts += [lasted] if lasted else []
-    facts += [f"{compact(cost.tokens)} tokens"] if cost.tokens else []
+    facts += [counted(cost.tokens, "token", write=compact)] if cost.tokens else []
     facts += [dollars(cost.spend_microcents)] if cost.spend_microcents else []
     said = "  ".join(facts)
     mark, style = status_mark(run_status.status or "running")

@@ -79,7 +79,7 @@ def _about(graph: "Graph") -> Facts:
         facts.append(("needs", [", ".join(graph.env_requires)]))
     facts.append(("may", [", ".join(graph.permissions) or "nothing"]))
     passes = "an error ends it" if graph.on_error == "fail" else "errors are passed over"
-    bounds = f"{graph.max_steps:,} steps, {graph.max_concurrency} at once; {passes}"
+    bounds = f"{counted(graph.max_steps, 'step')}, {graph.max_concurrency} at once; {passes}"
     facts.append(("bounds", [bounds]))
     return facts
 
@@ -321,8 +321,8 @@ def _add_run_head(text: StyledText, run: "RunView", width: int) -> None:
         given = ", ".join(f"{key} = {brief(one)}" for key, one in run.inputs.items())
         facts.append(("inputs", [given]))
     if run.cost != NOTHING:
-        spent = f"{compact(run.cost.tokens)} tokens, {dollars(run.cost.spend_microcents)}"
-        facts.append(("cost", [spent]))
+        tokens = counted(run.cost.tokens, "token", write=compact)
+        facts.append(("cost", [f"{tokens}, {dollars(run.cost.spend_microcents)}"]))
     if record.continuation_of is not None:
         facts.append(("resumes", [(record.continuation_of, "id")]))
     if run.followed_by is not None:

@@ -83,7 +83,7 @@ class GraphResult(ExecutionResult):
             text.line("  ", (f"{count} passed over", "warn"))
         if self.total != Amount():
             spend = dollars(self.total.spend_microcents)
-            text.line("  ", (f"{self.total.tokens:,} tokens, {spend}", "dim"))
+            text.line("  ", (f"{counted(self.total.tokens, 'token')}, {spend}", "dim"))
         text.line("  ", (f"run {self.run_id}", "dim"))
         if isinstance(self.output, Mapping):
             for key, value in self.output.items():

@@ -155,7 +155,7 @@ def after(
         state = _assigned(graph, node, position, inputs, value, now_ms)
         moved = _along(graph, node, position, state, inputs, value, now_ms)
     if moved.ending is None and moved.step >= graph.max_steps:
-        said = f"The run's {graph.max_steps} steps are used up before '{moved.node}'."
+        said = f"max_steps ({graph.max_steps}) is used up before '{moved.node}'."
         error = NodeFailure("turn_limit", said, node=moved.node or "")
         return evolve(moved, ending=Ending("error", error=error))
     return moved

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from ryecore.errors import MetadataError, SigningError
+from ryecore.errors import ConfigError, MetadataError, SigningError
 from ryecore.items.files import write_atomically
+from ryecore.items.paths import folder_to_be
 from ryecore.items.signing import write_signed
 from ryecore.items.spaces import Space
 from ryecore.items.trust import (
@@ -36,8 +37,7 @@ class AuthorKeys:
 
     def __init__(self, user: Space, environ: Mapping[str, str]) -> None:
         self._user = user
-        chosen = environ.get(KEY_FOLDER_VARIABLE)
-        self.folder = Path(chosen) if chosen else user.folder("config") / "keys" / "signing"
+        self.folder = _chosen_folder(environ) or user.folder("config") / "keys" / "signing"
 
     def generate(self, owner: str = "") -> SigningKey:
         """Create the key, and trust it in user space. An existing one isn't overwritten."""
@@ -223,3 +223,15 @@ class AuthorKeys:
                 f"file in {space.label} space changes.",
                 next_step="If it may count again in every project: leave out --in-project.",
             )
+
+
+def _chosen_folder(environ: Mapping[str, str]) -> Path | None:
+    chosen = environ.get(KEY_FOLDER_VARIABLE)
+    if not chosen:
+        return None
+    if chosen.startswith(("/", "~")):
+        return folder_to_be(chosen, "key folder")
+    raise ConfigError(
+        f"{KEY_FOLDER_VARIABLE} is {chosen!r}, which is not an absolute path.",
+        next_step=f"Set {KEY_FOLDER_VARIABLE} to an absolute path.",
+    )

@@ -62,11 +62,11 @@ def check_schema_size(schema: object) -> None:
     try:
         here, all_in_all = _Sizes(schema).of(schema)
     except RecursionError:
-        raise ValueError("The schema is nested too deeply.") from None
+        raise ValueError("the schema is nested too deeply") from None
     if all_in_all > MAX_SUBSCHEMAS or here > MAX_SUBSCHEMAS_A_VALUE:
         raise ValueError(
-            "The schema refers to its own parts so often that it comes to more than "
-            f"{MAX_SUBSCHEMAS} subschemas, or {MAX_SUBSCHEMAS_A_VALUE} of one value."
+            "the schema refers to its own parts so often that it comes to more than "
+            f"{MAX_SUBSCHEMAS} subschemas, or {MAX_SUBSCHEMAS_A_VALUE} of one value"
         )
 
 
@@ -255,7 +255,7 @@ class SchemaValidator:
 
     def __init__(self, schema_json: str) -> None:
         if len(schema_json) > MAX_SCHEMA_CHARS:
-            raise ValueError(f"The schema has more than {MAX_SCHEMA_CHARS:,} characters.")
+            raise ValueError(f"the schema has more than {MAX_SCHEMA_CHARS:,} characters")
         if "$" in schema_json or "\\u" in schema_json:  # only references can multiply it
             with suppress(json.JSONDecodeError):  # the validator reports the problem
                 check_schema_size(json.loads(schema_json))

@@ -40,6 +40,7 @@ class RegistryHealth:
     Attributes:
         path: The place where a person finds it.
         problems: What is damaged, at most `MAX_PROBLEMS`.
+        unregistered: The threads that have files but no row, sorted.
         strays: The number of rows of threads that are gone.
         threads: The number of threads; 0 where it is damaged.
         newer_version: The version of its schema, if a newer ryecore has written it.
@@ -47,6 +48,7 @@ class RegistryHealth:
 
     path: Path
     problems: tuple[str, ...] = ()
+    unregistered: tuple[str, ...] = ()
     strays: int = 0
     threads: int = 0
     newer_version: int | None = None
@@ -70,19 +72,25 @@ class StateExamination:
         return tuple(sorted(one.name for one in found))
 
     def examine_registry(self) -> RegistryHealth | None:
-        """Examine the registry; None if it is missing or another user's."""
+        """Examine the registry; None if there is no state, or another user's."""
+        with_files = self._threads_with_files()  # before the rows: a new thread's row comes first
         path = self._registry()
         if path is None:
-            return None
+            missing = self._state / THREADS_FOLDER
+            return RegistryHealth(missing, unregistered=with_files) if with_files else None
         with _opened(path) as opened:
             problems = [row[0] for row in opened.execute(f"PRAGMA integrity_check({MAX_PROBLEMS})")]
             if problems != ["ok"]:
                 return RegistryHealth(path, tuple(problems))
             strays = len(opened.execute("PRAGMA foreign_key_check").fetchall())
-            (threads,) = opened.execute("SELECT count(*) FROM threads").fetchone()
             version = _version_of(opened)
+            known = {row[0] for row in opened.execute("SELECT thread_id FROM threads")}
+            threads = len(known)
+            if version == len(MIGRATIONS):
+                known |= {row[0] for row in opened.execute("SELECT thread_id FROM pruned")}
         newer_version = version if version > len(MIGRATIONS) else None
-        return RegistryHealth(path, (), strays, threads, newer_version)
+        lost = () if newer_version else tuple(one for one in with_files if one not in known)
+        return RegistryHealth(path, (), lost, strays, threads, newer_version)
 
     def active_threads(self) -> tuple[ThreadRecord, ...] | None:
         """Return the threads that haven't ended; None without a registry."""
@@ -111,6 +119,14 @@ class StateExamination:
         found = (keys, keys / "run_key.pem", self._user_root / "config/keys/signing")
         path = self._registry()
         return found if path is None else (*found, path.parent.parent, path.parent, path)
+
+    def _threads_with_files(self) -> tuple[str, ...]:
+        with suppress(RyeError):
+            folder = self.find_folder()
+            if folder is not None:
+                found = folder.glob(f"**/{TRANSCRIPT}")
+                return tuple(sorted(str(one.parent.relative_to(folder)) for one in found))
+        return ()
 
     def _registry(self) -> Path | None:
         with suppress(RyeError):

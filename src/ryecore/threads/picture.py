@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from ryecore.display.picture import Box, Line, LineKind, Picture
-from ryecore.display.text import BOX_STATUSES, compact, counted, dollars, duration, out_of
+from ryecore.display.text import BOX_STATUSES, compact, counted, dollars, duration, noun_of, out_of
 from ryecore.policy.budget import Amount
 from ryecore.threads.rows import TreeRow, rows_of
 
@@ -49,8 +49,9 @@ def _box(row: TreeRow, node: "TreeNode", now: float) -> Box:
     tokens = _used(row.tokens, limits.tokens, compact)
     spend = _used(row.spend_microcents, limits.spend_microcents, dollars)
     lasted = duration(until - node.started_at)
-    word = "turn" if turns == "1" else "turns"
-    details = [f"{turns} {word}, {tokens} tokens, {spend}", lasted]
+    turn = noun_of(limits.turns or node.turns, "turn")
+    token = noun_of(limits.tokens or row.tokens, "token")
+    details = [f"{turns} {turn}, {tokens} {token}, {spend}", lasted]
     if node.status != BOX_STATUSES[node.status]:
         details[-1] = f"{lasted}, {node.status}"
     if node.note:
@@ -106,4 +107,4 @@ def result_picture(result: "ThreadResult") -> Picture:
 
 
 def _amount(amount: Amount) -> str:
-    return f"{compact(amount.tokens)} tokens, {dollars(amount.spend_microcents)}"
+    return f"{counted(amount.tokens, 'token', write=compact)}, {dollars(amount.spend_microcents)}"

@@ -26,6 +26,7 @@ from ryecore.display.text import (
     cut_start,
     dollars,
     duration,
+    noun_of,
     out_of,
     render_threads,
     status_mark,
@@ -126,7 +127,7 @@ def render_change(node: "TreeNode", *, now: float) -> tuple[Span, ...]:
     until = now if node.ended_at is None else node.ended_at
     mark = status_mark(node.status)
     said = [counted(node.turns, "turn")] if node.turns else []
-    said += [f"{compact(node.tokens)} tokens"] if node.tokens else []
+    said += [counted(node.tokens, "token", write=compact)] if node.tokens else []
     said += [dollars(node.spend_microcents)] if node.spend_microcents else []
     note = to_one_line(node.note) if node.ended and node.note else ""
     return (
@@ -172,7 +173,7 @@ def _total(roots: Sequence["TreeNode"], everyone: Sequence["TreeNode"], now: flo
         "spend": _Cell(dollars(sum(one.spend_microcents for one in everyone))),
         "time": _Cell(duration(lasted)),
     }
-    return _Line("", ("", ""), (f"{len(everyone):,} threads", "strong"), cells)
+    return _Line("", ("", ""), (counted(len(everyone), "thread"), "strong"), cells)
 
 
 def _add_counts(text: StyledText, everyone: Sequence["TreeNode"], width: int) -> None:
@@ -346,12 +347,12 @@ def render_thread(
     if record.model is not None:
         text.line(("  model   ", "dim"), record.model)
     if record.limits is not None:
-        for name, used, most in _used_of_limits(record):
+        for place, (used, most, noun) in enumerate(_used_of_limits(record)):
             text.line(
-                ("  used    " if name == "turns" else "          ", "dim"),
+                ("  used    " if not place else "          ", "dim"),
                 f"{used}",
                 (most, "dim"),
-                f" {name}",
+                f" {noun}",
             )
     if len(chain) > 1:
         for place, one in enumerate(chain):
@@ -369,7 +370,7 @@ def render_thread(
 
 
 def _used_of_limits(record: ThreadRecord) -> list[tuple[str, str, str]]:
-    """Return rows of name, own use, and limit, which includes the threads below."""
+    """Return rows of own use, limit, which includes the threads below, and noun."""
     cost, limits = record.cost, record.limits or {}
     used = {
         "turns": cost.turns,
@@ -383,7 +384,8 @@ def _used_of_limits(record: ThreadRecord) -> list[tuple[str, str, str]]:
         limit = None
         if isinstance(most, int | float):
             limit = read_usd(most) if name == "spend" else int(most)
-        rows.append((name, *out_of(value, limit, dollars if name == "spend" else _grouped)))
+        noun = name if name == "spend" else noun_of(limit or value, name[:-1])
+        rows.append((*out_of(value, limit, dollars if name == "spend" else _grouped), noun))
     return rows
 
 

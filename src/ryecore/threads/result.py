@@ -239,4 +239,4 @@ def _used(cost: Cost) -> str:
 
 
 def _money_and_tokens(amount: Amount) -> str:
-    return f"{amount.tokens:,} tokens, {dollars(amount.spend_microcents)}"
+    return f"{counted(amount.tokens, 'token')}, {dollars(amount.spend_microcents)}"

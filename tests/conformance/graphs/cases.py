@@ -170,7 +170,8 @@ CASES: tuple[Case, ...] = (
     ),
     Case(name="a loop", nodes=_LOOP, config={"state": {"n": 0}}, output=3, steps=7),
     Case(name="a loop that takes too many steps", nodes=_LOOP,
-         config={"state": {"n": 0}, "max_steps": 4}, status="error", error="4 steps are used up"),
+         config={"state": {"n": 0}, "max_steps": 4}, status="error",
+         error="max_steps (4) is used up"),
     Case(name="expressions", nodes={"done": give(_EXPRESSIONS)}, inputs=_OF_EXPRESSIONS, output={
         "whole": [1, "two"], "text": 'n is 3, list is [1, "two"], none is .', "choice": "else",
         "chosen_list": [], "last": "two", "dotted": 1, "key": 1, "length": 2,

@@ -15,6 +15,7 @@ from ryecore.errors import (
     ContentChanged,
     InterpreterNotFound,
     ItemNotFound,
+    MetadataError,
     RevokedKey,
     UnsignedItem,
     UntrustedKey,
@@ -344,4 +345,14 @@ def test_a_schema_that_is_none_is_refused_with_the_tools_path(workspace, rye):
 
     ref = workspace.shell("a/tool", "true", config_schema={"type": "banana"})
     with pytest.raises(MetadataError, match=r"tool\.sh.*CONFIG_SCHEMA"):
+        rye.execute(ref)
+
+
+def test_a_config_schema_beyond_the_bounds_is_refused_in_one_sentence(workspace, rye):
+    schema = {
+        "$ref": "#/$defs/l0",
+        "$defs": {f"l{n}": {"$ref": f"#/$defs/l{n + 1}"} for n in range(300)},
+    }
+    ref = workspace.shell("a/tool", "true", config_schema=schema)
+    with pytest.raises(MetadataError, match=r"the schema is nested too deeply\. Correct"):
         rye.execute(ref)

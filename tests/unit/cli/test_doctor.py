@@ -68,6 +68,18 @@ def newer(workspace: Workspace, database: Path) -> None:
         opened.execute("PRAGMA user_version = 99")
 
 
+def removed(workspace: Workspace, database: Path) -> None:
+    store = ThreadStore.open(workspace.project / ".ai", workspace.user / ".ai")
+    run_blocking(run_blocking(store.records.create("t")).close())
+    store.close()
+    database.unlink()
+
+
+def removed_and_made_anew(workspace: Workspace, database: Path) -> None:
+    removed(workspace, database)
+    ThreadStore.open(workspace.project / ".ai", workspace.user / ".ai").close()
+
+
 def open_to_others(workspace: Workspace, database: Path) -> None:
     database.chmod(0o644)
 
@@ -86,6 +98,8 @@ def attested_by_nobody(workspace: Workspace, database: Path) -> None:
         (damaged, "store", "restore a backup"),
         (stray_rows, "store", "restore a backup"),
         (newer, "store", "Upgrade"),
+        (removed, "store", "restore a backup"),
+        (removed_and_made_anew, "store", "restore a backup"),
         (open_to_others, "permissions", "chmod"),
         (open_run_key, "permissions", "chmod"),
         (attested_by_nobody, "attestation", "rye threads adopt"),
@@ -103,7 +117,9 @@ def test_a_problem_is_named_with_its_next_step(
     assert (done.code, done.json["status"]) == (1, "error")
     steps = {one["name"]: one["next_step"] for one in done.json["checks"] if one["verdict"] != "ok"}
     assert step in steps[check]
-    assert f"✗ {check}" in run("doctor").out
+    shown = run("doctor").out
+    assert f"✗ {check}" in shown
+    assert f"✓ {check}" not in shown
 
 
 @pytest.mark.parametrize("script", [HOLD_GATE, HOLD_SQLITE], ids=["the gate", "SQLite's own"])

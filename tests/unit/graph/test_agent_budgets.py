@@ -410,6 +410,6 @@ async def test_a_run_shows_turns_and_duration_only_where_its_caller_limits_them(
         shown = [str(await rye.threads.show(run.run_id)) for run in (free, bound, again)]
     assert [one.turns for one in limits] == [None, 9, 8]
     assert [one.duration_s is None for one in limits] == [True, False, False]
-    assert "1 turns" in shown[0]
+    assert "1 turn\n" in shown[0]
     assert "1/9 turns" in shown[1]
     assert "1/8 turns" in shown[2]

@@ -205,7 +205,7 @@ def test_the_steps_of_a_run_are_bounded() -> None:
     assert at.ending is not None
     assert at.ending.error is not None
     assert (at.step, at.ending.error.code) == (3, "turn_limit")
-    assert "3 steps are used up" in at.ending.error.message
+    assert "max_steps (3) is used up" in at.ending.error.message
 
 
 def test_the_last_step_may_be_the_one_that_ends() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from attrs import evolve
 
-from ryecore.errors import LinkLeavesSpace, RevokedKey, SigningError, UntrustedKey
+from ryecore.errors import ConfigError, LinkLeavesSpace, RevokedKey, SigningError, UntrustedKey
 from ryecore.items.keys import AuthorKeys
 from ryecore.items.spaces import Space, Spaces
 from ryecore.lillux.keys import SigningKey
@@ -216,6 +216,20 @@ def test_the_environment_moves_the_key_but_not_the_trust(user: Space, tmp_path: 
     assert [path.stem for path in (user.folder("config") / "keys/trusted").iterdir()] == [
         key.public.fingerprint
     ]
+
+
+@pytest.mark.parametrize("relative", ["vault", ".", "./vault", "../vault"])
+def test_a_relative_key_folder_is_refused(user: Space, relative: str) -> None:
+    with pytest.raises(ConfigError, match="not an absolute path") as refused:
+        AuthorKeys(user, {"RYE_SIGNING_KEY_DIR": relative})
+    assert "RYE_SIGNING_KEY_DIR" in refused.value.next_step
+
+
+def test_a_key_folder_may_lie_in_the_home_folder(
+    user: Space, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert AuthorKeys(user, {"RYE_SIGNING_KEY_DIR": "~/vault"}).folder == tmp_path / "vault"
 
 
 def test_a_rye_takes_the_key_folder_from_its_own_environ(

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from ryecore.display import to_svg
 from ryecore.policy.budget import Amount
+from ryecore.policy.limits import Limits
 from ryecore.state.model import Cost
 from ryecore.threads.picture import result_picture, tree_picture
 from ryecore.threads.result import ThreadResult
@@ -32,6 +33,13 @@ def test_each_thread_says_what_it_has_used_with_all_below():
     assert root.details == ("6/8 turns, 180k/200k tokens, $0.31/0.5", "1:00")
     assert failed.details[-2:] == ("50 s, error", "The limit of turns is met.")
     assert "acme/research-1" in root.tooltip
+
+
+def test_one_turn_and_one_token_are_written_in_the_singular():
+    (box,) = tree_picture([thread("a/b", turns=1, tokens=1, limits=Limits())], now=NOW).boxes
+    assert box.details[0] == "1 turn, 1 token, $0"
+    (box,) = tree_picture([thread("a/b", turns=1, tokens=1, limits=Limits(turns=8))], now=NOW).boxes
+    assert box.details[0] == "1/8 turns, 1 token, $0"
 
 
 def test_a_killed_and_a_handed_off_thread_say_so():
