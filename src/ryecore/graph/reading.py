@@ -14,7 +14,7 @@ from ryecore.caches import BoundedDict
 from ryecore.chain.model import ValidChain
 from ryecore.chain.spec import ElementSpec
 from ryecore.convert.lines import key_path, line_numbers, nearest
-from ryecore.display.text import StyledText, status_mark
+from ryecore.display.text import Rendered, StyledText, status_mark
 from ryecore.errors import InputError
 from ryecore.errors.items import GraphInvalid, GraphProblem
 from ryecore.graph.model import GRAPH_RUNTIME, Graph
@@ -43,7 +43,7 @@ _YAML: tuple[str, ...] = (".yaml", ".yml")
 
 
 @frozen(repr=False)
-class GraphReport:
+class GraphReport(Rendered):
     """The report on a graph's file.
 
     Attributes:
@@ -83,12 +83,6 @@ class GraphReport:
     def __repr__(self) -> str:
         counts = f"{len(self.errors)} errors, {len(self.warnings)} warnings"
         return f"GraphReport({counts})"
-
-    def __str__(self) -> str:
-        return self.render().plain()
-
-    def _repr_html_(self) -> str:
-        return self.render().html()
 
 
 def read_graph(item: VerifiedItem, spec: ElementSpec) -> Graph:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from attrs import evolve, field, frozen
 
-from ryecore.display.text import StyledText
+from ryecore.display.text import Rendered, StyledText
 from ryecore.errors import BudgetNotRegistered, StateError
 from ryecore.graph.journal.positions import PositionStore
 from ryecore.graph.journal.recovery import Fold, RecoveredRun
@@ -43,7 +43,7 @@ class RunCheckpoint:
 
 
 @frozen(kw_only=True, repr=False)
-class RunView:
+class RunView(Rendered):
     """One run of a graph: the status of each node, and how it can be resumed.
 
     Attributes:
@@ -191,9 +191,6 @@ class RunView:
 
     def __repr__(self) -> str:
         return f"RunView({self.run_id!r}, {self.status})"
-
-    def __str__(self) -> str:
-        return self.render().plain()
 
     def _repr_html_(self) -> str:
         html = self.render().html()

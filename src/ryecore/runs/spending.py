@@ -5,7 +5,7 @@ Threads and graph runs spend by the same rules; each records it in its own log.
 Source: decisions 39 and 40.
 """
 
-from collections.abc import Coroutine, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Final, Literal, Protocol
 
@@ -102,10 +102,6 @@ class RunLog(Protocol):
 
     async def commit(self) -> None:
         """Write all records so far, as safely as the durability demands."""
-        ...
-
-    def close(self) -> Coroutine[Any, Any, None]:
-        """Close the log, and end the streams of its listeners."""
         ...
 
 

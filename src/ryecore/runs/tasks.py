@@ -11,7 +11,29 @@ from ryecore.lillux.os_errors import exhaustion_of
 
 __all__ = ["Running", "Tasks"]
 
+T = TypeVar("T")
 Values = TypeVarTuple("Values")
+
+
+class _Scopes(set[anyio.CancelScope]):
+    """The scopes of what runs; each is removed as it ends."""
+
+    _idle: anyio.Event | None = None
+
+    def end(self, scope: anyio.CancelScope) -> None:
+        """Remove a scope, and wake whoever waits for the last one."""
+        self.discard(scope)
+        if self._idle is not None and not self:
+            self._idle.set()
+
+    async def stop(self) -> None:
+        """Cancel all, and wait until none is left."""
+        for scope in tuple(self):
+            scope.cancel()
+        if self:
+            self._idle = self._idle or anyio.Event()  # shared by all who wait
+            with anyio.CancelScope(shield=True):
+                await self._idle.wait()
 
 
 class Tasks:
@@ -19,9 +41,8 @@ class Tasks:
 
     def __init__(self) -> None:
         self._group: TaskGroup | None = None
-        self._scopes: set[anyio.CancelScope] = set()
+        self._scopes = _Scopes()
         self._is_stopped = False
-        self._idle: anyio.Event | None = None
 
     @property
     def are_possible(self) -> bool:
@@ -56,19 +77,12 @@ class Tasks:
             with scope:
                 await function(*args)
         finally:
-            self._scopes.discard(scope)
-            if self._idle is not None and not self._scopes:
-                self._idle.set()
+            self._scopes.end(scope)
 
     async def stop(self) -> None:
         """Cancel all tasks, and wait until they have ended. Any task may call this."""
         self._is_stopped = True
-        for scope in tuple(self._scopes):
-            scope.cancel()
-        if self._scopes:
-            self._idle = self._idle or anyio.Event()
-            with anyio.CancelScope(shield=True):
-                await self._idle.wait()
+        await self._scopes.stop()
 
     async def close(self) -> None:
         """Leave the group, in the task that opened it."""
@@ -78,16 +92,12 @@ class Tasks:
             await group.__aexit__(None, None, None)
 
 
-T = TypeVar("T")
-
-
 class Running:
     """The calls in progress of one Rye."""
 
     def __init__(self) -> None:
         self.is_closed = False
-        self._scopes: set[anyio.CancelScope] = set()
-        self._idle: anyio.Event | None = None
+        self._scopes = _Scopes()
 
     async def run(self, ref: object, call: Callable[[], Awaitable[T]]) -> T:
         """Run a call about `ref`, and cancel it if this is closed meanwhile.
@@ -107,9 +117,7 @@ class Running:
                     raise
                 raise used_up.during(str(ref)) from problem
             finally:
-                self._scopes.discard(scope)
-                if self._idle is not None and not self._scopes:
-                    self._idle.set()
+                self._scopes.end(scope)
         raise RyeClosed(
             "The Rye was closed while the call ran; nothing of it is left.",
             next_step="Open another one.",
@@ -118,10 +126,4 @@ class Running:
     async def aclose(self) -> None:
         """Cancel every call, and wait until none is left."""
         self.is_closed = True
-        if not self._scopes:
-            return
-        self._idle = self._idle or anyio.Event()  # shared by concurrent closers
-        for scope in tuple(self._scopes):
-            scope.cancel()
-        with anyio.CancelScope(shield=True):
-            await self._idle.wait()
+        await self._scopes.stop()

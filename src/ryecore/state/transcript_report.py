@@ -6,7 +6,8 @@ from typing import Literal, TypeAlias
 
 from attrs import frozen
 
-from ryecore.display.text import STATUS_ICONS, StyledText, status_mark
+from ryecore.convert.strict import WIRE
+from ryecore.display.text import STATUS_ICONS, Rendered, StyledText, status_mark
 
 __all__ = ["TranscriptReport", "TurnReport", "TurnState", "Unit"]
 
@@ -38,17 +39,12 @@ class TurnReport:
 
     def to_dict(self) -> dict[str, object]:
         """Return the report as a JSON-ready object."""
-        return {
-            "turn": self.turn,
-            "state": self.state,
-            "first_line": self.first_line,
-            "last_line": self.last_line,
-            "reason": self.reason,
-        }
+        report: dict[str, object] = WIRE.write(self)
+        return report
 
 
 @frozen
-class TranscriptReport:
+class TranscriptReport(Rendered):
     """The report on a transcript.
 
     Attributes:
@@ -106,12 +102,6 @@ class TranscriptReport:
             if not problem.startswith(of_turns):  # problems of turns are listed with the turns
                 text.line("  ", (problem, "bad"))
         return text
-
-    def __str__(self) -> str:
-        return self.render().plain()
-
-    def _repr_html_(self) -> str:
-        return self.render().html()
 
 
 def _joined(turns: Sequence[TurnReport]) -> Iterator[TurnReport]:

@@ -18,7 +18,6 @@ STATUS_ORDER: Final[tuple[Status, ...]] = (
 )  # fmt: skip
 """The order of statuses in counts."""
 
-
 _INTEREST: Final[dict[Status, int]] = {
     "running": 0, "created": 1, "error": 2, "killed": 2, "cancelled": 3, "continued": 4,
     "completed": 5,
@@ -146,6 +145,3 @@ def rows_of(roots: Sequence["TreeNode"], max_rows: int) -> list[TreeRow]:
             rows.append(TreeRow(guides, flat.nodes[one], flat.tokens[one], flat.spend[one]))
             plan(flat.children[one], under, is_top=False)
     return rows
-
-
-# The tree as the store has it

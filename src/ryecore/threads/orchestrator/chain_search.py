@@ -12,16 +12,14 @@ from collections.abc import AsyncIterable, Awaitable, Callable, Iterator, Mappin
 from itertools import islice
 from typing import Final, Literal, TypeAlias
 
-from attrs import frozen
-
 from ryecore.errors import InvalidQuery
 from ryecore.lillux.schema import SchemaValidator
 from ryecore.state.transcript_format import Record
+from ryecore.threads.orchestrator.children import Document
 
 __all__ = [
     "MAX_QUERY_CHARS",
     "MAX_RESULTS",
-    "RecordMatch",
     "SearchType",
     "matcher",
     "search_records",
@@ -41,27 +39,6 @@ _BATCH: Final = 64
 
 Match: TypeAlias = Callable[[Sequence[str]], Awaitable[Sequence[int]]]
 """Returns the indexes of the lines that match."""
-
-
-@frozen
-class RecordMatch:
-    """A record that matches, with the text around the match in its first matching line."""
-
-    thread_id: str
-    timestamp: float
-    event_type: str
-    turn: int | None
-    excerpt: str
-
-    def to_dict(self) -> dict[str, object]:
-        """Return the match as a JSON-ready object."""
-        return {
-            "thread_id": self.thread_id,
-            "timestamp": self.timestamp,
-            "event_type": self.event_type,
-            "turn": self.turn,
-            "excerpt": self.excerpt,
-        }
 
 
 def matcher(query: str, search_type: SearchType) -> Match:
@@ -119,9 +96,12 @@ async def search_records(
     *,
     most: int,
     until: float,
-) -> tuple[list[RecordMatch], bool]:
-    """Find records, oldest first, until a monotonic time; return whether there may be more."""
-    found: list[RecordMatch] = []
+) -> tuple[list[Document], bool]:
+    """Find records, oldest first, until a monotonic time; return whether there may be more.
+
+    Each is returned with the text around the match in its first matching line.
+    """
+    found: list[Document] = []
     async for thread_id, record in records:
         if time.monotonic() >= until:
             return found, True
@@ -133,15 +113,14 @@ async def search_records(
         if len(found) == most:
             return found, True
         turn = record.payload.get("turn")
-        excerpt = await _excerpt(line, match)
         found.append(
-            RecordMatch(
-                thread_id,
-                record.timestamp,
-                record.type,
-                turn if isinstance(turn, int) else None,
-                excerpt,
-            )
+            {
+                "thread_id": thread_id,
+                "timestamp": record.timestamp,
+                "event_type": record.type,
+                "turn": turn if isinstance(turn, int) else None,
+                "excerpt": await _excerpt(line, match),
+            }
         )
     return found, False
 

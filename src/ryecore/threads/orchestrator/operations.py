@@ -234,7 +234,7 @@ async def chain_search(
         "query": query,
         "search_type": search_type,
         "searched": [one.thread_id for one in chain],
-        "results": [one.to_dict() for one in found],
+        "results": found,
         "truncated": truncated,
     }
 

@@ -5,7 +5,7 @@ from typing import Literal, TypeAlias
 from attrs import frozen
 
 from ryecore.convert.strict import WIRE
-from ryecore.display.text import StyledText, counted, status_mark
+from ryecore.display.text import Rendered, StyledText, counted, status_mark
 
 __all__ = ["About", "Difference", "ReplayReport"]
 
@@ -36,7 +36,7 @@ class Difference:
 
 
 @frozen(repr=False)
-class ReplayReport:
+class ReplayReport(Rendered):
     """The report of a replay: the recomputed decisions of a thread.
 
     Attributes:
@@ -88,12 +88,6 @@ class ReplayReport:
 
     def __repr__(self) -> str:
         return f"ReplayReport({self.thread_id!r}, {len(self.differences)} differences)"
-
-    def __str__(self) -> str:
-        return self.render().plain()
-
-    def _repr_html_(self) -> str:
-        return self.render().html()
 
 
 def _add(text: StyledText, one: Difference, style: str, now: str) -> None:
