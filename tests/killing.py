@@ -10,7 +10,6 @@ import os
 import shutil
 import signal
 import sqlite3
-import subprocess
 import sys
 import tempfile
 import traceback
@@ -19,6 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any, Final, Protocol
 
 import pytest
@@ -30,6 +30,7 @@ from ryecore.state.records import load_run_key
 from ryecore.state.store import ThreadStore
 from ryecore.state.transcript_check import verify_transcript
 from ryecore.state.waiting import run_blocking
+from tests.forking import ROOT, Forked
 
 __all__ = [
     "Life",
@@ -290,7 +291,7 @@ def kill_at_points(
     """Have a module's life killed at its points, and see that each of them was survived.
 
     Args:
-        module: `python -m MODULE TEMPLATE WORK HOW=STEP ...` serves; see `main`.
+        module: `MODULE TEMPLATE WORK HOW=STEP ...` serves; see `main`.
         furnish: Makes the workspace that each life runs in a copy of.
         tmp_path: A folder.
         every: For each way to kill (see `serve`), how many points lie between two that are tried.
@@ -302,16 +303,12 @@ def kill_at_points(
         template.mkdir()
         work.mkdir()
         furnish(template)
-        done = subprocess.run(
-            [sys.executable, "-m", module, template, work]
-            + [f"{how}={step}" for how, step in every.items()],
-            capture_output=True,
-            text=True,
-            check=False,
-            cwd=Path(__file__).parents[1],
-        )
-    assert done.returncode == 0, done.stderr
-    points: list[dict[str, Any]] = [json.loads(line) for line in done.stdout.splitlines()]
+        command = [module, str(template), str(work)]
+        command += [f"{how}={step}" for how, step in every.items()]
+        with Forked(command, cwd=ROOT, env={**os.environ}, stdout=PIPE, stderr=PIPE) as server:
+            said, problems = server.communicate()
+    assert server.returncode == 0, problems.decode()
+    points: list[dict[str, Any]] = [json.loads(line) for line in said.splitlines()]
     failed = [
         f"{one['how']}, point {one['at']}: {one['life']}\n{one['said']}"
         for one in points

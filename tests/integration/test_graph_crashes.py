@@ -12,11 +12,12 @@ from tests.matrix import IS_SOAK
 """`make soak` tries all points; else a sample that is spread over the whole life."""
 
 EVERY: Final = {"between": 30, "torn": 15, "again": 40, "later": 45, "machine": 80}
+TOGETHER: Final = (["between"], ["torn", "again"], ["later", "machine"])
 LEAST: Final = {"between": 100, "torn": 40, "again": 80, "later": 60, "machine": 120}
 
 
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("ways", [[how] for how in EVERY] if IS_SOAK else [list(EVERY)])
+@pytest.mark.parametrize("ways", [[how] for how in EVERY] if IS_SOAK else TOGETHER)
 def test_whenever_it_is_killed_nothing_is_lost_or_done_twice(
     tmp_path: Path, ways: list[str]
 ) -> None:

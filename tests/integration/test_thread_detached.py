@@ -84,7 +84,7 @@ async def test_a_child_knows_its_parent_and_its_tools_do_not(planned: PlannedWor
 async def test_a_parent_waits_for_a_child_no_longer_than_it_may(planned: PlannedWorkspace) -> None:
     child = planned.write("child", ["gate", {"name": "child"}])
     fork = {"item_id": child, "thread": "fork", "async": True}
-    ref = planned.write("parent", ["rye_execute", fork], limits='duration_seconds="8"')
+    ref = planned.write("parent", ["rye_execute", fork], limits='duration_seconds="3"')
     with anyio.fail_after(PATIENCE_S):
         async with planned.open() as rye:
             assert (await rye.execute(ref, thread="fork")).ended == "completed"

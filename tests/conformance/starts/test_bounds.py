@@ -18,7 +18,7 @@ from tests.warm_hosts import has_starting
 from tests.workspace import Workspace
 
 CASES = [name for name in cases_of(waits) if name != "nothing"]
-TIMEOUT_S = 2
+TIMEOUT_S = 1.5
 
 
 @pytest.fixture(scope="module")
