@@ -88,7 +88,8 @@ class Forked(subprocess.Popen[bytes]):
         given = [own if theirs == -1 else theirs
                  for own, theirs in enumerate((p2cread, c2pwrite, errwrite))]  # fmt: skip
         self._status = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._status.connect(address_of(self._imported).replace("@", "\0"))
+        preload = env.get("LD_PRELOAD", "")
+        self._status.connect(address_of(self._imported, preload).replace("@", "\0"))
         program = None if executable is None else str(executable)
         ask(self._status, given, list(args), str(cwd or os.getcwd()), env, program)
         self.pid = int(self._status.recv(64))
@@ -140,11 +141,16 @@ def ask(
 
 
 @cache
-def address_of(imported: tuple[str, ...]) -> str:
-    """Where processes with these modules are to be had, until this one ends."""
-    address = f"@rye-tests-{os.getpid()}-{len(imported)}"
+def address_of(imported: tuple[str, ...], preload: str = "") -> str:
+    """Return where processes with these modules can be had, until this one ends.
+
+    Args:
+        imported: The modules.
+        preload: What is in their LD_PRELOAD.
+    """
+    address = f"@rye-tests-{os.getpid()}-{len(imported)}-{zlib.crc32(preload.encode()):x}"
     held, given = socket.socketpair()
-    preloaded = {name: os.environ[name] for name in ("LD_PRELOAD",) if name in os.environ}
+    preloaded = {"LD_PRELOAD": preload} if preload else {}
     with given:
         subprocess.run(
             [sys.executable, "-m", "tests.forking", address, str(given.fileno()), *imported],
@@ -159,7 +165,10 @@ def address_of(imported: tuple[str, ...]) -> str:
 
 
 def forking_python(
-    folder: Path, option: str = "-PXutf8", imported: tuple[str, ...] = COMMAND
+    folder: Path,
+    option: str = "-PXutf8",
+    imported: tuple[str, ...] = COMMAND,
+    preload: str = "",
 ) -> str:
     """Write a program that stands in for this interpreter where ryecore starts itself.
 
@@ -171,11 +180,18 @@ def forking_python(
         option: What the first argument is: `-PXutf8` of walkers, `-EPB` of MCP connectors, the
             name of a script, or several with `|` between them.
         imported: What is imported already: `COMMAND` or `SERVERS`.
+        preload: What is in LD_PRELOAD of these processes.
 
     Returns:
         Its path, for `sys.executable`.
     """
-    relay = [sys.executable, "-I", "-S", str(ROOT / "tests/forked.py"), address_of(imported)]
+    relay = [
+        sys.executable,
+        "-I",
+        "-S",
+        str(ROOT / "tests/forked.py"),
+        address_of(imported, preload),
+    ]
     program = folder / "python"
     program.write_text(
         "#!/bin/sh\n"

@@ -8,16 +8,15 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.forking import ROOT, Forked, forking_python
 from tests.matrix import in_turn
 from tests.slow_disk import THREADS, TURNS
 
-ROOT = Path(__file__).parents[2]
 MOST_LOG_BYTES = 3 * 4 * 2**20
 """Three times what a log may hold before it begins again: who writes meanwhile writes on."""
 MOST_S = 0.05
@@ -40,16 +39,18 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def measured(library: Path, root: Path, *arguments: str) -> Any:
     """What the scenario measured."""
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.slow_disk", root, *arguments],
+    root.mkdir(exist_ok=True)
+    with Forked(
+        ["tests.slow_disk", str(root), *arguments],
+        executable=forking_python(root, preload=str(library)),
         cwd=ROOT,
         env={**os.environ, "LD_PRELOAD": str(library)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        found, problems = process.communicate()
+    assert process.returncode == 0, problems.decode()
+    return json.loads(found)
 
 
 def waits_for_nothing(found: Any) -> None:
