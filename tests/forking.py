@@ -140,7 +140,6 @@ def ask(
     os.close(wish)
 
 
-@cache
 def address_of(imported: tuple[str, ...], preload: str = "") -> str:
     """Return where processes with these modules can be had, until this one ends.
 
@@ -148,6 +147,11 @@ def address_of(imported: tuple[str, ...], preload: str = "") -> str:
         imported: The modules.
         preload: What is in their LD_PRELOAD.
     """
+    return _serving(imported, preload)
+
+
+@cache
+def _serving(imported: tuple[str, ...], preload: str) -> str:
     address = f"@rye-tests-{os.getpid()}-{len(imported)}-{zlib.crc32(preload.encode()):x}"
     held, given = socket.socketpair()
     preloaded = {"LD_PRELOAD": preload} if preload else {}

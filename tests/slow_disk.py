@@ -33,7 +33,8 @@ from tests.loops import loop_load
 from tests.scripted_host import KEY, ScriptedHost, add
 from tests.unit.lillux.system import wait_until_dead
 
-SYNC_MS: Final = 6
+SYNC_MS: Final = 10
+LOG_SYNC_MS: Final = 20
 TURNS: Final = 5
 THREADS: Final = 4
 COMMITS: Final = 2000
@@ -268,7 +269,7 @@ async def _commits(root: Path, durability: Any) -> dict[str, object]:
 
     async with database.writing() as run:
         run.execute("INSERT INTO one VALUES (-1, ?)", (_ROW,))
-    measured = await _measured(write)
+    measured = await _measured(write, sync_ms=LOG_SYNC_MS)
     database.close()
     return {**measured, "longest_bytes": longest_bytes}
 
@@ -300,10 +301,10 @@ async def _faulty(root: Path, _: Any) -> dict[str, object]:
 
 
 async def _measured(
-    work: Callable[[], Awaitable[None]], *, is_warm: bool = True
+    work: Callable[[], Awaitable[None]], *, is_warm: bool = True, sync_ms: int = SYNC_MS
 ) -> dict[str, object]:
     """Measure work; what it computes only where all was imported before that it needs."""
-    with _SlowDisk() as disk:
+    with _SlowDisk(sync_ms) as disk:
         async with loop_load() as load:
             await work()
     return {**disk.report(), **({"busiest_s": load.worst_s} if is_warm else {})}
@@ -312,14 +313,15 @@ async def _measured(
 class _SlowDisk:
     """Has the disk be slow, and notes what holds up this process's first thread meanwhile."""
 
-    def __init__(self) -> None:
+    def __init__(self, sync_ms: int = SYNC_MS) -> None:
+        self._sync_ms = sync_ms
         self._library = ctypes.CDLL(None)
         descriptor = os.memfd_create("stacks")
         self._stacks = os.fdopen(descriptor, "w+")
         faulthandler.register(signal.SIGUSR2, self._stacks, all_threads=False)
 
     def __enter__(self) -> Self:
-        self._library.slow_disk(SYNC_MS)
+        self._library.slow_disk(self._sync_ms)
         return self
 
     def __exit__(self, *_: object) -> None:
