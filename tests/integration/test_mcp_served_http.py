@@ -96,7 +96,7 @@ async def test_the_person_at_the_client_decides_on_signatures(
         async with client_of(served, mode=mode, elicitation_callback=approve) as client:
             given = arguments(workspace, item_id="knowledge:k")
             signed = said(await client.call_tool("rye_sign", given))
-    assert signed["summary"] == "Signed 1/1 items."
+    assert signed["summary"] == "Signed 1/1 item."
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

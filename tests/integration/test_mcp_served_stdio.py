@@ -257,7 +257,7 @@ async def test_an_item_is_signed_once_the_person_at_the_client_approved(
         ]
         read = said(await client.call_tool("rye_fetch", given))
     assert (refused["error_type"], turned_away["error_type"]) == ("not_approved", "not_approved")
-    assert signed["summary"] == "Signed 1/1 items."
+    assert signed["summary"] == "Signed 1/1 item."
     assert read["status"] == "success"
     assert len(asked) == 3
     assert '"knowledge:k.md" (unsigned' in asked[0]

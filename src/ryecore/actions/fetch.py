@@ -10,7 +10,7 @@ import anyio.to_thread
 from attrs import evolve, frozen
 
 from ryecore.actions.approval import ask, check_capability, file_to_approve
-from ryecore.display.text import StyledText, status_mark
+from ryecore.display.text import Rendered, StyledText, status_mark
 from ryecore.errors import (
     AmbiguousItem,
     InputError,
@@ -52,7 +52,7 @@ _MAX_LINES: Final = 40
 
 
 @frozen(repr=False)
-class FetchedItem:
+class FetchedItem(Rendered):
     """A fetched item, read and verified.
 
     Attributes:
@@ -149,12 +149,6 @@ class FetchedItem:
 
     def __repr__(self) -> str:
         return f"FetchedItem({str(self.item.source.ref)!r}, {self.item.source.space.label})"
-
-    def __str__(self) -> str:
-        return self.render().plain()
-
-    def _repr_html_(self) -> str:
-        return self.render().html()
 
 
 def _places(copies: tuple[tuple[Path, Space], ...]) -> list[dict[str, str]]:

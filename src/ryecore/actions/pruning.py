@@ -14,7 +14,7 @@ import anyio
 from attrs import frozen
 
 from ryecore.display.sanitize import RyeWarning, warn
-from ryecore.display.text import StyledText, byte_size, counted
+from ryecore.display.text import Rendered, StyledText, byte_size, counted
 from ryecore.errors import RyeError
 from ryecore.state.pruning import resolve_retention
 from ryecore.state.waiting import run_in_thread
@@ -31,7 +31,7 @@ OnProgress: TypeAlias = Callable[[int, int], object]
 
 
 @frozen
-class PruneReport:
+class PruneReport(Rendered):
     """The threads that pruning removed, or would remove.
 
     Attributes:
@@ -78,9 +78,6 @@ class PruneReport:
         if self.finished:
             text.line((f"finished an earlier pruning: {counted(self.finished, 'thread')}", "dim"))
         return text
-
-    def __str__(self) -> str:
-        return self.render().plain()
 
 
 async def prune_threads(

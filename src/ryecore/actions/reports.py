@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from attrs import field, frozen
 
-from ryecore.display.text import StyledText
+from ryecore.display.text import Rendered, StyledText
 from ryecore.errors import InputError
 from ryecore.state.model import ThreadRecord, ThreadRecords
 
@@ -21,7 +21,7 @@ _LOOK_AT_LOG_S: Final = 0.5
 
 
 @frozen(repr=False)
-class ThreadReport:
+class ThreadReport(Rendered):
     """The report of a thread: its row, result and relatives.
 
     Attributes:
@@ -98,12 +98,6 @@ class ThreadReport:
 
     def __repr__(self) -> str:
         return f"ThreadReport({self.thread_id!r}, {self.status}, {self.record.item_id!r})"
-
-    def __str__(self) -> str:
-        return self.render().plain()
-
-    def _repr_html_(self) -> str:
-        return self.render().html()
 
 
 async def list_threads(

@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias
 
 from attrs import frozen
 
-from ryecore.display.text import StyledText, status_mark
+from ryecore.display.text import Rendered, StyledText, status_mark
 from ryecore.items.refs import ItemRef
 from ryecore.items.spaces import Space
 
@@ -92,7 +92,7 @@ def _place(path: Path, space: Space) -> dict[str, str]:
 
 
 @frozen(repr=False)
-class SearchResults:
+class SearchResults(Rendered):
     """A page of results.
 
     Attributes:
@@ -175,12 +175,6 @@ class SearchResults:
 
     def __repr__(self) -> str:
         return f"SearchResults({self.query!r}, {len(self.results)} of {self.total})"
-
-    def __str__(self) -> str:
-        return self.render().plain()
-
-    def _repr_html_(self) -> str:
-        return self.render().html()
 
 
 def _mark(one: SearchResult) -> tuple[str, str]:

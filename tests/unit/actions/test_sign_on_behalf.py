@@ -59,7 +59,7 @@ async def test_an_approved_item_is_signed_and_the_person_saw_what(workspace):
     assert file.size_bytes == len(TOOL)
     assert [one.signature.content_hash for one in report.signed] == [file.content_hash]
     assert await is_signed(workspace, "tool:a/t")
-    assert report.to_dict()["summary"] == "Signed 1/1 items."
+    assert report.to_dict()["summary"] == "Signed 1/1 item."
 
 
 @pytest.mark.parametrize(

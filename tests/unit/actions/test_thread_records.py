@@ -181,7 +181,7 @@ async def test_a_glob_signs_items_and_says_that_it_skipped_records(workspace: Wo
     report = workspace.open().sign("knowledge:*")
     assert [one.path for one in report.signed] == [item]
     assert (report.skipped, report.failed) == ((path,), ())
-    assert report.summary == "Signed 1/1 items, 1 record of threads skipped."
+    assert report.summary == "Signed 1/1 item, 1 record of threads skipped."
     assert report.to_dict()["skipped"] == [str(path)]
 
 

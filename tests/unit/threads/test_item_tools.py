@@ -311,6 +311,6 @@ async def test_signing_needs_the_name_and_the_persons_word(workspace: Workspace)
         with pytest.raises(ToolPolicyError):
             await here.call("rye_sign", item_id="knowledge:acme/*")
 
-    assert said["summary"] == "Signed 1/1 items."
+    assert said["summary"] == "Signed 1/1 item."
     assert len(asked) == 1
     assert str(workspace.root) not in json.dumps(said)
