@@ -40,14 +40,7 @@ _MAX_FILES: Final = 100_000
 
 @frozen
 class Check:
-    """The result of one check.
-
-    Attributes:
-        name: The subject of the check.
-        verdict: `problem` where something fails or will; `warning` where it may.
-        message: The finding, a sentence.
-        next_step: The next step; empty for none.
-    """
+    """The result of a check: a `problem` fails or will fail something; a `warning` may."""
 
     name: str
     verdict: Verdict

@@ -46,23 +46,7 @@ _FOREIGN_OPTIONS: Final = {
 
 @frozen
 class ExecuteRequest:
-    """The request to execute an item, as its caller passes it.
-
-    Attributes:
-        item: A canonical ref, or a bare id.
-        parameters: The parameters of a tool, or the inputs of a directive.
-        dry_run: Whether only to validate.
-        target: `local`, `remote` or `remote:NAME`.
-        thread: `inline` or `fork`.
-        async_: Whether to return at once.
-        model: The model of a directive's thread.
-        limits: The limits of a directive's thread.
-        timeout_s: The timeout of a tool in seconds; beats every other timeout.
-        trace: Whether the result carries the events.
-        output_log: A file that a tool's output is also written to as it comes.
-        idempotency_key: A repeated start with this key finds the run of the first.
-        muted_hooks: The ids of hooks that don't act in a directive's thread.
-    """
+    """The request to execute an item, as its caller passes it; see `Rye.execute`."""
 
     item: str | ItemRef
     parameters: Mapping[str, Any] | None = field(default=None, repr=False)

@@ -35,13 +35,7 @@ __all__ = ["CopiedItem", "FetchAction", "FetchedItem"]
 
 @frozen
 class CopiedItem:
-    """A copy of an item.
-
-    Attributes:
-        space: The space of the copy.
-        path: The file.
-        problem: Why the copy doesn't verify there yet; None where it does.
-    """
+    """A copy of an item; `problem` says why it doesn't verify there yet, if it doesn't."""
 
     space: Space
     path: Path

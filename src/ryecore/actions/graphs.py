@@ -106,13 +106,6 @@ class Graphs:
 
     A graph is a tool, so `Rye.execute` runs it too, in a process of its own. Here it runs in this
     process, with the models that the host injects.
-
-    Args:
-        spaces: The spaces in which a bare id is looked up.
-        running: The calls of the Rye, which end when it is closed.
-        service: Runs graphs.
-        store: Opens the project's threads; returns None where there are none yet.
-        schema: Finds the JSON Schema of an item's parameters.
     """
 
     def __init__(

@@ -57,14 +57,11 @@ class Values:
     """The values of placeholders, by their source.
 
     Attributes:
-        context: The values of ryecore itself, such as paths.
         bound: Placeholders that the tool's signed config sets.
         config: Other keys of the signed config; strings may hold placeholders themselves.
-        parameters: The caller's, where runtime and tool declare them.
         declared: The names that a runtime's config_schema declares.
         of_tool: The names that the tool's own config_schema declares.
         own: The caller's parameters that the tool declares, for its own `script_args`.
-        payload: The parameters as a document, which is never more than one argument or input.
     """
 
     environ: Mapping[str, str]
@@ -106,7 +103,6 @@ class _Word:
     Attributes:
         program: The interpreter that reads it as a program; None for plain data.
         parameter: The parameter that is the whole program; None for another program.
-        is_literal: Whether it is passed as it stands, without placeholders.
         is_own: Whether its placeholders are the tool's own parameters.
         is_operand: Whether a value that begins with `-` would be read as an option.
     """

@@ -48,10 +48,8 @@ class PrimitiveExecutor:
     """Builds, verifies, validates, plans and runs.
 
     Args:
-        auditor: Verifies every signature anew, remembering nothing, for dry runs.
         keeper: Makes what keeps processes for the next call, when one is first to be kept;
             without it, each ends with its call.
-        own: Makes what runs processes of ryecore's own, when the first one is needed.
         warm_memory_bytes: What templates, and what they have forked ahead, may take; with 0 every
             process starts cold.
     """
@@ -93,10 +91,7 @@ class PrimitiveExecutor:
         """Execute a tool, or show what would be executed. A tool that ran and failed has a result.
 
         Args:
-            timeout_s: The caller's timeout in seconds; it beats every other.
             dry_run: Stop before anything runs, with every signature checked anew.
-            trace: Whether the result carries the events.
-            output_log: A file that the tool's output is also written to as it comes.
 
         Raises:
             RyeError: Nothing ran: the tool can't be found, verified, planned or started.

@@ -34,12 +34,8 @@ class SealedLayout:
     """Where a chain's files stand when it runs.
 
     Attributes:
-        anchor_path: The root of its dependency tree, if it has one.
-        runtime_lib: The runtime's library folder, if there is one.
         nowhere: A path at which nothing stands; it lies in the snapshot, whose stat shows it.
-        anchor: What the anchor changes in the environment.
         origins: Each sealed folder, and the author's own folder that it is a copy of.
-        dependencies: The files that were verified with the tool, and it among them.
         sealed: The sealed folders that the process may read.
         links: Where the items stand whose paths the runtime takes, by placeholder.
         warm: What makes a template of the process; None where it starts cold, as all does that

@@ -223,13 +223,7 @@ class ValidChain(Chain):
 
 @frozen
 class ChainTrace:
-    """A tool's chain and every decision that led to it; nothing ran.
-
-    Attributes:
-        item_id: The tool, as a canonical ref.
-        chain: Its chain.
-        events: The decisions, in order.
-    """
+    """A tool's chain and every decision that led to it; nothing ran."""
 
     item_id: str
     chain: ValidChain
@@ -261,9 +255,7 @@ class WarmTemplate:
     """The template of a chain's process, the same for all parameters.
 
     Attributes:
-        fork_point: The value of `{fork_point}` in its arguments.
         program: The verified program that makes a process a template.
-        settings: The settings of that program, as a JSON object.
         sealed: The sealed files that the process may read before it forks, as they were verified.
     """
 

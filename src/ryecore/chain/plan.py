@@ -53,15 +53,7 @@ _DECLARATIONS: Final = frozenset({".yaml", ".yml", ".toml", ".json"})
 
 @frozen
 class PlanInputs:
-    """What a plan is made from, apart from the chain.
-
-    Attributes:
-        parameters: The caller's, checked, with defaults.
-        context: Values of placeholders that ryecore knows: paths of this run.
-        resolved_config: What the tool's `config_resolve` found; None where it asks for nothing.
-        timeout_s: The caller's or the configuration's; None leaves it to tool and runtime.
-        warm: What makes a template of the process; None where it starts cold.
-    """
+    """What a plan is made from, apart from the chain; without `warm` it starts cold."""
 
     parameters: Mapping[str, object]
     context: Mapping[str, object]

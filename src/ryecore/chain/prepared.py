@@ -39,16 +39,7 @@ _MAX_REMEMBERED = 4096
 
 @frozen
 class PreparedChain:
-    """A chain that may run, once parameters are there.
-
-    Attributes:
-        layout: Where its verified bytes stand.
-        timeout_s: What `execution/execution.yaml` says for this tool.
-        schema: Checks parameters; None where the tool declares no schema.
-        dotenv: The part of the project's `.env` in its environment.
-        witness: Asks again whether it still holds; None where it can't be remembered.
-        expires_at: The UTC time after which a key no longer counts.
-    """
+    """A chain that may run with parameters; without a witness it can't be remembered."""
 
     chain: ValidChain
     layout: SealedLayout

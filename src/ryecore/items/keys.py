@@ -29,9 +29,6 @@ _PRIVATE, _PUBLIC = "private_key.pem", "public_key.pem"
 class AuthorKeys:
     """The signing key of the author, and the keys that the author trusts.
 
-    Args:
-        environ: The environment; `RYE_SIGNING_KEY_DIR` in it moves the key.
-
     Source: decision 5.
     """
 

@@ -88,10 +88,6 @@ class Signature:
     """The content of a signature line.
 
     Attributes:
-        timestamp: UTC seconds, `YYYY-MM-DDTHH:MM:SSZ`.
-        content_hash: SHA-256 of the content, 64 hex digits.
-        value: The 64 bytes of the Ed25519 signature.
-        fingerprint: The key that signed, 16 hex digits.
         provenance: `provider@user`, where a registry distributed the item.
     """
 

@@ -196,7 +196,6 @@ class ListedKey:
 
     Attributes:
         space: The label of its space; `host` where the host passed it.
-        path: The key file; None where the host passed it.
         reason: Why it is not trusted, in a sentence; empty for the other statuses.
     """
 

@@ -24,9 +24,9 @@ def _to_pem(label: str, der: bytes) -> bytes:
     return f"-----BEGIN {label}-----\n{b64encode(der).decode()}\n-----END {label}-----\n".encode()
 
 
-def _from_pem(pem: bytes, label: str, prefix: bytes) -> bytes:
-    lines = pem.decode("ascii", errors="replace").split()
-    text = " ".join(lines)
+def _from_pem(pem: bytes | str, label: str, prefix: bytes) -> bytes:
+    text = pem if isinstance(pem, str) else pem.decode("ascii", errors="replace")
+    text = " ".join(text.split())
     head, tail = f"-----BEGIN {label}-----", f"-----END {label}-----"
     try:
         if not (text.startswith(head) and text.endswith(tail)):
@@ -59,9 +59,7 @@ class PublicKey:
         Raises:
             SigningError: It is another kind of key, or none.
         """
-        return cls(
-            _from_pem(pem.encode() if isinstance(pem, str) else pem, "PUBLIC KEY", _SPKI_PREFIX)
-        )
+        return cls(_from_pem(pem, "PUBLIC KEY", _SPKI_PREFIX))
 
     @cached_property
     def pem(self) -> bytes:
@@ -102,9 +100,7 @@ class SigningKey:
         Raises:
             SigningError: It is another kind of key, or none.
         """
-        return cls(
-            _from_pem(pem.encode() if isinstance(pem, str) else pem, "PRIVATE KEY", _PKCS8_PREFIX)
-        )
+        return cls(_from_pem(pem, "PRIVATE KEY", _PKCS8_PREFIX))
 
     @cached_property
     def _pair(self) -> tuple[bytes, bytes]:

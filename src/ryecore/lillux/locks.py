@@ -34,13 +34,7 @@ _OFD_GETLK: Final = 36
 
 @frozen
 class LockHolder:
-    """A process that holds a lock.
-
-    Attributes:
-        pid: Its number, in this process's pid namespace.
-        command: Its command line, cut and without control characters; empty if it can't be read.
-        running_s: The age of the process in seconds; None if it is unknown.
-    """
+    """A process that holds a lock; its command line is cut, and empty if it is unreadable."""
 
     pid: int
     command: str

@@ -44,11 +44,7 @@ class LoopMailbox:
             Context().run(add_reader, self._mailbox.fd, self._sort)
 
     async def run(self, spec: "ProcessSpec") -> "_Report":
-        """Start a run and wait for its end; a cancelled wait ends the run first.
-
-        Returns:
-            The fields of its `ProcessResult`.
-        """
+        """Start a run, wait for its end, and return its report; a cancelled wait ends it first."""
         await checkpoint_if_cancelled()
         token = self._mailbox.start(spec)
         self._expected.add(token)

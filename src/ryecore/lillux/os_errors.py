@@ -13,12 +13,7 @@ __all__ = ["OsFailure", "exhaustion_of", "failure_of", "refuses_writing"]
 
 @frozen
 class OsFailure:
-    """A kind of failure of the operating system.
-
-    Attributes:
-        used_up: A sentence that names the resource of this process that is used up; empty where
-            something else failed.
-    """
+    """A kind of failure; `used_up` names the resource of this process that is used up."""
 
     next_step: str
     used_up: str = ""

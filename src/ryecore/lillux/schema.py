@@ -8,7 +8,7 @@ Source: ADR 006; decision 82.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 from urllib.parse import unquote, urldefrag, urljoin
@@ -54,11 +54,7 @@ _INNER_MAPS: Final = ("properties", "patternProperties")
 
 
 def check_schema_size(schema: object) -> None:
-    """Refuse a schema that is too large once its references are followed.
-
-    Raises:
-        ValueError: It has more than `MAX_SUBSCHEMAS`, or is nested too deeply.
-    """
+    """Raise ValueError for a schema that is too large with its references followed."""
     try:
         here, all_in_all = _Sizes(schema).of(schema)
     except RecursionError:
@@ -117,14 +113,7 @@ class _Sizes:
     def _beside(self, schema: Mapping[str, Any]) -> Iterator[object]:
         """Return the subschemas that are applied to the same value."""
         yield from (schema[name] for name in _ONE if name in schema)
-        for name in _LISTS:
-            found = schema.get(name)
-            if isinstance(found, list):
-                yield from found
-        for name in _MAPS:
-            found = schema.get(name)
-            if isinstance(found, Mapping):
-                yield from found.values()
+        yield from _members(schema, _LISTS, _MAPS)
         for name in _REFERENCES:
             target = schema.get(name)
             if isinstance(target, str):
@@ -188,11 +177,17 @@ def _joined(base: str, reference: str) -> str:
 def _inner(schema: Mapping[str, Any]) -> Iterator[object]:
     """Return the subschemas that are applied to values within the value."""
     yield from (schema[name] for name in _INNER_ONE if isinstance(schema.get(name), Mapping))
-    for name in _INNER_LISTS:
+    yield from _members(schema, _INNER_LISTS, _INNER_MAPS)
+
+
+def _members(
+    schema: Mapping[str, Any], lists: Sequence[str], maps: Sequence[str]
+) -> Iterator[object]:
+    for name in lists:
         found = schema.get(name)
         if isinstance(found, list):
             yield from found
-    for name in _INNER_MAPS:
+    for name in maps:
         found = schema.get(name)
         if isinstance(found, Mapping):
             yield from found.values()

@@ -98,11 +98,7 @@ class Evidence:
         self.may_remember = False
 
     def add(self, other: "Evidence", *, but_files_below: str | None = None) -> None:
-        """Add the evidence of another decision.
-
-        Args:
-            but_files_below: A folder whose files are left out, because a tree covers them.
-        """
+        """Add the evidence of another decision, but for files below a folder that a tree covers."""
         below = None if but_files_below is None else but_files_below.rstrip("/") + "/"
         for path, digest in other._files.items():
             if below is None or not path.startswith(below):

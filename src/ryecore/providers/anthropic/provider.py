@@ -33,11 +33,7 @@ class AnthropicProvider(PooledProvider[httpx2.AsyncClient]):
     async def stream(
         self, request: LlmRequest, *, key: str, media: MediaStore | None = None
     ) -> AsyncGenerator[StreamChunk, None]:
-        """Ask a model, and yield its answer as it arrives; see `LlmProvider.stream`.
-
-        Raises:
-            LlmError: The model can't answer, or its answer was cut off.
-        """
+        """Ask a model, and yield its answer as it arrives; see `LlmProvider.stream`."""
         self._check(request.model, key)
         failure: Exception
         try:
@@ -61,11 +57,7 @@ class AnthropicProvider(PooledProvider[httpx2.AsyncClient]):
     async def generate(
         self, request: LlmRequest, *, key: str, media: MediaStore | None = None
     ) -> LlmResult:
-        """Ask a model, and return its whole answer; see `LlmProvider.generate`.
-
-        Raises:
-            LlmError: The model can't answer.
-        """
+        """Ask a model, and return its whole answer; see `LlmProvider.generate`."""
         self._check(request.model, key)
         try:
             parameters = parameters_of(request, self._provider_id, media)

@@ -124,11 +124,7 @@ class GeminiProvider(PooledProvider[Pool]):
     async def stream(
         self, request: LlmRequest, *, key: str, media: MediaStore | None = None
     ) -> AsyncGenerator[StreamChunk, None]:
-        """Ask a model, and yield its answer as it arrives; see `LlmProvider.stream`.
-
-        Raises:
-            LlmError: The model can't answer, or its answer was cut off.
-        """
+        """Ask a model, and yield its answer as it arrives; see `LlmProvider.stream`."""
         self._check(request.model, key)
         call = await self._call(key)
         failure: Exception
@@ -156,11 +152,7 @@ class GeminiProvider(PooledProvider[Pool]):
     async def generate(
         self, request: LlmRequest, *, key: str, media: MediaStore | None = None
     ) -> LlmResult:
-        """Ask a model, and return its whole answer; see `LlmProvider.generate`.
-
-        Raises:
-            LlmError: The model can't answer.
-        """
+        """Ask a model, and return its whole answer; see `LlmProvider.generate`."""
         self._check(request.model, key)
         call = await self._call(key)
         try:
@@ -182,11 +174,7 @@ class GeminiProvider(PooledProvider[Pool]):
     async def generate_media(
         self, request: MediaRequest, *, key: str, media: MediaStore
     ) -> MediaOutcome:
-        """Make images, or start a video; see `MediaProvider.generate_media`.
-
-        Raises:
-            LlmError: The media can't be made.
-        """
+        """Make images, or start a video; see `MediaProvider.generate_media`."""
         self._check(request.model, key)
         call = await self._call(key)
         try:
@@ -196,11 +184,7 @@ class GeminiProvider(PooledProvider[Pool]):
         raise failure
 
     async def poll_media(self, job_id: str, *, key: str, media: MediaStore) -> MediaOutcome:
-        """Check the job of a video; see `MediaProvider.poll_media`.
-
-        Raises:
-            LlmError: The job failed, or is unknown.
-        """
+        """Check the job of a video; see `MediaProvider.poll_media`."""
         self._check("", key)
         call = await self._call(key)
         try:

@@ -86,11 +86,7 @@ class OpenAIProvider(PooledProvider[openai.AsyncOpenAI]):
     async def stream(
         self, request: LlmRequest, *, key: str, media: MediaStore | None = None
     ) -> AsyncIterator[StreamChunk]:
-        """Ask a model, and yield its answer as it arrives.
-
-        Raises:
-            LlmError: The model can't answer, or its answer was cut off.
-        """
+        """Ask a model, and yield its answer as it arrives; see `LlmProvider.stream`."""
         failure: LlmError | None = None
         try:
             self._check(request.model, key)
@@ -122,11 +118,7 @@ class OpenAIProvider(PooledProvider[openai.AsyncOpenAI]):
     async def generate(
         self, request: LlmRequest, *, key: str, media: MediaStore | None = None
     ) -> LlmResult:
-        """Ask a model, and return its whole answer, without streaming.
-
-        Raises:
-            LlmError: The model can't answer.
-        """
+        """Ask a model, and return its whole answer; see `LlmProvider.generate`."""
         try:
             self._check(request.model, key)
             body = await self._body(request, media, stream=False)
@@ -148,11 +140,7 @@ class OpenAIProvider(PooledProvider[openai.AsyncOpenAI]):
     async def generate_media(
         self, request: MediaRequest, *, key: str, media: MediaStore
     ) -> MediaOutcome:
-        """Make images, and store them.
-
-        Raises:
-            LlmError: The images can't be made.
-        """
+        """Make images, and store them; see `MediaProvider.generate_media`."""
         try:
             self._check(request.model, key)
             contents = await read_contents(request.inputs, media, self._provider_id, request.model)
@@ -167,11 +155,7 @@ class OpenAIProvider(PooledProvider[openai.AsyncOpenAI]):
         raise failure
 
     async def poll_media(self, job_id: str, *, key: str, media: MediaStore) -> MediaOutcome:
-        """Refuse, because this endpoint has no jobs.
-
-        Raises:
-            LlmError: Always.
-        """
+        """Raise LlmError, because this endpoint has no jobs."""
         raise LlmError(
             f"{self._provider_id} begins no jobs, and knows none called {job_id!r}.",
             kind="bad_request",
