@@ -17,7 +17,7 @@ from tests.thread_host import PlannedWorkspace
 from tests.unit.lillux.system import is_alive
 from tests.workspace import Workspace
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("forked_walkers")]
 PATIENCE_S = 60.0
 
 
@@ -110,13 +110,16 @@ async def test_a_thread_among_others_is_killed_with_its_tools_and_without_its_pr
         host.wait()
 
 
+@pytest.mark.fresh_processes
 async def test_no_process_of_a_killed_thread_lives_when_its_row_has_ended_first(
     planned: PlannedWorkspace,
 ) -> None:
     planned.workspace.shell("acme/nap", "sleep 300")
     async with planned.open() as rye:
         with anyio.fail_after(PATIENCE_S):
-            done = [await rye.execute("tool:acme/nap", async_=True) for _ in range(6)]
+            done = [
+                await rye.execute("tool:acme/nap", async_=True) for _ in range(6 if IS_SOAK else 3)
+            ]
             for one in done:
                 report = await rye.threads.kill(str(one.to_dict()["thread_id"]), grace_s=30)
                 assert not is_alive(int(str(one.to_dict()["pid"])))

@@ -18,7 +18,7 @@ from tests.thread_host import PlannedWorkspace
 from tests.unit.lillux.system import open_fds, wait_for_fds, wait_until_dead
 from tests.workspace import Workspace
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("forked_walkers")]
 
 PATIENCE_S = 60
 """A wish arrives at once: much less than the lease, after which each owner looks by itself."""
