@@ -390,15 +390,15 @@ def _tagged(kind: Any, converter: "Converter") -> Callable[[Any, Any], Any]:
 # Errors
 
 
-def quoted(value: object, max_chars: int = 100) -> str:
+def quoted(value: object) -> str:
     """Return a value as Python writes it, for an error's text; no more than its beginning."""
     if isinstance(value, str):
-        return repr(bounded(value, max_chars))
+        return repr(bounded(value))
     try:
         text = repr(value)
     except (ValueError, RecursionError):  # more digits than Python writes
         return "a value too long to show"
-    return bounded(text, max_chars)
+    return bounded(text)
 
 
 def shown(value: object) -> str:

@@ -47,14 +47,7 @@ _MAX_NAME_CHARS: Final = 300
 
 @frozen
 class Declared:
-    """An input or an output that a directive declares.
-
-    Attributes:
-        type: string, integer, number, boolean, array, object or any.
-        description: For whoever gives it, or makes it.
-        has_default: Whether there is a default; null may be one.
-        default: The default, of its type.
-    """
+    """An input or an output that a directive declares; its default, of its type, may be null."""
 
     name: str
     type: str = "string"

@@ -230,15 +230,13 @@ async def list_runs(
     return ThreadRecords(rows, await store.registry.count_threads(only_runs=True))
 
 
-async def load_run_view(
-    store: "ThreadStore", run_id: str, *, settles: bool = True
-) -> tuple[RunView, RecoveredRun | None]:
+async def load_run_view(store: "ThreadStore", run_id: str) -> tuple[RunView, RecoveredRun | None]:
     """Return the view of a run, without its graph, and its recovered state where it can be read.
 
-    The journal isn't proved; `rye threads verify` does that. With `settles`, a run whose process
-    died is ended first; otherwise nothing is written.
+    The journal isn't proved; `rye threads verify` does that. A run whose process died is ended
+    first.
     """
-    record = await (store.look(run_id) if settles else store.registry.get_thread(run_id))
+    record = await store.look(run_id)
     projection, fold = RunProjection(), Fold()
     steps: deque[RunCheckpoint] = deque(maxlen=_MAX_CHECKPOINTS)
     problem, found = "", None

@@ -74,13 +74,10 @@ _CONSTANTS: Final[Mapping[str, object]] = {"true": True, "false": False, "null":
 
 @frozen
 class Expression:
-    """One expression.
+    """One expression, as the author wrote it without `${` and `}`, and its place in the template.
 
-    Attributes:
-        choices: Paths, and literals as JSON has them; the first that isn't None counts.
-        filters: The filters that it passes, in order; None passes none.
-        text: As the author wrote it, without `${` and `}`.
-        place: Where in the template's value it stands: keys, and indexes of lists.
+    `choices` are paths, and literals as JSON has them; the first that isn't None counts, and passes
+    the filters in order; None passes none.
     """
 
     choices: tuple[ValuePath | object, ...]

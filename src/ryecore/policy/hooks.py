@@ -57,12 +57,7 @@ class HookLayer(IntEnum):
 class HookAction:
     """The action of a hook: an item to run or fetch, another extends target, or a control result.
 
-    Attributes:
-        primary: `execute` or `fetch`, with `item`.
-        set_extends: The id of the directive that a directive is made to extend.
-        control: A result that steers the thread.
-        position: Where fetched context goes: `before` or `after` the prompt.
-        wrap: Whether fetched context is put inside a tag.
+    Fetched context goes `before` or `after` the prompt, inside a tag where it `wrap`s.
     """
 
     primary: Literal["execute", "fetch"] | None = field(default=None, metadata=omitted_at_default())

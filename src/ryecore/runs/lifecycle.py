@@ -44,10 +44,7 @@ _CHILDREN_GRACE_S: Final = 30.0
 class RunLifecycle(ABC, Generic[EndingT, ResultT]):
     """The lifecycle of one run: `begin` starts it, `finish` runs it to its end.
 
-    Attributes:
-        run_id: Its id, once it is registered.
-        item_id: The directive or graph, as a canonical ref.
-        continuation: The run that it was handed off to; None where it wasn't.
+    `run_id` is set once it is registered, and `continuation` once it was handed off.
     """
 
     _planned: LayeredLimits
