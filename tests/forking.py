@@ -8,7 +8,6 @@ starts: each is a process of its own with its own streams, folder, environment a
 import atexit
 import gc
 import importlib
-import marshal
 import os
 import runpy
 import select
@@ -133,9 +132,12 @@ def ask(
 
     Whoever closes `status` before that kills it.
     """
-    asked = {"args": [*args], "cwd": cwd, "env": {**env}, "executable": executable}
+    variables = [f"{name}={value}" for name, value in env.items()]
+    head = [cwd, executable or "-", "", str(len(args))]
     wish = os.memfd_create("wish")
-    os.write(wish, marshal.dumps(asked))
+    with open(os.dup(wish), "wb") as file:
+        for text in (*head, *args, str(len(variables)), *variables):
+            file.write(os.fsencode(text) + b"\0")
     socket.send_fds(status, [b"."], [*streams, wish])
     os.close(wish)
 
@@ -168,6 +170,30 @@ def _serving(imported: tuple[str, ...], preload: str) -> str:
     return address
 
 
+def relay_command(imported: tuple[str, ...], executable: str = "-", preload: str = "") -> list[str]:
+    """Return what stands before a module or script, and its arguments, to run it forked.
+
+    Args:
+        imported: What is imported already: `COMMAND` or `SERVERS`.
+        executable: `sys.executable` of the process; `-` for the usual one.
+        preload: What is in its LD_PRELOAD.
+    """
+    return [str(_relay()), address_of(imported, preload), executable]
+
+
+@cache
+def _relay() -> Path:
+    """Compile `forked.c` where it hasn't been since it was changed."""
+    source = Path(__file__).with_name("forked.c")
+    program = ROOT / ".build" / f"forked-{zlib.crc32(source.read_bytes()):x}"
+    if not program.exists():
+        program.parent.mkdir(exist_ok=True)
+        own = program.with_name(f"{program.name}.{os.getpid()}")
+        subprocess.run(["cc", "-O1", "-o", str(own), str(source)], check=True)
+        own.rename(program)
+    return program
+
+
 def forking_python(
     folder: Path,
     option: str = "-PXutf8",
@@ -189,13 +215,7 @@ def forking_python(
     Returns:
         Its path, for `sys.executable`.
     """
-    relay = [
-        sys.executable,
-        "-I",
-        "-S",
-        str(ROOT / "tests/forked.py"),
-        address_of(imported, preload),
-    ]
+    relay = relay_command(imported, preload=preload)
     program = folder / "python"
     program.write_text(
         "#!/bin/sh\n"
@@ -269,8 +289,16 @@ def _is_ours(status: socket.socket) -> bool:
 
 
 def _begin(descriptors: Sequence[int]) -> dict[str, Any]:
-    size = os.fstat(descriptors[3]).st_size
-    wish: dict[str, Any] = marshal.loads(os.pread(descriptors[3], size, 0))
+    with open(descriptors[3], "rb", closefd=False) as file:
+        file.seek(0)
+        texts = iter([os.fsdecode(text) for text in file.read().split(b"\0")])
+    wish: dict[str, Any] = {
+        "cwd": next(texts),
+        "executable": next(texts),
+        "leads_group": bool(next(texts)),
+        "args": [next(texts) for _ in range(int(next(texts)))],
+        "env": dict(next(texts).split("=", 1) for _ in range(int(next(texts)))),
+    }
     for number, descriptor in enumerate(descriptors[:3]):
         os.dup2(descriptor, number)
     os.closerange(3, 4096)
@@ -291,9 +319,10 @@ def _main(address: str, held: int, imported: Sequence[str]) -> None:
         os.dup2(nothing, number)
     gc.freeze()  # so that the processes share its memory
     wish = _serve(listener, socket.socket(fileno=held))
-    if wish.get("leads_group"):
+    if wish["leads_group"]:
         os.setpgid(0, 0)
-    sys.executable = wish.get("executable") or sys.executable
+    if wish["executable"] != "-":
+        sys.executable = wish["executable"]
     os.environ.clear()
     os.environ.update(wish["env"])
     os.chdir(wish["cwd"])

@@ -15,7 +15,7 @@ from attrs import frozen
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters
 
-from tests.forking import ROOT, SERVERS, Forked, address_of
+from tests.forking import SERVERS, Forked, relay_command
 from tests.workspace import Workspace
 
 COMMAND = ["-m", "ryecore.cli", "mcp", "serve"]
@@ -46,7 +46,7 @@ def environ(workspace: Workspace, **more: str) -> dict[str, str]:
 
 def stdio_command() -> list[str]:
     """A command that forks the server where its modules are imported."""
-    return [sys.executable, "-S", str(ROOT / "tests/forked.py"), address_of(SERVERS), *COMMAND[1:]]
+    return [*relay_command(SERVERS), *COMMAND[1:]]
 
 
 @asynccontextmanager

@@ -42,7 +42,7 @@ import ryecore.tools
 from ryecore.cli.commands import rye as rye_command
 from ryecore.items.metadata import _PLAIN_KEYS, parse_metadata
 from ryecore.items.spaces import built_in_space
-from tests.forking import ROOT, SERVERS, Forked, address_of, forking_python
+from tests.forking import ROOT, SERVERS, Forked, forking_python, relay_command
 from tests.npm import npm_program
 
 DOCS = ROOT / "docs"
@@ -183,10 +183,8 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def forked(python: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a `rye` that becomes a process of the installed one which has all imported."""
     program = tmp_path_factory.mktemp("forked") / "rye"
-    address = f"{address_of(SERVERS)}={python}"
-    start = [sys.executable, "-S", str(ROOT / "tests/forked.py"), address]
-    script = str(Path(sys.executable).with_name("rye"))
-    program.write_text(f'#!/bin/sh\nexec {shlex.join([*start, script])} "$@"\n')
+    command = [*relay_command(SERVERS, str(python)), str(Path(sys.executable).with_name("rye"))]
+    program.write_text(f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n')
     program.chmod(0o755)
     return program.parent
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.forking import COMMAND, ROOT, Forked, address_of
+from tests.forking import COMMAND, Forked, relay_command
 from tests.matrix import IS_SOAK
 from tests.workspace import Workspace
 
@@ -61,9 +61,8 @@ def test_it_is_ended_by_a_signal_and_says_so(workspace: Workspace) -> None:
 
 
 def test_by_its_command_line_it_ends_as_it_would(workspace: Workspace) -> None:
-    start = [sys.executable, "-S", str(ROOT / "tests/forked.py"), address_of(COMMAND)]
     done = subprocess.run(
-        [*start, "ryecore.cli", "execute", "tool:a/none"],
+        [*relay_command(COMMAND), "ryecore.cli", "execute", "tool:a/none"],
         capture_output=True,
         check=False,
         cwd=workspace.project,
