@@ -1,6 +1,7 @@
 """What a chain element declares, as types: checked by one schema, then read.
 
 A declaration that doesn't fit is one error that lists everything that is wrong with it.
+docs/reference/tool-metadata.md describes the keys.
 """
 
 import json
@@ -40,17 +41,7 @@ DepsScope = Literal["anchor", "tool_dir", "tool_siblings", "tool_file"]
 
 @frozen
 class InterpreterSpec:
-    """How an interpreter is found, and the variable that names it.
-
-    Attributes:
-        type: Below the project (`local_binary`), on the PATH (`system_binary`), as the output
-            of a command (`command`), or the one that ryecore itself runs on (`own`).
-        search_paths: Folders below each root.
-        search_roots: The roots, as templates; the project where there is none.
-        resolve_cmd: The command that prints the path.
-        system_tools: `own` where a system tool runs on ryecore's own interpreter.
-        modules: With `own`: modules that must be there, and the extra that brings each.
-    """
+    """How an interpreter is found, and the variable that names it."""
 
     type: InterpreterType
     var: str
@@ -86,18 +77,7 @@ def _env_paths(
 
 @frozen
 class AnchorSpec:
-    """How the root of a tool's dependency tree is found, and what its processes get then.
-
-    Attributes:
-        mode: `auto` looks for a marker, `always` and `never` don't.
-        markers_any: Names of files of which one marks the root.
-        root: Which folder an anchor that needs no marker has.
-        lib: The runtime's library folder, beside the runtime's own file.
-        cwd: The child's working folder, as a template.
-        env_paths: Per variable, what to put before and behind its value.
-        default_files: Names and contents of files that the sealed copy gets where the tool has
-            none, because programs would look for them in the folders above.
-    """
+    """How the root of a tool's dependency tree is found, and what its processes get then."""
 
     enabled: bool = False
     mode: AnchorMode = field(default="auto", converter=_anchor_mode)
@@ -113,13 +93,7 @@ class AnchorSpec:
 
 @frozen
 class VerifyDepsSpec:
-    """Which files beside a tool are verified, and so can be imported.
-
-    Attributes:
-        scope: Where they stand; `tool_file` means that only `files` count.
-        extensions: Which files count; others enter by a signed sidecar alone.
-        files: Templates of files in the tool's folder that must be there, whatever their extension.
-    """
+    """Which files beside a tool are verified, and so can be imported."""
 
     enabled: bool = False
     scope: DepsScope = "anchor"
@@ -161,14 +135,7 @@ class VersionRange:
 
 @frozen
 class WarmSpec:
-    """How processes of a runtime can be forked from a template, instead of started one by one.
-
-    Attributes:
-        template: The program that makes a process such a template: a file beside the element's.
-        fork_point: What stands for `{fork_point}` in a template's arguments: where it forks.
-        preload: What the template imports ahead.
-        leading_imports: Whether it also imports what the tool begins with.
-    """
+    """How processes of a runtime are forked from a template, not started one by one."""
 
     template: str
     fork_point: str
@@ -181,14 +148,10 @@ class ElementSpec:
     """What a chain element declares of itself.
 
     Attributes:
-        has_executor: Whether it says who executes it; an explicit null does.
         child_constraints: Accepted versions by child id; the empty id stands for every child.
-        item_paths: Placeholders for the paths of other items, and the config key that names each.
-        pinned_by: How its tools are pinned; a tool without a pin is not run for a model.
         own_process: Whether its process is ryecore itself, and not a tool: it inherits the whole
             environment, receives on whose behalf it acts, and nothing before it in the chain
             changes how it is started. Only ryecore's own bundle may say so.
-        warm: How its processes start warm, or that none does; None where it says nothing.
     """
 
     executor_id: str | None = None

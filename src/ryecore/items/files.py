@@ -44,7 +44,6 @@ def write_atomically(
     """Write or replace a file in one step that survives a crash. A link is itself replaced.
 
     Args:
-        mode: Its permissions; by default its former ones, else 0644 within the umask.
         durable: Whether it survives a loss of power, and not only the end of the process.
 
     Raises:

@@ -107,9 +107,6 @@ class Signature:
     def message(self, kind: str, path: str) -> bytes:
         """Return the message that the key signs: identity, time, hash and provenance.
 
-        Args:
-            path: The slash path below the kind's folder, with extension.
-
         Source: decision 4. A path outside plain ASCII is percent-encoded, so that
         it can neither hold a line end nor be two spellings of one name.
         """

@@ -65,10 +65,8 @@ class LockHolder:
 def find_lock_holders(*paths: Path, shared_too: bool = False) -> tuple[LockHolder, ...]:
     """Return the processes that hold a lock of any of these files, as `/proc/locks` lists them.
 
-    A process of another pid namespace, such as another container, is not listed there.
-
-    Args:
-        shared_too: Whether to include shared locks, which exclude only writers.
+    A process of another pid namespace, such as another container, is not listed there. Shared
+    locks exclude only writers.
     """
     files: dict[int, tuple[int, Path]] = {}
     for path in paths:
@@ -89,10 +87,7 @@ def is_locked(path: Path, start: int = 0, length: int = 0) -> bool:
     """Return whether any process, of any container, holds a POSIX lock in a range of a file.
 
     The file must not be one whose POSIX locks the calling process relies on: closing any
-    descriptor of a file gives all of them up.
-
-    Args:
-        length: How many bytes; 0 reaches to the end.
+    descriptor of a file gives all of them up. A `length` of 0 bytes reaches to the end.
     """
     flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     descriptor = os.open(path, flags)
