@@ -71,11 +71,11 @@ async def test_a_graph_waits_for_its_child_and_its_result_has_the_childs_cost(
 async def test_a_graph_ends_without_a_child_that_takes_longer_than_its_time(
     planned: PlannedWorkspace,
 ) -> None:
-    async with with_child(planned, duration_seconds=4) as (run, started):
+    async with with_child(planned, duration_seconds=3) as (run, started):
         done = await run.result()
         (child,) = await run.children()
     assert (done.ended, done.output) == ("completed", "walked")
-    assert done.duration_ms >= 4000
+    assert done.duration_ms >= 3000
     assert child.ended
     assert child.status != "completed"
     wait_until_dead(started.pid)
