@@ -15,7 +15,14 @@ from ryecore.llm import (
     ToolResultPart,
     ToolSpec,
 )
-from ryecore.providers.anthropic.request import parameters_of
+
+
+def parameters_of(*given: Any) -> dict[str, Any]:
+    """Import the SDK where it is needed: that takes a second."""
+    from ryecore.providers.anthropic.request import parameters_of
+
+    return parameters_of(*given)
+
 
 _TOOL = ToolSpec("look_up", "Look up.", {"type": "object"})
 
