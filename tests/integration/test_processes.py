@@ -295,7 +295,8 @@ def test_forks_in_the_middle_of_everything_never_deadlock() -> None:
         worker.join()
     say("done")
     """
-    assert lines_of(code, "60" if IS_SOAK else "12") == ["done"]
+    forks, timeout_s = ("60", 300) if IS_SOAK else ("12", 60)
+    assert lines_of(code, forks, timeout_s=timeout_s) == ["done"]
 
 
 # The host reaps, or has its own ideas of signals and descriptors

@@ -18,7 +18,7 @@ def test_ten_thousand_runs_leave_no_descriptor_and_no_process() -> None:
             results = await asyncio.gather(*runs)
             assert [result.exit_code for result in results] == [n % 7 for n in range(100)]
             fds = fds or open_fds()
-            assert open_fds() == fds, turn
+            assert open_fds() <= fds, turn  # fewer, where garbage of an earlier test had some
         assert not children()
 
     asyncio.run(main())

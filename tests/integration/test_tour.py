@@ -44,7 +44,7 @@ def tour(place: Path) -> NotebookNode:
         client = NotebookClient(
             notebook, km=manager, timeout=90, resources={"metadata": {"path": str(place / "here")}}
         )
-        client.execute()
+        client.execute(cleanup_kc=True)  # else a kernel that is passed in stays
     return notebook
 
 

@@ -59,9 +59,7 @@ def threads_folder(workspace: Workspace) -> Path:
 
 def restore(workspace: Workspace, name: str = "backup") -> None:
     """Put the state back as a backup does: all files, and other inodes."""
-    shutil.copytree(workspace.path("state"), workspace.root / name)
-    shutil.rmtree(workspace.path("state"))
-    (workspace.root / "room").mkdir(exist_ok=True)  # takes the number that the folder had
+    shutil.move(workspace.path("state"), workspace.root / name)  # so that it keeps its inodes
     shutil.copytree(workspace.root / name, workspace.path("state"))
 
 
