@@ -20,7 +20,7 @@ from ryecore.items.verification import VerifiedItem
 from ryecore.policy import CallContext
 from ryecore.state.exports import AttestedExport, ExportVerifier
 
-__all__ = ["VerifyAction", "VerifyReport"]
+__all__ = ["VerifyAction", "VerifyReport", "verified_item"]
 
 
 @frozen(repr=False)
@@ -73,6 +73,12 @@ class VerifyReport(Rendered):
 
     def __repr__(self) -> str:
         return f"VerifyReport({len(self.verified)} verified, {len(self.failed)} failed)"
+
+
+def verified_item(item: VerifiedItem) -> dict[str, object]:
+    """Return a verified item as a JSON-ready object."""
+    ref, space = str(item.source.ref), item.source.space.label
+    return {"status": "success", **_shown(item), "item_id": ref, "space": space}
 
 
 def _shown(item: VerifiedItem | AttestedExport) -> dict[str, object]:

@@ -9,6 +9,7 @@ import click
 
 from ryecore.actions.fetch import FetchedItem
 from ryecore.actions.sign import SignReport
+from ryecore.actions.verify import verified_item
 from ryecore.cli.opening import with_project
 from ryecore.cli.options import json_option, project_option
 from ryecore.cli.output import EXIT_FAILED, EXIT_REFUSED, show, show_json, show_result
@@ -164,16 +165,7 @@ def verify(ref: str, project_path: str, user: bool, as_json: bool) -> None:
             sys.exit(EXIT_REFUSED)
         return
     item = opened.verify(ref)
-    source = item.source
-    document = {
-        "status": "success",
-        "item_id": str(source.ref),
-        "path": str(source.path),
-        "space": source.space.label,
-        "integrity": item.integrity,
-        "key_fp": item.fingerprint,
-    }
     if as_json:
-        show_json(document)
-        return
-    show(item.render())
+        show_json(verified_item(item))
+    else:
+        show(item.render())

@@ -1,4 +1,6 @@
-"""The server at the other end of a connection: its version, and the requests it has not answered.
+"""The server at the other end of a connection: its version, unanswered requests, and errors.
+
+Errors quote the end of its output.
 
 For each request it is tracked whether it may have reached the server: one that has not can be
 repeated. The SDK numbers requests itself and doesn't expose the numbers, so a request is identified

@@ -3,6 +3,7 @@
 Source: docs/design/threads.md#budget; decisions 39 and 40.
 """
 
+from collections.abc import Iterable
 from decimal import Decimal
 from typing import Final, Literal, TypeAlias
 
@@ -22,6 +23,7 @@ __all__ = [
     "Mark",
     "Settled",
     "TreeSum",
+    "grant",
     "outstanding",
 ]
 
@@ -83,6 +85,16 @@ class Amount:
 
 NOTHING: Final = Amount()
 """No money and no tokens."""
+
+
+def grant(wanted: Amount, left: Iterable[Amount]) -> Amount:
+    """Return the ceilings of a child: what it wants, or what each account above has left.
+
+    Source: docs/design/threads.md#budget; decision 39.
+    """
+    for one in left:
+        wanted = wanted.at_most(one)
+    return wanted
 
 
 @frozen

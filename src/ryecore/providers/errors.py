@@ -1,4 +1,4 @@
-"""The errors of failed requests, as far as all vendors share them."""
+"""The errors of failed requests that all vendors share: by HTTP status, retry-after, keys."""
 
 import math
 import time

@@ -1,4 +1,4 @@
-"""The search index, updated from the files at each search.
+"""The search index, updated from the files at each search, which ranks the hits.
 
 A search walks the folders and reads stats. A file whose stat has changed is read, and one whose
 content has changed is indexed again. The index serves to find items; it is never trusted.

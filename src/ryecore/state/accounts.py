@@ -12,7 +12,7 @@ import sqlite3
 from typing import Final, NamedTuple
 
 from ryecore.errors import BudgetError
-from ryecore.policy.budget import Account, Amount, outstanding
+from ryecore.policy.budget import MOST, Account, Amount, outstanding
 from ryecore.state.refusals import not_registered, refuse_closed, refuse_opening
 from ryecore.state.schema import OPEN_ACCOUNT, below
 
@@ -50,6 +50,15 @@ class Step(NamedTuple):
     def left(self) -> Amount:
         """The amount that may still be held here."""
         return Amount(max(self.spend_left, 0), max(self.tokens_left, 0))
+
+    @property
+    def share(self) -> Amount:
+        """The amount that a child may get here, without a bound on what isn't charged here."""
+        left = self.left
+        return Amount(
+            left.spend_microcents if self.on_spend else MOST,
+            left.tokens if self.on_tokens else MOST,
+        )
 
 
 _STEP: Final = """SELECT parent_id, reserves_spend, reserves_tokens,

@@ -25,6 +25,7 @@ from ryecore.policy.budget import (
     Mark,
     Settled,
     TreeSum,
+    grant,
 )
 from ryecore.state.accounts import (
     MARK,
@@ -107,12 +108,8 @@ class SqliteLedger(BudgetLedger):
                 return Amount(found["spend_ceiling"], found["tokens_ceiling"])
             path = path_of(run, parent_id)
             refuse_closed(path[0].thread_id, path[0].state, path[0].stopped, wanted)
-            for step in path:
-                if step.on_spend and spend > step.spend_left:
-                    spend = max(step.spend_left, 0)
-                if step.on_tokens and tokens > step.tokens_left:
-                    tokens = max(step.tokens_left, 0)
-            ceilings = Amount(spend, tokens)
+            ceilings = grant(Amount(spend, tokens), (step.share for step in path))
+            spend, tokens = ceilings.spend_microcents, ceilings.tokens
             if not spend and wanted.spend_microcents:
                 self._refuse_unless_free(run, parent_id, "spend", reserves_spend, ceilings, wanted)
             if not tokens and wanted.tokens:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 from ryecore.display.picture import Box, Line, LineKind, Picture
 from ryecore.display.text import BOX_STATUSES, compact, counted, dollars, duration, noun_of, out_of
 from ryecore.policy.budget import Amount
-from ryecore.threads.rows import TreeRow, rows_of
+from ryecore.threads.tree_rows import TreeRow, rows_of
 
 if TYPE_CHECKING:
     from ryecore.threads.result import ThreadResult

@@ -33,7 +33,7 @@ from ryecore.display.text import (
     thread_line,
 )
 from ryecore.state.model import ThreadRecord, ThreadRecords
-from ryecore.threads.rows import STATUS_ORDER, TreeRow, rows_of
+from ryecore.threads.tree_rows import STATUS_ORDER, TreeRow, rows_of
 
 if TYPE_CHECKING:
     from ryecore.threads.tree import TreeNode

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ryecore.policy.budget import NOTHING, Account, Amount, outstanding
+from ryecore.policy.budget import NOTHING, Account, Amount, grant, outstanding
 
 WHOLE = st.integers(-(2**60), 2**60)
 AMOUNTS = st.builds(Amount, WHOLE, WHOLE)
@@ -45,3 +45,13 @@ def test_a_reservation_shrinks_by_what_was_cascaded(ceiling: int, cascaded: int)
     left = outstanding(ceiling, cascaded)
     assert left >= 0
     assert cascaded + left == max(ceiling, cascaded)
+
+
+@given(AMOUNTS, st.lists(AMOUNTS))
+def test_a_child_gets_what_it_wants_or_the_least_that_is_left(
+    wanted: Amount, left: list[Amount]
+) -> None:
+    granted = grant(wanted, left)
+    assert wanted.covers(granted)
+    assert all(one.covers(granted) for one in left)
+    assert granted.tokens in (wanted.tokens, *(one.tokens for one in left))
