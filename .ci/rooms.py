@@ -2,8 +2,8 @@
 
     python .ci/rooms.py [--write]
 
-The layers are those of import-linter, in pyproject.toml. What a room holds is the first paragraph
-of its docstring. Exits with 1 where the table differs.
+The layers are those of import-linter, in pyproject.toml. What a room holds, and each folder in it,
+is the first paragraph of its docstring. Exits with 1 where the table differs.
 """
 
 import ast
@@ -25,7 +25,7 @@ def layers() -> list[list[str]]:
 
 
 def row(layer: str, room: str) -> str:
-    """Return the line of the table for one room.
+    """Return the line of the table for one room, or for a folder in it.
 
     Raises:
         SystemExit: There is no such room, or it has no docstring.
@@ -44,12 +44,19 @@ def row(layer: str, room: str) -> str:
     return f"| {layer} | `{room if path is package else path.name}` | {holds} |\n"
 
 
+def folders(room: str) -> list[str]:
+    """Return the folders of a room that are packages, by name."""
+    place = ROOT / "src/ryecore" / room
+    return [f"{room}/{one.parent.name}" for one in sorted(place.glob("*/__init__.py"))]
+
+
 def table() -> str:
-    """Return the table: each room once, in the order of the layers."""
+    """Return the table: each room and its folders once, in the order of the layers."""
     rows = [
-        row("" if index else str(number), room)
+        row("" if index or one != room else str(number), one)
         for number, rooms in enumerate(layers(), start=1)
         for index, room in enumerate(rooms)
+        for one in (room, *folders(room))
     ]
     return "".join(["| Layer | Room | Holds |\n", "| --- | --- | --- |\n", *rows])
 

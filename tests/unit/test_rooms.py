@@ -15,6 +15,7 @@ TABLE = """\
 | Layer | Room | Holds |
 | --- | --- | --- |
 | 1 | `shop` | What is sold, and to whom. |
+|  | `shop/window` | What is shown. |
 | 2 | `till.py` | Money \\| coins. |
 |  | `stock.py` | Goods. |
 |  | `shelf.py` | Boards. |
@@ -27,6 +28,7 @@ def checkout(tmp_path: Path) -> Path:
         "pyproject.toml": CONTRACT,
         "CONTRIBUTING.md": CONTRIBUTING,
         "src/ryecore/shop/__init__.py": '"""What is sold,\nand to whom.\n\nAnd more.\n"""\n',
+        "src/ryecore/shop/window/__init__.py": '"""What is shown."""\n',
         "src/ryecore/till.py": '"""Money | coins."""\n',
         "src/ryecore/stock.py": '"""Goods."""\n',
         "src/ryecore/shelf.py": '"""Boards."""\n',

@@ -1,1 +1,1 @@
-"""The planning of threads: directive, hooks, prompt, risks and configuration."""
+"""The plan of a thread: directive, hooks, first message, risks, retries and other configuration."""
