@@ -236,7 +236,8 @@ async def register_for_process(
             run_id, str(request.ref), ctx.budget_account, start=start, spawns=spawns
         )
     else:
-        run_id = await register_run(store.registry, request, ctx.budget_account, spawns=spawns)
+        record = await register_run(store.registry, request, ctx.budget_account, spawns=spawns)
+        run_id = record.thread_id
     async with _ended_by_failure(store, run_id, request):
         await store.prepare(run_id)
         token = None if is_tool else await store.registry.mint_token(run_id)

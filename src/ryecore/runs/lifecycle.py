@@ -164,10 +164,13 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
             if request.start_key is not None:  # found even if the item's file has changed
                 await host.registry.check_start(request.start_key, self._ctx.budget_account)
             await self._prepare()
-            await self._register()
+            record = await self._register()
             self._planned = await self._plan()
-            await self._open_account()
-            await self._claim()
+            await host.store.prepare(self.run_id)
+            self._fence = await host.registry.together(self._claim)
+            host.supervisor.add(self.run_id, self._fence, self)
+            pass_on_requests(record, self)  # a request that comes later wakes the supervisor
+            await self._open_log(record)
             await host.store.synced()
             host.running[self.run_id] = self
         except BaseException as error:
@@ -175,16 +178,18 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
                 await self._give_up(error, is_begun=False)
             raise
 
-    async def _register(self) -> None:
+    async def _register(self) -> ThreadRecord:
         if self._request.registered is not None:
-            return
-        self.run_id = await register_run(
+            return await self._host.registry.get_thread(self.run_id)
+        record = await register_run(
             self._host.registry,
             self._request,
             self._ctx.budget_account,
             follows=self._follows,
             spawns=self._spawns,
         )
+        self.run_id = record.thread_id
+        return record
 
     async def _open_account(self) -> None:
         """Open the account of a root or a child, or take over that of the earlier run."""
@@ -208,19 +213,18 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
         spend_usd = Decimal(f"{granted.spend_microcents}e-8")
         self._limits = evolve(limits, spend_usd=spend_usd, tokens=granted.tokens)
 
-    async def _claim(self) -> None:
-        """Claim the row, so that the run is visible to others as running."""
-        host, run_id = self._host, self.run_id
+    async def _claim(self) -> int:
+        """Open the account, and claim the row, so that others see the run as running."""
+        await self._open_account()
+        registry, run_id = self._host.registry, self.run_id
         limits = self._binding_limits.to_dict()
-        await host.registry.set_limits(run_id, limits, model=self._model)
-        await host.store.prepare(run_id)
-        if self._fence is None:
-            owns_process = self._request.thread.owns_process
-            self._fence = await host.registry.claim(run_id, owns_process=owns_process)
-        host.supervisor.add(run_id, self._fence, self)
-        record = await host.registry.get_thread(run_id)
-        pass_on_requests(record, self)  # requests that came before the claim
-        await self._open_log(record)
+        if self._fence is not None:
+            await registry.set_limits(run_id, limits, model=self._model)
+            return self._fence
+        owns_process = self._request.thread.owns_process
+        return await registry.claim(
+            run_id, owns_process=owns_process, limits=limits, model=self._model
+        )
 
     @property
     def _binding_limits(self) -> Limits:
@@ -325,9 +329,10 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
             await self._spending.settle_unwritten()
         ending = await self._conclude(ending)
         cost, log = self._cost, self.recorder
-        await host.ledger.report_actual(run_id, cost.amount)
-        await host.ledger.cascade_spend(run_id)
         account = await host.ledger.account(run_id)
+        if not account.own.covers(cost.amount):
+            await host.ledger.report_actual(run_id, cost.amount)
+            account = await host.ledger.account(run_id)
         total = account.total + account.held  # what is still held will be charged
         result = self._make_result(ending, cost, total)
         await self._log_end(ending, cost, total)

@@ -17,7 +17,7 @@ from ryecore.policy.limits import Limits, read_limits
 if TYPE_CHECKING:
     from ryecore.runs.resume import Continuation
     from ryecore.state.idempotency import IdempotencyKey
-    from ryecore.state.model import Predecessor, SpawnLimit
+    from ryecore.state.model import Predecessor, SpawnLimit, ThreadRecord
     from ryecore.state.registry import ThreadRegistry
 
 __all__ = [
@@ -182,21 +182,20 @@ async def register_run(
     *,
     follows: "Predecessor | None" = None,
     spawns: "SpawnLimit | None" = None,
-) -> str:
-    """Register a thread, or the run of a graph, and return its id.
+) -> "ThreadRecord":
+    """Register a thread, or the run of a graph.
 
-    The id is `ITEM/LEAF-EPOCH`, with a suffix where that is taken. `spawns` is the parent's limit,
+    Its id is `ITEM/LEAF-EPOCH`, with a suffix where that is taken. `spawns` is the parent's limit,
     which the run is counted against; None where it was counted before.
 
     Source: docs/design/threads.md#thread-ids; decision 36.
     """
 
-    async def register(run_id: str) -> str:
+    async def register(run_id: str) -> "ThreadRecord":
         item_id, start = str(request.ref), request.start_key
-        await registry.register(
+        return await registry.register(
             run_id, item_id, parent_id, follows=follows, start=start, spawns=spawns
         )
-        return run_id
 
     item_id = request.ref.id
     run_id = f"{item_id}/{item_id.rpartition('/')[2]}-{int(time.time())}"

@@ -9,19 +9,19 @@ import errno
 import fcntl
 import os
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from threading import RLock
+from threading import RLock, get_ident
 from types import TracebackType
-from typing import Final, TypeVar
-from weakref import WeakSet
+from typing import Any, Final, TypeVar
 
 from ryecore.errors import StateError
 from ryecore.lillux.os_errors import refuses_writing
 from ryecore.state.model import Durability
 from ryecore.state.refusals import advice
 from ryecore.state.sqlite_files import (
+    FORKS,
     LogKeeper,
     commit_nothing,
     connect_read_only,
@@ -29,7 +29,7 @@ from ryecore.state.sqlite_files import (
     is_shared,
     sync_log,
 )
-from ryecore.state.waiting import GroupSync, LockWait, try_flock
+from ryecore.state.waiting import GroupSync, LockWait, run_blocking, try_flock
 
 __all__ = ["Database", "Migration"]
 
@@ -62,6 +62,7 @@ class Database:
         self._abandoned: list[object] = []
         self._transaction = _Transaction(self)
         self._awaited = _AwaitedTransaction(self)
+        self._together_in = 0  # the thread whose operations belong to one transaction
         shared = file_system_of(path.parent)
         if is_shared(shared):
             raise StateError(
@@ -104,7 +105,7 @@ class Database:
                     self._wait_for(self._set_up)
             self._file = _file_at(self._path)
             undo.pop_all()
-        _OPEN.add(self)
+        FORKS.add(self)
 
     def _open_read_only(self) -> None:
         connection = connect_read_only(self._path, len(self._migrations))
@@ -113,7 +114,7 @@ class Database:
         self._pid, self._gate, self._connection = os.getpid(), -1, connection
         self._renew_keepers()
         self._file = _file_at(self._path)
-        _OPEN.add(self)
+        FORKS.add(self)
 
     def _renew_keepers(self) -> None:
         """Make new keepers of the log; a forked child needs its own, with their own threads."""
@@ -167,6 +168,44 @@ class Database:
         Nothing is awaited within it: it is committed before another task runs.
         """
         return self._awaited
+
+    async def together(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Run operations that await nothing but this database as one transaction.
+
+        Each is a savepoint: one that raises has changed nothing, whoever catches its error.
+        """
+        _ = self._try_begin() or await self._begin_awaited()
+        self._together_in = get_ident()
+        problem: BaseException | None = None
+        try:
+            return run_blocking(work())
+        except BaseException as error:
+            problem = error
+            raise
+        finally:
+            self._together_in = 0
+            self._end(problem)
+
+    @property
+    def _is_together(self) -> bool:
+        return self._together_in == get_ident()
+
+    def _begin_part(self) -> sqlite3.Connection:
+        """Begin an operation of a transaction that is open already."""
+        with self._failing("written"):
+            if not self._connection.in_transaction:  # SQLite rolled it back, as on a full disk
+                raise sqlite3.OperationalError("the transaction was rolled back")
+            self._connection.execute("SAVEPOINT part")
+        return self._connection
+
+    def _end_part(self, problem: BaseException | None) -> None:
+        with self._failing("written"):
+            if problem is not None and self._connection.in_transaction:
+                self._connection.execute("ROLLBACK TO part")
+            if self._connection.in_transaction:
+                self._connection.execute("RELEASE part")
+        if problem is not None:
+            self._raise_as_state_error(problem, "written")
 
     def read(self, query: str, parameters: Sequence[object] = ()) -> list[sqlite3.Row]:
         """Return the rows that a query finds."""
@@ -422,7 +461,10 @@ class _AwaitedTransaction:
         self._database = database
 
     async def __aenter__(self) -> sqlite3.Connection:
-        return self._database._try_begin() or await self._database._begin_awaited()
+        database = self._database
+        if database._is_together:
+            return database._begin_part()
+        return database._try_begin() or await database._begin_awaited()
 
     async def __aexit__(
         self,
@@ -430,7 +472,11 @@ class _AwaitedTransaction:
         problem: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._database._end(problem)
+        database = self._database
+        if database._is_together:
+            database._end_part(problem)
+        else:
+            database._end(problem)
 
 
 def _is_busy(problem: BaseException) -> bool:
@@ -440,25 +486,6 @@ def _is_busy(problem: BaseException) -> bool:
 
 
 _BUSY: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL)
-_OPEN: Final[WeakSet[Database]] = WeakSet()
-_FORKING: Final[list[Database]] = []
-_ONE_FORK: Final = RLock()
-
-
-def _before_fork() -> None:
-    _ONE_FORK.acquire()
-    _FORKING.extend(_OPEN)
-    for database in _FORKING:
-        database.before_fork()
-
-
-def _after_fork() -> None:
-    while _FORKING:
-        _FORKING.pop().after_fork()
-    _ONE_FORK.release()
-
-
-os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
 
 
 def _file_at(path: Path) -> tuple[int, int]:

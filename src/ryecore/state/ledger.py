@@ -9,11 +9,12 @@ from typing import Protocol
 
 from ryecore.policy.budget import Account, Amount, Charge, Mark, Settled, TreeSum
 from ryecore.state.model import Cost
+from ryecore.state.transactions import Transactions
 
 __all__ = ["BudgetLedger"]
 
 
-class BudgetLedger(Protocol):
+class BudgetLedger(Transactions, Protocol):
     """The accounts of a project's threads, in money and in tokens.
 
     A root is registered with its ceiling. A child either reserves a part of its parent's rest, or
@@ -22,14 +23,6 @@ class BudgetLedger(Protocol):
     holds never exceed a ceiling, even in a race; after it, its actual cost is charged in full. The
     end of a thread in the registry closes its account.
     """
-
-    async def synced(self) -> None:
-        """Wait until all writes so far have the store's durability.
-
-        Raises:
-            StateError: They can't be made durable.
-        """
-        ...
 
     async def register(self, thread_id: str, ceiling: Amount) -> None:
         """Open the account of a root. An open one is left unchanged.

@@ -23,24 +23,17 @@ from ryecore.state.model import (
     Status,
     ThreadRecord,
 )
+from ryecore.state.transactions import Transactions
 
 __all__ = ["ThreadRegistry"]
 
 
-class ThreadRegistry(Protocol):
+class ThreadRegistry(Transactions, Protocol):
     """Every thread of a project, past and present.
 
     Writes of a thread's owner carry the fence that `claim` returned: once another process has
     declared the owner dead, they are refused.
     """
-
-    async def synced(self) -> None:
-        """Wait until all writes so far have the store's durability.
-
-        Raises:
-            StateError: They can't be made durable.
-        """
-        ...
 
     async def register(
         self,
@@ -130,6 +123,8 @@ class ThreadRegistry(Protocol):
         *,
         owns_process: bool = False,
         token: str | None = None,
+        limits: Mapping[str, object] | None = None,
+        model: str | None = None,
     ) -> int:
         """Take a created thread over; its status becomes `running`.
 
@@ -138,6 +133,8 @@ class ThreadRegistry(Protocol):
             owner: The process that runs it from now on; the calling one.
             owns_process: Whether that process runs nothing else, and may be killed with it.
             token: The token that `mint_token` made for this thread, if it did; it is used up.
+            limits: Its limits, by name and JSON-ready; by default those of its row.
+            model: The model of its turns; by default that of its row.
 
         Returns:
             The fence that this owner's writes carry.

@@ -16,13 +16,15 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
-from threading import Lock, Thread
-from typing import Final
+from threading import Lock, RLock, Thread
+from typing import Final, Protocol
 from urllib.parse import quote
+from weakref import WeakSet
 
 from ryecore.state.waiting import try_flock
 
 __all__ = [
+    "FORKS",
     "LogKeeper",
     "commit_nothing",
     "connect_read_only",
@@ -197,3 +199,31 @@ class LogKeeper:
             own.execute("BEGIN IMMEDIATE")
             commit_nothing(own)
             own.execute("COMMIT")
+
+
+class _Forkable(Protocol):
+    def before_fork(self) -> None: ...
+
+    def after_fork(self) -> None: ...
+
+
+FORKS: Final[WeakSet[_Forkable]] = WeakSet()
+"""The open databases, which prepare for each fork of this process and recover after it."""
+_FORKING: Final[list[_Forkable]] = []
+_ONE_FORK: Final = RLock()
+
+
+def _before_fork() -> None:
+    _ONE_FORK.acquire()
+    _FORKING.extend(FORKS)
+    for database in _FORKING:
+        database.before_fork()
+
+
+def _after_fork() -> None:
+    while _FORKING:
+        _FORKING.pop().after_fork()
+    _ONE_FORK.release()
+
+
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)

@@ -9,7 +9,8 @@ Source: docs/design/threads.md#budget; docs/design/threads.md#the-end; decisions
 # ruff: noqa: S608 - what is spliced into statements is this module's own constants
 
 import sqlite3
-from typing import Final
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, TypeVar
 
 from attrs import astuple
 from typing_extensions import override
@@ -48,6 +49,8 @@ from ryecore.state.thread_rows import SET_LEASE, new_lease
 
 __all__ = ["SqliteLedger"]
 
+T = TypeVar("T")
+
 _HOLD: Final = (
     "UPDATE accounts SET spend_held = spend_held + ?, tokens_held = tokens_held + ?"
     " WHERE thread_id = ?"
@@ -83,6 +86,10 @@ class SqliteLedger(BudgetLedger):
     @override
     async def synced(self) -> None:
         await self._database.synced()
+
+    @override
+    async def together(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        return await self._database.together(work)
 
     @override
     async def register(self, thread_id: str, ceiling: Amount) -> None:

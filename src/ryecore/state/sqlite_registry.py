@@ -6,11 +6,11 @@ Source: docs/design/threads.md#registry; decisions 35 to 38 and 46.
 # ruff: noqa: S608 - what is spliced into statements is this module's own constants
 
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from hashlib import sha256
 from hmac import compare_digest
 from secrets import token_urlsafe
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from attrs import astuple
 from typing_extensions import override
@@ -58,11 +58,24 @@ from ryecore.state.thread_rows import (
 
 __all__ = ["SqliteRegistry"]
 
+T = TypeVar("T")
+
 
 _PROCESS: Final = "boot_id, pid_namespace, pid, start_ticks, time_namespace"
 
 _SET_HEAD: Final = (
     "UPDATE threads SET transcript_length = ?, transcript_digest = ? WHERE thread_id = ?"
+)
+
+_SET_HEAD_AND_COST: Final = (
+    f"UPDATE threads SET transcript_length = ?, transcript_digest = ?, {SET_COST}"
+    " WHERE thread_id = ?"
+)
+_CLAIMED: Final = "SELECT status, fence, parent_token_hash FROM threads WHERE thread_id = ?"
+_CLAIM: Final = (
+    f"UPDATE threads SET {SET_OWNERSHIP}, owns_process = ?, limits = coalesce(?, limits),"
+    " model = coalesce(?, model), status = 'running', fence = fence + 1, parent_token_hash = NULL,"
+    f" updated_at = {NOW} WHERE thread_id = ?"
 )
 
 _CONTINUES: Final = "substr(item_id, 1, 10) = 'directive:'"
@@ -83,6 +96,10 @@ class SqliteRegistry(ThreadRegistry):
     @override
     async def synced(self) -> None:
         await self._database.synced()
+
+    @override
+    async def together(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        return await self._database.together(work)
 
     # A thread's life
 
@@ -165,14 +182,15 @@ class SqliteRegistry(ThreadRegistry):
         *,
         owns_process: bool = False,
         token: str | None = None,
+        limits: Mapping[str, object] | None = None,
+        model: str | None = None,
     ) -> int:
+        written = None if limits is None else as_json(limits)
         async with self._database.writing() as run:
-            found = self._row(run, thread_id)
-            if found.status != "created":
-                raise conflict(found, "be started")
-            (wanted,) = run.execute(
-                "SELECT parent_token_hash FROM threads WHERE thread_id = ?", (thread_id,)
-            ).fetchone()
+            row = run.execute(_CLAIMED, (thread_id,)).fetchone()
+            if row is None or row["status"] != "created":
+                raise conflict(self._row(run, thread_id), "be started")
+            wanted, fence = row["parent_token_hash"], int(row["fence"])
             passed = sha256((token or "").encode()).hexdigest()
             if wanted is not None and not compare_digest(wanted, passed):
                 raise ThreadConflict(
@@ -180,15 +198,11 @@ class SqliteRegistry(ThreadRegistry):
                     "it, and this is another one.",
                     next_step="Start a thread of your own.",
                     thread_id=thread_id,
-                    state=found.status,
+                    state="created",
                 )
-            run.execute(
-                f"UPDATE threads SET {SET_OWNERSHIP}, owns_process = ?,"
-                " status = 'running', fence = fence + 1, parent_token_hash = NULL,"
-                f" updated_at = {NOW} WHERE thread_id = ?",
-                (*ownership(owner or current_process()), owns_process, thread_id),
-            )
-            return found.fence + 1
+            values = (*ownership(owner or current_process()), owns_process, written, model)
+            run.execute(_CLAIM, (*values, thread_id))
+            return fence + 1
 
     @override
     async def renew(self, thread_id: str, fence: int) -> None:
@@ -224,9 +238,11 @@ class SqliteRegistry(ThreadRegistry):
             found = self._owned(run, thread_id, fence)
             if found.ended:
                 raise conflict(found, f"become {status}")
-            if head is not None:
+            if head is not None and snapshot is not None:
+                run.execute(_SET_HEAD_AND_COST, (*head, *astuple(snapshot), thread_id))
+            elif head is not None:
                 run.execute(_SET_HEAD, (*head, thread_id))
-            if snapshot is not None:
+            elif snapshot is not None:
                 self._set_cost(run, thread_id, snapshot)
             set_status(run, thread_id, status)
             set_result(run, thread_id, body)

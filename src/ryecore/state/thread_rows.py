@@ -178,16 +178,18 @@ def conflict(record: ThreadRecord, what: str) -> ThreadConflict:
 
 def set_status(run: sqlite3.Connection, thread_id: str, status: Status) -> None:
     """Set a thread's status. A final one closes its account and fences its owner off."""
+    if not has_ended(status):
+        run.execute(
+            f"UPDATE threads SET status = ?, updated_at = {NOW} WHERE thread_id = ?",
+            (status, thread_id),
+        )
+        return
     run.execute(
-        f"UPDATE threads SET status = ?, updated_at = {NOW} WHERE thread_id = ?",
+        f"UPDATE threads SET status = ?, updated_at = {NOW}, completed_at = {NOW},"
+        " fence = fence + 1 WHERE thread_id = ?",
         (status, thread_id),
     )
-    if has_ended(status):
-        run.execute(
-            f"UPDATE threads SET completed_at = {NOW}, fence = fence + 1 WHERE thread_id = ?",
-            (thread_id,),
-        )
-        release(run, thread_id, status)  # any end of a thread closes its account
+    release(run, thread_id, status)  # any end of a thread closes its account
 
 
 def set_result(run: sqlite3.Connection, thread_id: str, body: str) -> None:

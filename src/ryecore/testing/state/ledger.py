@@ -331,6 +331,36 @@ class LedgerCases(StateCases):
         equal((await ledger.account("r")).reserved, Amount(), "what is reserved")
 
     @state_case
+    async def test_operations_together_happen_or_do_not(
+        self, store: StateStore, place: Place
+    ) -> None:
+        """Registry and ledger share a transaction, and an operation that raises leaves nothing."""
+        registry, ledger = store.registry, store.ledger
+        made = await registry.register("r", _ITEM)
+
+        async def fails_at_last() -> None:
+            await ledger.register("r", Amount(100, 100))
+            await registry.claim("r")
+            await ledger.hold("r", 1, 1, Amount(101, 1))
+
+        await raises(InsufficientBudget, ledger.together(fails_at_last))
+        equal(await registry.get_thread("r"), made, "the row after a transaction that failed")
+        await raises(BudgetNotRegistered, ledger.account("r"))
+
+        async def catches() -> int:
+            await ledger.register("r", Amount(100, 100))
+            fence = await registry.claim("r")
+            await raises(InsufficientBudget, ledger.hold("r", 1, 1, Amount(101, 1)))
+            await ledger.hold("r", 1, 2, Amount(40, 4))
+            return fence
+
+        fence = await registry.together(catches)
+        row = await registry.get_thread("r")
+        equal((row.status, row.fence), ("running", fence), "the claimed row")
+        equal((await ledger.account("r")).held, Amount(40, 4), "what is held")
+        equal([one.attempt for one in await ledger.charges("r")], [2], "the charged tries")
+
+    @state_case
     async def test_huge_and_negative_amounts(self, store: StateStore, place: Place) -> None:
         """A huge amount counts as 2**53; a negative one is refused."""
         at, ledger = Accounts(store), store.ledger

@@ -1,0 +1,42 @@
+"""What registry and ledger share: one database, whose transactions may span both.
+
+Source: decisions 37 and 77.
+"""
+
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol, TypeVar
+
+__all__ = ["Transactions"]
+
+T = TypeVar("T")
+
+
+class Transactions(Protocol):
+    """A part of the store whose operations are transactions of one database."""
+
+    async def synced(self) -> None:
+        """Wait until all writes so far have the store's durability.
+
+        Raises:
+            StateError: They can't be made durable.
+        """
+        ...
+
+    async def together(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Run several operations of the registry and the ledger as one transaction.
+
+        All of them happen, or none. An operation that raises has changed nothing; where `work`
+        catches its error, the others still happen.
+
+        Args:
+            work: Awaits the operations, in order, and nothing else.
+
+        Returns:
+            What `work` returns.
+
+        Raises:
+            StateError: Nothing can be written.
+
+        Source: decision 77.
+        """
+        ...
