@@ -140,10 +140,14 @@ def writable_folder(folder: Path, kind_folder: Path, boundary: Path | None) -> I
     The path leads to this very folder until the end of the block, whatever becomes a link in the
     meantime.
     """
-    real = check_links(folder, kind_folder, boundary)
-    top = Path(os.path.realpath(boundary or kind_folder))
-    _make_folders(top)
-    descriptor = _descend(top, real.relative_to(top).parts)
+    top = boundary or kind_folder
+    try:  # as nearly always, no folder on the way is a link
+        descriptor = _descend(top, _names_below(folder, top))
+    except (OSError, ValueError):
+        real = check_links(folder, kind_folder, boundary)
+        top = Path(os.path.realpath(boundary or kind_folder))
+        _make_folders(top)
+        descriptor = _descend(top, real.relative_to(top).parts)
     try:
         yield Path(f"/proc/self/fd/{descriptor}")
     finally:
@@ -173,6 +177,13 @@ def _make_folders(top: Path) -> None:
 def _in_the_way(name: str) -> NotADirectoryError:
     reason = "a file or a link stands where a folder is needed"
     return NotADirectoryError(errno.ENOTDIR, reason, name)
+
+
+def _names_below(folder: Path, top: Path) -> tuple[str, ...]:
+    names = folder.relative_to(top).parts
+    if os.pardir in names:
+        raise ValueError(f"{folder} has a name that leads up.")
+    return names
 
 
 def _descend(top: Path, parts: Sequence[str], mode: int | None = 0o777) -> int:
