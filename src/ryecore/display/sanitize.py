@@ -135,6 +135,8 @@ def escape_json(document: str) -> str:
 
 def escape_markdown(text: str) -> str:
     r"""Spell out what doesn't show in prose, such as `\x1b`, and end lines by line feeds."""
+    if text.isascii() and text.isprintable():
+        return text
     return re.sub(
         _MARKDOWN_CONTROLS,
         lambda found: found[0].encode("unicode_escape").decode(),

@@ -7,7 +7,6 @@ Source: decision 5; docs/design/formats.md#signed-json-documents.
 """
 
 import hashlib
-import json
 import os
 import stat
 from collections.abc import Mapping
@@ -18,6 +17,7 @@ from typing import Final
 
 from attrs import evolve, field, frozen
 
+from ryecore.convert.json_text import make_encoder
 from ryecore.errors import SigningError, StateError
 from ryecore.items.files import write_atomically
 from ryecore.items.signature import Signature, parse_payload, utc_now
@@ -30,7 +30,6 @@ __all__ = [
     "canonical_json",
     "find_run_key",
     "holds",
-    "indented_json",
     "load_run_key",
     "record_signature",
     "sign_record",
@@ -38,16 +37,7 @@ __all__ = [
 
 _VERSION: Final = "rye-record-v1"
 _FIELD: Final = "_signature"
-_canonical: Final = json.JSONEncoder(
-    sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
-).encode
-_FLAT: Final = frozenset({str, int, float, bool, type(None)})
-_LINES: Final = [
-    json.JSONEncoder(ensure_ascii=one, separators=(",\n  ", ": ")).encode for one in (False, True)
-]
-_INDENTED: Final = [
-    json.JSONEncoder(ensure_ascii=one, indent=2, default=str).encode for one in (False, True)
-]
+_canonical: Final = make_encoder(sort_keys=True)
 
 
 @frozen(slots=False)
@@ -153,29 +143,6 @@ def load_run_key(user_root: Path) -> RunKey:
 def canonical_json(record: Mapping[str, object]) -> bytes:
     """Return a record in canonical form: keys sorted, no spaces, ASCII, only JSON's numbers."""
     return _canonical(record).encode()
-
-
-def indented_json(value: object, *, ascii_only: bool = False) -> str:
-    """Return JSON for people, as `json.dumps` with an indent of 2, but made mostly in C.
-
-    Values that JSON lacks are written as texts; a value that contains itself is a ValueError.
-    """
-    write, write_flat = _INDENTED[ascii_only], _LINES[ascii_only]
-    if type(value) is not dict or not value or not all(type(name) is str for name in value):
-        return write(value)
-    lines: list[str] = []
-    flat: dict[str, object] = {}
-    for name, one in value.items():
-        if type(one) in _FLAT:
-            flat[name] = one
-            continue
-        if flat:
-            lines.append(write_flat(flat)[1:-1])
-            flat = {}
-        lines.append(write({name: one})[4:-2])
-    if flat:
-        lines.append(write_flat(flat)[1:-1])
-    return "{\n  " + ",\n  ".join(lines) + "\n}"
 
 
 def sign_record(kind: str, record: Mapping[str, object], key: SigningKey) -> dict[str, object]:

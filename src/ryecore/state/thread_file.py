@@ -14,13 +14,14 @@ from typing import Any, Final
 
 from attrs import Factory, frozen
 
+from ryecore.convert.json_text import indented_json
 from ryecore.convert.strict import RECORDS
 from ryecore.errors import StateError
 from ryecore.items.files import write_atomically
 from ryecore.lillux.digests import read_digest
 from ryecore.lillux.keys import PublicKey, SigningKey
 from ryecore.state.model import Cost, Durability, ThreadRecord
-from ryecore.state.records import holds, indented_json, sign_record
+from ryecore.state.records import holds, sign_record
 from ryecore.state.refusals import advice
 from ryecore.state.thread_rows import describe_death
 from ryecore.state.transcript import Transcript
@@ -100,7 +101,7 @@ def end_thread_file(path: Path, record: ThreadRecord, key: SigningKey) -> None:
             "updated_at": record.updated_at,
             "cost": record.cost.to_dict(),
         }
-        text = json.dumps(sign_record(_KIND, document, key), indent=2, allow_nan=False) + "\n"
+        text = indented_json(sign_record(_KIND, document, key), ascii_only=True) + "\n"
         write_atomically(path, text.encode(), mode=0o600, durable=False)
 
 

@@ -13,13 +13,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, TypeVar, TypeVarTuple
 
+from ryecore.convert.json_text import indented_json
 from ryecore.errors import StateError, StoreError
 from ryecore.items.files import folder_without_links, write_atomically
 from ryecore.lillux.digests import ContentStore
 from ryecore.state.attestation import AttestedFolder
 from ryecore.state.exports import CAPABILITIES_FILE, write_capabilities, write_export
 from ryecore.state.model import Durability, thread_not_found
-from ryecore.state.records import RunKey, indented_json, load_run_key
+from ryecore.state.records import RunKey, load_run_key
 from ryecore.state.refusals import advice
 from ryecore.state.thread_file import (
     THREAD_FILE,

@@ -7,16 +7,16 @@ A line is ASCII, so that it can hold any text of a model, lone surrogates too.
 
 import hashlib
 import json
-import json.encoder
 import math
 import os
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from attrs import frozen
 
+from ryecore.convert.json_text import make_encoder, quoted
 from ryecore.errors import StateError
 from ryecore.lillux.keys import PublicKey, SigningKey
 from ryecore.state.records import holds, record_signature
@@ -77,7 +77,7 @@ def stamp(at_us: int) -> str:
 
 def head_of(thread_id: str, event_type: str) -> str:
     """Return the text between a line's timestamp and its payload."""
-    return f',"thread_id":{json.dumps(thread_id)},"event_type":{json.dumps(event_type)},"payload":'
+    return f',"thread_id":{quoted(thread_id)},"event_type":{quoted(event_type)},"payload":'
 
 
 def _plain(value: object) -> object:
@@ -87,19 +87,7 @@ def _plain(value: object) -> object:
     raise TypeError(f"{type(value).__name__} can't stand in a transcript")
 
 
-def _make_encoder() -> Callable[[Any, int], tuple[str, ...]]:
-    # JSONEncoder.encode makes this at each call. Made once, it halves the time.
-    make = getattr(json.encoder, "c_make_encoder", None)
-    if make is None:
-        encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False, default=_plain).encode
-        return lambda value, _: (encode(value),)
-    encoder = make(
-        None, _plain, json.encoder.encode_basestring_ascii, None, ":", ",", False, False, False
-    )
-    return cast("Callable[[Any, int], tuple[str, ...]]", encoder)
-
-
-_encode: Final = _make_encoder()
+_encode: Final = make_encoder(default=_plain)
 
 
 def encode_payload(payload: Mapping[str, Any]) -> str:
@@ -109,7 +97,7 @@ def encode_payload(payload: Mapping[str, Any]) -> str:
     StateError; a value that JSON can't hold is a TypeError.
     """
     try:
-        text = "".join(_encode(payload, 0))
+        text = _encode(payload)
     except (ValueError, RecursionError):
         text = _encode_odd(payload)
     if len(text) > MAX_LINE_BYTES - 4096:
@@ -122,7 +110,7 @@ def encode_payload(payload: Mapping[str, Any]) -> str:
 
 def _encode_odd(payload: Mapping[str, Any]) -> str:
     try:
-        return "".join(_encode(_finite(payload), 0))
+        return _encode(_finite(payload))
     except RecursionError:
         raise StateError(
             "A record is nested too deep for a transcript.",
@@ -267,7 +255,7 @@ class CheckpointLines:
     """Writes and reads the checkpoints of one thread."""
 
     def __init__(self, thread_id: str) -> None:
-        self._thread = json.dumps(thread_id)
+        self._thread = quoted(thread_id)
         self._head = head_of(thread_id, CHECKPOINT)
 
     def write(self, checkpoint: Checkpoint, at_us: int, key: SigningKey) -> bytes:

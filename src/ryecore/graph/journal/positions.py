@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from ryecore.agent.outcome import NodeOutcome
+from ryecore.convert.json_text import make_encoder
 from ryecore.convert.strict import ConversionError
 from ryecore.errors import StateError, StoreError
 from ryecore.graph.schedule import Position, read_failure
@@ -33,9 +34,7 @@ def _plain(value: object) -> object:
     raise TypeError(f"a value of the type {type(value).__name__}")
 
 
-_encode: Final = json.JSONEncoder(
-    separators=(",", ":"), allow_nan=False, check_circular=False, default=_plain
-).encode
+_encode: Final = make_encoder(default=_plain)
 
 
 class PositionStore:

@@ -15,11 +15,11 @@ from typing import Any, Final
 
 from attrs import frozen
 
+from ryecore.convert.json_text import indented_json, make_encoder
 from ryecore.convert.money import write_usd
 from ryecore.display.sanitize import escape_markdown
 from ryecore.items.refs import EXPORT_FOLDER
 from ryecore.llm.request import ToolSpec
-from ryecore.state.records import indented_json
 from ryecore.state.store import ThreadStore
 from ryecore.state.thread_file import ThreadFile
 from ryecore.state.transcript_format import Record
@@ -36,8 +36,8 @@ __all__ = [
     "write_capabilities",
 ]
 
-_quoted: Final = json.JSONEncoder(ensure_ascii=False).encode
-_number: Final = json.JSONEncoder(allow_nan=False).encode
+_scalar_json: Final = make_encoder(ascii_only=False)
+_parameters_json: Final = make_encoder(ascii_only=False, allow_nan=True, default=dict)
 _FENCE: Final = re.compile(r"`{3,}")
 
 
@@ -61,7 +61,7 @@ def frontmatter(fields: Mapping[str, object]) -> str:
 def _scalar(value: object) -> str:
     """Return a value as JSON that is YAML, too: without lone surrogates and unprintable text."""
     if isinstance(value, str):
-        return _quoted(escape_markdown(value))
+        return _scalar_json(escape_markdown(value))
     if isinstance(value, Mapping):
         return (
             "{"
@@ -70,7 +70,7 @@ def _scalar(value: object) -> str:
         )
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(_scalar, value)) + "]"
-    return _number(value)
+    return _scalar_json(value)
 
 
 _MAX_BLOCK_CHARS: Final = 16_000
@@ -104,7 +104,7 @@ def render_capabilities(
     ]
     for number, tool in enumerate(tools, start=1):
         spec = tool.spec
-        parameters = json.dumps(spec.parameters, ensure_ascii=False, default=dict)
+        parameters = _parameters_json(spec.parameters)
         shown = _definition(spec.name, tool.target, spec.description, parameters)
         parts += (f"\n### Tool {number}\n\n", shown)
     if not tools:
@@ -122,7 +122,7 @@ def _definition(name: str, target: str, description: str, parameters: str) -> st
         "description": description,
         "parameters": json.loads(parameters),
     }
-    return fenced(json.dumps(definition, indent=2, ensure_ascii=False), "json")
+    return fenced(indented_json(definition), "json")
 
 
 def _tree(capabilities: Iterable[str]) -> str:
