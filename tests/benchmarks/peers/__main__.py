@@ -3,13 +3,16 @@
     python -m tests.benchmarks.peers --python /path/to/a/python [--python ...] [PEER ...]
 
 A framework is run by the first of the Pythons that has it, ryecore by this one. Each figure has a
-process of its own.
+process of its own. Runs that are kept are measured in several passes, in which the frameworks take
+turns, and reported beside ryecore in process durability, in the same passes.
 """
 
 import argparse
 import json
+import statistics
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.benchmarks.harness import report
@@ -24,41 +27,100 @@ PEERS = {
     "pydantic-ai": "pydantic_agents",
     "google-adk": "google_agents",
 }
+KEPT = {
+    "ryecore, process durability": "ryecore_threads",
+    "ryecore, machine durability": "ryecore_synced",
+    "strands, FileSessionManager": "strands_sessions",
+    "openai-agents, SQLiteSession": "openai_sessions",
+    "langchain, AsyncSqliteSaver": "langchain_saver",
+    "pydantic-ai, DBOS": "pydantic_dbos",
+}
 WALKERS = {"ryecore, a graph": "ryecore_steps", "langgraph, a graph": "langgraph_steps"}
 _STEPS = {"step": "one step of a graph", "kept_step": "one step and its checkpoint"}
 _FIGURES = {"turn": "one turn", "delta": "one streamed delta", "runs": "1,000 concurrent runs"}
+_KEPT_FIGURES = {
+    "kept_turn": "one turn of a kept run of 10",
+    "kept_runs": "200 kept runs of 3 turns at once",
+}
+_OURS = "ryecore, process durability"
+_PASSES = 3
 _ROOT = Path(__file__).parents[3]
 
+Figure = dict[str, float | str]
 
-def measured(python: str, peer: str, figure: str) -> dict[str, float | str]:
+
+def measured(python: str, peer: str, figure: str) -> Figure:
     """One figure of one framework; `missing` where this Python lacks it."""
-    module = (PEERS | WALKERS)[peer]
+    module = (PEERS | KEPT | WALKERS)[peer]
     command = [python, "-m", "tests.benchmarks.peers.script", module, figure]
     done = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise RuntimeError(f"{peer}, {figure}: {done.stderr.strip()[-2_000:]}")
-    result: dict[str, float | str] = json.loads(done.stdout.splitlines()[-1])
+    result: Figure = json.loads(done.stdout.splitlines()[-1])
     return result
 
 
-def run(pythons: list[str], peers: list[str]) -> None:
+def _measured_by_any(pythons: Sequence[str], peer: str, figure: str) -> Figure | None:
+    """One figure, by the first Python that has the framework; where none has, say so."""
+    for python in pythons:
+        got = measured(python, peer, figure)
+        if "missing" not in got:
+            return got
+    absent = f"not installed: {got['missing']}"
+    sys.stdout.write(json.dumps({"name": peer, "absent": absent}) + "\n")
+    sys.stdout.flush()
+    return None
+
+
+def _report(what: str, peer: str, got: Figure, **more: object) -> None:
+    value, unit = (got.pop("us"), "us") if "us" in got else (got.pop("runs_a_second"), "/s")
+    report(f"{what}: {peer}", float(value), unit, **got, **more)
+
+
+def run(pythons: Sequence[str], peers: Sequence[str]) -> None:
     """Report every figure of each framework, or that it isn't installed."""
     for peer in peers:
         for figure, what in (_STEPS if peer in WALKERS else _FIGURES).items():
-            for python in pythons:
-                got = measured(python, peer, figure)
-                if "missing" not in got:
-                    break
-            else:
-                sys.stdout.write(json.dumps({"name": peer, "absent": "not installed"}) + "\n")
+            got = _measured_by_any(pythons, peer, figure)
+            if got is None:
                 break
-            value, unit = (got.pop("us"), "us") if "us" in got else (got.pop("runs_a_second"), "/s")
-            report(f"{what}: {peer}", float(value), unit, **got)
+            _report(what, peer, got)
+
+
+def run_kept(pythons: Sequence[str], peers: Sequence[str]) -> None:
+    """Report the figures of runs that are kept, beside ryecore, or who isn't installed."""
+    present = [_OURS, *(peer for peer in peers if peer != _OURS)]
+    for figure, what in _KEPT_FIGURES.items():
+        passes: list[dict[str, dict[str, float]]] = []
+        for _ in range(_PASSES):
+            found = {peer: _measured_by_any(pythons, peer, figure) for peer in present}
+            present = [peer for peer, got in found.items() if got is not None]
+            passes.append({peer: _numbers(got) for peer, got in found.items() if got is not None})
+        main = "us" if figure == "kept_turn" else "runs_a_second"
+        for peer in present:
+            got: Figure = {
+                key: statistics.median(one[peer][key] for one in passes) for key in passes[0][peer]
+            }
+            ratios = {
+                name: statistics.median(one[peer][key] / one[_OURS][key] for one in passes)
+                for name, key in (("ratio", main), ("cpu_ratio", "cpu_us"))
+            }
+            _report(what, peer, got, **ratios, goal=f"beside {_OURS}")
+
+
+def _numbers(got: Figure) -> dict[str, float]:
+    return {key: float(value) for key, value in got.items()}
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.peers", description=__doc__)
     parser.add_argument("--python", action="append", help="a Python that has frameworks")
-    parser.add_argument("peer", nargs="*", choices=[*PEERS, *WALKERS, []], help="all by default")
+    parser.add_argument(
+        "peer", nargs="*", choices=[*PEERS, *KEPT, *WALKERS, []], help="all by default"
+    )
     asked = parser.parse_args()
-    run([sys.executable, *(asked.python or ())], asked.peer or list(PEERS))
+    chosen = asked.peer or [*PEERS, *KEPT]
+    pythons = [sys.executable, *(asked.python or ())]
+    run(pythons, [peer for peer in chosen if peer not in KEPT])
+    if kept := [peer for peer in chosen if peer in KEPT]:
+        run_kept(pythons, kept)

@@ -18,7 +18,7 @@ from openai.types.responses import (
 from tests.benchmarks.peers.script import ANSWER, PIECE, PROMPT, Run, add
 
 set_tracing_disabled(True)
-_CONFIG = RunConfig(tracing_disabled=True)
+CONFIG = RunConfig(tracing_disabled=True)
 
 
 def _said(text: str) -> ResponseOutputMessage:
@@ -28,7 +28,7 @@ def _said(text: str) -> ResponseOutputMessage:
     )
 
 
-class _Fake(Model):
+class Fake(Model):
     def __init__(self, turns: int, deltas: int = 0) -> None:
         self.turns, self.deltas = turns, deltas
 
@@ -73,20 +73,20 @@ class _Fake(Model):
 
 
 def runner(turns: int) -> Run:
-    agent = Agent(name="adder", model=_Fake(turns), tools=[function_tool(add)])
+    agent = Agent(name="adder", model=Fake(turns), tools=[function_tool(add)])
 
     async def run() -> Any:
-        done = await Runner.run(agent, PROMPT, max_turns=turns + 1, run_config=_CONFIG)
+        done = await Runner.run(agent, PROMPT, max_turns=turns + 1, run_config=CONFIG)
         return done.final_output
 
     return run
 
 
 def streamer(deltas: int) -> Run:
-    agent = Agent(name="talker", model=_Fake(0, deltas))
+    agent = Agent(name="talker", model=Fake(0, deltas))
 
     async def run() -> int:
-        events = Runner.run_streamed(agent, PROMPT, run_config=_CONFIG).stream_events()
+        events = Runner.run_streamed(agent, PROMPT, run_config=CONFIG).stream_events()
         return sum(
             [
                 event.type == "raw_response_event" and event.data.type.endswith("text.delta")

@@ -10,20 +10,26 @@ from pydantic_ai.usage import UsageLimits
 
 from tests.benchmarks.peers.script import ANSWER, PIECE, PROMPT, Run, add
 
-_LIMITS = UsageLimits(request_limit=None)
+LIMITS = UsageLimits(request_limit=None)
 
 
-def runner(turns: int) -> Run:
+def make_agent(turns: int) -> Agent:
+    """Make an agent whose model calls a tool so many times."""
+
     async def answer(messages: Any, info: Any) -> ModelResponse:
         turn = sum(message.kind == "response" for message in messages)
         if turn < turns:
             return ModelResponse([ToolCallPart("add", {"a": 1, "b": 1}, f"c{turn}")])
         return ModelResponse([TextPart(ANSWER)])
 
-    agent = Agent(FunctionModel(answer), tools=[add])
+    return Agent(FunctionModel(answer), tools=[add])
+
+
+def runner(turns: int) -> Run:
+    agent = make_agent(turns)
 
     async def run() -> str:
-        return (await agent.run(PROMPT, usage_limits=_LIMITS)).output
+        return (await agent.run(PROMPT, usage_limits=LIMITS)).output
 
     return run
 

@@ -2,11 +2,13 @@
 
 import resource
 import tempfile
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 from ryecore import Rye
+from ryecore.state.model import Durability
 from tests.benchmarks.peers.ryecore_agents import Fake
 from tests.benchmarks.peers.script import PIECE, PROMPT, Run, add
 from tests.scripted_host import ScriptedHost
@@ -15,33 +17,41 @@ from tests.scripted_host import ScriptedHost
 class _Threads:
     """Threads in a project of their own, which is opened with the first one, and stays open."""
 
-    def __init__(self, model: Fake, *, has_tools: bool) -> None:
+    def __init__(self, model: Fake, *, has_tools: bool, durability: Durability = "process") -> None:
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # each thread holds a file open
-        self._kept = AsyncExitStack()
+        self.stack = AsyncExitStack()
         self._rye: Rye | None = None
-        folder = self._kept.enter_context(tempfile.TemporaryDirectory())
+        folder = self.stack.enter_context(tempfile.TemporaryDirectory())
         model.provider_id = "scripted"
         self._stage = ScriptedHost(Path(folder), model=model)
+        self._durability: Durability = durability
         granted = {} if has_tools else {"permissions": ""}
         limits = f'turns="{model.turns + 2}"'
         self.ref = self._stage.write("acme/adder", PROMPT, limits=limits, **granted)
 
     async def rye(self) -> Rye:
         if self._rye is None:
-            self._rye = await self._kept.enter_async_context(self._stage.open())
+            opened = self._stage.open(durability=self._durability)
+            self._rye = await self.stack.enter_async_context(opened)
         return self._rye
+
+    async def run(self) -> Any:
+        """Run one to its end, and return its answer."""
+        done: Any = await (await self.rye()).execute(self.ref, thread="fork")
+        return done.text
 
 
 def runner(turns: int) -> Run:
     assert add(1, 1) == 2  # the host's own `add` does the same
-    threads = _Threads(Fake(turns), has_tools=True)
+    return _Threads(Fake(turns), has_tools=True).run
 
-    async def run() -> Any:
-        done: Any = await (await threads.rye()).execute(threads.ref, thread="fork")
-        return done.text
 
-    return run
+@asynccontextmanager
+async def kept_runner(turns: int, durability: Durability = "process") -> AsyncIterator[Run]:
+    threads = _Threads(Fake(turns), has_tools=True, durability=durability)
+    async with threads.stack:
+        yield threads.run
 
 
 def streamer(deltas: int) -> Run:

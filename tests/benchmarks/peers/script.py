@@ -16,7 +16,7 @@ from typing import Any
 ANSWER = "done"
 PROMPT = "Add one and one, again and again."
 PIECE = "word "
-TURNS, RUN_TURNS, DELTAS, STEPS = 10, 3, 1_000, 2_000
+TURNS, RUN_TURNS, DELTAS, STEPS, KEPT_RUNS = 10, 3, 1_000, 2_000, 200
 ROUNDS = 15
 
 Run = Callable[[], Awaitable[Any]]
@@ -62,6 +62,35 @@ async def _runs(peer: Any) -> dict[str, float]:
     return {"runs_a_second": many, "of_the_rate_at_10": many / few, "mib": peak}
 
 
+async def _kept_turn(peer: Any) -> dict[str, float]:
+    async with peer.kept_runner(TURNS) as run:
+        assert await run() == ANSWER
+        times, processor = [], []
+        for _ in range(ROUNDS):
+            begun = time.process_time()
+            times.append(await _timed(run) / TURNS * 1e6)
+            processor.append((time.process_time() - begun) / TURNS * 1e6)
+    return {"us": statistics.median(times), "least_us": min(times), "cpu_us": min(processor)}
+
+
+async def _kept_runs(peer: Any) -> dict[str, float]:
+    async with peer.kept_runner(RUN_TURNS) as run:
+        assert await run() == ANSWER
+        rates, processor = [], []
+        for _ in range(3):
+            begun, started = time.process_time(), time.perf_counter()
+            await asyncio.gather(*(run() for _ in range(KEPT_RUNS)))
+            rates.append(KEPT_RUNS / (time.perf_counter() - started))
+            processor.append((time.process_time() - begun) / KEPT_RUNS * 1e6)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return {
+        "runs_a_second": statistics.median(rates),
+        "best": max(rates),
+        "cpu_us": min(processor),
+        "mib": peak,
+    }
+
+
 async def _steps(run: Run) -> dict[str, float]:
     assert await run() == STEPS
     times = [await _timed(run) for _ in range(5)]
@@ -89,6 +118,7 @@ def main(name: str, figure: str) -> None:
         return
     measure = {
         "turn": _turn, "delta": _delta, "runs": _runs, "step": _step, "kept_step": _kept_step,
+        "kept_turn": _kept_turn, "kept_runs": _kept_runs,
     }[figure]  # fmt: skip
     sys.stdout.write(json.dumps(asyncio.run(measure(peer))) + "\n")
 

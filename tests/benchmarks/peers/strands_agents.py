@@ -8,10 +8,10 @@ from strands.models.model import Model
 
 from tests.benchmarks.peers.script import ANSWER, PIECE, PROMPT, Run, add
 
-_add = tool(add)
+add_tool = tool(add)
 
 
-class _Fake(Model):
+class Fake(Model):
     def __init__(self, turns: int, deltas: int = 0) -> None:
         self.turns, self.deltas = turns, deltas
 
@@ -42,17 +42,17 @@ class _Fake(Model):
 
 
 def runner(turns: int) -> Run:
-    model = _Fake(turns)
+    model = Fake(turns)
 
     async def run() -> str:
-        agent = Agent(model=model, tools=[_add], callback_handler=None)
+        agent = Agent(model=model, tools=[add_tool], callback_handler=None)
         return str(await agent.invoke_async(PROMPT)).strip()
 
     return run
 
 
 def streamer(deltas: int) -> Run:
-    model = _Fake(0, deltas)
+    model = Fake(0, deltas)
 
     async def run() -> int:
         agent = Agent(model=model, callback_handler=None)

@@ -1,0 +1,29 @@
+"""pydantic-ai on DBOS with SQLite."""
+
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from dbos import DBOS, DBOSConfig
+from pydantic_ai.durable_exec.dbos import DBOSAgent
+
+from tests.benchmarks.peers.pydantic_agents import LIMITS, make_agent
+from tests.benchmarks.peers.script import PROMPT, Run
+
+
+@asynccontextmanager
+async def kept_runner(turns: int) -> AsyncIterator[Run]:
+    with tempfile.TemporaryDirectory() as folder:
+        database = f"sqlite:///{Path(folder) / 'kept.sqlite'}"
+        DBOS(config=DBOSConfig(name="peer", system_database_url=database, run_admin_server=False))
+        agent = DBOSAgent(make_agent(turns), name="adder")
+        DBOS.launch()
+
+        async def run() -> str:
+            return (await agent.run(PROMPT, usage_limits=LIMITS)).output
+
+        try:
+            yield run
+        finally:
+            DBOS.destroy()
