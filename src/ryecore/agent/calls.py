@@ -5,7 +5,7 @@ from contextlib import suppress
 from typing import Final
 
 import anyio
-from attrs import evolve, frozen
+from attrs import frozen
 
 from ryecore.agent.assembly import TurnSetup
 from ryecore.agent.events import AgentToolCall, AgentToolResult
@@ -162,9 +162,9 @@ class ServedCalls:
     def _context(self, place: int) -> ToolContext:
         """Return the tool context of one call, with its own id."""
         context, call = self._setup.tool_context, self._calls[place]
-        where = place_id(context.call.call_id, self._state.turn, place)
-        call_id = place_id(where, call.name, call.arguments_json)
-        return evolve(context, call=evolve(context.call, call_id=call_id))
+        turn = self._state.turn
+        call_id = place_id(context.call.call_id, turn, place, call.name, call.arguments_json)
+        return context.as_call(call_id)
 
     def _tell_unrun(self, place: int, feed: Feed) -> None:
         if feed.is_error:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache, partial
 from math import lcm
 from typing import Final, TypeAlias
 
@@ -57,6 +57,30 @@ def _optional_usd(value: Decimal | str | int | None) -> Decimal | None:
     return None if value is None else _usd(value)
 
 
+@lru_cache(maxsize=256)
+def _rates_of(price: "Price") -> tuple[int, int, int, int, int, int, int]:
+    """Return a scale, and the microcents for each count, multiplied by it to be integers.
+
+    They are cached by the price's value: a host's `price_of` may return a new Price at each call.
+    """
+    microcents = [
+        one * _MICROCENTS_A_TOKEN
+        for one in (
+            Fraction(price.input),
+            Fraction(price.output),
+            Fraction(price.input if price.cache_read is None else price.cache_read),
+            Fraction(price.input if price.cache_write is None else price.cache_write),
+            Fraction(price.output if price.reasoning is None else price.reasoning),
+        )
+    ]
+    microcents.append(Fraction(price.per_medium or 0) * MICROCENTS_PER_USD)
+    scale = lcm(*(one.denominator for one in microcents))
+    read, written, cache_read, cache_written, thought, medium = (
+        int(one * scale) for one in microcents
+    )
+    return scale, read, written, cache_read, cache_written, thought, medium
+
+
 @frozen(slots=False)
 class Price:
     """The price of a model, in USD per million tokens. Use texts or Decimals: they are exact.
@@ -107,25 +131,7 @@ class Price:
         """Whether media made at an endpoint of their own have a price."""
         return self.per_medium is not None
 
-    @cached_property
-    def _rates(self) -> tuple[int, int, int, int, int, int, int]:
-        """A scale, and the microcents for each count, multiplied by it to be integers."""
-        microcents = [
-            price * _MICROCENTS_A_TOKEN
-            for price in (
-                Fraction(self.input),
-                Fraction(self.output),
-                Fraction(self.input if self.cache_read is None else self.cache_read),
-                Fraction(self.input if self.cache_write is None else self.cache_write),
-                Fraction(self.output if self.reasoning is None else self.reasoning),
-            )
-        ]
-        microcents.append(Fraction(self.per_medium or 0) * MICROCENTS_PER_USD)
-        scale = lcm(*(one.denominator for one in microcents))
-        read, written, cache_read, cache_written, thought, medium = (
-            int(one * scale) for one in microcents
-        )
-        return scale, read, written, cache_read, cache_written, thought, medium
+    _rates = cached_property(_rates_of)
 
 
 PriceLookup: TypeAlias = Callable[[str, str], Price | None]
@@ -211,7 +217,7 @@ class CostTracker:
         if record.usage is not None and not _can_be(record.usage):  # nothing of it is stored
             raise ValueError(f"{record.provider} counted what can be no number of tokens.")
         usage, estimated = _counted(record, input_tokens_estimate)
-        cost = self._cost_of(record.provider, record.model, usage, len(record.media))
+        cost = self._pricing(record.provider, record.model, len(record.media))(usage)
         self._usages.append(usage)
         self.cost_microcents += cost or 0
         self.unpriced += cost is None
@@ -232,9 +238,9 @@ class CostTracker:
 
         Source: decision 40.
         """
-        plain = self._cost_of(provider, model, Usage(input_tokens, output_tokens), media)
-        usage = Usage(0, 0, 0, input_tokens, output_tokens)
-        cached = self._cost_of(provider, model, usage, media)
+        cost_of = self._pricing(provider, model, media)
+        plain = cost_of(Usage(input_tokens, output_tokens))
+        cached = cost_of(Usage(0, 0, 0, input_tokens, output_tokens))
         if plain is None or cached is None:
             return cached if plain is None else plain
         return max(plain, cached)
@@ -253,7 +259,8 @@ class CostTracker:
             "estimated": self.estimated,
         }
 
-    def _cost_of(self, provider: str, model: str, usage: Usage, media: int) -> int | None:
+    def _pricing(self, provider: str, model: str, media: int) -> Callable[[Usage], int | None]:
+        """Return the function that prices the tokens of an attempt that makes some media."""
         price = self._price_of(provider, model) if self._price_of is not None else None
         if price is not None:
             if not isinstance(price, Price):
@@ -262,18 +269,19 @@ class CostTracker:
                     "not a Price.",
                     next_step="Let it return a Price, or None where the price isn't known.",
                 )
-            return price.cost_of(usage, media) if price.covers_media or not media else None
+            has_price = price.covers_media or not media
+            return partial(price.cost_of, media=media) if has_price else _unpriced
         if media or not self._bundled:  # the bundled prices are for tokens
-            return None
-        return self._bundled_cost(provider, model, usage)
-
-    def _bundled_cost(self, provider: str, model: str, usage: Usage) -> int | None:
-        """Return the cost by bundled prices; a flat one, as most models have, is looked up once."""
+            return _unpriced
         name = (provider, model)
-        if name not in self._flat:
+        if name not in self._flat:  # a flat price, as most models have, is looked up once
             self._flat[name] = _flat_price(provider, model)
         price = self._flat[name]
-        return bundled_cost(provider, model, usage) if price is None else price.cost_of(usage)
+        return partial(bundled_cost, provider, model) if price is None else price.cost_of
+
+
+def _unpriced(_: Usage) -> None:
+    """Return None: there is no price."""
 
 
 def _flat_price(provider: str, model: str) -> Price | None:
@@ -291,14 +299,16 @@ def _flat_price(provider: str, model: str) -> Price | None:
 
 def _can_be(usage: Usage) -> bool:
     """Return whether a provider's counts are possible: one below 0 would pay for another."""
-    counts = (
+    for one in (
         usage.input_tokens,
         usage.output_tokens,
         usage.cache_read_tokens,
         usage.cache_write_tokens,
         usage.reasoning_tokens,
-    )
-    return all(isinstance(one, int) and 0 <= one <= _MOST_TOKENS for one in counts)
+    ):
+        if not isinstance(one, int) or not 0 <= one <= _MOST_TOKENS:
+            return False
+    return True
 
 
 def is_uncounted(record: AttemptRecord) -> bool:

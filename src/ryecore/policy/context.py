@@ -126,6 +126,19 @@ class CallContext:
         """
         return evolve(self, call_id=call_id or _new_call_id(), parent=self.call_id)
 
+    def as_call(self, call_id: str) -> "CallContext":
+        """Return the same context with the id of another call."""
+        return CallContext(  # inlined: `evolve` takes three times as long
+            self.capabilities,
+            self.budget_account,
+            self.depth,
+            self.deadline,
+            self.cancellation,
+            call_id,
+            self.parent,
+            self.event_sink,
+        )
+
 
 _ENCODER: Final = json.JSONEncoder(sort_keys=True, default=repr)
 CALL_ID: Final = "RYE_CALL_ID"

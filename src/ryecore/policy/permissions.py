@@ -78,11 +78,15 @@ def attenuate(wanted: Iterable[str], parent: Iterable[str] | None) -> tuple[str,
 
 def _matches(pattern: str, needed: str) -> bool:
     """Match a capability: `*` stands for any text, dots included."""
-    first, *others = pattern.split("*")
-    if not others:
+    first, star, others = pattern.partition("*")
+    if not star:
         return pattern == needed
-    *middle, last = others
-    if not needed.startswith(first) or not needed[len(first) :].endswith(last):
+    if not needed.startswith(first):
+        return False
+    if not others:
+        return True
+    *middle, last = others.split("*")
+    if not needed[len(first) :].endswith(last):
         return False
     rest = needed[len(first) : len(needed) - len(last)]
     for part in filter(None, middle):

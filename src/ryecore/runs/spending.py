@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Final, Literal, Protocol
 
-from attrs import asdict, evolve, frozen
+from attrs import asdict, frozen
 
 from ryecore.agent.deps import AgentRunnerDeps
 from ryecore.convert.money import to_usd
@@ -182,16 +182,12 @@ class Spending:
         ledger refuses it, and says what is missing.
         """
         input_tokens = max(input_tokens, self.input_estimate)  # exact after a refused attempt
-        most = Amount(
-            self.tracker.worst_case(provider, model, input_tokens, wanted) or 0,
-            input_tokens + wanted,
-        )
+        most = self.tracker.worst_case(provider, model, input_tokens, wanted) or 0
         limits, cost = self._limits, self.cost
-        used = cost.amount
         if (
             not self.is_tight  # children may have spent more than is known here
-            and _is_ample(limits.spend_microcents, used.spend_microcents, most.spend_microcents)
-            and _is_ample(limits.tokens, used.tokens, most.tokens)
+            and _is_ample(limits.spend_microcents, cost.spend_microcents, most)
+            and _is_ample(limits.tokens, cost.tokens, input_tokens + wanted)
         ):
             return wanted  # the ledger decides
         left = await self._ledger.remaining(self._thread_id)
@@ -262,7 +258,14 @@ class Spending:
             raise
         if not self._is_counted:
             self._is_counted = True
-            self.cost = evolve(self.cost, turns=self.cost.turns + 1)
+            before = self.cost
+            self.cost = Cost(
+                before.turns + 1,
+                before.input_tokens,
+                before.output_tokens,
+                before.spend_microcents,
+                before.estimated,
+            )
         return GO
 
     def _free_open(self) -> None:

@@ -125,3 +125,18 @@ class ToolContext:
     media: MediaStore | None = None
     present: PresentResult | None = None
     recorded: Callable[[], Awaitable[None]] | None = None
+
+    def as_call(self, call_id: str) -> "ToolContext":
+        """Return the context of one call, by the call's id."""
+        return ToolContext(  # inlined: `evolve` takes three times as long
+            self.call.as_call(call_id),
+            self.grant,
+            self.fs_scope,
+            self.fs_root,
+            self.capabilities,
+            self.approve,
+            self.results,
+            self.media,
+            self.present,
+            self.recorded,
+        )

@@ -48,6 +48,12 @@ def test_a_cost_is_exact_and_rounded_up_once(price, usage, media):
     assert cost >= 0
 
 
+def test_the_rates_of_equal_prices_are_made_once():
+    # A host's price_of may return a new Price at each call.
+    assert Price("3", "15")._rates is Price(Decimal(3), "15.0")._rates
+    assert Price("3", "15")._rates != Price("3", "15", cache_read="0.3")._rates
+
+
 @given(PRICES, USAGES, USAGES)
 def test_more_tokens_never_cost_less_and_a_sum_never_more_than_its_parts(price, one, other):
     both = price.cost_of(one + other)
