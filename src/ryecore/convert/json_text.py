@@ -6,7 +6,7 @@ document, and indents in Python. The bytes are the same here.
 
 import json
 import json.encoder
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final, cast
 
 __all__ = ["indented_json", "make_encoder", "quoted"]
@@ -53,15 +53,22 @@ def make_encoder(
 
 
 _LITERALS: Final = {True: "true", False: "false", None: "null"}
+
+
+def _plain(value: object) -> object:
+    return dict(value) if isinstance(value, Mapping) else str(value)
+
+
 _PEOPLE: Final = [
-    json.JSONEncoder(ensure_ascii=one, indent=2, default=str).encode for one in (False, True)
+    json.JSONEncoder(ensure_ascii=one, indent=2, default=_plain).encode for one in (False, True)
 ]
 
 
 def indented_json(value: object, *, ascii_only: bool = False) -> str:
     """Return JSON for people, as `json.dumps` with an indent of 2.
 
-    Values that JSON lacks are written as texts; a value that contains itself is a ValueError.
+    Any mapping is an object. Values that JSON lacks are written as texts; a value that contains
+    itself is a ValueError.
     """
     try:
         return _indented(value, quoted if ascii_only else _quoted_wide, "\n")

@@ -80,10 +80,10 @@ class RunHost:
             self._is_open = True
 
     async def write(
-        self, write: Callable[[*Values], T], *values: *Values, reads_bytes: int = 0
+        self, write: Callable[[*Values], T], *values: *Values, size_bytes: int = 0
     ) -> T:
         """Call what writes files, off the event loop where that takes long; see `run_off_loop`."""
-        return await run_off_loop(self.durability, write, *values, reads_bytes=reads_bytes)
+        return await run_off_loop(self.durability, write, *values, size_bytes=size_bytes)
 
     @cached_property
     def key(self) -> SigningKey:

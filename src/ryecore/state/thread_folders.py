@@ -8,7 +8,7 @@ Source: docs/design/threads.md#storage; decisions 5, 36, 37 and 77.
 import codecs
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, TypeVar, TypeVarTuple
@@ -24,14 +24,10 @@ from ryecore.state.records import RunKey, load_run_key
 from ryecore.state.refusals import advice
 from ryecore.state.thread_file import (
     THREAD_FILE,
-    TRANSCRIPT,
     ThreadFile,
     read_thread_file,
     write_thread_file,
 )
-from ryecore.state.transcript_check import read_records
-from ryecore.state.transcript_format import Record
-from ryecore.state.transcript_store import size_of
 from ryecore.state.waiting import (
     ChangeWatcher,
     is_event_loop,
@@ -165,21 +161,21 @@ class ThreadFolders:
         path = self.folder_of(thread_id) / CAPABILITIES_FILE
         return str(path.relative_to(self.folder.parents[2]))
 
-    async def export(self, thread_id: str, render: Callable[[Iterable[Record]], str]) -> None:
-        """Write a thread as knowledge, which search finds and no author signs.
+    async def export(self, thread_id: str, text: str) -> None:
+        """Write a thread as knowledge, which search finds and no author signs: markdown.
 
-        Its records are rendered as markdown, perhaps in a worker thread. A link that leads out of
-        the project's knowledge is refused.
+        A link that leads out of the project's knowledge is refused.
         """
-        path = self.folder_of(thread_id) / TRANSCRIPT
-
-        def write() -> None:
-            text = render(read_records(path))
-            write_export(
-                self.folder.parents[1], thread_id, text, self._load_key(), self._durability
-            )
-
-        await run_off_loop(self._durability, write, reads_bytes=size_of(path))
+        await run_off_loop(
+            self._durability,
+            write_export,
+            self.folder.parents[1],
+            thread_id,
+            text,
+            self._load_key(),
+            self._durability,
+            size_bytes=len(text),
+        )
 
     def put_artifact(self, thread_id: str, content: bytes) -> str:
         """Store a large result of a thread, and return its SHA-256 in hex. Called by any thread."""

@@ -103,14 +103,14 @@ async def run_off_loop(
     durability: Durability,
     work: Callable[[*Values], T],
     *values: *Values,
-    reads_bytes: int = 0,
+    size_bytes: int = 0,
 ) -> T:
     """Call a function that writes or reads files, in a worker thread if it may take long.
 
-    With process durability no write waits for the disk, so a call that reads few bytes is made on
+    With process durability no write waits for the disk, so a call for few bytes is made on
     this thread, which is faster.
     """
-    is_short = durability == "process" and reads_bytes <= INLINE_BYTES
+    is_short = durability == "process" and size_bytes <= INLINE_BYTES
     if is_short or _is_blocking.get():
         return work(*values)
     return await SYNC_WORKERS.run(work, *values)

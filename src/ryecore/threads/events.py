@@ -1,10 +1,17 @@
 """The types of a thread's events, and their recorder."""
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+
+from typing_extensions import override
 
 from ryecore.agent.events import AgentEvent, AgentToken, AgentToolCall
 from ryecore.state.events import Recorder
+from ryecore.threads.records.conversation import Conversation
+
+if TYPE_CHECKING:
+    from ryecore.policy.context import EventSink
+    from ryecore.state.record_log import RecordLog, RecordStore
 
 __all__ = ["RECORD_TYPES", "ThreadRecorder"]
 
@@ -26,6 +33,18 @@ class ThreadRecorder(Recorder):
         "directive_return",
     })  # fmt: skip
     subject = "tool"
+
+    def __init__(
+        self, run_id: str, log: "RecordLog", records: "RecordStore", sink: "EventSink | None"
+    ) -> None:
+        super().__init__(run_id, log, records, sink)
+        self.conversation = Conversation()
+
+    @override
+    def append(self, kind: str, payload: Mapping[str, Any]) -> None:
+        """Record an event, and add it to the conversation as people read it."""
+        super().append(kind, payload)
+        self.conversation.add(kind, payload)
 
     async def tell(self, kind: str, payload: Mapping[str, Any]) -> None:
         """Record an event. It survives the death of the process once this returns."""

@@ -318,7 +318,7 @@ class ThreadLifecycle(RunLifecycle[ThreadEnding, ThreadResult]):
         if hooks.listens("after_complete"):
             with suppress(StateError, LinkLeavesSpace):  # so that the hooks find the conversation
                 said = evolve(self._file, status=ending.status, cost=self._cost)
-                await export_thread(self._host.store, said)
+                await export_thread(self._host.store, said, self._opened.conversation)
             context = {
                 "thread_id": self.run_id,
                 "directive": self._file.directive,
@@ -394,7 +394,7 @@ class ThreadLifecycle(RunLifecycle[ThreadEnding, ThreadResult]):
     async def _leave_files(self, ending: ThreadEnding, cost: Cost) -> None:
         await super()._leave_files(ending, cost)
         file = evolve(self._file, status=ending.status, cost=cost, updated_at=utc_now())
-        await export_thread(self._host.store, file)
+        await export_thread(self._host.store, file, self._opened.conversation)
 
     async def _log_failure(self, error: BaseException, cost: Cost) -> None:
         await self._log_end(self._ending_of(error), cost, NOTHING)

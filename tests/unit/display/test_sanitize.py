@@ -25,7 +25,8 @@ from ryecore.display.sanitize import (
 from ryecore.display.text import StyledText
 from ryecore.mcp_client.pins import ToolDeclaration
 from ryecore.state.events import RunEvent
-from ryecore.threads.records.export import fenced, frontmatter
+from ryecore.threads.records.conversation import fenced
+from ryecore.threads.records.export import frontmatter
 from ryecore.threads.rendering import render_change, render_tree
 from ryecore.threads.tree import TreeNode
 

@@ -14,10 +14,9 @@ from ryecore.items.documents import parse_document
 from ryecore.llm import ToolSpec
 from ryecore.state.model import Cost
 from ryecore.state.thread_file import ThreadFile
-from ryecore.state.transcript_check import Record
+from ryecore.threads.records.conversation import Conversation, fenced
 from ryecore.threads.records.export import (
     OfferedTool,
-    fenced,
     frontmatter,
     render_capabilities,
     render_export,
@@ -50,8 +49,16 @@ HOSTILE = st.lists(
 ).map("".join)  # fmt: skip
 
 
-def record(event_type: str, **payload: Any) -> Record:
-    return Record(1.0, THREAD, event_type, payload)
+def record(event_type: str, **payload: Any) -> tuple[str, dict[str, Any]]:
+    return event_type, payload
+
+
+def export(records: list[tuple[str, dict[str, Any]]]) -> str:
+    """The export of a thread with these records."""
+    conversation = Conversation()
+    for event_type, payload in records:
+        conversation.add(event_type, payload)
+    return render_export(*ABOUT, conversation.markdown)
 
 
 def text(said: str) -> list[dict[str, object]]:
@@ -77,8 +84,7 @@ def outside(markdown: str) -> list[str]:
 
 def test_a_thread_is_exported_as_knowledge_that_says_what_it_was(tmp_path: Path) -> None:
     call = {"type": "tool_call", "call_id": "c", "name": "search", "arguments_json": '{"q": 1}'}
-    markdown = render_export(
-        *ABOUT,
+    markdown = export(
         [
             record("thread_started"),
             record("cognition_in", turn=1, parts=text("Find tides.")),
@@ -124,8 +130,7 @@ def test_no_text_leaves_its_place(said: str) -> None:
         call = {"type": "tool_call", "call_id": words, "name": words, "arguments_json": words}
         media = {"type": "media", "handle": words, "media_type": words}
         return outside(
-            render_export(
-                *ABOUT,
+            export(
                 [
                     record("cognition_in", turn=1, parts=[*text(words), media]),
                     record("cognition_out", turn=1, parts=[*text(words), call]),
@@ -154,8 +159,8 @@ def test_a_fence_and_a_frontmatter_hold_whatever_stands_in_them(said: str) -> No
 
 def test_what_is_very_long_is_cut_and_says_so() -> None:
     parts = [record("cognition_in", turn=1, parts=text("x" * 20_000))]
-    assert "4000 more characters" in render_export(*ABOUT, parts)
-    whole = render_export(*ABOUT, parts * 100)
+    assert "4000 more characters" in export(parts)
+    whole = export(parts * 100)
     assert len(whole) < 1_100_000
     assert whole.endswith("The rest is left out here; the transcript has it.\n")
 

@@ -7,11 +7,10 @@ Source: docs/design/threads.md#storage; decisions 5, 36 and 47.
 """
 
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from functools import lru_cache, partial
-from typing import Any, Final
+from functools import lru_cache
+from typing import Final
 
 from attrs import frozen
 
@@ -22,13 +21,12 @@ from ryecore.items.refs import EXPORT_FOLDER
 from ryecore.llm.request import ToolSpec
 from ryecore.state.store import ThreadStore
 from ryecore.state.thread_file import ThreadFile
-from ryecore.state.transcript_format import Record
 from ryecore.threads.calls.palette import Palette
+from ryecore.threads.records.conversation import Conversation, fenced
 
 __all__ = [
     "OfferedTool",
     "export_thread",
-    "fenced",
     "frontmatter",
     "render_capabilities",
     "render_export",
@@ -38,15 +36,6 @@ __all__ = [
 
 _scalar_json: Final = make_encoder(ascii_only=False)
 _parameters_json: Final = make_encoder(ascii_only=False, allow_nan=True, default=dict)
-_FENCE: Final = re.compile(r"`{3,}")
-
-
-def fenced(text: str, language: str = "text") -> str:
-    """Return text in a fence that it can't close; the language is trusted."""
-    shown = escape_markdown(text)
-    longest = max(map(len, _FENCE.findall(shown)), default=2)
-    fence = "`" * (longest + 1)
-    return f"{fence}{language}\n{shown}{'' if shown.endswith(chr(10)) else chr(10)}{fence}\n"
 
 
 def frontmatter(fields: Mapping[str, object]) -> str:
@@ -71,10 +60,6 @@ def _scalar(value: object) -> str:
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(_scalar, value)) + "]"
     return _scalar_json(value)
-
-
-_MAX_BLOCK_CHARS: Final = 16_000
-_MAX_CHARS: Final = 1_000_000
 
 
 # Capabilities
@@ -144,103 +129,37 @@ def _tree(capabilities: Iterable[str]) -> str:
 
 
 def render_export(
-    thread: ThreadFile, duration_s: float, capabilities_ref: str, records: Iterable[Record]
+    thread: ThreadFile, duration_s: float, capabilities_ref: str, conversation: str
 ) -> str:
-    """Render a thread's conversation as knowledge, from verified records, which are read once.
+    """Render a thread as knowledge: the facts, and its conversation as markdown.
 
     The path of its capabilities.md is relative to the project's folder.
-    Very long texts are marked as cut; the transcript has them whole.
     """
     folder = thread.thread_id.rpartition("/")[0]
     cost = thread.cost
-    parts = [
-        frontmatter(
-            {
-                "name": thread.thread_id.rpartition("/")[2],
-                "title": f"Thread {thread.thread_id}",
-                "entry_type": "thread_transcript",
-                "category": f"{EXPORT_FOLDER}/{folder}" if folder else EXPORT_FOLDER,
-                "version": "1.0.0",
-                "author": "ryecore",
-                "created_at": thread.created_at,
-                "thread_id": thread.thread_id,
-                "directive": thread.directive,
-                "status": thread.status,
-                "model": thread.model,
-                "duration": f"{duration_s:.1f}s",
-                "turns": cost.turns,
-                "tokens": {"input": cost.input_tokens, "output": cost.output_tokens},
-                "spend": write_usd(cost.spend_microcents),
-                "tags": ["thread", thread.status],
-                "permissions": list(thread.capabilities),
-                "capabilities_ref": capabilities_ref,
-            }
-        ),
-        f"\n# Thread {thread.thread_id}\n",
-    ]
-    left = _MAX_CHARS
-    for record in records:
-        for piece in _pieces(record):
-            left -= len(piece)
-            if left < 0:
-                parts.append("\nThe rest is left out here; the transcript has it.\n")
-                return "".join(parts)
-            parts.append(piece)
-    return "".join(parts)
-
-
-def _pieces(record: Record) -> Iterable[str]:
-    """Yield the parts of a record that belong to the conversation, as markdown."""
-    payload = record.payload
-    match record.type:
-        case "cognition_in":
-            yield _heading("Told", payload)
-            yield from _parts(payload.get("parts"))
-        case "cognition_out":
-            yield _heading("Answered", payload)
-            yield from _parts(payload.get("parts"))
-        case "tool_call_result":
-            failed = ", an error" if payload.get("is_error") is True else ""
-            yield f"\nResult of a tool{failed}:\n\n"
-            yield _block({"tool": payload.get("tool"), "call_id": payload.get("call_id")})
-            yield from _parts(payload.get("content"))
-        case "directive_return":
-            yield "\n## Returned\n\n"
-            yield _block(payload.get("outputs"))
-        case "thread_error" | "limit_reached" | "thread_handoff" | "thread_resumed":
-            yield f"\n## {record.type.replace('_', ' ').capitalize()}\n\n"
-            yield _block(payload)
-
-
-def _heading(what: str, payload: Mapping[str, Any]) -> str:
-    turn = payload.get("turn")
-    return f"\n## {what}, turn {turn if type(turn) is int else '?'}\n"
-
-
-def _parts(parts: object) -> Iterable[str]:
-    for part in parts if isinstance(parts, list) else ():
-        match part:
-            case {"type": "text", "text": str(text)}:
-                yield "\n" + fenced(_cut(text))
-            case {"type": "reasoning", "text": str(text)} if text:
-                yield "\nReasoning:\n\n" + fenced(_cut(text))
-            case {"type": "tool_call", "name": name, "arguments_json": arguments}:
-                yield "\nCalled a tool:\n\n"
-                yield _block({"tool": name, "call_id": part.get("call_id"), "input": arguments})
-            case {"type": "media", "handle": handle, "media_type": media_type}:
-                yield "\nMedia:\n\n" + _block({"handle": handle, "media_type": media_type})
-            case _:
-                pass
-
-
-def _block(value: object) -> str:
-    return fenced(_cut(indented_json(value)), "json")
-
-
-def _cut(text: str) -> str:
-    if len(text) <= _MAX_BLOCK_CHARS:
-        return text
-    return f"{text[:_MAX_BLOCK_CHARS]}\n... {len(text) - _MAX_BLOCK_CHARS} more characters"
+    facts = frontmatter(
+        {
+            "name": thread.thread_id.rpartition("/")[2],
+            "title": f"Thread {thread.thread_id}",
+            "entry_type": "thread_transcript",
+            "category": f"{EXPORT_FOLDER}/{folder}" if folder else EXPORT_FOLDER,
+            "version": "1.0.0",
+            "author": "ryecore",
+            "created_at": thread.created_at,
+            "thread_id": thread.thread_id,
+            "directive": thread.directive,
+            "status": thread.status,
+            "model": thread.model,
+            "duration": f"{duration_s:.1f}s",
+            "turns": cost.turns,
+            "tokens": {"input": cost.input_tokens, "output": cost.output_tokens},
+            "spend": write_usd(cost.spend_microcents),
+            "tags": ["thread", thread.status],
+            "permissions": list(thread.capabilities),
+            "capabilities_ref": capabilities_ref,
+        }
+    )
+    return f"{facts}\n# Thread {thread.thread_id}\n{conversation}"
 
 
 # The files
@@ -267,9 +186,10 @@ async def write_capabilities(store: ThreadStore, file: ThreadFile, palette: Pale
     await store.write_capabilities(file.thread_id, text)
 
 
-async def export_thread(store: ThreadStore, file: ThreadFile) -> None:
+async def export_thread(store: ThreadStore, file: ThreadFile, conversation: Conversation) -> None:
     """Write the thread's conversation as knowledge, which search finds and no author signs."""
     began = datetime.fromisoformat(file.created_at)
     duration_s = (datetime.now(UTC) - began).total_seconds()
-    render = partial(render_export, file, duration_s, store.capabilities_ref(file.thread_id))
-    await store.export(file.thread_id, render)
+    ref = store.capabilities_ref(file.thread_id)
+    text = render_export(file, duration_s, ref, conversation.markdown)
+    await store.export(file.thread_id, text)
