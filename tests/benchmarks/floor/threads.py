@@ -1,7 +1,8 @@
-"""The floor of a governed thread: its SQLite statements, its files and its lines, by hand.
+"""The floor of a governed thread: its SQLite statements, files, lines and signatures, by hand.
 
 What a thread leaves is written as it is left: whole files in one step each, and the transcript's
-lines with as many writes. Nothing is verified, signed, rendered, checked or told.
+lines with as many writes. Each file and line that a real thread signs is signed as it is written,
+with Ed25519 by PyNaCl. Nothing is verified, rendered, checked or told.
 """
 
 import os
@@ -9,12 +10,17 @@ import sqlite3
 from pathlib import Path
 from typing import Final
 
+from nacl.signing import SigningKey
+
 from ryecore.state.model import Durability
 
 __all__ = ["FILES", "Left", "by_hand"]
 
 FILES: Final = ("thread.json", "capabilities.md", "thread.json", "export.md", "result.json")
 """What is written whole, in order; `thread.json` as it begins and as it ends."""
+
+_SIGNED: Final = b"rye:signed:"
+"""What stands in each file and line that a real thread has signed."""
 
 _SCHEMA: Final = (
     "CREATE TABLE threads (id TEXT PRIMARY KEY, status TEXT, lease REAL, cost INTEGER) STRICT",
@@ -34,6 +40,9 @@ class Left:
         lines: The lines of the transcript, by the writes that bring them.
         turns: How often the model is asked.
         durability: What each write survives.
+
+    Attributes:
+        signatures: How many signatures a thread makes.
     """
 
     def __init__(
@@ -47,6 +56,9 @@ class Left:
         self._folder = str(folder)
         self._files = tuple(zip(FILES, files, strict=True))
         self._lines = lines
+        self._signed = frozenset(one for one in (*files, *lines) if _SIGNED in one)
+        self.signatures = sum(one in self._signed for one in (*files, *lines))
+        self._key = SigningKey.generate()
         self._turns = turns
         self._is_synced = durability == "machine"
         self._made = 0
@@ -80,6 +92,7 @@ class Left:
                 ("UPDATE accounts SET held = held - 50, spent = spent + 30 WHERE id = ?", (name,)),
             )
         for line in self._lines:
+            self._sign(line)
             os.write(transcript, line)
             if self._is_synced:
                 os.fdatasync(transcript)
@@ -91,6 +104,10 @@ class Left:
             ("INSERT INTO results VALUES (?, ?)", (name, "{}")),
         )
 
+    def _sign(self, content: bytes) -> None:
+        if content in self._signed:
+            self._key.sign(content)
+
     def _write(self, *statements: tuple[str, tuple[object, ...]]) -> None:
         run = self._database.execute
         run("BEGIN IMMEDIATE")
@@ -99,6 +116,7 @@ class Left:
         run("COMMIT")
 
     def _replace(self, path: str, content: bytes) -> None:
+        self._sign(content)
         descriptor = os.open(f"{path}.new", os.O_WRONLY | os.O_CREAT, 0o600)
         os.write(descriptor, content)
         if self._is_synced:
