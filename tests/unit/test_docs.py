@@ -424,8 +424,10 @@ def test_the_page_of_the_command_has_every_subcommand_and_option() -> None:
 def _subcommands(group: click.Command, name: str) -> Iterator[str]:
     yield name
     if isinstance(group, click.Group):
-        for sub, command in group.commands.items():
-            yield from _subcommands(command, f"{name} {sub}")
+        ctx = click.Context(group)
+        for sub in group.list_commands(ctx):
+            if command := group.get_command(ctx, sub):
+                yield from _subcommands(command, f"{name} {sub}")
 
 
 def test_the_page_of_system_tools_has_every_tool_with_its_parameters() -> None:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from ryecore.cli.options import HintedGroup, json_option, project_option
+from ryecore.cli.groups import HintedGroup
+from ryecore.cli.options import json_option, project_option
 from ryecore.cli.output import show, show_done, show_json
 from ryecore.display.text import StyledText, status_mark
 from ryecore.rye import Rye
@@ -26,7 +27,7 @@ _MEANINGS: Final = {
 }
 
 
-@click.group(cls=HintedGroup)
+@click.group(cls=HintedGroup, short_help="Show and choose which names of .env are set for tools.")
 def env() -> None:
     """Show and choose which names of this project's .env are set for tools.
 

@@ -10,9 +10,9 @@ import click
 from attrs import evolve
 
 from ryecore.chain.model import ExecutionResult
+from ryecore.cli.groups import HintedGroup
 from ryecore.cli.opening import deps_option, models_of, with_project
 from ryecore.cli.options import (
-    HintedGroup,
     json_option,
     limit_option,
     page_options,

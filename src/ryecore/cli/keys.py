@@ -5,7 +5,8 @@ from pathlib import Path
 
 import click
 
-from ryecore.cli.options import HintedGroup, json_option, project_option
+from ryecore.cli.groups import HintedGroup
+from ryecore.cli.options import json_option, project_option
 from ryecore.cli.output import show, show_done, show_json
 from ryecore.display.text import StyledText
 from ryecore.errors import SigningError
@@ -17,7 +18,7 @@ from ryecore.rye import Rye
 __all__ = ["keys", "trust_project"]
 
 
-@click.group(cls=HintedGroup)
+@click.group(cls=HintedGroup, short_help="Make your signing key, and choose whose keys you trust.")
 def keys() -> None:
     """Make your signing key, and choose whose keys you trust."""
 

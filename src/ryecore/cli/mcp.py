@@ -17,8 +17,9 @@ from attrs import evolve
 
 from ryecore.chain.model import ExecutionResult
 from ryecore.chain.rendering import render_result
+from ryecore.cli.groups import HintedGroup
 from ryecore.cli.opening import deps_option, models_of, with_project
-from ryecore.cli.options import HintedGroup, find_project, json_option, project_option
+from ryecore.cli.options import find_project, json_option, project_option
 from ryecore.cli.output import EXIT_FAILED, errors_shown, show, show_json
 from ryecore.display.text import StyledText, counted, status_mark
 from ryecore.errors import ConfigError, InputError, RyeError

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 import click
 
@@ -18,7 +18,6 @@ from ryecore.items.paths import user_space_in
 from ryecore.strict_json import read_json
 
 __all__ = [
-    "HintedGroup",
     "TakesParameters",
     "find_project",
     "json_option",
@@ -100,42 +99,6 @@ def limit_option(help_text: str) -> Callable[[Command], Command]:
 
 
 # Arguments
-
-
-_INSTEAD: Final = {
-    "revoke": "rye keys trust FILE --revoke",
-    "version": "rye --version",
-}
-"""The right spelling of commands that people expect, but that are options."""
-
-
-class HintedGroup(click.Group):
-    """A group that names the right option, or the command of another group, for a wrong command."""
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find a command as click does, and name what to write where there is none."""
-        name = args[0]
-        if not ctx.resilient_parsing and self.get_command(ctx, name) is None:
-            instead = [_INSTEAD[name]] if name in _INSTEAD else _commands_called(name, ctx)
-            if instead:
-                raise click.UsageError(
-                    f"There is no command {name!r} here. Write: {' or '.join(instead)}", ctx
-                )
-        return super().resolve_command(ctx, args)
-
-
-def _commands_called(name: str, ctx: click.Context) -> list[str]:
-    """Return the full names of all commands of a name, in any group."""
-    found: list[str] = []
-    waiting: list[tuple[str, click.Command]] = [("rye", ctx.find_root().command)]
-    for path, command in waiting:  # grows in the loop
-        if path.endswith(f" {name}"):
-            found.append(path)
-        if isinstance(command, click.Group):
-            waiting += [(f"{path} {one}", below) for one, below in command.commands.items()]
-    return found
 
 
 class TakesParameters(click.Command):

@@ -77,18 +77,22 @@ def test_a_folder_that_has_gone_is_no_project(workspace):
     assert "Traceback" not in done.stderr
 
 
-def test_ctrl_c_before_anything_runs_shows_no_traceback():
+@pytest.mark.parametrize("module", ["commands", "execute"])
+def test_ctrl_c_before_anything_runs_shows_no_traceback(module: str):
     """It takes a moment to import all that the command needs."""
     interrupted = (
         "import sys\n"
         "class Interrupt:\n"
         "  def find_spec(self, name, path=None, target=None):\n"
-        "    if name == 'ryecore.cli.commands': raise KeyboardInterrupt\n"
+        "    if name == 'ryecore.cli.MODULE': raise KeyboardInterrupt\n"
         "sys.meta_path.insert(0, Interrupt())\n"
         "from ryecore.cli import main\n"
         "main()\n"
-    )
+    ).replace("MODULE", module)
     done = subprocess.run(
-        [sys.executable, "-c", interrupted], capture_output=True, text=True, check=False
+        [sys.executable, "-c", interrupted, "execute", "tool:a"],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert (done.returncode, done.stderr) == (1, "\nAborted!\n")

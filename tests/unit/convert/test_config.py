@@ -143,6 +143,6 @@ def test_a_problem_is_located_in_the_nearest_file_that_holds_its_key() -> None:
 
 
 def test_what_reads_no_configuration_loads_no_cattrs() -> None:
-    program = "import sys, ryecore.rye, ryecore.cli.commands; print('cattrs' in sys.modules)"
+    program = "import sys, ryecore.rye, ryecore.cli.execute; print('cattrs' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
     assert done.stdout.strip() == b"False"

@@ -27,7 +27,7 @@ def test_serving_without_the_extra_says_what_to_install(workspace):
 
 def test_nothing_of_the_sdk_is_imported_before_it_is_used():
     program = (
-        "import sys, ryecore.mcp_server, ryecore.cli.commands\n"
+        "import sys, ryecore.mcp_server, ryecore.cli.mcp\n"
         "print([name for name in ('mcp', 'mcp_types', 'pydantic', 'uvicorn', 'starlette')"
         " if name in sys.modules])"
     )
