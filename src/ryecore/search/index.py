@@ -1,9 +1,11 @@
 """The search index, updated from the files at each search, which ranks the hits.
 
-A search walks the folders and reads stats. A file whose stat has changed is read, and one whose
-content has changed is indexed again. The index serves to find items; it is never trusted.
+A search reads the stats of all files, as one fingerprint a folder. Where that has changed, it walks
+the folder: a file whose stat has changed is read, and one whose content has changed is indexed
+again. The index serves to find items; it is never trusted.
 """
 
+import sqlite3
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -20,7 +22,7 @@ from ryecore.search.excerpt import plain
 from ryecore.search.model import Extent
 from ryecore.search.query import FIELDS, Query
 from ryecore.search.store import IndexStore, Store
-from ryecore.search.walk import ItemFile, walk, walk_exports
+from ryecore.search.walk import ItemFile, Place, places
 
 __all__ = ["WEIGHTS", "IndexHit", "IndexedTexts", "SearchIndex"]
 
@@ -118,14 +120,14 @@ class SearchIndex:
             return
         begun_ns = time.monotonic_ns()
         file_types = self._file_types()
-        spaces = self._spaces.values()
-        files = (
-            walk_exports(spaces)
-            if self._of_exports
-            else walk(spaces, stale, tuple(sorted(file_types)))
-        )
-        seen = {(file.space.label, file.kind, file.relative): file for file in files}
-        _refresh(store, seen, stale, file_types, check)
+        indexed = {
+            (row["space"], row["kind"]): row["fingerprint"]
+            for row in store.read("SELECT space, kind, fingerprint FROM places")
+        }
+        for place in places(self._spaces.values(), stale, file_types, of_exports=self._of_exports):
+            fingerprint = place.fingerprint()  # before the walk, so that none stands for too much
+            if fingerprint is None or indexed.get((place.space.label, place.kind)) != fingerprint:
+                _refresh(store, place, fingerprint, file_types, check)
         walked.update(dict.fromkeys(stale, begun_ns))
 
     def _find(self, store: Store, match: str | None, kinds: Sequence[str]) -> list[IndexHit]:
@@ -210,9 +212,6 @@ class SearchIndex:
         self._store.close()
 
 
-Key = tuple[str, str, str]
-
-
 @frozen
 class _Entry:
     """The rows of one file."""
@@ -224,26 +223,24 @@ class _Entry:
     fields: tuple[str, ...]
 
 
+_STATS: Final = "SELECT id, relative, stat FROM files WHERE space = ? AND kind = ?"
+
+
 def _refresh(
     store: Store,
-    seen: Mapping[Key, ItemFile],
-    kinds: Sequence[str],
+    place: Place,
+    fingerprint: str | None,
     file_types: Mapping[str, CommentForm],
     check: Callable[[], object],
 ) -> None:
-    """Update the index from the files."""
-    marks = ", ".join("?" * len(kinds))
-    known = {
-        (row["space"], row["kind"], row["relative"]): row
-        for row in store.read(
-            f"SELECT id, space, kind, relative, stat FROM files WHERE kind IN ({marks})",  # noqa: S608
-            kinds,
-        )
-    }
+    """Update the index from the files of a place."""
+    key = (place.space.label, place.kind)
+    seen = {file.relative: file for file in place.walk()}
+    known = {row["relative"]: row for row in store.read(_STATS, key)}
     changed = [
         file
-        for key, file in seen.items()
-        if key not in known or known[key]["stat"] != _stat_text(file)
+        for relative, file in seen.items()
+        if relative not in known or known[relative]["stat"] != _stat_text(file)
     ]
     for start in range(0, len(changed), _FILES_AT_ONCE):
         entries: list[_Entry] = []
@@ -252,34 +249,63 @@ def _refresh(
             if (entry := _read(file, file_types)) is not None:
                 entries.append(entry)
         with store.write() as connection:
+            _forget_fingerprint(connection.execute, key)
             for entry in entries:
-                file = entry.file
-                place = (file.space.label, file.kind, file.relative)
-                row = connection.execute(
-                    "SELECT id, hash FROM files WHERE space = ? AND kind = ? AND relative = ?",
-                    place,
-                ).fetchone()
-                if row is not None and entry.hash and row["hash"] == entry.hash:
-                    connection.execute(
-                        "UPDATE files SET stat = ? WHERE id = ?", (entry.stat, row["id"])
-                    )
-                    continue
-                if row is not None:
-                    _forget(connection.execute, [row["id"]])
-                inserted = connection.execute(
-                    "INSERT INTO files (space, kind, relative, item_id, stat, hash, extent)"
-                    " VALUES (?, ?, ?, ?, ?, ?, ?)",
-                    (*place, file.item_id, entry.stat, entry.hash, entry.extent),
-                )
-                connection.execute(
-                    f"INSERT INTO items (rowid, {', '.join(FIELDS)})"  # noqa: S608
-                    f" VALUES (?{', ?' * len(FIELDS)})",
-                    (inserted.lastrowid, *entry.fields),
-                )
-    gone = [row["id"] for key, row in known.items() if key not in seen]
+                _put(connection, key, entry)
+    gone = [row["id"] for relative, row in known.items() if relative not in seen]
     if gone:
         with store.write() as connection:
+            _forget_fingerprint(connection.execute, key)
             _forget(connection.execute, gone)
+    if fingerprint is not None:
+        _note_fingerprint(store, key, fingerprint, seen)
+
+
+def _put(connection: sqlite3.Connection, key: tuple[str, str], entry: _Entry) -> None:
+    """Index a file as it was read."""
+    file = entry.file
+    row = connection.execute(
+        "SELECT id, hash FROM files WHERE space = ? AND kind = ? AND relative = ?",
+        (*key, file.relative),
+    ).fetchone()
+    if row is not None and entry.hash and row["hash"] == entry.hash:
+        connection.execute("UPDATE files SET stat = ? WHERE id = ?", (entry.stat, row["id"]))
+        return
+    if row is not None:
+        _forget(connection.execute, [row["id"]])
+    inserted = connection.execute(
+        "INSERT INTO files (space, kind, relative, item_id, stat, hash, extent)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (*key, file.relative, file.item_id, entry.stat, entry.hash, entry.extent),
+    )
+    connection.execute(
+        f"INSERT INTO items (rowid, {', '.join(FIELDS)})"  # noqa: S608
+        f" VALUES (?{', ?' * len(FIELDS)})",
+        (inserted.lastrowid, *entry.fields),
+    )
+
+
+def _note_fingerprint(
+    store: Store, key: tuple[str, str], fingerprint: str, seen: Mapping[str, ItemFile]
+) -> None:
+    """Note that a place is indexed as it was found, unless something was left out.
+
+    That is a file that changed just now, and what another process has indexed meanwhile.
+    """
+    found = {relative: _stat_text(file) for relative, file in seen.items()}
+    if {row["relative"]: row["stat"] for row in store.read(_STATS, key)} != found:
+        return  # asked before, so that such a search writes nothing
+    with store.write() as connection:
+        rows = connection.execute(_STATS, key)
+        if {row["relative"]: row["stat"] for row in rows} == found:
+            connection.execute(
+                "INSERT OR REPLACE INTO places (space, kind, fingerprint) VALUES (?, ?, ?)",
+                (*key, fingerprint),
+            )
+
+
+def _forget_fingerprint(execute: Callable[..., object], key: tuple[str, str]) -> None:
+    execute("DELETE FROM places WHERE space = ? AND kind = ?", key)
 
 
 def _forget(execute: Callable[..., object], rows: Iterable[int]) -> None:

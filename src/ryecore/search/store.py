@@ -25,10 +25,13 @@ _SCHEMA: Final = (
     " extent TEXT NOT NULL,"
     " UNIQUE (space, kind, relative))",
     "CREATE INDEX files_by_id ON files (kind, item_id)",
+    # The fingerprints of the places whose files are indexed as they were found.
+    "CREATE TABLE places (space TEXT NOT NULL, kind TEXT NOT NULL, fingerprint TEXT NOT NULL,"
+    " PRIMARY KEY (space, kind)) WITHOUT ROWID",
     f"CREATE VIRTUAL TABLE items USING fts5({', '.join(FIELDS)},"
     ' tokenize = "unicode61 remove_diacritics 2")',
 )
-_FORMAT: Final = "3"
+_FORMAT: Final = "4"
 """The version of the schema; another one is another file."""
 
 _MAX_UNUSED_S: Final = 60 * 24 * 3600

@@ -1,7 +1,7 @@
 """The files that a search looks through, from their folders and stats alone: no file is opened."""
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -13,7 +13,7 @@ from ryecore.items.signature import FileTypesReader
 from ryecore.items.spaces import EXTENSIONS, SKIPPED_FOLDERS, Space, Spaces
 from ryecore.lillux.digests import TreeFilter, stat_tree
 
-__all__ = ["ItemFile", "ToolListing", "walk", "walk_exports"]
+__all__ = ["ItemFile", "Place", "ToolListing", "places"]
 
 
 @frozen
@@ -46,24 +46,60 @@ class ItemFile:
         return max(self.stat[2:])
 
 
-def walk_exports(spaces: Iterable[Space]) -> Iterator[ItemFile]:
-    """Yield the exports of threads in project space; skip what can't be read."""
-    for space in spaces:
-        if space.name == "project":
-            root = str(space.folder("knowledge"))
-            if _stays_inside(f"{root}/{EXPORT_FOLDER}", root):
-                yield from _walk(space, "knowledge", root, f"{EXPORT_FOLDER}/", (".md",))
+@frozen
+class Place:
+    """The files of one kind in one space, without exports of threads, or these alone."""
+
+    space: Space
+    kind: str
+    extensions: tuple[str, ...]
+    of_exports: bool = False
+
+    def walk(self) -> Iterator[ItemFile]:
+        """Yield the files of items; skip what can't be read."""
+        root = str(self.space.folder(self.kind))
+        if not self.of_exports:
+            return _walk(self.space, self.kind, root, "", self.extensions)
+        if not _stays_inside(f"{root}/{EXPORT_FOLDER}", root):
+            return iter(())
+        return _walk(self.space, self.kind, root, f"{EXPORT_FOLDER}/", self.extensions)
+
+    def fingerprint(self) -> str | None:
+        """Return a text that changes with the stat of each file; None where one can't be read.
+
+        Taken before a walk, it is the same only while another walk would yield the same.
+        """
+        root = str(self.space.folder(self.kind))
+        if self.of_exports:
+            root = f"{root}/{EXPORT_FOLDER}"
+            stats = _stats_below(root) if _stays_inside(root, os.path.dirname(root)) else ""
+        else:
+            stats = _stats_below(root, EXPORT_FOLDER if _has_exports(self.space, self.kind) else "")
+        return None if stats is None else " ".join((*self.extensions, stats))
 
 
-def walk(
-    spaces: Iterable[Space], kinds: Iterable[str], more_extensions: Sequence[str]
-) -> Iterator[ItemFile]:
-    """Yield the files of items, without exports of threads; skip what can't be read."""
-    kinds = tuple(kinds)
-    for space in spaces:
-        for kind in kinds:
-            extensions = (*EXTENSIONS[kind], *more_extensions)
-            yield from _walk(space, kind, str(space.folder(kind)), "", extensions)
+def places(
+    spaces: Iterable[Space],
+    kinds: Iterable[str],
+    more_extensions: Iterable[str],
+    *,
+    of_exports: bool = False,
+) -> tuple[Place, ...]:
+    """Return the places of these kinds, or those of exports of threads."""
+    if of_exports:
+        return tuple(
+            Place(one, "knowledge", (".md",), of_exports=True)
+            for one in spaces
+            if one.name == "project"
+        )
+    kinds, more = tuple(kinds), tuple(sorted(more_extensions))
+    return tuple(
+        Place(space, kind, (*EXTENSIONS[kind], *more)) for space in spaces for kind in kinds
+    )
+
+
+def _has_exports(space: Space, kind: str) -> bool:
+    return kind == "knowledge" and space.name == "project"
 
 
 def _walk(
@@ -79,7 +115,7 @@ def _walk(
         try:
             if entry.is_dir(follow_symlinks=False):
                 if entry.name not in SKIPPED_FOLDERS and not (
-                    name == EXPORT_FOLDER and kind == "knowledge" and space.name == "project"
+                    name == EXPORT_FOLDER and _has_exports(space, kind)
                 ):
                     check_item_id(name)  # no id leads through another name
                     yield from _walk(space, kind, root, f"{name}/", extensions)
@@ -101,8 +137,40 @@ def _stays_inside(path: str, folder: str) -> bool:
     return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
 
 
-_KIND: Final = "tool"
 _FILES: Final = TreeFilter(exclude_dirs=tuple(sorted(SKIPPED_FOLDERS)))
+_TOP_FILES: Final = TreeFilter(recursive=False)
+
+
+def _stats_below(folder: str, without: str = "") -> str | None:
+    """Return a fingerprint of the stats below a folder, but for a path below it.
+
+    It is empty where the folder is missing, and None where something in it can't be read.
+    """
+    try:
+        if not Path(folder).is_dir():
+            return ""
+        if not without:
+            return stat_tree(folder, _FILES)
+        name, _, rest = without.partition("/")
+        parts: list[str | None] = [stat_tree(folder, _TOP_FILES)]
+        with os.scandir(folder) as listed:
+            below = sorted(
+                one.name
+                for one in listed
+                if one.name not in SKIPPED_FOLDERS and one.is_dir(follow_symlinks=False)
+            )
+        for one in below:
+            if one != name:
+                parts += (one, stat_tree(f"{folder}/{one}", _FILES))
+            elif rest:
+                parts += (one, _stats_below(f"{folder}/{one}", rest))
+    except OSError:  # or it vanished meanwhile
+        return None
+    known = [part for part in parts if part is not None]
+    return "/".join(known) if len(known) == len(parts) else None
+
+
+_KIND: Final = "tool"
 
 
 class ToolListing:
@@ -111,7 +179,7 @@ class ToolListing:
     def __init__(self, spaces: Spaces, file_types: FileTypesReader) -> None:
         self._spaces = tuple(spaces)
         self._file_types = file_types
-        self._seen: tuple[tuple[str, ...], tuple[str, ...]] | None = None
+        self._seen: tuple[str | None, ...] = (None,)
         self._ids: tuple[str, ...] = ()
 
     def ids(self) -> tuple[str, ...]:
@@ -120,17 +188,10 @@ class ToolListing:
         A new, removed or renamed file changes the stats of its folder, so that the next call
         notices it.
         """
-        extensions = tuple(sorted(self._file_types()))
+        found = places(self._spaces, (_KIND,), self._file_types())
         # Read before the walk: a change meanwhile makes another fingerprint next time.
-        seen = (extensions, tuple(_fingerprint(str(one.folder(_KIND))) for one in self._spaces))
-        if seen != self._seen:
-            found = {file.item_id for file in walk(self._spaces, (_KIND,), extensions)}
-            self._ids, self._seen = tuple(sorted(found)), seen
+        seen = tuple(place.fingerprint() for place in found)
+        if seen != self._seen or None in seen:
+            self._ids = tuple(sorted({file.item_id for place in found for file in place.walk()}))
+            self._seen = seen
         return self._ids
-
-
-def _fingerprint(folder: str) -> str:
-    try:
-        return stat_tree(folder, _FILES)
-    except OSError:  # it is missing, or a file vanished meanwhile
-        return ""

@@ -7,11 +7,13 @@ import subprocess
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ryecore.lillux import digests
 from ryecore.search import index as index_module
+from ryecore.search import walk as walk_module
 from ryecore.search.index import SearchIndex
 from ryecore.search.query import Query, translate
 from tests.forking import forked_script
@@ -71,6 +73,118 @@ def test_what_is_unchanged_is_not_read_again(workspace, index, reads, settled):
     reads.taken()
     assert found(index, "moon") == ["b"]
     assert reads.taken() == []
+
+
+@pytest.fixture
+def walks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The folders that are listed file by file."""
+    listed: list[str] = []
+    scandir = os.scandir
+
+    def noting(path: str) -> object:
+        listed.append(str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(walk_module.os, "scandir", noting)
+    return listed
+
+
+def test_what_is_unchanged_is_not_walked_again_by_any_process(
+    workspace, folder, index, settled, walks
+):
+    """A folder is listed, and its stats read, at once: not file by file."""
+    for number in range(20):
+        write(workspace, f"f{number}/a{number}", "tides")
+    write(workspace, "agent/threads/x", "tides")
+    assert len(found(index, "tides")) == 20
+    walks.clear()
+    assert len(found(index, "tides")) == 20
+    other = SearchIndex(workspace.open().spaces, folder, dict)
+    assert len(found(other, "tides")) == 20
+    # To leave out exports of threads, two folders are listed for the names of those in them.
+    top = str(workspace.path("knowledge"))
+    assert walks == [top, f"{top}/agent"] * 2
+
+
+def _edit_in_place(path: Path) -> None:
+    path.write_text("MOON")
+
+
+def _replace(path: Path) -> None:
+    other = path.with_name("other")
+    other.write_text("MOON")
+    other.replace(path)
+
+
+def _edit_with_its_old_time(path: Path) -> None:
+    stamp = path.stat()
+    path.write_text("MOON")
+    os.utime(path, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
+
+
+def _link(path: Path) -> None:
+    target = path.with_name("target")
+    target.write_text("MOON")
+    path.unlink()
+    path.symlink_to(target)
+
+
+def _rename_folders(path: Path) -> None:
+    other = path.parent.with_name("other")
+    other.mkdir()
+    (other / path.name).write_text("MOON")
+    path.parent.rename(path.parent.with_name("old"))
+    other.rename(path.parent)
+
+
+@pytest.mark.parametrize(
+    "change", [_edit_in_place, _replace, _edit_with_its_old_time, _link, _rename_folders]
+)
+@pytest.mark.parametrize("name", ["a", "deep/er/a", "agent/a", "agent/deep/a", "x/agent/threads/a"])
+def test_each_change_of_a_file_is_noticed_after_a_fingerprint(
+    workspace, folder, index, settled, name, change
+):
+    path = write(workspace, f"top/{name}" if name == "a" else name, "TIDE")
+    for searched in (index, SearchIndex(workspace.open().spaces, folder, dict)):
+        assert len(found(searched, "tide")) == 1
+    stamp = path.stat().st_ctime_ns
+    while (path.parent / "clock").write_bytes(b"") or (
+        (path.parent / "clock").stat().st_ctime_ns <= stamp
+    ):
+        pass  # until the clock of files has advanced
+    change(path)
+    assert path.stem in {one.rpartition("/")[2] for one in found(index, "moon")}
+    assert name not in found(index, "tide")
+
+
+def test_a_walk_that_another_process_overtakes_leaves_no_fingerprint_of_its_own(
+    workspace, folder, index, settled, monkeypatch
+):
+    """What it wrote of an older state is found out by the next search."""
+    path = write(workspace, "a", "tides")
+    other = SearchIndex(workspace.open().spaces, folder, dict)
+    real_read = index_module._read
+
+    def overtaken(file: Any, file_types: Any) -> object:
+        entry = real_read(file, file_types)
+        monkeypatch.setattr(index_module, "_read", real_read)
+        path.write_text("the moon")
+        assert found(other, "moon") == ["a"]
+        return entry
+
+    monkeypatch.setattr(index_module, "_read", overtaken)
+    found(index, "tides")
+    assert found(other, "moon") == found(index, "moon") == ["a"]
+
+
+def test_a_folder_that_is_moved_and_replaced_by_a_link_is_noticed(workspace, index, settled):
+    write(workspace, "good", "tides")
+    write(workspace, "hidden/a", "tides")
+    closed = workspace.path("knowledge/hidden")
+    assert len(found(index, "tides")) == 2
+    closed.rename(closed.with_name("elsewhere"))
+    closed.symlink_to("loop")
+    assert sorted(found(index, "tides")) == ["elsewhere/a", "good"]
 
 
 def test_a_file_that_was_touched_just_now_is_read_again(workspace, index, reads, monkeypatch):
