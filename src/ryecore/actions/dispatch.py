@@ -92,9 +92,9 @@ class ActionDispatcher:
         """Plan a call of a tool."""
         return await self._execute.plan(ref, parameters, ctx)
 
-    def tool_ids(self) -> tuple[str, ...]:
-        """Return the ids of all tools of all spaces."""
-        return self._listing.ids()
+    def tool_ids(self, category: str = "") -> tuple[str, ...]:
+        """Return the ids of all tools of all spaces, or of those of a category."""
+        return self._listing.ids(category)
 
     async def search(
         self,

@@ -3,7 +3,7 @@
 Source: docs/design/agent-node.md#steps.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -20,7 +20,8 @@ from ryecore.llm.fallback import FallbackChain
 from ryecore.llm.fallback_rules import AttemptRecord, Backoff, ChainOptions, FallbackPlanEntry
 from ryecore.llm.request import LlmRequest, ResponseFormat, ToolSpec
 from ryecore.policy.context import CallContext
-from ryecore.tools.context import ToolContext
+from ryecore.tools.context import PresentResult, ToolContext
+from ryecore.tools.registry import ToolRegistry
 
 __all__ = [
     "TurnSetup",
@@ -33,14 +34,20 @@ __all__ = [
     "output_schema",
     "plan_entry",
     "system_text",
+    "tool_context",
 ]
 
 
 @frozen
 class TurnSetup:
-    """The setup of a conversation's turns; messages are added to the common `request`."""
+    """The setup of a conversation's turns; messages are added to the common `request`.
+
+    `registry` has the tools that may be called, in at most `max_tool_turns` turns.
+    """
 
     deps: AgentRunnerDeps
+    registry: ToolRegistry
+    max_tool_turns: int
     chain: FallbackChain
     tool_context: ToolContext
     request: LlmRequest
@@ -176,8 +183,10 @@ def build_setup(
     )
     return TurnSetup(
         deps=deps,
+        registry=deps.registry,
+        max_tool_turns=deps.limits.max_tool_turns,
         chain=FallbackChain(plan, chain_options(deps, meter, policy)),
-        tool_context=_tool_context(deps, frozenset(names), call),
+        tool_context=tool_context(deps, frozenset(names), call),
         request=request,
         node_id=node_id,
         emit=emit,
@@ -218,7 +227,15 @@ def _specs(deps: AgentRunnerDeps, names: Sequence[str]) -> tuple[ToolSpec, ...]:
     return tuple(specs)
 
 
-def _tool_context(deps: AgentRunnerDeps, grant: frozenset[str], call: CallContext) -> ToolContext:
+def tool_context(
+    deps: AgentRunnerDeps,
+    grant: frozenset[str] | None,
+    call: CallContext,
+    *,
+    present: PresentResult | None = None,
+    recorded: Callable[[], Awaitable[None]] | None = None,
+) -> ToolContext:
+    """Return the context of a run's calls of tools; see `ToolContext`."""
     resolver = deps.resolver_capabilities
     return ToolContext(
         call=call,
@@ -229,4 +246,6 @@ def _tool_context(deps: AgentRunnerDeps, grant: frozenset[str], call: CallContex
         approve=deps.approve,
         results=deps.results,
         media=deps.media,
+        present=present,
+        recorded=recorded,
     )

@@ -53,7 +53,7 @@ class ServedCalls:
         """Serve the calls. If a tool was cancelled, its `ToolCancelledError` propagates."""
         # Judge all calls before the first one runs, so that one that ends the turns comes first.
         judged: list[OnCall] = []
-        registry, policy = self._setup.deps.registry, self._setup.policy
+        registry, policy = self._setup.registry, self._setup.policy
         most = self._setup.deps.limits.max_calls_a_turn
         for place, call in enumerate(self._calls):
             if place >= most:
@@ -106,10 +106,10 @@ class ServedCalls:
             await self._dispatch(place)
 
     def _is_denied(self, place: int) -> bool:
-        return self._setup.deps.registry.denies(self._calls[place].name, self._setup.tool_context)
+        return self._setup.registry.denies(self._calls[place].name, self._setup.tool_context)
 
     def _is_parallel_safe(self, place: int) -> bool:
-        tool = self._setup.deps.registry.get(self._calls[place].name)
+        tool = self._setup.registry.get(self._calls[place].name)
         return tool is not None and tool.parallel_safe
 
     async def _run_together(self, places: Sequence[int]) -> None:
@@ -137,10 +137,10 @@ class ServedCalls:
         came: ToolOutcome | ToolCallError
         try:
             if setup.deps.observer is None:
-                came = await setup.deps.registry.dispatch(call, context, told.on_event)
+                came = await setup.registry.dispatch(call, context, told.on_event)
             else:
                 with setup.deps.observer.tool(setup.node_id, call):
-                    came = await setup.deps.registry.dispatch(call, context, told.on_event)
+                    came = await setup.registry.dispatch(call, context, told.on_event)
         except ToolCancelledError:
             raise
         except ToolCallError as error:

@@ -145,12 +145,12 @@ class _Turns:
 
     async def _serve(self, asked: LlmResult) -> TurnResult | None:
         """Serve the tool calls of an answer."""
-        limits = self._setup.deps.limits
+        most = self._setup.max_tool_turns
         self._tool_turns += 1
-        if self._tool_turns > limits.max_tool_turns:
+        if self._tool_turns > most:
             raise turn_error(
                 "turn_limit",
-                f"The model asked for tools in more than {limits.max_tool_turns} turns.",
+                f"The model asked for tools in more than {most} turns.",
                 next_step="Raise AgentTurnLimits.max_tool_turns, or give it less to do.",
             )
         calls = ServedCalls(self._setup, self._state, asked)

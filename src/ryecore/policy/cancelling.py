@@ -67,12 +67,16 @@ def bounded_by(*tokens: CancelToken | None, deadline: float | None = None) -> It
 
     The deadline is a monotonic time in seconds, as that of `CallContext`.
     """
-    with ExitStack() as scopes:
-        for token in dict.fromkeys(tokens):
-            if token is not None:
-                scopes.enter_context(cancelled_by(token))
-        if deadline is not None:
-            scopes.enter_context(anyio.move_on_after(deadline - time.monotonic()))
+    listened = {token for token in tokens if token is not None}
+    if not listened and deadline is None:
+        yield
+        return
+    left_s = None if deadline is None else deadline - time.monotonic()
+    with anyio.move_on_after(left_s) as scope, ExitStack() as registered:
+        if listened:
+            cancel = canceller_of(scope)
+            for token in listened:
+                registered.callback(token.on_cancel(cancel))
         yield
 
 

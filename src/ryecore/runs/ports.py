@@ -100,8 +100,12 @@ class Dispatcher(Protocol):
         """Plan a call of a tool. Its chain is verified as for the call; nothing runs."""
         ...
 
-    def tool_ids(self) -> tuple[str, ...]:
-        """Return the ids of all tools of all spaces, sorted, new files included."""
+    def tool_ids(self, category: str = "") -> tuple[str, ...]:
+        """Return the ids of all tools of all spaces, sorted, new files included.
+
+        Args:
+            category: The first part of the ids; by default, any.
+        """
         ...
 
     async def search(

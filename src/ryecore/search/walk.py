@@ -3,10 +3,11 @@
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from attrs import frozen
 
+from ryecore.caches import BoundedDict
 from ryecore.errors import InvalidItemId
 from ryecore.items.refs import EXPORT_FOLDER, check_item_id
 from ryecore.items.signature import FileTypesReader
@@ -171,6 +172,10 @@ def _stats_below(folder: str, without: str = "") -> str | None:
 
 
 _KIND: Final = "tool"
+_MAX_LISTED: Final = 256
+
+_Seen: TypeAlias = tuple[tuple[str, ...], tuple[str | None, ...]]
+"""The extensions of files, and the fingerprint of each space's folder."""
 
 
 class ToolListing:
@@ -179,19 +184,29 @@ class ToolListing:
     def __init__(self, spaces: Spaces, file_types: FileTypesReader) -> None:
         self._spaces = tuple(spaces)
         self._file_types = file_types
-        self._seen: tuple[str | None, ...] = (None,)
-        self._ids: tuple[str, ...] = ()
+        self._listed: BoundedDict[str, tuple[_Seen, tuple[str, ...]]] = BoundedDict(_MAX_LISTED)
 
-    def ids(self) -> tuple[str, ...]:
+    def ids(self, category: str = "") -> tuple[str, ...]:
         """Return the ids of all tools, sorted and each once; some may not be executable.
 
         A new, removed or renamed file changes the stats of its folder, so that the next call
         notices it.
+
+        Args:
+            category: The first part of their ids, whose folders alone are looked at; by default,
+                any.
         """
-        found = places(self._spaces, (_KIND,), self._file_types())
         # Read before the walk: a change meanwhile makes another fingerprint next time.
-        seen = tuple(place.fingerprint() for place in found)
-        if seen != self._seen or None in seen:
-            self._ids = tuple(sorted({file.item_id for place in found for file in place.walk()}))
-            self._seen = seen
-        return self._ids
+        stats = tuple(_stats_below(f"{one.folder(_KIND)}/{category}") for one in self._spaces)
+        if all(one == "" for one in stats):
+            return ()
+        extensions = tuple(sorted(self._file_types()))
+        seen = (extensions, stats)
+        listed = self._listed.get(category)
+        if listed is None or listed[0] != seen or None in stats:
+            beginning = f"{category}/" if category else ""
+            files = (one for place in places(self._spaces, (_KIND,), extensions)
+                     for one in place.walk())  # fmt: skip
+            ids = {one.item_id for one in files if one.item_id.startswith(beginning)}
+            listed = self._listed[category] = seen, tuple(sorted(ids))
+        return listed[1]

@@ -6,19 +6,26 @@ Source: docs/design/threads.md#turn-loop; docs/design/threads.md#states; decisio
 from collections.abc import Mapping
 from typing import Final, Self
 
-from attrs import evolve, field, frozen
+from attrs import field, frozen
 
-from ryecore.agent.assembly import TurnSetup, build_setup, cost_meter, observed_run, plan_entry
-from ryecore.agent.deps import AgentRunnerDeps
+from ryecore.agent.assembly import (
+    TurnSetup,
+    chain_options,
+    cost_meter,
+    observed_run,
+    plan_entry,
+    tool_context,
+)
 from ryecore.agent.model import Agent
 from ryecore.agent.outcome import failure_of
 from ryecore.agent.turns import TurnResult, run_turns
 from ryecore.chain.trace import Trace
 from ryecore.directives.inputs import render_returns
 from ryecore.errors import LlmError, RyeError
+from ryecore.llm.fallback import FallbackChain
 from ryecore.llm.fallback_rules import FallbackPlanEntry
 from ryecore.llm.parts import Message
-from ryecore.llm.request import Capabilities
+from ryecore.llm.request import Capabilities, LlmRequest
 from ryecore.policy import CallContext
 from ryecore.policy.hooks import HookEvent
 from ryecore.policy.limits import LimitHit
@@ -26,7 +33,6 @@ from ryecore.runs.hooks import HookRunner
 from ryecore.runs.host import RunHost
 from ryecore.runs.spending import MAX_OUTPUT_TOKENS, Spending
 from ryecore.state.model import Status
-from ryecore.threads.calls.palette import Palette
 from ryecore.threads.calls.returning import Returned
 from ryecore.threads.calls.text_calls import render_tools
 from ryecore.threads.events import ThreadRecorder
@@ -97,7 +103,7 @@ class ThreadLoop:
         self._hooks = hooks
         self._recorder = recorder
         self._call = call
-        self._deps = _own(host.deps, thread.palette, harness)
+        self._deps = host.deps
         self.spending = Spending(
             thread.thread_id,
             host.ledger,
@@ -220,34 +226,29 @@ class ThreadLoop:
         plan: tuple[FallbackPlanEntry, ...],
         policy: ThreadPolicy,
     ) -> TurnSetup:
-        thread = self._thread
-        setup = build_setup(
-            self._deps,
-            agent,
-            plan,
-            output=None,
-            node_id=thread.thread_id,
-            emit=self._recorder.emit,
-            call=self._call,
-            policy=policy,
-            meter=cost_meter(
-                self._deps, self._recorder.emit, thread.thread_id, self.spending.on_cost
+        deps, recorder, palette = self._deps, self._recorder, self._thread.palette
+        thread_id, is_native = self._thread.thread_id, policy.model.is_native
+        meter = cost_meter(deps, recorder.emit, thread_id, self.spending.on_cost)
+        return TurnSetup(
+            deps=deps,
+            registry=palette.registry,
+            max_tool_turns=self._harness.limits.turns or _NO_TURNS,
+            chain=FallbackChain(plan, chain_options(deps, meter, policy)),
+            tool_context=tool_context(
+                deps, None, self._call, present=self._thread.guard, recorded=recorder.commit
             ),
+            request=LlmRequest(
+                model=agent.model,
+                messages=(),
+                system=agent.system_prompt,
+                tools=tuple(tool.spec for tool in palette.tools) if is_native else (),
+                max_output_tokens=agent.max_output_tokens,
+            ),
+            node_id=thread_id,
+            emit=recorder.emit,
+            meter=meter,
+            policy=policy,
         )
-        request = setup.request if policy.model.is_native else evolve(setup.request, tools=())
-        context = evolve(
-            setup.tool_context,
-            present=thread.guard,
-            grant=None,
-            recorded=self._recorder.commit,
-        )
-        return evolve(setup, request=request, tool_context=context)
-
-
-def _own(deps: AgentRunnerDeps, palette: Palette, harness: SafetyHarness) -> AgentRunnerDeps:
-    """Return the host's dependencies with the thread's own tools and limits."""
-    limits = evolve(deps.limits, max_tool_turns=harness.limits.turns or _NO_TURNS)
-    return evolve(deps, registry=palette.registry, tools=None, limits=limits)
 
 
 def _model_of(entry: FallbackPlanEntry) -> ThreadModel:

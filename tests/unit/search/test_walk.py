@@ -36,3 +36,16 @@ def test_a_tool_that_comes_is_renamed_or_goes_is_noticed(workspace: Workspace) -
     assert tools.ids() == ("acme/c", "acme/deep/er/b")
     shutil.rmtree(workspace.path("tools"))
     assert tools.ids() == ()
+
+
+def test_the_tools_of_a_category_are_listed_from_its_folders_alone(workspace: Workspace) -> None:
+    tools = listing(workspace)
+    workspace.shell("acme/a", "true")
+    workspace.shell("acmes/b", "true")
+    assert tools.ids("acme") == ("acme/a",)
+    assert tools.ids("other") == ()
+    workspace.shell("other/deep/c", "true", space="user")
+    workspace.shell("acme/sub/d", "true", space="user")
+    assert tools.ids("other") == ("other/deep/c",)
+    assert tools.ids("acme") == ("acme/a", "acme/sub/d")
+    assert tools.ids() == ("acme/a", "acme/sub/d", "acmes/b", "other/deep/c")

@@ -80,8 +80,8 @@ class RecordingDispatcher(Dispatcher):
     async def chain(self, ref: str | ItemRef, *, ctx: CallContext | None = None) -> ValidChain:
         return await self.rye._parts.execute.chain(ref, ctx or CallContext())
 
-    def tool_ids(self) -> tuple[str, ...]:
-        return self._listing.ids()
+    def tool_ids(self, category: str = "") -> tuple[str, ...]:
+        return self._listing.ids(category)
 
     async def search(
         self,

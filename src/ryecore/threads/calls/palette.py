@@ -7,6 +7,7 @@ Source: docs/design/threads.md#harness; decision 41.
 """
 
 import hashlib
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -43,6 +44,7 @@ TOKEN_BUDGET: Final = 2_000
 _WITHOUT_RESULTS: Final = (READ_ARTIFACT, RETURN_TOOL)
 _TOOLS: Final = "rye.execute.tool."
 _RUNTIME: Final = "runtime"
+_CATEGORY: Final = re.compile(r"[A-Za-z0-9_-]+")
 _MAX_NAME: Final = 64
 _DIGEST_CHARS: Final = 16
 _LEAST_TOKENS: Final = 20
@@ -244,14 +246,19 @@ def _wanted(
                 patterns.append(one)
             else:
                 exact.add(one.removeprefix(_TOOLS).replace(".", "/"))
-    found: set[str] = set()
-    if patterns:
-        found = {
-            item_id
-            for item_id in dispatcher.tool_ids()
-            if allows(patterns, f"{_TOOLS}{item_id.replace('/', '.')}")
-        }
+    found = {
+        item_id
+        for pattern in patterns
+        for item_id in dispatcher.tool_ids(_category_of(pattern))
+        if allows((pattern,), f"{_TOOLS}{item_id.replace('/', '.')}")
+    }
     return [
         *((item_id, True) for item_id in sorted(exact)),
         *((item_id, False) for item_id in sorted(found - exact)),
     ]
+
+
+def _category_of(pattern: str) -> str:
+    """Return the first part of every id that a pattern can match; empty where they may differ."""
+    first, dot, _ = pattern.removeprefix(_TOOLS).partition("*")[0].partition(".")
+    return first if dot and _CATEGORY.fullmatch(first) else ""
