@@ -26,6 +26,7 @@ from ryecore.policy.limits import LayeredLimits, Limits
 from ryecore.runs.bounds import RunBounds, find_parent
 from ryecore.runs.host import RunHost
 from ryecore.runs.request import RunRequest, register_run
+from ryecore.runs.settlements import Unwritten
 from ryecore.runs.spending import OVERSPENT, Spending
 from ryecore.runs.supervisor import pass_on_requests
 from ryecore.state.events import Recorder
@@ -125,6 +126,11 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
     def want_handoff(self) -> None:
         """Hand the work to another run, where this kind of run can."""
 
+    async def settle_spending(self) -> None:
+        """Settle what the run has spent so far."""
+        if self._spending is not None:
+            await self._spending.settle_unwritten()
+
     async def _conclude(self, ending: EndingT) -> EndingT:
         """Run the steps between the work and the report of its cost."""
         return ending
@@ -167,6 +173,9 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
             record = await self._register()
             self._planned = await self._plan()
             await host.store.prepare(self.run_id)
+            parent = host.running.get(self._parent.run_id) if self._parent else None
+            if parent is not None:  # so that its child can have all that is left
+                await parent.settle_spending()
             self._fence = await host.registry.together(self._claim)
             host.supervisor.add(self.run_id, self._fence, self)
             pass_on_requests(record, self)  # a request that comes later wakes the supervisor
@@ -325,15 +334,12 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
     async def _settle(self, ending: EndingT) -> ResultT:
         host, run_id = self._host, self.run_id
         await _stop_children(host.store, run_id)
-        if self._spending is not None:
-            await self._spending.settle_unwritten()
+        if self._spending is not None and self._spending.has_overspent:
+            await self.settle_spending()
         ending = await self._conclude(ending)
-        cost, log = self._cost, self.recorder
-        account = await host.ledger.account(run_id)
-        if not account.own.covers(cost.amount):
-            await host.ledger.report_actual(run_id, cost.amount)
-            account = await host.ledger.account(run_id)
-        total = account.total + account.held  # what is still held will be charged
+        log, unwritten = self.recorder, self._unwritten()
+        cost = unwritten.cost
+        total = unwritten.total(await host.ledger.account(run_id))
         result = self._make_result(ending, cost, total)
         await self._log_end(ending, cost, total)
         if log is None:
@@ -343,16 +349,25 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
             StateError, LinkLeavesSpace
         ):  # a full disk must not cost the caller the result
             await self._leave_files(ending, cost)
-        # Releases the account, and sets status, result and head, in one transaction.
-        status, document = self._status_of(ending), result.to_dict()
+        # Settles, releases the account, and sets status, result and head, in one transaction.
         await host.store.settle(
-            run_id, status, document, self._fence or 0, head=_position(log), snapshot=cost
+            run_id,
+            self._status_of(ending),
+            result.to_dict(),
+            self._fence or 0,
+            head=_position(log),
+            snapshot=cost,
+            charge=partial(unwritten.write, host.ledger),
         )
         return result
 
     @property
     def _cost(self) -> Cost:
         return Cost() if self._spending is None else self._spending.cost
+
+    def _unwritten(self) -> Unwritten:
+        spending = self._spending
+        return Unwritten(self.run_id, Cost(), ()) if spending is None else spending.waiting()
 
     # End without a result
 

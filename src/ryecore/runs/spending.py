@@ -6,25 +6,26 @@ Source: decisions 39 and 40.
 """
 
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any, Final, Literal, Protocol
 
-from attrs import asdict, frozen
+import anyio.lowlevel
+from attrs import frozen
 
 from ryecore.agent.deps import AgentRunnerDeps
 from ryecore.convert.money import to_usd
-from ryecore.errors import BudgetError, InsufficientBudget
+from ryecore.errors import InsufficientBudget
 from ryecore.llm.cost import AttemptCost, CostTracker, TokenEstimate
 from ryecore.llm.fallback_rules import GO, AttemptRecord, AttemptVerdict, FallbackPlanEntry, Refuse
 from ryecore.llm.request import LlmRequest
 from ryecore.policy import CancelToken
-from ryecore.policy.budget import Amount, Dimension, Mark
+from ryecore.policy.budget import Amount, Dimension, Mark, Settled
 from ryecore.policy.limits import LimitHit, Limits
+from ryecore.runs.settlements import Settlement, Unwritten
 from ryecore.state.ledger import BudgetLedger
 from ryecore.state.model import Cost
 from ryecore.state.transcript_format import Head
 
-__all__ = ["MAX_OUTPUT_TOKENS", "OVERSPENT", "RunLog", "Settlement", "Spending", "Unwritten"]
+__all__ = ["MAX_OUTPUT_TOKENS", "OVERSPENT", "RunLog", "Spending"]
 
 OVERSPENT: Final = "budget_overspent"
 """The type of the event for a request that cost more than was held for it."""
@@ -40,54 +41,6 @@ _HOW_TO_PRICE: Final = {
     True: "with Price(per_medium=...) by AgentRunnerDeps.price_of",
 }
 _NO_ANSWER: Final = frozenset({"unavailable", "unknown"})
-
-
-@frozen
-class Settlement:
-    """The cost of a request: what was held for it, what it was, and how that is known."""
-
-    turn: int
-    attempt: int
-    held: Amount
-    actual: Amount
-    mark: Mark
-
-    @property
-    def is_overspent(self) -> bool:
-        """Whether it cost more than was held for it."""
-        held, actual = self.held, self.actual
-        return actual.spend_microcents > held.spend_microcents or actual.tokens > held.tokens
-
-    def to_dict(self) -> dict[str, object]:
-        """Return the payload of the record of an overspent request."""
-        return {"held": asdict(self.held), "spent": asdict(self.actual), "turn": self.turn}
-
-
-@frozen
-class Unwritten:
-    """The total cost of a run, and the requests that its account has to settle yet, in order."""
-
-    thread_id: str
-    cost: Cost
-    settlements: tuple[Settlement, ...]
-
-    @property
-    def overspent(self) -> tuple[Mapping[str, object], ...]:
-        """The payloads of the events for overspent requests that are still to be written."""
-        return tuple(one.to_dict() for one in self.settlements if one.is_overspent)
-
-    async def write(self, ledger: BudgetLedger) -> None:
-        """Settle the requests, and report the total. A repeated call charges nothing twice.
-
-        This comes before the account is closed, which charges every open hold in full.
-        """
-        cost = self.cost
-        with suppress(BudgetError):  # without an account there is nothing to charge
-            for one in self.settlements:
-                await ledger.settle(
-                    self.thread_id, one.turn, one.attempt, one.actual, mark=one.mark
-                )
-            await ledger.report_actual(self.thread_id, cost.amount)
 
 
 class RunLog(Protocol):
@@ -122,7 +75,7 @@ class Spending:
     """The spending of one run: the holds and settlements of its account, attempt by attempt.
 
     The log records each attempt before it is made and after. A settlement that finds a request to
-    stop cancels the run.
+    stop cancels the run. No request is sent after one to hand off, where the run `hands_off`.
 
     Attributes:
         cost: Its own cost, without its children's.
@@ -142,6 +95,8 @@ class Spending:
         deps: AgentRunnerDeps,
         log: RunLog,
         cancellation: CancelToken,
+        *,
+        hands_off: bool = False,
     ) -> None:
         self._thread_id = thread_id
         self._ledger = ledger
@@ -149,6 +104,7 @@ class Spending:
         self._unpriced = deps.unpriced_models
         self._log = log
         self._cancellation = cancellation
+        self._hands_off = hands_off
         self._attempt = 0
         self._is_counted = False
         self._refused_turn = 0
@@ -190,6 +146,7 @@ class Spending:
             and _is_ample(limits.tokens, cost.tokens, input_tokens + wanted)
         ):
             return wanted  # the ledger decides
+        await self.settle_unwritten()
         left = await self._ledger.remaining(self._thread_id)
         bound = min(wanted, left.tokens - input_tokens)
         for_input = self.tracker.worst_case(provider, model, input_tokens, 0)
@@ -218,7 +175,6 @@ class Spending:
     ) -> AttemptVerdict:
         self.limit = None
         self.assume_open()
-        await self.settle_unwritten()
         spend = self.tracker.worst_case(provider, model, self.input_estimate, output, media)
         if spend is None and not self._may_be_unpriced(provider, model):
             return Refuse(
@@ -244,13 +200,12 @@ class Spending:
             },
         )
         await self._log.commit()  # the hold's row names a checkpoint
-        try:
-            await self._ledger.hold(self._thread_id, turn, self._attempt, amount, head=at)
-        except InsufficientBudget as error:
-            self.limit = self._hit(error)
+        held = _Held(turn, self._attempt, amount)
+        refused = await self._settle_and_hold(held, at)
+        if refused is not None:
             self._tell_end(Amount(), "refused", None, 0, 0, "freed")
-            return Refuse(self.limit.code, self.limit.message)
-        self._held = _Held(turn, self._attempt, amount)
+            return refused
+        self._held = held
         try:
             await self._ledger.synced()
         except BaseException:
@@ -267,6 +222,48 @@ class Spending:
                 before.estimated,
             )
         return GO
+
+    async def _settle_and_hold(self, held: _Held, head: tuple[int, str] | None) -> Refuse | None:
+        """Settle earlier requests and hold for the next one, as one transaction.
+
+        Returns why the next one may not be sent: a limit is met, or the run was asked to stop.
+        """
+        ledger, waiting = self._ledger, tuple(self._unwritten)
+
+        async def hold() -> None:
+            await ledger.hold(self._thread_id, held.turn, held.attempt, held.amount, head=head)
+
+        async def settle_and_hold() -> tuple[list[Settled], InsufficientBudget | None]:
+            settled = [await self._write(one) for one in waiting]
+            if not any(map(self._stops, settled)):
+                try:
+                    await hold()
+                except InsufficientBudget as error:
+                    return settled, error
+            return settled, None
+
+        if not waiting:
+            try:
+                await hold()
+            except InsufficientBudget as error:
+                return self._refuse(error)
+            return None
+        settled, insufficient = await ledger.together(settle_and_hold)
+        for one, outcome in zip(waiting, settled, strict=True):
+            await self._heed(one, outcome)
+        if insufficient is not None:
+            return self._refuse(insufficient)
+        if any(map(self._stops, settled)):
+            await anyio.lowlevel.checkpoint_if_cancelled()
+            return Refuse("stopped", "The run was asked to stop, or to hand off.")
+        return None
+
+    def _stops(self, settled: Settled) -> bool:
+        return settled.cancel_requested or (self._hands_off and settled.handoff_requested)
+
+    def _refuse(self, error: InsufficientBudget) -> Refuse:
+        self.limit = limit = self._hit(error)
+        return Refuse(limit.code, limit.message)
 
     def _free_open(self) -> None:
         """Release the hold of a request that provably was never sent."""
@@ -314,6 +311,11 @@ class Spending:
         self._unwritten.append(held.settled(actual, mark))
         self._tell_end(actual, record.outcome, record.kind, read, written, mark)
 
+    @property
+    def has_overspent(self) -> bool:
+        """Whether a request that isn't settled yet cost more than was held for it."""
+        return any(one.is_overspent for one in self._unwritten)
+
     async def settle_unwritten(self) -> None:
         """Write the settlements that the ledger doesn't have yet, such as after a full disk.
 
@@ -323,24 +325,33 @@ class Spending:
         Source: decisions 39 and 40.
         """
         while self._unwritten:
-            await self._settle(self._unwritten[0])
-            self._unwritten.pop(0)
+            settlement = self._unwritten[0]
+            await self._heed(settlement, await self._write(settlement))
 
     def unwritten(self) -> Unwritten:
         """Return the costs to write before the account closes, an interrupted request included."""
         self.assume_open()
+        return self.waiting()
+
+    def waiting(self) -> Unwritten:
+        """Return the costs that the account has to settle yet."""
         return Unwritten(self._thread_id, self.cost, tuple(self._unwritten))
 
-    async def _settle(self, settlement: Settlement) -> None:
-        held, actual = settlement.held, settlement.actual
-        settled = await self._ledger.settle(
+    async def _write(self, settlement: Settlement) -> Settled:
+        return await self._ledger.settle(
             self._thread_id,
             settlement.turn,
             settlement.attempt,
-            actual,
+            settlement.actual,
             mark=settlement.mark,
             snapshot=self.cost,
         )
+
+    async def _heed(self, settlement: Settlement, settled: Settled) -> None:
+        """Take note of what a settlement has found: an overspend, or a request to stop."""
+        if settlement in self._unwritten:  # else a child's start has settled it meanwhile
+            self._unwritten.remove(settlement)
+        held, actual = settlement.held, settlement.actual
         if settled.cancel_requested:
             self._cancellation.cancel()
         if settled.overspent:

@@ -14,7 +14,7 @@ from attrs import frozen
 
 from ryecore.errors import RyeError, StateError, ThreadConflict
 from ryecore.policy import CancelToken
-from ryecore.runs.spending import Unwritten
+from ryecore.runs.settlements import Unwritten
 from ryecore.runs.tasks import Tasks
 from ryecore.state.model import Status, ThreadRecord
 from ryecore.state.owners import LEASE_S
@@ -37,6 +37,10 @@ class Supervised(Protocol):
 
     def want_handoff(self) -> None:
         """Hand the work to another thread."""
+        ...
+
+    async def settle_spending(self) -> None:
+        """Settle what the run has spent so far."""
         ...
 
 

@@ -226,12 +226,14 @@ class SqliteLedger(BudgetLedger):
     async def report_actual(self, thread_id: str, actual: Amount) -> None:
         spend, tokens = _whole_numbers(actual)
         async with self._database.writing() as run:
-            path = path_of(run, thread_id)
-            own_spend, own_tokens = run.execute(
+            own = run.execute(
                 "SELECT spend_own, tokens_own FROM accounts WHERE thread_id = ?", (thread_id,)
             ).fetchone()
-            more = (max(spend - own_spend, 0), max(tokens - own_tokens, 0))
-            charge(run, path, (0, 0), more)
+            if own is None:
+                raise not_registered(thread_id)
+            more = (max(spend - own[0], 0), max(tokens - own[1], 0))
+            if any(more):
+                charge(run, path_of(run, thread_id), (0, 0), more)
 
     @override
     async def cascade_spend(self, thread_id: str) -> None:

@@ -211,20 +211,28 @@ class ThreadStore(ThreadFolders):
         *,
         head: tuple[int, str] | None = None,
         snapshot: Cost | None = None,
+        charge: Callable[[], Coroutine[Any, Any, None]] | None = None,
     ) -> None:
         """End a thread, write a copy of its result, and wake those who wait for it.
 
         Its account is closed with it. The head is the length in bytes and the digest of its
-        transcript's last checkpoint. A thread that has ended, or was taken over by another process,
-        is a ThreadConflict.
+        transcript's last checkpoint. What is to be charged before is charged in the same
+        transaction. A thread that has ended, or was taken over by another process, is a
+        ThreadConflict.
         """
+
+        async def end() -> None:
+            if charge is not None:
+                await charge()
+            await self.registry.settle(
+                thread_id, status, result, fence=fence, head=head, snapshot=snapshot
+            )
+
         await self._write(
             self._copy_result, thread_id, result
         )  # first, so that the copy exists when the end is visible
         try:
-            await self.registry.settle(
-                thread_id, status, result, fence=fence, head=head, snapshot=snapshot
-            )
+            await self.registry.together(end)
         except ThreadConflict:
             kept = await self.registry.get_result(thread_id)
             if kept is not None:  # it has ended in another way, which the copy shows

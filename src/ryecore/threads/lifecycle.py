@@ -315,6 +315,8 @@ class ThreadLifecycle(RunLifecycle[ThreadEnding, ThreadResult]):
         """
         is_completed = ending.status == "completed"
         hooks = self._hooks.past_the_end(self._deadline if is_completed else None)
+        if ending.hands_off or hooks.listens("after_complete"):
+            await self.settle_spending()
         if hooks.listens("after_complete"):
             with suppress(StateError, LinkLeavesSpace):  # so that the hooks find the conversation
                 said = evolve(self._file, status=ending.status, cost=self._cost)

@@ -111,6 +111,7 @@ class ThreadLoop:
             self._deps,
             recorder,
             harness.cancellation,
+            hands_off=True,
         )
         self.messages: list[Message] = []
         self._policy: ThreadPolicy | None = None

@@ -159,7 +159,6 @@ class ThreadPolicy(TurnPolicy):
 
     async def before_turn(self, state: TurnState) -> BeforeTurn:
         """Check limits and requests to stop, and bound the answer by the balance."""
-        await self._spending.settle_unwritten()
         if self._harness.is_cancelled:
             return Stop("cancelled")
         if self._stopped_by:
@@ -219,8 +218,10 @@ class ThreadPolicy(TurnPolicy):
     # The answer
 
     async def on_answer(self, state: TurnState, result: LlmResult) -> LlmResult:
-        """Record the whole answer, and read calls from its text for a model without native ones."""
-        await self._spending.settle_unwritten()
+        """Record the whole answer, and read calls from its text for a model without native ones.
+
+        Its cost is settled before a call leaves this process; else with the next hold.
+        """
         asked = result
         problem = ""
         if not self.model.is_native and not result.tool_calls:
@@ -233,6 +234,10 @@ class ThreadPolicy(TurnPolicy):
         self._text_problem = problem
         self._has_answered = True
         self._note_context_used(asked)
+        functions, spending = self._thread.palette.functions, self._spending
+        leaves = any(call.name not in functions for call in asked.tool_calls)
+        if leaves or spending.has_overspent:
+            await spending.settle_unwritten()
         await self._recorder.tell("cognition_out", answer_payload(state.turn, asked))
         return asked
 
@@ -357,7 +362,7 @@ class ThreadPolicy(TurnPolicy):
         spending = self._spending
         await spending.settle_unwritten()
         if error.kind == "refused":
-            if spending.asks_again():
+            if spending.asks_again() or spending.handoff_requested:
                 return RetryTurn()
             return RAISE if spending.limit is None else await self._limited(spending.limit)
         if self._harness.is_cancelled:

@@ -55,11 +55,15 @@ _MAX_REMEMBERED: Final = 4_096
 
 @frozen
 class Palette:
-    """The tools that a thread's model can call, in its order, and why others are left out."""
+    """The tools that a thread's model can call, in its order, and why others are left out.
+
+    The host's functions run in this process, and only they.
+    """
 
     registry: ToolRegistry
     tools: tuple[ToolDef, ...]
     left_out: tuple[str, ...]
+    functions: frozenset[str]
 
 
 @frozen
@@ -120,7 +124,8 @@ class PaletteBuilder:
         if len(left_out) > _MAX_LEFT_OUT:
             more = len(left_out) - _MAX_LEFT_OUT
             left_out = [*left_out[:_MAX_LEFT_OUT], f"and {more} more"]
-        return Palette(ToolRegistry(tools), tuple(tools), tuple(left_out))
+        functions = frozenset(tool.name for tool in hosts)
+        return Palette(ToolRegistry(tools), tuple(tools), tuple(left_out), functions)
 
     def _allowed(
         self, capabilities: Sequence[str], host_tools: Iterable[ToolDef], taken: set[str]
