@@ -12,6 +12,12 @@ GRAPH = "bench/steps"
 def furnished(steps: int) -> Workspace:
     """A workspace with the graph in it."""
     workspace = Workspace(Path(tempfile.mkdtemp()))
+    write_graph(workspace, steps)
+    return workspace
+
+
+def write_graph(workspace: Workspace, steps: int) -> None:
+    """Write the graph, which ends after so many steps."""
     end = {"to": "end", "when": {"path": "state.text", "op": "eq", "value": "stop"}}
     workspace.write(
         f"tools/{GRAPH}.yaml",
@@ -41,7 +47,6 @@ def furnished(steps: int) -> Workspace:
             },
         },
     )
-    return workspace
 
 
 def walker(steps: int) -> Run:
