@@ -168,6 +168,9 @@ LOOP_WAIT_S: Final = 1.0
 _SHORTEST_S: Final = 0.0002
 _LONGEST_S: Final = 0.01
 
+_LEAST_TRIES: Final = 20
+"""The fewest attempts of an awaited wait before it ends."""
+
 _sleep_s: Final = time.sleep
 
 _is_blocking: ContextVar[bool] = ContextVar("is_blocking", default=False)
@@ -188,6 +191,7 @@ class LockWait:
         self._lock_files = lock_files or (path,)
         self._began = time.monotonic()
         self._pause_s = _SHORTEST_S
+        self._tries = 0
         self._most_s = LOOP_WAIT_S if is_event_loop() else LOCK_WAIT_S
 
     def pause(self) -> None:
@@ -200,11 +204,17 @@ class LockWait:
             self._refuse()
 
     async def pause_async(self) -> None:
-        """Sleep a little before the next attempt, while other tasks run."""
+        """Sleep a little before the next attempt, while other tasks run.
+
+        Other tasks may keep the loop busy for seconds, in which nothing is tried. So the wait ends
+        only after enough attempts, too.
+        """
         if _is_blocking.get():
             self.pause()
             return
-        self._check(LOCK_WAIT_S)
+        self._tries += 1
+        if self._tries > _LEAST_TRIES:
+            self._check(LOCK_WAIT_S)
         await anyio.sleep(self._next_pause_s())
 
     def _next_pause_s(self) -> float:

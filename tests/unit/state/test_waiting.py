@@ -1,5 +1,6 @@
 """A lock that another process holds: bounded, interruptible, and the error names the holder."""
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -26,7 +27,7 @@ from ryecore.state.store import ThreadStore
 from ryecore.state.transcript import Transcript
 from ryecore.state.waiting import run_blocking, run_in_thread
 from tests.forking import Forked
-from tests.unit.state.test_database import database, descriptors_below, increase, total
+from tests.unit.state.test_database import INCREASE, database, descriptors_below, increase, total
 
 HOLD_GATE = """
 import fcntl, os, sys
@@ -249,3 +250,29 @@ def test_a_stopped_owner_that_holds_the_state_can_be_killed(tmp_path: Path) -> N
         running.stdin.flush()
         os.waitpid(running.pid, os.WUNTRACED)
         assert run_blocking(store.kill("t", grace_s=0.1)).status == "killed"
+
+
+@pytest.mark.anyio
+async def test_a_busy_loop_does_not_end_a_wait_for_a_lock_that_was_hardly_tried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waiting, "LOCK_WAIT_S", 0.05)
+    found = database(tmp_path)
+    increase(found)
+    gate = os.open(tmp_path / "some.db.gate", os.O_RDWR)
+    fcntl.flock(gate, fcntl.LOCK_EX)
+
+    async def write() -> None:
+        async with found.writing() as run:
+            run.execute(INCREASE)
+
+    async def keep_busy() -> None:
+        for _ in range(4):
+            time.sleep(0.1)  # as other tasks do that compute
+            await anyio.lowlevel.checkpoint()
+        os.close(gate)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(write)
+        group.start_soon(keep_busy)
+    assert total(found) == 2
