@@ -5,7 +5,6 @@ the folder: a file whose stat has changed is read, and one whose content has cha
 again. The index serves to find items; it is never trusted.
 """
 
-import sqlite3
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -21,7 +20,7 @@ from ryecore.lillux.digests import read_digest
 from ryecore.search.excerpt import plain
 from ryecore.search.model import Extent
 from ryecore.search.query import FIELDS, Query
-from ryecore.search.store import IndexStore, Store
+from ryecore.search.store import Connection, IndexStore, Store
 from ryecore.search.walk import ItemFile, Place, places
 
 __all__ = ["WEIGHTS", "IndexHit", "IndexedTexts", "SearchIndex"]
@@ -261,7 +260,7 @@ def _refresh(
         _note_fingerprint(store, key, fingerprint, seen)
 
 
-def _put(connection: sqlite3.Connection, key: tuple[str, str], entry: _Entry) -> None:
+def _put(connection: Connection, key: tuple[str, str], entry: _Entry) -> None:
     """Index a file as it was read."""
     file = entry.file
     row = connection.execute(

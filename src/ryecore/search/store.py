@@ -15,9 +15,12 @@ from ryecore.items.spaces import Spaces
 from ryecore.search.query import FIELDS
 from ryecore.state.database import Database
 
-__all__ = ["IndexStore", "Store"]
+__all__ = ["Connection", "IndexStore", "Store"]
 
 T = TypeVar("T")
+
+Connection: TypeAlias = sqlite3.Connection
+"""A connection to an index's database, within a transaction."""
 
 _SCHEMA: Final = (
     "CREATE TABLE files (id INTEGER PRIMARY KEY, space TEXT NOT NULL, kind TEXT NOT NULL,"
