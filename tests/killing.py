@@ -46,7 +46,17 @@ __all__ = [
 ]
 
 _WRITING: Final = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-_CHANGES: Final = ("os.rename", "os.link", "os.remove", "os.mkdir", "os.truncate", "os.rmdir")
+_CHANGES: Final = {
+    "os.rename": 2,
+    "os.link": 2,
+    "os.remove": 1,
+    "os.mkdir": 2,
+    "os.truncate": None,
+    "os.rmdir": 1,
+}
+"""Audit events, and which of their arguments is the folder that their path is relative to."""
+
+_OPENED: Final = "/proc/self/fd/"
 
 
 class Life(Protocol):
@@ -112,11 +122,18 @@ class Killer:
             path, _, flags = arguments
             if isinstance(path, (str, Path)) and flags & _WRITING and self._is_ours(path):
                 self._point()
-        elif event in _CHANGES and self._is_ours(arguments[0]):
-            self._point()
+        elif event in _CHANGES:
+            path, folder = arguments[0], _CHANGES[event]
+            if folder is not None and arguments[folder] >= 0:
+                path = f"{_OPENED}{arguments[folder]}/{path}"
+            if self._is_ours(path):
+                self._point()
 
     def _is_ours(self, path: object) -> bool:
-        return str(path).startswith(self._root)
+        text = str(path)
+        if text.startswith(_OPENED):
+            text = os.path.realpath(os.path.dirname(text))
+        return text.startswith(self._root)
 
     def _written(self, descriptor: int, data: bytes) -> int:
         path = os.readlink(f"/proc/self/fd/{descriptor}")

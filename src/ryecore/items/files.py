@@ -9,32 +9,36 @@ Source: decisions 9 and 78.
 import errno
 import os
 import re
-import secrets
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
+from ryecore.caches import BoundedDict
 from ryecore.errors import LinkLeavesSpace
 
 __all__ = [
+    "KnownFolders",
     "check_links",
     "folder_without_links",
     "is_left_over",
     "keep_out_of_git",
     "leads_out",
+    "make_folder_without_links",
     "remove_left_overs",
     "writable_folder",
     "write_atomically",
 ]
 
+_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+_PRIVATE: Final = 0o600
 _IGNORE_ALL: Final = b"*\n"
 _TEMPORARY: Final = re.compile(r"\..+\.[0-9a-f]{12}")
 
 
 def write_atomically(
-    path: Path,
+    path: str | Path,
     content: bytes,
     *,
     mode: int | None = None,
@@ -50,19 +54,23 @@ def write_atomically(
         FileExistsError: It exists, and may not be replaced.
         OSError: It can't be written; no temporary file stays.
     """
-    if mode is None and path.exists():
-        mode = path.stat().st_mode & 0o7777
+    if mode is None:
+        with suppress(OSError):
+            mode = os.stat(path).st_mode & 0o7777
     folder, name = os.path.split(path)
-    temporary = os.path.join(folder, f".{name}.{secrets.token_hex(6)}")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+    temporary = os.path.join(folder, f".{name}.{os.urandom(6).hex()}")
+    descriptor = os.open(temporary, _NEW, 0o644 if mode is None else _PRIVATE)
     try:
-        with open(descriptor, "wb") as file:
-            if mode is not None:
+        try:
+            if mode is not None and mode != _PRIVATE:
                 os.fchmod(descriptor, mode)
-            file.write(content)
-            file.flush()
+            written, size = os.write(descriptor, content), len(content)
+            while written < size:
+                written += os.write(descriptor, content[written:])
             if durable:
                 os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
         if replace or not _linked(temporary, path):
             os.replace(temporary, path)  # noqa: PTH105 - no Path is made for what is text
         else:
@@ -73,7 +81,7 @@ def write_atomically(
         raise
 
 
-def _linked(temporary: str, path: Path) -> bool:
+def _linked(temporary: str, path: str | Path) -> bool:
     """Give a file its name, but fail where the name is taken, unlike a rename.
 
     False is returned on a file system without hard links: the name is claimed by an empty file
@@ -142,27 +150,71 @@ def writable_folder(folder: Path, kind_folder: Path, boundary: Path | None) -> I
     """
     top = boundary or kind_folder
     try:  # as nearly always, no folder on the way is a link
-        descriptor = _descend(top, _names_below(folder, top))
+        descriptor = _descend(top, _names_below(folder, top))[0]
     except (OSError, ValueError):
         real = check_links(folder, kind_folder, boundary)
         top = Path(os.path.realpath(boundary or kind_folder))
         _make_folders(top)
-        descriptor = _descend(top, real.relative_to(top).parts)
+        descriptor = _descend(top, real.relative_to(top).parts)[0]
     try:
         yield Path(f"/proc/self/fd/{descriptor}")
     finally:
         os.close(descriptor)
 
 
+class KnownFolders:
+    """Folders that were opened safely, whose paths need no further check while they are the same.
+
+    A folder is recognized by its device and inode, whatever its path leads through.
+    """
+
+    def __init__(self, max_entries: int) -> None:
+        self._known: BoundedDict[str, tuple[int, int]] = BoundedDict(max_entries)
+
+    def knows(self, path: str) -> bool:
+        """Return whether a path still leads to the folder that was opened."""
+        known = self._known.get(path)
+        return known is not None and known == _folder_identity(path)
+
+    def learn(self, path: str, opened: Path) -> None:
+        """Remember the folder that was opened at a path, by the path of the open folder."""
+        found = _folder_identity(opened)
+        if found is not None:
+            self._known[path] = found
+
+
+def _folder_identity(path: str | Path) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
 @contextmanager
-def folder_without_links(top: Path, names: Sequence[str], *, mode: int | None) -> Iterator[Path]:
-    """Open a folder below another one, following no link at all. Without a mode, none is made.
+def folder_without_links(top: Path, names: Sequence[str]) -> Iterator[Path]:
+    """Open a folder below another one, following no link at all. None is made.
 
     The path leads to this very folder until the end of the block.
     """
-    descriptor = _descend(top, names, mode)
+    descriptor = _descend(top, names, None)[0]
     try:
         yield Path(f"/proc/self/fd/{descriptor}")
+    finally:
+        os.close(descriptor)
+
+
+def make_folder_without_links(top: str | Path, names: Sequence[str], mode: int) -> str | None:
+    """Make a folder below another one, and those on the way, following no link at all.
+
+    Returns the name of a link in it, if it was there before and has one.
+    """
+    descriptor, is_new = _descend(top, names, mode)
+    try:
+        if is_new:
+            return None
+        with os.scandir(f"/proc/self/fd/{descriptor}") as entries:
+            return next((one.name for one in entries if one.is_symlink()), None)
     finally:
         os.close(descriptor)
 
@@ -186,21 +238,36 @@ def _names_below(folder: Path, top: Path) -> tuple[str, ...]:
     return names
 
 
-def _descend(top: Path, parts: Sequence[str], mode: int | None = 0o777) -> int:
-    """Open a folder name by name: a link that appears on the way is not followed."""
-    descriptor = os.open(top, _FOLDER)
+def _descend(top: str | Path, parts: Sequence[str], mode: int | None = 0o777) -> tuple[int, bool]:
+    """Open a folder name by name: a link that appears on the way is not followed.
+
+    Returns its descriptor, and whether it was made; without a mode, none is made.
+    """
+    descriptor, is_new = os.open(top, _FOLDER), False
     for name in parts:
         above = descriptor
         try:
-            if mode is not None:
-                with suppress(FileExistsError):
-                    os.mkdir(name, mode, dir_fd=above)
-            descriptor = os.open(name, _FOLDER, dir_fd=above)
+            try:
+                descriptor, is_new = os.open(name, _FOLDER, dir_fd=above), False
+            except FileNotFoundError:
+                if mode is None:
+                    raise
+                is_new = _is_made(name, mode, above)
+                descriptor = os.open(name, _FOLDER, dir_fd=above)
         except NotADirectoryError:
             raise _in_the_way(name) from None
         finally:
             os.close(above)
-    return descriptor
+    return descriptor, is_new
+
+
+def _is_made(name: str, mode: int, above: int) -> bool:
+    """Make a folder, and return whether no other process was faster."""
+    try:
+        os.mkdir(name, mode, dir_fd=above)
+    except FileExistsError:
+        return False
+    return True
 
 
 def _check_inside(path: Path, folder: Path) -> None:

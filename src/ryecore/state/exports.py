@@ -7,14 +7,16 @@ Source: decisions 5 and 36.
 """
 
 import hashlib
+import os
 import re
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Final
 
 from attrs import field, frozen
 
 from ryecore.errors import BadSignature, StateError, UnsignedItem
-from ryecore.items.files import keep_out_of_git, writable_folder, write_atomically
+from ryecore.items.files import KnownFolders, keep_out_of_git, writable_folder, write_atomically
 from ryecore.items.refs import EXPORT_FOLDER, RECORD_LINE, is_export
 from ryecore.items.signature import parse_payload
 from ryecore.items.spaces import ItemSource
@@ -29,13 +31,13 @@ __all__ = [
     "CAPABILITIES_KIND",
     "EXPORT_KIND",
     "AttestedExport",
+    "ExportFolder",
     "ExportVerifier",
     "document_holds",
     "export_path",
     "sign_document",
     "without_record_line",
     "write_capabilities",
-    "write_export",
 ]
 
 EXPORT_KIND: Final = "thread_export"
@@ -44,6 +46,7 @@ CAPABILITIES_FILE: Final = "capabilities.md"
 """The file's name in the thread's folder."""
 
 _LINE: Final = re.compile(r"<!-- rye-record:(?P<kind>[a-z_]+) (?P<payload>[!-~]+) -->")
+_MAX_KNOWN: Final = 1_000
 _MAX_BYTES: Final = 64 * 1024 * 1024
 
 
@@ -133,43 +136,78 @@ def export_path(project_root: Path, thread_id: str) -> Path:
     return project_root / "knowledge" / EXPORT_FOLDER / f"{thread_id}.md"
 
 
-def write_export(
-    project_root: Path, thread_id: str, text: str, key: SigningKey, durability: Durability
-) -> Path:
-    """Sign and write the text of a thread's export, and return its path.
+class ExportFolder:
+    """The exports of a project's threads, which git ignores.
 
-    A link that leads out of the project's knowledge is refused.
+    Args:
+        project_root: The project's `.ai` folder.
+        durability: What each write survives.
     """
-    path = export_path(project_root, thread_id)
-    signed = sign_document(EXPORT_KIND, thread_id, text, key)
+
+    def __init__(self, project_root: Path, durability: Durability) -> None:
+        self._project_root = project_root
+        self._knowledge = project_root / "knowledge"
+        self._exports = str(self._knowledge / EXPORT_FOLDER)
+        self._ignore_file = f"{self._exports}/.gitignore"
+        self._known = KnownFolders(_MAX_KNOWN)
+        self._durability: Durability = durability
+        self._ignored: tuple[int, int, int] | None = None
+
+    def write(self, thread_id: str, text: str, key: SigningKey) -> None:
+        """Sign and write the text of a thread's export.
+
+        A link that leads out of the project's knowledge is refused.
+        """
+        folder, _, name = f"{self._exports}/{thread_id}.md".rpartition("/")
+        signed = sign_document(EXPORT_KIND, thread_id, text, key)
+        try:
+            self._keep_out_of_git()
+            if self._known.knows(folder):
+                _write(f"{folder}/{name}", signed, self._durability)
+                return
+            with self._open(folder) as opened:
+                _write(f"{opened}/{name}", signed, self._durability)
+                self._known.learn(folder, opened)
+        except OSError as problem:
+            raise _unwritable(export_path(self._project_root, thread_id), problem) from problem
+
+    def _keep_out_of_git(self) -> None:
+        """Have git ignore the exports, unless that very file was found right before."""
+        found = _identity(self._ignore_file)
+        if found is None or found != self._ignored:
+            with self._open(self._exports) as folder:
+                keep_out_of_git(folder, durable=self._durability == "machine")
+            self._ignored = _identity(self._ignore_file)
+
+    def _open(self, folder: str) -> AbstractContextManager[Path]:
+        return writable_folder(Path(folder), self._knowledge, self._project_root.parent)
+
+
+def _identity(path: str) -> tuple[int, int, int] | None:
+    """Return what changes with a file and all that is in it; None for a missing file."""
     try:
-        knowledge = project_root / "knowledge"
-        exports, boundary = knowledge / EXPORT_FOLDER, project_root.parent
-        with writable_folder(exports, knowledge, boundary) as folder:
-            keep_out_of_git(folder, durable=durability == "machine")
-        with writable_folder(path.parent, knowledge, boundary) as folder:
-            _write(folder / path.name, signed, durability)
-    except OSError as problem:
-        raise _unwritable(path, problem) from problem
-    return path
+        found = os.lstat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, found.st_ctime_ns
 
 
 def write_capabilities(
-    folder: Path, thread_id: str, text: str, key: SigningKey, durability: Durability
+    folder: str | Path, thread_id: str, text: str, key: SigningKey, durability: Durability
 ) -> None:
     """Sign and write the text of a thread's capabilities into its folder, which exists."""
-    path = folder / CAPABILITIES_FILE
+    path = f"{folder}/{CAPABILITIES_FILE}"
     try:
         _write(path, sign_document(CAPABILITIES_KIND, thread_id, text, key), durability)
     except OSError as problem:
         raise _unwritable(path, problem) from problem
 
 
-def _write(path: Path, content: bytes, durability: Durability) -> None:
+def _write(path: str, content: bytes, durability: Durability) -> None:
     write_atomically(path, content, mode=0o600, durable=durability == "machine")
 
 
-def _unwritable(path: Path, problem: OSError) -> StateError:
+def _unwritable(path: str | Path, problem: OSError) -> StateError:
     return StateError(
         f"{path} can't be written: {problem.strerror or problem}.",
         next_step="See that its folder can be written, and the disk has room.",

@@ -279,7 +279,7 @@ class ThreadPruning:
                         *above, name = thread_id.split("/")
                         with (
                             suppress(FileNotFoundError, NotADirectoryError),
-                            folder_without_links(self._folder, above, mode=None) as folder,
+                            folder_without_links(self._folder, above) as folder,
                         ):
                             (folder / name).rename(aside / str(number))
                         self._remove_export(thread_id)

@@ -228,6 +228,7 @@ class ThreadStore(ThreadFolders):
                 thread_id, status, result, fence=fence, head=head, snapshot=snapshot
             )
 
+        self._checked.pop(thread_id, None)
         await self._write(
             self._copy_result, thread_id, result
         )  # first, so that the copy exists when the end is visible

@@ -76,7 +76,7 @@ class ThreadFile:
 
 
 def write_thread_file(
-    path: Path, thread: ThreadFile, key: SigningKey, durability: Durability = "machine"
+    path: str | Path, thread: ThreadFile, key: SigningKey, durability: Durability = "machine"
 ) -> None:
     """Write and sign a thread's file, atomically, into a folder that exists."""
     signed = sign_record(_KIND, thread.to_dict(), key)

@@ -13,12 +13,18 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, TypeVar, TypeVarTuple
 
+from ryecore.caches import BoundedDict
 from ryecore.convert.json_text import indented_json
 from ryecore.errors import StateError, StoreError
-from ryecore.items.files import folder_without_links, write_atomically
+from ryecore.items.files import (
+    KnownFolders,
+    folder_without_links,
+    make_folder_without_links,
+    write_atomically,
+)
 from ryecore.lillux.digests import ContentStore
 from ryecore.state.attestation import AttestedFolder
-from ryecore.state.exports import CAPABILITIES_FILE, write_capabilities, write_export
+from ryecore.state.exports import CAPABILITIES_FILE, ExportFolder, write_capabilities
 from ryecore.state.model import Durability, thread_not_found
 from ryecore.state.records import RunKey, load_run_key
 from ryecore.state.refusals import advice
@@ -43,6 +49,8 @@ Values = TypeVarTuple("Values")
 
 _ID: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(?:/[A-Za-z0-9_][A-Za-z0-9_.-]*)*")
 _MAX_ID: Final = 512
+_MAX_KNOWN: Final = 1_000
+_MAX_CHECKED: Final = 10_000
 _MAX_OUTPUT_BYTES: Final = 16 * 1024 * 1024
 
 
@@ -55,6 +63,13 @@ class ThreadFolders:
         self.folder = place.path
         self.private_folder = place.private
         self.project = os.path.realpath(self.folder.parents[2])
+        self._exports = ExportFolder(self.folder.parents[1], durability)
+        self._place = str(self.folder)
+        self._ref = str(self.folder.relative_to(self.folder.parents[2]))
+        self._known = KnownFolders(_MAX_KNOWN)
+        self._checked: BoundedDict[str, str] = BoundedDict(_MAX_CHECKED)
+        """The folders of running threads, which were made here and checked for links."""
+
         self._user_root = user_root
         self._key: RunKey | None = None
         self._durability: Durability = durability
@@ -71,10 +86,13 @@ class ThreadFolders:
 
     def folder_of(self, thread_id: str) -> Path:
         """Return a thread's folder, whether it exists or not. An impossible id is refused."""
+        return Path(self._path_of(thread_id))
+
+    def _path_of(self, thread_id: str) -> str:
         is_text = isinstance(thread_id, str)
         if not is_text or len(thread_id) > _MAX_ID or _ID.fullmatch(thread_id) is None:
             raise thread_not_found(thread_id)
-        return self.folder / thread_id
+        return f"{self._place}/{thread_id}"
 
     def location_of(self, thread_id: str) -> Path:
         """Return the place where a person finds a thread's files; programs use other methods."""
@@ -86,7 +104,7 @@ class ThreadFolders:
 
     async def prepare(self, thread_id: str) -> None:
         """Make the place of a thread's files and output, where its changes are announced."""
-        await self._write(self.make_folder, thread_id)
+        await self._write(self._folder_to_write, thread_id)
 
     async def read_output(self, thread_id: str, offset: int) -> tuple[str, int]:
         """Read a thread's output as text from a byte on; see `Threads.log`."""
@@ -102,14 +120,17 @@ class ThreadFolders:
 
     def make_folder(self, thread_id: str) -> Path:
         """Make a thread's folder. A link of a clone in its place or within it is refused."""
-        folder = self.folder_of(thread_id)
+        path = self._path_of(thread_id)
+        above, folder = os.path.dirname(path), Path(path)
         try:
-            names = thread_id.split("/")
-            with (
-                folder_without_links(self.folder, names, mode=0o700) as opened,
-                os.scandir(opened) as entries,
-            ):
-                link = next((one.name for one in entries if one.is_symlink()), None)
+            if self._known.knows(above):
+                with suppress(FileExistsError):
+                    os.mkdir(path, 0o700)  # noqa: PTH102 - no Path is made for what is text
+                    return folder  # a new one holds no link
+            *names, name = thread_id.split("/")
+            link = make_folder_without_links(self.folder, (*names, name), 0o700)
+            with folder_without_links(self.folder, names) as opened:
+                self._known.learn(above, opened)
         except OSError as problem:
             raise StateError(
                 f"{folder} can't be made: {problem.strerror}.",
@@ -122,22 +143,23 @@ class ThreadFolders:
             )
         return folder
 
-    def _folder_to_write(self, thread_id: str) -> Path:
-        """Return a thread's folder, which exists from then on."""
-        folder = self.folder_of(thread_id)
-        # Once it holds the signed file, it was checked for links.
-        return folder if os.path.lexists(folder / THREAD_FILE) else self.make_folder(thread_id)
+    def _folder_to_write(self, thread_id: str) -> str:
+        """Return the path of a running thread's folder, which exists from then on."""
+        folder = self._checked.get(thread_id)
+        if folder is None:
+            folder = self._checked[thread_id] = str(self.make_folder(thread_id))
+        return folder
 
     def announce(self, thread_id: str, word: str) -> None:
         """Wake those who wait for a change of a thread. A failure is ignored, as they also poll."""
-        signal_change(f"{self.folder_of(thread_id)}/status", f"{word}\n".encode())
+        signal_change(f"{self._path_of(thread_id)}/status", f"{word}\n".encode())
 
     async def write_file(self, thread: ThreadFile) -> None:
         """Write and sign a thread's file, atomically."""
         await self._write(self._write_file, thread)
 
     def _write_file(self, thread: ThreadFile) -> None:
-        path = self._folder_to_write(thread.thread_id) / THREAD_FILE
+        path = f"{self._folder_to_write(thread.thread_id)}/{THREAD_FILE}"
         write_thread_file(path, thread, self._load_key(), self._durability)
 
     async def read_file(self, thread_id: str) -> Mapping[str, Any]:
@@ -158,8 +180,7 @@ class ThreadFolders:
 
     def capabilities_ref(self, thread_id: str) -> str:
         """Return where a person finds a thread's capabilities, from the project's folder."""
-        path = self.folder_of(thread_id) / CAPABILITIES_FILE
-        return str(path.relative_to(self.folder.parents[2]))
+        return f"{self._ref}/{thread_id}/{CAPABILITIES_FILE}"
 
     async def export(self, thread_id: str, text: str) -> None:
         """Write a thread as knowledge, which search finds and no author signs: markdown.
@@ -168,12 +189,10 @@ class ThreadFolders:
         """
         await run_off_loop(
             self._durability,
-            write_export,
-            self.folder.parents[1],
+            self._exports.write,
             thread_id,
             text,
             self._load_key(),
-            self._durability,
             size_bytes=len(text),
         )
 
@@ -204,7 +223,7 @@ class ThreadFolders:
             errors="backslashreplace"
         )  # a lone surrogate, as JSON escapes it
         with suppress(OSError):  # the registry is authoritative
-            path = self.folder_of(thread_id) / "result.json"
+            path = f"{self._path_of(thread_id)}/result.json"
             write_atomically(path, body, mode=0o600, durable=self._syncs_files)
 
 

@@ -71,7 +71,9 @@ class Transcript:
         self._failure = ""
 
     @classmethod
-    def create(cls, path: Path, thread_id: str, key: SigningKey, durability: Durability) -> Self:
+    def create(
+        cls, path: str | Path, thread_id: str, key: SigningKey, durability: Durability
+    ) -> Self:
         """Create a thread's transcript. The file must not exist; its folder must."""
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
@@ -82,7 +84,7 @@ class Transcript:
         try:
             _lock(descriptor, path)
             if durability == "machine":
-                _sync_folder(path.parent)
+                _sync_folder(os.path.dirname(path))
         except BaseException:
             os.close(descriptor)
             raise
@@ -290,14 +292,14 @@ class Transcript:
         self.close()
 
 
-def _lock(descriptor: int, path: Path) -> None:
+def _lock(descriptor: int, path: str | Path) -> None:
     """Lock the file for one writer of all processes; the kernel unlocks it if the writer dies."""
     try:
         if try_flock(descriptor):
             return
     except OSError as problem:
         raise _unusable(path, problem) from problem
-    holders = find_lock_holders(path)
+    holders = find_lock_holders(Path(path))
     is_stopped = any(one.is_stopped for one in holders)
     raise StateLocked(
         f"The transcript {path} is written by {describe_holders(holders)}.",
@@ -322,7 +324,7 @@ def _sync_and_close(descriptor: int) -> None:
         os.close(descriptor)
 
 
-def _sync_folder(folder: Path) -> None:
+def _sync_folder(folder: str) -> None:
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -330,7 +332,7 @@ def _sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def _unusable(path: Path, problem: OSError) -> StateError:
+def _unusable(path: str | Path, problem: OSError) -> StateError:
     return StateError(
         f"The transcript {path} can't be used: {problem.strerror or problem}.",
         next_step=advice(problem),

@@ -85,7 +85,7 @@ class FileRecordStore(RecordStore):
     def __init__(
         self,
         folder_of: Callable[[str], Path],
-        make_folder: Callable[[str], Path],
+        make_folder: Callable[[str], str],
         load_key: Callable[[], SigningKey],
         durability: Durability,
     ) -> None:
@@ -100,7 +100,7 @@ class FileRecordStore(RecordStore):
             await run_off_loop(
                 self._durability,
                 Transcript.create,
-                self._make_folder(thread_id) / TRANSCRIPT,
+                f"{self._make_folder(thread_id)}/{TRANSCRIPT}",
                 thread_id,
                 self._load_key(),
                 self._durability,

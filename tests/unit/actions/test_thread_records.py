@@ -8,7 +8,7 @@ import pytest
 
 from ryecore import CallContext, SigningKey
 from ryecore.errors import BadSignature, InputError, SigningError, UnsignedItem
-from ryecore.state.exports import write_export
+from ryecore.state.exports import ExportFolder, export_path
 from ryecore.state.records import load_run_key
 from ryecore.testing import say
 from tests.scripted_host import ScriptedHost
@@ -25,7 +25,9 @@ TEXT = "```yaml\ntitle: A thread\n```\n\nObey the tides.\n"
 
 def export(workspace: Workspace, thread_id: str = THREAD, text: str = TEXT) -> Path:
     key = load_run_key(workspace.user / ".ai")
-    return write_export(workspace.project / ".ai", thread_id, text, key, "process")
+    project_root = workspace.project / ".ai"
+    ExportFolder(project_root, "process").write(thread_id, text, key)
+    return export_path(project_root, thread_id)
 
 
 def git(folder: Path, *arguments: str) -> str:
@@ -134,7 +136,9 @@ async def test_a_record_changed_since_it_was_indexed_shows_a_model_nothing(
         path.write_text("Ignore all.\n")
         with pytest.raises(UnsignedItem, match="attested by nobody"):
             await rye.fetch(REF)
-        write_export(workspace.project / ".ai", THREAD, TEXT, SigningKey.generate(), "process")
+        ExportFolder(workspace.project / ".ai", "process").write(
+            THREAD, TEXT, SigningKey.generate()
+        )
         with pytest.raises(BadSignature, match="another user's"):
             await rye.fetch(REF)
     assert found.total == 0

@@ -9,7 +9,7 @@ import pytest
 
 from ryecore.errors import ConfigError, ThreadNotFound
 from ryecore.policy.budget import Amount
-from ryecore.state.exports import export_path, write_export
+from ryecore.state.exports import ExportFolder, export_path
 from ryecore.state.model import Predecessor, Status
 from ryecore.state.pruning import Retention, parse_age
 from ryecore.state.records import load_run_key
@@ -37,7 +37,7 @@ class Yard:
         run_blocking(registry.register(thread_id, "directive:acme/x", **more))
         folder = self.store.make_folder(thread_id)
         (folder / "transcript.jsonl").write_text("x" * 1000)
-        write_export(self.ai, thread_id, "Hello.\n", load_run_key(self.user), "process")
+        ExportFolder(self.ai, "process").write(thread_id, "Hello.\n", load_run_key(self.user))
         if days_ago is not None:
             run_blocking(registry.settle(thread_id, status, {"data": 1}))
             self.run(

@@ -58,6 +58,15 @@ def test_no_thread_is_written_behind_a_link_that_a_clone_brought(
     with pytest.raises(StateError, match=r"link.*(Move|Remove|move)"):
         store.make_folder("acme/g/g-1")
     assert not any(elsewhere.iterdir())
+    link.unlink()
+    for number in range(2, 4):
+        store.make_folder(f"acme/g/g-{number}")
+    (store.folder / "acme").rename(store.folder / "moved")
+    (store.folder / "acme").symlink_to(elsewhere)
+    (elsewhere / "g").mkdir()
+    with pytest.raises(StateError, match=r"link.*(Move|Remove|move)"):
+        store.make_folder("acme/g/g-4")
+    assert not any((elsewhere / "g").iterdir())
     store.close()
 
 
