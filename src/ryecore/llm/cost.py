@@ -184,7 +184,6 @@ class CostTracker:
     def __init__(self, price_of: PriceLookup | None = None, *, bundled: bool | None = None) -> None:
         self._price_of = price_of
         self._bundled = bundled is not False and have_bundled_prices(required=bundled is True)
-        self._flat: dict[tuple[str, str], Price | None] = {}
         self._usages: list[Usage] = []
         self.cost_microcents = 0
         self.unpriced = 0
@@ -273,15 +272,18 @@ class CostTracker:
             return partial(price.cost_of, media=media) if has_price else _unpriced
         if media or not self._bundled:  # the bundled prices are for tokens
             return _unpriced
-        name = (provider, model)
-        if name not in self._flat:  # a flat price, as most models have, is looked up once
-            self._flat[name] = _flat_price(provider, model)
-        price = self._flat[name]
-        return partial(bundled_cost, provider, model) if price is None else price.cost_of
+        return _bundled_pricing(provider, model)
 
 
 def _unpriced(_: Usage) -> None:
     """Return None: there is no price."""
+
+
+@lru_cache(maxsize=1024)
+def _bundled_pricing(provider: str, model: str) -> Callable[[Usage], int | None]:
+    """Return the function that prices tokens by the bundled prices, which never change."""
+    price = _flat_price(provider, model)  # as most models have
+    return partial(bundled_cost, provider, model) if price is None else price.cost_of
 
 
 def _flat_price(provider: str, model: str) -> Price | None:

@@ -6,7 +6,6 @@ that is repeated after the death of the host has the same id, so that a tool can
 Source: docs/concepts/recovery.md#once-and-no-more-than-once.
 """
 
-import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
@@ -15,6 +14,8 @@ from threading import RLock
 from typing import Final, Self
 
 from attrs import evolve, field, frozen
+
+from ryecore.convert.json_text import make_encoder
 
 __all__ = [
     "CALL_ID",
@@ -140,7 +141,9 @@ class CallContext:
         )
 
 
-_ENCODER: Final = json.JSONEncoder(sort_keys=True, default=repr)
+_encode: Final = make_encoder(
+    sort_keys=True, separators=(", ", ": "), allow_nan=True, default=repr
+)  # fmt: skip
 CALL_ID: Final = "RYE_CALL_ID"
 """The variable that holds a tool's call id."""
 
@@ -181,4 +184,4 @@ def thread_variables(project: str, thread_id: str) -> dict[str, str]:
 
 
 def _digest(parts: Sequence[object]) -> str:
-    return sha256(_ENCODER.encode(parts).encode()).hexdigest()[:32]
+    return sha256(_encode(parts).encode()).hexdigest()[:32]

@@ -30,6 +30,7 @@ class SafetyHarness:
         cancellation: Cancelled when it is to stop, by any process.
         started: The time of its start, on the clock `now`.
         now: A monotonic clock, in seconds.
+        deadline: The time at which it must end, on its clock; None without such a limit.
     """
 
     limits: Limits
@@ -37,10 +38,10 @@ class SafetyHarness:
     cancellation: CancelToken = field(factory=CancelToken, repr=False)
     started: float = field(factory=time.monotonic, repr=False)
     now: Callable[[], float] = field(default=time.monotonic, repr=False)
+    deadline: float | None = field(init=False, repr=False)
 
-    @property
-    def deadline(self) -> float | None:
-        """The time at which it must end, on its clock; None without such a limit."""
+    @deadline.default
+    def _deadline(self) -> float | None:
         duration_s = self.limits.duration_s
         return None if duration_s is None else self.started + float(duration_s)
 
