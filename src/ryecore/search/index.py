@@ -21,7 +21,7 @@ from ryecore.search.excerpt import plain
 from ryecore.search.model import Extent
 from ryecore.search.query import FIELDS, Query
 from ryecore.search.store import Connection, IndexStore, Store
-from ryecore.search.walk import ItemFile, Place, places
+from ryecore.search.walk import GRAIN_NS, ItemFile, Place, places
 
 __all__ = ["WEIGHTS", "IndexHit", "IndexedTexts", "SearchIndex"]
 
@@ -31,9 +31,6 @@ _MAX_INDEXED: Final = 64 * 1024
 description. SQLite's time grows faster than the hits, and a parser takes seconds for a megabyte."""
 
 _MAX_DESCRIPTION_CHARS: Final = 2000
-_GRAIN_NS: Final = 200_000_000
-"""A file that was changed so recently can change again with the same time stamp."""
-
 _FILES_AT_ONCE: Final = 200
 WEIGHTS: Final = (3.0, 3.0, 2.0, 1.5, 1.5, 1.0)
 """The weight of a word in each of `FIELDS`."""
@@ -322,7 +319,7 @@ def _read(file: ItemFile, file_types: Mapping[str, CommentForm]) -> _Entry | Non
 
     Its stat was read before, so that a change meanwhile is noticed by the next search.
     """
-    settled = time.time_ns() - file.changed_ns > _GRAIN_NS
+    settled = time.time_ns() - file.changed_ns > GRAIN_NS
     content, digest = b"", ""
     if file.size_bytes <= _MAX_INDEXED_BYTES:
         try:

@@ -1,7 +1,8 @@
 """The files that a search looks through, from their folders and stats alone: no file is opened."""
 
 import os
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -14,7 +15,10 @@ from ryecore.items.signature import FileTypesReader
 from ryecore.items.spaces import EXTENSIONS, SKIPPED_FOLDERS, Space, Spaces
 from ryecore.lillux.digests import TreeFilter, stat_tree
 
-__all__ = ["ItemFile", "Place", "ToolListing", "places"]
+__all__ = ["GRAIN_NS", "ItemFile", "Place", "ToolListing", "places"]
+
+GRAIN_NS: Final = 200_000_000
+"""What was changed so recently can change again with the same time stamp."""
 
 
 @frozen
@@ -56,14 +60,23 @@ class Place:
     extensions: tuple[str, ...]
     of_exports: bool = False
 
-    def walk(self) -> Iterator[ItemFile]:
-        """Yield the files of items; skip what can't be read."""
+    def walk(
+        self, category: str = "", enter: Callable[[str], object] = lambda _: None
+    ) -> Iterator[ItemFile]:
+        """Yield the files of items, perhaps of a category alone; skip what can't be read.
+
+        `enter` is called with each folder before it is listed, and each link before it is followed.
+        """
         root = str(self.space.folder(self.kind))
+        if category:
+            enter(f"{root}/{category}")
+            if category in SKIPPED_FOLDERS or Path(root, category).is_symlink():
+                return iter(())
         if not self.of_exports:
-            return _walk(self.space, self.kind, root, "", self.extensions)
+            return _walk(self, root, f"{category}/" if category else "", enter)
         if not _stays_inside(f"{root}/{EXPORT_FOLDER}", root):
             return iter(())
-        return _walk(self.space, self.kind, root, f"{EXPORT_FOLDER}/", self.extensions)
+        return _walk(self, root, f"{EXPORT_FOLDER}/", enter)
 
     def fingerprint(self) -> str | None:
         """Return a text that changes with the stat of each file; None where one can't be read.
@@ -104,8 +117,10 @@ def _has_exports(space: Space, kind: str) -> bool:
 
 
 def _walk(
-    space: Space, kind: str, root: str, below: str, extensions: tuple[str, ...]
+    place: Place, root: str, below: str, enter: Callable[[str], object]
 ) -> Iterator[ItemFile]:
+    space, kind = place.space, place.kind
+    enter(f"{root}/{below}")
     try:
         with os.scandir(f"{root}/{below}") as listed:
             entries = list(listed)
@@ -119,12 +134,15 @@ def _walk(
                     name == EXPORT_FOLDER and _has_exports(space, kind)
                 ):
                     check_item_id(name)  # no id leads through another name
-                    yield from _walk(space, kind, root, f"{name}/", extensions)
+                    yield from _walk(place, root, f"{name}/", enter)
                 continue
             stem, dot, _ = name.rpartition(".")
-            if not dot or not name.endswith(extensions) or not entry.is_file():
+            if not dot or not name.endswith(place.extensions):
                 continue
-            if entry.is_symlink() and not _stays_inside(entry.path, root):
+            is_link = entry.is_symlink()
+            if is_link:
+                enter(entry.path)
+            if not entry.is_file() or (is_link and not _stays_inside(entry.path, root)):
                 continue
             seen = entry.stat()
             check_item_id(stem)
@@ -174,8 +192,25 @@ def _stats_below(folder: str, without: str = "") -> str | None:
 _KIND: Final = "tool"
 _MAX_LISTED: Final = 256
 
-_Seen: TypeAlias = tuple[tuple[str, ...], tuple[str | None, ...]]
-"""The extensions of files, and the fingerprint of each space's folder."""
+_Facts: TypeAlias = tuple[int, int, int, int]
+
+
+@frozen
+class _Listed:
+    """The ids of tools, and what was seen of each folder and link before it was listed.
+
+    `extensions` are those of their files; None where something changed just now.
+    """
+
+    ids: tuple[str, ...]
+    seen: dict[str, _Facts | None]
+    extensions: tuple[str, ...] | None
+
+    def holds(self, extensions: tuple[str, ...]) -> bool:
+        """Return whether nothing has changed since."""
+        return extensions == self.extensions and all(
+            _facts(path) == facts for path, facts in self.seen.items()
+        )
 
 
 class ToolListing:
@@ -184,29 +219,45 @@ class ToolListing:
     def __init__(self, spaces: Spaces, file_types: FileTypesReader) -> None:
         self._spaces = tuple(spaces)
         self._file_types = file_types
-        self._listed: BoundedDict[str, tuple[_Seen, tuple[str, ...]]] = BoundedDict(_MAX_LISTED)
+        self._listed: BoundedDict[str, _Listed] = BoundedDict(_MAX_LISTED)
 
     def ids(self, category: str = "") -> tuple[str, ...]:
         """Return the ids of all tools, sorted and each once; some may not be executable.
 
-        A new, removed or renamed file changes the stats of its folder, so that the next call
-        notices it.
+        A new, removed or renamed file changes the stat of its folder, so that the next call notices
+        it by the stats of the folders and links alone.
 
         Args:
             category: The first part of their ids, whose folders alone are looked at; by default,
                 any.
         """
-        # Read before the walk: a change meanwhile makes another fingerprint next time.
-        stats = tuple(_stats_below(f"{one.folder(_KIND)}/{category}") for one in self._spaces)
-        if all(one == "" for one in stats):
+        if not any(Path(f"{one.folder(_KIND)}/{category}").is_dir() for one in self._spaces):
             return ()
         extensions = tuple(sorted(self._file_types()))
-        seen = (extensions, stats)
         listed = self._listed.get(category)
-        if listed is None or listed[0] != seen or None in stats:
-            beginning = f"{category}/" if category else ""
-            files = (one for place in places(self._spaces, (_KIND,), extensions)
-                     for one in place.walk())  # fmt: skip
-            ids = {one.item_id for one in files if one.item_id.startswith(beginning)}
-            listed = self._listed[category] = seen, tuple(sorted(ids))
-        return listed[1]
+        if listed is None or not listed.holds(extensions):
+            listed = self._listed[category] = self._list(category, extensions)
+        return listed.ids
+
+    def _list(self, category: str, extensions: tuple[str, ...]) -> _Listed:
+        seen: dict[str, _Facts | None] = {}
+        begun_ns = time.time_ns()
+        ids = {
+            file.item_id
+            for place in places(self._spaces, (_KIND,), extensions)
+            # Before it is listed: a change meanwhile is noticed by the next call.
+            for file in place.walk(category, lambda path: seen.setdefault(path, _facts(path)))
+        }
+        newest_ns = max((one[-1] for one in seen.values() if one is not None), default=0)
+        # What changed just now can change again with the same time stamp.
+        is_settled = begun_ns - newest_ns > GRAIN_NS
+        return _Listed(tuple(sorted(ids)), seen, extensions if is_settled else None)
+
+
+def _facts(path: str) -> _Facts | None:
+    """Return what changes with a folder, or with the file of a link; None where there is none."""
+    try:
+        seen = os.stat(path)
+    except OSError:
+        return None
+    return (seen.st_dev, seen.st_ino, seen.st_mtime_ns, seen.st_ctime_ns)

@@ -63,7 +63,7 @@ def write(workspace: Workspace, name: str, text: str) -> Path:
 @pytest.fixture
 def settled(monkeypatch: pytest.MonkeyPatch) -> None:
     """The clock's grain has passed."""
-    monkeypatch.setattr(index_module, "_GRAIN_NS", -1)
+    monkeypatch.setattr(index_module, "GRAIN_NS", -1)
 
 
 def test_what_is_unchanged_is_not_read_again(workspace, index, reads, settled):
@@ -188,7 +188,7 @@ def test_a_folder_that_is_moved_and_replaced_by_a_link_is_noticed(workspace, ind
 
 
 def test_a_file_that_was_touched_just_now_is_read_again(workspace, index, reads, monkeypatch):
-    monkeypatch.setattr(index_module, "_GRAIN_NS", 3600 * 10**9)
+    monkeypatch.setattr(index_module, "GRAIN_NS", 3600 * 10**9)
     path = write(workspace, "a", "one two")
     assert found(index, "one") == ["a"]
     stamp = path.stat()
@@ -384,7 +384,7 @@ def test_a_search_that_is_killed_at_any_point_leaves_an_index_that_works(workspa
 
 
 def test_of_many_that_search_at_once_one_walks_for_all(workspace, index, reads, monkeypatch):
-    monkeypatch.setattr(index_module, "_GRAIN_NS", 3600 * 10**9)  # whoever walks reads it again
+    monkeypatch.setattr(index_module, "GRAIN_NS", 3600 * 10**9)  # whoever walks reads it again
     write(workspace, "a", "tides")
     asked_ns = time.monotonic_ns()
     for _ in range(10):
