@@ -3,16 +3,13 @@
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import anyio
 
 from ryecore.actions.execute import ExecuteRequest
-from ryecore.actions.graphs import Graphs
-from ryecore.actions.recovering import Recovered
-from ryecore.actions.recovering import recover as recover_all
 from ryecore.actions.settings import (
     WARM_MEMORY_MIB,
     Settings,
@@ -20,7 +17,6 @@ from ryecore.actions.settings import (
     check_factory,
     check_warm_memory,
 )
-from ryecore.actions.threads import Threads
 from ryecore.chain.config import HostConfig
 from ryecore.chain.model import ChainTrace, ExecutionResult
 from ryecore.items.paths import existing_folder, folder_to_be, user_space_in
@@ -33,16 +29,19 @@ from ryecore.policy import CallContext
 from ryecore.policy.environment import InheritEnv
 from ryecore.policy.limits import Limits
 from ryecore.runs.tasks import Running
-from ryecore.state.model import Durability
 from ryecore.wiring import Parts
 
 if TYPE_CHECKING:
     from ryecore.actions.fetch import FetchedItem
+    from ryecore.actions.graphs import Graphs
+    from ryecore.actions.recovering import Recovered
     from ryecore.actions.sign import SignReport
+    from ryecore.actions.threads import Threads
     from ryecore.actions.verify import VerifyReport
     from ryecore.agent.deps import AgentRunnerDeps
     from ryecore.policy.permissions import Approve
     from ryecore.search.model import SearchResults
+    from ryecore.state.model import Durability
     from ryecore.threads.thread import Thread
 
 __all__ = ["Rye"]
@@ -60,8 +59,6 @@ class Rye:
         trust: The keys that are trusted.
         keys: The signing key of the person who works here.
         env: The names of the project's `.env` that are set.
-        graphs: The project's graphs, run in this process.
-        threads: The project's threads and runs, of this process and of others.
         recovered: The threads and runs found dead when the Rye was entered, with `recover=True`.
     """
 
@@ -75,16 +72,16 @@ class Rye:
         self._running = Running()
         self._recovers = recover
         self.recovered: tuple[Recovered, ...] = ()
-        self.graphs = Graphs(
-            parts.spaces,
-            self._running,
-            lambda: parts.graphs,
-            parts.store.open_existing,
-            parts.execute.schema,
-        )
-        self.threads = Threads(
-            parts.store.open_existing, self._running, lambda: parts.threads, parts.prune
-        )
+
+    @cached_property
+    def graphs(self) -> "Graphs":
+        """The project's graphs, run in this process."""
+        return self._parts.make_graphs(self._running)
+
+    @cached_property
+    def threads(self) -> "Threads":
+        """The project's threads and runs, of this process and of others."""
+        return self._parts.make_threads(self._running)
 
     @classmethod
     def open(
@@ -103,7 +100,7 @@ class Rye:
         approve: "Approve | None" = None,
         agent: "AgentRunnerDeps | None" = None,
         deps_factory: str | None = None,
-        durability: Durability = "process",
+        durability: "Durability" = "process",
         warm_memory_mib: int = WARM_MEMORY_MIB,
         recover: bool = False,
     ) -> Self:
@@ -250,7 +247,7 @@ class Rye:
         dry_run: bool = False,
         limits: Limits | Mapping[str, float] | None = None,
         ctx: CallContext | None = None,
-    ) -> tuple[Recovered, ...]:
+    ) -> "tuple[Recovered, ...]":
         """Resume all threads and graph runs whose process died, as tasks of this Rye.
 
         Runs that were stopped, were resumed already or have a parent are left out. Where several
@@ -267,9 +264,11 @@ class Rye:
         Raises:
             StateError: The registry can't be read.
         """
+        from ryecore.actions.recovering import recover  # noqa: PLC0415 - seldom needed
+
         parts, ctx = self._parts, ctx or CallContext()
         store, runs = parts.store.open_existing(), (self.threads, self.graphs)
-        call = partial(recover_all, store, *runs, limits, ctx)
+        call = partial(recover, store, *runs, limits, ctx)
         return await self._running.run("threads", partial(call, dry_run=dry_run))
 
     async def trace(self, ref: str | ItemRef, *, ctx: CallContext | None = None) -> ChainTrace:

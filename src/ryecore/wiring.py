@@ -34,18 +34,19 @@ from ryecore.items.trust import TrustStore
 from ryecore.items.verification import Verifier
 from ryecore.lillux.keys import PublicKey
 from ryecore.policy.limits import Limits
-from ryecore.runs.tasks import Tasks
-from ryecore.state.model import THREADS_FOLDER, Durability
+from ryecore.runs.tasks import Running, Tasks
 
 if TYPE_CHECKING:
     from ryecore.actions.directive import DirectiveAction
     from ryecore.actions.dispatch import ActionDispatcher
     from ryecore.actions.fetch import FetchAction
     from ryecore.actions.graph_process import GraphProcesses
+    from ryecore.actions.graphs import Graphs
     from ryecore.actions.launch import LaunchAction
     from ryecore.actions.pruning import AutomaticPruning
     from ryecore.actions.search import SearchAction
     from ryecore.actions.sign import SignAction
+    from ryecore.actions.threads import Threads
     from ryecore.actions.verify import VerifyAction
     from ryecore.agent.deps import AgentRunnerDeps
     from ryecore.graph.result_cache import Entries
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from ryecore.policy.permissions import Approve
     from ryecore.runs.host import RunHost
     from ryecore.state.exports import ExportVerifier
+    from ryecore.state.model import Durability
     from ryecore.state.store import ThreadStore
     from ryecore.threads.planner.planning import DirectivePlanner
     from ryecore.threads.service import ThreadService
@@ -196,6 +198,24 @@ class Parts:
         """Prune the threads that signed retention doesn't keep, where that is due."""
         await self._pruning()
 
+    def make_graphs(self, running: Running) -> "Graphs":
+        """Make the interface to the project's graphs, for the calls of one Rye."""
+        from ryecore.actions.graphs import Graphs  # noqa: PLC0415
+
+        return Graphs(
+            self.spaces,
+            running,
+            lambda: self.graphs,
+            self.store.open_existing,
+            self.execute.schema,
+        )
+
+    def make_threads(self, running: Running) -> "Threads":
+        """Make the interface to the project's threads, for the calls of one Rye."""
+        from ryecore.actions.threads import Threads  # noqa: PLC0415
+
+        return Threads(self.store.open_existing, running, lambda: self.threads, self.prune)
+
     @cached_property
     def threads(self) -> "ThreadService":
         """The service that runs directives in managed threads."""
@@ -308,7 +328,7 @@ def _keep_connectors() -> KeptProcesses:
 class LazyThreadStore:
     """The store of a project's threads, opened once, when it is first needed."""
 
-    def __init__(self, project_root: Path, user_root: Path, durability: Durability) -> None:
+    def __init__(self, project_root: Path, user_root: Path, durability: "Durability") -> None:
         self._project_root = project_root
         self._user_root = user_root
         self._durability: Durability = durability
@@ -337,6 +357,7 @@ class LazyThreadStore:
         If its folder was removed, the store that this process has opened is returned.
         """
         from ryecore.state.attestation import find_attested_folder  # noqa: PLC0415
+        from ryecore.state.model import THREADS_FOLDER  # noqa: PLC0415
         from ryecore.state.store import ThreadStore  # noqa: PLC0415 - SQLite comes with it
 
         with self._lock:

@@ -13,11 +13,11 @@ from ryecore.errors import ConfigError
 from ryecore.items.spaces import Space
 from ryecore.lillux.keys import PublicKey
 from ryecore.policy.environment import InheritEnv, may_set_from_dotenv
-from ryecore.state.model import Durability
 
 if TYPE_CHECKING:
     from ryecore.agent.deps import AgentRunnerDeps
     from ryecore.policy.permissions import Approve
+    from ryecore.state.model import Durability
 
 __all__ = [
     "WARM_MEMORY_MIB",
@@ -51,7 +51,7 @@ class OpenOptions(TypedDict, total=False):
     approve: "Approve | None"
     agent: "AgentRunnerDeps | None"
     deps_factory: str | None
-    durability: Durability
+    durability: "Durability"
     warm_memory_mib: int
     recover: bool
 
@@ -71,7 +71,7 @@ class Settings:
     trust_project_interpreters: bool
     config: Mapping[str, Mapping[str, Any]] = field(repr=False)
     cache_dir: str
-    durability: Durability
+    durability: "Durability"
     deps_factory: str | None
     warm_memory_mib: int = WARM_MEMORY_MIB
     allow_env: tuple[str, ...] = ()

@@ -1,12 +1,19 @@
 """The `rye` command: its commands, their options, and their output."""
 
+import gc
 import sys
+from typing import Final
 
 __all__ = ["main"]
+
+_COLLECT_AFTER: Final = 50_000
+"""The number of new objects, by default 700, after which Python looks for garbage."""
 
 
 def main() -> None:
     """Run the command; see `rye --help`."""
+    # Most commands end before their garbage is worth a collection, and imports make many objects.
+    gc.set_threshold(_COLLECT_AFTER)
     try:
         from ryecore.cli.commands import rye  # noqa: PLC0415 - `rye` is also a library
     except KeyboardInterrupt:  # before there is anything to stop

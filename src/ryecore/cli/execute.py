@@ -10,7 +10,6 @@ import click
 
 from ryecore.chain.model import ExecutionResult
 from ryecore.chain.rendering import render_result
-from ryecore.cli.live import can_redraw, thread_to_its_end
 from ryecore.cli.opening import (
     deps_option,
     missing_models,
@@ -27,7 +26,7 @@ from ryecore.cli.options import (
     read_overrides,
     read_pairs,
 )
-from ryecore.cli.output import EXIT_FAILED, show, show_json, show_text
+from ryecore.cli.output import EXIT_FAILED, can_redraw, show, show_json, show_text
 from ryecore.cli.pictures import Drawing, drawing_options
 from ryecore.errors import RyeError
 from ryecore.rye import Rye
@@ -173,6 +172,8 @@ async def _execute_fork(
     is_plain = options["target"] == "local" and options["timeout_s"] is None
     if options["async_"] or not is_plain or ref.startswith("tool:"):
         return await rye.execute(ref, inputs, **options)
+    from ryecore.cli.live import thread_to_its_end  # noqa: PLC0415 - for threads alone
+
     return await thread_to_its_end(
         rye,
         lambda ctx: rye.start(

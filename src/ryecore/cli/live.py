@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Protocol, Self, TextIO, TypeVar
 
 import anyio
 
-from ryecore.cli.output import show, tell
+from ryecore.cli.output import can_redraw, show, tell
 from ryecore.display.text import StyledText
 from ryecore.errors import RyeError
 from ryecore.policy import CallContext
@@ -30,7 +30,6 @@ __all__ = [
     "ChangeLines",
     "LiveText",
     "LiveTree",
-    "can_redraw",
     "graph_to_its_end",
     "size_of",
     "thread_to_its_end",
@@ -49,11 +48,6 @@ _QUIET: Final = "RYE_GRAPH_QUIET"
 _ROWS_BESIDE_NODES: Final = 4
 _DRAW_EVERY_S: Final = 0.1
 _COUNT_EVERY_S: Final = 1.0
-
-
-def can_redraw(out: TextIO | None) -> bool:
-    """Return whether a stream is a terminal whose lines can be redrawn."""
-    return out is not None and out.isatty() and os.environ.get("TERM") != "dumb"
 
 
 class LiveText:

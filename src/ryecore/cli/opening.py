@@ -7,15 +7,17 @@ import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from types import FrameType
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import anyio
 import click
 
 from ryecore.actions.settings import OpenOptions
-from ryecore.actions.threads import Threads
 from ryecore.errors import RyeError
 from ryecore.rye import Rye
+
+if TYPE_CHECKING:
+    from ryecore.actions.threads import Threads
 
 __all__ = [
     "deps_option",
@@ -42,7 +44,7 @@ def with_project(
     return run_until_stopped(run)
 
 
-def with_threads(project_path: str, use: Callable[[Threads], Awaitable[T]]) -> T:
+def with_threads(project_path: str, use: "Callable[[Threads], Awaitable[T]]") -> T:
     """Open a project, use its threads, and close it."""
     return with_project(project_path, lambda rye: use(rye.threads))
 

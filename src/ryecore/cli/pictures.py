@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Final
 import click
 from attrs import frozen
 
-from ryecore.chain.model import ChainTrace
 from ryecore.cli.output import show, show_piece
 from ryecore.display.text import StyledText
 from ryecore.errors import InputError
-from ryecore.threads.tree import TreeNode
 
 if TYPE_CHECKING:
+    from ryecore.chain.model import ChainTrace
     from ryecore.display import Picture
     from ryecore.graph.model import Graph
     from ryecore.graph.run_view import RunView
+    from ryecore.threads.tree import TreeNode
 
 __all__ = ["Drawing", "drawing_options"]
 
@@ -38,13 +38,13 @@ class Drawing:
         """Whether a picture is asked for."""
         return self.mermaid or self.svg is not None
 
-    def show_chain(self, trace: ChainTrace) -> None:
+    def show_chain(self, trace: "ChainTrace") -> None:
         """Draw a tool's chain."""
         from ryecore.chain.picture import chain_picture  # noqa: PLC0415 - other calls need none
 
         self._show(chain_picture(trace.chain, trace.events))
 
-    def show_threads(self, nodes: Sequence[TreeNode]) -> None:
+    def show_threads(self, nodes: "Sequence[TreeNode]") -> None:
         """Draw threads with all that they have started."""
         from ryecore.threads.picture import tree_picture  # noqa: PLC0415
 

@@ -9,7 +9,7 @@ from attrs import frozen
 
 from ryecore.actions.recovering import Recovered
 from ryecore.actions.threads import Threads
-from ryecore.cli.live import can_redraw, thread_to_its_end, to_its_end
+from ryecore.cli.live import thread_to_its_end, to_its_end
 from ryecore.cli.opening import (
     deps_option,
     models_of,
@@ -19,7 +19,7 @@ from ryecore.cli.opening import (
     with_threads,
 )
 from ryecore.cli.options import json_option, limit_option, project_option, read_overrides
-from ryecore.cli.output import EXIT_FAILED, show, show_json, show_result
+from ryecore.cli.output import EXIT_FAILED, can_redraw, show, show_json, show_result
 from ryecore.display.text import StyledText, status_mark
 from ryecore.errors import RyeError
 from ryecore.policy import CallContext

@@ -8,8 +8,6 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Final
 
-import tomli_w
-
 from ryecore.errors import RyeError
 from ryecore.items.documents import parse_document
 from ryecore.items.refs import ItemRef
@@ -64,6 +62,8 @@ def _write(
     user: Space, folder: str, project: Path, facts: Mapping[str, object], key: SigningKey
 ) -> Path:
     document = {"version": "1.0.0", "category": folder, "path": _text_of(project), **facts}
+    import tomli_w  # noqa: PLC0415 - trust is read far more often than written
+
     return write_signed(user, _name_of(folder, project), tomli_w.dumps(document).encode(), key)
 
 

@@ -16,7 +16,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final, Literal
 
-import tomli_w
 from attrs import frozen
 
 from ryecore.errors import MetadataError, RevokedKey, SigningError, UntrustedKey
@@ -141,6 +140,8 @@ def render_trusted_key(
     if revoked:
         document["revoked"] = True
     document["public_key"] = {"pem": key.pem.decode()}
+    import tomli_w  # noqa: PLC0415 - keys are read far more often than written
+
     return tomli_w.dumps(document, multiline_strings=True).encode()
 
 

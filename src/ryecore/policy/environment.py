@@ -9,6 +9,7 @@ Source: decisions 19, 20 and 78.
 import os
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import cache
 from typing import Final, Literal
 
 __all__ = [
@@ -51,8 +52,8 @@ _CREDENTIAL_NAME: Final = re.compile(
     r"|SSH_AUTH_SOCK|SSH_AGENT_PID|AWS_CONFIG_FILE|BOTO_CONFIG|BOTO_PATH|CLOUDSDK_CONFIG"
     r"|AZURE_CONFIG_DIR|KRB5CCNAME|KRB5_\w*KTNAME|XAUTHORITY|ICEAUTHORITY|GNOME_KEYRING\w*"
     r"|PGSERVICEFILE|NPM_CONFIG_USERCONFIG|VAULT_CACERT|TF_VAR_\w*KEY\w*|REDISCLI_AUTH)$",
-    re.IGNORECASE,
 )
+"""Matches names in capitals, which is compiled faster than to match any case."""
 _HARMLESS: Final = re.compile(
     r"PWD|OLDPWD|(?:XDG|DESKTOP|GNOME|KDE|DBUS|GDM|TERM|ITERM|WT|WAYLAND|GNOME_DESKTOP)\w*SESSION\w*"
     r"|RYE_SIGNING_KEY_DIR",
@@ -78,7 +79,8 @@ _MAX_LOOKED_AT: Final = 64 * 1024
 
 def looks_like_credential(name: str) -> bool:
     """Return whether a variable of this name probably holds a secret, or leads to one."""
-    return _CREDENTIAL_NAME.search(name) is not None and _HARMLESS.fullmatch(name) is None
+    in_capitals = name.casefold().upper()
+    return _CREDENTIAL_NAME.search(in_capitals) is not None and _HARMLESS.fullmatch(name) is None
 
 
 def is_credential(name: str, value: str) -> bool:
@@ -226,7 +228,6 @@ _STEERING: Final = (
     r"|HOME|USER|LOGNAME|PWD|OLDPWD|XDG_\w*|USERPROFILE|(?:LOCAL)?APPDATA|TMPDIR|TMP|TEMP|PATH"
     r"|RYE_\w*|USER_SPACE"
 )  # fmt: skip
-_NEVER: Final = re.compile(_STEERING, re.IGNORECASE)
 # Other names can be more than variables: bash runs BASH_FUNC_ls%% as `ls`.
 _VARIABLE_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")
 _NAMED: Final = re.compile(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)")
@@ -239,7 +240,13 @@ def is_variable_name(name: str) -> bool:
 
 def may_set_from_dotenv(name: str) -> bool:
     """Return whether a project's `.env` may set a variable that was asked for or allowed."""
-    return is_variable_name(name) and _NEVER.fullmatch(name) is None
+    return is_variable_name(name) and _steering_names().fullmatch(name) is None
+
+
+@cache
+def _steering_names() -> re.Pattern[str]:
+    """Compile the names that are never set from a `.env`, where a `.env` or an option has any."""
+    return re.compile(_STEERING, re.IGNORECASE)
 
 
 def variables_named_in(value: object) -> frozenset[str]:

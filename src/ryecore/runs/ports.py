@@ -1,14 +1,16 @@
 """The interface through which threads and graph runs call the actions of a Rye."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from attrs import frozen
 
 from ryecore.chain.model import ChainTrace, ExecutionPlan, ExecutionResult, ValidChain
 from ryecore.items.refs import ItemRef
 from ryecore.policy import CallContext
-from ryecore.search.model import SearchResults
+
+if TYPE_CHECKING:
+    from ryecore.search.model import SearchResults
 
 __all__ = ["ORCHESTRATOR", "Dispatcher", "Fetched", "Planned", "Shown", "Tell"]
 
@@ -116,7 +118,7 @@ class Dispatcher(Protocol):
         limit: int = 10,
         offset: int = 0,
         ctx: CallContext | None = None,
-    ) -> SearchResults:
+    ) -> "SearchResults":
         """Search items by their content."""
         ...
 

@@ -9,12 +9,13 @@ from click.shell_completion import ShellComplete
 
 from ryecore.cli.commands import rye
 from ryecore.cli.groups import LazyGroup
-from tests.unit.cli.conftest import Run
+from tests.unit.cli.conftest import Run, environ
+from tests.workspace import Workspace
 
 CONTEXT = click.Context(rye)
 
 
-def loaded(*arguments: str) -> set[str]:
+def loaded(*arguments: str, env: dict[str, str] | None = None) -> set[str]:
     """Run a command, and return the modules that its process has imported."""
     program = (
         "import atexit, sys\n"
@@ -23,7 +24,11 @@ def loaded(*arguments: str) -> set[str]:
         "main()\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=True
+        [sys.executable, "-c", program, *arguments],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=env,
     )
     return set(done.stderr.splitlines()[-1].split())
 
@@ -50,6 +55,25 @@ def test_the_version_and_the_help_import_no_command(option: str) -> None:
     assert modules.isdisjoint(
         {"anyio", "asyncio", "attrs", "cattrs", "nacl", "ruamel", "sqlite3", "yaml"}
     )
+
+
+def test_a_shell_tool_is_executed_without_the_parts_for_threads_graphs_and_models(
+    workspace: Workspace,
+) -> None:
+    ref = workspace.shell("a/t", "echo hi")
+
+    everything = loaded("execute", ref, "--project", str(workspace.project), env=environ(workspace))
+
+    modules = of_ryecore(everything)
+    rooms = {name.partition(".")[0] for name in modules}
+    assert rooms.isdisjoint(
+        {"agent", "directives", "graph", "llm", "mcp_client", "providers", "search", "testing"}
+    )
+    assert {name for name in modules if name.startswith(("state.", "threads.", "runs."))} == {
+        "runs.ports", "runs.request", "runs.tasks"
+    }  # fmt: skip
+    assert len(modules) < 95
+    assert everything.isdisjoint({"sqlite3", "cattrs", "tomli_w", "jsonschema"})
 
 
 def test_unknown_commands_are_guessed(run: Run) -> None:
