@@ -227,6 +227,8 @@ class Spending:
         """Settle earlier requests and hold for the next one, as one transaction.
 
         Returns why the next one may not be sent: a limit is met, or the run was asked to stop.
+
+        Source: ADR 029.
         """
         ledger, waiting = self._ledger, tuple(self._unwritten)
 

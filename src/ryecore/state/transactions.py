@@ -37,6 +37,6 @@ class Transactions(Protocol):
         Raises:
             StateError: Nothing can be written.
 
-        Source: decision 77.
+        Source: decision 77; ADR 029.
         """
         ...
