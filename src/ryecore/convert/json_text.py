@@ -9,12 +9,13 @@ import json.encoder
 from collections.abc import Callable, Mapping
 from typing import Any, Final, cast
 
-__all__ = ["indented_json", "make_encoder", "quoted"]
+__all__ = ["indented_json", "make_encoder", "quoted", "quoted_unicode"]
 
 quoted: Final[Callable[[str], str]] = json.encoder.encode_basestring_ascii
 """Returns a text as JSON in ASCII."""
 
-_quoted_wide: Final[Callable[[str], str]] = json.encoder.encode_basestring
+quoted_unicode: Final[Callable[[str], str]] = json.encoder.encode_basestring
+"""Returns a text as JSON in which all but controls stands as it is."""
 
 
 def make_encoder(
@@ -40,7 +41,7 @@ def make_encoder(
     make = getattr(json.encoder, "c_make_encoder", None)
     if make is None:
         return encoder.encode
-    quote = quoted if ascii_only else _quoted_wide
+    quote = quoted if ascii_only else quoted_unicode
     between, after_key = separators[0], separators[1]
     pieces = cast(
         "Callable[[object, int], tuple[str, ...]]",
@@ -71,7 +72,7 @@ def indented_json(value: object, *, ascii_only: bool = False) -> str:
     itself is a ValueError.
     """
     try:
-        return _indented(value, quoted if ascii_only else _quoted_wide, "\n")
+        return _indented(value, quoted if ascii_only else quoted_unicode, "\n")
     except (TypeError, RecursionError):  # the encoder has the rules for other types
         return _PEOPLE[ascii_only](value)
 

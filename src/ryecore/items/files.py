@@ -57,8 +57,8 @@ def write_atomically(
     if mode is None:
         with suppress(OSError):
             mode = os.stat(path).st_mode & 0o7777
-    folder, name = os.path.split(path)
-    temporary = os.path.join(folder, f".{name}.{os.urandom(6).hex()}")
+    folder, slash, name = os.fspath(path).rpartition("/")
+    temporary = f"{folder}{slash}.{name}.{os.urandom(6).hex()}"
     descriptor = os.open(temporary, _NEW, 0o644 if mode is None else _PRIVATE)
     try:
         try:

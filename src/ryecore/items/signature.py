@@ -31,6 +31,7 @@ __all__ = [
     "insert_signature",
     "make_signature",
     "parse_payload",
+    "signature_payload",
     "split_content",
     "utc_now",
 ]
@@ -44,6 +45,7 @@ _PAYLOAD: Final = re.compile(
     r"(?:\|(?P<provenance>[A-Za-z0-9_-]+@[A-Za-z0-9_-]+))?",
     re.ASCII,
 )
+_VALUE_CHARS: Final = 86  # of 64 bytes, without padding
 _MARK: Final = b"rye:signed:"
 SIDECAR: Final = ".sig"
 """What is added to the name of a file that can't hold a comment, for that of its signature."""
@@ -100,8 +102,7 @@ class Signature:
     @property
     def payload(self) -> str:
         """The payload of the signature line."""
-        value = urlsafe_b64encode(self.value).decode().rstrip("=")
-        text = f"rye:signed:{self.timestamp}:{self.content_hash}:{value}:{self.fingerprint}"
+        text = signature_payload(self.timestamp, self.content_hash, self.value, self.fingerprint)
         return f"{text}|{self.provenance}" if self.provenance else text
 
     def message(self, kind: str, path: str) -> bytes:
@@ -123,6 +124,12 @@ class Signature:
     def holds(self, kind: str, path: str, key: PublicKey) -> bool:
         """Return whether this key signed this content at this place and time."""
         return key.verifies(self.value, self.message(kind, path))
+
+
+def signature_payload(timestamp: str, content_hash: str, value: bytes, fingerprint: str) -> str:
+    """Return the payload of a signature without provenance."""
+    encoded = urlsafe_b64encode(value)[:_VALUE_CHARS].decode()
+    return f"rye:signed:{timestamp}:{content_hash}:{encoded}:{fingerprint}"
 
 
 def utc_now() -> str:

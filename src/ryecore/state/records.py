@@ -20,7 +20,7 @@ from attrs import evolve, field, frozen
 from ryecore.convert.json_text import make_encoder
 from ryecore.errors import SigningError, StateError
 from ryecore.items.files import write_atomically
-from ryecore.items.signature import Signature, parse_payload, utc_now
+from ryecore.items.signature import parse_payload, signature_payload, utc_now
 from ryecore.lillux.keys import PublicKey, SigningKey
 
 __all__ = [
@@ -158,7 +158,7 @@ def record_signature(kind: str, canonical: bytes, key: SigningKey) -> str:
     digest = hashlib.sha256(canonical).hexdigest()
     timestamp = utc_now()
     value = key.sign(_message(kind, timestamp, digest))
-    return Signature(timestamp, digest, value, key.public.fingerprint).payload
+    return signature_payload(timestamp, digest, value, key.public.fingerprint)
 
 
 def holds(kind: str, record: Mapping[str, object], key: PublicKey) -> bool:

@@ -120,12 +120,15 @@ class ThreadFolders:
 
     def make_folder(self, thread_id: str) -> Path:
         """Make a thread's folder. A link of a clone in its place or within it is refused."""
-        path = self._path_of(thread_id)
-        above, folder = os.path.dirname(path), Path(path)
+        return Path(self._make_folder(thread_id))
+
+    def _make_folder(self, thread_id: str) -> str:
+        folder = self._path_of(thread_id)
+        above = os.path.dirname(folder)
         try:
             if self._known.knows(above):
                 with suppress(FileExistsError):
-                    os.mkdir(path, 0o700)  # noqa: PTH102 - no Path is made for what is text
+                    os.mkdir(folder, 0o700)  # noqa: PTH102 - no Path is made for what is text
                     return folder  # a new one holds no link
             *names, name = thread_id.split("/")
             link = make_folder_without_links(self.folder, (*names, name), 0o700)
@@ -138,7 +141,7 @@ class ThreadFolders:
             ) from problem
         if link is not None:
             raise StateError(
-                f"{folder / link} is a link, so nothing is written to its folder.",
+                f"{folder}/{link} is a link, so nothing is written to its folder.",
                 next_step="Remove the link: state is kept in folders of the project itself.",
             )
         return folder
@@ -147,7 +150,7 @@ class ThreadFolders:
         """Return the path of a running thread's folder, which exists from then on."""
         folder = self._checked.get(thread_id)
         if folder is None:
-            folder = self._checked[thread_id] = str(self.make_folder(thread_id))
+            folder = self._checked[thread_id] = self._make_folder(thread_id)
         return folder
 
     def announce(self, thread_id: str, word: str) -> None:

@@ -14,7 +14,7 @@ from typing import Final
 
 from attrs import frozen
 
-from ryecore.convert.json_text import indented_json, make_encoder
+from ryecore.convert.json_text import indented_json, make_encoder, quoted_unicode
 from ryecore.convert.money import write_usd
 from ryecore.display.sanitize import escape_markdown
 from ryecore.items.refs import EXPORT_FOLDER
@@ -50,7 +50,9 @@ def frontmatter(fields: Mapping[str, object]) -> str:
 def _scalar(value: object) -> str:
     """Return a value as JSON that is YAML, too: without lone surrogates and unprintable text."""
     if isinstance(value, str):
-        return _scalar_json(escape_markdown(value))
+        return quoted_unicode(escape_markdown(value))
+    if value is None or isinstance(value, int | float):
+        return _scalar_json(value)
     if isinstance(value, Mapping):
         return (
             "{"
