@@ -36,7 +36,7 @@ from ryecore.threads.calls.returning import return_tool
 from ryecore.threads.events import ThreadRecorder
 from ryecore.threads.harness import SafetyHarness, limits_until
 from ryecore.threads.loop import ThreadEnding, ThreadLoop, ending_of_error, ending_of_stop
-from ryecore.threads.planner.planning import DirectivePlanner, check_body
+from ryecore.threads.planner.planning import DirectivePlanner, check_body, layered_limits
 from ryecore.threads.planner.risk import check_risks
 from ryecore.threads.records.export import export_thread, started_payload, write_capabilities
 from ryecore.threads.result import ThreadResult
@@ -115,12 +115,13 @@ class ThreadLifecycle(RunLifecycle[ThreadEnding, ThreadResult]):
         """Take steps 3 to 10."""
         directive = self._directive = self._resolve_directive()  # 3
         planner, trace, request = self._deps.planner, self._trace, self._request
-        configured = planner.hooks(trace)
+        settings = directive.settings
         extends = planner.extends(
-            directive.loaded, directive.inputs, directive.model, configured
+            directive.loaded, directive.inputs, directive.model, settings.hooks
         )  # 4
         composed = planner.compose(directive.loaded, extends, trace)  # 5; 6: `_continues.messages`
-        layered = planner.limits(directive.loaded.directive.limits, request.limits, trace)  # 7
+        declared = directive.loaded.directive.limits
+        layered = layered_limits(settings.limits, declared, request.limits)  # 7
         limits = await self._along_chain(layered.limits)
         if self._parent is not None:
             limits = limits.capped_by(self._parent.limits)
@@ -132,7 +133,7 @@ class ThreadLifecycle(RunLifecycle[ThreadEnding, ThreadResult]):
         capabilities = attenuate(
             permissions.capabilities, within_bounds(self._ctx.capabilities, *bounds)
         )
-        risks = check_risks(capabilities, permissions.risks, planner.risks(trace), trace)
+        risks = check_risks(capabilities, permissions.risks, settings.risks, trace)
         self._warnings = risks.warnings
         limits = limits_until(limits, self._ctx.deadline)
         self._harness = SafetyHarness(
@@ -140,7 +141,7 @@ class ThreadLifecycle(RunLifecycle[ThreadEnding, ThreadResult]):
         )
         self._call = self._harness.acting_as(self.run_id, self._ctx)
         self._hooks = HookRunner(
-            (*composed.hooks, *configured),
+            (*composed.hooks, *settings.hooks),
             self._host.dispatcher,
             self._tell,
             directive_ctx=self._call,
@@ -179,7 +180,7 @@ class ThreadLifecycle(RunLifecycle[ThreadEnding, ThreadResult]):
             inputs,
             planner.model(wanted, trace),
             planner.model(fallback, trace) if fallback else None,
-            planner.loop_config(trace),
+            planner.settings(trace),
         )
 
     async def _along_chain(self, limits: Limits) -> Limits:
@@ -255,7 +256,6 @@ class ThreadLifecycle(RunLifecycle[ThreadEnding, ThreadResult]):
         """Run the loop of turns: step 14."""
         loop = ThreadLoop(
             self._host,
-            self._deps.planner,
             self._thread,
             self._harness,
             self._hooks,

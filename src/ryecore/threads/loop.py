@@ -19,7 +19,6 @@ from ryecore.agent.assembly import (
 from ryecore.agent.model import Agent
 from ryecore.agent.outcome import failure_of
 from ryecore.agent.turns import TurnResult, run_turns
-from ryecore.chain.trace import Trace
 from ryecore.directives.inputs import render_returns
 from ryecore.errors import LlmError, RyeError
 from ryecore.llm.fallback import FallbackChain
@@ -37,7 +36,6 @@ from ryecore.threads.calls.returning import Returned
 from ryecore.threads.calls.text_calls import render_tools
 from ryecore.threads.events import ThreadRecorder
 from ryecore.threads.harness import SafetyHarness
-from ryecore.threads.planner.planning import DirectivePlanner
 from ryecore.threads.planner.prompt import (
     continued_message,
     directive_context,
@@ -88,7 +86,6 @@ class ThreadLoop:
     def __init__(
         self,
         host: RunHost,
-        planner: DirectivePlanner,
         thread: ThreadPlan,
         harness: SafetyHarness,
         hooks: HookRunner,
@@ -96,7 +93,6 @@ class ThreadLoop:
         call: CallContext,
     ) -> None:
         self._host = host
-        self._planner = planner
         self._thread = thread
         self._directive = thread.directive
         self._harness = harness
@@ -120,7 +116,7 @@ class ThreadLoop:
     @property
     def most_handed_on(self) -> int:
         """The most tokens of the conversation that a handoff passes on."""
-        most, policy = self._directive.config.resume_ceiling_tokens, self._policy
+        most, policy = self._directive.settings.loop.resume_ceiling_tokens, self._policy
         return most if policy is None else min(most, policy.model.context_tokens // 2)
 
     def want_handoff(self) -> None:
@@ -139,7 +135,6 @@ class ThreadLoop:
             self.spending,
             self._hooks,
             self._recorder,
-            self._planner.classification(Trace()),
             self._deps.pre_egress,
         )
         policy.handoff_wanted = self._wants_handoff

@@ -66,9 +66,8 @@ from ryecore.threads.calls.text_calls import (
 )
 from ryecore.threads.events import ThreadRecorder
 from ryecore.threads.harness import SafetyHarness
-from ryecore.threads.planner.classification import Classification, RetryIn, classify, on_error_plan
-from ryecore.threads.planner.planning import Composed, LoadedDirective
-from ryecore.threads.planner.settings import LoopConfig
+from ryecore.threads.planner.classification import RetryIn, classify, on_error_plan
+from ryecore.threads.planner.planning import Composed, LoadedDirective, ThreadSettings
 from ryecore.threads.records.messages import answer_payload, message_payload, result_payload
 from ryecore.tools.definition import ToolDef
 from ryecore.tools.results import ToolOutcome
@@ -84,13 +83,13 @@ _RETURN: Final = (
 
 @frozen
 class ResolvedDirective:
-    """A directive with checked inputs, its models as `provider/model`, and its configuration."""
+    """A directive with checked inputs, its models as `provider/model`, and the configuration."""
 
     loaded: LoadedDirective
     inputs: Mapping[str, object] = field(repr=False)
     model: str
     fallback: str | None
-    config: LoopConfig
+    settings: ThreadSettings
 
 
 @frozen
@@ -130,19 +129,18 @@ class ThreadPolicy(TurnPolicy):
         spending: Spending,
         hooks: HookRunner,
         recorder: ThreadRecorder,
-        classification: Classification,
         gate: PreEgress | None,
     ) -> None:
         self.model = model
         self._thread = thread
-        self._config = thread.directive.config
+        self._config = thread.directive.settings.loop
         self._outputs = thread.directive.loaded.directive.outputs
         self._kind = thread.continues.kind if thread.continues else None
         self._harness = harness
         self._spending = spending
         self._hooks = hooks
         self._recorder = recorder
-        self._classification = classification
+        self._classification = thread.directive.settings.classification
         self._gate = gate
         self._nudged = 0
         self._context_used = 0

@@ -145,15 +145,16 @@ def test_limits_say_whether_spend_and_tokens_were_asked_for(workspace, planner):
 def test_what_ships_says_what_the_code_says(planner):
     """The sealed files of the system bundle, against the defaults that hold without them."""
     log = Trace()
-    assert planner.limits(Limits(), Limits(), log).limits == DEFAULT_LIMITS
-    assert planner.risks(log) == DEFAULT_RISKS
-    assert planner.classification(log) == DEFAULT_CLASSIFICATION
-    assert planner.hooks(log) == ()
-    assert planner.loop_config() == LoopConfig()
+    settings = planner.settings(log)
+    assert settings.limits == DEFAULT_LIMITS
+    assert settings.risks == DEFAULT_RISKS
+    assert settings.classification == DEFAULT_CLASSIFICATION
+    assert settings.hooks == ()
+    assert settings.loop == LoopConfig()
     read = [event["path"] for event in log.events]
     assert [str(one).removeprefix("agent/") for one in read] == [
-        "resilience.yaml", "capability_risk.yaml", "error_classification.yaml",
-        "hook_conditions.yaml",
+        "hook_conditions.yaml", "resilience.yaml", "resilience.yaml", "capability_risk.yaml",
+        "error_classification.yaml",
     ]  # fmt: skip
 
 
@@ -162,8 +163,8 @@ def test_a_project_changes_single_values(workspace, planner):
         "config/agent/capability_risk.yaml", "patterns: {rye.execute.tool.acme.*: safe}\n"
     )
     workspace.write("config/agent/error_classification.yaml", "max_consecutive_errors: 5\n")
-    assert planner.risks(Trace()) == {**DEFAULT_RISKS, "rye.execute.tool.acme.*": "safe"}
-    found = planner.classification(Trace())
+    assert planner.settings(Trace()).risks == {**DEFAULT_RISKS, "rye.execute.tool.acme.*": "safe"}
+    found = planner.settings(Trace()).classification
     assert found.max_consecutive_errors == 5
     assert found.patterns == DEFAULT_CLASSIFICATION.patterns
 
@@ -172,6 +173,7 @@ def test_configuration_that_changes_counts_for_the_next_thread(workspace, planne
     assert planner.limits(Limits(), Limits(), Trace()).limits.turns == 25
     workspace.write("config/agent/resilience.yaml", "limits: {turns: 3}\n")
     assert planner.limits(Limits(), Limits(), Trace()).limits.turns == 3
+    assert planner.settings(Trace()).limits.turns == 3
     for text, problem in (
         ("limits: {turns: many}\n", "limits can't be used: turns is 'many'"),
         ("limit: {turns: 3}\n", "limit is unknown. Did you mean 'limits'"),
@@ -202,4 +204,4 @@ def test_configuration_by_a_stranger_is_refused(workspace, planner):
     path = workspace.write("config/agent/capability_risk.yaml", 'patterns: {"rye.*": safe}\n')
     workspace.sign(path, key=SigningKey.generate())
     with pytest.raises(UntrustedKey):
-        planner.risks(Trace())
+        planner.settings(Trace())

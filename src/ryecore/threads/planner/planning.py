@@ -47,7 +47,9 @@ __all__ = [
     "DirectivePlan",
     "DirectivePlanner",
     "LoadedDirective",
+    "ThreadSettings",
     "check_body",
+    "layered_limits",
 ]
 
 
@@ -117,6 +119,17 @@ class DirectivePlan:
             "hooks": [hook.to_dict() for hook in self.hooks],
             "context": self.context.to_dict(),
         }
+
+
+@frozen
+class ThreadSettings:
+    """The signed configuration of a thread, of all layers. `limits` has the defaults, too."""
+
+    hooks: tuple[Hook, ...]
+    limits: Limits
+    loop: LoopConfig
+    risks: Risks
+    classification: Classification
 
 
 T = TypeVar("T")
@@ -214,6 +227,22 @@ class DirectivePlanner:
         log.add("resolve_model", wanted=wanted, model=model)
         return model
 
+    def settings(self, log: Trace) -> ThreadSettings:
+        """Read all of a thread's configuration, with one check that no file has changed."""
+        return self._remembered.recall(ThreadSettings, log, self._read_settings)
+
+    def _read_settings(self, log: Trace, evidence: Evidence) -> ThreadSettings:
+        def read(spec: ConfigSpec, parse: Callable[[Configuration], T]) -> T:
+            return parse(self._configs.configuration(spec, log, evidence))
+
+        return ThreadSettings(
+            hooks=self._read_hooks(log, evidence),
+            limits=self._read_limits(log, evidence),
+            loop=read(_RESILIENCE, read_loop_config),
+            risks=read(_RISK, read_risks),
+            classification=read(_ERRORS, read_classification),
+        )
+
     def hooks(self, log: Trace) -> tuple[Hook, ...]:
         """Return the hooks of every `agent/hooks.yaml` and the built-in ones, each in its layer."""
         return self._remembered.recall(_HOOKS, log, self._read_hooks)
@@ -296,12 +325,7 @@ class DirectivePlanner:
         Source: docs/design/threads.md#limits.
         """
         configured = self._remembered.recall(_RESILIENCE, log, self._read_limits)
-        asked = declared.under(overrides)
-        return LayeredLimits(
-            configured.under(asked),
-            declares_spend=asked.spend_usd is not None,
-            declares_tokens=asked.tokens is not None,
-        )
+        return layered_limits(configured, declared, overrides)
 
     def _read_limits(self, log: Trace, evidence: Evidence) -> Limits:
         limits = DEFAULT_LIMITS
@@ -316,14 +340,6 @@ class DirectivePlanner:
     def retention(self) -> Retention | None:
         """Read the retention of ended threads; None, for keeping all, where no file sets one."""
         return self._recall(_RETENTION, read_retention, Trace())
-
-    def risks(self, log: Trace) -> Risks:
-        """Read `agent/capability_risk.yaml`."""
-        return self._recall(_RISK, read_risks, log)
-
-    def classification(self, log: Trace) -> Classification:
-        """Read `agent/error_classification.yaml`."""
-        return self._recall(_ERRORS, read_classification, log)
 
     def _recall(self, spec: ConfigSpec, read: Callable[[Configuration], T], log: Trace) -> T:
         """Return the parsed content of merged configuration layers, cached while unchanged."""
@@ -370,6 +386,16 @@ class DirectivePlanner:
             hooks=in_order((*composed.hooks, *configured)),
             context=composed.context,
         )
+
+
+def layered_limits(configured: Limits, declared: Limits, overrides: Limits) -> LayeredLimits:
+    """Return the limits of configuration, under those of the directive, under the caller's."""
+    asked = declared.under(overrides)
+    return LayeredLimits(
+        configured.under(asked),
+        declares_spend=asked.spend_usd is not None,
+        declares_tokens=asked.tokens is not None,
+    )
 
 
 def check_body(loaded: LoadedDirective) -> None:
