@@ -1,9 +1,10 @@
 """What a project's age costs: the same operations beside 100, 1,000 and 10,000 ended threads.
 
 Each project has 5,000 items of knowledge; one more, which is young, has 100 threads and 100 items.
-One thread in ten is a run of a graph. The last 100 are real; the older ones are copies of one, with
-rows and files of their own, and their exports are signed anew, because a search may read them. The
-projects take turns, so that a figure is a ratio within one run.
+The last 100 are real, half of them runs of a graph, so that a list shows as many in each project.
+The older ones are copies, one in ten of a run of a graph, with rows and files of their own; their
+exports are signed anew, because a search may read them. The projects take turns, so that a figure
+is a ratio within one run.
 """
 
 import asyncio
@@ -12,7 +13,6 @@ import itertools
 import shutil
 import sqlite3
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ryecore import Rye, SigningKey
+from ryecore.items.signing import sign_content
 from ryecore.state.exports import EXPORT_KIND, export_path, sign_document
 from tests.benchmarks.harness import report
 from tests.benchmarks.peers.ryecore_steps import GRAPH, write_graph
@@ -32,9 +33,9 @@ _ITEMS: Final = 5_000
 _YOUNG: Final = 100
 """How many threads and items the young project has."""
 
-_REAL, _REAL_GRAPHS = 90, 10
+_REAL, _REAL_GRAPHS = 50, 50  # a page of each kind
 _STEPS = 3
-_ROUNDS, _FIRST_ROUNDS = 15, 3
+_ROUNDS, _FIRST_ROUNDS = 15, 2
 _WORDS = ("tide", "moon", "harbour", "chart", "lantern", "keel", "anchor", "gull", "reef", "rope")
 _GOAL: Final = "≤ 1.2 of the same beside 100 threads"
 
@@ -72,10 +73,15 @@ class _Project:
     async def furnish(self) -> None:
         """Write the items and the threads."""
         write_graph(self._workspace, _STEPS)
+        folder = self._workspace.path("knowledge")
+        for number in range(min(self.items, 20)):
+            (folder / f"n{number}").mkdir(parents=True)
         for number in range(self.items):
             words = itertools.islice(itertools.cycle(_WORDS), number % 10, number % 10 + 120)
             text = f"---\ntitle: Note {number}\n---\n" + " ".join(words) + f" number{number}\n"
-            self._workspace.write(f"knowledge/n{number % 20}/k{number}.md", text)
+            name = f"n{number % 20}/k{number}.md"
+            signed, *_ = sign_content(text.encode(), ".md", "knowledge", name, self._workspace.key)
+            (folder / name).write_bytes(signed)
         async with self.open() as rye:
             graph = (await rye.graphs.run(GRAPH)).run_id
             threads = [(await rye.execute(self.ref, thread="fork")) for _ in range(2)]
@@ -216,6 +222,4 @@ def run() -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:]:
-        _AGES, _ITEMS = (100, 200, int(sys.argv[1])), int(sys.argv[2])
     run()
