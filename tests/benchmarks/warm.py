@@ -39,6 +39,8 @@ _AT_ONCE: Final = (1, 4, 16)
 _CALLS: Final = 320
 _COLD_CALLS: Final = 32
 _RATES: Final = 3
+_BURST: Final = 200
+_BURSTS: Final = 3
 _EDITS: Final = 8
 _WARM_WITHIN_S: Final = 10.0
 
@@ -190,6 +192,25 @@ async def _right_again(workspace: Workspace, rye: Rye, ref: str, *, is_warm: boo
         report(title, value, "ms", least=least, edits=len(again), goal=goal)
 
 
+async def _bursts(workspace: Workspace, ref: str) -> None:
+    """Many calls at once in a Rye that was just opened, and again, beside those that start cold."""
+    times: dict[str, list[float]] = {"first": [], "warm": [], "cold": []}
+
+    async def burst(rye: Rye) -> None:
+        await asyncio.gather(*(_call(rye, ref, _PARAMS) for _ in range(_BURST)))
+
+    for _ in range(_BURSTS):
+        async with workspace.open() as fresh, workspace.open(warm_memory_mib=0) as cold:
+            for name, rye in {"first": fresh, "warm": fresh, "cold": cold}.items():
+                times[name].append(await _timed_ms(lambda rye=rye: burst(rye)))
+    goals = {"first": "1000 ms, never above the cold one", "warm": "by the floor", "cold": ""}
+    base = min(times["cold"])
+    for name, samples in times.items():
+        value, least = statistics.median(samples), min(samples)
+        title = f"{name} burst of {_BURST} calls"
+        report(title, value, "ms", least=least, ratio_to_cold=least / base, goal=goals[name])
+
+
 async def _measure(workspace: Workspace, ref: str, floor: Prefork) -> None:
     async with workspace.open() as opened, workspace.open(warm_memory_mib=0) as cold:
         for rye in (opened, cold):
@@ -205,6 +226,7 @@ async def _measure(workspace: Workspace, ref: str, floor: Prefork) -> None:
         if warm:
             _memory(warm, f"{_AT_ONCE[-1]} callers")
         await _right_again(workspace, opened, ref, is_warm=warm is not None)
+    await _bursts(workspace, ref)
 
 
 def run() -> None:

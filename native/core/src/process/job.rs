@@ -4,11 +4,11 @@ use std::ffi::CString;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::spec::{Limits, Program};
 use super::streams::Log;
-use super::warm::{ColdReason, Warm};
+use super::warm::{ColdReason, ColdSlot, Warm, longest_wait};
 use crate::error::OsFailure;
 
 /// Identifies a run, and whatever else the reactor watches, for the life of the host.
@@ -83,6 +83,10 @@ pub(super) struct Job {
     /// The warm start, until the job is released to start cold.
     pub(super) warm: Option<Warm>,
     pub(super) why_cold: Option<ColdReason>,
+    /// Its place among those that start cold beside their template.
+    pub(super) cold_slot: Option<ColdSlot>,
+    /// Since when it waits for its template to get ready.
+    pub(super) waits_since: Option<Instant>,
 }
 
 impl Job {
@@ -97,7 +101,23 @@ impl Job {
             inbox,
             warm: request.warm,
             why_cold: None,
+            cold_slot: None,
+            waits_since: None,
         })
+    }
+
+    /// How long it waits for its template at most.
+    pub(super) fn waits_until(&self) -> Option<Instant> {
+        let since = self.waits_since?;
+        Some(since + longest_wait(self.limits.timeout))
+    }
+
+    /// Ends its wait for a template, which its timeout includes.
+    pub(super) fn end_wait(&mut self) {
+        if let Some(since) = self.waits_since.take() {
+            let timeout = self.limits.timeout;
+            self.limits.timeout = timeout.map(|time| time.saturating_sub(since.elapsed()));
+        }
     }
 
     pub(super) fn failed(self, failure: OsFailure) {

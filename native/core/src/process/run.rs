@@ -16,7 +16,7 @@ use super::procfs::Snapshot;
 use super::signal::{reap, signal_group};
 use super::spec::Limits;
 use super::streams::{Capture, Feed, input_pipe, output_pipe};
-use super::warm::{Child, ColdReason, Key, Spare, StartPipe};
+use super::warm::{Child, ColdReason, ColdSlot, Key, Spare, StartPipe};
 use crate::error::OsFailure;
 
 pub(super) struct Run {
@@ -31,6 +31,7 @@ pub(super) struct Run {
     pub(super) started: Instant,
     /// The lease of a run in a spare.
     pub(super) lease: Option<Box<Lease>>,
+    pub(super) cold_slot: Option<ColdSlot>,
     why_cold: Option<ColdReason>,
     inbox: Arc<dyn Inbox>,
 }
@@ -123,6 +124,7 @@ impl Run {
             stderr: capture(stderr),
             started,
             lease: None,
+            cold_slot: job.cold_slot.clone(),
             why_cold: job.why_cold.clone(),
             inbox: Arc::clone(&job.inbox),
         }

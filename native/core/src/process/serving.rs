@@ -416,7 +416,7 @@ impl Serving {
 
     fn finish(&mut self, token: Token, turn: &Turn<'_>) {
         self.set_deadline(token, None);
-        let Some(run) = self.runs.remove(&token) else {
+        let Some(mut run) = self.runs.remove(&token) else {
             return;
         };
         // A fork of the host may hold a copy, so closing alone would not end the watching.
@@ -428,6 +428,7 @@ impl Serving {
             self.handovers
                 .settle(|token| !self.runs.contains_key(&token));
         }
+        self.templates.cold_ended(run.cold_slot.take());
         let look = || Arc::clone(turn.snapshot.get_or_init(|| Arc::new(Snapshot::take())));
         run.finish(token, look);
         self.start_waiting(turn);

@@ -27,12 +27,76 @@ const MOST_FORKS: u64 = 10_000;
 const GROWTH_BYTES: u64 = 16 * 1024 * 1024;
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 const LAST_RETRY: Duration = Duration::from_secs(300);
+/// What a cold start takes of a core, roughly.
+const COLD_START: Duration = Duration::from_millis(50);
+/// How long a template has the cores for itself, beside the calls that started with it.
+const HEAD_START: Duration = Duration::from_millis(500);
+/// The longest that a call waits for a template that starts.
+const MOST_PATIENCE: Duration = Duration::from_secs(2);
+/// The part of its own timeout that a call may spend waiting.
+const PART_OF_TIMEOUT: u32 = 4;
 /// After this many spares in a row that died before their call, the template is at fault.
 const MOST_STILLBORN: u32 = 4;
 
 /// Whether a call `since` after the one before it starts a template.
 pub(super) fn shows_demand(since: Duration) -> bool {
     since <= REPEATED_WITHIN
+}
+
+/// The calls of a start whose template isn't ready.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Crowd {
+    /// How many run that started cold.
+    pub(super) cold: usize,
+    pub(super) waiting: usize,
+    /// How many calls the machine can start at the same time.
+    pub(super) cores: usize,
+}
+
+impl Crowd {
+    /// Whether a call that comes now starts cold: one for each core does, and more would only take
+    /// the processor from each other and from the template.
+    pub(super) fn starts_cold(&self) -> bool {
+        self.waiting == 0 && self.cold < self.cores
+    }
+
+    /// How long after the launch of the template the calls wait for it: no longer than it would
+    /// take to start all of them cold, but for its head start.
+    pub(super) fn patience(&self) -> Duration {
+        let turns = u32::try_from(self.waiting.div_ceil(self.cores)).unwrap_or(u32::MAX);
+        let cold = COLD_START.saturating_mul(turns);
+        cold.clamp(HEAD_START, MOST_PATIENCE)
+    }
+
+    /// How many of the waiting calls start cold, this long after the launch of the template: none
+    /// during its head start, then as many as the cores can start, and all in the end.
+    pub(super) fn released(&self, elapsed: Duration) -> usize {
+        if elapsed >= self.patience() {
+            self.waiting
+        } else if elapsed >= HEAD_START {
+            self.waiting.min(self.cores.saturating_sub(self.cold))
+        } else {
+            0
+        }
+    }
+
+    /// When to decide on the waiting calls again, counted from the launch of the template.
+    pub(super) fn next_look(&self, elapsed: Duration) -> Duration {
+        if self.released(elapsed) > 0 {
+            elapsed
+        } else if elapsed < HEAD_START {
+            HEAD_START
+        } else {
+            self.patience()
+        }
+    }
+}
+
+/// How long a call with this timeout waits for a template at most.
+pub(in crate::process) fn longest_wait(timeout: Option<Duration>) -> Duration {
+    timeout.map_or(MOST_PATIENCE, |time| {
+        MOST_PATIENCE.min(time / PART_OF_TIMEOUT)
+    })
 }
 
 /// The recent calls of one start.
@@ -123,6 +187,11 @@ impl Trouble {
             "its template failed"
         };
         format!("{what}: {}", self.reason).into()
+    }
+
+    /// Whether calls may wait for a template that starts: after a failure none does.
+    pub(super) fn may_be_awaited(&self) -> bool {
+        self.failures == 0
     }
 
     pub(super) fn may_start(&self, now: Instant) -> bool {
@@ -237,6 +306,84 @@ mod tests {
     fn only_a_repeated_call_shows_demand() {
         assert!(shows_demand(SECOND * 60));
         assert!(!shows_demand(SECOND * 61));
+    }
+
+    #[test]
+    fn beside_a_template_that_starts_each_core_starts_one_call_cold() {
+        let cases = [
+            (0, 0, 1, true),
+            (1, 0, 1, false),
+            (1, 0, 2, true),
+            (2, 0, 2, false),
+            (9, 0, 2, false),
+            (1, 1, 2, false),
+            (63, 0, 64, true),
+        ];
+        for (cold, waiting, cores, starts) in cases {
+            let crowd = Crowd {
+                cold,
+                waiting,
+                cores,
+            };
+            assert_eq!(crowd.starts_cold(), starts, "{crowd:?}");
+        }
+    }
+
+    #[test]
+    fn waiting_calls_start_cold_where_the_template_takes_longer_than_that_would() {
+        // How many run cold, wait, and how many cores; then milliseconds since the launch, how
+        // many are released, and when to look again.
+        let cases = [
+            (2, 1, 2, 0, 0, 500),
+            (0, 1, 2, 499, 0, 500),
+            (2, 1, 2, 500, 1, 500),
+            (0, 20, 2, 500, 20, 500),
+            (0, 40, 2, 499, 0, 500),
+            (0, 40, 2, 600, 2, 600),
+            (2, 40, 2, 500, 0, 1000),
+            (9, 40, 2, 999, 0, 1000),
+            (9, 40, 2, 1000, 40, 1000),
+            (1, 200, 2, 1999, 1, 1999),
+            (2, 200, 2, 2100, 200, 2100),
+            (0, 200, 64, 500, 200, 500),
+            (0, usize::MAX, 1, 1999, 1, 1999),
+            (0, 0, 2, 5000, 0, 500),
+        ];
+        for (cold, waiting, cores, millis, released, look) in cases {
+            let crowd = Crowd {
+                cold,
+                waiting,
+                cores,
+            };
+            let elapsed = Duration::from_millis(millis);
+            assert_eq!(crowd.released(elapsed), released, "{crowd:?} {millis}");
+            let found = crowd.next_look(elapsed);
+            assert_eq!(found, Duration::from_millis(look), "{crowd:?} {millis}");
+        }
+    }
+
+    #[test]
+    fn a_call_waits_for_a_part_of_its_own_timeout_at_most() {
+        for (timeout, millis) in [
+            (None, 2000),
+            (Some(0), 0),
+            (Some(1), 250),
+            (Some(300), 2000),
+        ] {
+            let found = longest_wait(timeout.map(Duration::from_secs));
+            assert_eq!(found, Duration::from_millis(millis), "{timeout:?}");
+        }
+    }
+
+    #[test]
+    fn no_call_waits_for_the_template_after_one_that_failed() {
+        let mut failed = Trouble::default();
+        assert!(failed.may_be_awaited());
+        failed.fail("it died".to_owned(), SECOND * 60, Instant::now());
+        assert!(!failed.may_be_awaited());
+        let mut refused = Trouble::default();
+        refused.refuse("it has threads".to_owned());
+        assert!(!refused.may_be_awaited());
     }
 
     #[test]

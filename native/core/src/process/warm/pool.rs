@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use rustix::process::Pid;
 
 use super::conditions::Surroundings;
-use super::entry::{Entry, is_known};
+use super::entry::{ColdSlot, Entry, is_known};
 use super::policy;
 use super::reaper::Reaper;
 use super::spare::{Child, Spare, hold, kill_and_reap, watch};
@@ -60,7 +60,7 @@ pub(in crate::process) struct Templates {
     /// The entries to maintain at the end of the turn.
     pub(super) dirty: Vec<Key>,
     /// Jobs that are to start.
-    outbox: VecDeque<Start>,
+    pub(super) outbox: VecDeque<Start>,
     pub(super) around: Option<Surroundings>,
     look: u64,
 }
@@ -94,8 +94,8 @@ impl Templates {
         !job.stdin.is_empty() && template.is_some_and(|template| !template.spares.is_empty())
     }
 
-    /// Offers a job: it starts at once, or with the next fork.
-    pub(in crate::process) fn offer(&mut self, job: Job, now: Instant) {
+    /// Offers a job: it starts at once, or waits for its template or the next fork.
+    pub(in crate::process) fn offer(&mut self, mut job: Job, now: Instant) {
         let warm = job.warm.as_ref().filter(|warm| !warm.pool.is_closed());
         let Some(warm) = warm else {
             return self
@@ -109,6 +109,7 @@ impl Templates {
         let key = Key::of(warm);
         let Some(entry) = self.entries.get_mut(&key) else {
             let why = self.count(key, &job.program, warm, now);
+            job.cold_slot = self.entries.get(&key).map(|entry| entry.slot(key));
             return self.outbox.push_back(Start::Cold(job, why));
         };
         if !entry.origin.is_of(&job.program, warm) {
@@ -126,6 +127,11 @@ impl Templates {
                 if template.is_none() {
                     entry.want(now);
                 }
+                if entry.makes_wait(now) {
+                    job.waits_since = Some(now);
+                    return entry.queue.push_back(job);
+                }
+                job.cold_slot = Some(entry.slot(key));
                 let why = entry.why_cold();
                 self.outbox.push_back(Start::Cold(job, why));
             }
@@ -215,7 +221,14 @@ impl Templates {
         }
     }
 
-    /// Takes a job back that waits for a fork.
+    /// Frees the place of a call that has ended, if it started cold beside its template.
+    pub(in crate::process) fn cold_ended(&mut self, slot: Option<ColdSlot>) {
+        if let Some(ColdSlot { key, .. }) = slot {
+            mark_dirty(&mut self.dirty, key);
+        }
+    }
+
+    /// Takes a job back that waits for a template or a fork.
     pub(in crate::process) fn cancel(&mut self, token: Token) -> Option<Job> {
         self.entries.values_mut().find_map(|entry| {
             let position = entry.queue.iter().position(|job| job.token == token)?;
@@ -423,7 +436,10 @@ impl Templates {
 
     /// A job that is to start; the last one comes first.
     pub(in crate::process) fn take_start(&mut self) -> Option<Start> {
-        self.outbox.pop_back()
+        let mut start = self.outbox.pop_back()?;
+        let (Start::Cold(job, _) | Start::Warm(job, ..)) = &mut start;
+        job.end_wait();
+        Some(start)
     }
 
     /// The number of open descriptors.

@@ -66,7 +66,7 @@ pub(super) struct Template {
     /// The share of each spare.
     spare_share_bytes: u64,
     resident_bytes_when_ready: u64,
-    launched_at: Instant,
+    pub(super) launched_at: Instant,
     last_answer: Instant,
 }
 
@@ -256,6 +256,11 @@ impl Template {
     pub(super) fn served(&self, now: Instant) -> Duration {
         let since = |time| now.saturating_duration_since(time);
         self.ready_at.map_or(Duration::ZERO, since)
+    }
+
+    /// How long ago it was launched.
+    pub(super) fn age(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.launched_at)
     }
 
     /// When it counts as hanging.

@@ -25,8 +25,23 @@ impl Templates {
             if std::mem::take(&mut entry.is_wanted) {
                 self.start_template(key, context);
             }
+            self.start_cold(key, context.now);
             self.replenish(key, context);
         }
+    }
+
+    /// Starts waiting jobs cold: those that have waited long enough, and all where no template
+    /// starts.
+    fn start_cold(&mut self, key: Key, now: Instant) {
+        let entry = self.entries.get_mut(&key);
+        let Some(entry) = entry.filter(|entry| !entry.queue.is_empty()) else {
+            return;
+        };
+        if entry.template.is_none() {
+            let why = entry.why_cold();
+            return self.retire(key, why);
+        }
+        self.outbox.extend(entry.take_cold(key, now));
     }
 
     fn start_template(&mut self, key: Key, context: &TurnContext<'_>) {
@@ -130,6 +145,7 @@ impl Templates {
         let Some(entry) = self.entries.get_mut(&key) else {
             return;
         };
+        self.outbox.extend(entry.take_cold(key, now));
         let Some(template) = &mut entry.template else {
             return;
         };
