@@ -19,6 +19,7 @@ from ruamel.yaml.events import (
     Event,
     ScalarEvent,
 )
+from typing_extensions import override
 
 __all__ = ["BrokenYaml", "load_yaml"]
 
@@ -27,6 +28,17 @@ _MAX_ALIASED_NODES: Final = 100_000
 # Each level of block style takes a column of indentation, or a mark, at the start of a line; where
 # lines start is not asked, because YAML knows more line ends than `re` does.
 _INDENTATION: Final = re.compile(r"[ \t?:-]{16,}")
+
+
+class _SafeYaml(YAML):
+    """A parser of plain values, which doesn't search its package's folders for plug-ins."""
+
+    def __init__(self) -> None:
+        super().__init__(typ="safe")
+
+    @override
+    def official_plug_ins(self) -> list[str]:
+        return []
 
 
 @define
@@ -68,8 +80,7 @@ def _remembered(text: str, max_depth: int) -> object:
 def _load(text: str, max_depth: int) -> object:
     try:
         _check_bounds(text, max_depth)
-        # Looking for plug-ins would cost a walk through the file system.
-        return cast("object", YAML(typ="safe", plug_ins=[]).load(text))
+        return cast("object", _SafeYaml().load(text))
     except MarkedYAMLError as problem:
         mark = problem.problem_mark or problem.context_mark
         line = mark.line + 1 if mark is not None else None
@@ -92,7 +103,7 @@ def _check_bounds(text: str, max_depth: int) -> None:
     open_nodes = [_Node(None)]
     anchored: dict[str, tuple[int, int]] = {}
     aliased = 0
-    for event in YAML(typ="safe", plug_ins=[]).parse(text):
+    for event in _SafeYaml().parse(text):
         if isinstance(event, CollectionStartEvent):
             open_nodes.append(_Node(event.anchor))
         elif isinstance(event, CollectionEndEvent):

@@ -238,3 +238,11 @@ def test_who_changes_a_document_changes_no_other_reading_of_it() -> None:
     assert isinstance(first["a"], list)
     first["a"][1]["b"] = 3
     assert parse_document(b"a: [1, {b: 2}]", Path("x.yaml")) == {"a": [1, {"b": 2}]}
+
+
+def test_no_folder_is_searched_for_plug_ins_of_the_yaml_package(monkeypatch):
+    parse("warm: up")
+    monkeypatch.delattr("os.scandir")
+    assert parse("title: A note that nobody has read before") == {
+        "title": "A note that nobody has read before"
+    }
