@@ -157,7 +157,7 @@ def _orphans(project_root: Path, user_root: Path) -> Iterator[Check]:
     elif active is not None:
         message = f"Running threads: {len(active)}. Each has a living process."
         yield Check("orphans", "ok", message)
-    left = [str(one) for one in _files(project_root) if is_left_over(one.name)]
+    left = _left_over(project_root)
     if left:
         named = ", ".join(left[:MAX_PROBLEMS])
         yield Check(
@@ -263,12 +263,13 @@ def _zombies_of_init() -> int:
     return count
 
 
-def _files(root: Path) -> Iterator[Path]:
-    """Yield at most `_MAX_FILES` files below a folder, without following links."""
+def _left_over(root: Path) -> list[str]:
+    """Return the temporary files among at most `_MAX_FILES` files below a folder."""
+    left: list[str] = []
     count = 0
     for folder, _, names in os.walk(root):
-        for name in names:
-            count += 1
-            if count > _MAX_FILES:
-                return
-            yield Path(folder, name)
+        left += [f"{folder}/{one}" for one in names[: _MAX_FILES - count] if is_left_over(one)]
+        count += len(names)
+        if count > _MAX_FILES:
+            break
+    return left

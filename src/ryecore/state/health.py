@@ -9,6 +9,7 @@ from typing import Final
 from attrs import frozen
 
 from ryecore.errors import RyeError, StateError
+from ryecore.lillux.digests import TreeFilter, list_tree
 from ryecore.lillux.locks import LockHolder, find_lock_holders
 from ryecore.state.adoption import DATABASE
 from ryecore.state.attestation import find_attested_folder
@@ -31,6 +32,8 @@ SQLITE_VERSION: Final = sqlite3.sqlite_version
 
 MAX_PROBLEMS: Final = 5
 """The most problems of a registry that are reported."""
+
+_TRANSCRIPTS: Final = TreeFilter(extensions=(Path(TRANSCRIPT).suffix,))
 
 
 @frozen
@@ -110,8 +113,10 @@ class StateExamination:
         return find_lock_holders(*files)
 
     def find_writers(self) -> tuple[LockHolder, ...]:
-        """Find the processes that write the records of threads."""
-        return find_lock_holders(*(self._state / THREADS_FOLDER).glob(f"**/{TRANSCRIPT}"))
+        """Find the processes that write the records of threads that haven't ended."""
+        folder = self._state / THREADS_FOLDER
+        active = self.active_threads() or ()
+        return find_lock_holders(*(folder / one.thread_id / TRANSCRIPT for one in active))
 
     def private_paths(self) -> tuple[Path, ...]:
         """Return the files and folders that only their owner may reach, missing ones included."""
@@ -124,8 +129,10 @@ class StateExamination:
         with suppress(RyeError):
             folder = self.find_folder()
             if folder is not None:
-                found = folder.glob(f"**/{TRANSCRIPT}")
-                return tuple(sorted(str(one.parent.relative_to(folder)) for one in found))
+                # Natively: each of ten thousand threads has a folder.
+                found = (name for name, _ in list_tree(folder, _TRANSCRIPTS))
+                end = f"/{TRANSCRIPT}"
+                return tuple(sorted(one.removesuffix(end) for one in found if one.endswith(end)))
         return ()
 
     def _registry(self) -> Path | None:

@@ -10,6 +10,7 @@ import pytest
 from attrs import evolve
 
 from ryecore.lillux.processes import current_process
+from ryecore.state import health
 from ryecore.state.store import ThreadStore
 from ryecore.state.waiting import run_blocking
 from tests.unit.cli.conftest import Run
@@ -133,6 +134,24 @@ def test_a_stopped_process_that_holds_the_state_is_named(
     assert done.code == 1
     assert f"process {pid}" in done.out
     assert f"kill -CONT {pid}" in done.out
+
+
+def test_of_ended_threads_no_lock_is_looked_for(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There may be ten thousand of them."""
+    made_store(workspace)
+    store = ThreadStore.open(workspace.project / ".ai", workspace.user / ".ai")
+    for number in range(5):
+        run_blocking(store.registry.register(f"e{number}", "tool:x"))
+        run_blocking(store.registry.settle(f"e{number}", "completed", {}, fence=0))
+    store.close()
+    looked: list[str] = []
+    monkeypatch.setattr(
+        health, "find_lock_holders", lambda *paths: looked.extend(one.parent.name for one in paths)
+    )
+    health.StateExamination(workspace.project / ".ai", workspace.user / ".ai").find_writers()
+    assert looked == ["t"]
 
 
 def test_what_the_dead_have_left_is_a_warning(workspace: Workspace, run: Run) -> None:
