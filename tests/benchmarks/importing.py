@@ -5,6 +5,7 @@ import sys
 import sysconfig
 from importlib.metadata import distribution, requires
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from packaging.requirements import Requirement
 
@@ -14,7 +15,11 @@ _MIB = 1024 * 1024
 
 
 def _start(code: str) -> None:
-    subprocess.run([sys.executable, "-c", code], check=True)
+    _run("-c", code)
+
+
+def _run(*arguments: str) -> None:
+    subprocess.run([sys.executable, *arguments], check=True, stdout=subprocess.DEVNULL)
 
 
 def import_time() -> None:
@@ -39,6 +44,24 @@ def import_time() -> None:
         rounds=15,
         unit="ms",
     )
+
+
+def command_time() -> None:
+    """The command, beside a bare interpreter."""
+    with TemporaryDirectory() as folder:
+        tool = ("execute", "--project", folder, "tool:rye/bash", "command=true")
+        for name, arguments, goal in (
+            ("rye --version", ("--version",), "<= 60 ms beside 8 ms"),
+            ("rye execute of a shell tool", tool, "<= 120 ms beside 8 ms"),
+        ):
+            compare(
+                f"{name} (whole process)",
+                lambda arguments=arguments: _run("-m", "ryecore.cli", *arguments),
+                lambda: _start("pass"),
+                goal=goal,
+                rounds=15,
+                unit="ms",
+            )
 
 
 def installed_size() -> None:
@@ -77,6 +100,7 @@ def _size_bytes(name: str) -> int:
 def run() -> None:
     """Print the figures."""
     import_time()
+    command_time()
     installed_size()
 
 

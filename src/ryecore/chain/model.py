@@ -14,7 +14,7 @@ from ryecore.display.text import StyledText
 from ryecore.errors import ToolFailed
 from ryecore.items.verification import VerifiedItem
 from ryecore.lillux.witness import Witness
-from ryecore.policy.scripts import SCRIPT_KEYWORD
+from ryecore.policy.dialects import SCRIPT_KEYWORD
 
 if TYPE_CHECKING:
     from ryecore.display.picture import BoxStatus

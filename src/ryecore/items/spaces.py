@@ -1,9 +1,11 @@
 """The three spaces, and the lookup of items in them."""
 
 import os
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from hashlib import sha256
+from importlib.machinery import PathFinder
 from itertools import islice
 from pathlib import Path
 from typing import Final, Literal
@@ -40,6 +42,9 @@ __all__ = [
 SpaceName = Literal["project", "user", "system"]
 PRECEDENCE: Final[Mapping[SpaceName, int]] = {"project": 3, "user": 2, "system": 1}
 BUILT_IN_BUNDLE: Final = "ryecore"
+_BUNDLES: Final = "rye.bundles"
+"""The entry-point group of the bundles of installed packages."""
+
 _MAX_FOLDERS_LOOKED_THROUGH: Final = 500
 _MAX_REFS_REMEMBERED: Final = 1024
 
@@ -153,22 +158,54 @@ def discover_bundles() -> tuple[Space, ...]:
     A package offers one through the entry-point group `rye.bundles`: a callable that returns a
     mapping with `bundle_id` and `root_path`, the folder that holds `.ai`.
     """
+    spaces = [built_in_space()]
+    if not _is_any_bundle_offered():
+        return tuple(spaces)
     from importlib.metadata import entry_points  # noqa: PLC0415 - a large import, used here alone
 
-    spaces = [built_in_space()]
-    for point in sorted(entry_points(group="rye.bundles"), key=lambda point: point.name):
+    for point in sorted(entry_points(group=_BUNDLES), key=lambda point: point.name):
         try:
             described = point.load()()
             bundle, root = str(described["bundle_id"]), Path(described["root_path"])
         except Exception as problem:
             raise ConfigError(
                 f"The system bundle {point.name!r} ({point.value}) can't be loaded: {problem}.",
-                next_step="Mend or uninstall the package that offers it in 'rye.bundles'.",
+                next_step=f"Mend or uninstall the package that offers it in {_BUNDLES!r}.",
             ) from problem
         root = root if root.name == ".ai" else root / ".ai"
         if all(space.bundle != bundle for space in spaces):
             spaces.append(Space("system", root, bundle))
     return tuple(spaces)
+
+
+def _is_any_bundle_offered() -> bool:
+    """Return whether an installed package may offer a bundle.
+
+    `importlib.metadata` takes several times as long to import, and to parse all entry points.
+    """
+    if any(hasattr(one, "find_distributions") for one in sys.meta_path if one is not PathFinder):
+        return True
+    for folder in sys.path:
+        try:
+            names = os.listdir(folder or ".")
+        except FileNotFoundError:
+            continue
+        except OSError:  # an archive, for one
+            return True
+        for name in names:
+            if not name.endswith((".dist-info", ".egg-info", ".egg")):
+                continue
+            if name.endswith(".egg"):
+                return True
+            try:
+                with open(os.path.join(folder, name, "entry_points.txt"), "rb") as points:
+                    if _BUNDLES.encode() in points.read():
+                        return True
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            except OSError:
+                return True
+    return False
 
 
 def locate(

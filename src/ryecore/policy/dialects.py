@@ -9,7 +9,10 @@ from typing import Final, Literal
 
 from attrs import frozen
 
-__all__ = ["COMMAND", "DIALECTS", "PYTHON", "SHELLS", "Dialect", "Operands"]
+__all__ = ["COMMAND", "DIALECTS", "PYTHON", "SCRIPT_KEYWORD", "SHELLS", "Dialect", "Operands"]
+
+SCRIPT_KEYWORD: Final = "x-rye-script"
+"""The keyword with which a schema says that a text is a program, or with false that it is not."""
 
 Operands = Literal[
     "file", "program", "second", "after_first", "all", "eval", "wrapped", "none", "verbs"

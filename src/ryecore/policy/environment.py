@@ -79,7 +79,7 @@ _MAX_LOOKED_AT: Final = 64 * 1024
 
 def looks_like_credential(name: str) -> bool:
     """Return whether a variable of this name probably holds a secret, or leads to one."""
-    in_capitals = name.casefold().upper()
+    in_capitals = name.casefold().replace("\u0307", "").upper()  # the dot of a Turkish capital I
     return _CREDENTIAL_NAME.search(in_capitals) is not None and _HARMLESS.fullmatch(name) is None
 
 

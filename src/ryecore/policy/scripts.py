@@ -11,17 +11,14 @@ from attrs import frozen
 
 from ryecore.errors import PlaceholderInScript
 from ryecore.policy.command_lines import read_command_line
+from ryecore.policy.dialects import SCRIPT_KEYWORD
 
 __all__ = [
-    "SCRIPT_KEYWORD",
     "SplicedScript",
     "check_scripts",
     "has_placeholders",
     "spliced_scripts",
 ]
-
-SCRIPT_KEYWORD: Final = "x-rye-script"
-"""The keyword with which a schema says that a text is a program, or with false that it is not."""
 
 _NAMES: Final = re.compile(
     r"(?:.*[_-])?(?:command|cmd|script|shell|sql|bash)|(?:.*[_-])?(?:command|cmd)_?line"

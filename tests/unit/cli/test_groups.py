@@ -73,7 +73,7 @@ def test_a_shell_tool_is_executed_without_the_parts_for_threads_graphs_and_model
         "runs.ports", "runs.request", "runs.tasks"
     }  # fmt: skip
     assert len(modules) < 95
-    assert everything.isdisjoint({"sqlite3", "cattrs", "tomli_w", "jsonschema"})
+    assert everything.isdisjoint({"sqlite3", "cattrs", "tomli_w", "importlib.metadata", "email"})
 
 
 def test_unknown_commands_are_guessed(run: Run) -> None:

@@ -1,4 +1,6 @@
-from importlib.metadata import EntryPoint, EntryPoints
+import sys
+from collections.abc import Callable
+from importlib.metadata import Distribution, DistributionFinder
 from pathlib import Path
 
 import pytest
@@ -242,10 +244,6 @@ def test_a_project_cannot_call_itself_built_in(tmp_path: Path) -> None:
     assert not Space("project", tmp_path, "ryecore").is_built_in
 
 
-def point(name: str, value: str) -> EntryPoint:
-    return EntryPoint(name, f"{__name__}:{value}", "rye.bundles")
-
-
 def offers_a_bundle() -> dict[str, str]:
     return {"bundle_id": "acme", "root_path": "/opt/acme"}
 
@@ -262,14 +260,26 @@ def offers_nothing() -> dict[str, str]:
     return {}
 
 
-def installed(monkeypatch: pytest.MonkeyPatch, *points: EntryPoint) -> None:
-    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: EntryPoints(points))
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Installs a package whose entry points, by name, are functions of this module."""
+
+    def install(folder: str = "offering-1.0.dist-info", **points: str) -> None:
+        lines = [f"{name} = {__name__}:{value}\n" for name, value in points.items()]
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "METADATA").write_text("Name: offering\nVersion: 1.0\n")
+        (tmp_path / folder / "entry_points.txt").write_text("[rye.bundles]\n" + "".join(lines))
+        monkeypatch.syspath_prepend(tmp_path / Path(folder).parent)
+
+    return install
 
 
+@pytest.mark.parametrize("folder", ["offering-1.0.dist-info", "offering.egg/EGG-INFO"])
 def test_installed_bundles_follow_the_built_in_one_by_name(
-    monkeypatch: pytest.MonkeyPatch,
+    install: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str
 ) -> None:
-    installed(monkeypatch, point("z", "offers_an_ai_folder"), point("a", "offers_a_bundle"))
+    install(folder, z="offers_an_ai_folder", a="offers_a_bundle")
+    monkeypatch.syspath_prepend(tmp_path)
     built_in, *others = discover_bundles()
     assert built_in.is_built_in
     assert [(space.label, str(space.root)) for space in others] == [
@@ -278,20 +288,36 @@ def test_installed_bundles_follow_the_built_in_one_by_name(
     ]
 
 
-def test_no_package_takes_the_place_of_the_built_in_bundle(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    installed(monkeypatch, point("a", "claims_to_be_built_in"))
+def test_no_package_takes_the_place_of_the_built_in_bundle(install: Callable[..., None]) -> None:
+    install(a="claims_to_be_built_in")
     assert [str(space.root).endswith("/ryecore/system/.ai") for space in discover_bundles()] == [
         True
     ]
 
 
 @pytest.mark.parametrize("value", ["offers_nothing", "is_not_there"])
-def test_a_bundle_that_cannot_be_loaded_is_named(
-    monkeypatch: pytest.MonkeyPatch, value: str
-) -> None:
-    installed(monkeypatch, point("broken", value))
+def test_a_bundle_that_cannot_be_loaded_is_named(install: Callable[..., None], value: str) -> None:
+    install(broken=value)
     with pytest.raises(ConfigError, match="'broken'") as refused:
         discover_bundles()
     assert "uninstall the package" in refused.value.next_step
+
+
+def test_a_finder_of_another_kind_is_asked_for_bundles(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Offering(Distribution):
+        def read_text(self, filename: str) -> str | None:
+            points = f"[rye.bundles]\na = {__name__}:offers_a_bundle\n"
+            return {"METADATA": "Name: offering\n", "entry_points.txt": points}.get(filename)
+
+        def locate_file(self, path: object) -> Path:  # type: ignore[override]
+            return Path(str(path))
+
+    class Finder(DistributionFinder):
+        def find_spec(self, *_: object) -> None: ...
+
+        def find_distributions(self, context: object = None) -> list[Distribution]:  # type: ignore[override]
+            return [Offering()]
+
+    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path, Finder()])
+
+    assert [space.bundle for space in discover_bundles()] == ["ryecore", "acme"]

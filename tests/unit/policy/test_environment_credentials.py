@@ -21,7 +21,8 @@ SECRET_NAMES = [
     "RAILS_MASTER_KEY", "REDISCLI_AUTH", "REDIS_URL", "SALT", "SENTRY_DSN", "SESSION_COOKIE",
     "SESSION_ID", "SLACK_WEBHOOK", "SMTP_PASS", "SSHPASS", "SSH_AUTH_SOCK", "SSH_KEY",
     "STRIPE_PK", "STRIPE_SK", "SUPABASE_SERVICE_KEY", "TLS_KEY", "VAULT_TOKEN", "XAUTHORITY",
-    "dbPass", "my_secret", "npm_config_//registry.example/:_authToken", "npm_config__auth",
+    "dbPass", "my_secret", "paſsword", "APİ_KEY", "apı_key", "TO\u212aEN",
+    "npm_config_//registry.example/:_authToken", "npm_config__auth",
 ]  # fmt: skip
 PLAIN_NAMES = [
     "API_URL", "AUTHOR", "BYPASS", "CACHE_DIR", "CI", "COMPASS", "DB_HOST", "DESKTOP_SESSION",
