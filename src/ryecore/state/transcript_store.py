@@ -32,7 +32,7 @@ from ryecore.state.waiting import (
     run_off_loop,
 )
 
-__all__ = ["FileRecordStore", "size_of"]
+__all__ = ["FileRecordStore"]
 
 _LOOK_AGAIN_S: Final = 0.2
 _PIECE_BYTES: Final = 512 * 1024
@@ -127,7 +127,7 @@ class FileRecordStore(RecordStore):
     ) -> AsyncGenerator[Record, None]:
         path = self._path(thread_id)
         records = read_records(path, from_offset=from_offset, to_offset=to_offset)
-        return _streamed(records, size_of(path, to_offset) - from_offset)
+        return _streamed(records, _size_of(path, to_offset) - from_offset)
 
     @override
     def read_proved(
@@ -135,7 +135,7 @@ class FileRecordStore(RecordStore):
     ) -> AsyncGenerator[Record, None]:
         path, key = self._path(thread_id), self._load_key().public
         records = proved_records(path, thread_id, key, head, ended=ended)
-        return _streamed(records, size_of(path))
+        return _streamed(records, _size_of(path))
 
     @override
     async def follow(
@@ -147,7 +147,7 @@ class FileRecordStore(RecordStore):
         follow: bool = True,
     ) -> AsyncGenerator[Record, None]:
         path = self._path(thread_id)
-        offset = 0 if from_start else size_of(path)
+        offset = 0 if from_start else _size_of(path)
         async with ChangeWatcher(path.parent) as watched:
             while True:
                 ended = await has_ended()
@@ -202,7 +202,7 @@ def _is_there(path: Path) -> bool:
     return os.path.lexists(path)  # a link or a FIFO too, which the reader refuses
 
 
-def size_of(path: Path, to_offset: int | None = None) -> int:
+def _size_of(path: Path, to_offset: int | None = None) -> int:
     """Return the size of a file up to an offset, in bytes; 0 if it is missing."""
     if to_offset is not None:
         return to_offset
