@@ -104,13 +104,12 @@ def refuse_unproved_parent(environ: Mapping[str, str], parent_id: str | None) ->
         )
 
 
-async def count_child(store: ThreadStore, parent: RunBounds | None) -> None:
+async def count_child(store: ThreadStore, parent: RunBounds) -> None:
     """Count one more child of a parent, before it is started, unless that would pass its limit.
 
     Source: docs/design/threads.md#spawns; decisions 40 and 80.
     """
-    if parent is not None:
-        await store.registry.count_spawn(parent.run_id, parent.limits.spawns)
+    await store.registry.count_spawn(parent.run_id, parent.limits.spawns)
 
 
 async def spawn_limit(store: ThreadStore, parent_id: str | None) -> SpawnLimit | None:

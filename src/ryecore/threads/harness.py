@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable
 from decimal import Decimal
 
-from attrs import evolve, field, frozen
+from attrs import Factory, evolve, field, frozen
 
 from ryecore.policy import CallContext, CancelToken, allows
 from ryecore.policy.limits import LimitHit, Limits
@@ -18,6 +18,11 @@ __all__ = ["SafetyHarness", "limits_until"]
 
 def _frozen(capabilities: Iterable[str]) -> frozenset[str]:
     return frozenset(capabilities)
+
+
+def _deadline_of(harness: "SafetyHarness") -> float | None:
+    duration_s = harness.limits.duration_s
+    return None if duration_s is None else harness.started + float(duration_s)
 
 
 @frozen
@@ -38,12 +43,9 @@ class SafetyHarness:
     cancellation: CancelToken = field(factory=CancelToken, repr=False)
     started: float = field(factory=time.monotonic, repr=False)
     now: Callable[[], float] = field(default=time.monotonic, repr=False)
-    deadline: float | None = field(init=False, repr=False)
-
-    @deadline.default
-    def _deadline(self) -> float | None:
-        duration_s = self.limits.duration_s
-        return None if duration_s is None else self.started + float(duration_s)
+    deadline: float | None = field(
+        init=False, repr=False, default=Factory(_deadline_of, takes_self=True)
+    )
 
     def acting_as(self, thread_id: str, caller: CallContext) -> CallContext:
         """Return the context of the thread's own calls: its account, deadline and capabilities.

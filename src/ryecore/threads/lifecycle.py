@@ -126,7 +126,7 @@ class ThreadLifecycle(RunLifecycle[ThreadEnding, ThreadResult]):
         if self._parent is not None:
             limits = limits.capped_by(self._parent.limits)
         check_depth(self._parent)  # 8
-        if request.registered is None and self._hands_over is None:
+        if self._parent and request.registered is None and self._hands_over is None:
             await count_child(self._host.store, self._parent)  # 9; another process counted its own
         bounds = (one.capabilities for one in (self._parent, self._continues) if one)
         permissions = composed.permissions  # 10

@@ -28,7 +28,7 @@ from ryecore.llm.request import Capabilities, LlmRequest
 from ryecore.policy import CallContext
 from ryecore.policy.hooks import HookEvent
 from ryecore.policy.limits import LimitHit
-from ryecore.runs.hooks import HookRunner
+from ryecore.runs.hooks import HookOutcome, HookRunner
 from ryecore.runs.host import RunHost
 from ryecore.runs.spending import MAX_OUTPUT_TOKENS, Spending
 from ryecore.state.model import Status
@@ -172,17 +172,19 @@ class ThreadLoop:
         thread, continues, native = self._thread, self._thread.continues, policy.model.is_native
         resolved, directive = self._directive, self._directive.loaded.directive
         event: HookEvent = "thread_continued" if continues else "thread_started"
-        context = {
-            "directive": resolved.loaded.id,
-            "directive_body": directive.body,
-            "model": resolved.model,
-            "limits": self._harness.limits.to_dict(),
-            "inputs": dict(resolved.inputs),
-            "thread_id": thread.thread_id,
-        }
-        if continues is not None:
-            context["previous_thread_id"] = continues.previous_id
-        outcome = await self._hooks.run(event, context)
+        outcome = HookOutcome()
+        if self._hooks.listens(event):
+            context = {
+                "directive": resolved.loaded.id,
+                "directive_body": directive.body,
+                "model": resolved.model,
+                "limits": self._harness.limits.to_dict(),
+                "inputs": dict(resolved.inputs),
+                "thread_id": thread.thread_id,
+            }
+            if continues is not None:
+                context["previous_thread_id"] = continues.previous_id
+            outcome = await self._hooks.run(event, context)
         if outcome.control != "handoff":  # nothing has been done that could be handed off
             policy.steer(outcome)
         own = await directive_context(thread.composed.context, self._host.dispatcher, self._call)

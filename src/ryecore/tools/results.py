@@ -15,6 +15,7 @@ from uuid import UUID
 import attrs
 from attrs import frozen
 
+from ryecore.convert.json_text import make_encoder
 from ryecore.errors import HostCapabilityMissing, StoreError, ToolExecutionError
 from ryecore.llm.media import MediaStore
 from ryecore.llm.parts import MediaPart, ToolResultPart
@@ -124,7 +125,7 @@ def _plain(value: object) -> object:
     raise TypeError(f"a value of type {type(value).__qualname__}")
 
 
-_encode: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, default=_plain).encode
+_encode: Final = make_encoder(ascii_only=False, separators=(", ", ": "), default=_plain)
 
 
 def has_media(value: object) -> bool:

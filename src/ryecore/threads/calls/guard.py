@@ -63,6 +63,9 @@ class GuardLimits:
     read_chars: int = field(default=8_000, validator=_LEAST)
 
 
+_DEFAULTS: Final = GuardLimits()
+
+
 class ArtifactStore:
     """The store of a thread's own results; it also reads those of the threads that it continues."""
 
@@ -94,7 +97,7 @@ class ResultGuard:
 
     def __init__(self, store: ResultStore, limits: GuardLimits | None = None) -> None:
         self._store = store
-        self._limits = limits or GuardLimits()
+        self._limits = limits or _DEFAULTS
         self._seen: dict[bytes, str] = {}
         self.context_share = 0.0
 
