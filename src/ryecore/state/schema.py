@@ -11,7 +11,16 @@ from typing import Final
 from ryecore.state.database import Migration
 from ryecore.state.model import TERMINAL
 
-__all__ = ["ENDED", "IS_RUN", "MIGRATIONS", "NOW", "OPEN_ACCOUNT", "SET_COST", "below"]
+__all__ = [
+    "ENDED",
+    "IS_RUN",
+    "LIST_DIED",
+    "MIGRATIONS",
+    "NOW",
+    "OPEN_ACCOUNT",
+    "SET_COST",
+    "below",
+]
 
 NOW: Final = "strftime('%Y-%m-%dT%H:%M:%fZ', 'now')"
 """The current time in the format of the rows."""
@@ -30,6 +39,22 @@ IS_RUN: Final = (
     " AND substr(thread_id, 1, length(item_id) - 4) = substr(item_id, 6) || '/'"
 )
 """Whether a row is the run of a graph: a tool's thread that is named after it. It is indexed."""
+
+_TELLS_OF_DEATH: Final = "instr(body, '\"died\": true')"
+"""Whether a result may be that of a thread whose process died. It is indexed."""
+
+LIST_DIED: Final = (
+    # CROSS: the few results are looked up first, not each thread that failed.
+    "SELECT threads.* FROM results CROSS JOIN threads USING (thread_id)"
+    f" WHERE {_TELLS_OF_DEATH} AND json_extract(body, '$.died') IS 1"
+    " AND status = 'error' AND parent_id IS NULL"
+    f" AND (substr(item_id, 1, 10) = 'directive:' OR {IS_RUN})"
+    " AND NOT EXISTS (SELECT 1 FROM threads AS later"
+    " WHERE later.continuation_of = threads.thread_id"
+    " AND later.chain_root_id IS NOT NULL AND later.status <> 'error')"
+    " ORDER BY threads.rowid"
+)
+"""Finds the threads and runs at the top whose process died, and that no other one continues."""
 
 ENDED: Final = ", ".join(f"'{status}'" for status in sorted(TERMINAL))
 """The final statuses, as a list in SQL."""
@@ -164,5 +189,6 @@ MIGRATIONS: Final[Sequence[Migration]] = (
         " WHERE start_key IS NOT NULL",
     ),
     ("ALTER TABLE threads ADD COLUMN cost_estimated INTEGER NOT NULL DEFAULT 0",),
+    (f"CREATE INDEX results_of_dead ON results (thread_id) WHERE {_TELLS_OF_DEATH}",),
 )
 """The statements that upgrade each version of the file's schema to the next."""

@@ -33,7 +33,16 @@ from ryecore.state.model import (
 from ryecore.state.owners import is_abandoned
 from ryecore.state.refusals import id_taken, refuse_another
 from ryecore.state.registry import ThreadRegistry
-from ryecore.state.schema import ACTIVE, BELOW_AND_AFTER, ENDED, IS_RUN, NOW, SET_COST, below
+from ryecore.state.schema import (
+    ACTIVE,
+    BELOW_AND_AFTER,
+    ENDED,
+    IS_RUN,
+    LIST_DIED,
+    NOW,
+    SET_COST,
+    below,
+)
 from ryecore.state.thread_rows import (
     OWNERSHIP,
     SET_LEASE,
@@ -77,8 +86,6 @@ _CLAIM: Final = (
     " model = coalesce(?, model), status = 'running', fence = fence + 1, parent_token_hash = NULL,"
     f" updated_at = {NOW} WHERE thread_id = ?"
 )
-
-_CONTINUES: Final = "substr(item_id, 1, 10) = 'directive:'"
 
 _IS_BELOW: Final = """WITH RECURSIVE above (thread_id, parent_id) AS (
         SELECT thread_id, parent_id FROM threads WHERE thread_id = ?
@@ -390,15 +397,7 @@ class SqliteRegistry(ThreadRegistry):
 
     @override
     async def list_died(self) -> tuple[ThreadRecord, ...]:
-        rows = await self._database.fetch(
-            "SELECT threads.* FROM threads JOIN results USING (thread_id)"
-            f" WHERE status = 'error' AND parent_id IS NULL AND ({_CONTINUES} OR {IS_RUN})"
-            " AND body LIKE '%\"died\": true%' AND json_extract(body, '$.died') IS 1"
-            " AND NOT EXISTS (SELECT 1 FROM threads AS later"
-            " WHERE later.continuation_of = threads.thread_id"
-            " AND later.chain_root_id IS NOT NULL AND later.status <> 'error')"
-            " ORDER BY threads.rowid"
-        )
+        rows = await self._database.fetch(LIST_DIED)
         return tuple(map(record_of, rows))
 
     @override

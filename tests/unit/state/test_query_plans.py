@@ -27,6 +27,7 @@ LOOKS: dict[str, Callable[[SqliteRegistry], Coroutine[Any, Any, object]]] = {
     "is_below": lambda found: found.is_below("acme/x/x-2", "acme/x/x-1"),
     "pending_requests": lambda found: found.pending_requests(),
     "get_chain": lambda found: found.get_chain("acme/x/x-1"),
+    "list_died": lambda found: found.list_died(),
     "list_following": lambda found: found.list_following("acme/x/x-1"),
 }
 
@@ -64,6 +65,12 @@ def test_no_look_reads_every_thread(planned: Planned, name: str) -> None:
     scans = [one for one in planned.plans if "threads" in one or "SCAN t" in one]
     assert scans, planned.plans
     assert [one for one in scans if one.startswith("SCAN") and "INDEX" not in one] == []
+
+
+def test_only_results_that_tell_of_a_death_are_read_for_the_dead(planned: Planned) -> None:
+    """Not those of all threads that failed."""
+    run_blocking(SqliteRegistry(planned).list_died())
+    assert planned.plans[0] == "SCAN results USING INDEX results_of_dead"
 
 
 @pytest.mark.parametrize("name", ["list_threads", "list_runs", "find_by_prefix"])
