@@ -6,7 +6,7 @@ from typing import Final
 
 __all__ = ["main"]
 
-_COLLECT_AFTER: Final = 50_000
+_COLLECT_AFTER: Final = 100_000
 """The number of new objects, by default 700, after which Python looks for garbage."""
 
 
