@@ -78,6 +78,7 @@ class SearchIndex:
         of_exports: bool = False,
     ) -> None:
         self._spaces = {space.label: space for space in spaces}
+        self._folders: dict[tuple[str, str], Path] = {}
         self._file_types = file_types
         self._of_exports = of_exports
         self._store = IndexStore(spaces, folder, of_exports=of_exports)
@@ -201,7 +202,10 @@ class SearchIndex:
 
     def _source(self, label: str, kind: str, item_id: str, relative: str) -> ItemSource:
         space = self._spaces[label]
-        return ItemSource(ItemRef(kind, item_id), space.folder(kind) / relative, space, relative)
+        folder = self._folders.get((label, kind))
+        if folder is None:  # made once, as a query may match every item
+            folder = self._folders[label, kind] = space.folder(kind)
+        return ItemSource(ItemRef(kind, item_id), folder / relative, space, relative)
 
     def close(self) -> None:
         """Close the index's file."""
