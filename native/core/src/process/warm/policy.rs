@@ -82,9 +82,8 @@ impl Crowd {
 
     /// When to decide on the waiting calls again, counted from the launch of the template.
     pub(super) fn next_look(&self, elapsed: Duration) -> Duration {
-        if self.released(elapsed) > 0 {
-            elapsed
-        } else if elapsed < HEAD_START {
+        // In the past where some are to start now.
+        if elapsed < HEAD_START || self.released(elapsed) > 0 {
             HEAD_START
         } else {
             self.patience()
@@ -339,14 +338,14 @@ mod tests {
             (2, 1, 2, 500, 1, 500),
             (0, 20, 2, 500, 20, 500),
             (0, 40, 2, 499, 0, 500),
-            (0, 40, 2, 600, 2, 600),
+            (0, 40, 2, 600, 2, 500),
             (2, 40, 2, 500, 0, 1000),
             (9, 40, 2, 999, 0, 1000),
-            (9, 40, 2, 1000, 40, 1000),
-            (1, 200, 2, 1999, 1, 1999),
-            (2, 200, 2, 2100, 200, 2100),
+            (9, 40, 2, 1000, 40, 500),
+            (1, 200, 2, 1999, 1, 500),
+            (2, 200, 2, 2100, 200, 500),
             (0, 200, 64, 500, 200, 500),
-            (0, usize::MAX, 1, 1999, 1, 1999),
+            (0, usize::MAX, 1, 1999, 1, 500),
             (0, 0, 2, 5000, 0, 500),
         ];
         for (cold, waiting, cores, millis, released, look) in cases {
