@@ -192,18 +192,24 @@ class Database:
 
     def _begin_part(self) -> sqlite3.Connection:
         """Begin an operation of a transaction that is open already."""
-        with self._failing("written"):
-            if not self._connection.in_transaction:  # SQLite rolled it back, as on a full disk
+        connection = self._connection
+        try:
+            if not connection.in_transaction:  # SQLite rolled it back, as on a full disk
                 raise sqlite3.OperationalError("the transaction was rolled back")
-            self._connection.execute("SAVEPOINT part")
-        return self._connection
+            connection.execute("SAVEPOINT part")
+        except sqlite3.Error as failed:
+            self._raise_as_state_error(failed, "written")
+        return connection
 
     def _end_part(self, problem: BaseException | None) -> None:
-        with self._failing("written"):
-            if problem is not None and self._connection.in_transaction:
-                self._connection.execute("ROLLBACK TO part")
-            if self._connection.in_transaction:
-                self._connection.execute("RELEASE part")
+        connection = self._connection
+        try:
+            if problem is not None and connection.in_transaction:
+                connection.execute("ROLLBACK TO part")
+            if connection.in_transaction:
+                connection.execute("RELEASE part")
+        except sqlite3.Error as failed:
+            self._raise_as_state_error(failed, "written")
         if problem is not None:
             self._raise_as_state_error(problem, "written")
 
