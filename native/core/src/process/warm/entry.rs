@@ -11,19 +11,12 @@ use rustix::process::Pid;
 
 use super::policy::{Crowd, Demand, Trouble};
 use super::pool::Start;
-use super::start::{ColdReason, Key, Origin, RESTS, TemplateStats, Warm};
+use super::start::{ColdReason, ColdSlot, Key, Origin, RESTS, TemplateStats, Warm};
 use super::template::Template;
 use crate::process::job::Job;
 use crate::process::spec::Program;
 
 const TOO_LONG: ColdReason = Cow::Borrowed("its template takes too long to get ready");
-
-/// The place of a call that started cold beside its template, until it is dropped.
-#[derive(Debug, Clone)]
-pub(in crate::process) struct ColdSlot {
-    pub(super) key: Key,
-    _held: Arc<()>,
-}
 
 pub(super) struct Entry {
     pub(super) origin: Origin,
@@ -83,10 +76,7 @@ impl Entry {
     }
 
     pub(super) fn slot(&self, key: Key) -> ColdSlot {
-        ColdSlot {
-            key,
-            _held: Arc::clone(&self.cold),
-        }
+        ColdSlot::new(key, &self.cold)
     }
 
     /// Takes the waiting jobs that start cold, since the template isn't ready.

@@ -9,11 +9,11 @@ use rustix::io::Errno;
 use rustix::process::Pid;
 
 use super::conditions::Surroundings;
-use super::entry::{ColdSlot, Entry, is_known};
+use super::entry::{Entry, is_known};
 use super::policy;
 use super::reaper::Reaper;
 use super::spare::{Child, Spare, hold, kill_and_reap, watch};
-use super::start::{ColdReason, Key, RESTS, TemplateStats, Warm};
+use super::start::{ColdReason, ColdSlot, Key, RESTS, TemplateStats, Warm};
 use super::template::{CONTROL, LEADER, Message, reason_of, receive};
 use crate::process::job::{Job, Token, next_token};
 use crate::process::launch::{Kit, SignalsBlocked};

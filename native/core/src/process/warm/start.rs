@@ -20,6 +20,23 @@ pub(in crate::process) type ColdReason = Cow<'static, str>;
 
 pub(super) const RESTS: ColdReason = Cow::Borrowed("its template can't fork at present");
 
+/// The place of a call that started cold beside its template, until it is dropped.
+#[derive(Debug, Clone)]
+pub(in crate::process) struct ColdSlot {
+    pub(super) key: Key,
+    _held: Arc<()>,
+}
+
+impl ColdSlot {
+    /// A place among those that are counted.
+    pub(super) fn new(key: Key, counted: &Arc<()>) -> Self {
+        Self {
+            key,
+            _held: Arc::clone(counted),
+        }
+    }
+}
+
 /// A pool as its starts share it: its identity, its bound and its recipes.
 #[derive(Debug)]
 pub(in crate::process) struct PoolState {
