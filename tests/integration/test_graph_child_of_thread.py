@@ -109,7 +109,7 @@ async def test_a_run_is_claimed_once_and_with_its_own_token(
         plan = (await rye.execute(ref, dry_run=True)).plan
     assert plan is not None
     store = planned.store()
-    run_id = await register_run(store.registry, RunRequest(ItemRef.parse(ref)), None)
+    run_id = (await register_run(store.registry, RunRequest(ItemRef.parse(ref)), None)).thread_id
     token = await store.registry.mint_token(run_id)
     digest = json.loads(plan.stdin)["digest"]
     payload = Payload(

@@ -10,13 +10,19 @@ use std::time::{Duration, Instant};
 use rustix::process::Pid;
 
 use super::policy::{Crowd, Demand, Trouble};
-use super::pool::Start;
+use super::spare::Spare;
 use super::start::{ColdReason, ColdSlot, Key, Origin, RESTS, TemplateStats, Warm};
 use super::template::Template;
 use crate::process::job::Job;
 use crate::process::spec::Program;
 
 const TOO_LONG: ColdReason = Cow::Borrowed("its template takes too long to get ready");
+
+/// How a job starts.
+pub(in crate::process) enum Start {
+    Cold(Job, ColdReason),
+    Warm(Job, Spare, Key),
+}
 
 pub(super) struct Entry {
     pub(super) origin: Origin,

@@ -16,10 +16,11 @@ mod start;
 mod template;
 mod upkeep;
 
+pub(super) use entry::Start;
 pub use handle::Pool;
 pub(super) use handover::Handovers;
 pub(super) use policy::longest_wait;
-pub(super) use pool::{Start, Templates, TurnContext};
+pub(super) use pool::{Templates, TurnContext};
 pub(super) use spare::{Child, Spare, StartPipe};
 pub(super) use start::{ColdReason, ColdSlot, Key};
 pub use start::{TemplateSpec, TemplateStats, Warm};

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use rustix::process::Pid;
 
 use super::conditions::Surroundings;
-use super::entry::{Entry, is_known};
+use super::entry::{Entry, Start, is_known};
 use super::policy;
 use super::reaper::Reaper;
 use super::spare::{Child, Spare, hold, kill_and_reap, watch};
@@ -29,12 +29,6 @@ const OF_A_LEASE: usize = 1;
 const READ_TOO_LATE: &str = "something that it has read is younger than it";
 const MOST_SEEN: usize = 1024;
 const MOST_ENTRIES: usize = 64;
-
-/// How a job starts.
-pub(in crate::process) enum Start {
-    Cold(Job, ColdReason),
-    Warm(Job, Spare, Key),
-}
 
 /// What the reactor's thread provides during a turn.
 pub(in crate::process) struct TurnContext<'turn> {
