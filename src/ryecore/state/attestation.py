@@ -103,7 +103,7 @@ class Claim:
 def find_attested_folder(state: Path, name: str, user_root: Path) -> AttestedFolder | None:
     """Find a folder of state that this user's run key attests. Nothing is made or moved.
 
-    Returns None if it is missing or empty. One that isn't this user's, or was copied or restored,
+    Returns None if it is missing, empty or removed meanwhile. One that isn't this user's, or was copied or restored,
     is refused, and so is a link.
     """
     folder = state / name
@@ -120,6 +120,8 @@ def find_attested_folder(state: Path, name: str, user_root: Path) -> AttestedFol
         if not any(folder.iterdir()):
             return None
         raise refusal_of(claim)
+    except FileNotFoundError:  # another process set it aside meanwhile
+        return None
     except OSError as problem:
         raise _unusable(folder, problem) from problem
 

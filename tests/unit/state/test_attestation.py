@@ -5,7 +5,9 @@ import os
 import shutil
 import subprocess
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 
@@ -294,3 +296,21 @@ def test_eight_processes_at_once_make_one_folder(tmp_path: Path) -> None:
     said = {one.communicate(timeout=60)[0] for one in running}
     assert len(said) == 1
     assert len(aside(tmp_path)) == 1
+
+
+@pytest.mark.filterwarnings("ignore:.*was moved to")
+def test_a_folder_that_is_set_aside_while_others_look_at_it_is_made_once(tmp_path: Path) -> None:
+    for project in map(str, range(10)):
+        foreign = tmp_path / project / ".ai" / "state" / "threads"
+        foreign.mkdir(parents=True)
+        (foreign / "threads.db").write_text("poison")
+        together = Barrier(8)
+
+        def begin(project: str = project, together: Barrier = together) -> AttestedFolder:
+            together.wait()
+            return place(tmp_path, project)
+
+        with ThreadPoolExecutor(8) as pool:
+            folders = [one.result() for one in [pool.submit(begin) for _ in range(8)]]
+        assert len(set(folders)) == 1
+        assert len(aside(tmp_path, project)) == 1
