@@ -223,7 +223,7 @@ class GraphLifecycle(RunLifecycle[Position, GraphResult]):
             layered.limits,
             request.limits if is_host(self._ctx) else Limits(),
         )
-        limits = await carried_limits(self._host.store, self.run_id, carried, needs_turns=False)
+        limits = await carried_limits(self._store, self.run_id, carried, needs_turns=False)
         self._asked = evolve(
             asked,
             turns=None if asked.turns is None else limits.turns,
@@ -232,7 +232,7 @@ class GraphLifecycle(RunLifecycle[Position, GraphResult]):
         return evolve(layered, limits=limits)
 
     async def _open_log(self, record: ThreadRecord) -> None:
-        host, graph, run_id = self._host, self.graph, self.run_id
+        store, graph, run_id = self._store, self.graph, self.run_id
         options, begun = self._request.graph, self._begun
         # Source: decision 41. Its file declares its capabilities, within those of its caller.
         capabilities = frozenset(attenuate(graph.permissions, self._held))
@@ -242,8 +242,8 @@ class GraphLifecycle(RunLifecycle[Position, GraphResult]):
             capabilities=tuple(sorted(capabilities)),
             continuation_of=options.resumes.run_id if options.resumes else None,
         )
-        await host.store.write_file(self._file)
-        store, registry = host.store, host.registry  # once: each access checks the file
+        await store.write_file(self._file)
+        registry = store.registry
 
         async def set_head(head: Head) -> None:
             await registry.set_head(run_id, (head.offset, head.digest))
@@ -285,7 +285,7 @@ class GraphLifecycle(RunLifecycle[Position, GraphResult]):
         vertices = Vertices(graph, caller, journal, self._begun.known)
         executor = create_agent_node_executor(deps, handlers=vertices.handlers())
         self._spent = spending = Spending(
-            self.run_id, host.ledger, self._limits, deps, journal, self.cancellation
+            self.run_id, self._store.ledger, self._limits, deps, journal, self.cancellation
         )
 
         async def tell(kind: str, payload: Mapping[str, Any]) -> None:
@@ -354,7 +354,7 @@ class GraphLifecycle(RunLifecycle[Position, GraphResult]):
 
     async def _conclude(self, ending: Position) -> Position:
         if self._status_of(ending) == "cancelled":
-            self._is_killed = (await self._host.registry.get_thread(self.run_id)).kill_requested
+            self._is_killed = (await self._store.registry.get_thread(self.run_id)).kill_requested
         return ending
 
     def _make_result(self, ending: Position, cost: Cost, total: Amount) -> GraphResult:

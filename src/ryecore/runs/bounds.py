@@ -12,7 +12,6 @@ from ryecore.errors import LimitReached, StateError
 from ryecore.policy import CallContext
 from ryecore.policy.limits import Limits, read_limits
 from ryecore.policy.permissions import attenuate
-from ryecore.runs.host import RunHost
 from ryecore.runs.request import Registered
 from ryecore.state.model import ContinuationLimits, SpawnLimit
 from ryecore.state.store import ThreadStore
@@ -68,7 +67,10 @@ def _another_version(thread_id: str, problem: Exception) -> StateError:
 
 
 async def find_parent(
-    host: RunHost, parent_id: str | None, registered: Registered | None
+    store: ThreadStore,
+    parent_id: str | None,
+    registered: Registered | None,
+    environ: Mapping[str, str],
 ) -> RunBounds | None:
     """Find the parent of a run that is about to begin, and prove it. A root has none.
 
@@ -78,16 +80,16 @@ async def find_parent(
     Source: decision 41.
     """
     if registered is not None:
-        row = await host.registry.get_thread(registered.run_id)
+        row = await store.registry.get_thread(registered.run_id)
         if row.parent_id != parent_id:
             raise StateError(
                 f"The thread {row.thread_id} was not registered as a child of {parent_id}.",
                 next_step="Start a thread of your own.",
             )
     if parent_id is not None:
-        return await _read_bounds(host.store, parent_id)
+        return await _read_bounds(store, parent_id)
     if registered is None:
-        refuse_unproved_parent(host.environ, None)
+        refuse_unproved_parent(environ, None)
     return None
 
 

@@ -60,7 +60,7 @@ class RunHost:
 
     @property
     def store(self) -> "ThreadStore":
-        """The project's threads."""
+        """The project's threads. Each access looks whether their folder is still in place."""
         return self._open()
 
     @property
@@ -73,11 +73,17 @@ class RunHost:
         """Their accounts."""
         return self.store.ledger
 
-    async def open_store(self) -> None:
-        """Open the project's threads. The first time waits for the disk, off the event loop."""
-        if not self._is_open:
-            await run_in_thread(self._open)
-            self._is_open = True
+    async def open_store(self) -> "ThreadStore":
+        """Open the project's threads, for a run to keep until it has ended.
+
+        If their folder was removed, they are opened anew, while the runs in it end where they
+        began. The first time waits for the disk, off the event loop.
+        """
+        if self._is_open:
+            return self._open()
+        store = await run_in_thread(self._open)
+        self._is_open = True
+        return store
 
     async def write(
         self, write: Callable[[*Values], T], *values: *Values, size_bytes: int = 0

@@ -48,6 +48,7 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
     `run_id` is set once it is registered, and `continuation` once it was handed off.
     """
 
+    _store: ThreadStore
     _planned: LayeredLimits
     _limits: Limits
     _file: ThreadFile
@@ -154,7 +155,7 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
     async def _leave_files(self, ending: EndingT, cost: Cost) -> None:
         """Write the files for people, which stay after the run."""
         file = evolve(self._file, status=self._status_of(ending), cost=cost, updated_at=utc_now())
-        await self._host.store.write_file(file)
+        await self._store.write_file(file)
 
     # Begin
 
@@ -163,24 +164,24 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
 
         A run that can't begin has ended as an error, if it was registered by then.
         """
-        host, request = self._host, self._request
-        await host.open_store()
+        host, request, account = self._host, self._request, self._ctx.budget_account
+        store = self._store = await host.open_store()
         try:
-            self._parent = await find_parent(host, self._ctx.budget_account, request.registered)
+            self._parent = await find_parent(store, account, request.registered, host.environ)
             if request.start_key is not None:  # found even if the item's file has changed
-                await host.registry.check_start(request.start_key, self._ctx.budget_account)
+                await store.registry.check_start(request.start_key, account)
             await self._prepare()
             record = await self._register()
             self._planned = await self._plan()
-            await host.store.prepare(self.run_id)
+            await store.prepare(self.run_id)
             parent = host.running.get(self._parent.run_id) if self._parent else None
             if parent is not None:  # so that its child can have all that is left
                 await parent.settle_spending()
-            self._fence = await host.registry.together(self._claim)
+            self._fence = await store.registry.together(self._claim)
             host.supervisor.add(self.run_id, self._fence, self)
             pass_on_requests(record, self)  # a request that comes later wakes the supervisor
             await self._open_log(record)
-            await host.store.synced()
+            await store.synced()
             host.running[self.run_id] = self
         except BaseException as error:
             if self.run_id:
@@ -189,9 +190,9 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
 
     async def _register(self) -> ThreadRecord:
         if self._request.registered is not None:
-            return await self._host.registry.get_thread(self.run_id)
+            return await self._store.registry.get_thread(self.run_id)
         record = await register_run(
-            self._host.registry,
+            self._store.registry,
             self._request,
             self._ctx.budget_account,
             follows=self._follows,
@@ -202,7 +203,7 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
 
     async def _open_account(self) -> None:
         """Open the account of a root or a child, or take over that of the earlier run."""
-        planned, ledger = self._planned, self._host.ledger
+        planned, ledger = self._planned, self._store.ledger
         limits = planned.limits
         wanted = Amount(limits.spend_microcents or 0, limits.tokens or 0)
         if self._hands_over is not None:
@@ -225,7 +226,7 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
     async def _claim(self) -> int:
         """Open the account, and claim the row, so that others see the run as running."""
         await self._open_account()
-        registry, run_id = self._host.registry, self.run_id
+        registry, run_id = self._store.registry, self.run_id
         limits = self._binding_limits.to_dict()
         if self._fence is not None:
             await registry.set_limits(run_id, limits, model=self._model)
@@ -295,17 +296,17 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
 
         A run without running children has nothing left to stop, so a request to stop is too late.
         """
-        if not await _running_children(self._host.store, self.run_id):
+        if not await _running_children(self._store, self.run_id):
             return ending
         tokens = (self.cancellation, self._ctx.cancellation)
         with bounded_by(*tokens, deadline=self._deadline):
-            await _wait_for_children(self._host.store, self.run_id)
+            await _wait_for_children(self._store, self.run_id)
         return await self._stopped_ending() if is_cancelled(*tokens) else ending
 
     async def _stopped_ending(self) -> EndingT:
         """Return the ending of a run that was asked to stop: killed where its row says so."""
         with suppress(StateError):
-            row = await self._host.registry.get_thread(self.run_id)
+            row = await self._store.registry.get_thread(self.run_id)
             return self._stopped(killed=row.kill_requested)
         return self._stopped(killed=False)
 
@@ -332,14 +333,14 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
         return result
 
     async def _settle(self, ending: EndingT) -> ResultT:
-        host, run_id = self._host, self.run_id
-        await _stop_children(host.store, run_id)
+        store, run_id = self._store, self.run_id
+        await _stop_children(store, run_id)
         if self._spending is not None and self._spending.has_overspent:
             await self.settle_spending()
         ending = await self._conclude(ending)
         log, unwritten = self.recorder, self._unwritten()
         cost = unwritten.cost
-        total = unwritten.total(await host.ledger.account(run_id))
+        total = unwritten.total(await store.ledger.account(run_id))
         result = self._make_result(ending, cost, total)
         await self._log_end(ending, cost, total)
         if log is None:
@@ -350,14 +351,14 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
         ):  # a full disk must not cost the caller the result
             await self._leave_files(ending, cost)
         # Settles, releases the account, and sets status, result and head, in one transaction.
-        await host.store.settle(
+        await store.settle(
             run_id,
             self._status_of(ending),
             result.to_dict(),
             self._fence or 0,
             head=_position(log),
             snapshot=cost,
-            charge=partial(unwritten.write, host.ledger),
+            charge=partial(unwritten.write, store.ledger),
         )
         return result
 
@@ -376,14 +377,14 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
 
         async def end() -> None:
             if not is_begun:
-                await self._host.store.free_start_key(self.run_id)
+                await self._store.free_start_key(self.run_id)
             try:
                 await self._end_badly(error)
             finally:
                 await self._forget()
 
         if isinstance(error, GeneratorExit):  # its event loop is gone, so nothing can be awaited
-            self._host.store.run_now(end())
+            self._store.run_now(end())
         else:
             await run_to_end(end)
 
@@ -392,7 +393,8 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
 
         A log that can't be closed is closed by its next reader.
         """
-        host, run_id, log, spending = self._host, self.run_id, self.recorder, self._spending
+        host, store, run_id = self._host, self._store, self.run_id
+        log, spending = self.recorder, self._spending
         if isinstance(error, RyeError):
             error.facts = {**error.facts, "thread_id": run_id}
         status, result = self._failure_result(error)
@@ -409,10 +411,10 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
         fence = self._fence or 0
         try:
             if unwritten is not None:
-                await unwritten.write(host.ledger)
-            await host.store.settle(run_id, status, result, fence, head=head, snapshot=cost)
+                await unwritten.write(store.ledger)
+            await store.settle(run_id, status, result, fence, head=head, snapshot=cost)
             if is_closed:
-                await host.store.end_file(run_id)
+                await store.end_file(run_id)
         except ThreadConflict:
             pass  # it has ended otherwise
         except StateError:

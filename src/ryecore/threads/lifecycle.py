@@ -127,7 +127,7 @@ class ThreadLifecycle(RunLifecycle[ThreadEnding, ThreadResult]):
             limits = limits.capped_by(self._parent.limits)
         check_depth(self._parent)  # 8
         if self._parent and request.registered is None and self._hands_over is None:
-            await count_child(self._host.store, self._parent)  # 9; another process counted its own
+            await count_child(self._store, self._parent)  # 9; another process counted its own
         bounds = (one.capabilities for one in (self._parent, self._continues) if one)
         permissions = composed.permissions  # 10
         capabilities = attenuate(
@@ -201,12 +201,12 @@ class ThreadLifecycle(RunLifecycle[ThreadEnding, ThreadResult]):
             limits,
             self._request.limits if is_renewed else Limits(),
         )
-        return await carried_limits(self._host.store, self.run_id, carried, needs_turns=True)
+        return await carried_limits(self._store, self.run_id, carried, needs_turns=True)
 
     def _artifacts(self) -> ArtifactStore:
         """Return the store of the thread's large results; it reads those of the earlier thread."""
         earlier = (self._continues.previous_id,) if self._continues else ()
-        return ArtifactStore(self._host.store, self.run_id, earlier)
+        return ArtifactStore(self._store, self.run_id, earlier)
 
     def _own_tools(self, guard: ResultGuard) -> list[ToolDef]:
         """Return the thread's own tools: to return outputs, read artifacts, and manage children."""
@@ -225,7 +225,7 @@ class ThreadLifecycle(RunLifecycle[ThreadEnding, ThreadResult]):
 
     async def _open_log(self, record: ThreadRecord) -> None:
         """Write the files, and record the settings that decisions depend on."""
-        store, thread = self._host.store, self._thread
+        store, thread = self._store, self._thread
         continues = self._continues
         self._file = self._thread_file(
             record,
@@ -256,6 +256,7 @@ class ThreadLifecycle(RunLifecycle[ThreadEnding, ThreadResult]):
         """Run the loop of turns: step 14."""
         loop = ThreadLoop(
             self._host,
+            self._store.ledger,
             self._thread,
             self._harness,
             self._hooks,
@@ -320,7 +321,7 @@ class ThreadLifecycle(RunLifecycle[ThreadEnding, ThreadResult]):
         if hooks.listens("after_complete"):
             with suppress(StateError, LinkLeavesSpace):  # so that the hooks find the conversation
                 said = evolve(self._file, status=ending.status, cost=self._cost)
-                await export_thread(self._host.store, said, self._opened.conversation)
+                await export_thread(self._store, said, self._opened.conversation)
             context = {
                 "thread_id": self.run_id,
                 "directive": self._file.directive,
@@ -334,10 +335,10 @@ class ThreadLifecycle(RunLifecycle[ThreadEnding, ThreadResult]):
 
     async def _hand_off(self, ending: ThreadEnding) -> ThreadEnding:
         """Begin the thread that continues this one. If that fails, this one fails."""
-        host, loop = self._host, self._loop
-        await host.registry.set_cost(self.run_id, self._cost, fence=self._fence)
+        registry, loop = self._store.registry, self._loop
+        await registry.set_cost(self.run_id, self._cost, fence=self._fence)
         continues = handoff_of(
-            await host.registry.get_thread(self.run_id),
+            await registry.get_thread(self.run_id),
             loop.messages if loop else [],
             self._harness.capabilities,
             loop.most_handed_on if loop else 0,
@@ -352,7 +353,7 @@ class ThreadLifecycle(RunLifecycle[ThreadEnding, ThreadResult]):
             thread=evolve(self._request.thread, continues=continues),
         )
         ctx = evolve(self._ctx, deadline=self._deadline)
-        following = type(self)(host, self._deps, request, ctx)
+        following = type(self)(self._host, self._deps, request, ctx)
         try:
             await following.begin()
         except RyeError as error:
@@ -363,7 +364,7 @@ class ThreadLifecycle(RunLifecycle[ThreadEnding, ThreadResult]):
         if self.cancellation.cancelled:  # asked to stop during the handoff
             following.cancellation.cancel()
         self._opened.append("thread_handoff", {"to": following.run_id})
-        await host.registry.link_continuation(self.run_id, following.run_id)
+        await registry.link_continuation(self.run_id, following.run_id)
         return evolve(ending, status="continued", code="")
 
     def _make_result(self, ending: ThreadEnding, cost: Cost, total: Amount) -> ThreadResult:
@@ -396,7 +397,7 @@ class ThreadLifecycle(RunLifecycle[ThreadEnding, ThreadResult]):
     async def _leave_files(self, ending: ThreadEnding, cost: Cost) -> None:
         await super()._leave_files(ending, cost)
         file = evolve(self._file, status=ending.status, cost=cost, updated_at=utc_now())
-        await export_thread(self._host.store, file, self._opened.conversation)
+        await export_thread(self._store, file, self._opened.conversation)
 
     async def _log_failure(self, error: BaseException, cost: Cost) -> None:
         await self._log_end(self._ending_of(error), cost, NOTHING)

@@ -31,6 +31,7 @@ from ryecore.policy.limits import LimitHit
 from ryecore.runs.hooks import HookOutcome, HookRunner
 from ryecore.runs.host import RunHost
 from ryecore.runs.spending import MAX_OUTPUT_TOKENS, Spending
+from ryecore.state.ledger import BudgetLedger
 from ryecore.state.model import Status
 from ryecore.threads.calls.returning import Returned
 from ryecore.threads.calls.text_calls import render_tools
@@ -86,6 +87,7 @@ class ThreadLoop:
     def __init__(
         self,
         host: RunHost,
+        ledger: BudgetLedger,
         thread: ThreadPlan,
         harness: SafetyHarness,
         hooks: HookRunner,
@@ -102,7 +104,7 @@ class ThreadLoop:
         self._deps = host.deps
         self.spending = Spending(
             thread.thread_id,
-            host.ledger,
+            ledger,
             harness.limits,
             self._deps,
             recorder,

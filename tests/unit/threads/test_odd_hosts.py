@@ -1,13 +1,18 @@
 """What a thread makes of models, tools and callers that do what nobody should."""
 
+import shutil
+import sqlite3
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
 
 from ryecore.errors import InputError, InvalidItemId, StateError, ThreadNotFound
 from ryecore.llm import Price, Usage
-from ryecore.testing import say
+from ryecore.testing import call, say
+from ryecore.tools import tool
 from tests.scripted_host import ScriptedHost
 
 pytestmark = pytest.mark.anyio
@@ -98,3 +103,33 @@ async def test_a_price_that_is_none_names_who_gave_it(tmp_path: Path) -> None:
     done = await host.run(host.write("acme/x"))
     assert done.ended == "error"
     assert "price_of gave float" in done.error
+
+
+@pytest.mark.parametrize("is_kept", [True, False])
+async def test_a_thread_whose_state_is_removed_meanwhile_returns_its_result(
+    tmp_path: Path, is_kept: bool
+) -> None:
+    state, aside = tmp_path / "project/.ai/state", tmp_path / "aside"
+
+    @tool(inline=True)
+    def remove() -> str:
+        """Remove the project's state."""
+        state.rename(aside)
+        if not is_kept:
+            shutil.rmtree(aside)
+        return "done"
+
+    following_script = (call("add", {"a": 1, "b": 2}), say("3"))
+    host = ScriptedHost(tmp_path, call("remove"), say("removed"), *following_script, tools=[remove])
+    ref = host.write("acme/x")
+    async with host.open() as rye:
+        done: Any = await rye.execute(ref, thread="fork")
+        assert (done.error, done.text) == (None, "removed")
+        assert not state.exists()
+        following: Any = await rye.execute(ref, thread="fork")
+        [row] = await rye.threads.list(all=True)
+    assert (row.thread_id, row.status) == (following.thread_id, "completed")
+    if is_kept:  # its rows ended where it began, too
+        [database] = aside.glob("threads/.*/threads.db")
+        with closing(sqlite3.connect(database)) as rows:
+            assert rows.execute("SELECT status FROM threads").fetchall() == [("completed",)]
