@@ -103,8 +103,8 @@ class Claim:
 def find_attested_folder(state: Path, name: str, user_root: Path) -> AttestedFolder | None:
     """Find a folder of state that this user's run key attests. Nothing is made or moved.
 
-    Returns None if it is missing, empty or removed meanwhile. One that isn't this user's, or was copied or restored,
-    is refused, and so is a link.
+    Returns None if it is missing, empty or removed meanwhile. One that isn't this user's, or was
+    copied or restored, is refused, and so is a link.
     """
     folder = state / name
     check_links(state.parent, state.parent, boundary=state.parent.parent)
