@@ -19,4 +19,9 @@ def main() -> None:
     except KeyboardInterrupt:  # before there is anything to stop
         sys.exit("\nAborted!")
 
-    sys.exit(rye.main(standalone_mode=True))
+    try:
+        sys.exit(rye.main(standalone_mode=True))
+    finally:
+        # All that is left ends with the process: the interpreter's last collections, which would
+        # walk through every object of it, pass over what is frozen.
+        gc.freeze()
