@@ -3,7 +3,7 @@
 Source: ADR 003.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Final, TypeVar, cast
 
 from attrs import frozen
@@ -38,11 +38,11 @@ class Trace:
         if self._sink is not None:
             self._sink(event)
 
-    def extend(self, events: Iterable[Event]) -> None:
+    def extend(self, events: Sequence[Event]) -> None:
         """Record events of an earlier execution again."""
-        for event in events:
-            self._events.append(event)
-            if self._sink is not None:
+        self._events.extend(events)
+        if self._sink is not None:
+            for event in events:
                 self._sink(event)
 
     def failing(self, step: str, **facts: object) -> "_Failing":

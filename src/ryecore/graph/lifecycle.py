@@ -34,6 +34,7 @@ from ryecore.graph.walk.vertices import Vertices
 from ryecore.graph.walk.walker import GraphWalk, Walker
 from ryecore.policy import CallContext
 from ryecore.policy.budget import Amount
+from ryecore.policy.hooks import by_event
 from ryecore.policy.limits import LayeredLimits, Limits
 from ryecore.policy.permissions import attenuate
 from ryecore.runs.bounds import (
@@ -292,7 +293,7 @@ class GraphLifecycle(RunLifecycle[Position, GraphResult]):
             journal.append(kind, payload)
 
         hooks = HookRunner(
-            graph.hooks,
+            by_event(graph.hooks),
             host.dispatcher,
             tell,
             directive_ctx=call,

@@ -6,7 +6,7 @@ Source: docs/design/threads.md#hooks; decision 42.
 import re
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
-from typing import Final, Literal, get_args
+from typing import Final, Literal, TypeAlias, get_args
 
 from attrs import field, frozen
 
@@ -25,6 +25,8 @@ __all__ = [
     "HookAction",
     "HookEvent",
     "HookLayer",
+    "HooksByEvent",
+    "by_event",
     "fill_parameters",
     "in_order",
 ]
@@ -120,9 +122,19 @@ class Hook:
         return hook
 
 
+HooksByEvent: TypeAlias = Mapping[HookEvent, tuple[Hook, ...]]
+"""The hooks of each event, in order."""
+
+
 def in_order(hooks: Iterable[Hook]) -> tuple[Hook, ...]:
     """Sort hooks by layer, and within a layer keep the order of their definition."""
     return tuple(sorted(hooks, key=lambda hook: hook.layer))
+
+
+def by_event(hooks: Iterable[Hook]) -> HooksByEvent:
+    """Group hooks by their event, those of each in order."""
+    ordered = in_order(hooks)
+    return {event: tuple(hook for hook in ordered if hook.event == event) for event in EVENTS}
 
 
 def fill_parameters(

@@ -148,6 +148,10 @@ class Limits:
 
     def to_dict(self) -> dict[str, object]:
         """Return the limits by the names that files use; numbers, and what is not set left out."""
+        return dict(self._shown)
+
+    @cached_property
+    def _shown(self) -> dict[str, object]:
         shown: dict[str, object] = {
             name: _number(getattr(self, attribute))
             for name, attribute in _NAMES.items()

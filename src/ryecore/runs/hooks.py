@@ -5,7 +5,7 @@ Source: docs/design/threads.md#hooks; decision 42.
 
 import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from copy import copy
 from typing import Final, Literal, cast
 
@@ -17,14 +17,13 @@ from ryecore.items.refs import ItemRef
 from ryecore.policy import CallContext
 from ryecore.policy.hooks import (
     CONTROLS,
-    EVENTS,
     Control,
     Hook,
     HookAction,
     HookEvent,
     HookLayer,
+    HooksByEvent,
     fill_parameters,
-    in_order,
 )
 from ryecore.runs.ports import Dispatcher, Fetched, Tell
 from ryecore.runs.programs import check_hook
@@ -117,7 +116,7 @@ class HookRunner:
 
     def __init__(
         self,
-        hooks: Iterable[Hook],
+        hooks: HooksByEvent,
         dispatcher: Dispatcher,
         tell: Tell,
         *,
@@ -132,10 +131,7 @@ class HookRunner:
         self._host_ctx = host_ctx
         self._muted = muted
         self._suppress = suppress
-        acting = [hook for hook in in_order(hooks) if hook.key not in muted]
-        self._by_event = {
-            event: tuple(hook for hook in acting if hook.event == event) for event in EVENTS
-        }
+        self._by_event = hooks if not muted else _without(hooks, muted)
 
     def past_the_end(self, deadline: float | None = None) -> "HookRunner":
         """Return the same hooks for a thread that has ended, free of its cancellation and deadline.
@@ -249,6 +245,13 @@ class HookRunner:
         if ignored:
             record["ignored"] = ignored
         await self._tell("hook", record)
+
+
+def _without(hooks: HooksByEvent, muted: frozenset[str]) -> HooksByEvent:
+    return {
+        event: tuple(hook for hook in listening if hook.key not in muted)
+        for event, listening in hooks.items()
+    }
 
 
 def _why_ignored(hook: Hook, control: Control | None) -> str:

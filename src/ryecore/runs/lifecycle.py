@@ -221,7 +221,9 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
             )
         # Not a division, which rounds to the digits of the caller's context.
         spend_usd = Decimal(f"{granted.spend_microcents}e-8")
-        self._limits = evolve(limits, spend_usd=spend_usd, tokens=granted.tokens)
+        self._limits = limits
+        if (spend_usd, granted.tokens) != (limits.spend_usd, limits.tokens):
+            self._limits = evolve(limits, spend_usd=spend_usd, tokens=granted.tokens)
 
     async def _claim(self) -> int:
         """Open the account, and claim the row, so that others see the run as running."""

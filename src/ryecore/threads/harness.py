@@ -63,6 +63,10 @@ class SafetyHarness:
             parent=caller.call_id,
         )
 
+    def within(self, limits: Limits) -> "SafetyHarness":
+        """Return the same harness with other limits."""
+        return SafetyHarness(limits, self.capabilities, self.cancellation, self.started, self.now)
+
     @property
     def is_cancelled(self) -> bool:
         """Whether the thread was asked to stop."""

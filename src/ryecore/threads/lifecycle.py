@@ -37,7 +37,7 @@ from ryecore.threads.events import ThreadRecorder
 from ryecore.threads.harness import SafetyHarness, limits_until
 from ryecore.threads.loop import ThreadEnding, ThreadLoop, ending_of_error, ending_of_stop
 from ryecore.threads.planner.planning import DirectivePlanner, check_body, layered_limits
-from ryecore.threads.planner.risk import check_risks
+from ryecore.threads.planner.risk import check_risks, judge
 from ryecore.threads.records.export import export_thread, started_payload, write_capabilities
 from ryecore.threads.result import ThreadResult
 from ryecore.threads.resume import continued_record, handoff_of
@@ -47,6 +47,7 @@ from ryecore.tools.definition import ToolDef
 __all__ = ["ThreadDeps", "ThreadLifecycle"]
 
 _DEFAULT_MODEL: Final = "default"
+_NO_LIMITS: Final = Limits()
 
 
 @frozen
@@ -119,9 +120,11 @@ class ThreadLifecycle(RunLifecycle[ThreadEnding, ThreadResult]):
         extends = planner.extends(
             directive.loaded, directive.inputs, directive.model, settings.hooks
         )  # 4
-        composed = planner.compose(directive.loaded, extends, trace)  # 5; 6: `_continues.messages`
-        declared = directive.loaded.directive.limits
-        layered = layered_limits(settings.limits, declared, request.limits)  # 7
+        prepared = planner.prepare(directive.loaded, extends, settings, trace)  # 5
+        composed, layered = prepared.composed, prepared.limits  # 6: `_continues.messages`
+        if request.limits != _NO_LIMITS:
+            declared = directive.loaded.directive.limits
+            layered = layered_limits(settings.limits, declared, request.limits)  # 7
         limits = await self._along_chain(layered.limits)
         if self._parent is not None:
             limits = limits.capped_by(self._parent.limits)
@@ -129,23 +132,22 @@ class ThreadLifecycle(RunLifecycle[ThreadEnding, ThreadResult]):
         if self._parent and request.registered is None and self._hands_over is None:
             await count_child(self._store, self._parent)  # 9; another process counted its own
         bounds = (one.capabilities for one in (self._parent, self._continues) if one)
-        permissions = composed.permissions  # 10
-        capabilities = attenuate(
-            permissions.capabilities, within_bounds(self._ctx.capabilities, *bounds)
-        )
-        risks = check_risks(capabilities, permissions.risks, settings.risks, trace)
+        held, risks = within_bounds(self._ctx.capabilities, *bounds), prepared.risks  # 10
+        if held is not None:
+            permissions = composed.permissions
+            capabilities = attenuate(permissions.capabilities, held)
+            risks = judge(capabilities, permissions.risks, settings.risks)
+        check_risks(risks, trace)
         self._warnings = risks.warnings
         limits = limits_until(limits, self._ctx.deadline)
-        self._harness = SafetyHarness(
-            limits, capabilities, cancellation=self.cancellation, started=self._started
-        )
+        self._harness = SafetyHarness(limits, risks.allowed, self.cancellation, self._started)
         self._call = self._harness.acting_as(self.run_id, self._ctx)
         self._hooks = HookRunner(
-            (*composed.hooks, *settings.hooks),
+            prepared.hooks,
             self._host.dispatcher,
             self._tell,
             directive_ctx=self._call,
-            host_ctx=evolve(self._call, capabilities=None),
+            host_ctx=self._call.for_host(),
             muted=request.thread.muted_hooks,
             suppress=frozenset(composed.context.suppress),
         )
@@ -159,7 +161,9 @@ class ThreadLifecycle(RunLifecycle[ThreadEnding, ThreadResult]):
             self._own_tools(guard),
         )
         self._thread = ThreadPlan(self.run_id, directive, composed, palette, guard, self._continues)
-        return evolve(layered, limits=limits)
+        if limits is layered.limits:
+            return layered
+        return LayeredLimits(limits, layered.declares_spend, layered.declares_tokens)
 
     def _resolve_directive(self) -> ResolvedDirective:
         """Read the directive, its inputs and its models. Nothing is changed.
@@ -221,7 +225,8 @@ class ThreadLifecycle(RunLifecycle[ThreadEnding, ThreadResult]):
 
     async def _open_account(self) -> None:
         await super()._open_account()
-        self._harness = evolve(self._harness, limits=self._limits)
+        if self._limits is not self._harness.limits:
+            self._harness = self._harness.within(self._limits)
 
     async def _open_log(self, record: ThreadRecord) -> None:
         """Write the files, and record the settings that decisions depend on."""
@@ -314,11 +319,12 @@ class ThreadLifecycle(RunLifecycle[ThreadEnding, ThreadResult]):
 
         Source: docs/design/threads.md#after-completion.
         """
-        is_completed = ending.status == "completed"
-        hooks = self._hooks.past_the_end(self._deadline if is_completed else None)
-        if ending.hands_off or hooks.listens("after_complete"):
+        listens = self._hooks.listens("after_complete")
+        if ending.hands_off or listens:
             await self.settle_spending()
-        if hooks.listens("after_complete"):
+        if listens:
+            is_completed = ending.status == "completed"
+            hooks = self._hooks.past_the_end(self._deadline if is_completed else None)
             with suppress(StateError, LinkLeavesSpace):  # so that the hooks find the conversation
                 said = evolve(self._file, status=ending.status, cost=self._cost)
                 await export_thread(self._store, said, self._opened.conversation)

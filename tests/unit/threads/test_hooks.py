@@ -13,7 +13,7 @@ from ryecore.convert.config import Configuration
 from ryecore.directives.hooks import read_hooks
 from ryecore.directives.model import ContextSpec
 from ryecore.errors import ContentChanged, ItemNotFound
-from ryecore.policy.hooks import EVENTS, HookLayer, fill_parameters
+from ryecore.policy.hooks import EVENTS, HookLayer, by_event, fill_parameters
 from ryecore.runs.hooks import HookRunner
 from ryecore.threads.planner.prompt import directive_context
 from tests.unit.threads.dispatching import Actions
@@ -60,7 +60,7 @@ class HookedRye:
             self.told.append(dict(record))
 
         return HookRunner(
-            found,
+            by_event(found),
             self.actions,
             tell,
             directive_ctx=ctx,

@@ -119,6 +119,33 @@ def test_a_directive_and_its_ancestors_become_one(workspace, planner):
     assert planner.compose(loaded, None, Trace()).extends == ()
 
 
+def test_a_directive_is_prepared_once_and_again_when_any_file_of_it_has_changed(workspace, planner):
+    grants = "<permissions><fetch>{}</fetch></permissions>"
+    path = write(workspace, "base/root", metadata=grants.format("*"))
+    loaded = loaded_with(workspace, planner, extends="base/root")
+
+    def prepare():
+        settings = planner.settings(Trace())
+        return planner.prepare(planner.load(REF, Trace()), "base/root", settings, Trace())
+
+    first = prepare()
+    assert prepare() is first
+    assert (first.risks.allowed, first.hooks["error"]) == (("rye.fetch.*",), ())
+    write(workspace, "base/root", metadata=grants.format("<tool>x</tool>"))
+    second = prepare()
+    assert second.risks.allowed != first.risks.allowed
+    configured = "hooks: [{id: p, event: error, action: {control: retry}}]\n"
+    workspace.write("config/agent/hooks.yaml", configured)
+    third = prepare()
+    assert [one.id for one in third.hooks["error"]] == ["p"]
+    write(workspace, extends="base/root", metadata='<limits turns="3"/>')
+    fourth = prepare()
+    assert (third.limits.limits.turns, fourth.limits.limits.turns) == (DEFAULT_LIMITS.turns, 3)
+    path.write_text(path.read_text().replace(">x<", ">y<"))
+    with pytest.raises(ContentChanged):
+        planner.prepare(loaded, "base/root", planner.settings(Trace()), Trace())
+
+
 # Step 7
 
 

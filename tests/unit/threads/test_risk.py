@@ -110,10 +110,10 @@ def test_elevated_is_granted_with_a_warning_unless_it_or_worse_is_acknowledged()
 
 def test_a_blocked_directive_is_told_what_to_write():
     with pytest.raises(InputError, match=r"'rye\.\*': unrestricted") as refusal:
-        check_risks(["rye.*"], (), DEFAULT_RISKS, Trace())
+        check_risks(judge(["rye.*"], ()), Trace())
     assert '<acknowledge risk="unrestricted">' in refusal.value.next_step
     log = Trace()
-    assert check_risks(["rye.execute.*"], (), DEFAULT_RISKS, log).warnings
+    check_risks(judge(["rye.execute.*"], ()), log)
     assert log.events[0]["step"] == "risk"
 
 

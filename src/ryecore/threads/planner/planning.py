@@ -11,6 +11,7 @@ from typing import Final, TypeVar
 
 from attrs import frozen
 
+from ryecore.caches import BoundedDict
 from ryecore.chain.config import ConfigResolver
 from ryecore.chain.spec import ConfigSpec
 from ryecore.chain.trace import Remembered, Trace
@@ -26,12 +27,12 @@ from ryecore.items.refs import ItemRef
 from ryecore.items.spaces import SpaceName, Spaces, locate
 from ryecore.items.verification import VerifiedItem, Verifier
 from ryecore.lillux.witness import Evidence
-from ryecore.policy.hooks import Hook, HookLayer, in_order
+from ryecore.policy.hooks import Hook, HookLayer, HooksByEvent, by_event, in_order
 from ryecore.policy.limits import DEFAULT_LIMITS, LayeredLimits, Limits
 from ryecore.policy.permissions import attenuate
 from ryecore.state.pruning import Retention
 from ryecore.threads.planner.classification import ERROR_CONFIG, Classification, read_classification
-from ryecore.threads.planner.risk import RISK_CONFIG, Risks, read_risks
+from ryecore.threads.planner.risk import RISK_CONFIG, RiskReport, Risks, judge, read_risks
 from ryecore.threads.planner.settings import (
     RESILIENCE_CONFIG,
     RETENTION_CONFIG,
@@ -47,15 +48,16 @@ __all__ = [
     "DirectivePlan",
     "DirectivePlanner",
     "LoadedDirective",
+    "PreparedDirective",
     "ThreadSettings",
     "check_body",
     "layered_limits",
 ]
 
 
-@frozen
+@frozen(eq=False)
 class LoadedDirective:
-    """A verified file and the directive in it, with its placeholders."""
+    """A verified file and the directive in it, with its placeholders: one while it is unchanged."""
 
     item: VerifiedItem
     directive: Directive
@@ -121,9 +123,12 @@ class DirectivePlan:
         }
 
 
-@frozen
+@frozen(eq=False)
 class ThreadSettings:
-    """The signed configuration of a thread, of all layers. `limits` has the defaults, too."""
+    """The signed configuration of a thread, of all layers: one while no file of it is changed.
+
+    `limits` has the defaults, too.
+    """
 
     hooks: tuple[Hook, ...]
     limits: Limits
@@ -132,7 +137,27 @@ class ThreadSettings:
     classification: Classification
 
 
+@frozen(eq=False)
+class PreparedDirective:
+    """What the threads of one directive have in common while its files are unchanged.
+
+    Attributes:
+        composed: The directive, merged with those that it extends.
+        limits: Its limits over those of configuration, without a caller's.
+        risks: The verdict on all of its capabilities.
+        hooks: Its own hooks, and those of configuration.
+    """
+
+    composed: Composed
+    limits: LayeredLimits
+    risks: RiskReport
+    hooks: HooksByEvent
+
+
 T = TypeVar("T")
+
+_MAX_PREPARED: Final = 256
+_NO_LIMITS: Final = Limits()
 
 MAX_EXTENDS: Final = 10
 """The most directives of an extends chain, the first one included."""
@@ -162,6 +187,9 @@ class DirectivePlanner:
         self._verifier = verifier
         self._configs = configs
         self._remembered = Remembered()
+        self._prepared: BoundedDict[tuple[object, ...], PreparedDirective] = BoundedDict(
+            _MAX_PREPARED
+        )
 
     def load(self, ref: ItemRef, log: Trace) -> LoadedDirective:
         """Find, verify and read a directive: step 3."""
@@ -279,6 +307,9 @@ class DirectivePlanner:
         Source: docs/design/threads.md#extends.
         """
         directive = loaded.directive
+        asked = [one for one in (*directive.hooks, *hooks) if one.event == "resolve_extends"]
+        if not asked:
+            return directive.extends
         context = {
             "directive": loaded.id,
             "has_extends": directive.extends is not None,
@@ -286,17 +317,37 @@ class DirectivePlanner:
             "inputs": inputs,
             "model": model,
         }
-        return extends_by_hook((*directive.hooks, *hooks), context) or directive.extends
+        return extends_by_hook(asked, context) or directive.extends
 
     def compose(self, loaded: LoadedDirective, extends: str | None, log: Trace) -> Composed:
         """Merge a directive with verified ones that it extends, `MAX_EXTENDS` at most: step 5."""
-        ancestors = tuple(self._ancestors(loaded, extends, log))
-        found = compose((loaded.directive, *(one.directive for one in ancestors)))
-        return Composed(ancestors, found.permissions, found.hooks, found.context)
+        return _composed(loaded, self._ancestors(loaded, extends, log))
+
+    def prepare(
+        self, loaded: LoadedDirective, extends: str | None, settings: ThreadSettings, log: Trace
+    ) -> PreparedDirective:
+        """Compose a directive as `compose`, and judge what doesn't depend on a thread's caller.
+
+        It is made once for verified files, each of which is verified anew for each thread.
+        """
+        ancestors = self._ancestors(loaded, extends, log)
+        key = (settings, loaded, *ancestors)  # by identity
+        found = self._prepared.get(key)
+        if found is None:
+            composed = _composed(loaded, ancestors)
+            permissions = composed.permissions
+            capabilities = attenuate(permissions.capabilities, None)
+            found = self._prepared[key] = PreparedDirective(
+                composed,
+                layered_limits(settings.limits, loaded.directive.limits, _NO_LIMITS),
+                judge(capabilities, permissions.risks, settings.risks),
+                by_event((*composed.hooks, *settings.hooks)),
+            )
+        return found
 
     def _ancestors(
         self, loaded: LoadedDirective, extends: str | None, log: Trace
-    ) -> Iterable[LoadedDirective]:
+    ) -> tuple[LoadedDirective, ...]:
         chain = [loaded]
         while extends is not None:
             ids = [one.id for one in chain]
@@ -317,7 +368,7 @@ class DirectivePlanner:
             extends = chain[-1].directive.extends
         if len(chain) > 1:
             log.add("resolve_extends", item_id=loaded.id, chain=[one.id for one in chain])
-        return chain[1:]
+        return tuple(chain[1:])
 
     def limits(self, declared: Limits, overrides: Limits, log: Trace) -> LayeredLimits:
         """Return the limits of a thread, without its parent's bounds: step 7.
@@ -386,6 +437,11 @@ class DirectivePlanner:
             hooks=in_order((*composed.hooks, *configured)),
             context=composed.context,
         )
+
+
+def _composed(loaded: LoadedDirective, ancestors: tuple[LoadedDirective, ...]) -> Composed:
+    found = compose((loaded.directive, *(one.directive for one in ancestors)))
+    return Composed(ancestors, found.permissions, found.hooks, found.context)
 
 
 def layered_limits(configured: Limits, declared: Limits, overrides: Limits) -> LayeredLimits:

@@ -75,14 +75,8 @@ class RiskReport:
     classes: Mapping[str, RiskClass] = field(factory=dict)
 
 
-def check_risks(
-    capabilities: Iterable[str],
-    acknowledged: Iterable[AcknowledgedRisk],
-    risks: Risks,
-    log: "Trace",
-) -> RiskReport:
+def check_risks(report: RiskReport, log: "Trace") -> None:
     """Refuse a thread with unrestricted capabilities that its directive doesn't acknowledge."""
-    report = judge(capabilities, acknowledged, risks)
     if report.blocked:
         named = ", ".join(repr(one) for one in report.blocked)
         raise InputError(
@@ -94,7 +88,6 @@ def check_risks(
         )
     if report.warnings:
         log.add("risk", warnings=list(report.warnings))
-    return report
 
 
 def judge(
