@@ -27,7 +27,6 @@ from ryecore.items.verification import VerifiedItem
 from ryecore.lillux.keys import PublicKey
 from ryecore.policy import CallContext
 from ryecore.policy.environment import InheritEnv
-from ryecore.policy.limits import Limits
 from ryecore.runs.tasks import Running
 from ryecore.wiring import Parts
 
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
     from ryecore.actions.threads import Threads
     from ryecore.actions.verify import VerifyReport
     from ryecore.agent.deps import AgentRunnerDeps
+    from ryecore.policy.limits import Limits
     from ryecore.policy.permissions import Approve
     from ryecore.search.model import SearchResults
     from ryecore.state.model import Durability
@@ -168,7 +168,7 @@ class Rye:
         thread: str = "inline",
         async_: bool = False,
         model: str | None = None,
-        limits: Limits | Mapping[str, float] | None = None,
+        limits: "Limits | Mapping[str, float] | None" = None,
         timeout_s: float | None = None,
         trace: bool = False,
         output_log: str | os.PathLike[str] | None = None,
@@ -214,7 +214,7 @@ class Rye:
         inputs: Mapping[str, Any] | None = None,
         *,
         model: str | None = None,
-        limits: Limits | Mapping[str, float] | None = None,
+        limits: "Limits | Mapping[str, float] | None" = None,
         idempotency_key: str | None = None,
         ctx: CallContext | None = None,
     ) -> "Thread":
@@ -245,7 +245,7 @@ class Rye:
         self,
         *,
         dry_run: bool = False,
-        limits: Limits | Mapping[str, float] | None = None,
+        limits: "Limits | Mapping[str, float] | None" = None,
         ctx: CallContext | None = None,
     ) -> "tuple[Recovered, ...]":
         """Resume all threads and graph runs whose process died, as tasks of this Rye.

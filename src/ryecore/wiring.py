@@ -33,7 +33,6 @@ from ryecore.items.spaces import Space, Spaces, built_in_space
 from ryecore.items.trust import TrustStore
 from ryecore.items.verification import Verifier
 from ryecore.lillux.keys import PublicKey
-from ryecore.policy.limits import Limits
 from ryecore.runs.tasks import Running, Tasks
 
 if TYPE_CHECKING:
@@ -237,6 +236,7 @@ class Parts:
         from ryecore.graph.reading import GraphLoader  # noqa: PLC0415
         from ryecore.graph.result_cache import ResultsCache  # noqa: PLC0415
         from ryecore.graph.run import GraphService  # noqa: PLC0415
+        from ryecore.policy.limits import Limits  # noqa: PLC0415
 
         deps = GraphDeps(
             GraphLoader(self._dispatcher),

@@ -15,6 +15,7 @@ from ryecore.actions.approval import check_capability
 from ryecore.chain.executor import PrimitiveExecutor
 from ryecore.chain.model import ExecutionResult, ValidChain
 from ryecore.chain.prepared import PreparedChain
+from ryecore.convert.lines import check_mapping
 from ryecore.errors import (
     InputError,
     InvalidItemId,
@@ -22,16 +23,16 @@ from ryecore.errors import (
     RyeError,
     UnsupportedExecution,
 )
-from ryecore.items.refs import ItemRef
+from ryecore.items.refs import ORCHESTRATOR, ItemRef
 from ryecore.items.spaces import Spaces, named
 from ryecore.policy import CallContext
-from ryecore.policy.limits import Limits
-from ryecore.runs.ports import ORCHESTRATOR, Planned
-from ryecore.runs.request import RunRequest, ThreadOptions, check_mapping, parse_limits
 
 if TYPE_CHECKING:
     from ryecore.actions.directive import DirectiveAction
     from ryecore.actions.launch import LaunchAction
+    from ryecore.policy.limits import Limits
+    from ryecore.runs.ports import Planned
+    from ryecore.runs.request import RunRequest
     from ryecore.threads.service import ThreadService
     from ryecore.threads.thread import Thread
 
@@ -55,7 +56,7 @@ class ExecuteRequest:
     thread: str = "inline"
     async_: bool = False
     model: str | None = None
-    limits: Mapping[str, Any] | Limits | None = None
+    limits: "Mapping[str, Any] | Limits | None" = None
     timeout_s: float | None = None
     trace: bool = False
     output_log: str | None = None
@@ -88,21 +89,24 @@ class ExecuteAction:
             check_cell(ref.kind, request.target, request.thread, async_=request.async_)
             _check_options(ref.kind, request)
             check_capability("execute", ref, ctx)
-            run = _run_request(ref, request, ctx)
+            parameters = check_mapping(request.parameters)
+            _check_key(request)
+            is_inline = ref.kind == "tool" and not request.async_
+            run = None if is_inline else _run_request(ref, request, ctx)
         except RyeError as error:
             error.during(str(request.item))
             raise
-        if ref.kind == "directive":
+        if run is not None and ref.kind == "directive":
             if request.thread == "fork" and not request.dry_run:
                 return await self._fork(run, ctx, is_async=request.async_)
             return await self._directives().execute(run, request, ctx)
-        if ref.id == ORCHESTRATOR and not request.async_ and not request.dry_run:
-            return await self._orchestrate(ref, run.inputs, ctx)
-        if request.async_:
+        if run is not None:
             return await self._launch()(run, ctx)
+        if ref.id == ORCHESTRATOR and not request.dry_run:
+            return await self._orchestrate(ref, parameters, ctx)
         done = await self._executor.execute(
             ref,
-            run.inputs,
+            parameters,
             ctx,
             timeout_s=request.timeout_s,
             dry_run=request.dry_run,
@@ -120,7 +124,9 @@ class ExecuteAction:
                 raise
         return done
 
-    async def _fork(self, run: RunRequest, ctx: CallContext, *, is_async: bool) -> ExecutionResult:
+    async def _fork(
+        self, run: "RunRequest", ctx: CallContext, *, is_async: bool
+    ) -> ExecutionResult:
         """Run a directive in a managed thread, here or in a process of its own."""
         try:
             if not is_async:
@@ -181,10 +187,12 @@ class ExecuteAction:
 
     async def plan(
         self, item: str | ItemRef, parameters: Mapping[str, Any], ctx: CallContext
-    ) -> Planned:
+    ) -> "Planned":
         """Plan a call of a tool, if the caller may make it. Nothing runs."""
         ref = self._allowed_tool(item, ctx)
         chain, plan = await self._executor.plan(ref, check_mapping(parameters), ctx)
+        from ryecore.runs.ports import Planned  # noqa: PLC0415 - for threads and graphs alone
+
         return Planned(chain, plan, is_served_here=ref.id == ORCHESTRATOR)
 
     async def schema(self, item: str | ItemRef, ctx: CallContext) -> Mapping[str, Any] | None:
@@ -227,11 +235,15 @@ class ExecuteAction:
         return named(text, self._spaces)
 
 
-def _run_request(ref: ItemRef, request: ExecuteRequest, ctx: CallContext) -> RunRequest:
-    """Return the request for a run of an item.
+def _run_request(ref: ItemRef, request: ExecuteRequest, ctx: CallContext) -> "RunRequest":
+    """Return the request for a run of a directive, or of a tool in a process of its own."""
+    # A process that runs one tool needs none of these.
+    from ryecore.runs.request import (  # noqa: PLC0415
+        RunRequest,
+        ThreadOptions,
+        parse_limits,
+    )
 
-    Only a run that is registered takes an idempotency key.
-    """
     run = RunRequest(
         ref,
         check_mapping(request.parameters),
@@ -241,13 +253,17 @@ def _run_request(ref: ItemRef, request: ExecuteRequest, ctx: CallContext) -> Run
     )
     if request.muted_hooks:
         run = evolve(run, thread=ThreadOptions(request.muted_hooks))
+    return run.with_key(request.idempotency_key, ctx.capabilities)
+
+
+def _check_key(request: ExecuteRequest) -> None:
+    """Refuse an idempotency key for a run that isn't registered."""
     key = request.idempotency_key
     if key is not None and (request.dry_run or not (request.async_ or request.thread == "fork")):
         raise InputError(
             "idempotency_key can be passed only for a tool with async and for a directive.",
             next_step="Pass async as well (--async), or leave it out.",
         )
-    return run.with_key(key, ctx.capabilities)
 
 
 def _check_options(kind: str, request: ExecuteRequest) -> None:

@@ -8,6 +8,7 @@ from attrs import evolve
 
 from ryecore.actions.approval import check_capability
 from ryecore.actions.reports import check_page
+from ryecore.convert.lines import check_mapping
 from ryecore.errors import InputError, InvalidItemId, RyeError
 from ryecore.items.refs import ItemRef
 from ryecore.items.spaces import Spaces, named
@@ -17,7 +18,6 @@ from ryecore.runs.request import (
     GraphOptions,
     ResumeOptions,
     RunRequest,
-    check_mapping,
     parse_limits,
 )
 from ryecore.runs.tasks import Running

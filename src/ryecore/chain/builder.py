@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from ryecore.chain.model import Chain, ChainElement, Link, ValidChain
 from ryecore.chain.spec import ElementSpec, EnvSpec, VersionRange, read_spec
 from ryecore.chain.trace import Remembered, Trace
-from ryecore.convert.strict import quoted
+from ryecore.convert.lines import quoted
 from ryecore.errors import (
     ChainError,
     ChainTooDeep,

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from ryecore.chain.spec import VerifyDepsSpec
-from ryecore.convert.strict import quoted
+from ryecore.convert.lines import quoted
 from ryecore.errors import AnchorError, IntegrityError
 from ryecore.items.packages import (
     EVERY_FILE,

@@ -21,7 +21,7 @@ from ryecore.chain.model import (
     WarmTemplate,
 )
 from ryecore.chain.templating import as_text
-from ryecore.convert.strict import quoted
+from ryecore.convert.lines import quoted
 from ryecore.errors import ConfigError, InputError, InvalidParameters
 from ryecore.lillux.schema import SchemaValidator
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, get_args, get_
 
 from attrs import frozen
 
-from ryecore.convert.lines import Place, bounded, key_path, line_numbers, nearest
+from ryecore.convert.lines import Place, bounded, key_path, line_numbers, nearest, quoted
 from ryecore.convert.strict import (
     ConversionError,
     Format,
@@ -26,7 +26,6 @@ from ryecore.convert.strict import (
     is_literal,
     is_mapping,
     make_converter,
-    quoted,
     read_choice,
     shown,
 )

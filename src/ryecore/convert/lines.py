@@ -1,12 +1,14 @@
-"""The line on which each key of a YAML text stands.
+"""Values and places of documents in errors, and the line on which each key of YAML stands.
 
 Source: docs/design/graphs.md#the-walk.
 """
 
 from collections.abc import Mapping
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
-__all__ = ["Place", "bounded", "key_path", "line_numbers", "nearest"]
+from ryecore.errors import InputError
+
+__all__ = ["Place", "bounded", "check_mapping", "key_path", "line_numbers", "nearest", "quoted"]
 
 Place: TypeAlias = tuple[str | int, ...]
 """Where in a document: keys, and indexes of lists."""
@@ -17,6 +19,36 @@ _MAX_PLACES: Final = 1_000_000
 def bounded(text: str, max_chars: int = 100) -> str:
     """Return a text for an error; where it is long, its beginning."""
     return text if len(text) <= max_chars else f"{text[:max_chars]}…"
+
+
+def quoted(value: object) -> str:
+    """Return a value as Python writes it, for an error's text; no more than its beginning."""
+    if isinstance(value, str):
+        return repr(bounded(value))
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # more digits than Python writes
+        return "a value too long to show"
+    return bounded(text)
+
+
+def check_mapping(
+    value: Mapping[str, Any] | None,
+    what: str = "Parameters",
+    example: str = '{"path": "sales.csv"}',
+) -> Mapping[str, Any]:
+    """Return a mapping with text keys, named `what` in errors; an empty one for None."""
+    if value is None:
+        return {}
+    next_step = f"Pass a mapping with text keys, such as {example}."
+    if not isinstance(value, Mapping):
+        raise InputError(
+            f"{what} must be a mapping, not {type(value).__name__}.", next_step=next_step
+        )
+    for key in value:
+        if not isinstance(key, str):
+            raise InputError(f"{what} must have text keys, not {key!r:.80}.", next_step=next_step)
+    return value
 
 
 def key_path(place: Place) -> str:

@@ -3,8 +3,10 @@
 Source: decision 39.
 """
 
-from decimal import Decimal
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from decimal import Decimal
 
 __all__ = ["MICROCENTS_PER_USD", "read_usd", "to_usd", "write_usd"]
 
@@ -12,8 +14,10 @@ MICROCENTS_PER_USD: Final = 100_000_000
 """1 microcent is 1e-8 USD."""
 
 
-def to_usd(microcents: int) -> Decimal:
+def to_usd(microcents: int) -> "Decimal":
     """Return an amount of microcents in US dollars, exactly."""
+    from decimal import Decimal  # noqa: PLC0415 - a process that runs one tool has no amounts
+
     return Decimal(microcents).scaleb(-8)
 
 

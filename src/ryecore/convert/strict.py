@@ -26,7 +26,7 @@ import attrs
 from attrs import frozen
 
 from ryecore.convert.fields import form_of
-from ryecore.convert.lines import bounded, key_path
+from ryecore.convert.lines import key_path, quoted
 
 if TYPE_CHECKING:
     from cattrs import Converter
@@ -40,7 +40,6 @@ __all__ = [
     "is_literal",
     "is_mapping",
     "make_converter",
-    "quoted",
     "read_choice",
     "shown",
     "written_key",
@@ -388,17 +387,6 @@ def _tagged(kind: Any, converter: "Converter") -> Callable[[Any, Any], Any]:
 
 
 # Errors
-
-
-def quoted(value: object) -> str:
-    """Return a value as Python writes it, for an error's text; no more than its beginning."""
-    if isinstance(value, str):
-        return repr(bounded(value))
-    try:
-        text = repr(value)
-    except (ValueError, RecursionError):  # more digits than Python writes
-        return "a value too long to show"
-    return bounded(text)
 
 
 def shown(value: object) -> str:

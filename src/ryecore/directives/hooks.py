@@ -10,8 +10,7 @@ from typing import Annotated, Any, Final, Literal, cast
 from attrs import frozen
 
 from ryecore.convert.config import Configuration, Reader
-from ryecore.convert.lines import Place, key_path
-from ryecore.convert.strict import quoted
+from ryecore.convert.lines import Place, key_path, quoted
 from ryecore.directives.markup import DirectiveProblem, Element
 from ryecore.errors import ConfigError, InvalidItemId
 from ryecore.items.refs import ItemRef

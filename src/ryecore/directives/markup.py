@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from attrs import define, field, frozen
 
-from ryecore.convert.strict import quoted
+from ryecore.convert.lines import quoted
 from ryecore.errors import MetadataError
 
 __all__ = ["OPAQUE", "DirectiveProblem", "Element", "parse_markup"]

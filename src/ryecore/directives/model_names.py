@@ -15,7 +15,7 @@ from typing import Annotated, Final
 from attrs import evolve, frozen
 
 from ryecore.convert.config import Configuration, Reader
-from ryecore.convert.strict import quoted
+from ryecore.convert.lines import quoted
 from ryecore.errors import InputError
 
 __all__ = ["AGENT_CONFIG", "ModelNames", "choose_model", "read_model_names"]

@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 
 from attrs import field, frozen
 
-from ryecore.convert.strict import quoted
+from ryecore.convert.lines import quoted
 from ryecore.directives.hooks import directive_id, read_hooks_element
 from ryecore.directives.inputs import read_declared
 from ryecore.directives.markup import OPAQUE, DirectiveProblem, Element, parse_markup

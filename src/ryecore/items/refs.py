@@ -8,12 +8,13 @@ from typing import Final, Self
 
 from attrs import frozen
 
-from ryecore.convert.strict import quoted
+from ryecore.convert.lines import quoted
 from ryecore.errors import InvalidItemId
 
 __all__ = [
     "EXPORT_FOLDER",
     "KIND_FOLDERS",
+    "ORCHESTRATOR",
     "RECORD_LINE",
     "ItemRef",
     "check_item_id",
@@ -28,6 +29,9 @@ KIND_FOLDERS: Final = {
     "config": "config",
 }
 """Each kind of item, and the folder below `.ai/` that holds it."""
+
+ORCHESTRATOR: Final = "rye/agent/threads/orchestrator"
+"""The system bundle's tool that manages threads, which ryecore serves itself."""
 
 _SEGMENT: Final = r"[A-Za-z0-9_][A-Za-z0-9_-]*"
 _ITEM_ID: Final = re.compile(rf"{_SEGMENT}(?:/{_SEGMENT})*\Z")

@@ -9,8 +9,7 @@ from typing import Final
 
 from attrs import field, frozen
 
-from ryecore.convert.lines import bounded
-from ryecore.convert.strict import quoted
+from ryecore.convert.lines import bounded, quoted
 from ryecore.lillux.patterns import TextPattern, compile_pattern
 from ryecore.policy.paths import ABSENT, parse_path
 

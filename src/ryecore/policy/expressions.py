@@ -11,7 +11,7 @@ from typing import Final, NoReturn, TypeAlias, cast
 
 from attrs import field, frozen
 
-from ryecore.convert.strict import quoted
+from ryecore.convert.lines import quoted
 from ryecore.policy.paths import ABSENT, Place, ValuePath, step
 from ryecore.strict_json import FINITE_DECODER
 

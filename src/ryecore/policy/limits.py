@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final, Literal, Self, TypeAlias, TypeVar
 
 from attrs import evolve, field, fields, frozen
 
+from ryecore.convert.lines import quoted
 from ryecore.convert.money import MICROCENTS_PER_USD, write_usd
-from ryecore.convert.strict import quoted
 
 if TYPE_CHECKING:
     from attrs import Attribute

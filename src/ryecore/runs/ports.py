@@ -1,7 +1,7 @@
 """The interface through which threads and graph runs call the actions of a Rye."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from attrs import frozen
 
@@ -12,10 +12,7 @@ from ryecore.policy import CallContext
 if TYPE_CHECKING:
     from ryecore.search.model import SearchResults
 
-__all__ = ["ORCHESTRATOR", "Dispatcher", "Fetched", "Planned", "Shown", "Tell"]
-
-ORCHESTRATOR: Final = "rye/agent/threads/orchestrator"
-"""The system bundle's tool that manages threads, which ryecore serves itself."""
+__all__ = ["Dispatcher", "Fetched", "Planned", "Shown", "Tell"]
 
 Tell: TypeAlias = Callable[[str, Mapping[str, Any]], Awaitable[None]]
 """Records an event: its type and its payload."""

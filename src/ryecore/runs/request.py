@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from attrs import evolve, field, frozen
 
+from ryecore.convert.lines import check_mapping
 from ryecore.errors import AlreadyStarted, InputError, ThreadConflict, ThreadNotFound
 from ryecore.items.refs import ItemRef
 from ryecore.policy.limits import Limits, read_limits
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "GraphOptions", "Registered", "ResumeOptions", "RunRequest", "ThreadOptions", "check_grace",
-    "check_mapping", "parse_limits", "register_run",
+    "parse_limits", "register_run",
 ]  # fmt: skip
 
 _NO_LIMITS: Final = Limits()
@@ -47,25 +48,6 @@ class ThreadOptions:
     def owns_process(self) -> bool:
         """Whether the thread's process runs nothing but this chain of threads."""
         return self.continues is not None and self.continues.owns_process
-
-
-def check_mapping(
-    value: Mapping[str, Any] | None,
-    what: str = "Parameters",
-    example: str = '{"path": "sales.csv"}',
-) -> Mapping[str, Any]:
-    """Return a mapping with text keys, named `what` in errors; an empty one for None."""
-    if value is None:
-        return {}
-    next_step = f"Pass a mapping with text keys, such as {example}."
-    if not isinstance(value, Mapping):
-        raise InputError(
-            f"{what} must be a mapping, not {type(value).__name__}.", next_step=next_step
-        )
-    for key in value:
-        if not isinstance(key, str):
-            raise InputError(f"{what} must have text keys, not {key!r:.80}.", next_step=next_step)
-    return value
 
 
 def _members(members: Mapping[int, Any] | None) -> Mapping[int, Any]:

@@ -11,9 +11,9 @@ import anyio
 import pytest
 
 from ryecore.errors import InvalidParameters, ToolArgsInvalidError
+from ryecore.items.refs import ORCHESTRATOR
 from ryecore.llm.parts import TextPart, ToolCallPart
 from ryecore.policy import CallContext
-from ryecore.runs.ports import ORCHESTRATOR
 from ryecore.state.model import TERMINAL, Status
 from ryecore.threads.orchestrator.tool import (
     CAPABILITY,

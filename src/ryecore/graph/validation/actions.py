@@ -8,7 +8,7 @@ from attrs import fields_dict
 
 from ryecore.agent.model import Agent, AgentNode, RetrySpec
 from ryecore.convert.config import did_you_mean, known_names
-from ryecore.convert.strict import quoted
+from ryecore.convert.lines import quoted
 from ryecore.errors import ConfigError, InvalidItemId
 from ryecore.graph.model import AGENT_NODE_KEYS, Action, Tries
 from ryecore.graph.validation.fields import Amount, Count, Fields, Text

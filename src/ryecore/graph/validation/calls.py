@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from ryecore.convert.config import did_you_mean
-from ryecore.convert.lines import Place, key_path
-from ryecore.convert.strict import quoted
+from ryecore.convert.lines import Place, key_path, quoted
 from ryecore.errors import RyeError
 from ryecore.graph.model import AgentVertex, CallingVertex, ForeachVertex, Graph
 from ryecore.graph.validation.drafts import Draft

@@ -7,8 +7,7 @@ from typing import Final, cast
 from attrs import evolve
 
 from ryecore.convert.config import ConfigProblem, Configuration, did_you_mean
-from ryecore.convert.lines import Place, bounded, key_path
-from ryecore.convert.strict import quoted
+from ryecore.convert.lines import Place, bounded, key_path, quoted
 from ryecore.directives.hooks import read_hooks
 from ryecore.errors import ConfigError
 from ryecore.graph.model import DEFAULT_MAX_CONCURRENCY, DEFAULT_MAX_STEPS, Graph, OnError

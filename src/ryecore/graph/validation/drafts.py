@@ -4,8 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from attrs import Factory, frozen
 
-from ryecore.convert.lines import Place
-from ryecore.convert.strict import quoted
+from ryecore.convert.lines import Place, quoted
 from ryecore.graph.model import Edge, VertexOfGraph
 from ryecore.graph.validation.problems import Problems
 from ryecore.items.refs import ItemRef

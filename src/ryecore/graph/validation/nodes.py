@@ -6,7 +6,7 @@ from typing import Any, Final, Literal
 from attrs import evolve, frozen
 
 from ryecore.agent.model import Agent
-from ryecore.convert.strict import quoted
+from ryecore.convert.lines import quoted
 from ryecore.graph.model import (
     NODE_KINDS,
     ActionVertex,

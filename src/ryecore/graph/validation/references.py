@@ -5,8 +5,7 @@ from typing import Final
 
 from ryecore.agent.prompts import PromptTemplate
 from ryecore.convert.config import did_you_mean, known_names
-from ryecore.convert.lines import Place, bounded, key_path
-from ryecore.convert.strict import quoted
+from ryecore.convert.lines import Place, bounded, key_path, quoted
 from ryecore.graph.model import AgentVertex
 from ryecore.graph.validation.drafts import Draft
 from ryecore.graph.validation.problems import Problems

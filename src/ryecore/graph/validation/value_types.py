@@ -6,7 +6,7 @@ from typing import Final
 from attrs import evolve, frozen
 
 from ryecore.convert.config import did_you_mean, known_names
-from ryecore.convert.strict import quoted
+from ryecore.convert.lines import quoted
 
 __all__ = ["ANY", "Kind", "NoSuchPart", "kind_of_schema", "kind_of_value", "union"]
 

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Final
 from attrs import frozen
 
 from ryecore.errors import InputError, InvalidParameters, RyeError
+from ryecore.items.refs import ORCHESTRATOR
 from ryecore.lillux.schema import SchemaValidator
 from ryecore.policy import CallContext, capability_of
-from ryecore.runs.ports import ORCHESTRATOR
 from ryecore.state.store import ThreadStore
 from ryecore.state.waiting import run_in_thread
 from ryecore.threads.orchestrator import operations

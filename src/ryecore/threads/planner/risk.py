@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias, get_args
 from attrs import field, frozen
 
 from ryecore.convert.config import Check, Configuration
-from ryecore.convert.strict import quoted
+from ryecore.convert.lines import quoted
 from ryecore.directives.permissions import AcknowledgedRisk
 from ryecore.errors import InputError
 from ryecore.policy.permissions import allows
