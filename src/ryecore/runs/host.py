@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, TypeVar, TypeVarTuple
 from attrs import evolve
 
 from ryecore.agent.deps import AgentRunnerDeps
+from ryecore.caches import BoundedDict
 from ryecore.errors import ConfigError
 from ryecore.lillux.keys import SigningKey
 from ryecore.runs.ports import Dispatcher
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from ryecore.state.store import ThreadStore
 
 __all__ = ["HOST_CAPABILITY", "RunHost", "guarded"]
+
+_MAX_RECENT: Final = 1_000
 
 T = TypeVar("T")
 Values = TypeVarTuple("Values")
@@ -57,6 +60,8 @@ class RunHost:
         self.environ = environ
         self.supervisor = Supervisor(store)
         self.running: dict[str, Supervised] = {}
+        self.recent_ids: BoundedDict[str, str] = BoundedDict(_MAX_RECENT)
+        """The last id without a suffix of each item's runs; see `register_run`."""
 
     @property
     def store(self) -> "ThreadStore":

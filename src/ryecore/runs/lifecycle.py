@@ -197,6 +197,7 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
             self._ctx.budget_account,
             follows=self._follows,
             spawns=self._spawns,
+            recent=self._host.recent_ids,
         )
         self.run_id = record.thread_id
         return record

@@ -5,13 +5,13 @@ It is made once, from the arguments of a caller, and evolves on its way to the p
 
 import os
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from attrs import evolve, field, frozen
 
 from ryecore.convert.lines import check_mapping
-from ryecore.errors import AlreadyStarted, InputError, ThreadConflict, ThreadNotFound
+from ryecore.errors import AlreadyStarted, InputError, ThreadConflict
 from ryecore.items.refs import ItemRef
 from ryecore.policy.limits import Limits, read_limits
 
@@ -164,11 +164,13 @@ async def register_run(
     *,
     follows: "Predecessor | None" = None,
     spawns: "SpawnLimit | None" = None,
+    recent: "MutableMapping[str, str] | None" = None,
 ) -> "ThreadRecord":
     """Register a thread, or the run of a graph.
 
     Its id is `ITEM/LEAF-EPOCH`, with a suffix where that is taken. `spawns` is the parent's limit,
-    which the run is counted against; None where it was counted before.
+    which the run is counted against; None where it was counted before. `recent` has the last id
+    without a suffix that this process has tried, by item.
 
     Source: docs/design/threads.md#thread-ids; decision 36.
     """
@@ -181,13 +183,13 @@ async def register_run(
 
     item_id = request.ref.id
     run_id = f"{item_id}/{item_id.rpartition('/')[2]}-{int(time.time())}"
-    try:
-        await registry.get_thread(run_id)
-    except ThreadNotFound:
+    if recent is None or recent.get(item_id) != run_id:  # else this process has taken it
+        if recent is not None:
+            recent[item_id] = run_id
         try:
             return await register(run_id)
         except AlreadyStarted:
             raise
-        except ThreadConflict:
-            pass  # another process was faster
+        except ThreadConflict:  # the id is taken; any other conflict is raised again
+            pass
     return await register(f"{run_id}-{os.urandom(4).hex()}")
