@@ -218,6 +218,7 @@ class ToolListing:
 
     def __init__(self, spaces: Spaces, file_types: FileTypesReader) -> None:
         self._spaces = tuple(spaces)
+        self._folders = tuple(str(one.folder(_KIND)) for one in self._spaces)
         self._file_types = file_types
         self._listed: BoundedDict[str, _Listed] = BoundedDict(_MAX_LISTED)
 
@@ -231,7 +232,8 @@ class ToolListing:
             category: The first part of their ids, whose folders alone are looked at; by default,
                 any.
         """
-        if not any(Path(f"{one.folder(_KIND)}/{category}").is_dir() for one in self._spaces):
+        paths = (f"{folder}/{category}" for folder in self._folders)
+        if not any(map(os.path.isdir, paths)):  # a Path takes five times as long
             return ()
         extensions = tuple(sorted(self._file_types()))
         listed = self._listed.get(category)

@@ -30,9 +30,8 @@ from ryecore.runs.programs import check_actions
 from ryecore.runs.request import RunRequest
 from ryecore.runs.spending import Spending
 from ryecore.state.model import ContinuationLimits, Cost, Predecessor, Status, ThreadRecord
-from ryecore.threads.calls.guard import ArtifactStore, ResultGuard
+from ryecore.threads.calls.guard import ArtifactStore, ResultGuard, artifact_reader
 from ryecore.threads.calls.palette import PaletteBuilder
-from ryecore.threads.calls.returning import return_tool
 from ryecore.threads.events import ThreadRecorder
 from ryecore.threads.harness import SafetyHarness, limits_until
 from ryecore.threads.loop import ThreadEnding, ThreadLoop, ending_of_error, ending_of_stop
@@ -158,7 +157,7 @@ class ThreadLifecycle(RunLifecycle[ThreadEnding, ThreadResult]):
         palette = await self._deps.palettes.build(
             tuple(sorted(self._harness.capabilities)),
             injected.registry if injected.tools is None else injected.tools,
-            self._own_tools(guard),
+            self._own_tools(prepared.returns),
         )
         self._thread = ThreadPlan(self.run_id, directive, composed, palette, guard, self._continues)
         if limits is layered.limits:
@@ -212,12 +211,11 @@ class ThreadLifecycle(RunLifecycle[ThreadEnding, ThreadResult]):
         earlier = (self._continues.previous_id,) if self._continues else ()
         return ArtifactStore(self._store, self.run_id, earlier)
 
-    def _own_tools(self, guard: ResultGuard) -> list[ToolDef]:
+    def _own_tools(self, returns: ToolDef | None) -> list[ToolDef]:
         """Return the thread's own tools: to return outputs, read artifacts, and manage children."""
-        returns = return_tool(self._directive.loaded.directive.outputs)
         tools = [] if returns is None else [returns]
         if self._harness.capabilities:
-            tools.append(guard.reader())
+            tools.append(artifact_reader())
         own = self._deps.orchestrator
         if own.capability and self._harness.check_permission(own.capability):
             tools.append(own)

@@ -17,6 +17,7 @@ from ryecore.threads.calls.guard import (
     ArtifactStore,
     GuardLimits,
     ResultGuard,
+    artifact_reader,
     cut_down,
     strip_envelope,
 )
@@ -47,7 +48,7 @@ class Seat:
             return self.value
 
         self.registry = ToolRegistry([
-            ToolDef.from_function(give, untrusted=False), self.guard.reader(),
+            ToolDef.from_function(give, untrusted=False), artifact_reader(),
         ])  # fmt: skip
         self.context = ToolContext(present=self.guard, media=MemoryMediaStore())
         self.calls = 0

@@ -10,11 +10,10 @@ from hypothesis import strategies as st
 
 from ryecore.directives.inputs import Declared
 from ryecore.errors import ToolPolicyError, UnknownToolError
-from ryecore.threads.calls.guard import ResultGuard
+from ryecore.threads.calls.guard import artifact_reader
 from ryecore.threads.calls.palette import PaletteBuilder, names_of
 from ryecore.threads.calls.returning import return_tool
-from ryecore.tools import ToolContext, ToolDef
-from ryecore.tools.store import MemoryResultStore
+from ryecore.tools import ToolContext, ToolDef, ToolRegistry
 from tests.unit.threads.palette_caller import PaletteCaller, RecordingDispatcher, palette_caller
 from tests.workspace import Workspace
 
@@ -256,6 +255,25 @@ async def test_a_host_function_is_there_where_the_capabilities_allow_it(
         assert hosts[0].capability is None
 
 
+async def test_a_function_that_the_host_adds_is_there_for_the_next_thread(
+    workspace: Workspace,
+) -> None:
+    def made(name: str) -> ToolDef:
+        return ToolDef.from_function(lambda: name, name=name, description=name)
+
+    hosts = ToolRegistry([made("first")])
+    async with workspace.open() as rye:
+        builder = PaletteBuilder(RecordingDispatcher(rye))
+
+        async def shown() -> tuple[list[str], frozenset[str]]:
+            palette = await builder.build(("rye.execute.tool.host.*",), hosts)
+            return [one.name for one in palette.tools], palette.functions
+
+        assert await shown() == (["rye_execute", "first"], {"first"})
+        hosts.add(made("second"))
+        assert await shown() == (["rye_execute", "first", "second"], {"first", "second"})
+
+
 async def test_two_threads_share_nothing_that_one_could_change(workspace: Workspace) -> None:
     echo(workspace, "acme/x")
     async with workspace.open() as rye:
@@ -273,7 +291,7 @@ async def test_two_threads_share_nothing_that_one_could_change(workspace: Worksp
 
 
 async def test_artifacts_can_be_read_wherever_there_is_another_tool(workspace: Workspace) -> None:
-    extra = [ResultGuard(MemoryResultStore()).reader()]
+    extra = [artifact_reader()]
     async with workspace.open() as rye:
         none = await PaletteBuilder(RecordingDispatcher(rye)).build((), (), extra)
         returns = return_tool([Declared("n")])

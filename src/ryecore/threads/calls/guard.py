@@ -8,24 +8,27 @@ Source: docs/design/threads.md#turn-loop; decision 48.
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from typing import Final
+from functools import cached_property, lru_cache
+from typing import Any, Final
 
 import anyio.to_thread
 from attrs import field, frozen, validators
 
-from ryecore.errors import StoreError
+from ryecore.errors import StoreError, ToolExecutionError
 from ryecore.state.store import ThreadStore
 from ryecore.strict_json import read_json
+from ryecore.tools.context import ToolContext
 from ryecore.tools.definition import ToolDef
 from ryecore.tools.reading import read_result_tool
 from ryecore.tools.results import preview
-from ryecore.tools.store import ResultStore, digest_of, handle_of
+from ryecore.tools.store import MemoryResultStore, ResultStore, digest_of, handle_of
 
 __all__ = [
     "READ_ARTIFACT",
     "ArtifactStore",
     "GuardLimits",
     "ResultGuard",
+    "artifact_reader",
     "cut_down",
     "strip_envelope",
 ]
@@ -107,8 +110,9 @@ class ResultGuard:
         limits = self._limits
         return limits.chars if self.context_share <= limits.tight_from else limits.tight_chars
 
+    @cached_property
     def reader(self) -> ToolDef:
-        """Return the tool `read_artifact`, for the palette of a thread that has tools."""
+        """The tool `read_artifact` for the results that this guard has stored."""
         return read_result_tool(
             self._store,
             name=READ_ARTIFACT,
@@ -149,6 +153,29 @@ class ResultGuard:
             return self._store.put(text.encode())
         except Exception:  # a full disk, or a failure of the host's store
             return None
+
+
+@lru_cache(maxsize=1)
+def artifact_reader() -> ToolDef:
+    """Return the tool `read_artifact` of all threads: each call reads what its own thread stored.
+
+    It is for the palette of a thread that has tools.
+    """
+    shown = ResultGuard(MemoryResultStore()).reader
+    return ToolDef(
+        name=shown.name,
+        description=shown.description,
+        parameters=shown.parameters,
+        run=_read_artifact,
+        parallel_safe=True,
+        source=shown.source,
+    )
+
+
+async def _read_artifact(arguments: Mapping[str, Any], ctx: ToolContext) -> object:
+    if not isinstance(ctx.present, ResultGuard):
+        raise ToolExecutionError("Nothing is stored here.", tool_name=READ_ARTIFACT)
+    return await ctx.present.reader.run(arguments, ctx)
 
 
 def strip_envelope(document: Mapping[str, object]) -> dict[str, object]:

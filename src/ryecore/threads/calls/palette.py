@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from attrs import frozen
 
@@ -51,6 +51,10 @@ _LEAST_TOKENS: Final = 20
 _MAX_LOOKED_AT: Final = 100
 _MAX_LEFT_OUT: Final = 100
 _MAX_REMEMBERED: Final = 4_096
+_MAX_GRANTS: Final = 256
+
+_GrantKey: TypeAlias = tuple[tuple[str, ...], tuple[ToolDef, ...], tuple[ToolDef, ...]]
+"""Capabilities, the host's functions, and a thread's own tools."""
 
 
 @frozen
@@ -77,17 +81,59 @@ class _Kept:
     tokens: int
 
 
+@frozen(eq=False)
+class _Granted:
+    """What capabilities grant, whichever signed tools there are.
+
+    Attributes:
+        built_in: The tools for actions on items.
+        hosts: The host's functions.
+        own: The thread's own tools.
+        names: The names of all of them, and of the other built-in tools.
+        left_out: Why functions of the host are left out.
+        functions: The names of the host's functions.
+        exact: The ids of signed tools that are granted by name.
+        patterns: The capabilities for signed tools with a wildcard.
+    """
+
+    built_in: tuple[ToolDef, ...]
+    hosts: tuple[ToolDef, ...]
+    own: tuple[ToolDef, ...]
+    names: frozenset[str]
+    left_out: tuple[str, ...]
+    functions: frozenset[str]
+    exact: tuple[str, ...]
+    patterns: tuple[str, ...]
+
+
+@frozen
+class _Wanted:
+    """The signed tools that capabilities grant, of those that are `listed` for each wildcard.
+
+    Attributes:
+        items: Their ids, and whether each is granted by name: these first.
+        names: Their names as tools, by id.
+    """
+
+    listed: tuple[tuple[str, ...], ...]
+    items: tuple[tuple[str, bool], ...]
+    names: Mapping[str, str]
+
+
 class PaletteBuilder:
     """The builder of the palettes of one open Rye's threads.
 
-    Between threads it caches tools by the digest of their verified file, and nothing else: the list
-    of items and the verification of their chains are made anew for each palette.
+    Between threads it caches tools by the digest of their verified file, and what capabilities
+    grant of the tools that come from no file. The list of items and the verification of their
+    chains are made anew for each palette.
     """
 
     def __init__(self, dispatcher: Dispatcher) -> None:
         self._dispatcher = dispatcher
         self._kept: BoundedDict[tuple[str, str], _Kept] = BoundedDict(_MAX_REMEMBERED)
         self._host: BoundedDict[ToolDef, ToolDef] = BoundedDict(_MAX_REMEMBERED)
+        self._granted: BoundedDict[_GrantKey, _Granted] = BoundedDict(_MAX_GRANTS)
+        self._wanted: BoundedDict[_Granted, _Wanted] = BoundedDict(_MAX_GRANTS)
         self._built_in: dict[Action, ToolDef] = {
             action: item_tool(action, dispatcher) for action in BUILT_IN_NAMES
         }
@@ -108,24 +154,65 @@ class PaletteBuilder:
                 `read_artifact` only beside others.
             token_budget: The most tokens that the signed tools may take, roughly.
         """
-        mine = [self._built_in[action] for action in BUILT_IN_NAMES
-                if holds_any(capabilities, action)]  # fmt: skip
-        own = list(extra)
-        taken = {tool.name for tool in (*self._built_in.values(), *own)}
-        hosts, left_out = self._allowed(capabilities, host_tools, taken)
-        taken.update(tool.name for tool in hosts)
-        wanted = _wanted(capabilities, self._dispatcher, {tool.capability for tool in hosts})
-        names = names_of((item_id for item_id, _ in wanted), taken)
-        items, missing = await self._items(wanted, names, token_budget)
-        left_out += missing
-        tools = [*mine, *items, *hosts, *own]
+        key = (tuple(capabilities), tuple(host_tools), tuple(extra))  # tools by identity
+        granted = self._granted.get(key)
+        if granted is None:
+            granted = self._granted[key] = self._grant(*key)
+        items: list[ToolDef] = []
+        left_out = list(granted.left_out)
+        wanted = self._find(granted)
+        if wanted.items:
+            items, missing = await self._items(wanted, token_budget)
+            left_out += missing
+        tools = (*granted.built_in, *items, *granted.hosts, *granted.own)
         if all(tool.name in _WITHOUT_RESULTS for tool in tools):
-            tools = [tool for tool in tools if tool.name != READ_ARTIFACT]
+            tools = tuple(tool for tool in tools if tool.name != READ_ARTIFACT)
         if len(left_out) > _MAX_LEFT_OUT:
             more = len(left_out) - _MAX_LEFT_OUT
             left_out = [*left_out[:_MAX_LEFT_OUT], f"and {more} more"]
-        functions = frozenset(tool.name for tool in hosts)
-        return Palette(ToolRegistry(tools), tuple(tools), tuple(left_out), functions)
+        return Palette(ToolRegistry(tools), tools, tuple(left_out), granted.functions)
+
+    def _grant(
+        self,
+        capabilities: tuple[str, ...],
+        host_tools: tuple[ToolDef, ...],
+        own: tuple[ToolDef, ...],
+    ) -> _Granted:
+        mine = tuple(
+            self._built_in[action] for action in BUILT_IN_NAMES if holds_any(capabilities, action)
+        )
+        taken = {tool.name for tool in (*self._built_in.values(), *own)}
+        hosts, left_out = self._allowed(capabilities, host_tools, taken)
+        taken.update(tool.name for tool in hosts)
+        exact, patterns = _of_tools(capabilities, {tool.capability for tool in hosts})
+        return _Granted(
+            mine,
+            tuple(hosts),
+            own,
+            frozenset(taken),
+            tuple(left_out),
+            frozenset(tool.name for tool in hosts),
+            exact,
+            patterns,
+        )
+
+    def _find(self, granted: _Granted) -> _Wanted:
+        """Find the signed tools that are granted; which there are is looked up each time."""
+        listed = tuple(map(self._dispatcher.tool_ids, map(_category_of, granted.patterns)))
+        known = self._wanted.get(granted)
+        if known is not None and known.listed == listed:
+            return known
+        found = {
+            item_id
+            for pattern, ids in zip(granted.patterns, listed, strict=True)
+            for item_id in ids
+            if allows((pattern,), f"{_TOOLS}{item_id.replace('/', '.')}")
+        }
+        ids = (*granted.exact, *sorted(found.difference(granted.exact)))
+        exact = len(granted.exact)
+        items = tuple((item_id, number < exact) for number, item_id in enumerate(ids))
+        wanted = self._wanted[granted] = _Wanted(listed, items, names_of(ids, granted.names))
+        return wanted
 
     def _allowed(
         self, capabilities: Sequence[str], host_tools: Iterable[ToolDef], taken: set[str]
@@ -149,20 +236,18 @@ class PaletteBuilder:
         self._host[given] = tool
         return tool
 
-    async def _items(
-        self, wanted: Sequence[tuple[str, bool]], names: Mapping[str, str], token_budget: int
-    ) -> tuple[list[ToolDef], list[str]]:
+    async def _items(self, wanted: _Wanted, token_budget: int) -> tuple[list[ToolDef], list[str]]:
         tools: list[ToolDef] = []
         left_out: list[str] = []
         used: set[str] = set()
         left = token_budget
-        for number, (item_id, is_exact) in enumerate(wanted):
+        for number, (item_id, is_exact) in enumerate(wanted.items):
             too_much = f"tool:{item_id}: over the token budget; rye_execute runs it"
             if not is_exact and (left < _LEAST_TOKENS or number >= _MAX_LOOKED_AT):
                 left_out.append(too_much)
                 continue
             try:
-                kept = await self._tool(item_id, names[item_id], is_exact=is_exact)
+                kept = await self._tool(item_id, wanted.names[item_id], is_exact=is_exact)
             except RyeError as error:
                 left_out.append(f"tool:{item_id}: {shown(error.message)}")
                 continue
@@ -239,10 +324,10 @@ def _with_digest(item_id: str, name: str) -> str:
     return f"{name[: _MAX_NAME - _DIGEST_CHARS - 1]}-{digest}"
 
 
-def _wanted(
-    capabilities: Sequence[str], dispatcher: Dispatcher, hosts: set[str | None]
-) -> list[tuple[str, bool]]:
-    """Return the ids of signed tools that capabilities grant, and whether by name: these first."""
+def _of_tools(
+    capabilities: Iterable[str], hosts: set[str | None]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the ids of signed tools that capabilities grant by name, and those with a wildcard."""
     exact: set[str] = set()
     patterns: list[str] = []
     for one in capabilities:
@@ -251,16 +336,7 @@ def _wanted(
                 patterns.append(one)
             else:
                 exact.add(one.removeprefix(_TOOLS).replace(".", "/"))
-    found = {
-        item_id
-        for pattern in patterns
-        for item_id in dispatcher.tool_ids(_category_of(pattern))
-        if allows((pattern,), f"{_TOOLS}{item_id.replace('/', '.')}")
-    }
-    return [
-        *((item_id, True) for item_id in sorted(exact)),
-        *((item_id, False) for item_id in sorted(found - exact)),
-    ]
+    return tuple(sorted(exact)), tuple(patterns)
 
 
 def _category_of(pattern: str) -> str:

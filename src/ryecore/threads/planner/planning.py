@@ -31,6 +31,7 @@ from ryecore.policy.hooks import Hook, HookLayer, HooksByEvent, by_event, in_ord
 from ryecore.policy.limits import DEFAULT_LIMITS, LayeredLimits, Limits
 from ryecore.policy.permissions import attenuate
 from ryecore.state.pruning import Retention
+from ryecore.threads.calls.returning import return_tool
 from ryecore.threads.planner.classification import ERROR_CONFIG, Classification, read_classification
 from ryecore.threads.planner.risk import RISK_CONFIG, RiskReport, Risks, judge, read_risks
 from ryecore.threads.planner.settings import (
@@ -41,6 +42,7 @@ from ryecore.threads.planner.settings import (
     read_loop_config,
     read_retention,
 )
+from ryecore.tools.definition import ToolDef
 
 __all__ = [
     "MAX_EXTENDS",
@@ -146,12 +148,14 @@ class PreparedDirective:
         limits: Its limits over those of configuration, without a caller's.
         risks: The verdict on all of its capabilities.
         hooks: Its own hooks, and those of configuration.
+        returns: The tool that returns its outputs; None where it declares none.
     """
 
     composed: Composed
     limits: LayeredLimits
     risks: RiskReport
     hooks: HooksByEvent
+    returns: ToolDef | None
 
 
 T = TypeVar("T")
@@ -342,6 +346,7 @@ class DirectivePlanner:
                 layered_limits(settings.limits, loaded.directive.limits, _NO_LIMITS),
                 judge(capabilities, permissions.risks, settings.risks),
                 by_event((*composed.hooks, *settings.hooks)),
+                return_tool(loaded.directive.outputs),
             )
         return found
 
