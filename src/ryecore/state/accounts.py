@@ -18,12 +18,14 @@ from ryecore.state.schema import OPEN_ACCOUNT, below
 
 __all__ = [
     "MARK",
+    "MARK_HELD",
     "RESERVE",
     "Step",
     "account_of",
     "cascade",
     "charge",
     "find",
+    "is_placed",
     "keep_to_used",
     "path_of",
     "place",
@@ -66,17 +68,24 @@ _STEP: Final = """SELECT parent_id, reserves_spend, reserves_tokens,
     tokens_ceiling - tokens_own - tokens_children - tokens_held - tokens_reserved,
     state, stopped FROM accounts WHERE thread_id = ?"""
 
-_CHARGE_OWN: Final = """UPDATE accounts SET
+_ABOVE: Final = "RETURNING parent_id, state <> 'open', reserves_spend, reserves_tokens, stopped"
+_CHARGE_OWN: Final = f"""UPDATE accounts SET
     spend_held = spend_held - ?, spend_own = spend_own + ?,
-    tokens_held = tokens_held - ?, tokens_own = tokens_own + ? WHERE thread_id = ?"""
-_CHARGE_ABOVE: Final = """UPDATE accounts SET
+    tokens_held = tokens_held - ?, tokens_own = tokens_own + ? WHERE thread_id = ? {_ABOVE}"""
+_CHARGE_ABOVE: Final = f"""UPDATE accounts SET
     spend_held = spend_held - ?, spend_children = spend_children + ?,
-    tokens_held = tokens_held - ?, tokens_children = tokens_children + ? WHERE thread_id = ?"""
+    tokens_held = tokens_held - ?, tokens_children = tokens_children + ?
+    WHERE thread_id = ? {_ABOVE}"""
 _MOVE: Final = """UPDATE accounts SET
     spend_children = spend_children + ?, spend_held = spend_held + ?,
     spend_reserved = spend_reserved + ?,
     tokens_children = tokens_children + ?, tokens_held = tokens_held + ?,
     tokens_reserved = tokens_reserved + ? WHERE thread_id = ?"""
+
+_OPEN: Final = (
+    "SELECT *, (SELECT count(*) FROM charges WHERE charges.thread_id = accounts.thread_id"
+    " AND mark = 'held') AS open_charges FROM accounts WHERE thread_id = ? AND state = 'open'"
+)
 
 _STOP: Final = (
     f"{below('accounts')} UPDATE accounts SET stopped = 1"
@@ -117,23 +126,28 @@ def path_of(
 
 
 def charge(
-    run: sqlite3.Connection, path: list[Step], freed: tuple[int, int], spent: tuple[int, int]
-) -> None:
-    """Free a held amount and add a spent one along a whole path; both are money and tokens."""
-    statement = _CHARGE_OWN
-    for step in path:
-        spend, tokens = step.on_spend, step.on_tokens
-        run.execute(
+    run: sqlite3.Connection, thread_id: str, freed: tuple[int, int], spent: tuple[int, int]
+) -> bool:
+    """Free a held amount and add a spent one along a thread's path; both are money and tokens.
+
+    Returns whether the thread's account is stopped.
+    """
+    statement, spend, tokens, is_stopped = _CHARGE_OWN, 1, 1, False
+    above: str | None = thread_id
+    while above is not None and (spend or tokens):
+        row = run.execute(
             statement,
-            (
-                freed[0] * spend,
-                spent[0] * spend,
-                freed[1] * tokens,
-                spent[1] * tokens,
-                step.thread_id,
-            ),
-        )
-        statement = _CHARGE_ABOVE
+            (freed[0] * spend, spent[0] * spend, freed[1] * tokens, spent[1] * tokens, above),
+        ).fetchone()
+        if row is None:
+            raise not_registered(above)
+        above, is_closed, reserves_spend, reserves_tokens, stopped = row
+        if statement is _CHARGE_OWN:
+            statement, is_stopped = _CHARGE_ABOVE, bool(stopped)
+        if not is_closed:
+            spend = 0 if reserves_spend else spend
+            tokens = 0 if reserves_tokens else tokens
+    return is_stopped
 
 
 def cascade(run: sqlite3.Connection, thread_id: str) -> None:
@@ -155,11 +169,12 @@ def release(run: sqlite3.Connection, thread_id: str, status: str) -> None:
     Holds and reservations below it stay reserved above it. A thread without an open account is left
     unchanged.
     """
-    account = run.execute("SELECT state FROM accounts WHERE thread_id = ?", (thread_id,)).fetchone()
-    if account is None or account[0] != "open":
+    row = run.execute(_OPEN, (thread_id,)).fetchone()
+    if row is None:
         return
-    _assume(run, thread_id)
-    row = _whole(run, thread_id)
+    if row["open_charges"]:
+        _assume(run, thread_id)
+        row = _whole(run, thread_id)
     if row["parent_id"] is not None:
         _move(run, row, released=True)
     run.execute(
@@ -184,19 +199,17 @@ def stop_subtree(run: sqlite3.Connection, thread_id: str) -> None:
 
 def _assume(run: sqlite3.Connection, thread_id: str) -> None:
     """Settle open requests, whose costs will never be reported, at the full amounts held."""
-    spend, tokens, count = run.execute(
-        "SELECT sum(held_spend), sum(held_tokens), count(*) FROM charges"
+    spend, tokens = run.execute(
+        "SELECT sum(held_spend), sum(held_tokens) FROM charges"
         " WHERE thread_id = ? AND mark = 'held'",
         (thread_id,),
     ).fetchone()
-    if not count:
-        return
     run.execute(
         "UPDATE charges SET mark = 'assumed', spend = held_spend, tokens = held_tokens"
         " WHERE thread_id = ? AND mark = 'held'",
         (thread_id,),
     )
-    charge(run, path_of(run, thread_id), (spend, tokens), (spend, tokens))
+    charge(run, thread_id, (spend, tokens), (spend, tokens))
 
 
 def _whole(run: sqlite3.Connection, thread_id: str) -> sqlite3.Row:
@@ -271,6 +284,9 @@ MARK: Final = (
 )
 """The SQL that stores the cost of a request, and how it is known."""
 
+MARK_HELD: Final = f"{MARK} AND mark = 'held' RETURNING held_spend, held_tokens"
+"""The same for a request that is still held."""
+
 
 def place(
     run: sqlite3.Connection, thread_id: str, turn: int, attempt: int, spend: int, tokens: int
@@ -279,17 +295,24 @@ def place(
     try:
         run.execute(_PLACE, (thread_id, turn, attempt, spend, tokens))
     except sqlite3.IntegrityError:
-        found = run.execute(_FIND, (thread_id, turn, attempt)).fetchone()
-        if found is None:
+        if not is_placed(run, thread_id, turn, attempt, spend, tokens):
             raise
-        if tuple(found) == (spend, tokens, 0, 0, "held"):
-            return False
+        return False
+    return True
+
+
+def is_placed(
+    run: sqlite3.Connection, thread_id: str, turn: int, attempt: int, spend: int, tokens: int
+) -> bool:
+    """Return whether a try has this hold. One that has another charge is refused."""
+    found = run.execute(_FIND, (thread_id, turn, attempt)).fetchone()
+    if found is not None and tuple(found) != (spend, tokens, 0, 0, "held"):
         raise BudgetError(
             f"The try {attempt} of turn {turn} of {thread_id} has a charge already.",
             next_step="Give each try a number of its own.",
             account=thread_id,
         ) from None
-    return True
+    return found is not None
 
 
 def find(

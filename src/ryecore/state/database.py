@@ -63,6 +63,8 @@ class Database:
         self._transaction = _Transaction(self)
         self._awaited = _AwaitedTransaction(self)
         self._together_in = 0  # the thread whose operations belong to one transaction
+        self._changes = 0  # of this connection, when the current one of them began
+        self._undone: BaseException | None = None  # what undoes the transaction, though caught
         shared = file_system_of(path.parent)
         if is_shared(shared):
             raise StateError(
@@ -172,19 +174,21 @@ class Database:
     async def together(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Run operations that await nothing but this database as one transaction.
 
-        Each is a savepoint: one that raises has changed nothing, whoever catches its error.
+        One that raises after it has changed something undoes all, though its error is caught.
         """
         _ = self._try_begin() or await self._begin_awaited()
-        self._together_in = get_ident()
-        problem: BaseException | None = None
+        self._together_in, self._undone = get_ident(), None
         try:
-            return run_blocking(work())
-        except BaseException as error:
-            problem = error
-            raise
-        finally:
+            result = run_blocking(work())
+            if self._undone is not None:
+                raise self._undone
+        except BaseException as problem:
             self._together_in = 0
             self._end(problem)
+            raise
+        self._together_in = 0
+        self._end(None)
+        return result
 
     @property
     def _is_together(self) -> bool:
@@ -196,21 +200,15 @@ class Database:
         try:
             if not connection.in_transaction:  # SQLite rolled it back, as on a full disk
                 raise sqlite3.OperationalError("the transaction was rolled back")
-            connection.execute("SAVEPOINT part")
+            self._changes = connection.total_changes
         except sqlite3.Error as failed:
             self._raise_as_state_error(failed, "written")
         return connection
 
     def _end_part(self, problem: BaseException | None) -> None:
-        connection = self._connection
-        try:
-            if problem is not None and connection.in_transaction:
-                connection.execute("ROLLBACK TO part")
-            if connection.in_transaction:
-                connection.execute("RELEASE part")
-        except sqlite3.Error as failed:
-            self._raise_as_state_error(failed, "written")
         if problem is not None:
+            if self._connection.total_changes != self._changes:
+                self._undone = problem
             self._raise_as_state_error(problem, "written")
 
     def read(self, query: str, parameters: Sequence[object] = ()) -> list[sqlite3.Row]:

@@ -33,7 +33,6 @@ __all__ = [
     "can_be_looked_at",
     "ended_if_abandoned",
     "is_abandoned",
-    "lease_end",
     "moment",
     "wait_for_owner_end",
 ]
@@ -65,11 +64,6 @@ def moment() -> Moment:
     """Return the current time."""
     awake_s = time.clock_gettime(time.CLOCK_MONOTONIC)
     return Moment(time.time(), awake_s - _time_namespace_offset_s())
-
-
-def lease_end() -> Moment:
-    """Return the end of a lease that is taken or renewed now."""
-    return moment().plus(LEASE_S)
 
 
 def can_be_looked_at(owner: ProcessId, here: ProcessId) -> bool:

@@ -12,7 +12,6 @@ import sqlite3
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 
-from attrs import astuple
 from typing_extensions import override
 
 from ryecore.errors import BudgetError
@@ -30,11 +29,14 @@ from ryecore.policy.budget import (
 )
 from ryecore.state.accounts import (
     MARK,
+    MARK_HELD,
     RESERVE,
+    Step,
     account_of,
     cascade,
     charge,
     find,
+    is_placed,
     path_of,
     place,
     stop_subtree,
@@ -45,7 +47,7 @@ from ryecore.state.ledger import BudgetLedger
 from ryecore.state.model import Cost
 from ryecore.state.refusals import insufficient, not_registered, refuse_closed, refuse_opening
 from ryecore.state.schema import OPEN_ACCOUNT, SET_COST, below
-from ryecore.state.thread_rows import SET_LEASE, new_lease
+from ryecore.state.thread_rows import SET_LEASE, cost_values, new_lease
 
 __all__ = ["SqliteLedger"]
 
@@ -60,10 +62,13 @@ _HEAD: Final = (
     f"UPDATE threads SET {SET_LEASE}, transcript_length = ?, transcript_digest = ?"
     " WHERE thread_id = ?"
 )
-_SNAPSHOT: Final = f"UPDATE threads SET {SET_LEASE}, {SET_COST} WHERE thread_id = ?"
 _REQUESTS: Final = (
-    "SELECT cancel_requested OR kill_requested OR completed_at IS NOT NULL,"
-    " handoff_requested, completed_at FROM threads WHERE thread_id = ?"
+    "SELECT cancel_requested OR kill_requested OR completed_at IS NOT NULL, handoff_requested"
+    " FROM threads WHERE thread_id = ?"
+)
+_SNAPSHOT: Final = (
+    f"UPDATE threads SET {SET_LEASE}, {SET_COST} WHERE thread_id = ? AND completed_at IS NULL"
+    " RETURNING cancel_requested OR kill_requested, handoff_requested"
 )
 # A hold is placed on a whole path: it is counted at the end of it, or at the top of this tree.
 _TREE: Final = (
@@ -95,8 +100,11 @@ class SqliteLedger(BudgetLedger):
     async def register(self, thread_id: str, ceiling: Amount) -> None:
         spend, tokens = _whole_numbers(ceiling)
         async with self._database.writing() as run:
-            if not _is_open(run, thread_id, None):
+            try:
                 _open(run, (thread_id, None, 1, 1, spend, tokens))
+            except sqlite3.IntegrityError:
+                if not _is_open(run, thread_id, None):
+                    raise
 
     @override
     async def reserve(
@@ -168,13 +176,13 @@ class SqliteLedger(BudgetLedger):
         async with self._database.writing() as run:
             path = path_of(run, thread_id)
             refuse_closed(path[0].thread_id, path[0].state, path[0].stopped, amount)
+            # Before anything is written, so that the others of a transaction can still happen.
+            lack = _find_lack(path, spend, tokens)
+            if lack and not is_placed(run, thread_id, turn, attempt, spend, tokens):
+                step, dimension = lack
+                raise insufficient(step.thread_id, dimension, step.left, amount)
             if place(run, thread_id, turn, attempt, spend, tokens):
                 for step in path:
-                    # A request that costs nothing passes, even after an overspend.
-                    if spend and step.on_spend and spend > step.spend_left:
-                        raise insufficient(step.thread_id, "spend", step.left, amount)
-                    if tokens and step.on_tokens and tokens > step.tokens_left:
-                        raise insufficient(step.thread_id, "tokens", step.left, amount)
                     run.execute(
                         _HOLD, (spend * step.on_spend, tokens * step.on_tokens, step.thread_id)
                     )
@@ -196,24 +204,29 @@ class SqliteLedger(BudgetLedger):
     ) -> Settled:
         spend, tokens = _whole_numbers(actual)
         async with self._database.writing() as run:
-            path = path_of(run, thread_id)
-            held_spend, held_tokens, old_spend, old_tokens, old = find(
-                run, thread_id, turn, attempt
-            )
-            if old in _SETTLED:
-                spend, tokens = old_spend, old_tokens
+            charged = (spend, tokens, mark, thread_id, turn, attempt)
+            held = run.execute(MARK_HELD, charged).fetchone()
+            if held is not None:
+                held_spend, held_tokens = held
+                stopped = charge(run, thread_id, (held_spend, held_tokens), (spend, tokens))
             else:
-                freed = (held_spend, held_tokens) if old == "held" else (0, 0)
-                charge(run, path, freed, (spend - old_spend, tokens - old_tokens))
-                run.execute(MARK, (spend, tokens, mark, thread_id, turn, attempt))
+                stopped = bool(path_of(run, thread_id)[0].stopped)
+                held_spend, held_tokens, *old, old_mark = find(run, thread_id, turn, attempt)
+                if old_mark in _SETTLED:
+                    spend, tokens = old
+                else:
+                    run.execute(MARK, charged)
+                    charge(run, thread_id, (0, 0), (spend - old[0], tokens - old[1]))
             overspent = spend > held_spend or tokens > held_tokens
-            if overspent and not path[0].stopped:
+            if overspent and not stopped:
                 stop_subtree(run, thread_id)
-            shall_stop, handoff, ended = run.execute(_REQUESTS, (thread_id,)).fetchone()
-            if snapshot is not None and ended is None:
-                run.execute(_SNAPSHOT, (*new_lease(), *astuple(snapshot), thread_id))
-            stopped = overspent or bool(path[0].stopped)
-            return Settled(overspent, bool(shall_stop), stopped, bool(handoff))
+            row = None
+            if snapshot is not None:
+                row = run.execute(
+                    _SNAPSHOT, (*new_lease(), *cost_values(snapshot), thread_id)
+                ).fetchone()
+            shall_stop, handoff = row or run.execute(_REQUESTS, (thread_id,)).fetchone()
+            return Settled(overspent, bool(shall_stop), overspent or stopped, bool(handoff))
 
     @override
     async def transfer(self, thread_id: str, continuation_thread_id: str) -> Amount:
@@ -233,7 +246,7 @@ class SqliteLedger(BudgetLedger):
                 raise not_registered(thread_id)
             more = (max(spend - own[0], 0), max(tokens - own[1], 0))
             if any(more):
-                charge(run, path_of(run, thread_id), (0, 0), more)
+                charge(run, thread_id, (0, 0), more)
 
     @override
     async def cascade_spend(self, thread_id: str) -> None:
@@ -289,6 +302,19 @@ def _whole_numbers(amount: Amount) -> tuple[int, int]:
     if spend < 0 or tokens < 0:
         raise ValueError(f"No amount is negative, and {amount} is.")
     return (spend if spend < MOST else MOST, tokens if tokens < MOST else MOST)
+
+
+def _find_lack(path: list[Step], spend: int, tokens: int) -> tuple[Step, Dimension] | None:
+    """Return the first account on a path that has less left, and of what; None if all suffice.
+
+    A request that costs nothing passes, even after an overspend.
+    """
+    for step in path:
+        if spend and step.on_spend and spend > step.spend_left:
+            return step, "spend"
+        if tokens and step.on_tokens and tokens > step.tokens_left:
+            return step, "tokens"
+    return None
 
 
 def _is_open(run: sqlite3.Connection, thread_id: str, parent_id: str | None) -> sqlite3.Row | None:

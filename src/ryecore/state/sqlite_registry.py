@@ -8,11 +8,9 @@ Source: docs/design/threads.md#registry; decisions 35 to 38 and 46.
 import sqlite3
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from hashlib import sha256
-from hmac import compare_digest
 from secrets import token_urlsafe
 from typing import Any, Final, TypeVar
 
-from attrs import astuple
 from typing_extensions import override
 
 from ryecore.errors import ThreadConflict
@@ -51,8 +49,10 @@ from ryecore.state.thread_rows import (
     ask_to_stop,
     columns,
     conflict,
+    cost_values,
     count_spawn,
     end_abandoned,
+    end_row,
     free_start_key,
     keep_start_key,
     new_lease,
@@ -61,8 +61,6 @@ from ryecore.state.thread_rows import (
     record_of,
     refuse_started,
     result_of,
-    set_result,
-    set_status,
 )
 
 __all__ = ["SqliteRegistry"]
@@ -76,15 +74,19 @@ _SET_HEAD: Final = (
     "UPDATE threads SET transcript_length = ?, transcript_digest = ? WHERE thread_id = ?"
 )
 
-_SET_HEAD_AND_COST: Final = (
-    f"UPDATE threads SET transcript_length = ?, transcript_digest = ?, {SET_COST}"
-    " WHERE thread_id = ?"
-)
-_CLAIMED: Final = "SELECT status, fence, parent_token_hash FROM threads WHERE thread_id = ?"
+_SET_COST: Final = f"UPDATE threads SET {SET_COST} WHERE thread_id = ?"
+_SET_LEASE: Final = f"UPDATE threads SET {SET_LEASE} WHERE thread_id = ?"
 _CLAIM: Final = (
     f"UPDATE threads SET {SET_OWNERSHIP}, owns_process = ?, limits = coalesce(?, limits),"
     " model = coalesce(?, model), status = 'running', fence = fence + 1, parent_token_hash = NULL,"
-    f" updated_at = {NOW} WHERE thread_id = ?"
+    f" updated_at = {NOW} WHERE thread_id = ? AND status = 'created'"
+    " AND (parent_token_hash IS NULL OR parent_token_hash = ?) RETURNING fence"
+)
+_INSERT: Final = (
+    "INSERT INTO threads (thread_id, item_id, parent_id, root_id, model, limits, chain_root_id,"
+    f" continuation_of, cancel_requested, kill_requested, created_at, updated_at, {OWNERSHIP})"
+    f" VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {NOW}, {NOW}, ?, ?, ?, ?, ?, ?, ?)"
+    " RETURNING created_at"
 )
 
 _IS_BELOW: Final = """WITH RECURSIVE above (thread_id, parent_id) AS (
@@ -135,22 +137,40 @@ class SqliteRegistry(ThreadRegistry):
                 cancelled, killed = parent.cancel_requested, parent.kill_requested
                 if spawns is not None:
                     count_spawn(run, parent_id, spawns)
+            chain_root_id = None if follows is None else follows.chain_root_id
+            continued = None if follows is None else follows.thread_id
+            process, lease = owner or current_process(), new_lease()
             try:
-                run.execute(
-                    "INSERT INTO threads (thread_id, item_id, parent_id, root_id, model, limits,"
-                    " chain_root_id, continuation_of,"
-                    f" cancel_requested, kill_requested, created_at, updated_at, {OWNERSHIP})"
-                    f" VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {NOW}, {NOW}, ?, ?, ?, ?, ?, ?, ?)",
+                (now,) = run.execute(
+                    _INSERT,
                     (
-                        *(thread_id, item_id, parent_id, root_id, model, written),
-                        *((follows.chain_root_id, follows.thread_id) if follows else (None, None)),
-                        *(cancelled, killed, *ownership(owner or current_process())),
+                        *(thread_id, item_id, parent_id, root_id, model, written, chain_root_id),
+                        *(continued, cancelled, killed, *columns(process), *lease),
                     ),
-                )
+                ).fetchone()
             except sqlite3.IntegrityError:
                 raise id_taken(thread_id) from None
             keep_start_key(run, thread_id, start, parent_id)
-            return self._row(run, thread_id)
+            return ThreadRecord(
+                thread_id=thread_id,
+                item_id=item_id,
+                parent_id=parent_id,
+                status="created",
+                created_at=now,
+                updated_at=now,
+                completed_at=None,
+                owner=process,
+                fence=0,
+                lease_until=lease[0],
+                lease_machine_s=lease[1],
+                cancel_requested=cancelled,
+                kill_requested=killed,
+                model=model,
+                continuation_of=continued,
+                chain_root_id=chain_root_id,
+                root_id=root_id,
+                limits=None if limits is None else dict(limits),
+            )
 
     @override
     async def check_start(self, start: IdempotencyKey | None, parent_id: str | None) -> None:
@@ -193,13 +213,15 @@ class SqliteRegistry(ThreadRegistry):
         model: str | None = None,
     ) -> int:
         written = None if limits is None else as_json(limits)
+        # Only hashes are compared, so the time that it takes tells nothing of the token.
+        hashed = None if token is None else sha256(token.encode()).hexdigest()
         async with self._database.writing() as run:
-            row = run.execute(_CLAIMED, (thread_id,)).fetchone()
-            if row is None or row["status"] != "created":
-                raise conflict(self._row(run, thread_id), "be started")
-            wanted, fence = row["parent_token_hash"], int(row["fence"])
-            passed = sha256((token or "").encode()).hexdigest()
-            if wanted is not None and not compare_digest(wanted, passed):
+            values = (*ownership(owner or current_process()), owns_process, written, model)
+            claimed = run.execute(_CLAIM, (*values, thread_id, hashed)).fetchone()
+            if claimed is None:
+                found = self._row(run, thread_id)
+                if found.status != "created":
+                    raise conflict(found, "be started")
                 raise ThreadConflict(
                     f"The thread {thread_id} is claimed with the token that its parent made for "
                     "it, and this is another one.",
@@ -207,16 +229,14 @@ class SqliteRegistry(ThreadRegistry):
                     thread_id=thread_id,
                     state="created",
                 )
-            values = (*ownership(owner or current_process()), owns_process, written, model)
-            run.execute(_CLAIM, (*values, thread_id))
-            return fence + 1
+            return int(claimed[0])
 
     @override
     async def renew(self, thread_id: str, fence: int) -> None:
         async with self._database.writing() as run:
             self._owned(run, thread_id, fence)
             values = (*new_lease(), thread_id)
-            run.execute(f"UPDATE threads SET {SET_LEASE} WHERE thread_id = ?", values)
+            run.execute(_SET_LEASE, values)
 
     @override
     async def assign_process(self, thread_id: str, process: ProcessId) -> None:
@@ -242,23 +262,14 @@ class SqliteRegistry(ThreadRegistry):
     ) -> None:
         body = as_json(result)
         async with self._database.writing() as run:
-            found = self._owned(run, thread_id, fence)
-            if found.ended:
-                raise conflict(found, f"become {status}")
-            if head is not None and snapshot is not None:
-                run.execute(_SET_HEAD_AND_COST, (*head, *astuple(snapshot), thread_id))
-            elif head is not None:
-                run.execute(_SET_HEAD, (*head, thread_id))
-            elif snapshot is not None:
-                self._set_cost(run, thread_id, snapshot)
-            set_status(run, thread_id, status)
-            set_result(run, thread_id, body)
+            if not end_row(run, thread_id, status, body, fence=fence, head=head, snapshot=snapshot):
+                raise conflict(self._owned(run, thread_id, fence), f"become {status}")
 
     @override
     async def set_cost(self, thread_id: str, cost: Cost, *, fence: int | None = None) -> None:
         async with self._database.writing() as run:
             self._owned(run, thread_id, fence)
-            self._set_cost(run, thread_id, cost)
+            run.execute(_SET_COST, (*cost_values(cost), thread_id))
 
     @override
     async def set_limits(
@@ -348,11 +359,6 @@ class SqliteRegistry(ThreadRegistry):
                 state=found.status,
             )
         return found
-
-    def _set_cost(self, run: sqlite3.Connection, thread_id: str, cost: Cost) -> None:
-        run.execute(
-            f"UPDATE threads SET {SET_COST} WHERE thread_id = ?", (*astuple(cost), thread_id)
-        )
 
     @override
     async def limit_continuation(self, thread_id: str, bounds: ContinuationLimits) -> Limits:

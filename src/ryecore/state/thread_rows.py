@@ -20,7 +20,7 @@ from ryecore.state.model import (
     has_ended,
     thread_not_found,
 )
-from ryecore.state.owners import is_abandoned, lease_end
+from ryecore.state.owners import LEASE_S, is_abandoned, moment
 from ryecore.state.schema import BELOW_AND_AFTER, ENDED, NOW, below
 
 __all__ = [
@@ -31,10 +31,12 @@ __all__ = [
     "ask_to_stop",
     "columns",
     "conflict",
+    "cost_values",
     "count_spawn",
     "crash_result",
     "describe_death",
     "end_abandoned",
+    "end_row",
     "free_start_key",
     "keep_start_key",
     "new_lease",
@@ -43,8 +45,6 @@ __all__ = [
     "record_of",
     "refuse_started",
     "result_of",
-    "set_result",
-    "set_status",
 ]
 
 
@@ -176,28 +176,55 @@ def conflict(record: ThreadRecord, what: str) -> ThreadConflict:
 # ruff: noqa: S608 - what is spliced into statements is this package's own constants
 
 
-def set_status(run: sqlite3.Connection, thread_id: str, status: Status) -> None:
-    """Set a thread's status. A final one closes its account and fences its owner off."""
-    if not has_ended(status):
-        run.execute(
-            f"UPDATE threads SET status = ?, updated_at = {NOW} WHERE thread_id = ?",
-            (status, thread_id),
-        )
-        return
-    run.execute(
-        f"UPDATE threads SET status = ?, updated_at = {NOW}, completed_at = {NOW},"
-        " fence = fence + 1 WHERE thread_id = ?",
-        (status, thread_id),
-    )
+_END: Final = (
+    f"UPDATE threads SET status = ?, updated_at = {NOW}, completed_at = {NOW}, fence = fence + 1,"
+    " transcript_length = coalesce(?, transcript_length),"
+    " transcript_digest = coalesce(?, transcript_digest),"
+    " turns = coalesce(?, turns), input_tokens = coalesce(?, input_tokens),"
+    " output_tokens = coalesce(?, output_tokens),"
+    " spend_microcents = coalesce(?, spend_microcents),"
+    " cost_estimated = coalesce(?, cost_estimated)"
+    f" WHERE thread_id = ? AND fence = coalesce(?, fence) AND status NOT IN ({ENDED})"
+)
+_SAME_HEAD: Final = (None, None)
+_SAME_COST: Final = (None, None, None, None, None)
+
+
+def end_row(
+    run: sqlite3.Connection,
+    thread_id: str,
+    status: Status,
+    body: str,
+    *,
+    fence: int | None = None,
+    head: tuple[int, str] | None = None,
+    snapshot: Cost | None = None,
+) -> bool:
+    """End a thread: store its result, which is JSON, close its account, fence its owner off.
+
+    Returns whether it did: a thread that has ended, or has another fence, is left unchanged.
+    """
+    cost = _SAME_COST if snapshot is None else cost_values(snapshot)
+    values = (status, *(head or _SAME_HEAD), *cost, thread_id, fence)
+    if not run.execute(_END, values).rowcount:
+        return False
     release(run, thread_id, status)  # any end of a thread closes its account
-
-
-def set_result(run: sqlite3.Connection, thread_id: str, body: str) -> None:
-    """Store a thread's result, which is JSON."""
     run.execute(
         "INSERT INTO results (thread_id, body) VALUES (?, ?)"
         " ON CONFLICT (thread_id) DO UPDATE SET body = excluded.body",
         (thread_id, body),
+    )
+    return True
+
+
+def cost_values(cost: Cost) -> tuple[int, int, int, int, bool]:
+    """Return a cost as the values of `SET_COST`."""
+    return (
+        cost.turns,
+        cost.input_tokens,
+        cost.output_tokens,
+        cost.spend_microcents,
+        cost.estimated,
     )
 
 
@@ -222,8 +249,7 @@ def end_abandoned(run: sqlite3.Connection, record: ThreadRecord) -> None:
     Its subtree, which may run in other processes, is asked to stop.
     """
     status: Status = "killed" if record.kill_requested else "error"
-    set_status(run, record.thread_id, status)
-    set_result(run, record.thread_id, as_json(crash_result(record, status)))
+    end_row(run, record.thread_id, status, as_json(crash_result(record, status)))
     ask_to_stop(run, record.thread_id, "cancel_requested")
 
 
@@ -247,8 +273,8 @@ def ownership(process: ProcessId) -> tuple[object, ...]:
 
 def new_lease() -> tuple[float, float]:
     """Return a new lease, as the values of `SET_LEASE`."""
-    lease = lease_end()
-    return (lease.unix_s, lease.machine_s)
+    now = moment()
+    return (now.unix_s + LEASE_S, now.machine_s + LEASE_S)
 
 
 def count_spawn(run: sqlite3.Connection, parent_id: str, limit: SpawnLimit) -> int:

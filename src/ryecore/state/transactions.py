@@ -25,8 +25,9 @@ class Transactions(Protocol):
     async def together(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Run several operations of the registry and the ledger as one transaction.
 
-        All of them happen, or none. An operation that raises has changed nothing; where `work`
-        catches its error, the others still happen.
+        All of them happen, or none. `work` may catch a `BudgetError`: the operation that raised it
+        has changed nothing, and the others still happen. Any other error may undo them all, though
+        it is caught.
 
         Args:
             work: Awaits the operations, in order, and nothing else.
@@ -36,6 +37,7 @@ class Transactions(Protocol):
 
         Raises:
             StateError: Nothing can be written.
+            RyeError: The error of an operation that undid them all.
 
         Source: decision 77; ADR 029.
         """

@@ -12,6 +12,7 @@ import pytest
 from ryecore.errors import StateError
 from ryecore.state.database import Database
 from ryecore.state.sqlite_files import file_system_of, is_shared
+from ryecore.state.waiting import run_blocking
 from tests.forking import forked_script
 
 COUNTERS = (("CREATE TABLE counters (name TEXT PRIMARY KEY, value INTEGER)",),)
@@ -79,6 +80,30 @@ def test_an_exception_undoes_the_whole_transaction(tmp_path: Path) -> None:
     assert total(found) == 1
     increase(found)
     assert total(found) == 2
+
+
+def test_an_operation_that_raises_after_a_write_undoes_those_beside_it(tmp_path: Path) -> None:
+    """Even where its error is caught. One that raises before it has written undoes nothing."""
+    made = database(tmp_path)
+
+    async def raises_after(writes: bool) -> None:
+        async with made.writing() as run:
+            if writes:
+                run.execute(INCREASE)
+            raise KeyError
+
+    async def catches(writes: bool) -> None:
+        async with made.writing() as run:
+            run.execute(INCREASE)
+        with suppress(KeyError):
+            await raises_after(writes)
+
+    with pytest.raises(KeyError):
+        run_blocking(made.together(lambda: catches(writes=True)))
+    assert total(made) == 0
+    run_blocking(made.together(lambda: catches(writes=False)))
+    assert total(made) == 1
+    made.close()
 
 
 def test_threads_share_it(tmp_path: Path) -> None:

@@ -281,6 +281,8 @@ class LedgerCases(StateCases):
         await ledger.hold("r", 1, 1, Amount(5, 5), head=(512, "ab" * 32))
         await ledger.hold("r", 1, 2, Amount(5, 5))  # without a head the last one stays
         equal((await registry.get_thread("r")).transcript_head, (512, "ab" * 32), "the head")
+        settled = await ledger.settle("r", 1, 1, Amount(1, 1), snapshot=Cost())
+        check(not settled.cancel_requested, "A request is reported that nobody made.")
         await registry.request_cancel("r")
         await registry.request_handoff("r")
         cost = Cost(1, 2, 3, 4)
@@ -334,7 +336,7 @@ class LedgerCases(StateCases):
     async def test_operations_together_happen_or_do_not(
         self, store: StateStore, place: Place
     ) -> None:
-        """Registry and ledger share a transaction, and an operation that raises leaves nothing."""
+        """Registry and ledger share a transaction, and what the budget refuses leaves nothing."""
         registry, ledger = store.registry, store.ledger
         made = await registry.register("r", _ITEM)
 
@@ -352,6 +354,8 @@ class LedgerCases(StateCases):
             fence = await registry.claim("r")
             await raises(InsufficientBudget, ledger.hold("r", 1, 1, Amount(101, 1)))
             await ledger.hold("r", 1, 2, Amount(40, 4))
+            await raises(BudgetError, ledger.settle("r", 1, 3, Amount(1, 1)))
+            await raises(BudgetError, ledger.hold("r", 1, 2, Amount(70, 7)))
             return fence
 
         fence = await registry.together(catches)
