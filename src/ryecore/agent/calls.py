@@ -53,16 +53,20 @@ class ServedCalls:
         """Serve the calls. If a tool was cancelled, its `ToolCancelledError` propagates."""
         # Judge all calls before the first one runs, so that one that ends the turns comes first.
         judged: list[OnCall] = []
+        ending: Finish | Fail | None = None
         registry, policy = self._setup.registry, self._setup.policy
         most = self._setup.deps.limits.max_calls_a_turn
         for place, call in enumerate(self._calls):
+            verdict: OnCall
             if place >= most:
-                judged.append(Feed(f"not run: a turn may call {most} tools at most"))
+                verdict = Feed(f"not run: a turn may call {most} tools at most")
             elif self._is_cut(call):
-                judged.append(Feed(_CUT))
+                verdict = Feed(_CUT)
             else:
-                judged.append(await policy.on_call(self._state, call, registry.get(call.name)))
-        ending = next((one for one in judged if isinstance(one, Finish | Fail)), None)
+                verdict = await policy.on_call(self._state, call, registry.get(call.name))
+                if ending is None and isinstance(verdict, (Finish, Fail)):
+                    ending = verdict
+            judged.append(verdict)
         if ending is not None:
             for place, verdict in enumerate(judged):
                 if verdict is ending:
@@ -189,13 +193,13 @@ class ServedCalls:
 
     def results(self) -> tuple[ToolResultPart, ...]:
         """Return a result for each call, also for calls that were not run or were interrupted."""
-        for place in range(len(self._calls)):
-            if place not in self._results:
+        results, count = self._results, len(self._calls)
+        for place in range(count):
+            if place not in results:
                 text = _UNKNOWN if place in self._begun else _NOT_RUN
-                self._results[place] = self._unreported[place] = self._part(
-                    place, text, is_error=True
-                )
-        return tuple(self._results[place] for place in range(len(self._calls)))
+                part = self._part(place, text, is_error=True)
+                results[place] = self._unreported[place] = part
+        return tuple([results[place] for place in range(count)])
 
     async def report_rest(self) -> None:
         """Report to the policy the results that `results` made."""

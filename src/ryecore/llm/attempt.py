@@ -1,7 +1,6 @@
 """One attempt at one provider, without the decision on what follows."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import suppress
 from math import inf
 from types import AsyncGeneratorType
 from typing import Final, TypeAlias
@@ -172,7 +171,7 @@ class _Patience:
     __slots__ = ("_clock", "_lap_s", "_move_at", "_within_s", "has_news", "scope")
 
     def __init__(self, stall_s: float) -> None:
-        self.scope = anyio.move_on_after(None)
+        self.scope = anyio.CancelScope()
         self.has_news = True
         self._clock: Callable[[], float] | None = None
         self._lap_s = stall_s / _LAPS
@@ -219,8 +218,9 @@ async def _close(chunks: AsyncIterator[StreamChunk]) -> None:
 async def _let(end: Callable[[], Awaitable[object]]) -> None:
     """Await the end of an awaitable, and ignore its exceptions."""
     try:
-        with suppress(Exception):
-            await end()
+        await end()
+    except Exception:  # noqa: S110 - the answer is complete, or has failed already
+        pass
     except BaseException as problem:
         if not is_stray(problem):
             raise

@@ -324,16 +324,15 @@ def _counted(record: AttemptRecord, input_tokens_estimate: int) -> tuple[Usage, 
     counted = record.usage or _NOTHING
     if record.outcome not in _MAY_BE_ESTIMATED:
         return counted, False
-    usage = counted
-    if is_uncounted(record):
+    usage, written = counted, counted.total_output_tokens
+    if not counted.total_input_tokens:
         usage = evolve(usage, input_tokens=input_tokens_estimate)
-    written = -(-record.text_bytes // _BYTES_A_WRITTEN_TOKEN)
-    missing = written - counted.total_output_tokens
+    missing = -(-record.text_bytes // _BYTES_A_WRITTEN_TOKEN) - written
     # Of an answer that was cut off, some providers count only the beginning.
-    is_counted = record.outcome == "success" and counted.total_output_tokens > 0
+    is_counted = record.outcome == "success" and written > 0
     if missing > 0 and not is_counted:
         usage = evolve(usage, output_tokens=counted.output_tokens + missing)
-    return usage, usage != counted
+    return usage, usage is not counted and usage != counted
 
 
 # Estimates of the tokens of requests
@@ -394,7 +393,11 @@ def _size_around(request: LlmRequest) -> int:
 
 
 def _size_of_all(messages: Iterable[Message]) -> int:
-    return sum(_size_of(part) for message in messages for part in message.parts)
+    size = 0
+    for message in messages:
+        for part in message.parts:
+            size += _size_of(part)
+    return size
 
 
 def _tool_size(tool: ToolSpec) -> int:

@@ -206,7 +206,8 @@ class _Walk:
             self._last_resort = True
             index = min(cooled, key=self._cooldown_s)
             cooled.remove(index)
-        self._pass_over(cooled)
+        if cooled:
+            self._pass_over(cooled)
         self._left.remove(index)
         return index
 
@@ -361,7 +362,8 @@ class _Walk:
     ) -> None:
         if self._options.on_attempt is None:
             return
-        result = tried.result
+        result, usage = tried.result, tried.usage
+        is_counted = outcome == "success" and usage is not None and usage.total_output_tokens > 0
         self._options.on_attempt(
             AttemptRecord(
                 index,
@@ -371,8 +373,8 @@ class _Walk:
                 outcome,
                 kind,
                 reason,
-                usage=tried.usage,
-                text_bytes=0 if outcome == "success" and _counts(tried) else tried.text_bytes,
+                usage=usage,
+                text_bytes=0 if is_counted else tried.text_bytes,
                 duration_ms=(self._options.now() - began) * 1000,
                 stop_reason=None if result is None else result.stop_reason,
                 response_model="" if result is None else result.model,
@@ -400,11 +402,6 @@ class _Walk:
             provider=self._chain._ids[0],
             model=self._chain.plan[0].model,
         )
-
-
-def _counts(tried: Attempt) -> bool:
-    """Return whether the provider reported the tokens that it wrote."""
-    return tried.usage is not None and tried.usage.total_output_tokens > 0
 
 
 def _listed(said: list[str]) -> str:

@@ -1,5 +1,6 @@
 """The answer of a model and its token counts."""
 
+from functools import cached_property
 from typing import Literal, Self, TypeAlias
 
 from attrs import frozen
@@ -44,7 +45,13 @@ class Usage:
     @property
     def total_tokens(self) -> int:
         """All tokens."""
-        return self.total_input_tokens + self.total_output_tokens
+        return (
+            self.input_tokens
+            + self.output_tokens
+            + self.cache_read_tokens
+            + self.cache_write_tokens
+            + self.reasoning_tokens
+        )
 
     def __add__(self, other: "Usage") -> Self:
         return type(self)(
@@ -56,7 +63,7 @@ class Usage:
         )
 
 
-@frozen
+@frozen(slots=False)
 class LlmResult:
     """The answer of a model.
 
@@ -84,7 +91,7 @@ class LlmResult:
         """The texts, joined."""
         return "".join(part.text for part in self.parts if type(part) is TextPart)
 
-    @property
+    @cached_property
     def tool_calls(self) -> tuple[ToolCallPart, ...]:
         """The tool calls, in order."""
         return tuple(part for part in self.parts if type(part) is ToolCallPart)

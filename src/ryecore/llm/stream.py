@@ -159,11 +159,13 @@ class StreamFold:
 
     def result(self) -> LlmResult:
         """Return the answer, as far as it has arrived."""
-        self._close_text()
-        self._close_reasoning("")
+        if self._text:
+            self._close_text()
+        if self._reasoning:
+            self._close_reasoning("")
         end = self.end
         return LlmResult(
-            tuple(part.part if isinstance(part, _Call) else part for part in self._parts),
+            tuple([part.part if isinstance(part, _Call) else part for part in self._parts]),
             end.stop_reason if end else "error",
             self.usage,
             (end.model if end else "") or self._model,

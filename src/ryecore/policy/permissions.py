@@ -41,7 +41,7 @@ def allows(granted: Iterable[str], needed: str) -> bool:
     """
     if needed.startswith("rye.sign."):
         return needed in set(granted)
-    return any(_matches(pattern, needed) for pattern in granted)
+    return any(pattern == needed or _matches(pattern, needed) for pattern in granted)
 
 
 def holds_any(granted: Iterable[str], action: Action) -> bool:

@@ -138,13 +138,8 @@ class Spending:
         ledger refuses it, and says what is missing.
         """
         input_tokens = max(input_tokens, self.input_estimate)  # exact after a refused attempt
-        most = self.tracker.worst_case(provider, model, input_tokens, wanted) or 0
-        limits, cost = self._limits, self.cost
-        if (
-            not self.is_tight  # children may have spent more than is known here
-            and _is_ample(limits.spend_microcents, cost.spend_microcents, most)
-            and _is_ample(limits.tokens, cost.tokens, input_tokens + wanted)
-        ):
+        # Where balances were tight, children may have spent more than is known here.
+        if not self.is_tight and self._is_ample(wanted, input_tokens, provider, model):
             return wanted  # the ledger decides
         await self.settle_unwritten()
         left = await self._ledger.remaining(self._thread_id)
@@ -154,6 +149,17 @@ class Spending:
         if for_input is not None and for_thousand:
             bound = min(bound, (left.spend_microcents - for_input) * 1000 // for_thousand)
         return max(bound, _LEAST_OUTPUT)
+
+    def _is_ample(self, wanted: int, input_tokens: int, provider: str, model: str) -> bool:
+        """Return whether the limits are far above the cost of the next answer."""
+        limits, cost = self._limits, self.cost
+        tokens, spend = limits.tokens, limits.spend_microcents
+        if tokens is not None and tokens - cost.tokens < _AMPLE * (input_tokens + wanted):
+            return False
+        if spend is None:
+            return True
+        most = self.tracker.worst_case(provider, model, input_tokens, wanted) or 0
+        return spend - cost.spend_microcents >= _AMPLE * most
 
     async def before_attempt(
         self, entry: FallbackPlanEntry, request: LlmRequest, number: int
@@ -235,14 +241,20 @@ class Spending:
         async def hold() -> None:
             await ledger.hold(self._thread_id, held.turn, held.attempt, held.amount, head=head)
 
-        async def settle_and_hold() -> tuple[list[Settled], InsufficientBudget | None]:
-            settled = [await self._write(one) for one in waiting]
-            if not any(map(self._stops, settled)):
+        async def settle_and_hold() -> tuple[list[Settled], bool, InsufficientBudget | None]:
+            settled: list[Settled] = []
+            stops = False
+            for one in waiting:
+                outcome = await self._write(one)
+                settled.append(outcome)
+                stops = stops or outcome.cancel_requested
+                stops = stops or (self._hands_off and outcome.handoff_requested)
+            if not stops:
                 try:
                     await hold()
                 except InsufficientBudget as error:
-                    return settled, error
-            return settled, None
+                    return settled, stops, error
+            return settled, stops, None
 
         if not waiting:
             try:
@@ -250,18 +262,15 @@ class Spending:
             except InsufficientBudget as error:
                 return self._refuse(error)
             return None
-        settled, insufficient = await ledger.together(settle_and_hold)
+        settled, stops, insufficient = await ledger.together(settle_and_hold)
         for one, outcome in zip(waiting, settled, strict=True):
             await self._heed(one, outcome)
         if insufficient is not None:
             return self._refuse(insufficient)
-        if any(map(self._stops, settled)):
+        if stops:
             await anyio.lowlevel.checkpoint_if_cancelled()
             return Refuse("stopped", "The run was asked to stop, or to hand off.")
         return None
-
-    def _stops(self, settled: Settled) -> bool:
-        return settled.cancel_requested or (self._hands_off and settled.handoff_requested)
 
     def _refuse(self, error: InsufficientBudget) -> Refuse:
         self.limit = limit = self._hit(error)
@@ -283,7 +292,7 @@ class Spending:
         read, written = usage.total_input_tokens, usage.total_output_tokens
         spend = cost.cost_microcents
         mark: Mark = "estimated" if cost.estimated else "counted"
-        has_counted = record.usage is not None and usage.total_tokens > 0  # an answer reports some
+        has_counted = record.usage is not None and read + written > 0  # an answer reports some
         if not has_counted and not cost.estimated:
             if record.outcome == "success":
                 # A medium without reported tokens: only those of the request are known.
@@ -451,7 +460,3 @@ class Spending:
 
 def _advice(limit: str) -> str:
     return f"Start or resume it with at least --limit {limit}, or ask for less."
-
-
-def _is_ample(limit: int | None, used: int, needed: int) -> bool:
-    return limit is None or limit - used >= _AMPLE * needed

@@ -324,7 +324,9 @@ class Recorder:
                 f"A record of {self._run_id} ({kind}) holds what JSON lacks: {problem}.",
                 next_step="Use only texts, numbers, booleans, null, lists and mappings.",
             ) from None
-        self.show(kind, payload)
+        self._shown += 1
+        if self._bus is not None:
+            self._bus.emit(RunEvent(self._run_id, time.time(), kind, payload))
         if self._sink is not None and kind in self.steps:
             about = payload.get(self.subject, self._run_id)
             self._sink({"step": kind, "item_id": about, "turn": self.turn})

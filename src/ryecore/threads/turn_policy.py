@@ -233,9 +233,13 @@ class ThreadPolicy(TurnPolicy):
         self._has_answered = True
         self._note_context_used(asked)
         functions, spending = self._thread.palette.functions, self._spending
-        leaves = any(call.name not in functions for call in asked.tool_calls)
-        if leaves or spending.has_overspent:
-            await spending.settle_unwritten()
+        for call in asked.tool_calls:
+            if call.name not in functions:
+                await spending.settle_unwritten()
+                break
+        else:
+            if spending.has_overspent:
+                await spending.settle_unwritten()
         await self._recorder.tell("cognition_out", answer_payload(state.turn, asked))
         return asked
 
