@@ -13,7 +13,8 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 import httpx2
-from attrs import frozen
+
+from ryecore.frozen import frozen
 
 __all__ = ["BodyBounds", "BoundedTransport", "ResponseOutOfBounds", "bound_body", "out_of_bounds"]
 

@@ -13,10 +13,9 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final, cast
 
-from attrs import frozen
-
 from ryecore.actions.settings import OpenOptions, check_factory
 from ryecore.errors import ConfigError, MissingExtra, RyeError
+from ryecore.frozen import frozen
 from ryecore.state.waiting import is_event_loop
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Final
 
 import anyio.to_thread
-from attrs import field, frozen
+from attrs import field
 
 from ryecore.actions.execute import ExecuteRequest
 from ryecore.chain.model import ExecutionResult, ValidChain
@@ -18,6 +18,7 @@ from ryecore.directives.inputs import fill, input_schema
 from ryecore.directives.model import Directive
 from ryecore.display.text import StyledText
 from ryecore.errors import CallCancelled, InputError, RyeError
+from ryecore.frozen import frozen
 from ryecore.items.refs import ItemRef
 from ryecore.policy import CallContext
 from ryecore.runs.programs import ChainLookup, check_actions, check_hook

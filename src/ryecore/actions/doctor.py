@@ -13,10 +13,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
-from attrs import frozen
-
 from ryecore.display.text import counted
 from ryecore.errors import RyeError
+from ryecore.frozen import frozen
 from ryecore.items.files import is_left_over
 from ryecore.lillux.locks import describe_holders, release_advice
 from ryecore.state.health import (

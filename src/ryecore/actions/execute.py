@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from attrs import evolve, field, frozen
+from attrs import evolve, field
 
 from ryecore.actions.approval import check_capability
 from ryecore.chain.executor import PrimitiveExecutor
@@ -23,6 +23,7 @@ from ryecore.errors import (
     RyeError,
     UnsupportedExecution,
 )
+from ryecore.frozen import frozen
 from ryecore.items.refs import ORCHESTRATOR, ItemRef
 from ryecore.items.spaces import Spaces, named
 from ryecore.policy import CallContext

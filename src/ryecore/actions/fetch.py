@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 import anyio.to_thread
-from attrs import evolve, frozen
+from attrs import evolve
 
 from ryecore.actions.approval import ask, check_capability, file_to_approve
 from ryecore.display.text import Rendered, StyledText, status_mark
@@ -19,6 +19,7 @@ from ryecore.errors import (
     ItemNotFound,
     RyeError,
 )
+from ryecore.frozen import frozen
 from ryecore.items.description import ItemDescription, describe
 from ryecore.items.files import check_links, writable_folder, write_atomically
 from ryecore.items.refs import ItemRef, check_item_id

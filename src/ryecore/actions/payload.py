@@ -9,10 +9,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Self
 
-from attrs import asdict, evolve, field, frozen
+from attrs import asdict, evolve, field
 
 from ryecore.actions.settings import Settings
 from ryecore.errors import InputError
+from ryecore.frozen import frozen
 from ryecore.items.refs import ItemRef
 from ryecore.items.spaces import Space
 from ryecore.policy import CallContext

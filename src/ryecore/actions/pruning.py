@@ -11,11 +11,11 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import anyio
-from attrs import frozen
 
 from ryecore.display.sanitize import RyeWarning, warn
 from ryecore.display.text import Rendered, StyledText, byte_size, counted
 from ryecore.errors import RyeError
+from ryecore.frozen import frozen
 from ryecore.state.pruning import resolve_retention
 from ryecore.state.waiting import run_in_thread
 

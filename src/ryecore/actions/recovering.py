@@ -8,10 +8,9 @@ Source: decisions 35, 47 and 76.
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from attrs import frozen
-
 from ryecore.display.text import StyledText, status_mark
 from ryecore.errors import RyeError, ThreadConflict
+from ryecore.frozen import frozen
 from ryecore.policy import CallContext
 from ryecore.state.model import ThreadRecord
 

@@ -5,10 +5,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
-from attrs import field, frozen
+from attrs import field
 
 from ryecore.display.text import Rendered, StyledText
 from ryecore.errors import InputError
+from ryecore.frozen import frozen
 from ryecore.state.model import ThreadRecord, ThreadRecords
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 import anyio.to_thread
-from attrs import evolve, frozen
+from attrs import evolve
 
 from ryecore.errors import (
     BadSignature,
@@ -22,6 +22,7 @@ from ryecore.errors import (
     UnsignedItem,
     UntrustedKey,
 )
+from ryecore.frozen import frozen
 from ryecore.items.refs import EXPORT_FOLDER, is_export
 from ryecore.items.signature import FileTypesReader
 from ryecore.items.spaces import Space, Spaces

@@ -6,10 +6,11 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypedDict
 
-from attrs import field, frozen
+from attrs import field
 
 from ryecore.chain.config import HostConfig
 from ryecore.errors import ConfigError
+from ryecore.frozen import frozen
 from ryecore.items.spaces import Space
 from ryecore.lillux.keys import PublicKey
 from ryecore.policy.environment import InheritEnv, may_set_from_dotenv

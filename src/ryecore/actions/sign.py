@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 import anyio.to_thread
-from attrs import evolve, frozen
+from attrs import evolve
 
 from ryecore.actions.approval import ask, check_capability, file_to_approve, own_space
 from ryecore.chain.builder import RUNTIMES_FOLDER
@@ -20,6 +20,7 @@ from ryecore.errors import (
     SigningError,
     UnsignedItem,
 )
+from ryecore.frozen import frozen
 from ryecore.items.documents import DOCUMENT_EXTENSIONS, parse_document
 from ryecore.items.keys import AuthorKeys
 from ryecore.items.paths import file_called, place_of

@@ -6,11 +6,10 @@ Exports of threads are records: each is proved by its record's signature, and re
 import os
 from pathlib import Path
 
-from attrs import frozen
-
 from ryecore.actions.approval import check_capability, own_space
 from ryecore.display.text import Rendered, StyledText, status_mark
 from ryecore.errors import RyeError, UnsignedItem
+from ryecore.frozen import frozen
 from ryecore.items.paths import file_called, source_at
 from ryecore.items.refs import KIND_FOLDERS, ItemRef, is_export
 from ryecore.items.signature import FileTypesReader

@@ -7,14 +7,13 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from attrs import frozen
-
 from ryecore.agent.deps import AgentRunnerDeps
 from ryecore.agent.events import CostMeter, Emit
 from ryecore.agent.model import Agent, AgentNode, RetrySpec
 from ryecore.agent.outcome import turn_error
 from ryecore.agent.policies import OutputSchema
 from ryecore.agent.verdicts import TurnPolicy
+from ryecore.frozen import frozen
 from ryecore.llm.cost import AttemptCost, CostTracker
 from ryecore.llm.fallback import FallbackChain
 from ryecore.llm.fallback_rules import AttemptRecord, Backoff, ChainOptions, FallbackPlanEntry

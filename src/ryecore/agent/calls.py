@@ -5,12 +5,12 @@ from contextlib import suppress
 from typing import Final
 
 import anyio
-from attrs import frozen
 
 from ryecore.agent.assembly import TurnSetup
 from ryecore.agent.events import AgentToolCall, AgentToolResult
 from ryecore.agent.verdicts import Dispatch, Fail, Feed, Finish, OnCall, TurnState
 from ryecore.errors import ToolCallError, ToolCancelledError
+from ryecore.frozen import frozen
 from ryecore.llm.parts import TextPart, ToolCallPart, ToolResultPart
 from ryecore.llm.result import LlmResult
 from ryecore.policy.cancelling import run_to_end

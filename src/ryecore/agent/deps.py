@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 import anyio
-from attrs import Factory, field, frozen
+from attrs import Factory, field
 from attrs.validators import in_, optional
 
 from ryecore.errors import ConfigError
+from ryecore.frozen import frozen
 from ryecore.llm.checks import above, at_least, function, of, tuple_of_names
 from ryecore.llm.fallback_rules import Backoff, Refuse
 from ryecore.llm.media import MediaStore

@@ -9,12 +9,13 @@ from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias
 
-from attrs import field, frozen
+from attrs import field
 
 from ryecore.agent.outcome import TokensUsed
 from ryecore.convert.fields import camel_keys, omitted_at_default
 from ryecore.convert.money import to_usd
 from ryecore.convert.strict import WIRE
+from ryecore.frozen import frozen
 from ryecore.llm.cost import AttemptCost, CostTracker, estimated_tokens, is_uncounted
 from ryecore.llm.fallback_rules import AttemptRecord
 from ryecore.llm.request import LlmRequest

@@ -8,14 +8,13 @@ import json
 from collections.abc import Sequence
 from typing import Final
 
-from attrs import frozen
-
 from ryecore.agent.assembly import chain_options, plan_entry
 from ryecore.agent.deps import AgentRunnerDeps, Egress
 from ryecore.agent.events import CostMeter
 from ryecore.agent.node import TurnBudget
 from ryecore.agent.outcome import NodeOutcome, turn_error
 from ryecore.agent.policies import ask_gate
+from ryecore.frozen import frozen
 from ryecore.llm.attempt import AskForMedia, call_for_media
 from ryecore.llm.cost import text_tokens
 from ryecore.llm.fallback_rules import FallbackPlanEntry, Refuse

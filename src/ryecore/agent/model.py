@@ -4,11 +4,12 @@ from collections.abc import Iterable, Mapping
 from types import NoneType
 from typing import Any, Final, Literal, Self, TypeVar, cast, get_args
 
-from attrs import field, frozen
+from attrs import field
 from attrs.validators import min_len, optional
 
 from ryecore.agent.prompts import PromptTemplate, mentions_secrets
 from ryecore.errors import ConfigError
+from ryecore.frozen import frozen
 from ryecore.llm.checks import at_least, of, tuple_of_names
 from ryecore.llm.fallback_rules import Backoff
 from ryecore.llm.request import ReasoningEffort

@@ -3,11 +3,12 @@
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, Protocol
 
-from attrs import Factory, field, frozen
+from attrs import Factory, field
 
 from ryecore.agent.events import AgentEvent, Emit
 from ryecore.agent.model import Agent
 from ryecore.agent.outcome import NodeOutcome
+from ryecore.frozen import frozen
 from ryecore.llm.checks import of, plain_function
 from ryecore.llm.cost import AttemptCost
 from ryecore.llm.fallback_rules import AttemptRecord, AttemptVerdict, FallbackPlanEntry

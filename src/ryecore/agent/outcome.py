@@ -5,7 +5,7 @@ Source: docs/design/agent-node.md#failures; decisions 49 to 53 and 59.
 
 from typing import Final, Literal, Self, TypeAlias, get_args
 
-from attrs import asdict, field, frozen
+from attrs import asdict, field
 
 from ryecore.chain.primitives import with_unknown_effect
 from ryecore.convert.fields import omitted_at_default, written_by
@@ -23,6 +23,7 @@ from ryecore.errors import (
     UnknownToolError,
 )
 from ryecore.errors.agents import facts_of_kind
+from ryecore.frozen import frozen
 from ryecore.llm.parts import MediaPart
 from ryecore.llm.redaction import redact
 from ryecore.llm.result import StopReason

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from inspect import isawaitable
 from typing import Any, Final
 
-from attrs import frozen
-
 from ryecore.agent.deps import Egress, PreEgress
 from ryecore.agent.node import TurnBudget
 from ryecore.agent.outcome import turn_error
@@ -31,6 +29,7 @@ from ryecore.agent.verdicts import (
     ladder_verdict,
 )
 from ryecore.errors import LlmError, ToolCallError, ToolExecutionError, ToolPolicyError
+from ryecore.frozen import frozen
 from ryecore.lillux.schema import SchemaValidator
 from ryecore.llm.cost import estimated_tokens
 from ryecore.llm.fallback_rules import AttemptVerdict, FallbackPlanEntry, Refuse

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Final, Self, TypeAlias
 
 import anyio.to_thread
-from attrs import field, frozen
+from attrs import field
 
 from ryecore.agent.deps import AgentRunnerDeps
 from ryecore.errors import ConfigError
+from ryecore.frozen import frozen
 from ryecore.policy.expressions import (
     BrokenExpression,
     ParsedExpression,

@@ -11,7 +11,6 @@ from inspect import iscoroutinefunction
 from typing import Final, Self, TypeAlias
 
 import anyio
-from attrs import frozen
 
 from ryecore.agent.assembly import (
     TurnSetup,
@@ -30,6 +29,7 @@ from ryecore.agent.turns import TurnResult, run_turns
 from ryecore.agent.verdicts import THE_TEXT
 from ryecore.display.text import StyledText, counted
 from ryecore.errors import AgentTurnError, InputError
+from ryecore.frozen import frozen
 from ryecore.llm.parts import (
     MediaPart,
     Message,

@@ -8,7 +8,7 @@ Source: docs/design/agent-node.md#failures; decisions 49 to 57.
 from collections.abc import Callable, Mapping
 from typing import Final, Literal
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from ryecore.agent.assembly import TurnSetup
 from ryecore.agent.calls import ServedCalls
@@ -31,6 +31,7 @@ from ryecore.agent.verdicts import (
     TurnState,
 )
 from ryecore.errors import LlmError
+from ryecore.frozen import frozen
 from ryecore.llm.parts import Message
 from ryecore.llm.request import LlmRequest
 from ryecore.llm.result import LlmResult

@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Final, TypeAlias
 
-from attrs import frozen
-
 from ryecore.agent.outcome import ErrorCode, failure_of, is_correctable
 from ryecore.errors import LlmError, ToolCallError
+from ryecore.frozen import frozen
 from ryecore.llm.fallback_rules import GO, AttemptVerdict, FallbackPlanEntry, Go, Refuse
 from ryecore.llm.parts import Message, ToolCallPart, ToolResultPart
 from ryecore.llm.request import LlmRequest

@@ -9,7 +9,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
-from attrs import evolve, field, frozen
+from attrs import evolve, field
 
 from ryecore.chain.templating import (
     ConfigTemplate,
@@ -26,6 +26,7 @@ from ryecore.errors import (
     RyeError,
     UnresolvedPlaceholder,
 )
+from ryecore.frozen import frozen
 from ryecore.policy.command_lines import ProgramText, program_name, read_command_line
 
 __all__ = ["FORK_POINT", "SignedLine", "Values", "read_line", "read_stdin"]

@@ -9,11 +9,12 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from attrs import evolve, field, frozen
+from attrs import evolve, field
 
 from ryecore.chain.spec import ConfigSpec, ElementSpec
 from ryecore.chain.trace import Trace
 from ryecore.errors import ConfigError, UnsignedItem
+from ryecore.frozen import frozen
 from ryecore.items.documents import parse_document
 from ryecore.items.files import leads_out
 from ryecore.items.refs import ItemRef

@@ -10,13 +10,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from attrs import frozen
-
 from ryecore.chain.model import Chain, ChainElement
 from ryecore.chain.plan import merge_configs
 from ryecore.chain.templating import as_text, with_unknown_parts
 from ryecore.display.sanitize import warn
 from ryecore.errors import ConfigError
+from ryecore.frozen import frozen
 from ryecore.items.files import leads_out
 from ryecore.lillux.digests import read_digest
 from ryecore.lillux.witness import Evidence

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Literal
 
-from attrs import field, frozen
+from attrs import field
 
 from ryecore.chain.dotenv import Dotenv, DotenvReader
 from ryecore.chain.interpreters import Interpreters
@@ -17,6 +17,7 @@ from ryecore.chain.model import Chain, ChainElement
 from ryecore.chain.templating import ConfigTemplate
 from ryecore.chain.trace import Trace
 from ryecore.errors import ConfigError, InputError
+from ryecore.frozen import frozen
 from ryecore.items.keys import AuthorKeys
 from ryecore.items.project_trust import allow_variables
 from ryecore.items.spaces import Space

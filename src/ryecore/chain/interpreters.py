@@ -11,10 +11,9 @@ from pathlib import Path
 from stat import S_ISREG
 from typing import Final
 
-from attrs import frozen
-
 from ryecore.chain.spec import InterpreterSpec
 from ryecore.errors import InterpreterNotFound, MissingExtra, SpawnFailed
+from ryecore.frozen import frozen
 from ryecore.items.paths import find_on_path, is_program, lies_inside
 from ryecore.lillux.processes import ProcessSpec, run_process_sync
 from ryecore.lillux.witness import Evidence

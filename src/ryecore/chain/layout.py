@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from ryecore.chain.arguments import FORK_POINT
 from ryecore.chain.dependencies import Dependencies
@@ -20,6 +20,7 @@ from ryecore.chain.spec import AnchorSpec, VerifyDepsSpec, WarmSpec
 from ryecore.chain.templating import ConfigTemplate, as_text, count_of
 from ryecore.chain.trace import Trace
 from ryecore.errors import AnchorError, ConfigError, MetadataError
+from ryecore.frozen import frozen
 from ryecore.items.snapshots import NOWHERE, Snapshot, SnapshotStore
 from ryecore.items.spaces import ItemSource
 from ryecore.items.verification import VerifiedItem, Verifier

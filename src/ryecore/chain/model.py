@@ -6,12 +6,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, Self
 
-from attrs import field, frozen
+from attrs import field
 
 from ryecore.chain.rendering import render_chain, render_result
 from ryecore.chain.spec import ElementSpec, PinSpec
 from ryecore.display.text import StyledText
 from ryecore.errors import ToolFailed
+from ryecore.frozen import frozen
 from ryecore.items.verification import VerifiedItem
 from ryecore.lillux.witness import Witness
 from ryecore.policy.dialects import SCRIPT_KEYWORD

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import PurePath
 from typing import Any, Final, cast
 
-from attrs import asdict, evolve, frozen
+from attrs import asdict, evolve
 
 from ryecore.chain.arguments import FORK_POINT, SignedLine, Values, read_line, read_stdin
 from ryecore.chain.model import (
@@ -23,6 +23,7 @@ from ryecore.chain.model import (
 from ryecore.chain.templating import as_text
 from ryecore.convert.lines import quoted
 from ryecore.errors import ConfigError, InputError, InvalidParameters
+from ryecore.frozen import frozen
 from ryecore.lillux.schema import SchemaValidator
 
 __all__ = [

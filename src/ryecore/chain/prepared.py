@@ -11,8 +11,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from attrs import frozen
-
 from ryecore.caches import BoundedDict
 from ryecore.chain.arguments import FORK_POINT
 from ryecore.chain.builder import ChainBuilder, ChainValidator
@@ -26,6 +24,7 @@ from ryecore.chain.spec import ConfigSpec
 from ryecore.chain.templating import ConfigTemplate
 from ryecore.chain.trace import Event, Trace
 from ryecore.errors import MetadataError, RyeError
+from ryecore.frozen import frozen
 from ryecore.items.refs import ItemRef
 from ryecore.items.signature import utc_now
 from ryecore.lillux.schema import SchemaValidator

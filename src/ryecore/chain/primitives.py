@@ -8,11 +8,10 @@ Source: docs/design/chain.md#primitives; decisions 14 and 27.
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol, cast
 
-from attrs import frozen
-
 from ryecore.chain.builder import EXECUTE_ID
 from ryecore.chain.model import ExecutionPlan
 from ryecore.display.sanitize import shorten
+from ryecore.frozen import frozen
 from ryecore.items.refs import ItemRef
 from ryecore.lillux.processes import ProcessResult, ProcessSpec, WarmPool, WarmStart, run_process
 from ryecore.policy.context import CallContext

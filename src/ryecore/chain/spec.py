@@ -10,11 +10,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
 
-from attrs import field, frozen
+from attrs import field
 
 from ryecore.chain.templating import as_text
 from ryecore.convert.lines import Place
 from ryecore.errors import MetadataError
+from ryecore.frozen import frozen
 from ryecore.lillux.schema import SchemaFailure, SchemaValidator
 from ryecore.strict_json import find_non_json
 

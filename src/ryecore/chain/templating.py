@@ -13,7 +13,9 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final
 
-from attrs import field, frozen
+from attrs import field
+
+from ryecore.frozen import frozen
 
 __all__ = [
     "ConfigTemplate",

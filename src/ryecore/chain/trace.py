@@ -6,10 +6,9 @@ Source: ADR 003.
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Final, TypeVar, cast
 
-from attrs import frozen
-
 from ryecore.caches import BoundedDict
 from ryecore.errors import RyeError
+from ryecore.frozen import frozen
 from ryecore.items.signature import utc_now
 from ryecore.lillux.witness import Evidence, Witness
 from ryecore.policy.context import EventSink

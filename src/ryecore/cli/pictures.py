@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 import click
-from attrs import frozen
 
 from ryecore.cli.output import show, show_piece
 from ryecore.display.text import StyledText
 from ryecore.errors import InputError
+from ryecore.frozen import frozen
 
 if TYPE_CHECKING:
     from ryecore.chain.model import ChainTrace

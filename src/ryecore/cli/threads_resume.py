@@ -5,7 +5,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
 import click
-from attrs import frozen
 
 from ryecore.actions.recovering import Recovered
 from ryecore.actions.threads import Threads
@@ -22,6 +21,7 @@ from ryecore.cli.options import json_option, limit_option, project_option, read_
 from ryecore.cli.output import EXIT_FAILED, can_redraw, show, show_json, show_result
 from ryecore.display.text import StyledText, status_mark
 from ryecore.errors import RyeError
+from ryecore.frozen import frozen
 from ryecore.policy import CallContext
 from ryecore.rye import Rye
 

@@ -16,8 +16,6 @@ from difflib import get_close_matches
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, get_args, get_origin
 
-from attrs import frozen
-
 from ryecore.convert.lines import Place, bounded, key_path, line_numbers, nearest, quoted
 from ryecore.convert.strict import (
     ConversionError,
@@ -30,6 +28,7 @@ from ryecore.convert.strict import (
     shown,
 )
 from ryecore.errors import ConfigError
+from ryecore.frozen import frozen
 
 if TYPE_CHECKING:
     from cattrs import Converter

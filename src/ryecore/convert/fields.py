@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import attrs
-from attrs import frozen
 
 from ryecore.convert.money import read_usd, write_usd
+from ryecore.frozen import frozen
 
 __all__ = ["Form", "camel_keys", "form_of", "key", "omitted_at_default", "usd", "written_by"]
 

@@ -23,10 +23,10 @@ from types import UnionType
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, Union, get_args, get_origin
 
 import attrs
-from attrs import frozen
 
 from ryecore.convert.fields import form_of
 from ryecore.convert.lines import key_path, quoted
+from ryecore.frozen import frozen
 
 if TYPE_CHECKING:
     from cattrs import Converter

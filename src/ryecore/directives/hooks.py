@@ -7,12 +7,11 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final, Literal, cast
 
-from attrs import frozen
-
 from ryecore.convert.config import Configuration, Reader
 from ryecore.convert.lines import Place, key_path, quoted
 from ryecore.directives.markup import DirectiveProblem, Element
 from ryecore.errors import ConfigError, InvalidItemId
+from ryecore.frozen import frozen
 from ryecore.items.refs import ItemRef
 from ryecore.policy.conditions import AllOf, AnyOf, Comparison, Condition, Negation, read_condition
 from ryecore.policy.hooks import Control, Hook, HookAction, HookEvent, HookLayer

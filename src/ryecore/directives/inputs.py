@@ -8,11 +8,12 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from attrs import field, frozen
+from attrs import field
 
 from ryecore.convert.lines import bounded
 from ryecore.directives.markup import Element
 from ryecore.errors import InvalidInputs
+from ryecore.frozen import frozen
 from ryecore.policy.paths import fill_placeholders
 from ryecore.strict_json import read_json
 

@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from attrs import define, field, frozen
+from attrs import define, field
 
 from ryecore.convert.lines import quoted
 from ryecore.errors import MetadataError
+from ryecore.frozen import frozen
 
 __all__ = ["OPAQUE", "DirectiveProblem", "Element", "parse_markup"]
 

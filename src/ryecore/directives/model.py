@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 
-from attrs import evolve, field, frozen
+from attrs import evolve, field
 
 from ryecore.directives.inputs import Declared, fill, fill_tree
 from ryecore.directives.permissions import Permissions
+from ryecore.frozen import frozen
 from ryecore.policy.hooks import Hook, in_order
 from ryecore.policy.limits import Limits
 

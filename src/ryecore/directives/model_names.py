@@ -12,11 +12,12 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Final
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from ryecore.convert.config import Configuration, Reader
 from ryecore.convert.lines import quoted
 from ryecore.errors import InputError
+from ryecore.frozen import frozen
 
 __all__ = ["AGENT_CONFIG", "ModelNames", "choose_model", "read_model_names"]
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, TypeVar
 
-from attrs import field, frozen
+from attrs import field
 
 from ryecore.convert.lines import quoted
 from ryecore.directives.hooks import directive_id, read_hooks_element
@@ -16,6 +16,7 @@ from ryecore.directives.inputs import read_declared
 from ryecore.directives.markup import OPAQUE, DirectiveProblem, Element, parse_markup
 from ryecore.directives.model import Action, ContextSpec, Directive, ModelSpec
 from ryecore.directives.permissions import read_permissions
+from ryecore.frozen import frozen
 from ryecore.items.signature import COMMENT_FORMS, split_content
 from ryecore.policy.limits import Limits, read_limits
 

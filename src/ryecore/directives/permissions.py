@@ -6,9 +6,8 @@ Source: docs/design/threads.md#harness; decision 41.
 import re
 from typing import Final
 
-from attrs import frozen
-
 from ryecore.directives.markup import Element
+from ryecore.frozen import frozen
 
 __all__ = ["AcknowledgedRisk", "Permissions", "read_permissions"]
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from ryecore.display.picture import Direction, Line, Picture
 from ryecore.display.ranks import (
@@ -21,6 +21,7 @@ from ryecore.display.ranks import (
     rank_boxes,
 )
 from ryecore.display.shapes import Sized, depth_at, port_room, size_line_label, size_of
+from ryecore.frozen import frozen
 
 __all__ = ["Layout", "PlacedBox", "Point", "Route", "Step", "lay_out"]
 

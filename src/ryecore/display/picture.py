@@ -2,9 +2,10 @@
 
 from typing import Final, Literal
 
-from attrs import field, frozen
+from attrs import field
 
 from ryecore.display.text import BoxStatus
+from ryecore.frozen import frozen
 
 __all__ = [
     "SIGNS",

@@ -4,10 +4,9 @@ import math
 import unicodedata
 from typing import Final
 
-from attrs import frozen
-
 from ryecore.display.picture import Box, Shape
 from ryecore.display.sanitize import to_one_line
+from ryecore.frozen import frozen
 
 __all__ = [
     "BADGE",

@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, Literal
 
-from attrs import field, frozen
+from attrs import field
 
 from ryecore.convert.money import write_usd
 from ryecore.display.sanitize import escape_controls, escape_html, to_one_line
 from ryecore.errors import RyeError
+from ryecore.frozen import frozen
 
 if TYPE_CHECKING:
     from ryecore.state.model import ThreadRecord

@@ -3,9 +3,8 @@
 from collections.abc import Mapping
 from typing import Final, Literal, TypeAlias
 
-from attrs import frozen
-
 from ryecore.errors.base import RyeError
+from ryecore.frozen import frozen
 
 __all__ = [
     "ERROR_KINDS",

@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from attrs import frozen
-
 from ryecore.errors.base import RyeError
+from ryecore.frozen import frozen
 
 __all__ = [
     "AmbiguousItem",

@@ -7,12 +7,13 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
-from attrs import evolve, frozen
+from attrs import evolve
 from typing_extensions import override
 
 from ryecore.agent.deps import AgentRunnerDeps
 from ryecore.agent.outcome import NodeFailure
 from ryecore.agent.runner import create_agent_node_executor
+from ryecore.frozen import frozen
 from ryecore.graph.journal.journal import Journal
 from ryecore.graph.journal.positions import PositionStore
 from ryecore.graph.model import Graph

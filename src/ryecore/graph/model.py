@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
-from attrs import Factory, field, frozen
+from attrs import Factory, field
 
 from ryecore.agent.model import Agent, AgentNode
 from ryecore.display.picture import Shape
+from ryecore.frozen import frozen
 from ryecore.items.refs import ItemRef
 from ryecore.policy.conditions import Condition, describe_condition
 from ryecore.policy.expressions import Template

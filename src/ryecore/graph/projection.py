@@ -6,8 +6,9 @@ Source: docs/design/graphs.md#the-walk; decision 47.
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from attrs import define, field, frozen
+from attrs import define, field
 
+from ryecore.frozen import frozen
 from ryecore.state.events import RunEvent
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from ryecore.caches import BoundedDict
 from ryecore.chain.model import ValidChain
@@ -17,6 +17,7 @@ from ryecore.convert.lines import key_path, line_numbers, nearest
 from ryecore.display.text import Rendered, StyledText, status_mark
 from ryecore.errors import InputError
 from ryecore.errors.items import GraphInvalid, GraphProblem
+from ryecore.frozen import frozen
 from ryecore.graph.model import GRAPH_RUNTIME, Graph
 from ryecore.graph.validation.calls import check_calls, check_programs, tools_with_expressions
 from ryecore.graph.validation.document import DocumentReader

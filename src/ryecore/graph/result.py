@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping
 
-from attrs import field, frozen
+from attrs import field
 
 from ryecore.agent.outcome import NodeFailure
 from ryecore.chain.model import ExecutionResult
 from ryecore.display.sanitize import to_one_line
 from ryecore.display.text import StyledText, brief, counted, dollars, status_mark, status_words
 from ryecore.errors import ToolFailed
+from ryecore.frozen import frozen
 from ryecore.graph.model import Graph
 from ryecore.graph.projection import RunProjection, RunStatus
 from ryecore.graph.reading import LoadedGraph

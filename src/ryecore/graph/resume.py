@@ -7,10 +7,11 @@ Source: decision 47.
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from ryecore.agent.outcome import NodeOutcome
 from ryecore.errors import InputError, StateError
+from ryecore.frozen import frozen
 from ryecore.graph.journal.positions import PositionStore
 from ryecore.graph.journal.recovery import RecoveredRun, is_unknown, never_began, read_run
 from ryecore.graph.model import ForeachVertex, Graph, VertexOfGraph

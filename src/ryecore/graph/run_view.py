@@ -7,10 +7,11 @@ from contextlib import aclosing
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from attrs import evolve, field, frozen
+from attrs import evolve, field
 
 from ryecore.display.text import Rendered, StyledText
 from ryecore.errors import BudgetNotRegistered, StateError
+from ryecore.frozen import frozen
 from ryecore.graph.journal.positions import PositionStore
 from ryecore.graph.journal.recovery import Fold, RecoveredRun
 from ryecore.graph.model import AgentVertex, Graph

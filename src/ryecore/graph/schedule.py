@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final, Literal, Self
 
-from attrs import evolve, field, frozen
+from attrs import evolve, field
 
 from ryecore.agent.outcome import ERROR_CODES, ErrorCode, NodeFailure, NodeOutcome
 from ryecore.convert.strict import RECORDS
 from ryecore.errors import TextTooLong
+from ryecore.frozen import frozen
 from ryecore.graph.model import (
     ForeachVertex,
     Graph,

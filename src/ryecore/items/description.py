@@ -8,9 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from attrs import frozen
-
 from ryecore.errors import MetadataError
+from ryecore.frozen import frozen
 from ryecore.items.documents import DOCUMENT_EXTENSIONS, parse_document
 from ryecore.items.metadata import parse_metadata
 

@@ -6,10 +6,9 @@ Exports are records, never items. Source: decisions 5 and 36.
 import re
 from typing import Final, Self
 
-from attrs import frozen
-
 from ryecore.convert.lines import quoted
 from ryecore.errors import InvalidItemId
+from ryecore.frozen import frozen
 
 __all__ = [
     "EXPORT_FOLDER",

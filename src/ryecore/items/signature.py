@@ -16,8 +16,7 @@ from functools import lru_cache
 from typing import Final
 from urllib.parse import quote
 
-from attrs import frozen
-
+from ryecore.frozen import frozen
 from ryecore.lillux.keys import PublicKey, SigningKey
 
 __all__ = [

@@ -7,10 +7,9 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final
 
-from attrs import frozen
-
 from ryecore.display.sanitize import is_visible
 from ryecore.errors import AmbiguousItem, ItemNotFound, SigningError
+from ryecore.frozen import frozen
 from ryecore.items.files import (
     check_links,
     is_left_over,

@@ -19,9 +19,8 @@ from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from attrs import frozen
-
 from ryecore.errors import AnchorError
+from ryecore.frozen import frozen
 from ryecore.lillux.digests import TreeFilter, digest_tree, stat_tree
 from ryecore.lillux.witness import TreeStat
 

@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final, Literal
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from ryecore.errors import (
     AmbiguousItem,
@@ -20,6 +20,7 @@ from ryecore.errors import (
     ItemNotFound,
     RyeError,
 )
+from ryecore.frozen import frozen
 from ryecore.items.refs import KIND_FOLDERS, ItemRef, check_item_id
 from ryecore.lillux.witness import Evidence
 

@@ -16,9 +16,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final, Literal
 
-from attrs import frozen
-
 from ryecore.errors import MetadataError, RevokedKey, SigningError, UntrustedKey
+from ryecore.frozen import frozen
 from ryecore.items.documents import parse_document
 from ryecore.items.refs import KIND_FOLDERS
 from ryecore.items.signature import COMMENT_FORMS, Signature, parse_payload, split_content, utc_now

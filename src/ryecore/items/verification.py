@@ -10,7 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
-from attrs import field, frozen
+from attrs import field
 
 from ryecore.caches import BoundedDict
 from ryecore.display.sanitize import warn
@@ -22,6 +22,7 @@ from ryecore.errors import (
     MalformedSignature,
     UnsignedItem,
 )
+from ryecore.frozen import frozen
 from ryecore.items.paths import absolute, source_at
 from ryecore.items.signature import (
     SIDECAR,

@@ -4,10 +4,9 @@ from collections.abc import Iterable
 from os import PathLike, fspath
 from typing import Final, Literal
 
-from attrs import frozen
-
 from ryecore import _native
 from ryecore.errors import StoreError
+from ryecore.frozen import frozen
 
 __all__ = [
     "ContentStore",

@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Final, NoReturn, Self, cast
 
-from attrs import field, frozen
+from attrs import field
 from nacl import bindings
 from nacl.exceptions import BadSignatureError, CryptoError
 
 from ryecore.errors import SigningError
+from ryecore.frozen import frozen
 
 __all__ = ["BoxKey", "PublicKey", "SigningKey", "open_envelope", "seal_envelope"]
 

@@ -9,9 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from attrs import frozen
-
 from ryecore.display.sanitize import replace_controls
+from ryecore.frozen import frozen
 
 __all__ = ["LockHolder", "describe_holders", "find_lock_holders", "is_locked", "release_advice"]
 

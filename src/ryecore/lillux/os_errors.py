@@ -4,9 +4,8 @@ import errno
 from collections.abc import Mapping
 from typing import Final
 
-from attrs import frozen
-
 from ryecore.errors import ProcessError
+from ryecore.frozen import frozen
 
 __all__ = ["OsFailure", "exhaustion_of", "failure_of", "refuses_writing"]
 

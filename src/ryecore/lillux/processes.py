@@ -19,10 +19,11 @@ from pathlib import Path
 from typing import Final, Literal, NoReturn
 
 import anyio
-from attrs import field, frozen
+from attrs import field
 
 from ryecore import _native
 from ryecore.errors import ProcessError, SpawnFailed
+from ryecore.frozen import frozen
 from ryecore.lillux.mailbox import current_mailbox
 from ryecore.lillux.os_errors import failure_of
 from ryecore.lillux.witness import Witness

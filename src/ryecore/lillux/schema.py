@@ -14,10 +14,10 @@ from typing import Any, Final
 from urllib.parse import unquote, urldefrag, urljoin
 
 import anyio.to_thread
-from attrs import frozen
 
 from ryecore import _native
 from ryecore.convert.lines import bounded
+from ryecore.frozen import frozen
 
 __all__ = [
     "MAX_SCHEMA_CHARS",

@@ -4,9 +4,8 @@ import os
 from collections.abc import Iterable
 from os import PathLike
 
-from attrs import frozen
-
 from ryecore import _native
+from ryecore.frozen import frozen
 from ryecore.lillux.digests import TreeFilter
 
 __all__ = ["Evidence", "TreeStat", "Witness"]

@@ -7,10 +7,11 @@ from functools import cached_property, lru_cache, partial
 from math import lcm
 from typing import Final, TypeAlias
 
-from attrs import evolve, field, frozen
+from attrs import evolve, field
 
 from ryecore.convert.money import MICROCENTS_PER_USD, to_usd
 from ryecore.errors import ConfigError
+from ryecore.frozen import frozen
 from ryecore.llm.fallback_rules import AttemptRecord
 from ryecore.llm.parts import MediaPart, Message, Part, ToolCallPart, ToolResultPart
 from ryecore.llm.prices import bundled_cost, bundled_rates, have_bundled_prices

@@ -7,10 +7,11 @@ from collections.abc import Awaitable, Callable
 from typing import Final, Literal, TypeAlias
 
 import anyio
-from attrs import field, frozen
+from attrs import field
 from attrs.validators import min_len
 
 from ryecore.errors.agents import LlmError, LlmErrorKind, facts_of_kind
+from ryecore.frozen import frozen
 from ryecore.llm.checks import above, at_least
 from ryecore.llm.media import MediaStore
 from ryecore.llm.provider import LlmProvider

@@ -2,7 +2,7 @@
 
 from typing import ClassVar, Literal, Self, TypeAlias
 
-from attrs import frozen
+from ryecore.frozen import frozen
 
 __all__ = [
     "MediaPart",

@@ -3,8 +3,7 @@
 from collections.abc import AsyncIterator
 from typing import Protocol, TypeAlias, runtime_checkable
 
-from attrs import frozen
-
+from ryecore.frozen import frozen
 from ryecore.llm.media import MediaStore
 from ryecore.llm.parts import MediaPart
 from ryecore.llm.request import Capabilities, LlmRequest

@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, TypeAlias
 
-from attrs import field, frozen
+from attrs import field
 
+from ryecore.frozen import frozen
 from ryecore.llm.parts import MediaPart, Message, ReasoningPart, ToolResultPart
 
 __all__ = [

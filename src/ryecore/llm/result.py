@@ -3,8 +3,7 @@
 from functools import cached_property
 from typing import Literal, Self, TypeAlias
 
-from attrs import frozen
-
+from ryecore.frozen import frozen
 from ryecore.llm.parts import Message, Part, TextPart, ToolCallPart
 
 __all__ = ["LlmResult", "StopReason", "Usage"]

@@ -3,8 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
 
-from attrs import frozen
-
+from ryecore.frozen import frozen
 from ryecore.llm.parts import MediaPart, Part, ReasoningPart, TextPart, ToolCallPart
 from ryecore.llm.result import LlmResult, StopReason, Usage
 

@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from attrs import frozen
-
 from ryecore.display.sanitize import shorten
 from ryecore.errors import ConfigError, InputError, McpError, McpToolChanged, RyeError
+from ryecore.frozen import frozen
 from ryecore.items.documents import parse_document
 from ryecore.items.files import writable_folder, write_atomically
 from ryecore.items.refs import check_item_id

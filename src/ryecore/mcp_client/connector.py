@@ -28,9 +28,9 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import anyio
 from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint
-from attrs import frozen
 
 from ryecore.errors import McpError, MetadataError, RyeError
+from ryecore.frozen import frozen
 from ryecore.items.metadata import parse_metadata
 from ryecore.mcp_client.pins import PinnedTool, read_tool
 from ryecore.mcp_client.servers import Server, fill_in, read_server

@@ -12,7 +12,6 @@ from typing import Any, Final
 import anyio
 import httpx2
 from anyio.streams.memory import MemoryObjectSendStream
-from attrs import frozen
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._stream_protocols import ReadStream, WriteStream
@@ -20,6 +19,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCError, JSONRPCResponse
 
 from ryecore.bounded_http import BodyBounds, bound_body
+from ryecore.frozen import frozen
 from ryecore.mcp_client.peer import MAX_MESSAGE_BYTES, Peer, TrackedStream
 from ryecore.mcp_client.servers import HttpServer
 

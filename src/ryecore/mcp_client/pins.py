@@ -11,10 +11,9 @@ from difflib import get_close_matches, unified_diff
 from pathlib import Path
 from typing import Final
 
-from attrs import frozen
-
 from ryecore.display.sanitize import escape_json
 from ryecore.errors import McpError, McpToolChanged, MetadataError
+from ryecore.frozen import frozen
 
 __all__ = ["PinnedTool", "ToolDeclaration", "check_pin", "item_name", "read_tool"]
 

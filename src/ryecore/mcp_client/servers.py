@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Annotated, Any, Final, Literal, cast
 from urllib.parse import urlsplit
 
-from attrs import evolve, field, frozen
+from attrs import evolve, field
 
 from ryecore.convert.config import Check, ConfigProblem, Configuration, Reader
 from ryecore.convert.fields import key
 from ryecore.errors import ConfigError
+from ryecore.frozen import frozen
 from ryecore.policy.command_lines import read_command_line
 from ryecore.policy.environment import looks_like_credential
 

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import anyio
 import anyio.to_thread
-from attrs import field, frozen
+from attrs import field
 from mcp.client.session import ClientSession, IncomingMessage
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
@@ -35,6 +35,7 @@ from mcp_types import (
 from ryecore import __version__
 from ryecore.display.sanitize import shorten
 from ryecore.errors import McpError, RyeError
+from ryecore.frozen import frozen
 from ryecore.items.paths import find_on_path, lies_inside
 from ryecore.lillux.schema import SchemaValidator
 from ryecore.mcp_client.http import open_connection

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-from attrs import field, frozen
+from attrs import field
 from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError, NoBackChannelError
 from mcp_types import (
@@ -28,6 +28,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from ryecore.display.sanitize import replace_invisible
 from ryecore.display.text import counted
 from ryecore.errors import NotApproved
+from ryecore.frozen import frozen
 from ryecore.policy.permissions import ApprovalRequest, FileToApprove
 
 __all__ = ["Approvals", "InputRequired", "question"]

@@ -7,11 +7,12 @@ from collections.abc import Iterable
 from decimal import Decimal
 from typing import Final, Literal, TypeAlias
 
-from attrs import field, frozen
+from attrs import field
 
 from ryecore.convert.fields import usd
 from ryecore.convert.money import to_usd
 from ryecore.convert.strict import WIRE
+from ryecore.frozen import frozen
 
 __all__ = [
     "MOST",

@@ -9,8 +9,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from attrs import define, field, frozen
+from attrs import define, field
 
+from ryecore.frozen import frozen
 from ryecore.policy.dialects import COMMAND, DIALECTS, PYTHON, SHELLS, Dialect
 
 __all__ = ["CommandLine", "ProgramText", "program_name", "read_command_line"]

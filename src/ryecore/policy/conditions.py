@@ -7,9 +7,10 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from attrs import field, frozen
+from attrs import field
 
 from ryecore.convert.lines import bounded, quoted
+from ryecore.frozen import frozen
 from ryecore.lillux.patterns import TextPattern, compile_pattern
 from ryecore.policy.paths import ABSENT, parse_path
 

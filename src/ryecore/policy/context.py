@@ -13,9 +13,10 @@ from hashlib import sha256
 from threading import RLock
 from typing import Final, Self
 
-from attrs import evolve, field, frozen
+from attrs import evolve, field
 
 from ryecore.convert.json_text import make_encoder
+from ryecore.frozen import frozen
 
 __all__ = [
     "CALL_ID",

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Final, Literal
 
-from attrs import frozen
+from ryecore.frozen import frozen
 
 __all__ = ["COMMAND", "DIALECTS", "PYTHON", "SCRIPT_KEYWORD", "SHELLS", "Dialect", "Operands"]
 

@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from typing import Final, NoReturn, TypeAlias, cast
 
-from attrs import field, frozen
+from attrs import field
 
 from ryecore.convert.lines import quoted
+from ryecore.frozen import frozen
 from ryecore.policy.paths import ABSENT, Place, ValuePath, step
 from ryecore.strict_json import FINITE_DECODER
 

@@ -8,10 +8,11 @@ from collections.abc import Iterable, Mapping
 from enum import IntEnum
 from typing import Final, Literal, TypeAlias, get_args
 
-from attrs import field, frozen
+from attrs import field
 
 from ryecore.convert.fields import key, omitted_at_default, written_by
 from ryecore.convert.strict import WIRE
+from ryecore.frozen import frozen
 from ryecore.items.refs import ItemRef
 from ryecore.policy.conditions import Condition
 from ryecore.policy.paths import fill_placeholders, parse_path

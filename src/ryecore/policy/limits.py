@@ -8,10 +8,11 @@ from decimal import Decimal, InvalidOperation
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, Literal, Self, TypeAlias, TypeVar
 
-from attrs import evolve, field, fields, frozen
+from attrs import evolve, field, fields
 
 from ryecore.convert.lines import quoted
 from ryecore.convert.money import MICROCENTS_PER_USD, write_usd
+from ryecore.frozen import frozen
 
 if TYPE_CHECKING:
     from attrs import Attribute

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Final, TypeAlias
 
-from attrs import frozen
+from ryecore.frozen import frozen
 
 __all__ = ["ABSENT", "Place", "ValuePath", "fill_placeholders", "parse_path", "step"]
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal, Protocol, TypeAlias
 
-from attrs import frozen
+from ryecore.frozen import frozen
 
 __all__ = [
     "Action",

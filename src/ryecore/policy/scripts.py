@@ -7,9 +7,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from attrs import frozen
-
 from ryecore.errors import PlaceholderInScript
+from ryecore.frozen import frozen
 from ryecore.policy.command_lines import read_command_line
 from ryecore.policy.dialects import SCRIPT_KEYWORD
 

@@ -7,11 +7,11 @@ from email.utils import parsedate_to_datetime
 from typing import Final
 
 import httpx2
-from attrs import frozen
 
 from ryecore.bounded_http import out_of_bounds
 from ryecore.errors import RyeError
 from ryecore.errors.agents import facts_of_kind
+from ryecore.frozen import frozen
 from ryecore.llm import LlmError, LlmErrorKind, MediaPart, redact
 from ryecore.llm.redaction import clean_error
 

@@ -6,9 +6,8 @@ Source: docs/design/threads.md#parent; decisions 41 and 80.
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from attrs import frozen
-
 from ryecore.errors import LimitReached, StateError
+from ryecore.frozen import frozen
 from ryecore.policy import CallContext
 from ryecore.policy.limits import Limits, read_limits
 from ryecore.policy.permissions import attenuate

@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from copy import copy
 from typing import Final, Literal, cast
 
-from attrs import define, evolve, field, frozen
+from attrs import define, evolve, field
 
 from ryecore.errors import IntegrityError, RyeError, TextTooLong
+from ryecore.frozen import frozen
 from ryecore.items.description import knowledge_text
 from ryecore.items.refs import ItemRef
 from ryecore.policy import CallContext

@@ -3,9 +3,8 @@
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from attrs import frozen
-
 from ryecore.chain.model import ChainTrace, ExecutionPlan, ExecutionResult, ValidChain
+from ryecore.frozen import frozen
 from ryecore.items.refs import ItemRef
 from ryecore.policy import CallContext
 

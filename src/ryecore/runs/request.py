@@ -8,10 +8,11 @@ import time
 from collections.abc import Collection, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from attrs import evolve, field, frozen
+from attrs import evolve, field
 
 from ryecore.convert.lines import check_mapping
 from ryecore.errors import AlreadyStarted, InputError, ThreadConflict
+from ryecore.frozen import frozen
 from ryecore.items.refs import ItemRef
 from ryecore.policy.limits import Limits, read_limits
 

@@ -10,9 +10,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from decimal import Decimal
 from typing import Literal, TypeAlias
 
-from attrs import field, frozen
+from attrs import field
 
 from ryecore.errors import ThreadConflict
+from ryecore.frozen import frozen
 from ryecore.llm.parts import Message
 from ryecore.policy.limits import Limits
 from ryecore.state.model import Predecessor, ThreadRecord

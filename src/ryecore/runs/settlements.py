@@ -6,9 +6,10 @@ Source: decisions 39 and 40.
 from collections.abc import Mapping
 from contextlib import suppress
 
-from attrs import asdict, frozen
+from attrs import asdict
 
 from ryecore.errors import BudgetError
+from ryecore.frozen import frozen
 from ryecore.policy.budget import NOTHING, Account, Amount, Mark
 from ryecore.state.ledger import BudgetLedger
 from ryecore.state.model import Cost

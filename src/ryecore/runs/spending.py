@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from typing import Any, Final, Literal, Protocol
 
 import anyio.lowlevel
-from attrs import frozen
 
 from ryecore.agent.deps import AgentRunnerDeps
 from ryecore.convert.money import to_usd
 from ryecore.errors import InsufficientBudget
+from ryecore.frozen import frozen
 from ryecore.llm.cost import AttemptCost, CostTracker, TokenEstimate
 from ryecore.llm.fallback_rules import GO, AttemptRecord, AttemptVerdict, FallbackPlanEntry, Refuse
 from ryecore.llm.request import LlmRequest

@@ -10,9 +10,9 @@ from contextlib import suppress
 from typing import Final, Protocol, TypeVar
 
 import anyio
-from attrs import frozen
 
 from ryecore.errors import RyeError, StateError, ThreadConflict
+from ryecore.frozen import frozen
 from ryecore.policy import CancelToken
 from ryecore.runs.settlements import Unwritten
 from ryecore.runs.tasks import Tasks

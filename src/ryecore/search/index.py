@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from attrs import frozen
-
+from ryecore.frozen import frozen
 from ryecore.items.description import describe
 from ryecore.items.refs import ItemRef
 from ryecore.items.signature import CommentForm, FileTypesReader, comment_form, split_content

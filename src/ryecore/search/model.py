@@ -4,9 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from attrs import frozen
-
 from ryecore.display.text import Rendered, StyledText, status_mark
+from ryecore.frozen import frozen
 from ryecore.items.refs import ItemRef
 from ryecore.items.spaces import Space
 

@@ -18,10 +18,11 @@ import unicodedata
 from collections.abc import Callable, Sequence
 from typing import Final, Literal, NoReturn
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from ryecore.display.sanitize import replace_controls
 from ryecore.errors import InvalidQuery
+from ryecore.frozen import frozen
 from ryecore.items.refs import EXPORT_FOLDER, KIND_FOLDERS
 from ryecore.policy import allows, capability_of
 

@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from attrs import frozen
-
 from ryecore.caches import BoundedDict
 from ryecore.errors import InvalidItemId
+from ryecore.frozen import frozen
 from ryecore.items.refs import EXPORT_FOLDER, check_item_id
 from ryecore.items.signature import FileTypesReader
 from ryecore.items.spaces import EXTENSIONS, SKIPPED_FOLDERS, Space, Spaces

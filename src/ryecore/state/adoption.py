@@ -10,9 +10,10 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final
 
-from attrs import evolve, field, frozen
+from attrs import evolve, field
 
 from ryecore.errors import InputError, StateError, UnattestedState
+from ryecore.frozen import frozen
 from ryecore.items.files import check_links
 from ryecore.lillux.keys import PublicKey
 from ryecore.lillux.locks import LockHolder, describe_holders

@@ -23,10 +23,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
-from attrs import frozen
-
 from ryecore.display.sanitize import warn
 from ryecore.errors import SigningError, StateError, UnattestedState
+from ryecore.frozen import frozen
 from ryecore.items.files import check_links, keep_out_of_git, write_atomically
 from ryecore.items.signature import parse_payload
 from ryecore.lillux.digests import read_digest

@@ -13,8 +13,9 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Final
 
-from attrs import evolve, frozen
+from attrs import evolve
 
+from ryecore.frozen import frozen
 from ryecore.policy.limits import Limits, read_limits
 from ryecore.state.accounts import keep_to_used
 from ryecore.state.model import ContinuationLimits

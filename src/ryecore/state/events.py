@@ -24,9 +24,10 @@ from typing import (
 )
 
 import anyio
-from attrs import evolve, frozen
+from attrs import evolve
 
 from ryecore.errors import InputError, StateError
+from ryecore.frozen import frozen
 
 if TYPE_CHECKING:
     from ryecore.policy.context import EventSink

@@ -13,9 +13,10 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Final
 
-from attrs import field, frozen
+from attrs import field
 
 from ryecore.errors import BadSignature, StateError, UnsignedItem
+from ryecore.frozen import frozen
 from ryecore.items.files import KnownFolders, keep_out_of_git, writable_folder, write_atomically
 from ryecore.items.refs import EXPORT_FOLDER, RECORD_LINE, is_export
 from ryecore.items.signature import parse_payload

@@ -6,9 +6,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from attrs import frozen
-
 from ryecore.errors import RyeError, StateError
+from ryecore.frozen import frozen
 from ryecore.lillux.digests import TreeFilter, list_tree
 from ryecore.lillux.locks import LockHolder, find_lock_holders
 from ryecore.state.adoption import DATABASE

@@ -12,9 +12,10 @@ from collections.abc import Collection, Mapping
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final, Self
 
-from attrs import field, frozen
+from attrs import field
 
 from ryecore.errors import InputError
+from ryecore.frozen import frozen
 from ryecore.state.model import Status, has_ended
 
 if TYPE_CHECKING:

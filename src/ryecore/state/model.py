@@ -7,13 +7,14 @@ from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import TYPE_CHECKING, Final, Literal, Self, get_args
 
-from attrs import field, frozen
+from attrs import field
 
 from ryecore.convert.fields import omitted_at_default, usd
 from ryecore.convert.money import to_usd
 from ryecore.convert.strict import WIRE
 from ryecore.display.text import Rendered, StyledText, render_threads
 from ryecore.errors import ThreadNotFound
+from ryecore.frozen import frozen
 from ryecore.lillux.processes import ProcessId
 from ryecore.policy.limits import Limits
 

@@ -14,9 +14,10 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Final, Self
 
 import anyio
-from attrs import evolve, frozen
+from attrs import evolve
 
 from ryecore.errors import ProcessError, StateError
+from ryecore.frozen import frozen
 from ryecore.lillux.processes import ProcessId, current_process, kill_processes, process_status
 from ryecore.policy.context import THREAD_MARK, thread_mark
 from ryecore.state.model import ThreadRecord

@@ -23,9 +23,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
-from attrs import frozen
-
 from ryecore.errors import ConfigError, InputError, LinkLeavesSpace, StateError
+from ryecore.frozen import frozen
 from ryecore.items.files import folder_without_links, writable_folder
 from ryecore.items.refs import RECORD_LINE
 from ryecore.lillux.digests import read_digest

@@ -10,8 +10,7 @@ Source: docs/design/threads.md#storage; decisions 38, 47 and 77.
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
-from attrs import frozen
-
+from ryecore.frozen import frozen
 from ryecore.state.transcript_format import Head, Record
 from ryecore.state.transcript_report import TranscriptReport, Unit
 

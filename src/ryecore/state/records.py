@@ -15,10 +15,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final
 
-from attrs import evolve, field, frozen
+from attrs import evolve, field
 
 from ryecore.convert.json_text import make_encoder
 from ryecore.errors import SigningError, StateError
+from ryecore.frozen import frozen
 from ryecore.items.files import write_atomically
 from ryecore.items.signature import parse_payload, signature_payload, utc_now
 from ryecore.lillux.keys import PublicKey, SigningKey

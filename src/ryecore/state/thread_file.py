@@ -12,11 +12,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from attrs import Factory, frozen
+from attrs import Factory
 
 from ryecore.convert.json_text import indented_json
 from ryecore.convert.strict import RECORDS
 from ryecore.errors import StateError
+from ryecore.frozen import frozen
 from ryecore.items.files import write_atomically
 from ryecore.lillux.digests import read_digest
 from ryecore.lillux.keys import PublicKey, SigningKey

@@ -10,9 +10,10 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from attrs import define, frozen
+from attrs import define
 
 from ryecore.errors import StateError
+from ryecore.frozen import frozen
 from ryecore.lillux.keys import PublicKey
 from ryecore.state.model import TERMINAL
 from ryecore.state.transcript_format import (

@@ -14,10 +14,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
-from attrs import frozen
-
 from ryecore.convert.json_text import make_encoder, quoted
 from ryecore.errors import StateError
+from ryecore.frozen import frozen
 from ryecore.lillux.keys import PublicKey, SigningKey
 from ryecore.state.records import holds, record_signature
 

@@ -4,10 +4,9 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Literal, TypeAlias
 
-from attrs import frozen
-
 from ryecore.convert.strict import WIRE
 from ryecore.display.text import STATUS_ICONS, Rendered, StyledText, status_mark
+from ryecore.frozen import frozen
 
 __all__ = ["TranscriptReport", "TurnReport", "TurnState", "Unit"]
 

@@ -5,9 +5,9 @@ from typing import Final, TypeAlias, TypedDict, Unpack
 
 import anyio
 import anyio.lowlevel
-from attrs import frozen
 
 from ryecore.errors.agents import LlmError
+from ryecore.frozen import frozen
 from ryecore.llm.media import MediaStore
 from ryecore.llm.provider import MediaJob, MediaOutcome, MediaRequest, MediaResult
 from ryecore.llm.request import Capabilities, LlmRequest

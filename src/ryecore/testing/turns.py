@@ -4,9 +4,10 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, TypeAlias
 
-from attrs import field, frozen
+from attrs import field
 
 from ryecore.errors.agents import LlmError, LlmErrorKind
+from ryecore.frozen import frozen
 from ryecore.llm.parts import ReasoningPart, TextPart, ToolCallPart
 from ryecore.llm.result import StopReason, Usage
 from ryecore.llm.stream import (

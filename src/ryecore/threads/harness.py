@@ -7,8 +7,9 @@ import time
 from collections.abc import Callable, Iterable
 from decimal import Decimal
 
-from attrs import Factory, evolve, field, frozen
+from attrs import Factory, evolve, field
 
+from ryecore.frozen import frozen
 from ryecore.policy import CallContext, CancelToken, allows
 from ryecore.policy.limits import LimitHit, Limits
 from ryecore.state.model import Cost

@@ -11,11 +11,12 @@ from contextlib import suppress
 from typing import Any, Final
 
 import anyio
-from attrs import evolve, frozen
+from attrs import evolve
 from typing_extensions import override
 
 from ryecore.chain.trace import Trace
 from ryecore.errors import LinkLeavesSpace, RyeError, StateError
+from ryecore.frozen import frozen
 from ryecore.items.signature import utc_now
 from ryecore.policy import CallContext
 from ryecore.policy.budget import NOTHING, Amount

@@ -6,7 +6,7 @@ Source: docs/design/threads.md#turn-loop; docs/design/threads.md#states; decisio
 from collections.abc import Mapping
 from typing import Final, Self
 
-from attrs import field, frozen
+from attrs import field
 
 from ryecore.agent.assembly import (
     TurnSetup,
@@ -21,6 +21,7 @@ from ryecore.agent.outcome import failure_of
 from ryecore.agent.turns import TurnResult, run_turns
 from ryecore.directives.inputs import render_returns
 from ryecore.errors import LlmError, RyeError
+from ryecore.frozen import frozen
 from ryecore.llm.fallback import FallbackChain
 from ryecore.llm.fallback_rules import FallbackPlanEntry
 from ryecore.llm.parts import Message

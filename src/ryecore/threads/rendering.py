@@ -9,8 +9,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from attrs import frozen
-
 from ryecore.chain.rendering import render_result
 from ryecore.convert.money import read_usd
 from ryecore.display.sanitize import to_one_line
@@ -32,6 +30,7 @@ from ryecore.display.text import (
     status_mark,
     thread_line,
 )
+from ryecore.frozen import frozen
 from ryecore.state.model import ThreadRecord, ThreadRecords
 from ryecore.threads.tree_rows import STATUS_ORDER, TreeRow, rows_of
 

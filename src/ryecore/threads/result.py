@@ -4,11 +4,12 @@ import time
 from collections.abc import Mapping
 from typing import Final, Self
 
-from attrs import field, frozen
+from attrs import field
 
 from ryecore.chain.model import ExecutionResult, ValidChain
 from ryecore.display.text import StyledText, counted, dollars, status_mark
 from ryecore.errors import ThreadFailed, ToolFailed
+from ryecore.frozen import frozen
 from ryecore.policy.budget import Amount
 from ryecore.state.idempotency import EarlierStart, describe_start
 from ryecore.state.model import Cost, Status, ThreadRecord

@@ -6,9 +6,10 @@ Source: docs/design/execute.md#fork; docs/design/threads.md#steps; decisions 45 
 import time
 from collections.abc import Mapping
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from ryecore.errors import AlreadyStarted, ThreadConflict
+from ryecore.frozen import frozen
 from ryecore.items.refs import ItemRef
 from ryecore.lillux.processes import current_process
 from ryecore.policy import CallContext

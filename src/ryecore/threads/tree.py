@@ -5,9 +5,10 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
-from attrs import evolve, field, frozen
+from attrs import evolve, field
 
 from ryecore.convert.money import write_usd
+from ryecore.frozen import frozen
 from ryecore.policy.limits import Limits, read_limits
 from ryecore.state.model import Status, ThreadRecord, has_ended
 

@@ -4,8 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from attrs import frozen
-
+from ryecore.frozen import frozen
 from ryecore.state.model import Status
 
 if TYPE_CHECKING:

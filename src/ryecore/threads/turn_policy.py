@@ -8,7 +8,7 @@ from functools import partial
 from random import random
 from typing import Any, Final
 
-from attrs import evolve, field, frozen
+from attrs import evolve, field
 
 from ryecore.agent.deps import PreEgress
 from ryecore.agent.policies import ask_before
@@ -40,6 +40,7 @@ from ryecore.agent.verdicts import (
     ladder_verdict,
 )
 from ryecore.errors import LlmError, ToolCallError, ToolExecutionError, ToolPolicyError
+from ryecore.frozen import frozen
 from ryecore.llm.fallback_rules import AttemptVerdict, FallbackPlanEntry
 from ryecore.llm.parts import MediaPart, Message, TextPart, ToolCallPart, ToolResultPart
 from ryecore.llm.request import LlmRequest

@@ -28,8 +28,9 @@ from typing import (
 from uuid import UUID
 
 import attrs
-from attrs import field, frozen
+from attrs import field
 
+from ryecore.frozen import frozen
 from ryecore.lillux.schema import SchemaValidator
 
 __all__ = ["Convert", "DocString", "Form", "form_of", "json_default", "read_docstring"]

@@ -4,8 +4,9 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias
 
-from attrs import field, frozen, validators
+from attrs import field, validators
 
+from ryecore.frozen import frozen
 from ryecore.llm.media import MediaStore
 from ryecore.policy import CallContext
 from ryecore.tools.store import ResultStore

@@ -20,8 +20,9 @@ from typing import (
     overload,
 )
 
-from attrs import evolve, field, frozen
+from attrs import evolve, field
 
+from ryecore.frozen import frozen
 from ryecore.items.refs import ItemRef
 from ryecore.lillux.schema import SchemaValidator
 from ryecore.llm.request import ToolSpec

@@ -7,9 +7,10 @@ from typing import Any, Final, get_type_hints
 
 import anyio
 from anyio.lowlevel import EventLoopToken, current_token
-from attrs import evolve, frozen
+from attrs import evolve
 
 from ryecore.errors import ToolExecutionError
+from ryecore.frozen import frozen
 from ryecore.tools.annotations import Convert, form_of, json_default, read_docstring
 from ryecore.tools.context import ToolContext
 from ryecore.tools.failures import invalid_arguments, shown

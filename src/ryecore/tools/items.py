@@ -7,8 +7,6 @@ import math
 from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
-from attrs import frozen
-
 from ryecore.chain.model import ChainTrace, ExecutionResult, ValidChain
 from ryecore.display.sanitize import drop_invisible, warn
 from ryecore.errors import (
@@ -26,6 +24,7 @@ from ryecore.errors import (
     ToolExecutionError,
     ToolPolicyError,
 )
+from ryecore.frozen import frozen
 from ryecore.items.description import describe
 from ryecore.items.refs import ItemRef
 from ryecore.policy import CallContext, capability_of

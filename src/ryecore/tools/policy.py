@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
-from attrs import field, frozen, validators
+from attrs import field, validators
 
 from ryecore.errors import HostCapabilityMissing, ToolPolicyError
+from ryecore.frozen import frozen
 from ryecore.tools.context import ToolContext
 from ryecore.tools.failures import quoted
 

@@ -13,10 +13,10 @@ from typing import Any, Final, TypeAlias
 from uuid import UUID
 
 import attrs
-from attrs import frozen
 
 from ryecore.convert.json_text import make_encoder
 from ryecore.errors import HostCapabilityMissing, StoreError, ToolExecutionError
+from ryecore.frozen import frozen
 from ryecore.llm.media import MediaStore
 from ryecore.llm.parts import MediaPart, ToolResultPart
 from ryecore.tools.context import ToolLimits

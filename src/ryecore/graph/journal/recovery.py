@@ -12,10 +12,11 @@ from copy import copy
 from decimal import Decimal
 from typing import Any, Final
 
-from attrs import define, evolve, field, frozen
+from attrs import define, evolve, field
 
 from ryecore.agent.outcome import NodeFailure, NodeOutcome
 from ryecore.errors import StateError, StoreError
+from ryecore.frozen import frozen
 from ryecore.graph.journal.positions import PositionStore
 from ryecore.graph.model import (
     ActionVertex,

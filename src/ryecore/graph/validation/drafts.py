@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable, Mapping
 
-from attrs import Factory, frozen
+from attrs import Factory
 
 from ryecore.convert.lines import Place, quoted
+from ryecore.frozen import frozen
 from ryecore.graph.model import Edge, VertexOfGraph
 from ryecore.graph.validation.problems import Problems
 from ryecore.items.refs import ItemRef

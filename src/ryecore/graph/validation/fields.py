@@ -5,11 +5,10 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, TypeAlias, TypeVar
 
-from attrs import frozen
-
 from ryecore.convert.config import CONFIG, Check, describe_problem, did_you_mean, known_names
 from ryecore.convert.lines import Place, key_path, quoted
 from ryecore.convert.strict import ConversionError, shown
+from ryecore.frozen import frozen
 from ryecore.graph.validation.problems import Problems
 from ryecore.policy.expressions import BrokenExpression, Template, read_template
 

@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 from typing import Any, Final, Literal
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from ryecore.agent.model import Agent
 from ryecore.convert.lines import quoted
+from ryecore.frozen import frozen
 from ryecore.graph.model import (
     NODE_KINDS,
     ActionVertex,

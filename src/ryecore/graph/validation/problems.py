@@ -4,11 +4,12 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from attrs import field, frozen
+from attrs import field
 
 from ryecore.convert.config import did_you_mean, known_names
 from ryecore.convert.lines import Place, line_numbers
 from ryecore.display.sanitize import shorten
+from ryecore.frozen import frozen
 
 __all__ = ["GraphFinding", "Problems", "node_lines"]
 

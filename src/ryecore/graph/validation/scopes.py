@@ -4,9 +4,8 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, TypeAlias
 
-from attrs import frozen
-
 from ryecore.convert.lines import Place
+from ryecore.frozen import frozen
 from ryecore.graph.model import NODE_KINDS
 from ryecore.graph.validation.value_types import (
     ANY,

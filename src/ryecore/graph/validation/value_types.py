@@ -3,10 +3,11 @@
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from ryecore.convert.config import did_you_mean, known_names
 from ryecore.convert.lines import quoted
+from ryecore.frozen import frozen
 
 __all__ = ["ANY", "Kind", "NoSuchPart", "kind_of_schema", "kind_of_value", "union"]
 

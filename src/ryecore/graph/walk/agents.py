@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from ryecore.agent.deps import AgentRunnerDeps
 from ryecore.agent.events import AgentEvent, AgentToken, AgentToolCall, AgentToolResult, CostUpdated
@@ -16,6 +16,7 @@ from ryecore.agent.node import NodeExecContext
 from ryecore.agent.outcome import NodeOutcome, turn_error
 from ryecore.agent.runner import AgentNodeExecutor
 from ryecore.errors import InputError, IntegrityError
+from ryecore.frozen import frozen
 from ryecore.graph.journal.journal import Journal
 from ryecore.graph.model import AgentVertex, Graph
 from ryecore.items.refs import ItemRef

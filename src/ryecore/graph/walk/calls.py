@@ -5,7 +5,7 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from ryecore.agent.outcome import ErrorCode, NodeOutcome
 from ryecore.errors import (
@@ -17,6 +17,7 @@ from ryecore.errors import (
     SpawnFailed,
 )
 from ryecore.errors.state import InsufficientBudget, LimitReached
+from ryecore.frozen import frozen
 from ryecore.graph.model import Action, CallingVertex
 from ryecore.policy import CallContext
 from ryecore.runs.ports import Dispatcher

@@ -4,9 +4,9 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
 import anyio
-from attrs import frozen
 
 from ryecore.agent.outcome import NodeOutcome
+from ryecore.frozen import frozen
 
 __all__ = ["Member", "Members", "for_each"]
 

@@ -10,13 +10,14 @@ from typing import Final
 
 import anyio
 import anyio.lowlevel
-from attrs import evolve, field, frozen
+from attrs import evolve, field
 
 from ryecore.agent.node import NodeExecContext
 from ryecore.agent.outcome import NodeFailure, NodeOutcome
 from ryecore.agent.runner import AgentNodeExecutor
 from ryecore.chain.primitives import with_unknown_effect
 from ryecore.errors import CallCancelled, IntegrityError
+from ryecore.frozen import frozen
 from ryecore.graph.journal.journal import Journal
 from ryecore.graph.model import AgentVertex, Graph, VertexOfGraph
 from ryecore.graph.projection import RunProjection

@@ -3,8 +3,7 @@
 import base64
 from typing import Any, Final, Literal
 
-from attrs import frozen
-
+from ryecore.frozen import frozen
 from ryecore.llm import (
     Capabilities,
     LlmError,

@@ -4,9 +4,9 @@ import base64
 import binascii
 from typing import Final, Literal
 
-from attrs import frozen
 from google.genai import types
 
+from ryecore.frozen import frozen
 from ryecore.llm import (
     Capabilities,
     LlmRequest,

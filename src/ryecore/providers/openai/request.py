@@ -5,8 +5,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias
 
-from attrs import frozen
-
+from ryecore.frozen import frozen
 from ryecore.llm import (
     Capabilities,
     LlmRequest,

@@ -8,8 +8,8 @@ from unittest import SkipTest
 
 import anyio
 import anyio.to_thread
-from attrs import frozen
 
+from ryecore.frozen import frozen
 from ryecore.llm import (
     LlmError,
     LlmProvider,

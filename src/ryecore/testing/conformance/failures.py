@@ -6,8 +6,8 @@ from typing import Final
 
 import anyio
 import attrs
-from attrs import frozen
 
+from ryecore.frozen import frozen
 from ryecore.llm import LlmErrorKind, TextPart
 from ryecore.llm.network import refuse_model_requests
 from ryecore.testing.conformance.bench import KEY, Bench, Cases, case, check, close, equal

@@ -4,8 +4,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final, Literal, TypeAlias
 
-from attrs import field, frozen
+from attrs import field
 
+from ryecore.frozen import frozen
 from ryecore.llm import (
     Message,
     Part,

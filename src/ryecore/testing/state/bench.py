@@ -11,8 +11,9 @@ from typing import Any, ClassVar, Final, Protocol, TypeAlias, TypeVar
 
 import anyio
 import anyio.to_thread
-from attrs import evolve, frozen
+from attrs import evolve
 
+from ryecore.frozen import frozen
 from ryecore.lillux.processes import ProcessId, current_process
 from ryecore.state.ledger import BudgetLedger
 from ryecore.state.record_log import RecordStore

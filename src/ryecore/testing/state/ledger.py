@@ -3,8 +3,6 @@
 import pickle
 from decimal import Decimal
 
-from attrs import frozen
-
 from ryecore.errors import (
     BudgetError,
     BudgetNotRegistered,
@@ -12,6 +10,7 @@ from ryecore.errors import (
     ThreadConflict,
     ThreadNotFound,
 )
+from ryecore.frozen import frozen
 from ryecore.policy.budget import Amount, TreeSum
 from ryecore.policy.limits import Limits
 from ryecore.state.model import ContinuationLimits, Cost, Predecessor

@@ -12,9 +12,10 @@ from functools import cached_property, lru_cache
 from typing import Any, Final
 
 import anyio.to_thread
-from attrs import field, frozen, validators
+from attrs import field, validators
 
 from ryecore.errors import StoreError, ToolExecutionError
+from ryecore.frozen import frozen
 from ryecore.state.store import ThreadStore
 from ryecore.strict_json import read_json
 from ryecore.tools.context import ToolContext

@@ -13,10 +13,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from attrs import frozen
-
 from ryecore.caches import BoundedDict
 from ryecore.errors import IntegrityError, MissingExecutorId, RyeError
+from ryecore.frozen import frozen
 from ryecore.items.refs import ItemRef, check_item_id
 from ryecore.llm.cost import tool_tokens
 from ryecore.policy import allows

@@ -6,10 +6,9 @@ Source: docs/design/threads.md#turn-loop; decision 44.
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, Literal, TypeAlias
 
-from attrs import frozen
-
 from ryecore.directives.inputs import Declared, input_schema, resolve_inputs
 from ryecore.errors import InvalidInputs, ToolExecutionError
+from ryecore.frozen import frozen
 from ryecore.strict_json import read_json
 from ryecore.tools.context import ToolContext
 from ryecore.tools.definition import ToolDef

@@ -11,8 +11,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from attrs import frozen
-
+from ryecore.frozen import frozen
 from ryecore.llm.parts import ToolCallPart, ToolResultPart
 from ryecore.llm.request import ToolSpec
 from ryecore.strict_json import read_json

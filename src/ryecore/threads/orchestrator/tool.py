@@ -11,9 +11,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final
 
-from attrs import frozen
-
 from ryecore.errors import InputError, InvalidParameters, RyeError
+from ryecore.frozen import frozen
 from ryecore.items.refs import ORCHESTRATOR
 from ryecore.lillux.schema import SchemaValidator
 from ryecore.policy import CallContext, capability_of

@@ -10,11 +10,12 @@ import math
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal, TypeAlias, get_args
 
-from attrs import field, frozen
+from attrs import field
 
 from ryecore.convert.config import Configuration, Reader, between
 from ryecore.convert.fields import key
 from ryecore.errors import LlmError, RyeError
+from ryecore.frozen import frozen
 from ryecore.lillux.patterns import TextPattern, compile_pattern
 from ryecore.llm.fallback_rules import backoff_s
 from ryecore.policy.hooks import Control

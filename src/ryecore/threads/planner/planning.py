@@ -9,8 +9,6 @@ Source: docs/design/threads.md#steps.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 
-from attrs import frozen
-
 from ryecore.caches import BoundedDict
 from ryecore.chain.config import ConfigResolver
 from ryecore.chain.spec import ConfigSpec
@@ -23,6 +21,7 @@ from ryecore.directives.model_names import AGENT_CONFIG, choose_model, read_mode
 from ryecore.directives.parser import parse_directive
 from ryecore.directives.permissions import AcknowledgedRisk, Permissions
 from ryecore.errors import ChainTooDeep, CircularDependency, InputError, MetadataError
+from ryecore.frozen import frozen
 from ryecore.items.refs import ItemRef
 from ryecore.items.spaces import SpaceName, Spaces, locate
 from ryecore.items.verification import VerifiedItem, Verifier

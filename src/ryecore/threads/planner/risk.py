@@ -11,12 +11,13 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias, get_args
 
-from attrs import field, frozen
+from attrs import field
 
 from ryecore.convert.config import Check, Configuration
 from ryecore.convert.lines import quoted
 from ryecore.directives.permissions import AcknowledgedRisk
 from ryecore.errors import InputError
+from ryecore.frozen import frozen
 from ryecore.policy.permissions import allows
 
 if TYPE_CHECKING:

@@ -7,10 +7,9 @@ ADR 027.
 from collections.abc import Mapping
 from typing import Annotated, Final
 
-from attrs import frozen
-
 from ryecore.convert.config import Check, Configuration, Reader, between
 from ryecore.errors import ConfigError
+from ryecore.frozen import frozen
 from ryecore.policy.limits import Limits, read_limits
 from ryecore.state.pruning import Retention, parse_age
 

@@ -12,11 +12,10 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Final
 
-from attrs import frozen
-
 from ryecore.convert.json_text import indented_json, make_encoder, quoted_unicode
 from ryecore.convert.money import write_usd
 from ryecore.display.sanitize import escape_markdown
+from ryecore.frozen import frozen
 from ryecore.items.refs import EXPORT_FOLDER
 from ryecore.llm.request import ToolSpec
 from ryecore.state.store import ThreadStore

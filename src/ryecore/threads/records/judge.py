@@ -8,12 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, cast
 
-from attrs import evolve, field, frozen
+from attrs import evolve, field
 
 from ryecore.convert.money import write_usd
 from ryecore.directives.inputs import Declared
 from ryecore.display.text import exact_dollars
 from ryecore.errors import TextTooLong
+from ryecore.frozen import frozen
 from ryecore.llm.parts import ToolCallPart
 from ryecore.policy.hooks import Hook, HookLayer
 from ryecore.policy.limits import Limits, read_limits

@@ -8,10 +8,11 @@ Source: docs/design/threads.md#resume-messages; decision 47.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
-from attrs import define, field, frozen
+from attrs import define, field
 
 from ryecore.convert.strict import RECORDS, ConversionError
 from ryecore.errors import StateError
+from ryecore.frozen import frozen
 from ryecore.llm.cost import estimated_tokens
 from ryecore.llm.parts import Message, Part, ResultContent, TextPart, ToolCallPart, ToolResultPart
 from ryecore.llm.request import LlmRequest

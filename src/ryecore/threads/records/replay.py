@@ -10,11 +10,10 @@ Source: decision 47.
 from collections.abc import Iterable, Sequence
 from contextlib import aclosing
 
-from attrs import frozen
-
 from ryecore.chain.trace import Trace
 from ryecore.directives.inputs import Declared
 from ryecore.errors import RyeError
+from ryecore.frozen import frozen
 from ryecore.items.refs import ItemRef
 from ryecore.policy.hooks import Hook, in_order
 from ryecore.state.model import ThreadRecord

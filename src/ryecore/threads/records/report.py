@@ -2,10 +2,9 @@
 
 from typing import Literal, TypeAlias
 
-from attrs import frozen
-
 from ryecore.convert.strict import WIRE
 from ryecore.display.text import Rendered, StyledText, counted, status_mark
+from ryecore.frozen import frozen
 
 __all__ = ["About", "Difference", "ReplayReport"]
 
