@@ -31,8 +31,8 @@ SET_COST: Final = (
 )
 """Sets a thread's cost; the values are those of `Cost`, in order."""
 
-ACTIVE: Final = "'created', 'running'"
-"""The statuses that aren't final, as a list in SQL. Queries with it use the status index."""
+IS_ACTIVE: Final = "completed_at IS NULL"
+"""Whether a thread has not ended. Queries with it use an index of their own."""
 
 IS_RUN: Final = (
     "substr(item_id, 1, 5) = 'tool:'"
@@ -190,5 +190,19 @@ MIGRATIONS: Final[Sequence[Migration]] = (
     ),
     ("ALTER TABLE threads ADD COLUMN cost_estimated INTEGER NOT NULL DEFAULT 0",),
     (f"CREATE INDEX results_of_dead ON results (thread_id) WHERE {_TELLS_OF_DEATH}",),
+    # Indexes with only the rows that queries look for: each page of an index that a thread's rows
+    # are in is written with them.
+    (
+        "DROP INDEX threads_by_age",
+        "DROP INDEX threads_by_status",
+        "DROP INDEX threads_by_parent",
+        "DROP INDEX threads_by_continuation",
+        "DROP INDEX accounts_by_parent",
+        f"CREATE INDEX threads_active ON threads (completed_at) WHERE {IS_ACTIVE}",
+        "CREATE INDEX threads_by_parent ON threads (parent_id) WHERE parent_id IS NOT NULL",
+        "CREATE INDEX threads_by_continuation ON threads (continuation_of)"
+        " WHERE continuation_of IS NOT NULL",
+        "CREATE INDEX accounts_by_parent ON accounts (parent_id) WHERE parent_id IS NOT NULL",
+    ),
 )
 """The statements that upgrade each version of the file's schema to the next."""

@@ -32,9 +32,9 @@ from ryecore.state.owners import is_abandoned
 from ryecore.state.refusals import id_taken, refuse_another
 from ryecore.state.registry import ThreadRegistry
 from ryecore.state.schema import (
-    ACTIVE,
     BELOW_AND_AFTER,
     ENDED,
+    IS_ACTIVE,
     IS_RUN,
     LIST_DIED,
     NOW,
@@ -384,7 +384,7 @@ class SqliteRegistry(ThreadRegistry):
 
     @override
     async def list_active(self) -> tuple[ThreadRecord, ...]:
-        return await self._find(f"WHERE status IN ({ACTIVE}) ORDER BY rowid")
+        return await self._find(f"WHERE {IS_ACTIVE} ORDER BY rowid")
 
     @override
     async def list_children(self, parent_id: str) -> tuple[ThreadRecord, ...]:
@@ -443,7 +443,7 @@ class SqliteRegistry(ThreadRegistry):
     async def processes_beside(self, thread_id: str) -> tuple[ProcessId, ...]:
         return await self._processes(
             f"{BELOW_AND_AFTER} SELECT DISTINCT {_PROCESS} FROM threads WHERE"
-            f" status IN ({ACTIVE}) AND pid IS NOT NULL"
+            f" {IS_ACTIVE} AND pid IS NOT NULL"
             " AND thread_id NOT IN (SELECT thread_id FROM below)",
             thread_id,
         )
@@ -459,7 +459,7 @@ class SqliteRegistry(ThreadRegistry):
     @override
     async def pending_requests(self, owner: ProcessId | None = None) -> tuple[ThreadRecord, ...]:
         return await self._find(
-            f"WHERE status IN ({ACTIVE})"
+            f"WHERE {IS_ACTIVE}"
             " AND (cancel_requested OR kill_requested OR handoff_requested)"
             " AND boot_id = ? AND pid_namespace = ? AND pid = ? AND start_ticks = ?"
             " AND time_namespace IN (0, ?)"

@@ -73,7 +73,7 @@ def test_only_results_that_tell_of_a_death_are_read_for_the_dead(planned: Planne
     assert planned.plans[0] == "SCAN results USING INDEX results_of_dead"
 
 
-@pytest.mark.parametrize("name", ["list_threads", "list_runs", "find_by_prefix"])
+@pytest.mark.parametrize("name", ["list_threads", "list_runs", "find_by_prefix", "list_active"])
 def test_a_page_of_a_list_sorts_nothing(planned: Planned, name: str) -> None:
     """What is read in the order of its index, or of its rows, ends with the page."""
     run_blocking(LOOKS[name](SqliteRegistry(planned)))
