@@ -154,8 +154,11 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
 
     async def _leave_files(self, ending: EndingT, cost: Cost) -> None:
         """Write the files for people, which stay after the run."""
-        file = evolve(self._file, status=self._status_of(ending), cost=cost, updated_at=utc_now())
-        await self._store.write_file(file)
+        await self._store.write_file(self._ended_file(ending, cost))
+
+    def _ended_file(self, ending: EndingT, cost: Cost) -> ThreadFile:
+        """Return the run's signed file as it ends."""
+        return evolve(self._file, status=self._status_of(ending), cost=cost, updated_at=utc_now())
 
     # Begin
 

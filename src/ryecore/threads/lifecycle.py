@@ -17,7 +17,6 @@ from typing_extensions import override
 from ryecore.chain.trace import Trace
 from ryecore.errors import LinkLeavesSpace, RyeError, StateError
 from ryecore.frozen import frozen
-from ryecore.items.signature import utc_now
 from ryecore.policy import CallContext
 from ryecore.policy.budget import NOTHING, Amount
 from ryecore.policy.cancelling import bounded_by, is_cancelled
@@ -400,8 +399,8 @@ class ThreadLifecycle(RunLifecycle[ThreadEnding, ThreadResult]):
         await recorder.close_turn(recorder.turn)
 
     async def _leave_files(self, ending: ThreadEnding, cost: Cost) -> None:
-        await super()._leave_files(ending, cost)
-        file = evolve(self._file, status=ending.status, cost=cost, updated_at=utc_now())
+        file = self._ended_file(ending, cost)
+        await self._store.write_file(file)
         await export_thread(self._store, file, self._opened.conversation)
 
     async def _log_failure(self, error: BaseException, cost: Cost) -> None:

@@ -41,7 +41,6 @@ from ryecore.threads.harness import SafetyHarness
 from ryecore.threads.planner.prompt import (
     continued_message,
     directive_context,
-    escape_inputs,
     first_message,
     system_text,
 )
@@ -196,12 +195,12 @@ class ThreadLoop:
             self._recorder.append(
                 "context_injected", {"event": event, "blocks": [one.to_dict() for one in blocks]}
             )
-        directive = directive.with_inputs(escape_inputs(resolved.inputs))
         if continues is None:
-            text = first_message(blocks, directive, render_returns(directive.outputs))
+            returns = render_returns(directive.outputs)
+            text = first_message(blocks, directive, resolved.inputs, returns)
         else:
             self.messages.extend(continues.messages if native else as_text(continues.messages))
-            text = continued_message(blocks, directive, continues)
+            text = continued_message(blocks, directive, resolved.inputs, continues)
         if not native:
             text = f"{text}\n\n{render_tools(tool.spec for tool in thread.palette.tools)}"
         self.messages.append(Message.user(text))

@@ -34,7 +34,7 @@ def test_the_directive_stands_between_what_it_brings_and_what_hooks_bring():
         block("hook-before-2", wrap=False),
         block("system", "system", None, wrap=False),
     ]
-    assert first_message(blocks, directive).split("\n\n") == [
+    assert first_message(blocks, directive, {}).split("\n\n") == [
         "hook-before", "hook-before-2", "own-before",
         '<directive name="tides">\nDo it.\n</directive>',
         "own-after", "hook-after",
@@ -55,8 +55,8 @@ def test_the_prompt_holds_what_a_model_needs_and_returns_at_its_end():
             "<permissions>*</permissions>",
             body="Read about {input:topic}.",
         )
-    ).with_inputs({"topic": "the moon"})
-    prompt = directive_prompt(directive, render_returns(directive.outputs))
+    )
+    prompt = directive_prompt(directive, {"topic": "the moon"}, render_returns(directive.outputs))
     assert "Read about the moon." in prompt
     assert "<description>Tides &amp; such.</description>" in prompt
     for kept in ("<outputs>", "<inputs>", "<limits", "<permissions>", "```"):
@@ -86,23 +86,25 @@ def going_on(kind="resume", *, said=(), message=""):
 
 def test_a_thread_that_goes_on_is_told_its_directive_only_where_that_was_cut_off():
     directive = parse(file(OUTPUTS))
-    prompt = directive_prompt(directive, render_returns(directive.outputs))
-    assert continued_message([], directive, going_on(message="More.")) == f"{prompt}\n\nMore."
+    prompt = directive_prompt(directive, {}, render_returns(directive.outputs))
+    assert continued_message([], directive, {}, going_on(message="More.")) == f"{prompt}\n\nMore."
     kept = going_on(said=[f"Some context.\n\n{prompt}", "And then?"], message="More.")
-    assert continued_message([], directive, kept) == "More."
+    assert continued_message([], directive, {}, kept) == "More."
 
 
 def test_context_of_a_thread_that_goes_on_stands_around_what_is_said_now():
     directive = parse(file())
-    kept = going_on(said=[directive_prompt(directive)], message="More.")
+    kept = going_on(said=[directive_prompt(directive, {})], message="More.")
     blocks = [block("before", wrap=False), block("after", "after", wrap=False)]
-    assert continued_message(blocks, directive, kept) == "before\n\nMore.\n\nafter"
+    assert continued_message(blocks, directive, {}, kept) == "before\n\nMore.\n\nafter"
 
 
 def test_where_nobody_says_anything_the_model_is_told_why_it_goes_on():
     directive = parse(file())
     texts = {
-        kind: continued_message([], directive, going_on(kind, said=[directive_prompt(directive)]))
+        kind: continued_message(
+            [], directive, {}, going_on(kind, said=[directive_prompt(directive, {})])
+        )
         for kind in ("handoff", "resume", "fork")
     }
     assert "only its end is left" in texts["handoff"]

@@ -7,9 +7,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Literal
 
-from attrs import evolve
-
-from ryecore.directives.inputs import render_returns
+from ryecore.directives.inputs import fill, render_returns
 from ryecore.directives.model import ContextSpec, Directive
 from ryecore.items.refs import ItemRef
 from ryecore.policy import CallContext
@@ -23,7 +21,6 @@ __all__ = [
     "continued_message",
     "directive_context",
     "directive_prompt",
-    "escape_inputs",
     "first_message",
     "system_text",
 ]
@@ -48,7 +45,7 @@ def system_text(blocks: Iterable[ContextBlock]) -> str:
     return _joined(block.render() for block in blocks if block.position == "system")
 
 
-def escape_inputs(inputs: Mapping[str, object]) -> dict[str, object]:
+def _escape_inputs(inputs: Mapping[str, object]) -> dict[str, object]:
     """Escape a directive's inputs for its model: none can end the directive, or begin one.
 
     Source: docs/design/execute.md#inputs; decision 34.
@@ -66,33 +63,41 @@ def _escaped(value: object) -> object:
     return value
 
 
-def directive_prompt(directive: Directive, returns: str = "") -> str:
+def directive_prompt(directive: Directive, inputs: Mapping[str, object], returns: str = "") -> str:
     """Render a directive for its model: its purpose, the instructions, the `<returns>` section.
 
-    The raw `<outputs>` and the XML that concerns only the host are left out.
+    Its inputs are put into the instructions, escaped. The raw `<outputs>` and the XML that concerns
+    only the host are left out.
 
     Source: docs/design/execute.md#returns; docs/design/threads.md#first-message.
     """
     said = directive.description.translate(_ESCAPES)
-    inside = _joined(
-        (f"<description>{said}</description>" if said else "", directive.body, returns)
-    )
+    body = fill(directive.body, _escape_inputs(inputs))
+    inside = _joined((f"<description>{said}</description>" if said else "", body, returns))
     return f"{_opening(directive)}\n{inside}\n</directive>"
 
 
-def first_message(blocks: Sequence[ContextBlock], directive: Directive, returns: str = "") -> str:
-    """Return the text of a fresh thread's first message, from a directive with its inputs put in.
+def first_message(
+    blocks: Sequence[ContextBlock],
+    directive: Directive,
+    inputs: Mapping[str, object],
+    returns: str = "",
+) -> str:
+    """Return the text of a fresh thread's first message.
 
     It has the hooks' knowledge before, the directive's own before, the directive, its own knowledge
     after, the hooks' after; blank lines between.
 
     Source: docs/design/threads.md#first-message.
     """
-    return _around(directive_prompt(directive, returns), blocks)
+    return _around(directive_prompt(directive, inputs, returns), blocks)
 
 
 def continued_message(
-    blocks: Sequence[ContextBlock], directive: Directive, continues: "Continuation"
+    blocks: Sequence[ContextBlock],
+    directive: Directive,
+    inputs: Mapping[str, object],
+    continues: "Continuation",
 ) -> str:
     """Return the first user message of a thread that continues another one, within its context.
 
@@ -102,7 +107,9 @@ def continued_message(
     """
     opening = _opening(directive)
     is_told = any(opening in one.text for one in continues.messages if one.role == "user")
-    told = "" if is_told else directive_prompt(directive, render_returns(directive.outputs))
+    told = ""
+    if not is_told:
+        told = directive_prompt(directive, inputs, render_returns(directive.outputs))
     said = continues.message or _GO_ON[continues.kind]
     return _around(_joined((told, said)), blocks)
 
@@ -151,9 +158,11 @@ async def directive_context(
         ("after", context.after),
     )
     for position, ids in placed:
+        if not ids:
+            continue
         # The host composes the system prompt: its author names the items in a signed file, and the
         # thread itself need not be allowed to read it.
-        reader = evolve(ctx, capabilities=None) if position == "system" else ctx
+        reader = ctx.for_host() if position == "system" else ctx
         for item_id in ids:
             ref = ItemRef.parse(item_id, "knowledge")
             fetched = await dispatcher.fetch(ref, ctx=reader)
