@@ -15,6 +15,7 @@ from ryecore.lillux.witness import TreeStat
 
 __all__ = [
     "ContentStore",
+    "JsonWriter",
     "Mailbox",
     "Pool",
     "SchemaValidator",
@@ -70,6 +71,15 @@ def digest_tree(
     recursive: bool,
     /,
 ) -> tuple[str, list[tuple[str, str]]]: ...
+
+# json_text
+
+@final
+class JsonWriter:
+    def __new__(
+        cls, *, ascii_only: bool, sort_keys: bool, spaced: bool, indented: bool
+    ) -> JsonWriter: ...
+    def write(self, value: object, /) -> str | None: ...
 
 # witness
 

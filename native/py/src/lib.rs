@@ -7,6 +7,7 @@ use pyo3::prelude::*;
 mod clock;
 mod convert;
 mod digests;
+mod json_text;
 mod processes;
 mod runs;
 mod schema;
@@ -34,6 +35,7 @@ fn native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     refuse_subinterpreters()?;
     clock::register(module)?;
     digests::register(module)?;
+    json_text::register(module)?;
     processes::register(module)?;
     runs::register(module)?;
     schema::register(module)?;

@@ -136,7 +136,7 @@ def escape_json(document: str) -> str:
 
 def escape_markdown(text: str) -> str:
     r"""Spell out what doesn't show in prose, such as `\x1b`, and end lines by line feeds."""
-    if text.isascii() and text.isprintable():
+    if text.isascii() and text.replace("\n", "").isprintable():
         return text
     return re.sub(
         _MARKDOWN_CONTROLS,

@@ -155,9 +155,7 @@ class CallContext:
         )
 
 
-_encode: Final = make_encoder(
-    sort_keys=True, separators=(", ", ": "), allow_nan=True, default=repr
-)  # fmt: skip
+_encode: Final = make_encoder(sort_keys=True, spaced=True, allow_nan=True, default=repr)
 CALL_ID: Final = "RYE_CALL_ID"
 """The variable that holds a tool's call id."""
 

@@ -125,7 +125,7 @@ def _plain(value: object) -> object:
     raise TypeError(f"a value of type {type(value).__qualname__}")
 
 
-_encode: Final = make_encoder(ascii_only=False, separators=(", ", ": "), default=_plain)
+_encode: Final = make_encoder(ascii_only=False, spaced=True, default=_plain)
 
 
 def has_media(value: object) -> bool:

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Final
 
-from ryecore.convert.json_text import indented_json, make_encoder, quoted_unicode
+from ryecore.convert.json_text import indented_json, make_encoder
 from ryecore.convert.money import write_usd
 from ryecore.display.sanitize import escape_markdown
 from ryecore.frozen import frozen
@@ -33,7 +33,7 @@ __all__ = [
     "write_capabilities",
 ]
 
-_scalar_json: Final = make_encoder(ascii_only=False)
+_scalar_json: Final = make_encoder(ascii_only=False, spaced=True, default=dict)
 _parameters_json: Final = make_encoder(ascii_only=False, allow_nan=True, default=dict)
 
 
@@ -42,25 +42,25 @@ def frontmatter(fields: Mapping[str, object]) -> str:
 
     The names are trusted, the JSON-ready values aren't.
     """
-    lines = (f"{name}: {_scalar(value)}\n" for name, value in fields.items())
+    lines = [f"{name}: {_scalar(value)}\n" for name, value in fields.items()]
     return f"```yaml\n{''.join(lines)}```\n"
 
 
 def _scalar(value: object) -> str:
     """Return a value as JSON that is YAML, too: without lone surrogates and unprintable text."""
+    text = _scalar_json(value)
+    is_shown = text.isascii() and text.isprintable() and "\\" not in text
+    return text if is_shown else _scalar_json(_shown(value))
+
+
+def _shown(value: object) -> object:
     if isinstance(value, str):
-        return quoted_unicode(escape_markdown(value))
-    if value is None or isinstance(value, int | float):
-        return _scalar_json(value)
+        return escape_markdown(value)
     if isinstance(value, Mapping):
-        return (
-            "{"
-            + ", ".join(f"{_scalar(str(name))}: {_scalar(one)}" for name, one in value.items())
-            + "}"
-        )
+        return {escape_markdown(str(name)): _shown(one) for name, one in value.items()}
     if isinstance(value, list | tuple):
-        return "[" + ", ".join(map(_scalar, value)) + "]"
-    return _scalar_json(value)
+        return [_shown(one) for one in value]
+    return value
 
 
 # Capabilities
