@@ -11,9 +11,10 @@ from typing import Any
 
 from ryecore.errors import McpError
 from ryecore.mcp_client.pins import ToolDeclaration
+from tests.interpreter import PYTHON
 from tests.mcp_server import TOOLS
 from tests.unit.lillux.system import wait_for_fds
-from tests.workspace import PYTHON, SpaceName, Workspace
+from tests.workspace import SpaceName, Workspace
 
 STDIO = "rye/core/runtimes/mcp/stdio"
 HTTP = "rye/core/runtimes/mcp/http"

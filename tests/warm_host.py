@@ -21,11 +21,11 @@ from attrs import field, frozen
 from ruamel.yaml import YAML
 
 from ryecore.items.spaces import built_in_space
+from tests.interpreter import PYTHON
 
 __all__ = ["PYTHONS", "RUNTIMES", "Call", "Ended", "Refused", "Template", "python_call"]
 
 RUNTIMES = built_in_space().root / "tools/rye/core/runtimes/python"
-PYTHON = str(Path(sys.executable).resolve())
 WAIT_S = 20.0
 
 

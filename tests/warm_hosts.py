@@ -24,8 +24,9 @@ from ryecore import ExecutionResult, Rye, SyncRye
 from ryecore.items.spaces import built_in_space
 from ryecore.lillux.processes import TemplateStats
 from tests.forking import end_at_once
+from tests.interpreter import PYTHON
 from tests.killing import lines_of
-from tests.workspace import PYTHON, Workspace, events
+from tests.workspace import Workspace, events
 
 __all__ = [
     "EFFECTS",

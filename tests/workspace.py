@@ -1,7 +1,6 @@
 """A temporary project and user space with a key, and short ways to write items into them."""
 
 import json
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -11,6 +10,7 @@ from ryecore.items.keys import AuthorKeys
 from ryecore.items.signature import CommentForm
 from ryecore.items.signing import sign_item
 from ryecore.items.spaces import built_in_space
+from tests.interpreter import PYTHON
 
 SpaceName = Literal["project", "user", "system"]
 
@@ -18,9 +18,6 @@ PRIMITIVE = "rye/core/primitives/execute"
 BASH = "rye/core/runtimes/bash/bash"
 FUNCTION = "rye/core/runtimes/python/function"
 SCRIPT = "rye/core/runtimes/python/script"
-
-# The real interpreter: a version manager's shim would cost a quarter of a second a run.
-PYTHON = str(Path(sys.executable).resolve())
 
 
 class Workspace:

@@ -9,8 +9,9 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from tests.benchmarks.harness import report
+from tests.interpreter import PYTHON
 from tests.mcp_items import SERVER, mcp_tool, stdio_server
-from tests.workspace import PYTHON, Workspace
+from tests.workspace import Workspace
 
 _WARM_ROUNDS = 200
 _COLD_ROUNDS = 10

@@ -14,7 +14,8 @@ from ryecore.state.sqlite_registry import SqliteRegistry
 from ryecore.state.waiting import run_blocking
 from ryecore.threads.result import StartedThread
 from tests.benchmarks.harness import compare, report_ways
-from tests.workspace import PYTHON, Workspace
+from tests.interpreter import PYTHON
+from tests.workspace import Workspace
 
 _ROUNDS = 15
 

@@ -24,10 +24,11 @@ from ryecore.state.store import ThreadStore
 from ryecore.state.thread_file import THREAD_FILE, read_thread_file
 from tests.detached import PATIENCE_S, end_of, launch, log_of, until_printed
 from tests.graphs import ADDING, ALL_OF_ACME, adding, graph
+from tests.interpreter import PYTHON
 from tests.loops import ON_BOTH_LOOPS
 from tests.matrix import IS_SOAK, in_turn
 from tests.unit.lillux.system import is_alive, wait_until_dead
-from tests.workspace import PYTHON, Workspace
+from tests.workspace import Workspace
 
 pytestmark = pytest.mark.anyio
 

@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
+from tests.interpreter import PYTHON
 from tests.matrix import in_turn
 from tests.mcp_items import mcp_tool, server_item, why
-from tests.workspace import PYTHON, Workspace
+from tests.workspace import Workspace
 
 pytestmark = pytest.mark.usefixtures("forked_connectors")
 

@@ -21,11 +21,12 @@ from ryecore.errors import (
     RyeError,
     UnsignedItem,
 )
+from tests.interpreter import PYTHON
 from tests.matrix import in_turn
 from tests.mcp_items import SERVER, mcp_tool, nothing_left, server_item, stdio_server, why
 from tests.npm import npm_set
 from tests.pypi import pypi_program
-from tests.workspace import PYTHON, Workspace, events
+from tests.workspace import Workspace, events
 
 pytestmark = pytest.mark.usefixtures("forked_connectors")
 

@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 
 from ryecore.errors import ConfigError
+from tests.interpreter import PYTHON
 from tests.matrix import in_turn
 from tests.mcp_items import SERVER, mcp_tool, server_item, stdio_server
-from tests.workspace import PYTHON, SpaceName, Workspace
+from tests.workspace import SpaceName, Workspace
 
 pytestmark = pytest.mark.usefixtures("forked_connectors")
 

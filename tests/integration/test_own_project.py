@@ -7,7 +7,7 @@ import pytest
 
 from ryecore import SyncRye
 from ryecore.errors import UntrustedKey
-from tests.workspace import PYTHON
+from tests.interpreter import PYTHON
 
 ROOT = Path(__file__).parents[2]
 

@@ -9,8 +9,9 @@ import pytest
 from ryecore import SyncRye
 from ryecore.items.spaces import built_in_space
 from tests.conformance.starts.starting import PATIENCE_S, started
+from tests.interpreter import PYTHON
 from tests.warm_hosts import stats_of
-from tests.workspace import FUNCTION, PYTHON, SCRIPT, Workspace
+from tests.workspace import FUNCTION, SCRIPT, Workspace
 
 BODIES = {
     FUNCTION: "def execute(params, project):\n    return 'verified'\n",

@@ -11,9 +11,10 @@ import pytest
 
 from ryecore import Rye
 from ryecore.items.spaces import built_in_space
+from tests.interpreter import PYTHON
 from tests.matrix import IS_SOAK
 from tests.warm_hosts import has_starting
-from tests.workspace import PYTHON, Workspace
+from tests.workspace import Workspace
 
 pytestmark = pytest.mark.anyio
 

@@ -7,7 +7,8 @@ import sysconfig
 import pytest
 
 from ryecore.errors import AnchorError, ContentChanged, UnsignedItem
-from tests.workspace import FUNCTION, PYTHON, Workspace, events
+from tests.interpreter import PYTHON
+from tests.workspace import FUNCTION, Workspace, events
 
 TRY = """\
 def execute(params, project_path):

@@ -13,13 +13,13 @@ import anyio
 import pytest
 
 from ryecore.lillux import ProcessResult, ProcessSpec, WarmPool, run_process, run_process_sync
+from tests.interpreter import PYTHON
 from tests.loops import ON_BOTH_LOOPS
 from tests.matrix import IS_SOAK
 
 from .system import PATH, children, is_alive, open_fds, state_of, wait_for_fds, wait_until_dead
 from .warm import (
     MIB,
-    PYTHON,
     TEMPLATE,
     first_warm,
     one_spare,

@@ -1,19 +1,17 @@
 """Programs that start warm, for the tests: Python, with a line at which its template stops."""
 
 import json
-import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from ryecore.items.spaces import built_in_space
 from ryecore.lillux import ProcessResult, ProcessSpec, WarmPool, WarmStart, run_process_sync
 from ryecore.lillux.witness import Witness
+from tests.interpreter import PYTHON
 
 from .system import PATH, children
 
-PYTHON = str(Path(sys.executable).resolve())
 TEMPLATE = (built_in_space().root / "tools/rye/core/runtimes/python/template.py").read_bytes()
 FORK_POINT = 'exec(__import__("os").read(3, 1 << 20), {"script": globals()})'
 MIB = 1024 * 1024

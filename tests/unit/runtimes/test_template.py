@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 from attrs import evolve
 
+from tests.interpreter import PYTHON
 from tests.matrix import in_turn
-from tests.warm_host import PYTHON, PYTHONS, RUNTIMES, Call, Refused, Template, python_call
+from tests.warm_host import PYTHONS, RUNTIMES, Call, Refused, Template, python_call
 
 SHOW = "import json, sys\n"
 

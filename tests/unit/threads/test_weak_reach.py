@@ -14,8 +14,8 @@ from ryecore.errors import RyeError
 from ryecore.state.waiting import run_blocking
 from ryecore.testing import FunctionProvider, ScriptedProvider, call, say
 from ryecore.tools import tool
+from tests.interpreter import PYTHON
 from tests.scripted_host import ScriptedHost
-from tests.workspace import PYTHON
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("forked_walkers")]
 
