@@ -167,6 +167,14 @@ LOOP_WAIT_S: Final = 1.0
 
 _SHORTEST_S: Final = 0.0002
 _LONGEST_S: Final = 0.01
+"""The bounds of an awaited wait's pauses, which grow: many tasks of one loop may wait."""
+
+_NEWCOMER_PAUSE_S: Final = 0.001
+_FAIR_AFTER_S: Final = 0.01
+_FAIR_PAUSE_S: Final = 0.0001
+_RARE_AFTER_S: Final = 1.0
+"""A thread that has waited for long tries most often: with pauses that grow, newcomers would get
+each lock first. One that isn't free for a second is tried rarely."""
 
 _LEAST_TRIES: Final = 20
 """The fewest attempts of an awaited wait before it ends."""
@@ -196,11 +204,15 @@ class LockWait:
 
     def pause(self) -> None:
         """Sleep a little before the next attempt. A cancelled task ends the wait, too."""
-        self._check(self._most_s)
+        waited_s = self._check(self._most_s)
+        if waited_s < _FAIR_AFTER_S:
+            pause_s = _NEWCOMER_PAUSE_S
+        else:
+            pause_s = _FAIR_PAUSE_S if waited_s < _RARE_AFTER_S else _LONGEST_S
         given_up = _given_up.get()
         if given_up is None:
-            time.sleep(self._next_pause_s())
-        elif given_up.wait(self._next_pause_s()):
+            time.sleep(pause_s)
+        elif given_up.wait(pause_s):
             self._refuse()
 
     async def pause_async(self) -> None:
@@ -215,16 +227,15 @@ class LockWait:
         self._tries += 1
         if self._tries > _LEAST_TRIES:
             self._check(LOCK_WAIT_S)
-        await anyio.sleep(self._next_pause_s())
+        pause_s, self._pause_s = self._pause_s, min(self._pause_s * 2, _LONGEST_S)
+        await anyio.sleep(pause_s)
 
-    def _next_pause_s(self) -> float:
-        pause_s = self._pause_s
-        self._pause_s = min(pause_s * 2, _LONGEST_S)
-        return pause_s
-
-    def _check(self, most_s: float) -> None:
-        if time.monotonic() - self._began >= most_s:
+    def _check(self, most_s: float) -> float:
+        """Refuse once it has taken too long, else return how long it has taken, in seconds."""
+        waited_s = time.monotonic() - self._began
+        if waited_s >= most_s:
             self._refuse()
+        return waited_s
 
     def _refuse(self) -> None:
         waited_s = time.monotonic() - self._began
