@@ -16,7 +16,7 @@ from ryecore.convert.fields import camel_keys, omitted_at_default
 from ryecore.convert.money import to_usd
 from ryecore.convert.strict import WIRE
 from ryecore.frozen import frozen
-from ryecore.llm.cost import AttemptCost, CostTracker, estimated_tokens, is_uncounted
+from ryecore.llm.cost import AttemptCost, CostTracker, TokenEstimate, is_uncounted
 from ryecore.llm.fallback_rules import AttemptRecord
 from ryecore.llm.request import LlmRequest
 
@@ -215,6 +215,7 @@ class CostMeter:
         self._on_cost = on_cost
         self._model = ""
         self._made = 0
+        self._estimate = TokenEstimate()
         self.attempt_number: int | None = None
         self.request: LlmRequest | None = None
 
@@ -228,7 +229,7 @@ class CostMeter:
         self.attempt_number = self._made
         self._model = record.model
         request = self.request if is_uncounted(record) else None
-        estimate = estimated_tokens(request) if request is not None else 0
+        estimate = self._estimate.of(request) if request is not None else 0
         cost = self._tracker.record(record, input_tokens_estimate=estimate)
         if self._on_cost is not None:
             self._on_cost(record, cost)

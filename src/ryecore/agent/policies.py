@@ -31,7 +31,7 @@ from ryecore.agent.verdicts import (
 from ryecore.errors import LlmError, ToolCallError, ToolExecutionError, ToolPolicyError
 from ryecore.frozen import frozen
 from ryecore.lillux.schema import SchemaValidator
-from ryecore.llm.cost import estimated_tokens
+from ryecore.llm.cost import TokenEstimate
 from ryecore.llm.fallback_rules import AttemptVerdict, FallbackPlanEntry, Refuse
 from ryecore.llm.parts import ToolCallPart
 from ryecore.llm.request import LlmRequest
@@ -43,9 +43,9 @@ __all__ = [
     "Misfit",
     "NodePolicy",
     "OutputSchema",
+    "RequestGate",
     "SessionPolicy",
     "Spender",
-    "ask_before",
     "ask_gate",
 ]
 
@@ -109,20 +109,28 @@ async def ask_gate(gate: PreEgress, egress: Egress) -> Refuse | None:
     )
 
 
-async def ask_before(
-    gate: PreEgress, node_id: str, entry: FallbackPlanEntry, request: LlmRequest, number: int
-) -> AttemptVerdict:
-    """Ask the host's gate about one try of a call, numbered from 1; see `ask_gate`."""
-    egress = Egress(
-        node_id,
-        entry.provider.provider_id,
-        entry.model,
-        request,
-        estimated_tokens(request),
-        request.max_output_tokens,
-        number,
-    )
-    return await ask_gate(gate, egress) or GO
+class RequestGate:
+    """The host's gate, asked about each request of one conversation; see `ask_gate`."""
+
+    def __init__(self, gate: PreEgress, node_id: str) -> None:
+        self._gate = gate
+        self._node_id = node_id
+        self._estimate = TokenEstimate()
+
+    async def ask(
+        self, entry: FallbackPlanEntry, request: LlmRequest, number: int
+    ) -> AttemptVerdict:
+        """Ask about one try of a call, numbered from 1."""
+        egress = Egress(
+            self._node_id,
+            entry.provider.provider_id,
+            entry.model,
+            request,
+            self._estimate.of(request),
+            request.max_output_tokens,
+            number,
+        )
+        return await ask_gate(self._gate, egress) or GO
 
 
 @frozen
@@ -147,8 +155,7 @@ class NodePolicy(TurnPolicy):
         output: OutputSchema | None,
         spender: Spender | None = None,
     ) -> None:
-        self._gate = gate
-        self._node_id = node_id
+        self._gate = None if gate is None else RequestGate(gate, node_id)
         self._output = output
         self._spender = spender
 
@@ -165,7 +172,7 @@ class NodePolicy(TurnPolicy):
     ) -> AttemptVerdict:
         """Ask the host's gate, then hold the possible cost of the try."""
         if self._gate is not None:
-            said = await ask_before(self._gate, self._node_id, entry, request, number)
+            said = await self._gate.ask(entry, request, number)
             if isinstance(said, Refuse):
                 return said
         if self._spender is None:

@@ -12,7 +12,6 @@ from ryecore.agent.assembly import (
     TurnSetup,
     chain_options,
     cost_meter,
-    observed_run,
     plan_entry,
     tool_context,
 )
@@ -142,10 +141,13 @@ class ThreadLoop:
         policy.handoff_wanted = self._wants_handoff
         self._policy = policy
         system = await self._begin(policy)
-        agent = self._agent(plan, policy, system)
-        setup = self._setup(agent, plan, policy)
-        with observed_run(self._deps, self._thread.thread_id, agent):
+        setup = self._setup(system, plan, policy)
+        observer = self._deps.observer
+        if observer is None:
             result = await run_turns(setup, self.messages)
+        else:
+            with observer.run(self._thread.thread_id, self._agent(plan, policy, system)):
+                result = await run_turns(setup, self.messages)
         return ending_of_turns(result, policy.returned, policy.limit)
 
     async def tell_time_is_up(self, hit: LimitHit) -> None:
@@ -222,7 +224,7 @@ class ThreadLoop:
 
     def _setup(
         self,
-        agent: Agent,
+        system: str,
         plan: tuple[FallbackPlanEntry, ...],
         policy: ThreadPolicy,
     ) -> TurnSetup:
@@ -238,11 +240,11 @@ class ThreadLoop:
                 deps, None, self._call, present=self._thread.guard, recorded=recorder.commit
             ),
             request=LlmRequest(
-                model=agent.model,
+                model=policy.model.name,
                 messages=(),
-                system=agent.system_prompt,
+                system=system,
                 tools=tuple(tool.spec for tool in palette.tools) if is_native else (),
-                max_output_tokens=agent.max_output_tokens,
+                max_output_tokens=policy.model.output_tokens,
             ),
             node_id=thread_id,
             emit=recorder.emit,

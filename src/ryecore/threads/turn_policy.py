@@ -11,7 +11,7 @@ from typing import Any, Final
 from attrs import evolve, field
 
 from ryecore.agent.deps import PreEgress
-from ryecore.agent.policies import ask_before
+from ryecore.agent.policies import RequestGate
 from ryecore.agent.verdicts import (
     ACCEPT,
     CONTINUE,
@@ -142,12 +142,13 @@ class ThreadPolicy(TurnPolicy):
         self._hooks = hooks
         self._recorder = recorder
         self._classification = thread.directive.settings.classification
-        self._gate = gate
+        self._gate = None if gate is None else RequestGate(gate, thread.thread_id)
         self._nudged = 0
         self._context_used = 0
         self._text_calls = 0
         self._text_problem = ""
         self._has_answered = False
+        self._is_direct = False
         self._stopped_by = ""
         self._under_pressure = False
         self.limit: LimitHit | None = None
@@ -185,7 +186,7 @@ class ThreadPolicy(TurnPolicy):
     ) -> AttemptVerdict:
         """Ask the host's gate, then hold the highest cost of the attempt."""
         if self._gate is not None:
-            said = await ask_before(self._gate, self._thread.thread_id, entry, request, number)
+            said = await self._gate.ask(entry, request, number)
             if isinstance(said, Refuse):
                 return said
         return await self._spending.before_attempt(entry, request, number)
@@ -233,16 +234,25 @@ class ThreadPolicy(TurnPolicy):
         self._text_problem = problem
         self._has_answered = True
         self._note_context_used(asked)
-        functions, spending = self._thread.palette.functions, self._spending
-        for call in asked.tool_calls:
-            if call.name not in functions:
-                await spending.settle_unwritten()
-                break
-        else:
-            if spending.has_overspent:
-                await spending.settle_unwritten()
-        await self._recorder.tell("cognition_out", answer_payload(state.turn, asked))
+        palette, spending, calls = self._thread.palette, self._spending, asked.tool_calls
+        leaves = any(call.name not in palette.functions for call in calls)
+        if leaves or spending.has_overspent:
+            await spending.settle_unwritten()
+        self._recorder.append("cognition_out", answer_payload(state.turn, asked))
+        self._is_direct = len(calls) == 1 and not leaves and self._runs_at_once(calls[0])
+        if not self._is_direct:
+            await self._recorder.flush()
         return asked
+
+    def _runs_at_once(self, call: ToolCallPart) -> bool:
+        """Return whether nobody is asked between a call and the commit of its intent.
+
+        What is recorded around such a call is written with that commit and with the checkpoint of
+        the turn.
+        """
+        tool = self._thread.palette.registry.get(call.name)
+        asks = tool is None or tool.needs_approval or tool.policy.arguments
+        return not asks and not self._hooks.listens("after_step")
 
     def _note_context_used(self, asked: LlmResult) -> None:
         """Note how many tokens of the context are used, as the provider counts them."""
@@ -294,6 +304,7 @@ class ThreadPolicy(TurnPolicy):
         return verdict
 
     async def _tell_error(self, call: ToolCallPart, error: ToolCallError) -> HookOutcome:
+        await self._recorder.flush()
         return await self._hooks.run(
             "error",
             {
@@ -309,7 +320,9 @@ class ThreadPolicy(TurnPolicy):
 
     async def on_final_result(self, state: TurnState, part: ToolResultPart) -> None:
         """Record the result of a call for the model, as soon as it is certain."""
-        await self._recorder.tell("tool_call_result", result_payload(state.turn, part))
+        self._recorder.append("tool_call_result", result_payload(state.turn, part))
+        if part.is_error or not self._is_direct:
+            await self._recorder.flush()
 
     async def on_text(self, state: TurnState, result: LlmResult) -> OnText:
         """Accept a text, after reminders to use tools and to return outputs.
