@@ -17,6 +17,7 @@ from ryecore.state.refusals import not_registered, refuse_closed, refuse_opening
 from ryecore.state.schema import OPEN_ACCOUNT, below
 
 __all__ = [
+    "ACCOUNT",
     "MARK",
     "MARK_HELD",
     "RESERVE",
@@ -250,24 +251,31 @@ def _moved(row: sqlite3.Row, dimension: str, *, released: bool) -> tuple[int, in
     )
 
 
-def account_of(row: sqlite3.Row) -> Account:
-    """Return a row as an account."""
+ACCOUNT: Final = (
+    "SELECT parent_id, state, reserves_spend, reserves_tokens, stopped,"
+    " spend_ceiling, tokens_ceiling, spend_own, tokens_own, spend_children, tokens_children,"
+    " spend_held, tokens_held, spend_reserved, tokens_reserved FROM accounts WHERE thread_id = ?"
+)
+"""The SQL that finds what `account_of` reads."""
 
-    def amount(name: str) -> Amount:
-        return Amount(row[f"spend_{name}"], row[f"tokens_{name}"])
 
+def account_of(thread_id: str, row: sqlite3.Row) -> Account:
+    """Return a row of `ACCOUNT` as an account."""
+    parent_id, state, reserves_spend, reserves_tokens, stopped, *amounts = row
+    spend, tokens = amounts[::2], amounts[1::2]
+    ceiling, own, children, held, reserved = map(Amount, spend, tokens)
     return Account(
-        thread_id=row["thread_id"],
-        parent_id=row["parent_id"],
-        ceiling=amount("ceiling"),
-        own=amount("own"),
-        children=amount("children"),
-        held=amount("held"),
-        reserved=amount("reserved"),
-        reserves_spend=bool(row["reserves_spend"]),
-        reserves_tokens=bool(row["reserves_tokens"]),
-        state=row["state"],
-        stopped=bool(row["stopped"]),
+        thread_id=thread_id,
+        parent_id=parent_id,
+        ceiling=ceiling,
+        own=own,
+        children=children,
+        held=held,
+        reserved=reserved,
+        reserves_spend=bool(reserves_spend),
+        reserves_tokens=bool(reserves_tokens),
+        state=state,
+        stopped=bool(stopped),
     )
 
 

@@ -221,13 +221,13 @@ class Database:
         """Return the rows that a query finds; other tasks run during a wait for a lock."""
         wait = None
         while True:
-            with self._lock, self._failing("read"):
+            with self._lock:
                 self._reopen_if_forked()
                 try:
                     return self._connection.execute(query, parameters).fetchall()
-                except sqlite3.Error as problem:
+                except (OSError, sqlite3.Error) as problem:
                     if not _is_busy(problem):
-                        raise
+                        self._raise_as_state_error(problem, "read")
             wait = wait or self._new_wait()
             await wait.pause_async()
 

@@ -28,6 +28,7 @@ from ryecore.policy.budget import (
     grant,
 )
 from ryecore.state.accounts import (
+    ACCOUNT,
     MARK,
     MARK_HELD,
     RESERVE,
@@ -257,12 +258,10 @@ class SqliteLedger(BudgetLedger):
 
     @override
     async def account(self, thread_id: str) -> Account:
-        rows = await self._database.fetch(
-            "SELECT * FROM accounts WHERE thread_id = ?", (thread_id,)
-        )
+        rows = await self._database.fetch(ACCOUNT, (thread_id,))
         if not rows:
             raise not_registered(thread_id)
-        return account_of(rows[0])
+        return account_of(thread_id, rows[0])
 
     @override
     async def remaining(self, thread_id: str) -> Amount:

@@ -7,6 +7,7 @@ import json
 import sqlite3
 from typing import Final
 
+from ryecore.convert.json_text import make_encoder
 from ryecore.errors import AlreadyStarted, InputError, LimitReached, StateError, ThreadConflict
 from ryecore.lillux.processes import ProcessId
 from ryecore.state.accounts import release
@@ -136,10 +137,14 @@ def ownership_of(record: ThreadRecord) -> tuple[object, ...]:
     return (record.fence, record.owner, record.lease_until, record.lease_machine_s)
 
 
+# ASCII, which keeps lone surrogates, too.
+_encode: Final = make_encoder(spaced=True, allow_nan=True, default=str)
+
+
 def as_json(result: object) -> str:
     """Return a result in its stored form."""
     try:
-        return json.dumps(result, default=str)  # ASCII, which keeps lone surrogates, too
+        return _encode(result)
     except (TypeError, ValueError, RecursionError) as problem:
         raise InputError(
             f"The result can't be written as JSON: {problem}.",
