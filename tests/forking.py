@@ -40,6 +40,7 @@ COMMAND = (
     "ryecore.cli.mcp",
     "ryecore.cli.projects",
     "ryecore.cli.threads",
+    "ryecore.cli.trace",
     "ryecore.graph.live",
     "ryecore.display",
     "ryecore.host_factory",

@@ -33,7 +33,7 @@ _COMMANDS: Final = {
     "threads": LazyCommand(
         "ryecore.cli.threads", "List, stop and continue threads and detached tools."
     ),
-    "trace": LazyCommand("ryecore.cli.execute", "Show a tool's chain and what leads to it."),
+    "trace": LazyCommand("ryecore.cli.trace", "Show a tool's chain and what leads to it."),
     "trust-project": LazyCommand("ryecore.cli.keys", "Trust a project's own interpreters."),
     "verify": LazyCommand("ryecore.cli.items", "Verify an item, or all that a glob matches."),
 }

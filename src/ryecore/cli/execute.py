@@ -1,4 +1,4 @@
-"""`rye execute` and `rye trace`: run an item through its verified chain, or show that chain."""
+"""`rye execute`: run an item through its verified chain."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -9,13 +9,11 @@ from typing import Any
 import click
 
 from ryecore.chain.model import ExecutionResult
-from ryecore.chain.rendering import render_result
 from ryecore.cli.opening import (
     deps_option,
     missing_models,
     models_of,
     run_until_stopped,
-    with_project,
 )
 from ryecore.cli.options import (
     TakesParameters,
@@ -27,11 +25,10 @@ from ryecore.cli.options import (
     read_pairs,
 )
 from ryecore.cli.output import EXIT_FAILED, can_redraw, show, show_json, show_text
-from ryecore.cli.pictures import Drawing, drawing_options
 from ryecore.errors import RyeError
 from ryecore.rye import Rye
 
-__all__ = ["execute", "trace"]
+__all__ = ["execute"]
 
 
 @click.command(cls=TakesParameters, short_help="Execute a tool, or print a directive's directions.")
@@ -108,22 +105,6 @@ def execute(
         show(done.render())
     if not done.success:
         sys.exit(EXIT_FAILED)
-
-
-@click.command(short_help="Show a tool's chain and what leads to it.")
-@click.argument("ref")
-@drawing_options
-@project_option
-@json_option
-def trace(ref: str, project_path: str, drawing: Drawing, as_json: bool) -> None:
-    """Show a tool's chain and every decision that leads to it; run nothing."""
-    done = with_project(project_path, lambda rye: rye.trace(ref))
-    if drawing.is_wanted:
-        drawing.show_chain(done)
-    elif as_json:
-        show_json(done.to_dict())
-    else:
-        show(render_result(done.to_dict()))
 
 
 async def _execute(

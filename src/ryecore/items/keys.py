@@ -9,7 +9,6 @@ from typing import Final
 from ryecore.errors import ConfigError, MetadataError, SigningError
 from ryecore.items.files import write_atomically
 from ryecore.items.paths import folder_to_be
-from ryecore.items.signing import write_signed
 from ryecore.items.spaces import Space
 from ryecore.items.trust import (
     TRUSTED_KEYS_PATH,
@@ -196,6 +195,8 @@ class AuthorKeys:
             not_after=not_after,
             revoked=revoked,
         )
+        from ryecore.items.signing import write_signed  # noqa: PLC0415 - keys are read more often
+
         return write_signed(space, name, content, signer)
 
     def _check_trustable(

@@ -11,16 +11,18 @@ import os
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ryecore.errors import AnchorError, SigningError
 from ryecore.items.documents import parse_document
 from ryecore.items.files import writable_folder, write_atomically
 from ryecore.items.paths import absolute, place_of
-from ryecore.items.signing import SignedFile, sign_file
 from ryecore.items.verification import VerifiedItem
 from ryecore.lillux.digests import TreeFilter, digest_tree
 from ryecore.lillux.keys import SigningKey
+
+if TYPE_CHECKING:
+    from ryecore.items.signing import SignedFile
 
 __all__ = [
     "EVERY_FILE",
@@ -40,7 +42,7 @@ def lock_of(folder: Path) -> Path:
     return folder.with_name(f"{folder.name.lstrip('.')}.lock.yaml")
 
 
-def lock_packages(folder: Path, key: SigningKey) -> SignedFile:
+def lock_packages(folder: Path, key: SigningKey) -> "SignedFile":
     """Write and sign the lock of a package folder, as it is now."""
     folder = absolute(folder)
     if folder.name not in PACKAGE_FOLDERS or not folder.is_dir():
@@ -63,6 +65,8 @@ def lock_packages(folder: Path, key: SigningKey) -> SignedFile:
             f"{folder} can't be locked: {problem}.",
             next_step="See that you may read all of it, and write beside it.",
         ) from problem
+    from ryecore.items.signing import sign_file  # noqa: PLC0415 - locks are read far more often
+
     return sign_file(path, kind, relative, key)
 
 

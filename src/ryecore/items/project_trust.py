@@ -11,7 +11,6 @@ from typing import Final
 from ryecore.errors import RyeError
 from ryecore.items.documents import parse_document
 from ryecore.items.refs import ItemRef
-from ryecore.items.signing import write_signed
 from ryecore.items.spaces import ItemSource, Space, project_digest
 from ryecore.items.verification import Verifier
 from ryecore.lillux.keys import SigningKey
@@ -62,7 +61,10 @@ def _write(
     user: Space, folder: str, project: Path, facts: Mapping[str, object], key: SigningKey
 ) -> Path:
     document = {"version": "1.0.0", "category": folder, "path": _text_of(project), **facts}
-    import tomli_w  # noqa: PLC0415 - trust is read far more often than written
+    # Trust is read far more often than written.
+    import tomli_w  # noqa: PLC0415
+
+    from ryecore.items.signing import write_signed  # noqa: PLC0415
 
     return write_signed(user, _name_of(folder, project), tomli_w.dumps(document).encode(), key)
 

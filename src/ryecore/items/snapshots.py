@@ -10,9 +10,7 @@ Source: decision 16.
 import hashlib
 import os
 import re
-import secrets
 import shlex
-import shutil
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -93,7 +91,7 @@ class SnapshotStore:
                 continue  # a file of the host
             with suppress(OSError):  # another process may be removing it
                 if now - path.lstat().st_mtime > kept_s:
-                    aside = self._root / f".old-{os.getpid()}-{secrets.token_hex(6)}"
+                    aside = self._root / f".old-{os.getpid()}-{os.urandom(6).hex()}"
                     path.rename(aside)
                     _remove(aside)
 
@@ -113,7 +111,7 @@ class SnapshotStore:
             )
 
     def _write(self, root: Path, files: Mapping[str, bytes], links: Mapping[str, Path]) -> None:
-        temporary = self._root / f".new-{os.getpid()}-{secrets.token_hex(6)}"
+        temporary = self._root / f".new-{os.getpid()}-{os.urandom(6).hex()}"
         try:
             temporary.mkdir(mode=0o700)
             for name, content in files.items():
@@ -145,7 +143,7 @@ class SnapshotStore:
             if is_intact():  # another process was faster, and may use it already
                 _remove(temporary)
                 return
-            aside = self._root / f".old-{os.getpid()}-{secrets.token_hex(6)}"
+            aside = self._root / f".old-{os.getpid()}-{os.urandom(6).hex()}"
             try:
                 root.rename(aside)
             except FileNotFoundError:
@@ -210,4 +208,6 @@ def _remove(tree: Path) -> None:
         return
     for folder, _, _ in os.walk(tree):
         os.chmod(folder, 0o700)
-    shutil.rmtree(tree, ignore_errors=True)
+    from shutil import rmtree  # noqa: PLC0415 - with it come three compressors
+
+    rmtree(tree, ignore_errors=True)

@@ -187,7 +187,7 @@ class _Reader:
                 return at
             if takes_options and dialect.operands not in ("none", "verbs"):
                 self.operands.add(at)
-            if dialect.marked is not None and dialect.marked.match(word):
+            if dialect.marked is not None and re.match(dialect.marked, word):
                 self.programs[at] = _attached(text)
             if word.lower() in dialect.verbs and not is_behind_verb:
                 is_behind_verb, takes_options, at = True, dialect.permutes, at + 1
@@ -274,7 +274,7 @@ class _Reader:
         setting = self.words[place][len(option) if is_attached else 0 :] if self._has(place) else ""
         pattern = dialect.program_settings
         key = re.split(r"[= ]", setting.lstrip("="), maxsplit=1)[0]
-        if pattern is not None and ("\0" in key or pattern.match(key)):
+        if pattern is not None and ("\0" in key or re.match(pattern, key)):
             self.programs[place] = _attached(text)
         return place + 1
 

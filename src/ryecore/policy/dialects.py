@@ -3,7 +3,6 @@
 Source: decision 79; ADR 020.
 """
 
-import re
 from collections.abc import Mapping
 from typing import Final, Literal
 
@@ -37,8 +36,8 @@ class Dialect:
         reads_stdin: Whether it reads a program on standard input where none is named.
         verbs: Words behind which operands are a program: the next one where it `stops`, else all.
         settings: Options before all operands with a setting, as `-c KEY=VALUE`.
-        program_settings: The settings that are a program.
-        marked: The beginning of an operand that is a program, such as vim's `+`.
+        program_settings: The pattern of the settings that are a program.
+        marked: The pattern of the beginning of an operand that is a program, such as vim's `+`.
     """
 
     programs: str = ""
@@ -54,26 +53,25 @@ class Dialect:
     reads_stdin: bool = True
     verbs: frozenset[str] = frozenset()
     settings: tuple[str, ...] = ()
-    program_settings: re.Pattern[str] | None = None
-    marked: re.Pattern[str] | None = None
+    program_settings: str | None = None
+    marked: str | None = None
 
 
 _GIT_PROGRAMS: Final = (
     "--exec", "--upload-pack", "--receive-pack", "--extcmd", "--tree-filter", "--index-filter",
     "--msg-filter", "--env-filter", "--commit-filter", "--parent-filter", "--tag-name-filter",
 )  # fmt: skip
-_GIT_SETTINGS: Final = re.compile(
-    r"\0|alias\.|(?:core\.(?:sshcommand|pager|editor|askpass|fsmonitor|hookspath|gitproxy|"
+# Patterns are compiled when a command line is first matched with them.
+_GIT_SETTINGS: Final = (
+    r"(?i:\0|alias\.|(?:core\.(?:sshcommand|pager|editor|askpass|fsmonitor|hookspath|gitproxy|"
     r"alternaterefscommand)|sequence\.editor|diff\.external|gpg\..*program|pager\.|credential\.|"
     r"include|protocol\.|http\.proxy|(?:diff|merge|filter|difftool|mergetool|browser|man|remote|"
     r"trailer|guitool|sendemail|uploadpack|tar)\..*(?:command|driver|clean|smudge|process|cmd|"
-    r"textconv|uploadpack|receivepack|vcs|hook))",
-    re.IGNORECASE,
+    r"textconv|uploadpack|receivepack|vcs|hook)))"
 )
-_SSH_SETTINGS: Final = re.compile(
-    r"\0|(?:proxy|local|remote|knownhosts|authorizedkeys)command|match|include|proxyusefdpass|"
-    r"pkcs11provider|securitykeyprovider|xauthlocation",
-    re.IGNORECASE,
+_SSH_SETTINGS: Final = (
+    r"(?i:\0|(?:proxy|local|remote|knownhosts|authorizedkeys)command|match|include|proxyusefdpass|"
+    r"pkcs11provider|securitykeyprovider|xauthlocation)"
 )
 _NODE: Final = Dialect(
     programs="ep",
@@ -151,7 +149,7 @@ DIALECTS: Final[Mapping[str, Dialect]] = {
     **dict.fromkeys(("tclsh", "wish", "expect"), Dialect(programs="c", files="f")),
     **dict.fromkeys(("vim", "nvim", "vi", "ex"), Dialect(
         programs="c", values="uT", files="sS", long_programs=("--cmd",), operands="none",
-        permutes=True, reads_stdin=False, marked=re.compile(r"\+"))),
+        permutes=True, reads_stdin=False, marked=r"\+")),
     **dict.fromkeys(("gdb", "lldb"), Dialect(
         programs="oO", values="p", long_programs=("-ex", "-iex", "-eval-command", "--eval-command",
         "--one-line"), operands="none", permutes=True)),
@@ -216,7 +214,7 @@ DIALECTS: Final[Mapping[str, Dialect]] = {
     **dict.fromkeys(("gmake", "make", "remake"), Dialect(
         values="CIjloW", files="f", long_programs=("--eval",), long_values={"--file": 1,
         "--directory": 1}, operands="none", permutes=True, reads_stdin=False,
-        marked=re.compile(r"[\w.]*[:?+!]*="))),
+        marked=r"[\w.]*[:?+!]*=")),
     "rsync": Dialect(programs="e", long_programs=("--rsh", "--rsync-path"), operands="none",
                      permutes=True, reads_stdin=False),
     "tar": Dialect(
@@ -224,7 +222,7 @@ DIALECTS: Final[Mapping[str, Dialect]] = {
         "--use-compress-program", "--rsh-command", "--info-script", "--new-volume-script"),
         operands="none", permutes=True, reads_stdin=False),
     "socat": Dialect(operands="none", permutes=True, reads_stdin=False,
-                     marked=re.compile(r"(?i:exec|system|shell)[:,]")),
+                     marked=r"(?i:exec|system|shell)[:,]"),
     **dict.fromkeys(("nc", "ncat", "netcat"), Dialect(
         programs="ce", long_programs=("--exec", "--sh-exec"), operands="none", permutes=True,
         reads_stdin=False)),
