@@ -79,11 +79,11 @@ def test_no_sync_of_machine_durability_stands_on_the_event_loop(
     waits_for_nothing(found)
 
 
-def test_a_turn_with_a_tool_call_waits_for_three_syncs(library: Path, tmp_path: Path) -> None:
+def test_a_turn_with_a_tool_call_waits_for_two_syncs(library: Path, tmp_path: Path) -> None:
     found = measured(library, tmp_path, "asyncio", "turns", "machine")
-    # The intent to call the tool; its result, which the model gets next; the hold for the request.
-    assert found["of_each_turn"] == [3] * (TURNS - 1)
-    assert found["syncs"] <= 12 + 3 * (TURNS - 1)  # to begin, and to end
+    # The intent to call the tool; its result, and the hold for the request that brings it.
+    assert found["of_each_turn"] == [2] * (TURNS - 1)
+    assert found["syncs"] <= 11 + 2 * (TURNS - 1)  # to begin, and to end
     waits_for_nothing(found)
 
 

@@ -351,7 +351,7 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
         await self._log_end(ending, cost, total)
         if log is None:
             raise RuntimeError("A run that ends has a log.")
-        await log.commit()
+        await log.write_ahead()  # the row names its checkpoint
         with suppress(
             StateError, LinkLeavesSpace
         ):  # a full disk must not cost the caller the result
@@ -412,7 +412,7 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
                 for one in () if unwritten is None else unwritten.overspent:
                     log.append(OVERSPENT, one)
                 await self._log_failure(error, cost or Cost())
-                await log.commit()  # the row names its checkpoint
+                await log.write_ahead()  # the row names its checkpoint
                 head, is_closed = _position(log), True
         fence = self._fence or 0
         try:

@@ -53,6 +53,10 @@ class RunLog(Protocol):
         """Record an event, to be written by the next commit at the latest."""
         ...
 
+    async def write_ahead(self) -> None:
+        """Write all records so far, before rows of the registry that depend on them."""
+        ...
+
     async def commit(self) -> None:
         """Write all records so far, as safely as the durability demands."""
         ...
@@ -205,7 +209,7 @@ class Spending:
                 "messages": messages,
             },
         )
-        await self._log.commit()  # the hold's row names a checkpoint
+        await self._log.write_ahead()  # the hold's row names a checkpoint
         held = _Held(turn, self._attempt, amount)
         refused = await self._settle_and_hold(held, at)
         if refused is not None:

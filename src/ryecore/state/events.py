@@ -342,6 +342,10 @@ class Recorder:
         """Write all records so far, so that they survive the death of the process."""
         await self._log.flush()
 
+    async def write_ahead(self) -> None:
+        """Write all records so far, before rows of the registry that depend on them."""
+        await self._log.write_ahead()
+
     async def commit(self) -> None:
         """Write all records so far as safely as the durability demands, before an effect."""
         await self._log.commit()

@@ -70,7 +70,7 @@ _NESTED: Final = (  # "0" is the character after "/"
 )
 _FORGET: Final = tuple(
     f"DELETE FROM {table} WHERE thread_id IN {_AMONG}"
-    for table in ("charges", "accounts", "results", "threads")
+    for table in ("charges", "accounts", "results", "write_ahead", "threads")
 )
 
 

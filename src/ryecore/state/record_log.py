@@ -81,6 +81,18 @@ class RecordLog(Protocol):
         """
         ...
 
+    async def write_ahead(self) -> None:
+        """Write the buffered records, in order, before rows of the registry that depend on them.
+
+        Once this returns, they survive the death of the process, and whatever a later transaction
+        of the registry survives: such as a loss of power, once the registry was awaited to be
+        `synced` after it.
+
+        Raises:
+            StateError: They can't be written. They stay buffered, and the next commit tries again.
+        """
+        ...
+
     async def commit(self) -> None:
         """Write the buffered records, in order, before an effect that they announce.
 

@@ -204,5 +204,17 @@ MIGRATIONS: Final[Sequence[Migration]] = (
         " WHERE continuation_of IS NOT NULL",
         "CREATE INDEX accounts_by_parent ON accounts (parent_id) WHERE parent_id IS NOT NULL",
     ),
+    # What was written to files of threads, and may not be on the disk there yet.
+    (
+        """CREATE TABLE write_ahead (
+            seq INTEGER PRIMARY KEY NOT NULL,
+            thread_id TEXT NOT NULL,
+            boot_id TEXT NOT NULL,
+            name TEXT NOT NULL,
+            offset INTEGER,
+            data BLOB NOT NULL
+        ) STRICT""",
+        "CREATE INDEX write_ahead_of_threads ON write_ahead (thread_id)",
+    ),
 )
 """The statements that upgrade each version of the file's schema to the next."""

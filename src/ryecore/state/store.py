@@ -54,6 +54,7 @@ from ryecore.state.waiting import (
     run_off_loop,
     signal_change,
 )
+from ryecore.state.write_ahead import WriteAhead
 
 __all__ = ["Objects", "ThreadStore"]
 
@@ -129,8 +130,14 @@ class ThreadStore(ThreadFolders):
         self._database = Database(place.private / "threads.db", MIGRATIONS, durability=durability)
         self.registry: ThreadRegistry = SqliteRegistry(self._database)
         self.ledger: BudgetLedger = SqliteLedger(self._database)
+        ahead = WriteAhead(self._database, str(self.folder), self._folder_to_write)
+        ahead.restore()
         self.records: RecordStore = FileRecordStore(
-            self.folder_of, self._folder_to_write, self._load_key, durability
+            self.folder_of,
+            self._folder_to_write,
+            self._load_key,
+            durability,
+            ahead if durability == "machine" else None,
         )
         self.pruning = ThreadPruning(self._database, place)
 

@@ -52,14 +52,19 @@ _DELTA: Final = "token_delta"
 
 
 class Transcript:
-    """The writer of one thread's transcript, made by `create` or `resume`."""
+    """The writer of one thread's transcript, made by `create` or `resume`.
+
+    Attributes:
+        unsynced: What was written since this was last cleared; nothing is added to it while it is
+            None.
+    """
 
     def __init__(self, descriptor: int, thread_id: str, key: SigningKey, durability: Durability):
         self._descriptor = descriptor
         self._thread_id = thread_id
         self._key = key
         self._checkpoints = CheckpointLines(thread_id)
-        self._group = GroupSync(self._sync) if durability == "machine" else None
+        self._group = GroupSync(self.sync) if durability == "machine" else None
         self._heads: dict[str, str] = {}
         self._lines: list[str] = []
         self._pieces: list[str] = []
@@ -69,6 +74,7 @@ class Transcript:
         self._chain: _ChainState = (segment(""), "", 0)
         self._is_ragged = False  # a write broke off, and a part of it may be in the file
         self._failure = ""
+        self.unsynced: list[bytes] | None = None
 
     @classmethod
     def create(
@@ -243,6 +249,8 @@ class Transcript:
         self._offset, self._chain, self._lines, self._is_ragged = (
             self._offset + size, chain, [], False
         )  # fmt: skip
+        if self.unsynced is not None:
+            self.unsynced.append(data)
 
     def _trim(self) -> None:
         """Truncate a partial write; if that fails, the next write or a resume does it."""
@@ -250,7 +258,8 @@ class Transcript:
             os.ftruncate(self._descriptor, self._offset)
             self._is_ragged = False
 
-    def _sync(self) -> None:
+    def sync(self) -> None:
+        """Sync the file now. After a failure, nothing is written any more."""
         if self._failure:
             self._refuse(self._failure)
         try:

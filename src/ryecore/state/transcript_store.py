@@ -8,7 +8,6 @@ Source: ADR 028.
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
 from contextlib import aclosing, closing
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,6 +30,7 @@ from ryecore.state.waiting import (
     run_in_thread,
     run_off_loop,
 )
+from ryecore.state.write_ahead import WriteAhead
 
 __all__ = ["FileRecordStore"]
 
@@ -40,10 +40,19 @@ _PIECE_BYTES: Final = 512 * 1024
 
 
 class FileRecordLog(RecordLog):
-    """The log of a thread in one file."""
+    """The log of a thread in one file.
 
-    def __init__(self, transcript: Transcript) -> None:
+    With `ahead`, a commit waits for the registry's log instead of the file.
+    """
+
+    def __init__(
+        self, thread_id: str, transcript: Transcript, ahead: WriteAhead | None = None
+    ) -> None:
+        self._thread_id = thread_id
         self._transcript = transcript
+        self._ahead = ahead
+        if ahead is not None:
+            transcript.unsynced = []
 
     @property
     @override
@@ -63,9 +72,21 @@ class FileRecordLog(RecordLog):
         self._transcript.commit()
 
     @override
+    async def write_ahead(self) -> None:
+        self._transcript.commit()
+        if self._ahead is None:
+            await self._transcript.synced()
+        else:
+            await self._ahead.add(self._thread_id, self._transcript)
+
+    @override
     async def commit(self) -> None:
         self._transcript.commit()
-        await self._transcript.synced()
+        if self._ahead is None:
+            await self._transcript.synced()
+        else:
+            await self._ahead.add(self._thread_id, self._transcript)
+            await self._ahead.synced()
 
     @override
     async def checkpoint(self, turn: int) -> Head:
@@ -73,7 +94,11 @@ class FileRecordLog(RecordLog):
 
     @override
     async def close(self) -> None:
-        self._transcript.close()
+        try:
+            self._transcript.close()
+        finally:
+            if self._ahead is not None:
+                await self._ahead.add(self._thread_id, self._transcript)
 
 
 class FileRecordStore(RecordStore):
@@ -88,34 +113,43 @@ class FileRecordStore(RecordStore):
         make_folder: Callable[[str], str],
         load_key: Callable[[], SigningKey],
         durability: Durability,
+        ahead: WriteAhead | None = None,
     ) -> None:
         self._folder_of = folder_of
         self._make_folder = make_folder
         self._load_key = load_key
-        self._durability: Durability = durability
+        self._durability: Durability = "process" if ahead is not None else durability
+        self._ahead = ahead
 
     @override
     async def create(self, thread_id: str) -> RecordLog:
-        return FileRecordLog(
-            await run_off_loop(
-                self._durability,
-                Transcript.create,
-                f"{self._make_folder(thread_id)}/{TRANSCRIPT}",
-                thread_id,
-                self._load_key(),
-                self._durability,
-            )
+        made = await run_off_loop(
+            self._durability,
+            Transcript.create,
+            f"{self._make_folder(thread_id)}/{TRANSCRIPT}",
+            thread_id,
+            self._load_key(),
+            self._durability,
         )
+        return FileRecordLog(thread_id, made, self._ahead)
 
     @override
     async def resume(
         self, thread_id: str, head: tuple[int, str] | None = None
     ) -> tuple[RecordLog, Recovery]:
-        resume = partial(Transcript.resume, head=head)
-        found, recovery = await run_in_thread(
-            resume, self._path(thread_id), thread_id, self._load_key(), self._durability
-        )
-        return FileRecordLog(found), recovery
+        found, recovery = await run_in_thread(self._resume, thread_id, head)
+        return FileRecordLog(thread_id, found, self._ahead), recovery
+
+    def _resume(self, thread_id: str, head: tuple[int, str] | None) -> tuple[Transcript, Recovery]:
+        path, key = self._path(thread_id), self._load_key()
+        found, recovery = Transcript.resume(path, thread_id, key, self._durability, head=head)
+        if self._ahead is not None:  # what an earlier owner wrote may not be on the disk
+            try:
+                found.sync()
+            except BaseException:
+                found.close()
+                raise
+        return found, recovery
 
     @override
     async def exists(self, thread_id: str) -> bool:

@@ -68,12 +68,17 @@ class Journal(Recorder):
         return cls(run_id, log, records, positions, sink, set_head)
 
     @override
-    async def commit(self) -> None:
+    async def write_ahead(self) -> None:
         await self._positions.synced()
-        await super().commit()
+        await super().write_ahead()
         if self._is_head_due and self._set_head is not None and self.head is not None:
             self._is_head_due = False
             await self._set_head(self.head)
+
+    @override
+    async def commit(self) -> None:
+        await self.write_ahead()
+        await super().commit()
 
     async def checkpoint(
         self, position: Position, carried: Mapping[int, NodeOutcome] = MappingProxyType({})

@@ -54,6 +54,20 @@ class RecordCases(StateCases):
         await log.close()
 
     @state_case
+    async def test_records_go_ahead_of_rows(self, store: StateStore, place: Place) -> None:
+        """Records that rows depend on are written before them, and once."""
+        log = await store.records.create("a")
+        await log.write_ahead()
+        for number in range(3):
+            log.append("step", {"n": number})
+            await log.write_ahead()
+            equal([one.payload["n"] for one in await _read(store)], list(range(number + 1)), "them")
+        await log.commit()
+        await store.registry.synced()
+        equal(len(await _read(store)), 3, "the records after a commit")
+        await log.close()
+
+    @state_case
     async def test_a_log_has_one_writer(self, store: StateStore, place: Place) -> None:
         """A log is made once, and resumed only after its writer has gone."""
         await raises(StateError, store.records.resume("a"))

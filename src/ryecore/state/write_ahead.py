@@ -1,0 +1,177 @@
+"""Records of threads that the registry's file holds until their transcripts are on the disk.
+
+With machine durability, each transcript would need syncs of its own. Instead, what was written to a
+transcript is added to the registry's file, too, whose log is synced once for all threads that wait.
+The transcript itself is synced later, in a thread of its own. After a loss of power, whoever opens
+the project's threads first writes back what transcripts lack.
+
+Source: ADR 030.
+"""
+
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from itertools import groupby
+from threading import Lock, Thread
+from typing import Final, TypeAlias
+
+from ryecore.errors import StateError
+from ryecore.lillux.processes import current_process
+from ryecore.state.database import Database
+from ryecore.state.thread_file import TRANSCRIPT
+from ryecore.state.transcript import Transcript
+
+__all__ = ["WriteAhead"]
+
+_Piece: TypeAlias = tuple[int, bytes]
+"""An offset in a transcript, and what it holds from there on."""
+
+_ROWS: Final = 2048
+_BYTES: Final = 8 * 2**20
+_ROWS_OF_ONE: Final = 256
+
+_ADD: Final = (
+    "INSERT INTO write_ahead (thread_id, boot_id, name, offset, data) VALUES (?, ?, ?, ?, ?)"
+)
+_WRITTEN_BEFORE: Final = (
+    "SELECT thread_id, offset, data FROM write_ahead JOIN threads USING (thread_id)"
+    " WHERE write_ahead.boot_id <> ? ORDER BY thread_id, seq"
+)
+_DUE: Final = (
+    "SELECT thread_id, max(seq) AS last FROM write_ahead JOIN threads USING (thread_id)"
+    " GROUP BY thread_id HAVING completed_at IS NOT NULL OR count(*) >= ?"
+)
+
+
+class WriteAhead:
+    """The records of one project's transcripts that may not be on the disk yet.
+
+    Args:
+        database: The registry's.
+        place: The folder of all threads.
+        make_folder: Makes a thread's folder if it is missing, and returns its path.
+    """
+
+    def __init__(self, database: Database, place: str, make_folder: Callable[[str], str]) -> None:
+        self._database = database
+        self._place = place
+        self._make_folder = make_folder
+        self._boot_id = current_process().boot_id
+        self._bytes = 0
+        self._failed: set[str] = set()
+        self._syncing = Lock()
+
+    async def add(self, thread_id: str, transcript: Transcript) -> None:
+        """Add what was written to a transcript since the last call.
+
+        It is on the disk at the latest when a later commit of the registry is.
+        """
+        if not transcript.unsynced:
+            return
+        async with self._database.writing() as run:
+            offset, data = transcript.offset, b"".join(transcript.unsynced)
+            seq = run.execute(
+                _ADD, (thread_id, self._boot_id, TRANSCRIPT, offset - len(data), data)
+            ).lastrowid
+        transcript.unsynced.clear()  # no other task has run since they were joined
+        self._bytes += len(data)
+        if self._bytes >= _BYTES or (seq or 0) % _ROWS == 0:
+            self._bytes = 0
+            self._start_syncing()
+
+    async def synced(self) -> None:
+        """Wait until all that was added is on the disk."""
+        await self._database.synced()
+
+    def restore(self) -> None:
+        """Write back what transcripts have lost with an earlier boot of the machine.
+
+        Those that can't be written stay as they are, and the next call tries again.
+        """
+        first = self._database.read("SELECT boot_id FROM write_ahead ORDER BY seq LIMIT 1")
+        if not first or first[0]["boot_id"] == self._boot_id:  # earlier boots come first
+            return
+        with suppress(StateError), self._database.write() as run:
+            failed = []
+            rows = run.execute(_WRITTEN_BEFORE, (self._boot_id,))
+            for thread_id, pieces in groupby(rows, key=lambda row: str(row["thread_id"])):
+                try:
+                    self._restore(thread_id, ((row["offset"], row["data"]) for row in pieces))
+                except (OSError, StateError):
+                    failed.append(thread_id)
+            run.execute(
+                "DELETE FROM write_ahead WHERE boot_id <> ?"
+                " AND thread_id NOT IN (SELECT value FROM json_each(?))",
+                (self._boot_id, json.dumps(failed)),
+            )
+
+    def _restore(self, thread_id: str, pieces: Iterable[_Piece]) -> None:
+        path = f"{self._make_folder(thread_id)}/{TRANSCRIPT}"
+        with _opened(path, os.O_RDWR | os.O_CREAT) as descriptor:
+            for offset, data in pieces:
+                if os.fstat(descriptor).st_size < offset:
+                    raise OSError(0, "what stood before is lost")
+                if os.pread(descriptor, len(data), offset) != data:
+                    _write_at(descriptor, offset, data)
+        self._sync(thread_id)
+
+    def _start_syncing(self) -> None:
+        if self._syncing.acquire(blocking=False):
+            try:
+                Thread(target=self._sync_due, name="ryecore-transcripts", daemon=True).start()
+            except RuntimeError:  # no thread can be started: a later call tries again
+                self._syncing.release()
+
+    def _sync_due(self) -> None:
+        try:
+            with suppress(OSError, StateError):  # the next one tries again
+                self.sync_transcripts()
+        finally:
+            self._syncing.release()
+
+    def sync_transcripts(self) -> None:
+        """Sync the transcripts of ended threads and long ones, and remove what was added of them.
+
+        They may be those of other processes, even dead ones.
+        """
+        done = []
+        for row in self._database.read(_DUE, (_ROWS_OF_ONE,)):
+            thread_id = row["thread_id"]
+            if thread_id not in self._failed:
+                try:
+                    self._sync(thread_id)
+                except OSError:  # the kernel would report the next sync of it as a success
+                    self._failed.add(thread_id)
+                else:
+                    done.append((thread_id, row["last"]))
+        if done:
+            with self._database.write() as run:
+                run.executemany("DELETE FROM write_ahead WHERE thread_id = ? AND seq <= ?", done)
+
+    def _sync(self, thread_id: str) -> None:
+        """Sync a transcript and the folders above it, unless it was removed."""
+        folder = f"{self._place}/{thread_id}"
+        with suppress(FileNotFoundError):
+            with _opened(f"{folder}/{TRANSCRIPT}") as descriptor:
+                os.fdatasync(descriptor)
+            while len(folder) >= len(self._place):
+                with _opened(folder, os.O_DIRECTORY) as descriptor:
+                    os.fsync(descriptor)
+                folder = os.path.dirname(folder)
+
+
+@contextmanager
+def _opened(path: str, flags: int = os.O_RDONLY) -> Iterator[int]:
+    """Open a file. A link isn't followed, and a FIFO isn't waited for."""
+    descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _write_at(descriptor: int, offset: int, data: bytes) -> None:
+    while data:
+        written = os.pwrite(descriptor, data, offset)
+        offset, data = offset + written, data[written:]

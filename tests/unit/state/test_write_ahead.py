@@ -1,0 +1,157 @@
+"""Records in the registry's file until their transcripts are on the disk."""
+
+import os
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from ryecore.lillux.processes import current_process
+from ryecore.state.database import Database
+from ryecore.state.record_log import RecordLog
+from ryecore.state.store import ThreadStore
+from ryecore.state.thread_file import TRANSCRIPT
+from ryecore.state.write_ahead import WriteAhead
+
+ROWS = "SELECT thread_id, offset, data FROM write_ahead ORDER BY seq"
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def ai(tmp_path: Path) -> Path:
+    """The project's `.ai` folder."""
+    folder = tmp_path / "project/.ai"
+    folder.mkdir(parents=True)
+    return folder
+
+
+@asynccontextmanager
+async def opened(ai: Path) -> AsyncGenerator[tuple[ThreadStore, Database], None]:
+    """The project's threads, with machine durability, and their database."""
+    store = ThreadStore.open(ai, ai.parent.parent / "user/.ai", "machine")
+    try:
+        yield store, store._database
+    finally:
+        store.close()
+
+
+async def begin(store: ThreadStore, thread_id: str) -> RecordLog:
+    """Begin a thread's log with three commits."""
+    await store.registry.register(thread_id, "directive:acme/one")
+    await store.prepare(thread_id)
+    log = await store.records.create(thread_id)
+    for number in range(3):
+        log.append("step", {"n": number})
+        await log.commit()
+    return log
+
+
+def lose_power(database: Database) -> None:
+    """Make all rows those of an earlier boot."""
+    with database.write() as run:
+        run.execute("UPDATE write_ahead SET boot_id = 'an earlier one'")
+
+
+def rows(database: Database) -> list[tuple[str, int, bytes]]:
+    """What isn't known to be on the disk."""
+    return [(row["thread_id"], row["offset"], row["data"]) for row in database.read(ROWS)]
+
+
+def keeper(store: ThreadStore, database: Database) -> WriteAhead:
+    """Who writes back and syncs, as a store has one."""
+    return WriteAhead(database, str(store.folder), lambda name: str(store.make_folder(name)))
+
+
+@pytest.mark.parametrize("kept_bytes", [None, 0, 100], ids=["missing", "empty", "cut"])
+async def test_what_a_loss_of_power_took_is_written_back(ai: Path, kept_bytes: int | None) -> None:
+    async with opened(ai) as (store, database):
+        await (await begin(store, "acme/a")).close()
+        path = store.folder_of("acme/a") / TRANSCRIPT
+        written = path.read_bytes()
+        assert b"".join(data for _, _, data in rows(database)) == written
+        lose_power(database)
+    if kept_bytes is None:
+        path.unlink()
+        path.parent.rmdir()
+    else:
+        os.truncate(path, kept_bytes)
+    async with opened(ai) as (_, database):
+        assert path.read_bytes() == written
+        assert rows(database) == []
+
+
+async def test_in_the_same_boot_nothing_is_written_back(ai: Path) -> None:
+    async with opened(ai) as (store, database):
+        await (await begin(store, "acme/a")).close()
+        path = store.folder_of("acme/a") / TRANSCRIPT
+        os.truncate(path, 10)  # as somebody who alters it would, which its proof finds
+        before = rows(database)
+    async with opened(ai) as (_, database):
+        assert path.stat().st_size == 10
+        assert rows(database) == before
+
+
+async def test_what_cannot_be_written_back_is_tried_again_and_hinders_no_other(ai: Path) -> None:
+    async with opened(ai) as (store, database):
+        for name in ("acme/a", "acme/b"):
+            await (await begin(store, name)).close()
+        good, bad = (store.folder_of(name) / TRANSCRIPT for name in ("acme/a", "acme/b"))
+        written = good.read_bytes()
+        lose_power(database)
+    os.truncate(good, 0)
+    bad.unlink()
+    outside = ai.parent / "outside"
+    outside.write_bytes(b"mine")
+    bad.symlink_to(outside)  # no link is followed
+    async with opened(ai) as (_, database):
+        assert good.read_bytes() == written
+        assert {name for name, *_ in rows(database)} == {"acme/b"}
+    assert outside.read_bytes() == b"mine"
+    bad.unlink()
+    async with opened(ai) as (store, database):
+        assert [one.payload["n"] async for one in store.records.read("acme/b")] == [0, 1, 2]
+        assert rows(database) == []
+
+
+async def test_transcripts_of_ended_threads_are_synced_later(
+    ai: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+    sync = os.fdatasync
+
+    def note(descriptor: int) -> None:
+        sync(descriptor)
+        synced.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+
+    async with opened(ai) as (store, database):
+        live = await begin(store, "acme/live")
+        await (await begin(store, "acme/ended")).close()
+        fence = await store.registry.claim("acme/ended", current_process())
+        await store.settle("acme/ended", "completed", {}, fence)
+        monkeypatch.setattr(os, "fdatasync", note)
+        keeper(store, database).sync_transcripts()
+        monkeypatch.undo()
+        of_transcripts = [path for path in synced if path.endswith(TRANSCRIPT)]
+        assert of_transcripts == [str(store.folder_of("acme/ended") / TRANSCRIPT)]
+        assert {name for name, *_ in rows(database)} == {"acme/live"}
+        await live.close()
+
+
+async def test_a_transcript_whose_sync_failed_keeps_its_rows(
+    ai: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(descriptor: int) -> None:
+        raise OSError(5, os.readlink(f"/proc/self/fd/{descriptor}"))
+
+    async with opened(ai) as (store, database):
+        await (await begin(store, "acme/a")).close()
+        fence = await store.registry.claim("acme/a", current_process())
+        await store.settle("acme/a", "completed", {}, fence)
+        before, ahead = rows(database), keeper(store, database)
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "fdatasync", fail)
+            ahead.sync_transcripts()
+        ahead.sync_transcripts()  # the kernel would report a success by now
+        assert rows(database) == before
