@@ -158,7 +158,7 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
 
     def _ended_file(self, ending: EndingT, cost: Cost) -> ThreadFile:
         """Return the run's signed file as it ends."""
-        return evolve(self._file, status=self._status_of(ending), cost=cost, updated_at=utc_now())
+        return self._file.ended(self._status_of(ending), cost, utc_now())
 
     # Begin
 

@@ -70,6 +70,26 @@ class ThreadFile:
     continuation_of: str | None = None
     cost: Cost = Factory(Cost)
 
+    def ended(self, status: str, cost: Cost, updated_at: str) -> "ThreadFile":
+        """Return the file of the same thread once it has ended."""
+        return ThreadFile(  # inlined: `evolve` takes three times as long
+            self.thread_id,
+            self.item_id,
+            self.directive,
+            self.item_hash,
+            status,
+            self.created_at,
+            updated_at,
+            self.model,
+            self.limits,
+            self.capabilities,
+            self.parent_id,
+            self.root_id,
+            self.chain_root_id,
+            self.continuation_of,
+            cost,
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """Return the file's fields. Source: docs/design/threads.md#the-threads-file."""
         document: dict[str, Any] = RECORDS.write(self)

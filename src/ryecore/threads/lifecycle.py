@@ -324,8 +324,8 @@ class ThreadLifecycle(RunLifecycle[ThreadEnding, ThreadResult]):
             is_completed = ending.status == "completed"
             hooks = self._hooks.past_the_end(self._deadline if is_completed else None)
             with suppress(StateError, LinkLeavesSpace):  # so that the hooks find the conversation
-                said = evolve(self._file, status=ending.status, cost=self._cost)
-                await export_thread(self._store, said, self._opened.conversation)
+                file = self._ended_file(ending, self._cost)
+                await export_thread(self._store, file, self._opened.conversation)
             context = {
                 "thread_id": self.run_id,
                 "directive": self._file.directive,

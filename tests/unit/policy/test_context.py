@@ -5,6 +5,7 @@ from types import FrameType
 from typing import Any
 
 import pytest
+from attrs import evolve, fields
 from attrs.exceptions import FrozenInstanceError as AttrsFrozenInstanceError
 
 from ryecore.policy import CallContext, CancelToken
@@ -129,3 +130,13 @@ def test_the_hosts_own_context_may_do_everything_and_has_a_name() -> None:
 def test_a_context_is_frozen() -> None:
     with pytest.raises((FrozenInstanceError, AttrsFrozenInstanceError)):
         CallContext().capabilities = frozenset({"*"})  # type: ignore[misc]
+
+
+def test_a_changed_context_keeps_all_else() -> None:
+    def none() -> None: ...
+
+    names = [one.name for one in fields(CallContext)]
+    values: Any = [frozenset({"rye.fetch.*"}), "run", 2, 3.0, CancelToken(), "call", "parent", none]
+    ctx = CallContext(**dict(zip(names, values, strict=True)))
+    assert ctx.for_host() == evolve(ctx, capabilities=None)
+    assert ctx.as_call("other") == evolve(ctx, call_id="other")

@@ -6,6 +6,7 @@ import stat
 from pathlib import Path
 
 import pytest
+from attrs import evolve, fields
 
 from ryecore import SigningKey
 from ryecore.errors import StateError
@@ -27,6 +28,15 @@ THREAD = ThreadFile(
     capabilities=("rye.execute.tool.acme.*",),
     cost=Cost(2, 30, 4, 1_234_567),
 )
+
+
+def test_an_ended_thread_keeps_all_else() -> None:
+    thread = evolve(THREAD, parent_id="p", root_id="r", chain_root_id="c", continuation_of="b")
+    cost, now = Cost(3, 40, 5, 1), "2026-02-17T10:01:00.000Z"
+    expected = evolve(thread, status="completed", cost=cost, updated_at=now)
+    assert thread.ended("completed", cost, now) == expected
+    given = {one.name for one in fields(ThreadFile) if getattr(thread, one.name) != one.default}
+    assert given == {one.name for one in fields(ThreadFile)}  # a new field is tried, too
 
 
 @pytest.fixture
