@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from threading import RLock, get_ident
 from types import TracebackType
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from ryecore.errors import StateError
 from ryecore.lillux.os_errors import refuses_writing
@@ -26,6 +26,7 @@ from ryecore.state.sqlite_files import (
     commit_nothing,
     connect_read_only,
     file_system_of,
+    is_busy,
     is_shared,
     sync_log,
 )
@@ -62,6 +63,7 @@ class Database:
         self._abandoned: list[object] = []
         self._transaction = _Transaction(self)
         self._awaited = _AwaitedTransaction(self)
+        self._part = _Part(self)
         self._together_in = 0  # the thread whose operations belong to one transaction
         self._changes = 0  # of this connection, when the current one of them began
         self._undone: BaseException | None = None  # what undoes the transaction, though caught
@@ -164,12 +166,13 @@ class Database:
         """Return a writing transaction: committed at its end, rolled back by an exception."""
         return self._transaction
 
-    def writing(self) -> "_AwaitedTransaction":
+    def writing(self) -> "_AwaitedTransaction | _Part":
         """Return a writing transaction, awaited until no other process writes.
 
-        Nothing is awaited within it: it is committed before another task runs.
+        Nothing is awaited within it: it is committed before another task runs. Within `together`
+        it is a part of that transaction.
         """
-        return self._awaited
+        return self._part if self._together_in == get_ident() else self._awaited
 
     async def together(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Run operations that await nothing but this database as one transaction.
@@ -190,26 +193,18 @@ class Database:
         self._end(None)
         return result
 
-    @property
-    def _is_together(self) -> bool:
-        return self._together_in == get_ident()
-
     def _begin_part(self) -> sqlite3.Connection:
-        """Begin an operation of a transaction that is open already."""
         connection = self._connection
-        try:
-            if not connection.in_transaction:  # SQLite rolled it back, as on a full disk
-                raise sqlite3.OperationalError("the transaction was rolled back")
-            self._changes = connection.total_changes
-        except sqlite3.Error as failed:
+        if not connection.in_transaction:  # SQLite rolled it back, as on a full disk
+            failed = sqlite3.OperationalError("the transaction was rolled back")
             self._raise_as_state_error(failed, "written")
+        self._changes = connection.total_changes
         return connection
 
-    def _end_part(self, problem: BaseException | None) -> None:
-        if problem is not None:
-            if self._connection.total_changes != self._changes:
-                self._undone = problem
-            self._raise_as_state_error(problem, "written")
+    def _fail_part(self, problem: BaseException) -> None:
+        if self._connection.total_changes != self._changes:
+            self._undone = problem
+        self._raise_as_state_error(problem, "written")
 
     def read(self, query: str, parameters: Sequence[object] = ()) -> list[sqlite3.Row]:
         """Return the rows that a query finds."""
@@ -226,7 +221,7 @@ class Database:
                 try:
                     return self._connection.execute(query, parameters).fetchall()
                 except (OSError, sqlite3.Error) as problem:
-                    if not _is_busy(problem):
+                    if not is_busy(problem):
                         self._raise_as_state_error(problem, "read")
             wait = wait or self._new_wait()
             await wait.pause_async()
@@ -331,7 +326,7 @@ class Database:
             try:
                 return step()
             except sqlite3.Error as problem:
-                if not _is_busy(problem):
+                if not is_busy(problem):
                     raise
             wait = wait or self._new_wait()
             wait.pause()
@@ -386,7 +381,7 @@ class Database:
         except BaseException as problem:
             self._roll_back()
             fcntl.flock(self._gate, fcntl.LOCK_UN)
-            if _is_busy(problem):
+            if is_busy(problem):
                 return False
             raise
         return True
@@ -466,8 +461,6 @@ class _AwaitedTransaction:
 
     async def __aenter__(self) -> sqlite3.Connection:
         database = self._database
-        if database._is_together:
-            return database._begin_part()
         return database._try_begin() or await database._begin_awaited()
 
     async def __aexit__(
@@ -476,20 +469,28 @@ class _AwaitedTransaction:
         problem: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        database = self._database
-        if database._is_together:
-            database._end_part(problem)
-        else:
-            database._end(problem)
+        self._database._end(problem)
 
 
-def _is_busy(problem: BaseException) -> bool:
-    """Return whether SQLite refused because another connection holds a lock."""
-    code: int | None = getattr(problem, "sqlite_errorcode", None)
-    return isinstance(problem, sqlite3.Error) and code is not None and code & 0xFF in _BUSY
+class _Part:
+    """An operation of a transaction that is open already."""
 
+    __slots__ = ("_database",)
 
-_BUSY: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL)
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def __aenter__(self) -> sqlite3.Connection:
+        return self._database._begin_part()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        problem: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if problem is not None:
+            self._database._fail_part(problem)
 
 
 def _file_at(path: Path) -> tuple[int, int]:

@@ -29,6 +29,7 @@ __all__ = [
     "commit_nothing",
     "connect_read_only",
     "file_system_of",
+    "is_busy",
     "is_shared",
     "opened_copy",
     "sync_log",
@@ -199,6 +200,15 @@ class LogKeeper:
             own.execute("BEGIN IMMEDIATE")
             commit_nothing(own)
             own.execute("COMMIT")
+
+
+_BUSY: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL)
+
+
+def is_busy(problem: BaseException) -> bool:
+    """Return whether SQLite refused because another connection holds a lock."""
+    code: int | None = getattr(problem, "sqlite_errorcode", None)
+    return isinstance(problem, sqlite3.Error) and code is not None and code & 0xFF in _BUSY
 
 
 class _Forkable(Protocol):

@@ -29,7 +29,7 @@ from ryecore.state.model import (
     thread_not_found,
 )
 from ryecore.state.owners import is_abandoned
-from ryecore.state.refusals import id_taken, refuse_another
+from ryecore.state.refusals import refuse_another
 from ryecore.state.registry import ThreadRegistry
 from ryecore.state.schema import (
     BELOW_AND_AFTER,
@@ -42,7 +42,6 @@ from ryecore.state.schema import (
     below,
 )
 from ryecore.state.thread_rows import (
-    OWNERSHIP,
     SET_LEASE,
     SET_OWNERSHIP,
     as_json,
@@ -54,6 +53,7 @@ from ryecore.state.thread_rows import (
     end_abandoned,
     end_row,
     free_start_key,
+    insert_row,
     keep_start_key,
     new_lease,
     ownership,
@@ -81,12 +81,6 @@ _CLAIM: Final = (
     " model = coalesce(?, model), status = 'running', fence = fence + 1, parent_token_hash = NULL,"
     f" updated_at = {NOW} WHERE thread_id = ? AND status = 'created'"
     " AND (parent_token_hash IS NULL OR parent_token_hash = ?) RETURNING fence"
-)
-_INSERT: Final = (
-    "INSERT INTO threads (thread_id, item_id, parent_id, root_id, model, limits, chain_root_id,"
-    f" continuation_of, cancel_requested, kill_requested, created_at, updated_at, {OWNERSHIP})"
-    f" VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {NOW}, {NOW}, ?, ?, ?, ?, ?, ?, ?)"
-    " RETURNING created_at"
 )
 
 _IS_BELOW: Final = """WITH RECURSIVE above (thread_id, parent_id) AS (
@@ -126,7 +120,6 @@ class SqliteRegistry(ThreadRegistry):
         start: IdempotencyKey | None = None,
         spawns: SpawnLimit | None = None,
     ) -> ThreadRecord:
-        written = None if limits is None else as_json(limits)
         async with self._database.writing() as run:
             refuse_another(run, follows)
             refuse_started(run, start, parent_id)
@@ -137,40 +130,20 @@ class SqliteRegistry(ThreadRegistry):
                 cancelled, killed = parent.cancel_requested, parent.kill_requested
                 if spawns is not None:
                     count_spawn(run, parent_id, spawns)
-            chain_root_id = None if follows is None else follows.chain_root_id
-            continued = None if follows is None else follows.thread_id
-            process, lease = owner or current_process(), new_lease()
-            try:
-                (now,) = run.execute(
-                    _INSERT,
-                    (
-                        *(thread_id, item_id, parent_id, root_id, model, written, chain_root_id),
-                        *(continued, cancelled, killed, *columns(process), *lease),
-                    ),
-                ).fetchone()
-            except sqlite3.IntegrityError:
-                raise id_taken(thread_id) from None
-            keep_start_key(run, thread_id, start, parent_id)
-            return ThreadRecord(
-                thread_id=thread_id,
-                item_id=item_id,
-                parent_id=parent_id,
-                status="created",
-                created_at=now,
-                updated_at=now,
-                completed_at=None,
-                owner=process,
-                fence=0,
-                lease_until=lease[0],
-                lease_machine_s=lease[1],
-                cancel_requested=cancelled,
-                kill_requested=killed,
-                model=model,
-                continuation_of=continued,
-                chain_root_id=chain_root_id,
+            record = insert_row(
+                run,
+                thread_id,
+                item_id,
+                parent_id,
                 root_id=root_id,
-                limits=None if limits is None else dict(limits),
+                owner=owner or current_process(),
+                requests=(cancelled, killed),
+                model=model,
+                limits=limits,
+                follows=follows,
             )
+            keep_start_key(run, thread_id, start, parent_id)
+            return record
 
     @override
     async def check_start(self, start: IdempotencyKey | None, parent_id: str | None) -> None:

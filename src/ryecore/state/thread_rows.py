@@ -5,6 +5,7 @@ Source: docs/design/threads.md#registry; docs/design/threads.md#spawns; decision
 
 import json
 import sqlite3
+from collections.abc import Mapping
 from typing import Final
 
 from ryecore.convert.json_text import make_encoder
@@ -14,6 +15,7 @@ from ryecore.state.accounts import release
 from ryecore.state.idempotency import IdempotencyKey
 from ryecore.state.model import (
     Cost,
+    Predecessor,
     SpawnLimit,
     Status,
     ThreadRecord,
@@ -22,6 +24,7 @@ from ryecore.state.model import (
     thread_not_found,
 )
 from ryecore.state.owners import LEASE_S, is_abandoned, moment
+from ryecore.state.refusals import id_taken
 from ryecore.state.schema import BELOW_AND_AFTER, ENDED, NOW, below
 
 __all__ = [
@@ -39,6 +42,7 @@ __all__ = [
     "end_abandoned",
     "end_row",
     "free_start_key",
+    "insert_row",
     "keep_start_key",
     "new_lease",
     "ownership",
@@ -280,6 +284,64 @@ def new_lease() -> tuple[float, float]:
     """Return a new lease, as the values of `SET_LEASE`."""
     now = moment()
     return (now.unix_s + LEASE_S, now.machine_s + LEASE_S)
+
+
+_INSERT: Final = (
+    "INSERT INTO threads (thread_id, item_id, parent_id, root_id, model, limits, chain_root_id,"
+    f" continuation_of, cancel_requested, kill_requested, created_at, updated_at, {OWNERSHIP})"
+    f" VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {NOW}, {NOW}, ?, ?, ?, ?, ?, ?, ?)"
+    " RETURNING created_at"
+)
+
+
+def insert_row(
+    run: sqlite3.Connection,
+    thread_id: str,
+    item_id: str,
+    parent_id: str | None,
+    *,
+    root_id: str,
+    owner: ProcessId,
+    requests: tuple[bool, bool],
+    model: str | None,
+    limits: Mapping[str, object] | None,
+    follows: Predecessor | None,
+) -> ThreadRecord:
+    """Create a thread's row. The requests are those to cancel and to kill it."""
+    written = None if limits is None else as_json(limits)
+    chain_root_id = None if follows is None else follows.chain_root_id
+    continued = None if follows is None else follows.thread_id
+    lease = new_lease()
+    try:
+        (now,) = run.execute(
+            _INSERT,
+            (
+                *(thread_id, item_id, parent_id, root_id, model, written, chain_root_id),
+                *(continued, *requests, *columns(owner), *lease),
+            ),
+        ).fetchone()
+    except sqlite3.IntegrityError:
+        raise id_taken(thread_id) from None
+    return ThreadRecord(
+        thread_id=thread_id,
+        item_id=item_id,
+        parent_id=parent_id,
+        status="created",
+        created_at=now,
+        updated_at=now,
+        completed_at=None,
+        owner=owner,
+        fence=0,
+        lease_until=lease[0],
+        lease_machine_s=lease[1],
+        cancel_requested=requests[0],
+        kill_requested=requests[1],
+        model=model,
+        continuation_of=continued,
+        chain_root_id=chain_root_id,
+        root_id=root_id,
+        limits=None if limits is None else dict(limits),
+    )
 
 
 def count_spawn(run: sqlite3.Connection, parent_id: str, limit: SpawnLimit) -> int:
