@@ -45,6 +45,9 @@ _ONE: Final = ("not", "if", "then", "else")
 _LISTS: Final = ("allOf", "anyOf", "oneOf")
 _MAPS: Final = ("dependentSchemas", "dependencies")
 _REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
+_REFERRING: Final = (*(f'"{key}"' for key in _REFERENCES), "\\u")
+"""What stands in the JSON of a schema that has a reference, whose key may be written in escapes."""
+
 _INNER_ONE: Final = (
     "items", "additionalItems", "contains", "additionalProperties", "propertyNames",
     "unevaluatedItems", "unevaluatedProperties",
@@ -251,7 +254,7 @@ class SchemaValidator:
     def __init__(self, schema_json: str) -> None:
         if len(schema_json) > MAX_SCHEMA_CHARS:
             raise ValueError(f"the schema has more than {MAX_SCHEMA_CHARS:,} characters")
-        if "$" in schema_json or "\\u" in schema_json:  # only references can multiply it
+        if any(key in schema_json for key in _REFERRING):  # only references can multiply it
             with suppress(json.JSONDecodeError):  # the validator reports the problem
                 check_schema_size(json.loads(schema_json))
         self._native = _native.SchemaValidator(schema_json)
