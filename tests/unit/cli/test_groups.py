@@ -70,10 +70,13 @@ def test_a_shell_tool_is_executed_without_the_parts_for_threads_graphs_and_model
         {"agent", "directives", "graph", "llm", "mcp_client", "providers", "search", "testing"}
     )
     assert {name for name in modules if name.startswith(("state.", "threads.", "runs."))} == {
-        "runs.ports", "runs.request", "runs.tasks"
-    }  # fmt: skip
-    assert len(modules) < 95
-    assert everything.isdisjoint({"sqlite3", "cattrs", "tomli_w", "importlib.metadata", "email"})
+        "runs.tasks"
+    }
+    assert "policy.limits" not in modules
+    assert len(modules) < 84
+    assert everything.isdisjoint(
+        {"sqlite3", "cattrs", "tomli_w", "importlib.metadata", "email", "decimal", "lzma"}
+    )
 
 
 def test_unknown_commands_are_guessed(run: Run) -> None:
