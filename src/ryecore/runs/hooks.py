@@ -113,13 +113,16 @@ class HookRunner:
     The directive's own hooks run with the thread's capabilities, those in configuration with the
     host's. Muted ones don't run here, because one of them started this thread. The context of
     suppressed hooks and items is left out, as `<suppress>` says.
+
+    Attributes:
+        tell: Records each run of a hook; None until the thread's log is open.
     """
 
     def __init__(
         self,
         hooks: HooksByEvent,
         dispatcher: Dispatcher,
-        tell: Tell,
+        tell: Tell | None = None,
         *,
         directive_ctx: CallContext,
         host_ctx: CallContext,
@@ -127,7 +130,7 @@ class HookRunner:
         suppress: frozenset[str] = frozenset(),
     ) -> None:
         self._dispatcher = dispatcher
-        self._tell = tell
+        self.tell = tell
         self._directive_ctx = directive_ctx
         self._host_ctx = host_ctx
         self._muted = muted
@@ -245,7 +248,8 @@ class HookRunner:
             record["control"] = control
         if ignored:
             record["ignored"] = ignored
-        await self._tell("hook", record)
+        if self.tell is not None:
+            await self.tell("hook", record)
 
 
 def _without(hooks: HooksByEvent, muted: frozenset[str]) -> HooksByEvent:

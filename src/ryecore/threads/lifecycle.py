@@ -8,7 +8,7 @@ Source: docs/design/threads.md#steps; decisions 35 to 48.
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any, Final
+from typing import Final
 
 import anyio
 from attrs import evolve
@@ -144,7 +144,6 @@ class ThreadLifecycle(RunLifecycle[ThreadEnding, ThreadResult]):
         self._hooks = HookRunner(
             prepared.hooks,
             self._host.dispatcher,
-            self._tell,
             directive_ctx=self._call,
             host_ctx=self._call.for_host(),
             muted=request.thread.muted_hooks,
@@ -240,6 +239,7 @@ class ThreadLifecycle(RunLifecycle[ThreadEnding, ThreadResult]):
         await write_capabilities(store, self._file, thread.palette)
         log = await store.records.create(self.run_id)
         self._recorder = ThreadRecorder(self.run_id, log, store.records, self._ctx.event_sink)
+        self._hooks.tell = self._recorder.tell
         began = started_payload(
             self._file, self._directive.inputs, thread.palette, self._request.thread.muted_hooks
         )
@@ -248,10 +248,6 @@ class ThreadLifecycle(RunLifecycle[ThreadEnding, ThreadResult]):
             # In one write: from its first line on, the thread can be resumed with its history.
             self._recorder.append(*continued_record(continues))
         await self._recorder.commit()
-
-    async def _tell(self, kind: str, payload: Mapping[str, Any]) -> None:
-        if self._recorder is not None:  # no log is open for a hook of an earlier step
-            await self._recorder.tell(kind, payload)
 
     # Run
 

@@ -1,5 +1,6 @@
 """A thread from its parent to its end, on a scripted model."""
 
+import gc
 import json
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from ryecore.state.records import load_run_key
 from ryecore.state.thread_file import read_thread_file
 from ryecore.state.transcript_check import verify_transcript
 from ryecore.testing import call, fail, say
+from ryecore.threads.lifecycle import ThreadLifecycle
 from tests.scripted_host import TOTAL, ScriptedHost
 
 pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
@@ -250,3 +252,19 @@ async def test_a_budget_that_is_gone_starts_no_child(tmp_path: Path) -> None:
         parent = await rye.execute(ref, thread="fork")
         with pytest.raises(InsufficientBudget):
             await rye.execute(ref, thread="fork", ctx=CallContext(budget_account=parent.thread_id))
+
+
+async def test_nothing_of_an_ended_thread_waits_for_the_garbage_collector(tmp_path: Path) -> None:
+    script = (call("add", {"a": 1, "b": 2}), say("3"))
+    host = ScriptedHost(tmp_path, *script, *script)
+    ref = host.write("acme/sum")
+    async with host.open() as rye:
+        await rye.execute(ref, thread="fork")
+        gc.collect()
+        gc.disable()
+        try:
+            await rye.execute(ref, thread="fork")
+            left = [one for one in gc.get_objects() if isinstance(one, ThreadLifecycle)]
+        finally:
+            gc.enable()
+    assert left == []
