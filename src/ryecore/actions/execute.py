@@ -46,7 +46,7 @@ _FOREIGN_OPTIONS: Final = {
 }
 
 
-@frozen
+@frozen(slots=False)
 class ExecuteRequest:
     """The request to execute an item, as its caller passes it; see `Rye.execute`."""
 

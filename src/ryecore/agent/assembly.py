@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 
-@frozen
+@frozen(slots=False)
 class TurnSetup:
     """The setup of a conversation's turns; messages are added to the common `request`.
 

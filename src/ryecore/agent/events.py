@@ -61,7 +61,7 @@ class AgentToken(_Event):
     model: str
 
 
-@frozen(field_transformer=camel_keys)
+@frozen(field_transformer=camel_keys, slots=False)
 class AgentToolCall(_Event):
     """The start of a tool call, or a call that was refused before it reached its tool.
 
@@ -84,7 +84,7 @@ class AgentToolCall(_Event):
     attempt_number: int | None = field(default=None, metadata=omitted_at_default())
 
 
-@frozen(field_transformer=camel_keys)
+@frozen(field_transformer=camel_keys, slots=False)
 class AgentToolResult(_Event):
     """The end of a tool call.
 
@@ -107,7 +107,7 @@ class AgentToolResult(_Event):
     attempt_number: int | None = field(default=None, metadata=omitted_at_default())
 
 
-@frozen(field_transformer=camel_keys)
+@frozen(field_transformer=camel_keys, slots=False)
 class CostUpdated(_Event):
     """The cost of one attempt, emitted for every attempt that was made, also for a failed one.
 

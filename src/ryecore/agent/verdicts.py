@@ -167,7 +167,7 @@ OnError: TypeAlias = Raise | RetryTurn | Stop
 AfterTurn: TypeAlias = Continue | Replace | HandOff | Stop
 
 
-@frozen
+@frozen(slots=False)
 class TurnState:
     """The state of the turns.
 

@@ -14,7 +14,7 @@ from ryecore.errors import ConfigError
 from ryecore.frozen import frozen
 from ryecore.llm.fallback_rules import AttemptRecord
 from ryecore.llm.parts import MediaPart, Message, Part, ToolCallPart, ToolResultPart
-from ryecore.llm.prices import bundled_cost, bundled_rates, have_bundled_prices
+from ryecore.llm.prices import bundled_cost, bundled_rates, has_bundled_price, have_bundled_prices
 from ryecore.llm.request import LlmRequest, ToolSpec
 from ryecore.llm.result import Usage
 
@@ -139,7 +139,7 @@ PriceLookup: TypeAlias = Callable[[str, str], Price | None]
 """Returns the price of a model by the provider's and the model's name; None if unknown."""
 
 
-@frozen
+@frozen(slots=False)
 class AttemptCost:
     """The cost of one attempt.
 
@@ -239,6 +239,8 @@ class CostTracker:
         Source: decision 40.
         """
         cost_of = self._pricing(provider, model, media)
+        if cost_of is _unpriced:
+            return None
         plain = cost_of(Usage(input_tokens, output_tokens))
         cached = cost_of(Usage(0, 0, 0, input_tokens, output_tokens))
         if plain is None or cached is None:
@@ -283,6 +285,8 @@ def _unpriced(_: Usage) -> None:
 @lru_cache(maxsize=1024)
 def _bundled_pricing(provider: str, model: str) -> Callable[[Usage], int | None]:
     """Return the function that prices tokens by the bundled prices, which never change."""
+    if not has_bundled_price(provider, model):
+        return _unpriced
     price = _flat_price(provider, model)  # as most models have
     return partial(bundled_cost, provider, model) if price is None else price.cost_of
 

@@ -80,7 +80,7 @@ AttemptOutcome: TypeAlias = Literal["success", "error", "cut", "skipped", "refus
 """The outcome of an attempt. `cut`: content had arrived. `skipped`: it was not made."""
 
 
-@frozen
+@frozen(slots=False)
 class AttemptRecord:
     """The record of one attempt.
 
@@ -215,7 +215,7 @@ AttemptVerdict: TypeAlias = Go | Refuse
 """Whether an attempt may be made."""
 
 
-@frozen
+@frozen(slots=False)
 class ChainOptions:
     """Options of a fallback chain. No `repr` shows their values.
 

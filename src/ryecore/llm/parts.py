@@ -87,7 +87,7 @@ class MediaPart:
 ResultContent: TypeAlias = TextPart | MediaPart
 
 
-@frozen
+@frozen(slots=False)
 class ToolResultPart:
     """The result of a tool call, as the model sees it.
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from genai_prices.data_snapshot import DataSnapshot
     from genai_prices.types import ModelInfo, Provider
 
-__all__ = ["Rates", "bundled_cost", "bundled_rates", "have_bundled_prices"]
+__all__ = ["Rates", "bundled_cost", "bundled_rates", "has_bundled_price", "have_bundled_prices"]
 
 _EXACT: Final = Context(prec=60)  # independent of the precision of the host's context
 
@@ -39,6 +39,11 @@ def have_bundled_prices(*, required: bool = False) -> bool:
 @lru_cache(maxsize=1)
 def _installed() -> bool:
     return find_spec("genai_prices") is not None
+
+
+def has_bundled_price(provider: str, model: str) -> bool:
+    """Return whether a model's tokens have a bundled price."""
+    return _find(provider, model) is not None
 
 
 def bundled_rates(provider: str, model: str) -> Rates | None:

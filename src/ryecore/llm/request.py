@@ -81,7 +81,7 @@ class ResponseFormat:
     name: str = "output"
 
 
-@frozen
+@frozen(slots=False)
 class LlmRequest:
     """One request to a model.
 

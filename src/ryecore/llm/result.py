@@ -13,7 +13,7 @@ StopReason: TypeAlias = Literal["stop", "tool_use", "length", "content_filter", 
 broke off."""
 
 
-@frozen
+@frozen(slots=False)
 class Usage:
     """The tokens of one request. The counts are disjoint: no token is in two of them.
 

@@ -194,8 +194,10 @@ class StreamFold:
             return
         if call_id:
             self._call_ids.add(call_id)
-        self._close_text()
-        self._close_reasoning("")
+        if self._text:
+            self._close_text()
+        if self._reasoning:
+            self._close_reasoning("")
         self.has_content = True
         call = self._calls[chunk.index] = _Call(chunk)
         self._parts.append(call)

@@ -98,7 +98,7 @@ def grant(wanted: Amount, left: Iterable[Amount]) -> Amount:
     return wanted
 
 
-@frozen
+@frozen(slots=False)
 class Account:
     """The account of one thread: its ceiling, holds and spending.
 
@@ -141,7 +141,7 @@ class Account:
         return self.ceiling - self.total - self.held - self.reserved
 
 
-@frozen
+@frozen(slots=False)
 class Settled:
     """The result of `settle`.
 

@@ -92,7 +92,7 @@ def _new_call_id() -> str:
     return os.urandom(16).hex()
 
 
-@frozen
+@frozen(slots=False)
 class CallContext:
     """The context of an action: its caller and its bounds.
 

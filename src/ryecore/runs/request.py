@@ -97,7 +97,7 @@ class GraphOptions:
     state: Mapping[str, Any] = field(factory=dict, repr=False, converter=_state)
 
 
-@frozen
+@frozen(slots=False)
 class RunRequest:
     """The request for a run.
 

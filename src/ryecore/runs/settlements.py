@@ -17,7 +17,7 @@ from ryecore.state.model import Cost
 __all__ = ["Settlement", "Unwritten"]
 
 
-@frozen
+@frozen(slots=False)
 class Settlement:
     """The cost of a request: what was held for it, what it was, and how that is known."""
 

@@ -62,7 +62,7 @@ class RunLog(Protocol):
         ...
 
 
-@frozen
+@frozen(slots=False)
 class _Held:
     """The hold of the attempt in progress."""
 

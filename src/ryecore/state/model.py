@@ -70,7 +70,7 @@ def thread_not_found(thread_id: str) -> ThreadNotFound:
     )
 
 
-@frozen
+@frozen(slots=False)
 class Cost:
     """The cost of a thread so far.
 
@@ -157,7 +157,7 @@ class ContinuationLimits:
     renewed: Limits = field(factory=Limits)
 
 
-@frozen
+@frozen(slots=False)
 class ThreadRecord(Rendered):
     """One thread, as the registry knows it.
 

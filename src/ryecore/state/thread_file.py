@@ -46,7 +46,7 @@ _FIELD: Final = "_signature"
 _MAX_BYTES: Final = 4 * 1024 * 1024
 
 
-@frozen
+@frozen(slots=False)
 class ThreadFile:
     """The contents of a thread's file. Times are UTC, and the item's hash is SHA-256 (hex).
 

@@ -226,7 +226,7 @@ class Head:
     digest: str
 
 
-@frozen
+@frozen(slots=False)
 class Checkpoint:
     """The contents of a checkpoint, which closes a turn.
 

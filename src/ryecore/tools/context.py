@@ -99,7 +99,7 @@ def _optional_names(listed: Iterable[str] | None) -> frozenset[str] | None:
     return None if listed is None else _names(listed)
 
 
-@frozen
+@frozen(slots=False)
 class ToolContext:
     """The context of a tool call: its caller, and the capabilities of the host.
 

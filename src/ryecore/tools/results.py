@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 
-@frozen
+@frozen(slots=False)
 class ToolCalled:
     """The event that a tool is about to run, after all checks and approvals.
 
@@ -47,7 +47,7 @@ class ToolCalled:
     tool_input: Mapping[str, Any] | str
 
 
-@frozen
+@frozen(slots=False)
 class ToolReturned:
     """The event that a tool has ended.
 
@@ -65,7 +65,7 @@ class ToolReturned:
 OnToolEvent: TypeAlias = Callable[[ToolCalled | ToolReturned], None]
 
 
-@frozen
+@frozen(slots=False)
 class ToolOutcome:
     """The outcome of a tool call.
 

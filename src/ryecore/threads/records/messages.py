@@ -55,7 +55,7 @@ class CognitionIn:
     parts: tuple[Part, ...] = field(kw_only=True)
 
 
-@frozen
+@frozen(slots=False)
 class CognitionOut:
     """The payload of `cognition_out`: a whole answer, tool calls and reasoning included."""
 
@@ -66,7 +66,7 @@ class CognitionOut:
     stop_reason: str | None = None
 
 
-@frozen
+@frozen(slots=False)
 class ToolCallResult:
     """The payload of `tool_call_result`: exactly the result that the model sees."""
 
