@@ -16,6 +16,7 @@ from threading import Thread
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypeAlias
 
+from ryecore.convert.json_text import quoted
 from ryecore.errors import StateError, StateLocked
 from ryecore.lillux.keys import SigningKey
 from ryecore.lillux.locks import describe_holders, find_lock_holders, release_advice
@@ -65,7 +66,7 @@ class Transcript:
         self._key = key
         self._checkpoints = CheckpointLines(thread_id)
         self._group = GroupSync(self.sync) if durability == "machine" else None
-        self._heads: dict[str, str] = {}
+        self._head = head_of(thread_id)
         self._lines: list[str] = []
         self._pieces: list[str] = []
         self._kept_chars = 0
@@ -150,10 +151,10 @@ class Transcript:
         if self._pieces:
             self._keep_delta()
         at_us = time.time_ns() // 1000
-        head = self._heads.get(event_type)
-        if head is None:
-            head = self._heads[event_type] = head_of(self._thread_id, event_type)
-        self._lines.append(f'{{"timestamp":{stamp(at_us)}{head}{encode_payload(payload)}}}\n')
+        self._lines.append(
+            f'{{"timestamp":{stamp(at_us)}{self._head}{quoted(event_type)},'
+            f'"payload":{encode_payload(payload)}}}\n'
+        )
 
     def commit(self) -> None:
         """Write the buffered records. Once this returns, they survive the death of the process.

@@ -74,9 +74,9 @@ def stamp(at_us: int) -> str:
     return f"{digits[:-6]}.{digits[-6:]}"
 
 
-def head_of(thread_id: str, event_type: str) -> str:
-    """Return the text between a line's timestamp and its payload."""
-    return f',"thread_id":{quoted(thread_id)},"event_type":{quoted(event_type)},"payload":'
+def head_of(thread_id: str) -> str:
+    """Return the text between a line's timestamp and its event's type."""
+    return f',"thread_id":{quoted(thread_id)},"event_type":'
 
 
 def _plain(value: object) -> object:
@@ -255,7 +255,7 @@ class CheckpointLines:
 
     def __init__(self, thread_id: str) -> None:
         self._thread = quoted(thread_id)
-        self._head = head_of(thread_id, CHECKPOINT)
+        self._head = f'{head_of(thread_id)}{quoted(CHECKPOINT)},"payload":'
 
     def write(self, checkpoint: Checkpoint, at_us: int, key: SigningKey) -> bytes:
         """Return the signed line of a checkpoint, made at a time in microseconds since 1970."""

@@ -42,15 +42,15 @@ def frontmatter(fields: Mapping[str, object]) -> str:
 
     The names are trusted, the JSON-ready values aren't.
     """
-    lines = [f"{name}: {_scalar(value)}\n" for name, value in fields.items()]
-    return f"```yaml\n{''.join(lines)}```\n"
+    lines = _lines(fields)
+    if not (lines.isascii() and "\\" not in lines and lines.replace("\n", "").isprintable()):
+        # JSON that is YAML, too, has neither lone surrogates nor unprintable text.
+        lines = _lines({name: _shown(value) for name, value in fields.items()})
+    return f"```yaml\n{lines}```\n"
 
 
-def _scalar(value: object) -> str:
-    """Return a value as JSON that is YAML, too: without lone surrogates and unprintable text."""
-    text = _scalar_json(value)
-    is_shown = text.isascii() and text.isprintable() and "\\" not in text
-    return text if is_shown else _scalar_json(_shown(value))
+def _lines(fields: Mapping[str, object]) -> str:
+    return "".join([f"{name}: {_scalar_json(value)}\n" for name, value in fields.items()])
 
 
 def _shown(value: object) -> object:
