@@ -19,6 +19,7 @@ __all__ = [
     "Mailbox",
     "Pool",
     "SchemaValidator",
+    "Signer",
     "TextPattern",
     "Watcher",
     "Witness",
@@ -166,6 +167,15 @@ class SchemaValidator:
     def failures(
         self, instance_json: str, max_steps: int, max_ms: int, /
     ) -> list[tuple[str, str]] | None: ...
+
+# signing
+
+@final
+class Signer:
+    def __new__(cls, seed: bytes, /) -> Signer: ...
+    def public(self) -> bytes: ...
+    def sign(self, message: bytes, /) -> bytes: ...
+    def sign_base64(self, message: bytes, /) -> str: ...
 
 # text patterns
 

@@ -1,4 +1,5 @@
-//! The native part of ryecore: processes, witnesses, trees, content store, watching, schemas, time.
+//! The native part of ryecore: processes, witnesses, trees, content store, watching, schemas, signing,
+//! time.
 //!
 //! Without Python; the bindings are in `ryecore-py`.
 
@@ -17,6 +18,7 @@ pub mod error;
 mod path;
 pub mod process;
 pub mod schema;
+pub mod signing;
 pub mod store;
 pub mod text_pattern;
 pub mod tree;

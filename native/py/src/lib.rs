@@ -11,6 +11,7 @@ mod json_text;
 mod processes;
 mod runs;
 mod schema;
+mod signing;
 mod store;
 mod text_pattern;
 mod warm;
@@ -39,6 +40,7 @@ fn native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     processes::register(module)?;
     runs::register(module)?;
     schema::register(module)?;
+    signing::register(module)?;
     store::register(module)?;
     text_pattern::register(module)?;
     warm::register(module)?;

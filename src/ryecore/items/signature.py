@@ -101,7 +101,8 @@ class Signature:
     @property
     def payload(self) -> str:
         """The payload of the signature line."""
-        text = signature_payload(self.timestamp, self.content_hash, self.value, self.fingerprint)
+        value = urlsafe_b64encode(self.value)[:_VALUE_CHARS].decode()
+        text = signature_payload(self.timestamp, self.content_hash, value, self.fingerprint)
         return f"{text}|{self.provenance}" if self.provenance else text
 
     def message(self, kind: str, path: str) -> bytes:
@@ -125,10 +126,9 @@ class Signature:
         return key.verifies(self.value, self.message(kind, path))
 
 
-def signature_payload(timestamp: str, content_hash: str, value: bytes, fingerprint: str) -> str:
-    """Return the payload of a signature without provenance."""
-    encoded = urlsafe_b64encode(value)[:_VALUE_CHARS].decode()
-    return f"rye:signed:{timestamp}:{content_hash}:{encoded}:{fingerprint}"
+def signature_payload(timestamp: str, content_hash: str, value: str, fingerprint: str) -> str:
+    """Return the payload of a signature, whose value is in base64, without provenance."""
+    return f"rye:signed:{timestamp}:{content_hash}:{value}:{fingerprint}"
 
 
 def utc_now() -> str:

@@ -1,4 +1,7 @@
-"""Keys over libsodium: Ed25519 keys that sign, and X25519 keys that open sealed envelopes."""
+"""Keys: Ed25519 keys that sign, in the extension, and X25519 keys that open sealed envelopes.
+
+libsodium verifies and seals.
+"""
 
 import hashlib
 import json
@@ -11,6 +14,7 @@ from attrs import field
 from nacl import bindings
 from nacl.exceptions import BadSignatureError, CryptoError
 
+from ryecore import _native
 from ryecore.errors import SigningError
 from ryecore.frozen import frozen
 
@@ -104,13 +108,13 @@ class SigningKey:
         return cls(_from_pem(pem, "PRIVATE KEY", _PKCS8_PREFIX))
 
     @cached_property
-    def _pair(self) -> tuple[bytes, bytes]:
-        return bindings.crypto_sign_seed_keypair(self._seed)
+    def _signer(self) -> _native.Signer:
+        return _native.Signer(self._seed)
 
     @cached_property
     def public(self) -> PublicKey:
         """The half that others may see."""
-        return PublicKey(self._pair[0])
+        return PublicKey(self._signer.public())
 
     @property
     def pem(self) -> bytes:
@@ -119,7 +123,11 @@ class SigningKey:
 
     def sign(self, message: bytes) -> bytes:
         """Return the 64-byte signature of a message."""
-        return bindings.crypto_sign(message, self._pair[1])[:64]
+        return self._signer.sign(message)
+
+    def sign_base64(self, message: bytes) -> str:
+        """Return the signature of a message as base64 for URLs, without padding."""
+        return self._signer.sign_base64(message)
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("A private key is not pickled; where it must travel, take its `pem`.")

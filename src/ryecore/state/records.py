@@ -158,7 +158,7 @@ def record_signature(kind: str, canonical: bytes, key: SigningKey) -> str:
     """Return the `_signature` of a record in the form that `canonical_json` returns."""
     digest = hashlib.sha256(canonical).hexdigest()
     timestamp = utc_now()
-    value = key.sign(_message(kind, timestamp, digest))
+    value = key.sign_base64(_message(kind, timestamp, digest))
     return signature_payload(timestamp, digest, value, key.public.fingerprint)
 
 

@@ -33,6 +33,8 @@ def test_another_implementation_agrees(seed: bytes, message: bytes) -> None:
         theirs.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     )
     assert ours.sign(message) == theirs.sign(message)
+    text = urlsafe_b64encode(theirs.sign(message)).decode().rstrip("=")
+    assert ours.sign_base64(message) == text
     assert ours.public.verifies(theirs.sign(message), message)
     theirs.public_key().verify(ours.sign(message), message)
     assert ours.public.pem == theirs.public_key().public_bytes(
