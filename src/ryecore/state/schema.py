@@ -212,6 +212,7 @@ MIGRATIONS: Final[Sequence[Migration]] = (
             boot_id TEXT NOT NULL,
             name TEXT NOT NULL,
             offset INTEGER,
+            mtime_ns INTEGER,
             data BLOB NOT NULL
         ) STRICT""",
         "CREATE INDEX write_ahead_of_threads ON write_ahead (thread_id)",

@@ -132,12 +132,13 @@ class ThreadStore(ThreadFolders):
         self.ledger: BudgetLedger = SqliteLedger(self._database)
         ahead = WriteAhead(self._database, str(self.folder), self._folder_to_write)
         ahead.restore()
+        self._ahead = ahead if durability == "machine" else None
         self.records: RecordStore = FileRecordStore(
             self.folder_of,
             self._folder_to_write,
             self._load_key,
             durability,
-            ahead if durability == "machine" else None,
+            self._ahead,
         )
         self.pruning = ThreadPruning(self._database, place)
 
@@ -236,15 +237,14 @@ class ThreadStore(ThreadFolders):
             )
 
         self._checked.pop(thread_id, None)
-        await self._write(
-            self._copy_result, thread_id, result
-        )  # first, so that the copy exists when the end is visible
+        # First, so that the copy exists when the end is visible.
+        await self._copy_result(thread_id, result)
         try:
             await self.registry.together(end)
         except ThreadConflict:
             kept = await self.registry.get_result(thread_id)
             if kept is not None:  # it has ended in another way, which the copy shows
-                await self._write(self._copy_result, thread_id, kept)
+                await self._copy_result(thread_id, kept)
             raise
         await self.synced()
         self.announce(thread_id, status)
@@ -297,7 +297,7 @@ class ThreadStore(ThreadFolders):
         ended = await self.registry.settle_abandoned(records)
         for thread_id in ended:
             result = await self.registry.get_result(thread_id)
-            await run_in_thread(self._copy_result, thread_id, result)
+            await self._copy_result(thread_id, result)
             await self.close_files(thread_id)
             self.announce(thread_id, "ended")
         if ended:

@@ -8,10 +8,10 @@ Source: docs/design/threads.md#storage; decisions 5, 36, 37 and 77.
 import codecs
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final, TypeVar, TypeVarTuple
+from typing import Any, Final
 
 from ryecore.caches import BoundedDict
 from ryecore.convert.json_text import indented_json
@@ -36,18 +36,16 @@ from ryecore.state.thread_file import (
 )
 from ryecore.state.waiting import (
     ChangeWatcher,
-    is_event_loop,
     run_in_thread,
     run_off_loop,
     signal_change,
 )
+from ryecore.state.write_ahead import WriteAhead
 
 __all__ = ["ThreadFolders"]
 
-T = TypeVar("T")
-Values = TypeVarTuple("Values")
-
 _ID: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(?:/[A-Za-z0-9_][A-Za-z0-9_.-]*)*")
+_RESULT: Final = "result.json"
 _MAX_ID: Final = 512
 _MAX_KNOWN: Final = 1_000
 _MAX_CHECKED: Final = 10_000
@@ -73,6 +71,7 @@ class ThreadFolders:
         self._user_root = user_root
         self._key: RunKey | None = None
         self._durability: Durability = durability
+        self._ahead: WriteAhead | None = None
 
     def _load_key(self) -> RunKey:
         if self._user_root is None:
@@ -104,7 +103,7 @@ class ThreadFolders:
 
     async def prepare(self, thread_id: str) -> None:
         """Make the place of a thread's files and output, where its changes are announced."""
-        await self._write(self._folder_to_write, thread_id)
+        self._folder_to_write(thread_id)
 
     async def read_output(self, thread_id: str, offset: int) -> tuple[str, int]:
         """Read a thread's output as text from a byte on; see `Threads.log`."""
@@ -159,11 +158,14 @@ class ThreadFolders:
 
     async def write_file(self, thread: ThreadFile) -> None:
         """Write and sign a thread's file, atomically."""
-        await self._write(self._write_file, thread)
-
-    def _write_file(self, thread: ThreadFile) -> None:
         path = f"{self._folder_to_write(thread.thread_id)}/{THREAD_FILE}"
-        write_thread_file(path, thread, self._load_key(), self._durability)
+        write_thread_file(path, thread, self._load_key(), "process")
+        await self._add_ahead(thread.thread_id, THREAD_FILE)
+
+    async def _add_ahead(self, thread_id: str, name: str) -> None:
+        """Make a file that was written as durable as the registry's next commit."""
+        if self._ahead is not None:
+            await self._ahead.add_file(thread_id, name)
 
     async def read_file(self, thread_id: str) -> Mapping[str, Any]:
         """Read a thread's file as `ThreadFile.to_dict`, and prove it."""
@@ -172,14 +174,9 @@ class ThreadFolders:
 
     async def write_capabilities(self, thread_id: str, text: str) -> None:
         """Sign and write the capabilities of a thread, as markdown for people."""
-        await self._write(
-            write_capabilities,
-            self._folder_to_write(thread_id),
-            thread_id,
-            text,
-            self._load_key(),
-            self._durability,
-        )
+        folder = self._folder_to_write(thread_id)
+        write_capabilities(folder, thread_id, text, self._load_key(), "process")
+        await self._add_ahead(thread_id, CAPABILITIES_FILE)
 
     def capabilities_ref(self, thread_id: str) -> str:
         """Return where a person finds a thread's capabilities, from the project's folder."""
@@ -213,21 +210,14 @@ class ThreadFolders:
     def _artifacts(self, thread_id: str) -> Path:
         return self.folder_of(thread_id) / "artifacts"
 
-    async def _write(self, write: Callable[[*Values], T], *values: *Values) -> T:
-        """Call a function that writes files, off the event loop if that waits for the disk."""
-        return await run_off_loop(self._durability, write, *values)
-
-    @property
-    def _syncs_files(self) -> bool:
-        return self._durability == "machine" and not is_event_loop()
-
-    def _copy_result(self, thread_id: str, result: object) -> None:
+    async def _copy_result(self, thread_id: str, result: object) -> None:
         body = indented_json(result).encode(
             errors="backslashreplace"
         )  # a lone surrogate, as JSON escapes it
-        with suppress(OSError):  # the registry is authoritative
-            path = f"{self._path_of(thread_id)}/result.json"
-            write_atomically(path, body, mode=0o600, durable=self._syncs_files)
+        with suppress(OSError, StateError):  # the registry is authoritative
+            path = f"{self._path_of(thread_id)}/{_RESULT}"
+            write_atomically(path, body, mode=0o600, durable=False)
+            await self._add_ahead(thread_id, _RESULT)
 
 
 def _read_text(path: Path, offset: int) -> tuple[str, int]:

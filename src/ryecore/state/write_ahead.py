@@ -1,22 +1,24 @@
-"""Records of threads that the registry's file holds until their transcripts are on the disk.
+"""What was written to files of threads, held by the registry's file until they are on the disk.
 
-With machine durability, each transcript would need syncs of its own. Instead, what was written to a
-transcript is added to the registry's file, too, whose log is synced once for all threads that wait.
-The transcript itself is synced later, in a thread of its own. After a loss of power, whoever opens
-the project's threads first writes back what transcripts lack.
+With machine durability, each file would need syncs of its own. Instead, what was written to it is
+added to the registry's file, too, whose log is synced once for all threads that wait. The file
+itself is synced later, in a thread of its own. After a loss of power, whoever opens the project's
+threads first writes back what the files lack.
 
 Source: ADR 030.
 """
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator
+import sqlite3
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import groupby
 from threading import Lock, Thread
-from typing import Final, TypeAlias
+from typing import Final
 
 from ryecore.errors import StateError
+from ryecore.items.files import write_atomically
 from ryecore.lillux.processes import current_process
 from ryecore.state.database import Database
 from ryecore.state.thread_file import TRANSCRIPT
@@ -24,20 +26,19 @@ from ryecore.state.transcript import Transcript
 
 __all__ = ["WriteAhead"]
 
-_Piece: TypeAlias = tuple[int, bytes]
-"""An offset in a transcript, and what it holds from there on."""
-
 _ROWS: Final = 2048
 _BYTES: Final = 8 * 2**20
 _ROWS_OF_ONE: Final = 256
 
 _ADD: Final = (
-    "INSERT INTO write_ahead (thread_id, boot_id, name, offset, data) VALUES (?, ?, ?, ?, ?)"
+    "INSERT INTO write_ahead (thread_id, boot_id, name, offset, mtime_ns, data)"
+    " VALUES (?, ?, ?, ?, ?, ?)"
 )
 _WRITTEN_BEFORE: Final = (
-    "SELECT thread_id, offset, data FROM write_ahead JOIN threads USING (thread_id)"
+    "SELECT write_ahead.* FROM write_ahead JOIN threads USING (thread_id)"
     " WHERE write_ahead.boot_id <> ? ORDER BY thread_id, seq"
 )
+_NAMES: Final = "SELECT DISTINCT name FROM write_ahead WHERE thread_id = ?"
 _DUE: Final = (
     "SELECT thread_id, max(seq) AS last FROM write_ahead JOIN threads USING (thread_id)"
     " GROUP BY thread_id HAVING completed_at IS NOT NULL OR count(*) >= ?"
@@ -45,7 +46,7 @@ _DUE: Final = (
 
 
 class WriteAhead:
-    """The records of one project's transcripts that may not be on the disk yet.
+    """What was written to files of one project's threads, and may not be on the disk yet.
 
     Args:
         database: The registry's.
@@ -70,12 +71,28 @@ class WriteAhead:
         if not transcript.unsynced:
             return
         async with self._database.writing() as run:
-            offset, data = transcript.offset, b"".join(transcript.unsynced)
-            seq = run.execute(
-                _ADD, (thread_id, self._boot_id, TRANSCRIPT, offset - len(data), data)
-            ).lastrowid
+            data = b"".join(transcript.unsynced)
+            row = (thread_id, self._boot_id, TRANSCRIPT, transcript.offset - len(data), None, data)
+            seq = run.execute(_ADD, row).lastrowid
         transcript.unsynced.clear()  # no other task has run since they were joined
-        self._bytes += len(data)
+        self._count(seq, len(data))
+
+    async def add_file(self, thread_id: str, name: str) -> None:
+        """Add a whole file of a thread's folder, as it is now, unless it is missing.
+
+        It is on the disk at the latest when a later commit of the registry is.
+        """
+        with suppress(FileNotFoundError):
+            with _opened(f"{self._place}/{thread_id}/{name}") as descriptor:
+                status = os.fstat(descriptor)
+                data = os.pread(descriptor, status.st_size, 0)
+            row = (thread_id, self._boot_id, name, None, status.st_mtime_ns, data)
+            async with self._database.writing() as run:
+                seq = run.execute(_ADD, row).lastrowid
+            self._count(seq, len(data))
+
+    def _count(self, seq: int | None, size_bytes: int) -> None:
+        self._bytes += size_bytes
         if self._bytes >= _BYTES or (seq or 0) % _ROWS == 0:
             self._bytes = 0
             self._start_syncing()
@@ -85,7 +102,7 @@ class WriteAhead:
         await self._database.synced()
 
     def restore(self) -> None:
-        """Write back what transcripts have lost with an earlier boot of the machine.
+        """Write back what files have lost with an earlier boot of the machine.
 
         Those that can't be written stay as they are, and the next call tries again.
         """
@@ -95,9 +112,9 @@ class WriteAhead:
         with suppress(StateError), self._database.write() as run:
             failed = []
             rows = run.execute(_WRITTEN_BEFORE, (self._boot_id,))
-            for thread_id, pieces in groupby(rows, key=lambda row: str(row["thread_id"])):
+            for thread_id, rows_of_one in groupby(rows, key=lambda row: str(row["thread_id"])):
                 try:
-                    self._restore(thread_id, ((row["offset"], row["data"]) for row in pieces))
+                    self._restore(thread_id, tuple(rows_of_one))
                 except (OSError, StateError):
                     failed.append(thread_id)
             run.execute(
@@ -106,15 +123,22 @@ class WriteAhead:
                 (self._boot_id, json.dumps(failed)),
             )
 
-    def _restore(self, thread_id: str, pieces: Iterable[_Piece]) -> None:
-        path = f"{self._make_folder(thread_id)}/{TRANSCRIPT}"
-        with _opened(path, os.O_RDWR | os.O_CREAT) as descriptor:
-            for offset, data in pieces:
-                if os.fstat(descriptor).st_size < offset:
-                    raise OSError(0, "what stood before is lost")
-                if os.pread(descriptor, len(data), offset) != data:
-                    _write_at(descriptor, offset, data)
-        self._sync(thread_id)
+    def _restore(self, thread_id: str, rows: Sequence[sqlite3.Row]) -> None:
+        folder = self._make_folder(thread_id)
+        whole = {row["name"]: row for row in rows if row["offset"] is None}  # the last of each
+        for name, row in whole.items():
+            if not _is_as_new(f"{folder}/{name}", row):
+                write_atomically(f"{folder}/{name}", row["data"], mode=0o600)
+        pieces = [row for row in rows if row["offset"] is not None]
+        if pieces:
+            with _opened(f"{folder}/{TRANSCRIPT}", os.O_RDWR | os.O_CREAT) as descriptor:
+                for row in pieces:
+                    offset, data = row["offset"], row["data"]
+                    if os.fstat(descriptor).st_size < offset:
+                        raise OSError(0, "what stood before is lost")
+                    if os.pread(descriptor, len(data), offset) != data:
+                        _write_at(descriptor, offset, data)
+        self._sync(thread_id, {*whole, TRANSCRIPT})
 
     def _start_syncing(self) -> None:
         if self._syncing.acquire(blocking=False):
@@ -126,12 +150,12 @@ class WriteAhead:
     def _sync_due(self) -> None:
         try:
             with suppress(OSError, StateError):  # the next one tries again
-                self.sync_transcripts()
+                self.sync_files()
         finally:
             self._syncing.release()
 
-    def sync_transcripts(self) -> None:
-        """Sync the transcripts of ended threads and long ones, and remove what was added of them.
+    def sync_files(self) -> None:
+        """Sync the files of ended threads and long ones, and remove what was added of them.
 
         They may be those of other processes, even dead ones.
         """
@@ -140,7 +164,8 @@ class WriteAhead:
             thread_id = row["thread_id"]
             if thread_id not in self._failed:
                 try:
-                    self._sync(thread_id)
+                    names = self._database.read(_NAMES, (thread_id,))
+                    self._sync(thread_id, {name["name"] for name in names})
                 except OSError:  # the kernel would report the next sync of it as a success
                     self._failed.add(thread_id)
                 else:
@@ -149,16 +174,28 @@ class WriteAhead:
             with self._database.write() as run:
                 run.executemany("DELETE FROM write_ahead WHERE thread_id = ? AND seq <= ?", done)
 
-    def _sync(self, thread_id: str) -> None:
-        """Sync a transcript and the folders above it, unless it was removed."""
+    def _sync(self, thread_id: str, names: Collection[str]) -> None:
+        """Sync files of a thread and the folders above them, unless they were removed."""
         folder = f"{self._place}/{thread_id}"
-        with suppress(FileNotFoundError):
-            with _opened(f"{folder}/{TRANSCRIPT}") as descriptor:
+        for name in names:
+            with suppress(FileNotFoundError), _opened(f"{folder}/{name}") as descriptor:
                 os.fdatasync(descriptor)
+        with suppress(FileNotFoundError):
             while len(folder) >= len(self._place):
                 with _opened(folder, os.O_DIRECTORY) as descriptor:
                     os.fsync(descriptor)
                 folder = os.path.dirname(folder)
+
+
+def _is_as_new(path: str, row: sqlite3.Row) -> bool:
+    """Return whether a file holds what a row has, or what was written after it."""
+    try:
+        with _opened(path) as descriptor:
+            status, data = os.fstat(descriptor), row["data"]
+            is_later = status.st_size > 0 and status.st_mtime_ns > row["mtime_ns"]
+            return is_later or bytes(data) == os.pread(descriptor, len(data) + 1, 0)
+    except OSError:
+        return False
 
 
 @contextmanager

@@ -82,6 +82,32 @@ async def test_what_a_loss_of_power_took_is_written_back(ai: Path, kept_bytes: i
         assert rows(database) == []
 
 
+@pytest.mark.parametrize("left", [None, b"", b"an older one"])
+async def test_whole_files_are_written_back_unless_they_were_written_later(
+    ai: Path, left: bytes | None
+) -> None:
+    async with opened(ai) as (store, database):
+        await (await begin(store, "acme/a")).close()
+        fence = await store.registry.claim("acme/a", current_process())
+        await store.write_capabilities("acme/a", "# What it may do\n")
+        await store.settle("acme/a", "completed", {"text": "done"}, fence)
+        lost, later = (
+            store.folder_of("acme/a") / name for name in ("capabilities.md", "result.json")
+        )
+        written = lost.read_bytes()
+        lose_power(database)
+    if left is None:
+        lost.unlink()
+    else:
+        lost.write_bytes(left)
+        os.utime(lost, (1, 1))
+    later.write_bytes(b"by somebody else")
+    async with opened(ai) as (_, database):
+        assert lost.read_bytes() == written
+        assert later.read_bytes() == b"by somebody else"
+        assert rows(database) == []
+
+
 async def test_in_the_same_boot_nothing_is_written_back(ai: Path) -> None:
     async with opened(ai) as (store, database):
         await (await begin(store, "acme/a")).close()
@@ -131,9 +157,10 @@ async def test_transcripts_of_ended_threads_are_synced_later(
         fence = await store.registry.claim("acme/ended", current_process())
         await store.settle("acme/ended", "completed", {}, fence)
         monkeypatch.setattr(os, "fdatasync", note)
-        keeper(store, database).sync_transcripts()
+        keeper(store, database).sync_files()
         monkeypatch.undo()
         of_transcripts = [path for path in synced if path.endswith(TRANSCRIPT)]
+        assert any(path.endswith("result.json") for path in synced)
         assert of_transcripts == [str(store.folder_of("acme/ended") / TRANSCRIPT)]
         assert {name for name, *_ in rows(database)} == {"acme/live"}
         await live.close()
@@ -152,6 +179,6 @@ async def test_a_transcript_whose_sync_failed_keeps_its_rows(
         before, ahead = rows(database), keeper(store, database)
         with monkeypatch.context() as patched:
             patched.setattr(os, "fdatasync", fail)
-            ahead.sync_transcripts()
-        ahead.sync_transcripts()  # the kernel would report a success by now
+            ahead.sync_files()
+        ahead.sync_files()  # the kernel would report a success by now
         assert rows(database) == before
