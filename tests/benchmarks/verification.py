@@ -17,7 +17,7 @@ from ryecore.chain.dependencies import Dependencies
 from ryecore.chain.prepared import Preparer
 from ryecore.chain.spec import VerifyDepsSpec
 from ryecore.chain.trace import Trace
-from ryecore.items import metadata
+from ryecore.items import metadata, yaml_loader
 from ryecore.items.documents import parse_document
 from ryecore.items.keys import AuthorKeys
 from ryecore.items.refs import ItemRef
@@ -149,6 +149,7 @@ def chain_cold(bench: _Bench) -> None:
 
     def ours() -> None:
         metadata._parse.cache_clear()
+        yaml_loader._remembered.cache_clear()
         verifier = Verifier(bench.trust, remember=False)
         builder = ChainBuilder(bench.spaces, verifier, FileTypes(bench.spaces, bench.trust))
         builder.build(bench.tool, Trace(), Evidence())
@@ -156,6 +157,7 @@ def chain_cold(bench: _Bench) -> None:
     tool = bench.path(bench.tool)
 
     def floor() -> None:
+        yaml_loader._remembered.cache_clear()
         parse_document(content, path)
         for _ in range(2):
             _floor_verify(tool, f"{bench.tool.id}.py", bench.key.public)
