@@ -8,6 +8,7 @@ import pytest
 
 from ryecore.lillux import ProcessResult, ProcessSpec, WarmPool, run_process
 from tests.loops import ON_BOTH_LOOPS
+from tests.matrix import IS_SOAK
 
 from .warm import FORK_POINT, first_warm, python
 
@@ -43,7 +44,7 @@ async def burst(*specs: ProcessSpec) -> list[ProcessResult]:
     return results
 
 
-@ON_BOTH_LOOPS
+@pytest.mark.parametrize("anyio_backend", ["asyncio", *(["trio"] if IS_SOAK else [])])
 async def test_most_calls_of_a_first_burst_wait_for_the_template(
     pool: WarmPool, tmp_path: Path
 ) -> None:

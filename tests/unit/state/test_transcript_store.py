@@ -15,7 +15,7 @@ from ryecore.state.transcript_store import FileRecordStore
 from ryecore.state.waiting import INLINE_BYTES
 from tests.loops import loop_load
 
-pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
+pytestmark = pytest.mark.anyio
 
 LONG = 20_000
 """Records of a long transcript."""
@@ -82,6 +82,7 @@ async def test_a_short_transcript_is_read_at_once(long: Path, tmp_path: Path) ->
     assert (len(beginning) + len(end), let_others_run) == (LONG, True)
 
 
+@pytest.mark.both_loops
 async def test_whoever_leaves_early_leaves_no_file_open(long: Path, tmp_path: Path) -> None:
     def is_open() -> bool:
         links = (one.resolve() for one in Path("/proc/self/fd").iterdir())
