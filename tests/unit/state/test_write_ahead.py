@@ -5,6 +5,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import anyio
 import pytest
 
 from ryecore.lillux.processes import current_process
@@ -139,6 +140,31 @@ async def test_what_cannot_be_written_back_is_tried_again_and_hinders_no_other(a
     async with opened(ai) as (store, database):
         assert [one.payload["n"] async for one in store.records.read("acme/b")] == [0, 1, 2]
         assert rows(database) == []
+
+
+async def test_threads_that_commit_at_once_share_syncs(
+    ai: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+    sync = os.fdatasync
+
+    def note(descriptor: int) -> None:
+        synced.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+        sync(descriptor)
+
+    async with opened(ai) as (store, database):
+        logs = [await begin(store, f"acme/{number}") for number in range(50)]
+        monkeypatch.setattr(os, "fdatasync", note)
+        async with anyio.create_task_group() as tasks:
+            for log in logs:
+                log.append("late", {})
+                tasks.start_soon(log.commit)
+        monkeypatch.undo()
+        assert all(path.endswith("threads.db-wal") for path in synced)
+        assert 1 <= len(synced) < len(logs) / 2
+        assert len(rows(database)) == 4 * len(logs)
+        for log in logs:
+            await log.close()
 
 
 async def test_transcripts_of_ended_threads_are_synced_later(
