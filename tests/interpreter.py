@@ -20,8 +20,9 @@ def _plain_python() -> str:
     Returns:
         Its interpreter. A version manager's shim would cost a quarter of a second a run.
     """
-    real = Path(sys.executable).resolve()
-    folder = _BUILD / f"python-{zlib.crc32(os.fsencode(real)):x}"
+    # A forked process has another `sys.executable`, and the same installation.
+    installation = f"{sys.base_prefix} {sys.version}"
+    folder = _BUILD / f"python-{zlib.crc32(os.fsencode(installation)):x}"
     if not folder.exists():
         own = folder.with_name(f"{folder.name}.{os.getpid()}")
         venv.EnvBuilder(symlinks=True).create(own)
