@@ -32,6 +32,9 @@ class Page:
     async def commit(self) -> None:
         pass
 
+    async def write_ahead(self) -> None:
+        pass
+
     def close(self) -> None:
         pass
 

@@ -1,8 +1,6 @@
 """A call reads and writes warm as it does cold."""
 
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -27,6 +25,8 @@ ASKED: dict[str, list[dict[str, Any]]] = {
     "prints_much_without_an_end": [{"fd": 1, "mib": 1}, {"fd": 2, "mib": 1}],
 }
 WRITTEN = [(name, more) for name in cases_of(streams) for more in ASKED.get(name, [{}])]
+IN_ANY_ORDER = {"many_files_in_order", "a_packed_file"}
+"""What is open at an exit is closed in an order that depends on what was imported before."""
 LEFT = [(module, name) for module in (leftovers, others) for name in cases_of(module)]
 ENDINGS = [("function", False), ("script", True), ("script", False)]
 READS_NOTHING = f"__executor_id__ = {SCRIPT!r}\nprint('unread')\n"
@@ -35,9 +35,6 @@ READS_NOTHING = f"__executor_id__ = {SCRIPT!r}\nprint('unread')\n"
 @pytest.fixture(scope="module")
 def starts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Starts]:
     workspace = Workspace(tmp_path_factory.mktemp("streams"))
-    # The order in which an exit lets things go depends on what an interpreter imports when it
-    # starts: these tests compare it for the interpreter of this machine.
-    workspace.environ["PATH"] = f"{Path(sys.executable).resolve().parent}:/usr/bin:/bin"
     with Starts(workspace) as made:
         yield made
 
@@ -87,5 +84,9 @@ def test_a_call_leaves_the_same(
     cold, warm = starts.both(ref, given, timeout_s=20)
     if case in INHERENT and not fails:
         assert (warm.data, warm.files) == (cold.data, {"kept": "kept"})
+    elif case in IN_ANY_ORDER:
+        assert (warm.status, warm.data, warm.error) == (cold.status, cold.data, cold.error)
+        assert warm.files.keys() == cold.files.keys()
+        assert all(warm.files.values())
     else:
         assert warm == cold
