@@ -2,6 +2,8 @@
 
 import json
 import os
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -14,30 +16,55 @@ from tests.scripted_host import ScriptedHost
 pytestmark = pytest.mark.anyio
 
 
+LEFT = ("thread.json", "capabilities.md", "transcript.jsonl", "result.json")
+ROWS = "SELECT name, offset, data FROM write_ahead WHERE thread_id = ? ORDER BY seq"
+
+
+class Disk:
+    """What is synced: the names of files, and the rows that the registry's log held by then."""
+
+    def __init__(self) -> None:
+        self.synced: list[str] = []
+        self.rows: dict[str, list[tuple[str, int | None, bytes]]] = {}
+
+    def sync(self, descriptor: int) -> None:
+        path = os.readlink(f"/proc/self/fd/{descriptor}")
+        self.synced.append(Path(path).name)
+        if path.endswith("threads.db-wal"):
+            with closing(sqlite3.connect(path.removesuffix("-wal"))) as database:
+                query = "SELECT DISTINCT thread_id FROM write_ahead"
+                for (thread_id,) in database.execute(query).fetchall():
+                    self.rows[thread_id] = database.execute(ROWS, (thread_id,)).fetchall()
+
+    def read(self, thread_id: str, name: str) -> bytes:
+        """Return a file as the disk has it: its last whole one, or all its pieces."""
+        content = b""
+        for row_name, offset, data in self.rows.get(thread_id, ()):
+            if row_name == name:
+                content = data if offset is None else content[:offset] + data
+        return content
+
+
 @pytest.mark.parametrize("durability", ["process", "machine"])
 async def test_a_thread_waits_for_the_disk_where_its_project_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, durability: Any
 ) -> None:
     host = ScriptedHost(tmp_path, model=lambda _: say("hello"))
-    ref = host.write("acme/greet")
-    synced: list[str] = []
-
-    def sync(descriptor: int) -> None:
-        synced.append(Path(os.readlink(f"/proc/self/fd/{descriptor}")).name)
-
+    ref, disk = host.write("acme/greet"), Disk()
     async with host.open(durability=durability) as rye:
         await rye.execute(ref, thread="fork")  # a key and folders are made: that always waits
-        monkeypatch.setattr(os, "fsync", sync)
-        monkeypatch.setattr(os, "fdatasync", sync)
+        monkeypatch.setattr(os, "fsync", disk.sync)
+        monkeypatch.setattr(os, "fdatasync", disk.sync)
         done = await rye.execute(ref, thread="fork")
         monkeypatch.undo()
+        folder = host.workspace.project / ".ai/state/threads" / done.thread_id
+        left = {name: (folder / name).read_bytes() for name in LEFT}
     assert done.success, done
-    folder = host.workspace.project / ".ai/state/threads" / done.thread_id
-    left = ["thread.json", "capabilities.md", "transcript.jsonl", "result.json"]
-    for name in (*left, f"{folder.name}.md"):
-        waited = any(name in one for one in synced)
-        assert waited == (durability == "machine"), (name, synced)
-    assert all((folder / name).exists() for name in left)
+    if durability == "process":
+        assert disk.synced == []
+    else:
+        assert {name: disk.read(done.thread_id, name) for name in LEFT} == left
+        assert any(f"{folder.name}.md" in one for one in disk.synced)  # the export
 
 
 @pytest.mark.parametrize("asks", [True, False])
