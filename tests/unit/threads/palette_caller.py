@@ -14,7 +14,7 @@ from ryecore.items.refs import ItemRef
 from ryecore.items.spaces import named
 from ryecore.llm.parts import ToolCallPart
 from ryecore.policy import CallContext
-from ryecore.runs.ports import Dispatcher, Fetched, Shown
+from ryecore.runs.ports import Dispatcher, Fetched, Planned, Shown
 from ryecore.search.model import SearchResults
 from ryecore.search.walk import ToolListing
 from ryecore.threads.calls.palette import Palette, PaletteBuilder
@@ -79,6 +79,11 @@ class RecordingDispatcher(Dispatcher):
 
     async def chain(self, ref: str | ItemRef, *, ctx: CallContext | None = None) -> ValidChain:
         return await self.rye._parts.execute.chain(ref, ctx or CallContext())
+
+    async def plan(
+        self, ref: str | ItemRef, parameters: Mapping[str, Any], *, ctx: CallContext
+    ) -> Planned:
+        return await self.rye._parts.execute.plan(ref, parameters, ctx=ctx)
 
     def tool_ids(self, category: str = "") -> tuple[str, ...]:
         return self._listing.ids(category)

@@ -13,6 +13,7 @@ from ryecore.threads.planner.risk import (
     DEFAULT_RISKS,
     RISK_CLASSES,
     RISK_CONFIG,
+    Risks,
     check_risks,
     judge,
     read_risks,
@@ -51,7 +52,7 @@ def test_the_most_specific_pattern_counts_and_what_lies_within_a_wide_one(capabi
 
 
 def test_a_grant_is_of_no_lower_class_than_what_it_crosses():
-    risks = {
+    risks: Risks = {
         "rye.*": "safe",
         "rye.execute.tool.*.deploy": "unrestricted",
         "rye.execute.tool.acme.*": "write",
@@ -60,7 +61,7 @@ def test_a_grant_is_of_no_lower_class_than_what_it_crosses():
     assert risk_of("rye.execute.tool.acme.deploy", risks) == "unrestricted"
     assert risk_of("rye.execute.tool.acme.read", risks) == "write"
     assert risk_of("rye.execute.tool.other.*", risks) == "unrestricted"
-    as_specific = {"rye.a.*": "safe", "rye.*.b": "unrestricted"}
+    as_specific: Risks = {"rye.a.*": "safe", "rye.*.b": "unrestricted"}
     assert risk_of("rye.a.b", as_specific) == risk_of("rye.a.*", as_specific) == "unrestricted"
     assert risk_of("rye.sign.tool.x", {"rye.*": "safe", "rye.sign.*": "safe"}) == "unrestricted"
 
