@@ -204,10 +204,11 @@ MIGRATIONS: Final[Sequence[Migration]] = (
         " WHERE continuation_of IS NOT NULL",
         "CREATE INDEX accounts_by_parent ON accounts (parent_id) WHERE parent_id IS NOT NULL",
     ),
-    # What was written to files of threads, and may not be on the disk there yet.
+    # What was written to files of threads, and may not be on the disk there yet. No number is used
+    # twice: rows are removed up to the last one that was written before a sync.
     (
         """CREATE TABLE write_ahead (
-            seq INTEGER PRIMARY KEY NOT NULL,
+            seq INTEGER PRIMARY KEY AUTOINCREMENT NOT NULL,
             thread_id TEXT NOT NULL,
             boot_id TEXT NOT NULL,
             name TEXT NOT NULL,

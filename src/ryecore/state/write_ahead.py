@@ -29,6 +29,7 @@ __all__ = ["WriteAhead"]
 _ROWS: Final = 2048
 _BYTES: Final = 8 * 2**20
 _ROWS_OF_ONE: Final = 256
+_BYTES_OF_ONE: Final = 2**20
 
 _ADD: Final = (
     "INSERT INTO write_ahead (thread_id, boot_id, name, offset, mtime_ns, data)"
@@ -41,7 +42,7 @@ _WRITTEN_BEFORE: Final = (
 _NAMES: Final = "SELECT DISTINCT name FROM write_ahead WHERE thread_id = ?"
 _DUE: Final = (
     "SELECT thread_id, max(seq) AS last FROM write_ahead JOIN threads USING (thread_id)"
-    " GROUP BY thread_id HAVING completed_at IS NOT NULL OR count(*) >= ?"
+    " GROUP BY thread_id HAVING completed_at IS NOT NULL OR count(*) >= ? OR sum(length(data)) >= ?"
 )
 
 
@@ -160,7 +161,7 @@ class WriteAhead:
         They may be those of other processes, even dead ones.
         """
         done = []
-        for row in self._database.read(_DUE, (_ROWS_OF_ONE,)):
+        for row in self._database.read(_DUE, (_ROWS_OF_ONE, _BYTES_OF_ONE)):
             thread_id = row["thread_id"]
             if thread_id not in self._failed:
                 try:

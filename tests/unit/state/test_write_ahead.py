@@ -13,6 +13,7 @@ from ryecore.state.database import Database
 from ryecore.state.record_log import RecordLog
 from ryecore.state.store import ThreadStore
 from ryecore.state.thread_file import TRANSCRIPT
+from ryecore.state.waiting import run_blocking
 from ryecore.state.write_ahead import WriteAhead
 
 ROWS = "SELECT thread_id, offset, data FROM write_ahead ORDER BY seq"
@@ -208,3 +209,35 @@ async def test_a_transcript_whose_sync_failed_keeps_its_rows(
             ahead.sync_files()
         ahead.sync_files()  # the kernel would report a success by now
         assert rows(database) == before
+
+
+async def test_what_is_written_while_two_processes_sync_stays(
+    ai: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(ai) as (store, database):
+        log = await begin(store, "acme/a")
+        fence = await store.registry.claim("acme/a", current_process())
+        await store.settle("acme/a", "completed", {}, fence)
+        log.append("late", {})
+
+        def sync_meanwhile(_: int) -> None:
+            monkeypatch.undo()
+            keeper(store, database).sync_files()
+            run_blocking(log.write_ahead())
+
+        monkeypatch.setattr(os, "fdatasync", sync_meanwhile)
+        keeper(store, database).sync_files()
+        assert [b"late" in data for _, _, data in rows(database)] == [True]
+        await log.close()
+
+
+async def test_large_records_of_a_running_thread_are_synced_and_removed(ai: Path) -> None:
+    async with opened(ai) as (store, database):
+        log = await begin(store, "acme/a")
+        keeper(store, database).sync_files()
+        assert len(rows(database)) == 3
+        log.append("step", {"text": "x" * 2**20})
+        await log.commit()
+        keeper(store, database).sync_files()
+        assert rows(database) == []
+        await log.close()
