@@ -21,6 +21,12 @@ def main() -> None:
 
     try:
         sys.exit(rye.main(standalone_mode=True))
+    except OSError as problem:  # commands report it themselves, but click prints help
+        from ryecore.cli.output import is_output_lost  # noqa: PLC0415 - only after a failure
+
+        if not is_output_lost(problem):
+            raise
+        sys.exit(1)
     finally:
         # All that is left ends with the process: the interpreter's last collections, which would
         # walk through every object of it, pass over what is frozen.

@@ -22,6 +22,7 @@ __all__ = [
     "EXIT_REFUSED",
     "can_redraw",
     "errors_shown",
+    "is_output_lost",
     "show",
     "show_done",
     "show_json",
@@ -205,6 +206,18 @@ def _exhaustion_named() -> Iterator[None]:
         if used_up is None:
             raise
         raise used_up from problem
+
+
+def is_output_lost(why: OSError) -> bool:
+    """Return whether an error means that the output can't be written, and report it then."""
+    out = _stream("stdout")
+    try:
+        if out is not None:
+            out.flush()  # what could not be written is still pending
+    except OSError:
+        _give_up_output(why)
+        return True
+    return False
 
 
 def _give_up_output(why: BaseException | None) -> None:

@@ -35,6 +35,15 @@ def test_output_that_cannot_be_written_is_said(workspace, form):
     assert err == b"rye: the output can't be written: No space left on device\n"
 
 
+@pytest.mark.parametrize("arguments", [("--version",), ("--help",), ("threads", "list", "-h")])
+def test_help_that_cannot_be_written_is_said(workspace, arguments):
+    with open("/dev/full", "w") as full:
+        process = start(workspace, *arguments, stdout=full)
+        _, err = process.communicate()
+    assert process.returncode == 1
+    assert err == b"rye: the output can't be written: No space left on device\n"
+
+
 @pytest.mark.parametrize(
     ("end", "form"), in_turn([("tool:a/t", 0), ("tool:a/nope", 2)], [(), ("--json",)])
 )
