@@ -20,13 +20,17 @@ else:
     def frozen(cls=None, **options):
         """Make a class as `attrs.frozen` does, with the same options.
 
-        A field's `eq` and `repr` are flags, and not functions.
+        A field's `eq` and `repr` are flags, not functions, and it has no `hash` of its own.
+
+        Raises:
+            TypeError: The class is an exception, or a field has what isn't supported here.
         """
         is_compared, is_shown = options.pop("eq", True), options.pop("repr", True)
 
         def make(cls):
             made = define(cls, frozen=True, eq=False, repr=False, **options)
             own = vars(made)
+            _check(made)
             if is_compared and "__eq__" not in own:
                 _compare_by_fields(made)
             if is_shown and "__repr__" not in own:
@@ -34,6 +38,16 @@ else:
             return made
 
         return make if cls is None else make(cls)
+
+    def _check(made):
+        if issubclass(made, BaseException):  # attrs compares them by identity
+            raise TypeError(f"{made.__qualname__} is an exception: use attrs.frozen.")
+        for field in made.__attrs_attrs__:
+            if callable(field.repr) or field.eq_key is not None or field.hash is not None:
+                raise TypeError(
+                    f"{made.__qualname__}.{field.name} has an eq, repr or hash of its own: use "
+                    "attrs.frozen."
+                )
 
     def _compare_by_fields(made):
         names = [field.name for field in made.__attrs_attrs__ if field.eq]

@@ -130,6 +130,29 @@ def test_it_is_frozen_and_copied_as_any() -> None:
             assert (x, y) == (1, 2)
 
 
+@pytest.mark.parametrize(
+    "options",
+    [{"repr": lambda _: "***"}, {"eq": str.lower}, {"hash": False}],
+    ids=lambda options: next(iter(options)),
+)
+def test_a_field_that_would_be_shown_or_compared_otherwise_is_refused(
+    options: dict[str, Any],
+) -> None:
+    with pytest.raises(TypeError, match="has an eq, repr or hash of its own"):
+
+        @frozen
+        class Secret:
+            text: str = field(**options)
+
+
+def test_an_exception_is_refused() -> None:
+    with pytest.raises(TypeError, match="is an exception"):
+
+        @frozen
+        class Failure(Exception):
+            text: str
+
+
 def test_every_frozen_class_is_made_by_it() -> None:
     root = Path(ryecore.__file__).parent
     users = [
