@@ -23,6 +23,7 @@ __all__ = [
     "Dimension",
     "Mark",
     "Settled",
+    "Settlement",
     "TreeSum",
     "grant",
     "outstanding",
@@ -176,6 +177,31 @@ class Charge:
     held: Amount
     actual: Amount
     mark: str
+
+
+@frozen(slots=False)  # one is made in each turn, in 40% of the time
+class Settlement:
+    """The cost of a request that is to be settled.
+
+    Attributes:
+        turn: The thread's turn.
+        attempt: The number of the attempt in that turn.
+        held: The hold.
+        actual: The cost.
+        mark: How the cost is known.
+    """
+
+    turn: int
+    attempt: int
+    held: Amount
+    actual: Amount
+    mark: Mark
+
+    @property
+    def is_overspent(self) -> bool:
+        """Whether it cost more than was held for it."""
+        held, actual = self.held, self.actual
+        return actual.spend_microcents > held.spend_microcents or actual.tokens > held.tokens
 
 
 @frozen

@@ -10,32 +10,20 @@ from attrs import asdict
 
 from ryecore.errors import BudgetError
 from ryecore.frozen import frozen
-from ryecore.policy.budget import NOTHING, Account, Amount, Mark
+from ryecore.policy.budget import NOTHING, Account, Amount, Settlement
 from ryecore.state.ledger import BudgetLedger
 from ryecore.state.model import Cost
 
-__all__ = ["Settlement", "Unwritten"]
+__all__ = ["Unwritten", "overspent_payload"]
 
 
-@frozen(slots=False)
-class Settlement:
-    """The cost of a request: what was held for it, what it was, and how that is known."""
-
-    turn: int
-    attempt: int
-    held: Amount
-    actual: Amount
-    mark: Mark
-
-    @property
-    def is_overspent(self) -> bool:
-        """Whether it cost more than was held for it."""
-        held, actual = self.held, self.actual
-        return actual.spend_microcents > held.spend_microcents or actual.tokens > held.tokens
-
-    def to_dict(self) -> dict[str, object]:
-        """Return the payload of the record of an overspent request."""
-        return {"held": asdict(self.held), "spent": asdict(self.actual), "turn": self.turn}
+def overspent_payload(settlement: Settlement) -> dict[str, object]:
+    """Return the payload of the record of an overspent request."""
+    return {
+        "held": asdict(settlement.held),
+        "spent": asdict(settlement.actual),
+        "turn": settlement.turn,
+    }
 
 
 @frozen
@@ -49,7 +37,7 @@ class Unwritten:
     @property
     def overspent(self) -> tuple[Mapping[str, object], ...]:
         """The payloads of the events for overspent requests that are still to be written."""
-        return tuple(one.to_dict() for one in self.settlements if one.is_overspent)
+        return tuple(overspent_payload(one) for one in self.settlements if one.is_overspent)
 
     def total(self, account: Account) -> Amount:
         """Return what the run and its children will have spent, from its account before `write`.

@@ -18,9 +18,9 @@ from ryecore.llm.cost import AttemptCost, CostTracker, TokenEstimate
 from ryecore.llm.fallback_rules import GO, AttemptRecord, AttemptVerdict, FallbackPlanEntry, Refuse
 from ryecore.llm.request import LlmRequest
 from ryecore.policy import CancelToken
-from ryecore.policy.budget import Amount, Dimension, Mark, Settled
+from ryecore.policy.budget import Amount, Dimension, Mark, Settled, Settlement
 from ryecore.policy.limits import LimitHit, Limits
-from ryecore.runs.settlements import Settlement, Unwritten
+from ryecore.runs.settlements import Unwritten, overspent_payload
 from ryecore.state.ledger import BudgetLedger
 from ryecore.state.model import Cost
 from ryecore.state.transcript_format import Head
@@ -241,40 +241,30 @@ class Spending:
         Source: ADR 029.
         """
         ledger, waiting = self._ledger, tuple(self._unwritten)
-
-        async def hold() -> None:
-            await ledger.hold(self._thread_id, held.turn, held.attempt, held.amount, head=head)
-
-        async def settle_and_hold() -> tuple[list[Settled], bool, InsufficientBudget | None]:
-            settled: list[Settled] = []
-            stops = False
-            for one in waiting:
-                outcome = await self._write(one)
-                settled.append(outcome)
-                stops = stops or outcome.cancel_requested
-                stops = stops or (self._hands_off and outcome.handoff_requested)
-            if not stops:
-                try:
-                    await hold()
-                except InsufficientBudget as error:
-                    return settled, stops, error
-            return settled, stops, None
-
         if not waiting:
             try:
-                await hold()
+                await ledger.hold(self._thread_id, held.turn, held.attempt, held.amount, head=head)
             except InsufficientBudget as error:
                 return self._refuse(error)
             return None
-        settled, stops, insufficient = await ledger.together(settle_and_hold)
+        settled, refused = await ledger.settle_and_hold(
+            self._thread_id,
+            waiting,
+            held.turn,
+            held.attempt,
+            held.amount,
+            snapshot=self.cost,
+            head=head,
+            hands_off=self._hands_off,
+        )
         for one, outcome in zip(waiting, settled, strict=True):
             await self._heed(one, outcome)
-        if insufficient is not None:
-            return self._refuse(insufficient)
-        if stops:
+        if refused is None:
+            return None
+        if refused == "stopped":
             await anyio.lowlevel.checkpoint_if_cancelled()
             return Refuse("stopped", "The run was asked to stop, or to hand off.")
-        return None
+        return self._refuse(refused)
 
     def _refuse(self, error: InsufficientBudget) -> Refuse:
         self.limit = limit = self._hit(error)
@@ -372,7 +362,7 @@ class Spending:
         if settled.overspent:
             in_money = actual.spend_microcents > held.spend_microcents
             self.overspent = "spend" if in_money else "tokens"
-            self._log.append(OVERSPENT, settlement.to_dict())
+            self._log.append(OVERSPENT, overspent_payload(settlement))
             await self._log.commit()
         self.stopped = self.stopped or settled.stopped
         self.handoff_requested = settled.handoff_requested

@@ -5,9 +5,19 @@ Each operation is awaited and is one transaction, as in the registry.
 Source: docs/design/threads.md#budget; docs/design/threads.md#the-end; decisions 37, 39, 40 and 77.
 """
 
-from typing import Protocol
+from collections.abc import Sequence
+from typing import Literal, Protocol
 
-from ryecore.policy.budget import Account, Amount, Charge, Mark, Settled, TreeSum
+from ryecore.errors import InsufficientBudget
+from ryecore.policy.budget import (
+    Account,
+    Amount,
+    Charge,
+    Mark,
+    Settled,
+    Settlement,
+    TreeSum,
+)
 from ryecore.state.model import Cost
 from ryecore.state.transactions import Transactions
 
@@ -139,6 +149,46 @@ class BudgetLedger(Transactions, Protocol):
             StateError: Nothing can be written.
 
         Source: decision 40; docs/design/threads.md#turn-loop.
+        """
+        ...
+
+    async def settle_and_hold(
+        self,
+        thread_id: str,
+        settlements: Sequence[Settlement],
+        turn: int,
+        attempt: int,
+        amount: Amount,
+        *,
+        snapshot: Cost,
+        head: tuple[int, str] | None = None,
+        hands_off: bool = False,
+    ) -> tuple[tuple[Settled, ...], InsufficientBudget | Literal["stopped"] | None]:
+        """Settle the requests of earlier tries, and hold for the next one, as one transaction.
+
+        It is what `settle` for each, then `hold` do `together`. A hold that is refused undoes no
+        settlement. Nothing is held where a settlement finds that the thread shall stop.
+
+        Args:
+            thread_id: The thread.
+            settlements: The requests to settle, in order.
+            turn: The turn of the next try.
+            attempt: Its number in that turn.
+            amount: The most that its request can cost.
+            snapshot: The thread's cost so far, for its row.
+            head: The length in bytes and the digest of the transcript's last checkpoint.
+            hands_off: Whether a request to hand off stops the thread, too.
+
+        Returns:
+            What each settlement has found, and why nothing is held, if so: the error of `hold`, or
+            `stopped`.
+
+        Raises:
+            BudgetError: A request to settle has no hold, or the try has another charge.
+            BudgetNotRegistered: The thread has no account.
+            StateError: Nothing can be written.
+
+        Source: ADR 029.
         """
         ...
 

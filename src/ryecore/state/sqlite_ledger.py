@@ -9,12 +9,12 @@ Source: docs/design/threads.md#budget; docs/design/threads.md#the-end; decisions
 # ruff: noqa: S608 - what is spliced into statements is this module's own constants
 
 import sqlite3
-from collections.abc import Callable, Coroutine
-from typing import Any, Final, TypeVar
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Final, Literal, TypeVar
 
 from typing_extensions import override
 
-from ryecore.errors import BudgetError
+from ryecore.errors import BudgetError, InsufficientBudget
 from ryecore.policy.budget import (
     MOST,
     NOTHING,
@@ -24,6 +24,7 @@ from ryecore.policy.budget import (
     Dimension,
     Mark,
     Settled,
+    Settlement,
     TreeSum,
     grant,
 )
@@ -71,6 +72,26 @@ _SNAPSHOT: Final = (
     f"UPDATE threads SET {SET_LEASE}, {SET_COST} WHERE thread_id = ? AND completed_at IS NULL"
     " RETURNING cancel_requested OR kill_requested, handoff_requested"
 )
+# Only where the account and the thread's row have nothing that `settle` or `hold` would look at.
+_MARK_ALONE: Final = (
+    f"{MARK} AND mark = 'held' AND held_spend = ? AND held_tokens = ?"
+    " AND EXISTS (SELECT 1 FROM accounts JOIN threads USING (thread_id)"
+    " WHERE accounts.thread_id = charges.thread_id"
+    " AND state = 'open' AND NOT stopped AND reserves_spend AND reserves_tokens"
+    " AND spend_own + spend_children + spend_held + spend_reserved + ? <= spend_ceiling"
+    " AND tokens_own + tokens_children + tokens_held + tokens_reserved + ? <= tokens_ceiling"
+    " AND completed_at IS NULL"
+    " AND NOT (cancel_requested OR kill_requested OR handoff_requested))"
+)
+_CHARGE_AND_HOLD: Final = (
+    "UPDATE accounts SET spend_held = spend_held + ?, spend_own = spend_own + ?,"
+    " tokens_held = tokens_held + ?, tokens_own = tokens_own + ? WHERE thread_id = ?"
+)
+_SNAPSHOT_AND_HEAD: Final = (
+    f"UPDATE threads SET {SET_LEASE}, {SET_COST}, transcript_length = ?, transcript_digest = ?"
+    " WHERE thread_id = ?"
+)
+_AS_HELD: Final = Settled(overspent=False, cancel_requested=False, stopped=False)
 # A hold is placed on a whole path: it is counted at the end of it, or at the top of this tree.
 _TREE: Final = (
     f"{below('accounts')} SELECT count(*), sum(spend_own), sum(tokens_own),"
@@ -173,24 +194,8 @@ class SqliteLedger(BudgetLedger):
         *,
         head: tuple[int, str] | None = None,
     ) -> None:
-        spend, tokens = _whole_numbers(amount)
         async with self._database.writing() as run:
-            path = path_of(run, thread_id)
-            refuse_closed(path[0].thread_id, path[0].state, path[0].stopped, amount)
-            # Before anything is written, so that the others of a transaction can still happen.
-            lack = _find_lack(path, spend, tokens)
-            if lack and not is_placed(run, thread_id, turn, attempt, spend, tokens):
-                step, dimension = lack
-                raise insufficient(step.thread_id, dimension, step.left, amount)
-            if place(run, thread_id, turn, attempt, spend, tokens):
-                for step in path:
-                    run.execute(
-                        _HOLD, (spend * step.on_spend, tokens * step.on_tokens, step.thread_id)
-                    )
-            if head is None:
-                run.execute(_LEASE, (*new_lease(), thread_id))
-            else:
-                run.execute(_HEAD, (*new_lease(), *head, thread_id))
+            _hold(run, thread_id, turn, attempt, amount, head)
 
     @override
     async def settle(
@@ -203,31 +208,40 @@ class SqliteLedger(BudgetLedger):
         mark: Mark = "counted",
         snapshot: Cost | None = None,
     ) -> Settled:
-        spend, tokens = _whole_numbers(actual)
         async with self._database.writing() as run:
-            charged = (spend, tokens, mark, thread_id, turn, attempt)
-            held = run.execute(MARK_HELD, charged).fetchone()
-            if held is not None:
-                held_spend, held_tokens = held
-                stopped = charge(run, thread_id, (held_spend, held_tokens), (spend, tokens))
-            else:
-                stopped = bool(path_of(run, thread_id)[0].stopped)
-                held_spend, held_tokens, *old, old_mark = find(run, thread_id, turn, attempt)
-                if old_mark in _SETTLED:
-                    spend, tokens = old
-                else:
-                    run.execute(MARK, charged)
-                    charge(run, thread_id, (0, 0), (spend - old[0], tokens - old[1]))
-            overspent = spend > held_spend or tokens > held_tokens
-            if overspent and not stopped:
-                stop_subtree(run, thread_id)
-            row = None
-            if snapshot is not None:
-                row = run.execute(
-                    _SNAPSHOT, (*new_lease(), *cost_values(snapshot), thread_id)
-                ).fetchone()
-            shall_stop, handoff = row or run.execute(_REQUESTS, (thread_id,)).fetchone()
-            return Settled(overspent, bool(shall_stop), overspent or stopped, bool(handoff))
+            return _settle(run, thread_id, (turn, attempt), actual, mark, snapshot)
+
+    @override
+    async def settle_and_hold(
+        self,
+        thread_id: str,
+        settlements: Sequence[Settlement],
+        turn: int,
+        attempt: int,
+        amount: Amount,
+        *,
+        snapshot: Cost,
+        head: tuple[int, str] | None = None,
+        hands_off: bool = False,
+    ) -> tuple[tuple[Settled, ...], InsufficientBudget | Literal["stopped"] | None]:
+        async with self._database.writing() as run:
+            if len(settlements) == 1 and head is not None:
+                hold = (turn, attempt, amount)
+                if _exchange_hold(run, thread_id, settlements[0], hold, snapshot, head):
+                    return (_AS_HELD,), None
+            settled = tuple(
+                _settle(run, thread_id, (one.turn, one.attempt), one.actual, one.mark, snapshot)
+                for one in settlements
+            )
+            if any(
+                one.cancel_requested or (hands_off and one.handoff_requested) for one in settled
+            ):
+                return settled, "stopped"
+            try:
+                _hold(run, thread_id, turn, attempt, amount, head)
+            except InsufficientBudget as refused:  # before anything of it was written
+                return settled, refused
+            return settled, None
 
     @override
     async def transfer(self, thread_id: str, continuation_thread_id: str) -> Amount:
@@ -293,6 +307,97 @@ class SqliteLedger(BudgetLedger):
             Charge(turn, attempt, Amount(held, held_tokens), Amount(spend, tokens), mark)
             for turn, attempt, held, held_tokens, spend, tokens, mark in rows
         )
+
+
+def _hold(
+    run: sqlite3.Connection,
+    thread_id: str,
+    turn: int,
+    attempt: int,
+    amount: Amount,
+    head: tuple[int, str] | None,
+) -> None:
+    spend, tokens = _whole_numbers(amount)
+    path = path_of(run, thread_id)
+    refuse_closed(path[0].thread_id, path[0].state, path[0].stopped, amount)
+    # Before anything is written, so that the others of a transaction can still happen.
+    lack = _find_lack(path, spend, tokens)
+    if lack and not is_placed(run, thread_id, turn, attempt, spend, tokens):
+        step, dimension = lack
+        raise insufficient(step.thread_id, dimension, step.left, amount)
+    if place(run, thread_id, turn, attempt, spend, tokens):
+        for step in path:
+            run.execute(_HOLD, (spend * step.on_spend, tokens * step.on_tokens, step.thread_id))
+    if head is None:
+        run.execute(_LEASE, (*new_lease(), thread_id))
+    else:
+        run.execute(_HEAD, (*new_lease(), *head, thread_id))
+
+
+def _settle(
+    run: sqlite3.Connection,
+    thread_id: str,
+    request: tuple[int, int],
+    actual: Amount,
+    mark: Mark,
+    snapshot: Cost | None,
+) -> Settled:
+    """Settle a request: a try of a turn."""
+    spend, tokens = _whole_numbers(actual)
+    charged = (spend, tokens, mark, thread_id, *request)
+    held = run.execute(MARK_HELD, charged).fetchone()
+    if held is not None:
+        held_spend, held_tokens = held
+        stopped = charge(run, thread_id, (held_spend, held_tokens), (spend, tokens))
+    else:
+        stopped = bool(path_of(run, thread_id)[0].stopped)
+        held_spend, held_tokens, *old, old_mark = find(run, thread_id, *request)
+        if old_mark in _SETTLED:
+            spend, tokens = old
+        else:
+            run.execute(MARK, charged)
+            charge(run, thread_id, (0, 0), (spend - old[0], tokens - old[1]))
+    overspent = spend > held_spend or tokens > held_tokens
+    if overspent and not stopped:
+        stop_subtree(run, thread_id)
+    row = None
+    if snapshot is not None:
+        row = run.execute(_SNAPSHOT, (*new_lease(), *cost_values(snapshot), thread_id)).fetchone()
+    shall_stop, handoff = row or run.execute(_REQUESTS, (thread_id,)).fetchone()
+    return Settled(overspent, bool(shall_stop), overspent or stopped, bool(handoff))
+
+
+def _exchange_hold(
+    run: sqlite3.Connection,
+    thread_id: str,
+    settled: Settlement,
+    hold: tuple[int, int, Amount],
+    snapshot: Cost,
+    head: tuple[int, str],
+) -> bool:
+    """Settle one request and hold for another, in four statements instead of seven.
+
+    Only in the usual case: the request cost no more than was held, the account is charged alone and
+    has enough, and nobody asked the thread to stop. Returns whether that is so; else nothing has
+    changed.
+    """
+    turn, attempt, amount = hold
+    freed_spend, freed_tokens = _whole_numbers(settled.held)
+    spent, used = _whole_numbers(settled.actual)
+    spend, tokens = _whole_numbers(amount)
+    if spent > freed_spend or used > freed_tokens:
+        return False
+    marked = (spent, used, settled.mark, thread_id, settled.turn, settled.attempt)
+    more = (spend + spent - freed_spend, tokens + used - freed_tokens)
+    if not run.execute(_MARK_ALONE, (*marked, freed_spend, freed_tokens, *more)).rowcount:
+        return False
+    if not place(run, thread_id, turn, attempt, spend, tokens):  # it was held before
+        spend, tokens = 0, 0
+    run.execute(
+        _CHARGE_AND_HOLD, (spend - freed_spend, spent, tokens - freed_tokens, used, thread_id)
+    )
+    run.execute(_SNAPSHOT_AND_HEAD, (*new_lease(), *cost_values(snapshot), *head, thread_id))
+    return True
 
 
 def _whole_numbers(amount: Amount) -> tuple[int, int]:

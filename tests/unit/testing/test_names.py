@@ -9,7 +9,7 @@ import pytest
 
 from ryecore.testing.state import BudgetLedger, RecordLog, RecordStore, ThreadRegistry
 
-PUBLIC = ("ryecore", "ryecore.results", "ryecore.testing.state")
+PUBLIC = ("ryecore", "ryecore.errors", "ryecore.results", "ryecore.testing.state")
 
 
 def test_fakes_need_no_sdk() -> None:

@@ -4,6 +4,7 @@ from typing import ClassVar
 from unittest import SkipTest
 
 from ryecore.lillux.processes import ProcessId
+from ryecore.policy.budget import Settlement
 from ryecore.state.idempotency import IdempotencyKey
 from ryecore.state.ledger import BudgetLedger
 from ryecore.state.model import ContinuationLimits, Predecessor, SpawnLimit
@@ -27,6 +28,7 @@ __all__ = [
     "RecordLog",
     "RecordStore",
     "Recovery",
+    "Settlement",
     "SpawnLimit",
     "StateConformance",
     "StateStore",

@@ -11,7 +11,7 @@ from ryecore.errors import (
     ThreadNotFound,
 )
 from ryecore.frozen import frozen
-from ryecore.policy.budget import Amount, TreeSum
+from ryecore.policy.budget import Amount, Settled, Settlement, TreeSum
 from ryecore.policy.limits import Limits
 from ryecore.state.model import ContinuationLimits, Cost, Predecessor
 from ryecore.testing.conformance.bench import check, equal
@@ -362,6 +362,65 @@ class LedgerCases(StateCases):
         equal((row.status, row.fence), ("running", fence), "the claimed row")
         equal((await ledger.account("r")).held, Amount(40, 4), "what is held")
         equal([one.attempt for one in await ledger.charges("r")], [2], "the charged tries")
+
+    @state_case
+    async def test_a_settlement_and_the_next_hold(self, store: StateStore, place: Place) -> None:
+        """One operation settles and holds; a refused hold leaves the settlement."""
+        at, ledger, registry = Accounts(store), store.ledger, store.registry
+        await at.root("r", 100, 1000)
+        await at.child("c", "r")
+        cost, head = Cost(turns=1, input_tokens=9, output_tokens=1, spend_microcents=5), (7, "ab")
+
+        async def turn(
+            thread_id: str, number: int, actual: Amount, wanted: Amount, *, hands_off: bool = False
+        ) -> tuple[tuple[Settled, ...], object]:
+            settlement = Settlement(number, 1, Amount(40, 400), actual, "counted")
+            found = await ledger.settle_and_hold(
+                *(thread_id, [settlement], number + 1, 1, wanted),
+                snapshot=cost,
+                head=head,
+                hands_off=hands_off,
+            )
+            row = await registry.get_thread(thread_id)
+            equal(row.cost, cost, "the cost in the row")
+            return found
+
+        as_held = (Settled(False, False, False),)
+        for thread_id in ("r", "c"):  # alone, and on a shared account
+            await ledger.hold(thread_id, 1, 1, Amount(40, 400))
+            for _ in range(2):  # a repeated one changes nothing
+                found = await turn(thread_id, 1, Amount(5, 10), Amount(40, 400))
+                equal(found, (as_held, None), "a usual turn")
+            account = await ledger.account(thread_id)
+            equal((account.own, account.held.tokens % 400), (Amount(5, 10), 0), "the account")
+            equal((await registry.get_thread(thread_id)).transcript_head, head, "the head")
+        held = (await ledger.account("r")).held
+        equal(held, Amount(80, 800), "what both hold")
+        settled, refused = await turn("c", 2, Amount(5, 10), Amount(101, 1))
+        check(isinstance(refused, InsufficientBudget), "More was held than is left.")
+        equal(settled, as_held, "the settlement before a refused hold")
+        equal((await ledger.account("c")).own, Amount(10, 20), "what it has charged")
+        missing = ledger.settle_and_hold(
+            *("c", [Settlement(9, 9, Amount(), Amount(), "counted")], 3, 1, Amount(1, 1)),
+            snapshot=cost,
+        )
+        await raises(BudgetError, missing)
+        await registry.request_handoff("r")
+        equal((await turn("r", 2, Amount(5, 10), Amount(40, 400)))[1], None, "no handing off")
+        settled, refused = await turn("r", 3, Amount(5, 10), Amount(1, 1), hands_off=True)
+        equal((settled[0].handoff_requested, refused), (True, "stopped"), "a request to hand off")
+        equal((await ledger.account("r")).own, Amount(15, 30), "the account after it")
+        await at.root("s", 100, 1000)
+        await ledger.hold("s", 1, 1, Amount(40, 400))
+        await registry.request_cancel("s")
+        settled, refused = await turn("s", 1, Amount(5, 10), Amount(1, 1))
+        equal((settled[0].cancel_requested, refused), (True, "stopped"), "a request to stop")
+        await at.root("o", 100, 1000)
+        await ledger.hold("o", 1, 1, Amount(40, 400))
+        settled, refused = await turn("o", 1, Amount(41, 1), Amount(1, 1))
+        check(settled[0].overspent and settled[0].stopped, "It overspent.")
+        check(isinstance(refused, InsufficientBudget), "A stopped account holds nothing.")
+        equal((await ledger.account("o")).own, Amount(41, 1), "the overspent account")
 
     @state_case
     async def test_huge_and_negative_amounts(self, store: StateStore, place: Place) -> None:

@@ -25,7 +25,8 @@ from hypothesis.stateful import (
 )
 
 from ryecore.errors import InsufficientBudget
-from ryecore.policy.budget import Amount
+from ryecore.policy.budget import Amount, Settled, Settlement
+from ryecore.state.model import Cost
 from ryecore.testing.conformance.bench import check, equal
 from ryecore.testing.state.bench import StateCases, StateStore
 
@@ -217,9 +218,42 @@ class _Ledgers(RuleBasedStateMachine):
         if turn >= 0:
             self._settle(node, turn, actual)
 
+    @rule(
+        target=requests,
+        request=consumes(requests),
+        part=st.sampled_from([0.0, 0.3, 1.0, 1.2]),
+        wanted=SMALL,
+    )
+    def settle_and_hold(
+        self, request: tuple[Node, int], part: float, wanted: Pair
+    ) -> tuple[Node, int]:
+        node, turn = request
+        if turn < 0:
+            return request
+        held, following = node.tried[turn].held, len(node.tried)
+        actual = (int(held[SPEND] * part), int(held[TOKENS] * part))
+        settlement = Settlement(turn, 1, amount(held), amount(actual), "counted")
+        (told,), refused = self.await_(self.ledger.settle_and_hold,
+            node.name, [settlement], following, 1, amount(wanted),
+            snapshot=Cost(turns=following), head=(following, "ab"), hands_off=True,
+        )  # fmt: skip
+        self._settled(node, turn, actual, "counted", told)
+        if not node.open:
+            equal(refused, "stopped", "the ended thread")
+            return node, -1
+        fits = all(wanted[d] == 0 or wanted[d] <= node.remaining(d) for d in (SPEND, TOKENS))
+        equal(refused is None, fits and not node.stopped, "the hold")
+        if refused is not None:
+            return node, -1
+        node.tried.append(Tried(wanted))
+        return node, following
+
     def _settle(self, node: Node, turn: int, actual: Pair, mark: str = "counted") -> None:
-        tried = node.tried[turn]
         told = self.await_(self.ledger.settle, node.name, turn, 1, amount(actual), mark=mark)
+        self._settled(node, turn, actual, mark, told)
+
+    def _settled(self, node: Node, turn: int, actual: Pair, mark: str, told: Settled) -> None:
+        tried = node.tried[turn]
         if tried.mark not in ("counted", "estimated"):
             # What was held for it may have been given away meanwhile.
             later = any(actual[d] > tried.actual[d] for d in (SPEND, TOKENS))
