@@ -21,6 +21,7 @@ from ryecore.errors import StateError
 from ryecore.items.files import write_atomically
 from ryecore.lillux.processes import current_process
 from ryecore.state.database import Database
+from ryecore.state.refusals import advice
 from ryecore.state.thread_file import TRANSCRIPT
 from ryecore.state.transcript import Transcript
 
@@ -63,6 +64,7 @@ class WriteAhead:
         self._bytes = 0
         self._failed: set[str] = set()
         self._syncing = Lock()
+        self._pid = os.getpid()
 
     async def add(self, thread_id: str, transcript: Transcript) -> None:
         """Add what was written to a transcript since the last call.
@@ -82,15 +84,25 @@ class WriteAhead:
         """Add a whole file of a thread's folder, as it is now, unless it is missing.
 
         It is on the disk at the latest when a later commit of the registry is.
+
+        Raises:
+            StateError: It can't be read, or the registry can't be written.
         """
-        with suppress(FileNotFoundError):
-            with _opened(f"{self._place}/{thread_id}/{name}") as descriptor:
+        path = f"{self._place}/{thread_id}/{name}"
+        try:
+            with _opened(path) as descriptor:
                 status = os.fstat(descriptor)
                 data = os.pread(descriptor, status.st_size, 0)
-            row = (thread_id, self._boot_id, name, None, status.st_mtime_ns, data)
-            async with self._database.writing() as run:
-                seq = run.execute(_ADD, row).lastrowid
-            self._count(seq, len(data))
+        except FileNotFoundError:
+            return
+        except OSError as problem:
+            raise StateError(
+                f"{path} can't be read: {problem.strerror}.", next_step=advice(problem)
+            ) from problem
+        row = (thread_id, self._boot_id, name, None, status.st_mtime_ns, data)
+        async with self._database.writing() as run:
+            seq = run.execute(_ADD, row).lastrowid
+        self._count(seq, len(data))
 
     def _count(self, seq: int | None, size_bytes: int) -> None:
         self._bytes += size_bytes
@@ -142,9 +154,11 @@ class WriteAhead:
         self._sync(thread_id, {*whole, TRANSCRIPT})
 
     def _start_syncing(self) -> None:
+        if self._pid != os.getpid():  # no thread survives a fork, but what it has locked stays so
+            self._pid, self._syncing = os.getpid(), Lock()
         if self._syncing.acquire(blocking=False):
             try:
-                Thread(target=self._sync_due, name="ryecore-transcripts", daemon=True).start()
+                Thread(target=self._sync_due, name="ryecore-sync", daemon=True).start()
             except RuntimeError:  # no thread can be started: a later call tries again
                 self._syncing.release()
 

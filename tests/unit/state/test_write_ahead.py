@@ -1,6 +1,7 @@
 """Records in the registry's file until their transcripts are on the disk."""
 
 import os
+import threading
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from ryecore.errors import StateError
 from ryecore.lillux.processes import current_process
 from ryecore.state.database import Database
 from ryecore.state.record_log import RecordLog
@@ -108,6 +110,14 @@ async def test_whole_files_are_written_back_unless_they_were_written_later(
         assert lost.read_bytes() == written
         assert later.read_bytes() == b"by somebody else"
         assert rows(database) == []
+
+
+async def test_a_file_that_cannot_be_read_is_an_error_of_state(ai: Path) -> None:
+    async with opened(ai) as (store, database):
+        folder = store.make_folder("acme/a")
+        (folder / "thread.json").symlink_to("elsewhere")
+        with pytest.raises(StateError, match=r"thread\.json can't be read"):
+            await keeper(store, database).add_file("acme/a", "thread.json")
 
 
 async def test_in_the_same_boot_nothing_is_written_back(ai: Path) -> None:
@@ -241,3 +251,22 @@ async def test_large_records_of_a_running_thread_are_synced_and_removed(ai: Path
         keeper(store, database).sync_files()
         assert rows(database) == []
         await log.close()
+
+
+async def test_a_forked_child_syncs_though_its_parent_did_when_it_forked(
+    ai: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(ai) as (store, database):
+        ahead, begun = keeper(store, database), threading.Event()
+        monkeypatch.setattr(ahead, "sync_files", begun.wait)
+        ahead._start_syncing()
+        child = os.fork()
+        if child == 0:
+            monkeypatch.setattr(ahead, "sync_files", lambda: os._exit(7))
+            ahead._start_syncing()
+            for thread in threading.enumerate():
+                if thread is not threading.current_thread():
+                    thread.join(10)
+            os._exit(1)
+        begun.set()
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
