@@ -28,7 +28,6 @@ from ryecore.state.sqlite_files import (
     file_system_of,
     is_busy,
     is_shared,
-    sync_log,
 )
 from ryecore.state.waiting import GroupSync, LockWait, run_blocking, try_flock
 
@@ -122,8 +121,8 @@ class Database:
 
     def _renew_keepers(self) -> None:
         """Make new keepers of the log; a forked child needs its own, with their own threads."""
-        self._sync = GroupSync(lambda: sync_log(self._path))
         self._log = LogKeeper(self._path)
+        self._sync = GroupSync(self._log.sync)
 
     def _configure(self) -> None:
         run = self._connection.execute

@@ -6,6 +6,7 @@ syncs its header. SQLite does both within the next commit; here a thread does th
 Source: ADR 028; https://www.sqlite.org/wal.html.
 """
 
+import errno
 import fcntl
 import os
 import re
@@ -14,7 +15,7 @@ import sqlite3
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from threading import Lock, RLock, Thread
 from typing import Final, Protocol
@@ -32,7 +33,6 @@ __all__ = [
     "is_busy",
     "is_shared",
     "opened_copy",
-    "sync_log",
 ]
 
 # SQLite's shared memory needs one kernel: with these file systems, two machines could write.
@@ -114,20 +114,10 @@ _COMMITS: Final = 256
 _LOG_BYTES: Final = 4 * 2**20
 """The size above which the log is restarted, for which writers wait a moment."""
 
+_PIECE_BYTES: Final = 2**20
+
 _GATE_WAIT_S: Final = 1.0
 _GATE_PAUSE_S: Final = 0.002
-
-
-def sync_log(database: Path) -> None:
-    """Sync a database's log, so that commits survive a power cut."""
-    try:
-        log = os.open(f"{database}-wal", os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return  # the last connection has synced it, moved it into the database, and removed it
-    try:
-        os.fdatasync(log)
-    finally:
-        os.close(log)
 
 
 def commit_nothing(transaction: sqlite3.Connection) -> None:
@@ -137,14 +127,11 @@ def commit_nothing(transaction: sqlite3.Connection) -> None:
 
 
 class LogKeeper:
-    """Makes the checkpoints of one open database, in its own thread; its connections make none.
-
-    While `holds_gate`, writers have to wait, so that one on an event loop should await.
-    """
+    """Syncs the log of one open database, and makes its checkpoints in a thread of its own."""
 
     def __init__(self, database: Path) -> None:
-        self.holds_gate = False
         self._database = database
+        self._is_unsure = False  # a sync has failed, and the log was not written again since
         self._commits = 0
         self._working = Lock()
 
@@ -157,6 +144,70 @@ class LogKeeper:
                 Thread(target=self._work, name="ryecore-checkpoint", daemon=True).start()
             except RuntimeError:  # no thread can be started: a later commit tries again
                 self._working.release()
+
+    def sync(self) -> None:
+        """Sync the log, so that commits survive a power cut.
+
+        After a sync that failed, the log is written again first: the kernel may have dropped what
+        it could not write, and would report the next sync as a success.
+        """
+        try:
+            log = os.open(f"{self._database}-wal", os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return  # the last connection has synced it, moved it into the database, and removed it
+        try:
+            if not self._is_unsure:
+                try:
+                    os.fdatasync(log)
+                except OSError:
+                    self._is_unsure = True
+            if self._is_unsure:
+                self._write_again(log)
+                os.fdatasync(log)
+                self._is_unsure = False
+        finally:
+            os.close(log)
+
+    def _write_again(self, log: int) -> None:
+        """Write the log's content again, while nobody else writes to it."""
+        if not self._working.acquire(timeout=_GATE_WAIT_S):
+            raise OSError(errno.EIO, "an earlier sync of the log failed")
+        try:
+            with (
+                closing(sqlite3.connect(self._database, timeout=0, isolation_level=None)) as own,
+                self._gate_taken(),
+            ):
+                own.execute("PRAGMA trusted_schema = OFF")
+                own.execute("PRAGMA wal_autocheckpoint = 0")
+                own.execute("BEGIN IMMEDIATE")
+                writing = os.open(f"{self._database}-wal", os.O_WRONLY | os.O_CLOEXEC)
+                try:
+                    offset = 0
+                    while piece := os.pread(log, _PIECE_BYTES, offset):
+                        offset += os.pwrite(writing, piece, offset)
+                finally:
+                    os.close(writing)
+        except sqlite3.Error as problem:
+            raise OSError(errno.EIO, f"an earlier sync of the log failed: {problem}") from problem
+        finally:
+            self._working.release()
+
+    @contextmanager
+    def _gate_taken(self) -> Iterator[None]:
+        """Keep writers away, once the current one has ended."""
+        gate = os.open(f"{self._database}.gate", os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        try:
+            until = time.monotonic() + _GATE_WAIT_S
+            while not try_flock(gate):
+                if time.monotonic() >= until:
+                    raise TimeoutError(errno.ETIMEDOUT, "other processes write all the time")
+                time.sleep(_GATE_PAUSE_S)
+            try:
+                yield
+            finally:
+                fcntl.flock(gate, fcntl.LOCK_UN)  # a child that was forked may hold it open
+        finally:
+            os.close(gate)
 
     def pause(self) -> None:
         """Wait for the current checkpoint, and let no other begin."""
@@ -171,7 +222,6 @@ class LogKeeper:
             with suppress(OSError, sqlite3.Error):  # the next one tries again
                 self._checkpoint()
         finally:
-            self.holds_gate = False
             self._working.release()
 
     def _checkpoint(self) -> None:
@@ -186,16 +236,7 @@ class LogKeeper:
 
     def _begin_again(self, own: sqlite3.Connection) -> None:
         """Restart the log, and make the first commit into it."""
-        with ExitStack() as undo:
-            gate = os.open(f"{self._database}.gate", os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
-            undo.callback(os.close, gate)
-            until = time.monotonic() + _GATE_WAIT_S
-            while not try_flock(gate):
-                if time.monotonic() >= until:
-                    return
-                time.sleep(_GATE_PAUSE_S)
-            undo.callback(fcntl.flock, gate, fcntl.LOCK_UN)
-            self.holds_gate = True
+        with self._gate_taken():
             own.execute("PRAGMA wal_checkpoint(PASSIVE)")  # for the few commits since
             own.execute("BEGIN IMMEDIATE")
             commit_nothing(own)

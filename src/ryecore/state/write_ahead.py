@@ -8,6 +8,7 @@ threads first writes back what the files lack.
 Source: ADR 030.
 """
 
+import errno
 import json
 import os
 import sqlite3
@@ -41,6 +42,7 @@ _WRITTEN_BEFORE: Final = (
     " WHERE write_ahead.boot_id <> ? ORDER BY thread_id, seq"
 )
 _NAMES: Final = "SELECT DISTINCT name FROM write_ahead WHERE thread_id = ?"
+_ROWS_OF: Final = "SELECT * FROM write_ahead WHERE thread_id = ? ORDER BY seq"
 _DUE: Final = (
     "SELECT thread_id, max(seq) AS last FROM write_ahead JOIN threads USING (thread_id)"
     " GROUP BY thread_id HAVING completed_at IS NOT NULL OR count(*) >= ? OR sum(length(data)) >= ?"
@@ -176,18 +178,44 @@ class WriteAhead:
         """
         done = []
         for row in self._database.read(_DUE, (_ROWS_OF_ONE, _BYTES_OF_ONE)):
-            thread_id = row["thread_id"]
-            if thread_id not in self._failed:
-                try:
-                    names = self._database.read(_NAMES, (thread_id,))
-                    self._sync(thread_id, {name["name"] for name in names})
-                except OSError:  # the kernel would report the next sync of it as a success
-                    self._failed.add(thread_id)
-                else:
-                    done.append((thread_id, row["last"]))
+            with suppress(OSError):
+                self._sync_all_of(row["thread_id"])
+                done.append((row["thread_id"], row["last"]))
         if done:
             with self._database.write() as run:
                 run.executemany("DELETE FROM write_ahead WHERE thread_id = ? AND seq <= ?", done)
+
+    def _sync_all_of(self, thread_id: str) -> None:
+        """Sync all that was added of a thread, and write it again after a sync that failed.
+
+        The kernel may have dropped what it could not write, and would report the next sync as a
+        success.
+        """
+        names = {row["name"] for row in self._database.read(_NAMES, (thread_id,))}
+        if thread_id not in self._failed:
+            try:
+                self._sync(thread_id, names)
+            except OSError:
+                self._failed.add(thread_id)
+            else:
+                return
+        self._write_again(thread_id)
+        self._sync(thread_id, names)
+        self._failed.discard(thread_id)
+
+    def _write_again(self, thread_id: str) -> None:
+        rows = self._database.read(_ROWS_OF, (thread_id,))
+        last = {row["name"]: row["seq"] for row in rows}
+        for row in rows:
+            if row["offset"] is None and row["seq"] != last[row["name"]]:
+                continue  # the file was replaced since
+            path = f"{self._place}/{thread_id}/{row['name']}"
+            with suppress(FileNotFoundError), _opened(path, os.O_RDWR) as descriptor:
+                offset, data = row["offset"] or 0, row["data"]
+                if os.pread(descriptor, len(data), offset) == data:
+                    _write_at(descriptor, offset, data)
+                elif row["offset"] is not None or not _is_as_new(path, row):
+                    raise OSError(errno.EIO, "the file isn't as it was written")
 
     def _sync(self, thread_id: str, names: Collection[str]) -> None:
         """Sync files of a thread and the folders above them, unless they were removed."""

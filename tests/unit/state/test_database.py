@@ -1,5 +1,6 @@
 """One SQLite file for several processes."""
 
+import errno
 import os
 import sqlite3
 import subprocess
@@ -271,6 +272,43 @@ def test_a_commit_off_an_event_loop_waits_for_the_disk_in_machine_durability(
     assert found.read("PRAGMA synchronous")[0][0] == 1  # the log is synced here, not by SQLite
     assert found.read("PRAGMA journal_mode")[0][0] == "wal"
     assert found.read("PRAGMA trusted_schema")[0][0] == 0
+
+
+def test_after_a_failed_sync_the_log_is_written_again_before_it_is_synced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel drops what it could not write, and reports the next sync as a success."""
+    found = database(tmp_path, durability="machine")
+    increase(found)
+    log, sync, write = tmp_path / "some.db-wal", os.fdatasync, os.pwrite
+    failures, dropped = [2], [False]
+
+    def fdatasync(descriptor: int) -> None:
+        if failures[0]:
+            failures[0] -= 1
+            dropped[0] = True
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        assert not dropped[0], "what the kernel has dropped passes for synced"
+        sync(descriptor)
+
+    def pwrite(descriptor: int, data: bytes, offset: int) -> int:
+        if (offset, len(data)) == (0, log.stat().st_size) and data == log.read_bytes():
+            dropped[0] = False
+        return write(descriptor, data, offset)
+
+    monkeypatch.setattr(os, "fdatasync", fdatasync)
+    monkeypatch.setattr(os, "pwrite", pwrite)
+    with pytest.raises(StateError, match="can't be synced"):  # both at first and written again
+        increase(found)
+    increase(found)
+    assert not dropped[0]
+    failures[0] = 1
+    increase(found)
+    assert not dropped[0]
+    monkeypatch.undo()
+    assert total(found) == 4
+    found.close()
+    assert descriptors_below(tmp_path) == []
 
 
 def test_a_disk_that_is_full_is_said_and_undone(tmp_path: Path) -> None:

@@ -203,11 +203,21 @@ async def test_transcripts_of_ended_threads_are_synced_later(
         await live.close()
 
 
-async def test_a_transcript_whose_sync_failed_keeps_its_rows(
-    ai: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("is_altered", [False, True])
+async def test_what_was_not_synced_is_written_again_before_it_is_synced(
+    ai: Path, monkeypatch: pytest.MonkeyPatch, is_altered: bool
 ) -> None:
+    """The kernel drops what it could not write, and reports the next sync as a success."""
+    written: dict[str, bytes] = {}
+    write = os.pwrite
+
     def fail(descriptor: int) -> None:
         raise OSError(5, os.readlink(f"/proc/self/fd/{descriptor}"))
+
+    def note(descriptor: int, data: bytes, offset: int) -> int:
+        path = os.readlink(f"/proc/self/fd/{descriptor}")
+        written[path] = written.get(path, b"")[:offset] + data
+        return write(descriptor, data, offset)
 
     async with opened(ai) as (store, database):
         await (await begin(store, "acme/a")).close()
@@ -217,8 +227,19 @@ async def test_a_transcript_whose_sync_failed_keeps_its_rows(
         with monkeypatch.context() as patched:
             patched.setattr(os, "fdatasync", fail)
             ahead.sync_files()
-        ahead.sync_files()  # the kernel would report a success by now
         assert rows(database) == before
+        path = store.folder_of("acme/a") / TRANSCRIPT
+        if is_altered:
+            os.truncate(path, 10)
+        monkeypatch.setattr(os, "pwrite", note)
+        ahead.sync_files()
+        monkeypatch.undo()
+        if is_altered:  # what has to be there is in the rows alone
+            assert rows(database) == before
+        else:
+            assert written[str(path)] == path.read_bytes()
+            assert {Path(name).name for name in written} == {TRANSCRIPT, "result.json"}
+            assert rows(database) == []
 
 
 async def test_what_is_written_while_two_processes_sync_stays(
