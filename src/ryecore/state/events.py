@@ -325,7 +325,7 @@ class Recorder:
                 f"A record of {self._run_id} ({kind}) holds what JSON lacks: {problem}.",
                 next_step="Use only texts, numbers, booleans, null, lists and mappings.",
             ) from None
-        self._shown += 1
+        self._shown += 1  # `show`, inlined: each record comes here
         if self._bus is not None:
             self._bus.emit(RunEvent(self._run_id, time.time(), kind, payload))
         if self._sink is not None and kind in self.steps:
