@@ -131,6 +131,7 @@ class LogKeeper:
 
     def __init__(self, database: Path) -> None:
         self._database = database
+        self._gate = f"{database}.gate"
         self._is_unsure = False  # a sync has failed, and the log was not written again since
         self._commits = 0
         self._working = Lock()
@@ -149,7 +150,8 @@ class LogKeeper:
         """Sync the log, so that commits survive a power cut.
 
         After a sync that failed, the log is written again first: the kernel may have dropped what
-        it could not write, and would report the next sync as a success.
+        it could not write, and would report the next sync as a success, in any process. The size
+        of the gate's file, which needs no room, tells them all.
         """
         try:
             log = os.open(f"{self._database}-wal", os.O_RDONLY | os.O_CLOEXEC)
@@ -161,15 +163,16 @@ class LogKeeper:
                     os.fdatasync(log)
                 except OSError:
                     self._is_unsure = True
-            if self._is_unsure:
+                    with suppress(OSError):
+                        os.truncate(self._gate, 1)
+            if self._is_unsure or os.stat(self._gate).st_size > 0:
                 self._write_again(log)
-                os.fdatasync(log)
                 self._is_unsure = False
         finally:
             os.close(log)
 
     def _write_again(self, log: int) -> None:
-        """Write the log's content again, while nobody else writes to it."""
+        """Write the log's content again, and sync it, while nobody else writes to it."""
         if not self._working.acquire(timeout=_GATE_WAIT_S):
             raise OSError(errno.EIO, "an earlier sync of the log failed")
         try:
@@ -187,6 +190,8 @@ class LogKeeper:
                         offset += os.pwrite(writing, piece, offset)
                 finally:
                     os.close(writing)
+                os.fdatasync(log)
+                os.truncate(self._gate, 0)
         except sqlite3.Error as problem:
             raise OSError(errno.EIO, f"an earlier sync of the log failed: {problem}") from problem
         finally:
@@ -195,7 +200,7 @@ class LogKeeper:
     @contextmanager
     def _gate_taken(self) -> Iterator[None]:
         """Keep writers away, once the current one has ended."""
-        gate = os.open(f"{self._database}.gate", os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        gate = os.open(self._gate, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:
             until = time.monotonic() + _GATE_WAIT_S
             while not try_flock(gate):

@@ -116,6 +116,18 @@ async def run_off_loop(
     return await SYNC_WORKERS.run(work, *values)
 
 
+class _Sync:
+    """A sync that tasks of an event loop wait for."""
+
+    def __init__(self) -> None:
+        self.ended = anyio.Event()
+        self.failure: Exception | None = None
+
+
+_running: Final[RunVar[dict["GroupSync", _Sync]]] = RunVar("ryecore_running_syncs")
+"""The current syncs of an event loop."""
+
+
 class GroupSync:
     """Syncs one file, in a worker thread if an event loop runs. Writers that wait share a sync."""
 
@@ -137,18 +149,42 @@ class GroupSync:
             self._sync_until(self._written)
 
     async def synced(self) -> None:
-        """Wait until all writes so far are synced.
+        """Wait until all writes so far are synced. A failed sync is raised to all who wait for it.
 
-        A sync is never interrupted. A caller that is cancelled meanwhile is cancelled after it, so
-        that no effect follows whose intent waited here.
+        A sync is never interrupted: the caller that began it is cancelled after it. No effect
+        follows whose intent waited here.
         """
         until = self._written
-        if self._synced < until:
-            if _is_blocking.get():
-                self._sync_until(until)
-                return
-            await SYNC_WORKERS.run(self._sync_until, until)
-            await anyio.lowlevel.checkpoint_if_cancelled()
+        if self._synced >= until:
+            return
+        if _is_blocking.get():
+            self._sync_until(until)
+            return
+        running = _running.get(None)
+        if running is None:
+            running = {}
+            _running.set(running)
+        while self._synced < until:
+            current = running.get(self)
+            if current is None:
+                await self._sync_in_worker(running)
+                continue
+            await current.ended.wait()
+            if current.failure is not None:
+                raise current.failure
+        await anyio.lowlevel.checkpoint_if_cancelled()
+
+    async def _sync_in_worker(self, running: "dict[GroupSync, _Sync]") -> None:
+        """Take a worker thread for one sync, which all tasks of this loop share."""
+        current = running[self] = _Sync()
+        try:
+            await SYNC_WORKERS.run(self._sync_until, self._written)
+        except Exception as problem:
+            current.failure = problem
+            raise
+        finally:
+            del running[self]
+            current.ended.set()
 
     def _sync_until(self, until: int) -> None:
         with self._lock:

@@ -1,13 +1,17 @@
 """Writers that wait for the disk share its syncs, and no event loop waits."""
 
+import errno
+import os
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
 
 import anyio
 import pytest
 
+from ryecore.errors import StateError
 from ryecore.state.database import Database
 from ryecore.state.waiting import GroupSync, run_off_loop
 
@@ -22,12 +26,15 @@ class SlowSync:
         self.began = Event()
         self.may_end = Event()
         self.threads: set[int] = set()
+        self.failure: OSError | None = None
 
     def __call__(self) -> None:
         self.count += 1
         self.threads.add(threading.get_ident())
         self.began.set()
         assert self.may_end.wait(30)
+        if self.failure is not None:
+            raise self.failure
 
 
 @pytest.mark.anyio
@@ -83,20 +90,120 @@ async def test_who_is_cancelled_during_a_sync_is_so_behind_it() -> None:
 
 @pytest.mark.anyio
 @pytest.mark.both_loops
-async def test_a_sync_that_fails_is_tried_again_by_the_next() -> None:
-    failures = [OSError(5, "Input/output error")]
+async def test_a_sync_that_fails_is_raised_to_all_who_wait_and_tried_again_by_the_next() -> None:
+    sync = SlowSync()
+    sync.failure = OSError(errno.EIO, "Input/output error")
+    group = GroupSync(sync)
+    refused: list[int] = []
+
+    async def write(number: int) -> None:
+        group.after_write()
+        with pytest.raises(OSError, match="Input/output error"):
+            await group.synced()
+        refused.append(number)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(write, 0)
+        await anyio.to_thread.run_sync(sync.began.wait, 30)
+        for number in range(1, WRITERS):
+            tasks.start_soon(write, number)
+        await anyio.wait_all_tasks_blocked()
+        sync.may_end.set()
+    assert sorted(refused) == list(range(WRITERS))
+    assert sync.count == 1
+    sync.failure = None
+    await group.synced()
+    assert sync.count == 2
+    assert not group.is_behind
+
+
+@pytest.mark.anyio
+@pytest.mark.both_loops
+async def test_who_is_cancelled_while_another_syncs_leaves_at_once_and_causes_nothing() -> None:
+    sync = SlowSync()
+    group = GroupSync(sync)
+    effects: list[str] = []
+
+    async def cause(name: str) -> None:
+        group.after_write()
+        await group.synced()
+        effects.append(name)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(cause, "first")
+        await anyio.to_thread.run_sync(sync.began.wait, 30)
+        with anyio.CancelScope() as scope:
+            async with anyio.create_task_group() as others:
+                others.start_soon(cause, "second")
+                await anyio.wait_all_tasks_blocked()
+                scope.cancel()
+        assert scope.cancelled_caught
+        sync.may_end.set()
+    assert effects == ["first"]
+
+
+def test_loops_of_several_threads_share_syncs() -> None:
+    count = 0
 
     def sync() -> None:
-        if failures:
-            raise failures.pop()
+        nonlocal count
+        count += 1
 
     group = GroupSync(sync)
-    group.after_write()
-    with pytest.raises(OSError, match="Input/output error"):
-        await group.synced()
-    assert group.is_behind
-    await group.synced()
+
+    async def write() -> None:
+        async with anyio.create_task_group() as tasks:
+            for _ in range(WRITERS):
+                group.after_write()
+                tasks.start_soon(group.synced)
+
+    with ThreadPoolExecutor(4) as pool:
+        for one in [pool.submit(anyio.run, write) for _ in range(8)]:
+            one.result(30)
     assert not group.is_behind
+    assert 1 <= count <= 8 * WRITERS
+
+
+@pytest.mark.anyio
+@pytest.mark.both_loops
+@pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC])
+@pytest.mark.parametrize("is_closed", [True, False])
+async def test_after_a_failed_sync_no_other_trusts_its_own_until_the_log_is_written_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, is_closed: bool
+) -> None:
+    """Each opened database stands for another process, whose syncs the kernel lets succeed."""
+    path, log = tmp_path / "some.db", tmp_path / "some.db-wal"
+    failed, other, third = (
+        Database(path, [["CREATE TABLE one (x)"]], durability="machine") for _ in range(3)
+    )
+    written, write = bytearray(), os.pwrite
+
+    def fail(descriptor: int) -> None:
+        raise OSError(number, os.strerror(number), os.readlink(f"/proc/self/fd/{descriptor}"))
+
+    def note(descriptor: int, data: bytes, offset: int) -> int:
+        written.extend(data)
+        return write(descriptor, data, offset)
+
+    with failed.write() as run:
+        run.execute("INSERT INTO one VALUES ('lost?')")
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fdatasync", fail)
+        with pytest.raises(StateError, match=os.strerror(number)):
+            await failed.synced()
+    if is_closed:
+        failed.close()
+    for database in (other, third):
+        with database.write() as run:
+            run.execute("INSERT INTO one VALUES ('later')")
+    monkeypatch.setattr(os, "pwrite", note)
+    await other.synced()
+    assert written == log.read_bytes()
+    await third.synced()  # the log was written again, and synced
+    assert len(written) == log.stat().st_size
+    monkeypatch.undo()
+    for database in (failed, other, third):
+        database.close()
 
 
 @pytest.mark.anyio

@@ -1,5 +1,6 @@
 """What a thread leaves waits for the disk where its project says so, and only there."""
 
+import errno
 import json
 import os
 import sqlite3
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from ryecore.errors import StateError
 from ryecore.testing import call, say
 from ryecore.tools import ToolApprovalRequest, tool
 from tests.scripted_host import ScriptedHost
@@ -55,7 +57,7 @@ async def test_a_thread_waits_for_the_disk_where_its_project_says_so(
         await rye.execute(ref, thread="fork")  # a key and folders are made: that always waits
         monkeypatch.setattr(os, "fsync", disk.sync)
         monkeypatch.setattr(os, "fdatasync", disk.sync)
-        done = await rye.execute(ref, thread="fork")
+        done: Any = await rye.execute(ref, thread="fork")
         monkeypatch.undo()
         folder = host.workspace.project / ".ai/state/threads" / done.thread_id
         left = {name: (folder / name).read_bytes() for name in LEFT}
@@ -65,6 +67,30 @@ async def test_a_thread_waits_for_the_disk_where_its_project_says_so(
     else:
         assert {name: disk.read(done.thread_id, name) for name in LEFT} == left
         assert any(f"{folder.name}.md" in one for one in disk.synced)  # the export
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC])
+async def test_a_disk_that_fails_to_sync_ends_a_run_and_none_of_the_same_rye_once_it_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    host = ScriptedHost(tmp_path, model=lambda _: say("hello"))
+    ref = host.write("acme/greet")
+
+    def fail(descriptor: int) -> None:
+        path = os.readlink(f"/proc/self/fd/{descriptor}")
+        if path.endswith("threads.db-wal"):
+            raise OSError(number, os.strerror(number))
+
+    async with host.open(durability="machine") as rye:
+        await rye.execute(ref, thread="fork")
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "fdatasync", fail)
+            with pytest.raises(StateError, match=os.strerror(number)):
+                await rye.execute(ref, thread="fork")
+        done = await rye.execute(ref, thread="fork")
+        assert done.success, done
+        statuses = sorted(one.status for one in await rye.threads.list(all=True))
+        assert statuses == ["completed", "completed", "error"]
 
 
 @pytest.mark.parametrize("asks", [True, False])
