@@ -11,6 +11,7 @@ Source: ADR 030.
 import errno
 import json
 import os
+import re
 import sqlite3
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -18,7 +19,7 @@ from itertools import groupby
 from threading import Lock, Thread
 from typing import Final
 
-from ryecore.errors import StateError
+from ryecore.errors import RyeError, StateError
 from ryecore.items.files import write_atomically
 from ryecore.lillux.processes import current_process
 from ryecore.state.database import Database
@@ -32,6 +33,7 @@ _ROWS: Final = 2048
 _BYTES: Final = 8 * 2**20
 _ROWS_OF_ONE: Final = 256
 _BYTES_OF_ONE: Final = 2**20
+_NAME: Final = re.compile(r"[a-z]+\.(?:jsonl?|md)")
 
 _ADD: Final = (
     "INSERT INTO write_ahead (thread_id, boot_id, name, offset, mtime_ns, data)"
@@ -130,7 +132,7 @@ class WriteAhead:
             for thread_id, rows_of_one in groupby(rows, key=lambda row: str(row["thread_id"])):
                 try:
                     self._restore(thread_id, tuple(rows_of_one))
-                except (OSError, StateError):
+                except (OSError, RyeError):
                     failed.append(thread_id)
             run.execute(
                 "DELETE FROM write_ahead WHERE boot_id <> ?"
@@ -139,6 +141,8 @@ class WriteAhead:
             )
 
     def _restore(self, thread_id: str, rows: Sequence[sqlite3.Row]) -> None:
+        if not all(_NAME.fullmatch(row["name"]) for row in rows):  # nobody has signed the rows
+            raise OSError(errno.EPERM, "a row names no file of a thread")
         folder = self._make_folder(thread_id)
         whole = {row["name"]: row for row in rows if row["offset"] is None}  # the last of each
         for name, row in whole.items():

@@ -112,6 +112,25 @@ async def test_whole_files_are_written_back_unless_they_were_written_later(
         assert rows(database) == []
 
 
+@pytest.mark.parametrize("offset", [None, 0], ids=["file", "piece"])
+async def test_a_row_writes_nothing_outside_its_threads_folder(
+    ai: Path, offset: int | None
+) -> None:
+    async with opened(ai) as (store, database):
+        await store.registry.register("acme/a", "directive:acme/one")
+        with database.write() as run:
+            run.execute(
+                "INSERT INTO write_ahead (thread_id, boot_id, name, offset, mtime_ns, data)"
+                " VALUES ('acme/a', 'an earlier one', '../../escaped', ?, 0, x'00')",
+                (offset,),
+            )
+        folder = store.folder_of("acme/a")
+    async with opened(ai) as (_, database):
+        assert not (folder / "../../escaped").exists()
+        assert not folder.exists()
+        assert len(rows(database)) == 1
+
+
 async def test_a_file_that_cannot_be_read_is_an_error_of_state(ai: Path) -> None:
     async with opened(ai) as (store, database):
         folder = store.make_folder("acme/a")
