@@ -42,7 +42,9 @@ def records_of(path: Path, **bounds: int) -> AsyncGenerator[Record, None]:
     def folder_of(_: str) -> Path:
         return path.parent
 
-    store = FileRecordStore(folder_of, folder_of, SigningKey.generate, "process")
+    store = FileRecordStore(
+        folder_of, lambda name: str(folder_of(name)), SigningKey.generate, "process"
+    )
     return store.read("acme/x-1", **bounds)
 
 
