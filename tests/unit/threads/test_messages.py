@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ryecore.convert.strict import RECORDS
 from ryecore.errors import StateError
 from ryecore.llm import (
     LlmRequest,
@@ -23,6 +24,8 @@ from ryecore.llm.cost import estimated_tokens
 from ryecore.state.transcript_check import Record
 from ryecore.state.transcript_format import encode_payload
 from ryecore.threads.records.messages import (
+    CognitionOut,
+    ToolCallResult,
     answer_payload,
     cut_after,
     keep_tail,
@@ -91,6 +94,23 @@ def records_of(messages: Iterable[Message]) -> list[Record]:
                 made.append(record("tool_call_result", **result_payload(turn, part)))
             made.append(record("checkpoint", turn=turn, digest=f"{turn:064}"))
     return made
+
+
+@given(st.lists(TEXTS | REASONING | MEDIA | CALLS).map(tuple), CONTENT, st.booleans())
+def test_payloads_made_by_hand_are_those_of_their_types(
+    parts: tuple[Any, ...], content: tuple[Any, ...], flag: bool
+) -> None:
+    answer = LlmResult(parts, "stop", None, "m", "fake")
+    result = ToolResultPart("c", "add", content, flag, not flag)
+
+    said, done = answer_payload(3, answer), result_payload(3, result)
+
+    whole = CognitionOut(3, "fake", "m", parts=parts, stop_reason="stop")
+    assert json.dumps(said) == json.dumps(RECORDS.write(whole))
+    returned = ToolCallResult(
+        3, call_id="c", tool="add", content=content, is_error=flag, untrusted=not flag
+    )
+    assert json.dumps(done) == json.dumps(RECORDS.write(returned))
 
 
 @given(CONVERSATIONS)
