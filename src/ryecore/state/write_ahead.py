@@ -239,7 +239,7 @@ def _is_as_new(path: str, row: sqlite3.Row) -> bool:
     try:
         with _opened(path) as descriptor:
             status, data = os.fstat(descriptor), row["data"]
-            is_later = status.st_size > 0 and status.st_mtime_ns > row["mtime_ns"]
+            is_later = status.st_size > 0 and status.st_mtime_ns > (row["mtime_ns"] or 0)
             return is_later or bytes(data) == os.pread(descriptor, len(data) + 1, 0)
     except OSError:
         return False

@@ -131,6 +131,21 @@ async def test_a_row_writes_nothing_outside_its_threads_folder(
         assert len(rows(database)) == 1
 
 
+async def test_a_damaged_row_without_a_time_replaces_nothing(ai: Path) -> None:
+    async with opened(ai) as (store, database):
+        await store.registry.register("acme/a", "directive:acme/one")
+        kept = store.make_folder("acme/a") / "thread.json"
+        kept.write_bytes(b"as it was")
+        with database.write() as run:
+            run.execute(
+                "INSERT INTO write_ahead (thread_id, boot_id, name, data)"
+                " VALUES ('acme/a', 'an earlier one', 'thread.json', x'00')"
+            )
+    async with opened(ai) as (_, database):
+        assert kept.read_bytes() == b"as it was"
+        assert rows(database) == []
+
+
 async def test_a_file_that_cannot_be_read_is_an_error_of_state(ai: Path) -> None:
     async with opened(ai) as (store, database):
         folder = store.make_folder("acme/a")
