@@ -139,6 +139,7 @@ class ThreadStore(ThreadFolders):
             self._load_key,
             durability,
             self._ahead,
+            ahead.check_restored,
         )
         self.pruning = ThreadPruning(self._database, place)
 

@@ -114,12 +114,14 @@ class FileRecordStore(RecordStore):
         load_key: Callable[[], SigningKey],
         durability: Durability,
         ahead: WriteAhead | None = None,
+        check_restored: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._folder_of = folder_of
         self._make_folder = make_folder
         self._load_key = load_key
         self._durability: Durability = "process" if ahead is not None else durability
         self._ahead = ahead
+        self._check_restored = check_restored
 
     @override
     async def create(self, thread_id: str) -> RecordLog:
@@ -141,6 +143,7 @@ class FileRecordStore(RecordStore):
         return FileRecordLog(thread_id, found, self._ahead), recovery
 
     def _resume(self, thread_id: str, head: tuple[int, str] | None) -> tuple[Transcript, Recovery]:
+        self._check_restored(thread_id)
         path, key = self._path(thread_id), self._load_key()
         found, recovery = Transcript.resume(path, thread_id, key, self._durability, head=head)
         if self._ahead is not None:  # what an earlier owner wrote may not be on the disk
@@ -208,6 +211,7 @@ class FileRecordStore(RecordStore):
     def _verify(
         self, thread_id: str, head: tuple[int, str] | None, ended: bool, unit: Unit
     ) -> TranscriptReport:
+        self._check_restored(thread_id)
         path = self._path(thread_id)
         # An owner that was declared dead may be suspended, and still hold an open transcript.
         is_closed = ended and not find_lock_holders(path)

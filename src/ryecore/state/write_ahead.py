@@ -43,6 +43,7 @@ _WRITTEN_BEFORE: Final = (
     "SELECT write_ahead.* FROM write_ahead JOIN threads USING (thread_id)"
     " WHERE write_ahead.boot_id <> ? ORDER BY thread_id, seq"
 )
+_LACKED: Final = "SELECT 1 FROM write_ahead WHERE thread_id = ? AND boot_id <> ? LIMIT 1"
 _NAMES: Final = "SELECT DISTINCT name FROM write_ahead WHERE thread_id = ?"
 _ROWS_OF: Final = "SELECT * FROM write_ahead WHERE thread_id = ? ORDER BY seq"
 _DUE: Final = (
@@ -138,6 +139,19 @@ class WriteAhead:
                 "DELETE FROM write_ahead WHERE boot_id <> ?"
                 " AND thread_id NOT IN (SELECT value FROM json_each(?))",
                 (self._boot_id, json.dumps(failed)),
+            )
+
+    def check_restored(self, thread_id: str) -> None:
+        """Refuse a thread whose files lack what a loss of power took and nobody could write back.
+
+        Its transcript would pass for a cut one.
+        """
+        if self._database.read(_LACKED, (thread_id, self._boot_id)):
+            raise StateError(
+                f"The files of {thread_id} lack what a loss of power took from them. It is still "
+                "in threads.db, and couldn't be written back.",
+                next_step="See that the disk can be written and has room, and try again: whoever "
+                "opens the threads writes it back.",
             )
 
     def _restore(self, thread_id: str, rows: Sequence[sqlite3.Row]) -> None:

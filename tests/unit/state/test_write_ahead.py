@@ -325,3 +325,21 @@ async def test_a_forked_child_syncs_though_its_parent_did_when_it_forked(
             os._exit(1)
         begun.set()
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+
+
+async def test_a_transcript_that_can_not_be_written_back_is_not_called_cut(ai: Path) -> None:
+    async with opened(ai) as (store, database):
+        await (await begin(store, "acme/a")).close()
+        path = store.folder_of("acme/a") / TRANSCRIPT
+        lose_power(database)
+    path.rename(path.with_name("elsewhere"))
+    path.mkdir()  # as on a disk that can't be written, nothing is written back
+    async with opened(ai) as (store, _):
+        with pytest.raises(StateError, match="lack what a loss of power took"):
+            await store.records.verify("acme/a", ended=True)
+        with pytest.raises(StateError, match="lack what a loss of power took"):
+            await store.records.resume("acme/a")
+    path.rmdir()
+    async with opened(ai) as (store, _):
+        assert path.read_bytes() == path.with_name("elsewhere").read_bytes()
+        assert (await store.records.verify("acme/a", ended=False)).problems == ()
