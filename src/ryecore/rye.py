@@ -14,6 +14,7 @@ from ryecore.actions.settings import (
     WARM_MEMORY_MIB,
     Settings,
     check_allowed,
+    check_durability,
     check_factory,
     check_warm_memory,
 )
@@ -152,7 +153,7 @@ class Rye:
             trust_project_interpreters=trust_project_interpreters,
             config=config or {},
             cache_dir=str(cache),
-            durability=durability,
+            durability=check_durability(durability),
             deps_factory=check_factory(deps_factory),
             warm_memory_mib=check_warm_memory(warm_memory_mib),
         )

@@ -25,6 +25,7 @@ __all__ = [
     "OpenOptions",
     "Settings",
     "check_allowed",
+    "check_durability",
     "check_factory",
     "check_warm_memory",
 ]
@@ -106,6 +107,13 @@ def check_factory(deps_factory: str | None) -> str | None:
     raise ConfigError(
         f"deps_factory is {deps_factory!r}.", next_step="Write package.module:function."
     )
+
+
+def check_durability(durability: "Durability") -> "Durability":
+    """Check a durability, and return it."""
+    if durability in ("process", "machine"):
+        return durability
+    raise ConfigError(f"durability is {durability!r}.", next_step='Write "process" or "machine".')
 
 
 def check_warm_memory(warm_memory_mib: int) -> int:

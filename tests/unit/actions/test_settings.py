@@ -2,7 +2,8 @@
 
 import inspect
 import json
-from typing import ForwardRef
+from pathlib import Path
+from typing import Any, ForwardRef
 
 import pytest
 from attrs import asdict
@@ -44,3 +45,9 @@ def test_a_bound_for_warm_starts_is_a_number_of_mib(bound: int) -> None:
 def test_another_bound_is_refused(bound: int) -> None:
     with pytest.raises(ConfigError, match="warm_memory_mib is"):
         check_warm_memory(bound)
+
+
+@pytest.mark.parametrize("durability", ["Machine", "disk", "", None])
+def test_a_durability_that_there_is_none_of_is_refused(tmp_path: Path, durability: Any) -> None:
+    with pytest.raises(ConfigError, match="durability is"):
+        Rye.open(project_path=tmp_path, durability=durability)

@@ -20,17 +20,18 @@ pytestmark = pytest.mark.anyio
 
 ECHO = "import sys; sys.stdout.write(sys.stdin.read())"
 
-
+_COARSE_NS = 10_000_000
+"""How much older than a launch a file must be, to count as older."""
 TOO_LATE = "something that it has read is younger than it"
 CHANGED = "the sealed copy that it has read was changed"
 
 
 def wait_for_file_clock(folder: Path) -> None:
-    """Wait until what is written now is younger than all in a folder: file times are coarse."""
+    """Wait until all in a folder is older than what starts now, as far as coarse times can tell."""
     newest_ns = max(one.lstat().st_ctime_ns for one in (folder, *folder.rglob("*")))
     probe = folder.parent / "clock"
     probe.touch()
-    while probe.stat().st_ctime_ns <= newest_ns:
+    while probe.stat().st_ctime_ns <= newest_ns + _COARSE_NS:
         probe.touch()
 
 

@@ -37,13 +37,12 @@ ASK = "import site; print(site.getusersitepackages())"
 def test_nothing_of_the_working_folder_runs_and_a_users_own_packages_stay(
     version: str, runtime: str, tmp_path: Path
 ) -> None:
+    python = str(Path(PYTHONS[version]).resolve())  # a virtual environment has none of a user's
     project, where = tmp_path / "project", tmp_path / "marks"
     project.mkdir()
     plant(project, where)
     env = {"HOME": str(tmp_path)}
-    asked = subprocess.run(
-        [PYTHONS[version], "-I", "-c", ASK], env=env, capture_output=True, check=True
-    )
+    asked = subprocess.run([python, "-I", "-c", ASK], env=env, capture_output=True, check=True)
     user = asked.stdout.decode().strip()
     own = Path(user, "of_the_user.py")
     own.parent.mkdir(parents=True)
@@ -51,7 +50,7 @@ def test_nothing_of_the_working_folder_runs_and_a_users_own_packages_stay(
     tool = tmp_path / "sealed/tool.py"
     tool.parent.mkdir()
     tool.write_text(TOOL)
-    call = python_call(runtime, tool, python=PYTHONS[version], project=str(project), env=env)
+    call = python_call(runtime, tool, python=python, project=str(project), env=env)
     cold = call.cold()
     assert (cold.code, cold.err) == (0, "")
     assert json.loads(cold.out) == [str(own), [], [user]]
