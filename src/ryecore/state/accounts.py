@@ -23,6 +23,7 @@ __all__ = [
     "RESERVE",
     "Step",
     "account_of",
+    "add_to_cost",
     "cascade",
     "charge",
     "find",
@@ -198,6 +199,12 @@ def stop_subtree(run: sqlite3.Connection, thread_id: str) -> None:
     run.execute(_STOP, (thread_id,))
 
 
+_ADD_TO_COST: Final = (
+    "UPDATE threads SET spend_microcents = spend_microcents + ?, input_tokens = input_tokens + ?,"
+    " cost_estimated = 1 WHERE thread_id = ?"
+)
+
+
 def _assume(run: sqlite3.Connection, thread_id: str) -> None:
     """Settle open requests, whose costs will never be reported, at the full amounts held."""
     spend, tokens = run.execute(
@@ -211,6 +218,15 @@ def _assume(run: sqlite3.Connection, thread_id: str) -> None:
         (thread_id,),
     )
     charge(run, thread_id, (spend, tokens), (spend, tokens))
+    add_to_cost(run, thread_id, spend, tokens)
+
+
+def add_to_cost(run: sqlite3.Connection, thread_id: str, spend: int, tokens: int) -> None:
+    """Add what was charged without the thread to the cost that its row shows.
+
+    The tokens count as read: whether they were read or written isn't known.
+    """
+    run.execute(_ADD_TO_COST, (spend, tokens, thread_id))
 
 
 def _whole(run: sqlite3.Connection, thread_id: str) -> sqlite3.Row:

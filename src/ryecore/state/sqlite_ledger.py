@@ -35,6 +35,7 @@ from ryecore.state.accounts import (
     RESERVE,
     Step,
     account_of,
+    add_to_cost,
     cascade,
     charge,
     find,
@@ -345,6 +346,7 @@ def _settle(
     """Settle a request: a try of a turn."""
     spend, tokens = _whole_numbers(actual)
     charged = (spend, tokens, mark, thread_id, *request)
+    late = (0, 0)
     held = run.execute(MARK_HELD, charged).fetchone()
     if held is not None:
         held_spend, held_tokens = held
@@ -357,12 +359,15 @@ def _settle(
         else:
             run.execute(MARK, charged)
             charge(run, thread_id, (0, 0), (spend - old[0], tokens - old[1]))
+            late = (spend - old[0], tokens - old[1])
     overspent = spend > held_spend or tokens > held_tokens
     if overspent and not stopped:
         stop_subtree(run, thread_id)
     row = None
     if snapshot is not None:
         row = run.execute(_SNAPSHOT, (*new_lease(), *cost_values(snapshot), thread_id)).fetchone()
+    if row is None and any(late):  # the thread has ended meanwhile
+        add_to_cost(run, thread_id, *late)
     shall_stop, handoff = row or run.execute(_REQUESTS, (thread_id,)).fetchone()
     return Settled(overspent, bool(shall_stop), overspent or stopped, bool(handoff))
 

@@ -244,10 +244,15 @@ class LedgerCases(StateCases):
         root = await ledger.account("r")
         equal((root.children, root.held), (Amount(55, 66), Amount()), "the root")
         equal([one.mark for one in await ledger.charges("b")], ["assumed"], "the mark")
+        cost = (await store.registry.get_thread("b")).cost
+        shown = (cost.spend_microcents, cost.tokens, cost.estimated)
+        equal(shown, (50, 60, True), "the cost that the row shows")
         settled = await ledger.settle("b", 1, 1, Amount(20, 10), mark="estimated")
         check(settled.cancel_requested, "A thread that was declared dead isn't stopped.")
         equal((await ledger.account("r")).total, Amount(25, 16), "the corrected total")
         equal(await ledger.tree("r"), TreeSum(Amount(25, 16), Amount(), 3), "the sum")
+        cost = (await store.registry.get_thread("b")).cost
+        equal((cost.spend_microcents, cost.tokens), (20, 10), "the corrected cost")
         error = await raises(InsufficientBudget, ledger.hold("b", 2, 1, Amount(1, 1)))
         equal(error.reason, "released", "the reason")
 
