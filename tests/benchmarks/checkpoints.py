@@ -27,6 +27,7 @@ from ryecore.state.store import Objects
 from ryecore.state.transcript_format import Head
 from ryecore.state.transcript_store import FileRecordStore
 from ryecore.state.waiting import run_blocking
+from ryecore.state.write_ahead import WriteAhead
 from tests.benchmarks.harness import compare
 
 _RUN: Final = "acme/flow/flow-1739820456"
@@ -106,7 +107,13 @@ def _measure(folder: Path, durability: Durability) -> None:
     async def set_head(head: Head) -> None:
         await registry.set_head(_RUN, (head.offset, head.digest))
 
-    records = FileRecordStore(lambda _: folder, lambda _: folder, lambda: key, durability)
+    ahead = WriteAhead(database, str(folder), lambda _: str(folder))
+    records = FileRecordStore(
+        lambda _: folder,
+        lambda _: str(folder),
+        lambda: key,
+        ahead if durability == "machine" else None,
+    )
     positions = PositionStore(Objects(folder, durability), _RUN)
     journal = run_blocking(Journal.create(records, positions, _RUN, set_head=set_head))
 

@@ -2,7 +2,6 @@
 
 import json
 import os
-import statistics
 import tempfile
 import time
 from collections.abc import Callable
@@ -22,7 +21,7 @@ _RECORD = {
     "payload": _PAYLOAD,
 }
 _LINE = json.dumps(_RECORD, separators=(",", ":")).encode() + b"\n"
-_A_TURN, _A_COMMIT = 8, 100
+_A_TURN = 8
 _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 
 
@@ -36,7 +35,7 @@ def _measure(folder: Path) -> None:
     key = SigningKey.generate()
     bare = os.open(folder / "bare", _FLAGS, 0o600)
     path = folder / "process.jsonl"
-    transcript = Transcript.create(path, _THREAD, key, "process")
+    transcript = Transcript.create(path, _THREAD, key)
 
     def several(count: int) -> Callable[[], None]:
         def kept() -> None:
@@ -86,35 +85,7 @@ def _measure(folder: Path) -> None:
     proved = verify_transcript(path, _THREAD, key.public, None, ended=True)
     took_s = time.perf_counter() - begun
     report("transcript, proved", proved.size_bytes / took_s / 1e6, "MB/s", ok=proved.ok)
-    _measure_machine(folder, key)
     os.close(bare)
-
-
-def _measure_machine(folder: Path, key: SigningKey) -> None:
-    """Events a second that survive the loss of power: a commit for many, and a sync for each."""
-    bare = os.open(folder / "synced", _FLAGS, 0o600)
-    transcript = Transcript.create(folder / "machine.jsonl", _THREAD, key, "machine")
-    ours: list[float] = []
-    floors: list[float] = []
-    for _ in range(31):
-        begun = time.perf_counter()
-        for _ in range(10):
-            for _ in range(_A_COMMIT):
-                transcript.append("tool_call_start", _PAYLOAD)
-            transcript.commit()
-        between = time.perf_counter()
-        for _ in range(10):
-            os.write(bare, _LINE)
-            os.fdatasync(bare)
-        ours.append(10 * _A_COMMIT / (between - begun))
-        floors.append(10 / (time.perf_counter() - between))
-    transcript.close()
-    os.close(bare)
-    value, floor = statistics.median(ours[1:]), statistics.median(floors[1:])
-    report(
-        f"transcript, machine durability, {_A_COMMIT} records a commit",
-        value, "events/s", floor=floor, ratio=value / floor, goal=">= 100,000 events/s",
-    )  # fmt: skip
 
 
 if __name__ == "__main__":

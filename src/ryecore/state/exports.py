@@ -193,13 +193,11 @@ def _identity(path: str) -> tuple[int, int, int] | None:
     return found.st_dev, found.st_ino, found.st_ctime_ns
 
 
-def write_capabilities(
-    folder: str | Path, thread_id: str, text: str, key: SigningKey, durability: Durability
-) -> None:
-    """Sign and write the text of a thread's capabilities into its folder, which exists."""
+def write_capabilities(folder: str | Path, thread_id: str, text: str, key: SigningKey) -> None:
+    """Sign and write the text of a thread's capabilities into its folder; nothing is synced."""
     path = f"{folder}/{CAPABILITIES_FILE}"
     try:
-        _write(path, sign_document(CAPABILITIES_KIND, thread_id, text, key), durability)
+        _write(path, sign_document(CAPABILITIES_KIND, thread_id, text, key), "process")
     except OSError as problem:
         raise _unwritable(path, problem) from problem
 

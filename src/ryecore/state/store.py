@@ -137,7 +137,6 @@ class ThreadStore(ThreadFolders):
             self.folder_of,
             self._folder_to_write,
             self._load_key,
-            durability,
             self._ahead,
             ahead.check_restored,
         )

@@ -96,14 +96,12 @@ class ThreadFile:
         return document
 
 
-def write_thread_file(
-    path: str | Path, thread: ThreadFile, key: SigningKey, durability: Durability = "machine"
-) -> None:
-    """Write and sign a thread's file, atomically, into a folder that exists."""
+def write_thread_file(path: str | Path, thread: ThreadFile, key: SigningKey) -> None:
+    """Write and sign a thread's file, atomically, into a folder that exists. It isn't synced."""
     signed = sign_record(_KIND, thread.to_dict(), key)
     text = indented_json(signed, ascii_only=True) + "\n"
     try:
-        write_atomically(path, text.encode(), mode=0o600, durable=durability == "machine")
+        write_atomically(path, text.encode(), mode=0o600, durable=False)
     except OSError as problem:
         raise StateError(
             f"{path} can't be written: {problem.strerror or problem}.",
@@ -185,7 +183,7 @@ def recover_orphan(
     end = f"{kind}_{record.status}"
     with suppress(StateError):
         transcript, found = Transcript.resume(
-            folder / TRANSCRIPT, record.thread_id, key, durability, head=record.transcript_head
+            folder / TRANSCRIPT, record.thread_id, key, head=record.transcript_head
         )
         with transcript:
             head = found.head
@@ -194,6 +192,8 @@ def recover_orphan(
                     transcript.append("budget_overspent", one)
                 transcript.append(end, {"error": describe_death(record.pid)})
                 head = transcript.checkpoint(found.turn + bool(found.tail_records))
+            if durability == "machine":
+                transcript.sync()
     if head is not None or not os.path.lexists(folder / TRANSCRIPT):
         end_thread_file(folder / THREAD_FILE, record, key)
     return head

@@ -159,7 +159,7 @@ class ThreadFolders:
     async def write_file(self, thread: ThreadFile) -> None:
         """Write and sign a thread's file, atomically."""
         path = f"{self._folder_to_write(thread.thread_id)}/{THREAD_FILE}"
-        write_thread_file(path, thread, self._load_key(), "process")
+        write_thread_file(path, thread, self._load_key())
         await self._add_ahead(thread.thread_id, THREAD_FILE)
 
     async def _add_ahead(self, thread_id: str, name: str) -> None:
@@ -175,7 +175,7 @@ class ThreadFolders:
     async def write_capabilities(self, thread_id: str, text: str) -> None:
         """Sign and write the capabilities of a thread, as markdown for people."""
         folder = self._folder_to_write(thread_id)
-        write_capabilities(folder, thread_id, text, self._load_key(), "process")
+        write_capabilities(folder, thread_id, text, self._load_key())
         await self._add_ahead(thread_id, CAPABILITIES_FILE)
 
     def capabilities_ref(self, thread_id: str) -> str:

@@ -12,7 +12,6 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from threading import Thread
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypeAlias
 
@@ -20,7 +19,6 @@ from ryecore.convert.json_text import quoted
 from ryecore.errors import StateError, StateLocked
 from ryecore.lillux.keys import SigningKey
 from ryecore.lillux.locks import describe_holders, find_lock_holders, release_advice
-from ryecore.state.model import Durability
 from ryecore.state.record_log import Recovery
 from ryecore.state.refusals import advice
 from ryecore.state.transcript_check import RecordChain
@@ -36,7 +34,7 @@ from ryecore.state.transcript_format import (
     segment,
     stamp,
 )
-from ryecore.state.waiting import GroupSync, try_flock
+from ryecore.state.waiting import try_flock
 
 if TYPE_CHECKING:
     from hashlib import _Hash
@@ -60,12 +58,11 @@ class Transcript:
             None.
     """
 
-    def __init__(self, descriptor: int, thread_id: str, key: SigningKey, durability: Durability):
+    def __init__(self, descriptor: int, thread_id: str, key: SigningKey) -> None:
         self._descriptor = descriptor
         self._thread_id = thread_id
         self._key = key
         self._checkpoints = CheckpointLines(thread_id)
-        self._group = GroupSync(self.sync) if durability == "machine" else None
         self._head = head_of(thread_id)
         self._lines: list[str] = []
         self._pieces: list[str] = []
@@ -78,20 +75,16 @@ class Transcript:
         self.unsynced: list[bytes] | None = None
 
     @classmethod
-    def create(
-        cls, path: str | Path, thread_id: str, key: SigningKey, durability: Durability
-    ) -> Self:
+    def create(cls, path: str | Path, thread_id: str, key: SigningKey) -> Self:
         """Create a thread's transcript. The file must not exist; its folder must."""
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
             descriptor = os.open(path, flags, 0o600)
         except OSError as problem:
             raise _unusable(path, problem) from problem
-        made = cls(descriptor, thread_id, key, durability)
+        made = cls(descriptor, thread_id, key)
         try:
             _lock(descriptor, path)
-            if durability == "machine":
-                _sync_folder(os.path.dirname(path))
         except BaseException:
             os.close(descriptor)
             raise
@@ -103,7 +96,6 @@ class Transcript:
         path: Path,
         thread_id: str,
         key: SigningKey,
-        durability: Durability,
         *,
         head: tuple[int, str] | None = None,
     ) -> tuple[Self, Recovery]:
@@ -134,11 +126,9 @@ class Transcript:
         except BaseException:
             os.close(descriptor)
             raise
-        made = cls(descriptor, thread_id, key, durability)
+        made = cls(descriptor, thread_id, key)
         turn, previous = (0, "") if chain.last is None else (chain.last.turn, chain.last.digest)
         made._offset, made._chain = tail.end, (tail.digest, previous, tail.records)
-        if chain.dropped() and made._group is not None:
-            made._group.after_write()
         return made, Recovery(chain.head, turn, last_type, tail.records, chain.dropped())
 
     @property
@@ -159,22 +149,12 @@ class Transcript:
     def commit(self) -> None:
         """Write the buffered records. Once this returns, they survive the death of the process.
 
-        With machine durability they survive a power cut too; on an event loop's thread only after
-        `synced`, which keeps the wait for the disk off the loop. What can't be written stays
-        buffered, and the next commit tries again.
+        What can't be written stays buffered, and the next commit tries again.
         """
         if self._pieces:
             self._keep_delta()
-        has_more = bool(self._lines)
-        if has_more:
+        if self._lines:
             self._write_kept()
-        if self._group is not None and (has_more or self._group.is_behind):
-            self._group.after_write()
-
-    async def synced(self) -> None:
-        """Wait until all commits so far have the promised durability."""
-        if self._group is not None:
-            await self._group.synced()
 
     def record(self, event_type: str, payload: Mapping[str, Any]) -> None:
         """Append a record, and commit."""
@@ -220,8 +200,6 @@ class Transcript:
         following = segment(checkpoint.digest)
         following.update(line)
         self._write(data + line, (following, checkpoint.digest, 0))
-        if self._group is not None:
-            self._group.after_write()
         return Head(checkpoint.offset, checkpoint.digest)
 
     def _write_kept(self) -> None:
@@ -260,11 +238,14 @@ class Transcript:
             self._is_ragged = False
 
     def sync(self) -> None:
-        """Sync the file now. After a failure, nothing is written any more."""
+        """Sync what was written, so that it survives a loss of power.
+
+        After a failure, nothing is written any more.
+        """
         if self._failure:
             self._refuse(self._failure)
         try:
-            _sync_data(self._descriptor)
+            os.fdatasync(self._descriptor)
         except OSError as problem:
             # The kernel may have dropped the pages, and would report the next sync as a success.
             self._failure = problem.strerror or str(problem)
@@ -285,10 +266,7 @@ class Transcript:
         finally:
             descriptor, self._descriptor = self._descriptor, -1
             self._failure = "it is closed"
-            if self._group is not None and self._group.is_behind:
-                Thread(target=_sync_and_close, args=(descriptor,), daemon=True).start()
-            else:
-                os.close(descriptor)
+            os.close(descriptor)
 
     def __enter__(self) -> Self:
         return self
@@ -319,27 +297,6 @@ def _lock(descriptor: int, path: str | Path) -> None:
         path=str(path),
         holders=holders,
     )
-
-
-def _sync_data(descriptor: int) -> None:
-    getattr(os, "fdatasync", os.fsync)(descriptor)  # not every system has it
-
-
-def _sync_and_close(descriptor: int) -> None:
-    """Sync records whose sync no caller awaits, such as the end of a failed run, and close."""
-    try:
-        with suppress(OSError):
-            _sync_data(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _sync_folder(folder: str) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _unusable(path: str | Path, problem: OSError) -> StateError:

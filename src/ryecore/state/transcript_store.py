@@ -15,7 +15,6 @@ from typing_extensions import override
 
 from ryecore.lillux.keys import SigningKey
 from ryecore.lillux.locks import find_lock_holders
-from ryecore.state.model import Durability
 from ryecore.state.record_log import RecordLog, RecordStore, Recovery
 from ryecore.state.thread_file import TRANSCRIPT
 from ryecore.state.transcript import Transcript
@@ -28,7 +27,6 @@ from ryecore.state.waiting import (
     ChangeWatcher,
     is_blocking,
     run_in_thread,
-    run_off_loop,
 )
 from ryecore.state.write_ahead import WriteAhead
 
@@ -74,18 +72,13 @@ class FileRecordLog(RecordLog):
     @override
     async def write_ahead(self) -> None:
         self._transcript.commit()
-        if self._ahead is None:
-            await self._transcript.synced()
-        else:
+        if self._ahead is not None:
             await self._ahead.add(self._thread_id, self._transcript)
 
     @override
     async def commit(self) -> None:
-        self._transcript.commit()
-        if self._ahead is None:
-            await self._transcript.synced()
-        else:
-            await self._ahead.add(self._thread_id, self._transcript)
+        await self.write_ahead()
+        if self._ahead is not None:
             await self._ahead.synced()
 
     @override
@@ -112,27 +105,19 @@ class FileRecordStore(RecordStore):
         folder_of: Callable[[str], Path],
         make_folder: Callable[[str], str],
         load_key: Callable[[], SigningKey],
-        durability: Durability,
         ahead: WriteAhead | None = None,
         check_restored: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._folder_of = folder_of
         self._make_folder = make_folder
         self._load_key = load_key
-        self._durability: Durability = "process" if ahead is not None else durability
         self._ahead = ahead
         self._check_restored = check_restored
 
     @override
     async def create(self, thread_id: str) -> RecordLog:
-        made = await run_off_loop(
-            self._durability,
-            Transcript.create,
-            f"{self._make_folder(thread_id)}/{TRANSCRIPT}",
-            thread_id,
-            self._load_key(),
-            self._durability,
-        )
+        path = f"{self._make_folder(thread_id)}/{TRANSCRIPT}"
+        made = Transcript.create(path, thread_id, self._load_key())
         return FileRecordLog(thread_id, made, self._ahead)
 
     @override
@@ -145,7 +130,7 @@ class FileRecordStore(RecordStore):
     def _resume(self, thread_id: str, head: tuple[int, str] | None) -> tuple[Transcript, Recovery]:
         self._check_restored(thread_id)
         path, key = self._path(thread_id), self._load_key()
-        found, recovery = Transcript.resume(path, thread_id, key, self._durability, head=head)
+        found, recovery = Transcript.resume(path, thread_id, key, head=head)
         if self._ahead is not None:  # what an earlier owner wrote may not be on the disk
             try:
                 found.sync()

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from ryecore.state.model import Durability
 from ryecore.state.records import load_run_key
 from ryecore.state.store import ThreadStore
 from ryecore.state.thread_file import THREAD_FILE, ThreadFile, write_thread_file
@@ -17,8 +16,6 @@ from ryecore.state.transcript import Transcript
 from ryecore.state.waiting import run_blocking
 from tests.unit.cli.conftest import Run
 from tests.workspace import Workspace
-
-DURABILITY: Durability = "process"
 
 
 def made_threads(project: Path, user: Path) -> ThreadStore:
@@ -41,9 +38,9 @@ def made_threads(project: Path, user: Path) -> ThreadStore:
             capabilities=(),
         )
         folder = store.make_folder(thread_id)
-        write_thread_file(folder / THREAD_FILE, file, key, DURABILITY)
+        write_thread_file(folder / THREAD_FILE, file, key)
         path = folder / "transcript.jsonl"
-        with Transcript.create(path, thread_id, key, DURABILITY) as transcript:
+        with Transcript.create(path, thread_id, key) as transcript:
             transcript.append("thread_started", {})
             head = transcript.checkpoint(0)
         run_blocking(store.registry.set_head(thread_id, (head.offset, head.digest)))

@@ -6,7 +6,7 @@ from ryecore.state.records import load_run_key
 from ryecore.state.transcript import Transcript
 from ryecore.state.waiting import run_blocking
 from tests.unit.cli.conftest import Run
-from tests.unit.cli.test_threads_records import DURABILITY, made_threads, threads_folder
+from tests.unit.cli.test_threads_records import made_threads, threads_folder
 from tests.unit.state.test_waiting import HOLD_GATE, holder
 from tests.workspace import Workspace
 
@@ -18,7 +18,7 @@ def test_what_a_stopped_owner_could_not_close_is_unattested_and_not_altered(
     path: Path = threads_folder(workspace) / "runs/transcript.jsonl"
     head = run_blocking(store.registry.get_thread("runs")).transcript_head
     key = load_run_key(workspace.user / ".ai")
-    transcript, _ = Transcript.resume(path, "runs", key, DURABILITY, head=head)
+    transcript, _ = Transcript.resume(path, "runs", key, head=head)
     with transcript:
         transcript.record("tool_call", {})
     run_blocking(store.registry.settle("runs", "error", {}))  # as one does who found it dead

@@ -71,7 +71,7 @@ def create_journal(
             set_head(head)
 
     positions = PositionStore(Objects(objects.parent, durability), run_id)
-    records = _records(folder, key, durability)
+    records = _records(folder, key)
     created = Journal.create(records, positions, run_id, sink=sink, set_head=keep)
     return SyncJournal(run_blocking(created))
 
@@ -90,8 +90,8 @@ def read_journal(
     return run_blocking(read_run(_records(folder, key), positions, run_id, head, at=at))
 
 
-def _records(folder: Path, key: SigningKey, durability: Durability = "process") -> FileRecordStore:
-    return FileRecordStore(lambda _: folder, lambda _: folder, lambda: key, durability)
+def _records(folder: Path, key: SigningKey) -> FileRecordStore:
+    return FileRecordStore(lambda _: folder, lambda _: folder, lambda: key)
 
 
 def live(folder: Path, key: SigningKey) -> Position:

@@ -30,9 +30,8 @@ def dead_run(host: ScriptedHost) -> tuple[ThreadStore, Path]:
     run_blocking(store.registry.register(RUN, "tool:acme/flow", owner=owner))
     run_blocking(store.registry.claim(RUN, owner))
     folder = store.make_folder(RUN)
-    write_thread_file(
-        folder / THREAD_FILE, _file(run_blocking(store.registry.get_thread(RUN))), key, "process"
-    )
+    row = run_blocking(store.registry.get_thread(RUN))
+    write_thread_file(folder / THREAD_FILE, _file(row), key)
 
     def set_head(head: Head) -> None:
         run_blocking(store.registry.set_head(RUN, (head.offset, head.digest)))
@@ -158,7 +157,7 @@ async def test_whoever_goes_on_closes_what_the_finder_could_not(tmp_path: Path) 
     content = (folder / "transcript.jsonl").read_bytes()
     assert await store.look_closed(RUN) == record
     # Or died later, before its file said so: what is closed is not closed once more.
-    write_thread_file(folder / THREAD_FILE, _file(record), key, "process")
+    write_thread_file(folder / THREAD_FILE, _file(record), key)
     assert (await store.look_closed(RUN)).transcript_head == record.transcript_head
     assert read_thread_file(folder / THREAD_FILE, key.public, RUN)["status"] == "error"
     assert (folder / "transcript.jsonl").read_bytes() == content

@@ -136,7 +136,7 @@ def test_a_state_that_no_signature_speaks_for_is_not_gone_on_from(tmp_path: Path
     assert found.position is not None
     assert (found.position.node, "to" in found.position.state) == ("check", False)
     # Who finds the run dead signs what follows, and says what that doesn't speak for.
-    transcript, _ = Transcript.resume(path, RUN, KEY, "process")
+    transcript, _ = Transcript.resume(path, RUN, KEY)
     with transcript:
         transcript.append("run_error", {})
         transcript.checkpoint(2)

@@ -132,7 +132,7 @@ def test_what_hooks_wanted_stands_with_the_end_of_a_node(tmp_path: Path) -> None
     made.tell("node_completed", {"node": "load", **failed, "control": "continue"})
     made.close()
     # As whoever finds the run dead closes its journal.
-    left, _ = Transcript.resume(tmp_path / "transcript.jsonl", RUN, KEY, "process")
+    left, _ = Transcript.resume(tmp_path / "transcript.jsonl", RUN, KEY)
     with left:
         left.checkpoint(1)
     assert read_back(tmp_path).control == "continue"

@@ -105,9 +105,9 @@ def test_git_ignores_exports_whatever_becomes_of_the_file_that_says_so(tmp_path:
 
 
 def test_capabilities_are_attested_as_those_of_their_thread(tmp_path: Path) -> None:
-    write_capabilities(tmp_path, THREAD, "Nothing.\n", KEY, "process")
+    write_capabilities(tmp_path, THREAD, "Nothing.\n", KEY)
     content = (tmp_path / CAPABILITIES_FILE).read_bytes()
     assert document_holds(CAPABILITIES_KIND, THREAD, content, KEY.public)
     assert not document_holds(EXPORT_KIND, THREAD, content, KEY.public)
     with pytest.raises(StateError, match="can't be written"):
-        write_capabilities(tmp_path / "missing", THREAD, "", KEY, "process")
+        write_capabilities(tmp_path / "missing", THREAD, "", KEY)

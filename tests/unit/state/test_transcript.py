@@ -49,7 +49,7 @@ def lines(path: Path) -> list[dict[str, Any]]:
 
 
 def test_records_stand_in_the_file_as_they_were_told_once_they_are_committed(path: Path) -> None:
-    with Transcript.create(path, THREAD, KEY, "process") as transcript:
+    with Transcript.create(path, THREAD, KEY) as transcript:
         transcript.append(
             "cognition_in", {"turn": 1, "parts": [{"type": "text", "text": "é\ud800"}]}
         )
@@ -78,7 +78,7 @@ def test_numbers_that_json_lacks_are_written_as_texts() -> None:
 
 
 def test_a_record_that_no_reader_would_take_is_refused(path: Path) -> None:
-    with Transcript.create(path, THREAD, KEY, "process") as transcript:
+    with Transcript.create(path, THREAD, KEY) as transcript:
         with pytest.raises(StateError, match="too large"):
             transcript.record("cognition_in", {"text": "x" * MAX_LINE_BYTES})
         deep: list[object] = []
@@ -94,7 +94,7 @@ def test_a_record_that_no_reader_would_take_is_refused(path: Path) -> None:
 
 
 def test_streamed_text_stands_before_the_record_that_follows_it(path: Path) -> None:
-    with Transcript.create(path, THREAD, KEY, "process") as transcript:
+    with Transcript.create(path, THREAD, KEY) as transcript:
         transcript.delta("Hel")
         transcript.delta("lo")
         transcript.append("cognition_out", {"turn": 1})
@@ -105,7 +105,7 @@ def test_streamed_text_stands_before_the_record_that_follows_it(path: Path) -> N
 
 
 def test_streamed_text_is_written_in_large_pieces(path: Path) -> None:
-    with Transcript.create(path, THREAD, KEY, "process") as transcript:
+    with Transcript.create(path, THREAD, KEY) as transcript:
         for _ in range(3 * 4096):
             transcript.delta("abcd")
         transcript.append("cognition_out", {})
@@ -120,7 +120,7 @@ def test_streamed_text_is_written_within_the_time_that_readers_wait(
 ) -> None:
     now = [1_000]
     monkeypatch.setattr("time.monotonic_ns", lambda: now[0])
-    with Transcript.create(path, THREAD, KEY, "process") as transcript:
+    with Transcript.create(path, THREAD, KEY) as transcript:
         transcript.delta("a")
         now[0] += 49_000_000
         transcript.delta("b")
@@ -131,7 +131,7 @@ def test_streamed_text_is_written_within_the_time_that_readers_wait(
 
 
 def test_a_checkpoint_is_a_record_that_the_run_key_signed(path: Path) -> None:
-    with Transcript.create(path, THREAD, KEY, "process") as transcript:
+    with Transcript.create(path, THREAD, KEY) as transcript:
         transcript.record("thread_started", {})
         first = transcript.checkpoint(1)
         second = transcript.checkpoint(2)
@@ -171,13 +171,13 @@ def test_what_a_checkpoint_signs_is_canonical(
 
 
 def test_two_never_write_one_transcript(path: Path) -> None:
-    with Transcript.create(path, THREAD, KEY, "process") as transcript:
+    with Transcript.create(path, THREAD, KEY) as transcript:
         transcript.record("thread_started", {})
         with pytest.raises(StateError, match="is written by this process itself"):
-            Transcript.resume(path, THREAD, KEY, "process")
+            Transcript.resume(path, THREAD, KEY)
         with pytest.raises(StateError, match="can't be used"):
-            Transcript.create(path, THREAD, KEY, "process")
-    resumed, _ = Transcript.resume(path, THREAD, KEY, "process")
+            Transcript.create(path, THREAD, KEY)
+    resumed, _ = Transcript.resume(path, THREAD, KEY)
     resumed.close()
     resumed.close()
     with pytest.raises(StateError, match="it is closed"):
@@ -196,10 +196,10 @@ def test_only_a_plain_file_is_taken_up_and_nothing_is_waited_for(path: Path, kin
         case "folder":
             path.mkdir()
     with pytest.raises(StateError, match="can't be used"):
-        Transcript.resume(path, THREAD, KEY, "process")
+        Transcript.resume(path, THREAD, KEY)
     if kind != "missing":
         with pytest.raises(StateError):
-            Transcript.create(path, THREAD, KEY, "process")
+            Transcript.create(path, THREAD, KEY)
     assert other.read_bytes() == b""
 
 
@@ -208,7 +208,7 @@ def test_with_no_descriptor_left_a_thread_is_told_what_to_raise(path: Path) -> N
     resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
     try:
         with pytest.raises(StateError, match="Too many open files") as refused:
-            Transcript.create(path, THREAD, KEY, "process")
+            Transcript.create(path, THREAD, KEY)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert "ulimit -n" in refused.value.next_step
@@ -218,15 +218,15 @@ def test_with_no_descriptor_left_a_thread_is_told_what_to_raise(path: Path) -> N
 def test_no_descriptor_is_left_behind(path: Path) -> None:
     """By refusals, too."""
     before = len(os.listdir("/proc/self/fd"))
-    with Transcript.create(path, THREAD, KEY, "process") as transcript:
+    with Transcript.create(path, THREAD, KEY) as transcript:
         for _ in range(3):
             with pytest.raises(StateError):
-                Transcript.resume(path, THREAD, KEY, "process")
+                Transcript.resume(path, THREAD, KEY)
         transcript.record("cognition_in", {"turn": 1})
         transcript.checkpoint(1)
     path.write_bytes(path.read_bytes().replace(b"cognition_in", b"cognition_im"))
     with pytest.raises(StateError):
-        Transcript.resume(path, THREAD, KEY, "process")
+        Transcript.resume(path, THREAD, KEY)
     for _ in read_records(path):
         break
     verify_transcript(path, THREAD, KEY.public, None, ended=True)
@@ -234,7 +234,7 @@ def test_no_descriptor_is_left_behind(path: Path) -> None:
 
 
 def test_a_torn_line_is_dropped_and_the_tail_is_kept_and_stays_marked(path: Path) -> None:
-    with Transcript.create(path, THREAD, KEY, "process") as transcript:
+    with Transcript.create(path, THREAD, KEY) as transcript:
         transcript.record("cognition_in", {"turn": 1})
         head = transcript.checkpoint(1)
         transcript.append("cognition_in", {"turn": 2})
@@ -242,9 +242,7 @@ def test_a_torn_line_is_dropped_and_the_tail_is_kept_and_stays_marked(path: Path
     whole = path.read_bytes()
     path.write_bytes(whole + b'{"timestamp":1763796896.1,"thread_id":"acm')
 
-    resumed, found = Transcript.resume(
-        path, THREAD, KEY, "process", head=(head.offset, head.digest)
-    )
+    resumed, found = Transcript.resume(path, THREAD, KEY, head=(head.offset, head.digest))
     assert (found.head, found.turn, found.tail_records, found.is_torn) == (head, 1, 2, True)
     assert path.read_bytes() == whole
     with resumed:
@@ -265,13 +263,13 @@ def test_a_torn_line_is_dropped_and_the_tail_is_kept_and_stays_marked(path: Path
 
 @pytest.mark.parametrize("rest", [b"\0" * 700, b"\0\0\n\0\n", b"garbage\n", b"\n", b"{}\n{}"])
 def test_what_is_no_record_behind_the_last_checkpoint_is_dropped(path: Path, rest: bytes) -> None:
-    with Transcript.create(path, THREAD, KEY, "process") as transcript:
+    with Transcript.create(path, THREAD, KEY) as transcript:
         transcript.record("cognition_in", {"turn": 1})
         transcript.checkpoint(1)
         transcript.record("model_call", {"turn": 2})
     whole = path.read_bytes()
     path.write_bytes(whole + rest)
-    resumed, found = Transcript.resume(path, THREAD, KEY, "process")
+    resumed, found = Transcript.resume(path, THREAD, KEY)
     resumed.close()
     assert found.is_torn
     assert found.tail_records == 1
@@ -279,7 +277,7 @@ def test_what_is_no_record_behind_the_last_checkpoint_is_dropped(path: Path, res
 
 
 def test_a_transcript_that_was_altered_or_cut_is_not_taken_up(path: Path) -> None:
-    with Transcript.create(path, THREAD, KEY, "process") as transcript:
+    with Transcript.create(path, THREAD, KEY) as transcript:
         transcript.record("cognition_in", {"turn": 1})
         first = path.read_bytes()
         head = transcript.checkpoint(1)
@@ -293,20 +291,20 @@ def test_a_transcript_that_was_altered_or_cut_is_not_taken_up(path: Path) -> Non
     ):
         path.write_bytes(content)
         with pytest.raises(StateError, match="altered or cut") as refused:
-            Transcript.resume(path, THREAD, KEY, "process", head=knows)
+            Transcript.resume(path, THREAD, KEY, head=knows)
         assert f"rye threads verify {THREAD}" in refused.value.next_step
         assert path.read_bytes() == content
     path.write_bytes(whole)
     with pytest.raises(StateError, match="altered or cut"):
-        Transcript.resume(path, THREAD, SigningKey.generate(), "process")
-    Transcript.resume(path, THREAD, KEY, "process", head=known)[0].close()
+        Transcript.resume(path, THREAD, SigningKey.generate())
+    Transcript.resume(path, THREAD, KEY, head=known)[0].close()
 
 
 def test_a_full_disk_leaves_nothing_half_and_loses_nothing(small_disk: Path) -> None:
     path = small_disk / "transcript.jsonl"
     filler = small_disk / "filler"
     filler.write_bytes(b"x" * 40_000)
-    with Transcript.create(path, THREAD, KEY, "process") as transcript:
+    with Transcript.create(path, THREAD, KEY) as transcript:
         transcript.record("thread_started", {})
         before = path.read_bytes()
         transcript.append("cognition_in", {"text": "x" * 40_000})
@@ -324,45 +322,23 @@ def test_a_full_disk_leaves_nothing_half_and_loses_nothing(small_disk: Path) -> 
     assert verify_transcript(path, THREAD, KEY.public, (head.offset, head.digest), ended=True).ok
 
 
-def test_what_machine_durability_commits_is_synced(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    synced: list[int] = []
-    sync = os.fdatasync
-
-    def count(descriptor: int) -> None:
-        sync(descriptor)
-        synced.append(os.fstat(descriptor).st_size)
-
-    monkeypatch.setattr(os, "fdatasync", count)
-    with Transcript.create(path, THREAD, KEY, "machine") as transcript:
-        transcript.append("cognition_in", {})
-        transcript.record("model_call", {})
-        assert synced == [transcript.offset]
-        transcript.delta("x" * 5000)  # never synced by itself
-        assert len(synced) == 1
-        transcript.checkpoint(1)
-        assert synced[1:] == [transcript.offset]
-    with Transcript.create(path.with_name("other"), THREAD, KEY, "process") as transcript:
-        done = len(synced)
-        transcript.checkpoint(1)
-        assert len(synced) == done
-
-
 def test_after_a_failed_sync_nothing_is_promised_any_more(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(_: int) -> None:
         raise OSError(5, "Input/output error")
 
-    transcript = Transcript.create(path, THREAD, KEY, "machine")
+    transcript = Transcript.create(path, THREAD, KEY)
     with monkeypatch.context() as patched:
         patched.setattr(os, "fdatasync", fail)
+        transcript.record("model_call", {})
         with pytest.raises(StateError, match="Input/output error"):
-            transcript.record("model_call", {})
+            transcript.sync()
     for _ in range(2):  # the disk may say by now that all is well
         with pytest.raises(StateError, match="Input/output error"):
             transcript.record("model_call", {})
+        with pytest.raises(StateError, match="Input/output error"):
+            transcript.sync()
     with pytest.raises(StateError):
         transcript.close()
     assert f"{KEY!r}".startswith("SigningKey(fingerprint=")
@@ -379,7 +355,7 @@ def test_an_interrupted_write_is_taken_back_by_the_next_one(
         write(descriptor, data)
         raise KeyboardInterrupt
 
-    with Transcript.create(path, THREAD, KEY, "process") as transcript:
+    with Transcript.create(path, THREAD, KEY) as transcript:
         transcript.append("tool_call_start", {"turn": 1})
         for way in (transcript.commit, lambda: transcript.checkpoint(1)):
             with monkeypatch.context() as patched:
@@ -399,10 +375,10 @@ from ryecore.state.transcript import Transcript
 
 path, key = Path(sys.argv[1]), SigningKey.from_pem(Path(sys.argv[2]).read_bytes())
 if path.exists():
-    transcript, _ = Transcript.resume(path, sys.argv[3], key, sys.argv[4])
+    transcript, _ = Transcript.resume(path, sys.argv[3], key)
 else:
-    transcript = Transcript.create(path, sys.argv[3], key, sys.argv[4])
-number = int(sys.argv[5])
+    transcript = Transcript.create(path, sys.argv[3], key)
+number = int(sys.argv[4])
 while True:
     for _ in range(3):
         transcript.append("hook", {"turn": number // 30, "number": number, "text": "x" * 3000})
@@ -415,17 +391,14 @@ while True:
 """
 
 
-@pytest.mark.parametrize("durability", ["process", "machine"])
-def test_a_killed_writer_loses_nothing_that_it_committed(
-    path: Path, tmp_path: Path, durability: str
-) -> None:
+def test_a_killed_writer_loses_nothing_that_it_committed(path: Path, tmp_path: Path) -> None:
     """Each round goes on where the one before was killed, at a place of its own."""
     key_file = tmp_path / "key.pem"
     key_file.write_bytes(KEY.pem)
     committed, head = 0, None
     for round_ in range(6):
         begun = committed
-        arguments = [str(path), str(key_file), THREAD, durability, str(begun)]
+        arguments = [str(path), str(key_file), THREAD, str(begun)]
         with subprocess.Popen(
             [sys.executable, "-c", _WRITER, *arguments], stdout=subprocess.PIPE, text=True
         ) as writer:
@@ -441,7 +414,7 @@ def test_a_killed_writer_loses_nothing_that_it_committed(
                     head = (int(offset), digest)
         report = verify_transcript(path, THREAD, KEY.public, head, ended=False)
         assert report.ok, report.problems
-        resumed, found = Transcript.resume(path, THREAD, KEY, "process", head=head)
+        resumed, found = Transcript.resume(path, THREAD, KEY, head=head)
         resumed.close()
         assert found.head is not None
         records = tuple(read_records(path))

@@ -33,7 +33,7 @@ class Written:
 
     def __init__(self, path: Path, thread_id: str = THREAD, key: SigningKey = KEY) -> None:
         self.path = path
-        with Transcript.create(path, thread_id, key, "process") as transcript:
+        with Transcript.create(path, thread_id, key) as transcript:
             transcript.append("thread_started", {"model": "fake/m"})
             for turn in (1, 2, 3):
                 transcript.append("cognition_in", {"turn": turn, "parts": []})
@@ -227,7 +227,7 @@ def test_nothing_can_be_added_anywhere(written: Written, added: str) -> None:
 
 def test_a_running_threads_tail_is_no_problem_and_says_what_it_is(tmp_path: Path) -> None:
     path = tmp_path / "transcript.jsonl"
-    with Transcript.create(path, THREAD, KEY, "process") as transcript:
+    with Transcript.create(path, THREAD, KEY) as transcript:
         transcript.append("cognition_in", {"turn": 1})
         head = transcript.checkpoint(1)
         transcript.record("model_call", {"turn": 2})
@@ -372,7 +372,7 @@ def test_records_to_go_on_from_are_those_of_a_chain_that_holds(written: Written)
 
 def test_nothing_behind_the_signed_end_of_a_thread_is_gone_on_from(tmp_path: Path) -> None:
     path = tmp_path / "transcript.jsonl"
-    with Transcript.create(path, THREAD, KEY, "process") as transcript:
+    with Transcript.create(path, THREAD, KEY) as transcript:
         transcript.append("thread_started", {})
         transcript.append("thread_error", {})
         transcript.checkpoint(1)

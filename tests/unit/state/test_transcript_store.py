@@ -30,7 +30,7 @@ def long(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def written(path: Path, records: int) -> Path:
-    with Transcript.create(path, "acme/x-1", SigningKey.generate(), "process") as transcript:
+    with Transcript.create(path, "acme/x-1", SigningKey.generate()) as transcript:
         for number in range(records):
             transcript.append("model_call", {"turn": number, "text": "x" * 400})
     return path
@@ -42,9 +42,7 @@ def records_of(path: Path, **bounds: int) -> AsyncGenerator[Record, None]:
     def folder_of(_: str) -> Path:
         return path.parent
 
-    store = FileRecordStore(
-        folder_of, lambda name: str(folder_of(name)), SigningKey.generate, "process"
-    )
+    store = FileRecordStore(folder_of, lambda name: str(folder_of(name)), SigningKey.generate)
     return store.read("acme/x-1", **bounds)
 
 

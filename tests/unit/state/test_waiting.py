@@ -21,7 +21,6 @@ from ryecore.lillux.processes import current_process
 from ryecore.state import waiting
 from ryecore.state.attestation import attested_folder
 from ryecore.state.database import Database
-from ryecore.state.model import Durability
 from ryecore.state.records import load_run_key
 from ryecore.state.store import ThreadStore
 from ryecore.state.transcript import Transcript
@@ -133,14 +132,14 @@ def test_an_attested_folder_is_opened_while_another_process_holds_the_state(tmp_
 
 
 def test_a_transcript_names_who_writes_it(tmp_path: Path) -> None:
-    key, durability = load_run_key(tmp_path), Durability.__args__[0]  # type: ignore[attr-defined]
+    key = load_run_key(tmp_path)
     path = tmp_path / "transcript.jsonl"
-    Transcript.create(path, "t", key, durability).close()
+    Transcript.create(path, "t", key).close()
     with (
         holder(HOLD_GATE, path, stopped=True) as pid,
         pytest.raises(StateLocked, match=rf"written by process {pid} .*stopped.*kill -CONT {pid}"),
     ):
-        Transcript.resume(path, "t", key, durability)
+        Transcript.resume(path, "t", key)
 
 
 async def begin(found: Database) -> None:

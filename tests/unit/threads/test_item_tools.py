@@ -250,7 +250,6 @@ def running(workspace: Workspace, row: ThreadRecord) -> None:
             continuation_of=None,
         ),
         load_run_key(workspace.user / ".ai"),
-        "process",
     )
 
 

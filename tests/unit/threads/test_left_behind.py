@@ -30,7 +30,7 @@ async def test_a_torn_line_is_dropped_and_the_tail_is_signed_as_unattested(tmp_p
     await store.registry.claim(thread_id, owner)
     folder = store.make_folder(thread_id)
     path = folder / "transcript.jsonl"
-    with Transcript.create(path, thread_id, key, "process") as transcript:
+    with Transcript.create(path, thread_id, key) as transcript:
         transcript.record("cognition_in", {"turn": 0, "parts": []})
         transcript.checkpoint(0)
         transcript.record("model_call", {"turn": 1})

@@ -54,7 +54,7 @@ class ThreadTree:
     def write(self, thread_id: str, *records: tuple[str, Mapping[str, object]]) -> None:
         """Write a thread's transcript."""
         path = self.store.folder_of(thread_id) / "transcript.jsonl"
-        with Transcript.create(path, thread_id, self._key, "process") as transcript:
+        with Transcript.create(path, thread_id, self._key) as transcript:
             for event_type, payload in records:
                 transcript.record(event_type, payload)
             transcript.checkpoint(1)
