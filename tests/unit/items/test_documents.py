@@ -10,6 +10,7 @@ import tomli_w
 from hypothesis import given
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
 
 from ryecore.errors import MetadataError
 from ryecore.items.documents import MAX_DEPTH, parse_document
@@ -117,7 +118,9 @@ def test_what_is_broken_is_said_with_its_line(
 def test_a_value_that_cannot_be_is_refused_like_any_broken_document(
     content: str, extension: str
 ) -> None:
-    refuse(content, extension)
+    error = refuse(content, extension)
+    assert f"broken {extension[1:].upper()}: " in error.message
+    assert error.line in (1, None)
 
 
 @given(st.binary(max_size=60), st.sampled_from([".yaml", ".toml", ".json"]))
@@ -231,6 +234,38 @@ def test_what_ruamel_writes_reads_back(tree: dict[str, object]) -> None:
     out = StringIO()
     YAML(typ="safe").dump(tree, out)
     assert parse(out.getvalue()) == tree
+
+
+@given(
+    st.lists(
+        st.sampled_from(
+            [
+                *("yes", "on", "true", "False", "~", "null", "", "0o17", "017", "0x1F", "0b11"),
+                *("1_000", "1:30", "-.inf", ".nan", "1e3", "+1.5E-2", "2024-01-31", "=", "<<"),
+                *(
+                    "2024-01-31 10:20:30.5 +1",
+                    "'1'",
+                    '"on"',
+                    "!!str 1",
+                    "!!float 1",
+                    "!!set {a, b}",
+                ),
+                *("!!binary aGk=", "!!omap [a: 1]", "!!pairs [a: 1]", "&x {b: 1}", "*x", "!!int x"),
+                *("{<<: *x, c: 2}", "{=: 1}", "[1, on]", "? [1]", "{d: 1, d: 2}", "|\n    text"),
+            ]
+        ),
+        max_size=6,
+    ),
+    st.sampled_from(["", "%YAML 1.1\n---\n", "%YAML 1.2\n---\n"]),
+)
+def test_every_value_is_what_ruamels_own_loader_makes_of_it(values: list[str], head: str) -> None:
+    content = head + "".join(f"k{at}: {value}\n" for at, value in enumerate(values))
+    try:
+        expected = YAML(typ="safe").load(content) or {}
+    except (YAMLError, ValueError, LookupError, TypeError, AttributeError):
+        refuse(content)
+    else:
+        assert repr(parse(content)) == repr(expected)
 
 
 def test_who_changes_a_document_changes_no_other_reading_of_it() -> None:
