@@ -68,7 +68,7 @@ async def walk_claimed(
     payload: Payload, threads: ThreadStore, fence: int, received: Sequence[int]
 ) -> Mapping[str, object]:
     """Run a graph that this process has claimed, settle it in any case, and return its result."""
-    threads.announce(payload.run_id, "running")
+    threads.announce(payload.run_id)
     try:
         try:
             opened = open_rye(payload.settings, environ_without([_INTERPRETER]))

@@ -66,7 +66,7 @@ async def _work(payload: Payload, received: Sequence[int]) -> None:
 
         await walk_claimed(payload, threads, fence, received)
         return
-    threads.announce(payload.run_id, "running")
+    threads.announce(payload.run_id)
     if payload.request.ref.kind == "directive":
         await _run_thread(payload, threads, fence, received)
         return

@@ -16,7 +16,7 @@ from ryecore.state.store import ThreadStore
 from tests.forking import ROOT
 from tests.power_cut import TURNS
 
-_OF_THREAD = ("transcript.jsonl", "thread.json", "capabilities.md", "result.json")
+_OF_THREAD = ("transcript.jsonl", "thread.json", "capabilities.md")
 _FILES = (*_OF_THREAD, "threads.db", "threads.db-wal", "threads.db-shm")
 
 
@@ -102,7 +102,6 @@ async def _check(root: Path, effects: list[str]) -> int:
         left = {path.name for path in store.folder_of(thread.thread_id).iterdir()}
         assert {"thread.json", "capabilities.md"} <= left
         assert (await store.read_file(thread.thread_id))["thread_id"] == thread.thread_id
-        assert "result.json" in left or not thread.ended
         async for record in store.records.read(thread.thread_id):
             found[record.type] += 1
     for kind, count in Counter(effects).items():

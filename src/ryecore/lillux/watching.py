@@ -67,7 +67,7 @@ def watch(*paths: str | PathLike[str]) -> Watcher:
 
     As in `async with watch(path) as watcher: async for changes in watcher: ...`.
     A file is watched through its folder: it may be written to, replaced, removed, or not exist yet.
-    A folder is changed when one of its entries is; folders below it are not watched.
+    A folder is changed when it or one of its entries is; folders below it are not watched.
 
     Args:
         *paths: Files and folders.

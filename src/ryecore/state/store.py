@@ -1,14 +1,14 @@
 """The threads of a project: registry, ledger, logs, and waiting for their end.
 
-The registry is authoritative. A thread's folder has its log, a copy of its result for people, and
-the file `status`, which changes with the row to wake waiting processes.
+The registry is authoritative. A run's folder has its log, or a copy of its result for people; its
+time changes with the row, which wakes waiting processes.
 """
 
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import anyio
 
@@ -59,8 +59,6 @@ from ryecore.state.write_ahead import WriteAhead
 __all__ = ["Objects", "ThreadStore"]
 
 T = TypeVar("T")
-
-_REQUESTS: Final = ".requests"
 
 
 class Objects:
@@ -196,9 +194,9 @@ class ThreadStore(ThreadFolders):
     def _notify_owners(self) -> None:
         """Wake all processes that run threads, to read a new request from the registry.
 
-        All share one file, so that each process watches one folder, however many threads it runs.
+        Each process watches the one folder of all threads, however many it runs.
         """
-        signal_change(f"{self.folder}/{_REQUESTS}")
+        signal_change(self._place)
 
     def objects(self) -> Objects:
         """Return the project's objects, for one run."""
@@ -221,7 +219,7 @@ class ThreadStore(ThreadFolders):
         snapshot: Cost | None = None,
         charge: Callable[[], Coroutine[Any, Any, None]] | None = None,
     ) -> None:
-        """End a thread, write a copy of its result, and wake those who wait for it.
+        """End a thread, write a copy of a tool's result, and wake those who wait for it.
 
         Its account is closed with it. The head is the length in bytes and the digest of its
         transcript's last checkpoint. What is to be charged before is charged in the same
@@ -247,7 +245,7 @@ class ThreadStore(ThreadFolders):
                 await self._copy_result(thread_id, kept)
             raise
         await self.synced()
-        self.announce(thread_id, status)
+        self.announce(thread_id)
 
     async def free_start_key(self, thread_id: str) -> None:
         """Free the idempotency key of a thread that failed before anything of it ran."""
@@ -299,7 +297,7 @@ class ThreadStore(ThreadFolders):
             result = await self.registry.get_result(thread_id)
             await self._copy_result(thread_id, result)
             await self.close_files(thread_id)
-            self.announce(thread_id, "ended")
+            self.announce(thread_id)
         if ended:
             self._notify_owners()  # to stop threads that still run below them
 
@@ -442,4 +440,4 @@ class ThreadStore(ThreadFolders):
                 # It was claimed in between, and its owner finds the request.
             else:
                 return
-        self.announce(thread_id, "stopping")
+        self.announce(thread_id)

@@ -152,9 +152,9 @@ class ThreadFolders:
             folder = self._checked[thread_id] = self._make_folder(thread_id)
         return folder
 
-    def announce(self, thread_id: str, word: str) -> None:
+    def announce(self, thread_id: str) -> None:
         """Wake those who wait for a change of a thread. A failure is ignored, as they also poll."""
-        signal_change(f"{self._path_of(thread_id)}/status", f"{word}\n".encode())
+        signal_change(self._path_of(thread_id))
 
     async def write_file(self, thread: ThreadFile) -> None:
         """Write and sign a thread's file, atomically."""
@@ -211,13 +211,23 @@ class ThreadFolders:
         return self.folder_of(thread_id) / "artifacts"
 
     async def _copy_result(self, thread_id: str, result: object) -> None:
+        """Write a copy of the result of a tool's run, for people.
+
+        A thread or the run of a graph has a signed file and a log instead.
+        """
+        folder = self._path_of(thread_id)
+        if _has_thread_file(folder):
+            return
         body = indented_json(result).encode(
             errors="backslashreplace"
         )  # a lone surrogate, as JSON escapes it
         with suppress(OSError, StateError):  # the registry is authoritative
-            path = f"{self._path_of(thread_id)}/{_RESULT}"
-            write_atomically(path, body, mode=0o600, durable=False)
+            write_atomically(f"{folder}/{_RESULT}", body, mode=0o600, durable=False)
             await self._add_ahead(thread_id, _RESULT)
+
+
+def _has_thread_file(folder: str) -> bool:
+    return os.path.lexists(f"{folder}/{THREAD_FILE}")
 
 
 def _read_text(path: Path, offset: int) -> tuple[str, int]:

@@ -399,15 +399,11 @@ class ChangeWatcher:
         self.close()
 
 
-def signal_change(path: str, content: bytes = b"") -> None:
-    """Write a file that others watch. A failure is ignored: nobody relies on it alone.
+def signal_change(folder: str) -> None:
+    """Wake those who watch a folder. A failure is ignored: nobody relies on it alone.
 
-    A link of a clone isn't followed, and a FIFO isn't waited for.
+    The folder's time is set, which takes a fifteenth of the time that making a file takes. A link
+    of a clone isn't followed.
     """
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     with suppress(OSError):
-        descriptor = os.open(path, flags, 0o600)
-        try:
-            os.write(descriptor, content)
-        finally:
-            os.close(descriptor)
+        os.utime(folder, follow_symlinks=False)

@@ -16,7 +16,7 @@ from ryecore.state.model import Durability
 
 __all__ = ["FILES", "Left", "by_hand"]
 
-FILES: Final = ("thread.json", "capabilities.md", "thread.json", "export.md", "result.json")
+FILES: Final = ("thread.json", "capabilities.md", "thread.json", "export.md")
 """What is written whole, in order; `thread.json` as it begins and as it ends."""
 
 _SIGNED: Final = b"rye:signed:"

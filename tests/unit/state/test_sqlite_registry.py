@@ -4,11 +4,13 @@ import os
 import sqlite3
 from pathlib import Path
 
+import anyio
 import pytest
 from attrs import evolve
 
 from ryecore.errors import StateError
 from ryecore.lillux import current_process
+from ryecore.lillux.watching import watch
 from ryecore.state.database import Database
 from ryecore.state.owners import LEASE_S, Moment, is_abandoned, moment
 from ryecore.state.registry import ThreadRegistry
@@ -108,10 +110,15 @@ def test_the_store_wakes_each_owner_and_ends_who_has_not_begun(workspace: Worksp
         store.make_folder(one)
     for one in ("r", "a1"):
         run_blocking(store.registry.claim(one))
+    watchers = {one: watch(store.folder_of(one)) for one in ("r", "a", "a1", "a2")}
+    owners = watch(store.folder)
     assert run_blocking(store.cancel("r")).cancel_requested
-    said = {one: (store.folder_of(one) / "status").read_text() for one in ("r", "a", "a1", "a2")}
-    assert said == {
-        "r": "stopping\n", "a": "cancelled\n", "a1": "stopping\n", "a2": "cancelled\n",
+    for watcher in (*watchers.values(), owners):
+        assert anyio.run(watcher.changed, 0)
+        watcher.close()
+    found = {one: run_blocking(store.look(one)) for one in watchers}
+    assert {one: row.status for one, row in found.items()} == {
+        "r": "running", "a": "cancelled", "a1": "running", "a2": "cancelled",
     }  # fmt: skip
     assert run_blocking(store.look("b")).status == "cancelled"
     assert run_blocking(store.look("other")).status == "created"

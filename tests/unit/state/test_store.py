@@ -70,18 +70,16 @@ def test_no_thread_is_written_behind_a_link_that_a_clone_brought(
     store.close()
 
 
-def test_a_wake_empties_no_file_behind_a_link_and_waits_for_no_fifo(
-    workspace: Workspace, tmp_path: Path
-) -> None:
+def test_a_wake_changes_nothing_behind_a_link(workspace: Workspace, tmp_path: Path) -> None:
     store = ThreadStore.open(workspace.path(""), workspace.path("", "user"))
     mine = tmp_path / "mine"
-    mine.write_text("mine")
-    (store.folder / ".requests").symlink_to(mine)
+    mine.mkdir()
+    before = mine.stat()
     run_blocking(store.registry.register("one", "tool:x"))
-    os.mkfifo(store.make_folder("one") / "status")
-    run_blocking(store.cancel("one"))
-    assert run_blocking(store.look("one")).status == "cancelled"
-    assert mine.read_text() == "mine"
+    run_blocking(store.registry.claim("one"))
+    (store.folder / "one").symlink_to(mine)
+    assert run_blocking(store.cancel("one")).cancel_requested
+    assert mine.stat() == before
     store.close()
 
 

@@ -18,7 +18,7 @@ from tests.scripted_host import ScriptedHost
 pytestmark = pytest.mark.anyio
 
 
-LEFT = ("thread.json", "capabilities.md", "transcript.jsonl", "result.json")
+LEFT = ("thread.json", "capabilities.md", "transcript.jsonl")
 ROWS = "SELECT name, offset, data FROM write_ahead WHERE thread_id = ? ORDER BY seq"
 
 
