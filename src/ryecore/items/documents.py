@@ -50,7 +50,8 @@ def parse_document(content: bytes, path: Path) -> dict[str, object]:
         raise _broken(path, form, str(problem), getattr(problem, "line", None)) from None
     if document is None:
         return {}
-    if _is_deeper_than(document, MAX_DEPTH):
+    # The loader of YAML has checked its bounds before.
+    if _FORMS[path.suffix] != "YAML" and _is_deeper_than(document, MAX_DEPTH):
         raise _broken(path, "document", "it is nested too deeply", None)
     if not isinstance(document, dict) or not all(isinstance(key, str) for key in document):
         raise _broken(path, "document", "its root is not a mapping with text keys", 1)

@@ -31,8 +31,8 @@ _MAX_REMEMBERED_CHARS: Final = 16 * 1024
 _PLAIN: Final = frozenset({str, bool, int, float, type(None)})
 _MAX_ALIASED_NODES: Final = 100_000
 # Each level of block style takes a column of indentation, or a mark, at the start of a line; where
-# lines start is not asked, because YAML knows more line ends than `re` does.
-_INDENTATION: Final = re.compile(r"[ \t?:-]{16,}")
+# lines start is not asked, because YAML knows more line ends than Python does.
+_INDENTATION: Final = bytes.maketrans(b"\t?:-", b"    ")
 
 
 _IMPLICIT: Final[Mapping[str, tuple[tuple[Tag, re.Pattern[str]], ...]]] = {
@@ -67,8 +67,16 @@ class _Loader(CSafeLoader):
 
     @override
     def construct_object(self, node: Node, deep: bool = False) -> object:
-        if node.__class__ is ScalarNode and node.ctag is self.DEFAULT_SCALAR_TAG:
+        """Construct plain values at once; others, and mappings with other keys, as ruamel does."""
+        tag = node.ctag
+        if tag is self.DEFAULT_SCALAR_TAG:
             return node.value
+        if tag is self.DEFAULT_SEQUENCE_TAG:
+            return [self.construct_object(one) for one in node.value]
+        if tag is self.DEFAULT_MAPPING_TAG:
+            text = self.DEFAULT_SCALAR_TAG
+            if len({key.value for key, _ in node.value if key.ctag is text}) == len(node.value):
+                return {key.value: self.construct_object(one) for key, one in node.value}
         return super().construct_object(node, deep)
 
 
@@ -187,7 +195,7 @@ def _is_plainly_within(text: str, max_depth: int) -> bool:
     return (
         "&" not in text
         and text.count("[") + text.count("{") < max_depth // 2
-        and all(len(found[0]) < max_depth // 2 for found in _INDENTATION.finditer(text))
+        and b" " * (max_depth // 2) not in text.encode().translate(_INDENTATION)
     )
 
 
