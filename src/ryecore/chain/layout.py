@@ -390,7 +390,7 @@ def _tell_of(marker: Path, evidence: Evidence) -> None:
         evidence.never_remember()
 
 
-_MISSING: Final = re.compile(
+_MISSING: Final = (
     r"No module named '(?P<python>\w+)|Cannot find module '(?P<node>[^'\n]+)'"
     r"|cannot load such file -- (?P<ruby>[\w./-]+)"
 )
@@ -398,7 +398,7 @@ _MISSING: Final = re.compile(
 
 def anchor_hint(chain: Chain, error: str | None) -> str:
     """Explain anchors, if an error is about a missing file whose name stands beside the tool."""
-    found = _MISSING.search(error or "")
+    found = re.search(_MISSING, error or "")
     path = chain.head.path
     spec = next((one.spec.anchor for one in chain.elements if one.spec.anchor is not None), None)
     if found is None or path is None or spec is None or not spec.markers_any:

@@ -5,7 +5,7 @@ docs/reference/tool-metadata.md describes the keys.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
@@ -40,16 +40,21 @@ MergeMode = Literal["deep_merge", "first_match"]
 DepsScope = Literal["anchor", "tool_dir", "tool_siblings", "tool_file"]
 
 
+def _strings(values: Iterable[str]) -> tuple[str, ...]:
+    # attrs reads a converter's signature, which for `tuple` itself takes it milliseconds.
+    return tuple(values)
+
+
 @frozen
 class InterpreterSpec:
     """How an interpreter is found, and the variable that names it."""
 
     type: InterpreterType
     var: str
-    names: tuple[str, ...] = field(default=(), converter=tuple)
-    search_paths: tuple[str, ...] = field(default=(), converter=tuple)
-    search_roots: tuple[str, ...] = field(default=(), converter=tuple)
-    resolve_cmd: tuple[str, ...] = field(default=(), converter=tuple)
+    names: tuple[str, ...] = field(default=(), converter=_strings)
+    search_paths: tuple[str, ...] = field(default=(), converter=_strings)
+    search_roots: tuple[str, ...] = field(default=(), converter=_strings)
+    resolve_cmd: tuple[str, ...] = field(default=(), converter=_strings)
     fallback: str | None = None
     system_tools: Literal["own"] | None = None
     modules: Mapping[str, str] = {}
@@ -82,7 +87,7 @@ class AnchorSpec:
 
     enabled: bool = False
     mode: AnchorMode = field(default="auto", converter=_anchor_mode)
-    markers_any: tuple[str, ...] = field(default=(), converter=tuple)
+    markers_any: tuple[str, ...] = field(default=(), converter=_strings)
     root: Literal["tool_dir", "tool_parent", "project_path"] = "tool_dir"
     lib: str | None = None
     cwd: str | None = None
@@ -99,11 +104,11 @@ class VerifyDepsSpec:
     enabled: bool = False
     scope: DepsScope = "anchor"
     recursive: bool = True
-    extensions: tuple[str, ...] = field(default=(), converter=tuple)
+    extensions: tuple[str, ...] = field(default=(), converter=_strings)
     exclude_dirs: tuple[str, ...] = field(
         default=("__pycache__", ".venv", "node_modules", ".git"), converter=tuple
     )
-    files: tuple[str, ...] = field(default=(), converter=tuple)
+    files: tuple[str, ...] = field(default=(), converter=_strings)
 
 
 @frozen
@@ -140,7 +145,7 @@ class WarmSpec:
 
     template: str
     fork_point: str
-    preload: tuple[str, ...] = field(default=(), converter=tuple)
+    preload: tuple[str, ...] = field(default=(), converter=_strings)
     leading_imports: bool = False
 
 

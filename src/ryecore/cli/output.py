@@ -37,7 +37,7 @@ EXIT_FAILED: Final = 1
 EXIT_REFUSED: Final = 2
 
 _OPTIONS: Final = {"limits": "--limit", "timeout_s": "--timeout", "deps_factory": "--deps"}
-_API_NAME: Final = re.compile(r"^limits(?=:| is )|\b(?:timeout_s|deps_factory)\b")
+_API_NAME: Final = r"^limits(?=:| is )|\b(?:timeout_s|deps_factory)\b"
 
 
 class Displayable(Protocol):
@@ -194,7 +194,7 @@ def errors_shown(*, as_json: bool) -> Iterator[None]:
 
 def _with_options(text: str) -> str:
     """Return an error's text with the command line's options in place of the API's names."""
-    return _API_NAME.sub(lambda found: _OPTIONS[found[0]], text)
+    return re.sub(_API_NAME, lambda found: _OPTIONS[found[0]], text)
 
 
 @contextmanager

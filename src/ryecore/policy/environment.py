@@ -46,7 +46,7 @@ _CREDENTIAL_NAME: Final = re.compile(
     r"|(?:^|_)(?:O?AUTH\d?)(?:_(?:HEADER|CODE|DATA|INFO|SOCK|STRING|CONFIG|FILE|JSON|COOKIE))?$"
     r"|(?:^|_)(?:PEM|P12|PFX|WALLET_SEED|SEED_PHRASE|SIGNATURE|SESSION(?:_ID|ID)?)$|DSN$"
     # stores, whose addresses often carry a password
-    rf"|(?:^|_)(?:{_STORES})\w*_UR[LI]S?$|(?:^|_)(?:{_STORES})UR[LI]$"
+    rf"|(?:^|_)(?:{_STORES})(?:\w*_UR[LI]S?|UR[LI])$"
     # files and sockets that hold credentials, or lend them
     r"|^(?:KUBECONFIG|KUBE_CONFIG\w*|DOCKER_CONFIG|DOCKER_AUTH\w*|NETRC|GNUPGHOME|GPG_AGENT_INFO"
     r"|SSH_AUTH_SOCK|SSH_AGENT_PID|AWS_CONFIG_FILE|BOTO_CONFIG|BOTO_PATH|CLOUDSDK_CONFIG"

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ryecore.items.metadata import JsSyntaxError, read_constants
+from ryecore.items.javascript import JsSyntaxError, read_constants
 
 NAMES = ("__version__", "__executor_id__", "CONFIG", "CONFIG_SCHEMA")
 TEXT = st.text(max_size=12)
