@@ -44,6 +44,9 @@ RyeError
 │   └── BudgetError             a thread's budget doesn't allow the request
 │       ├── InsufficientBudget      less is left than was requested
 │       └── BudgetNotRegistered     (also a LookupError)
+├── RemoteError             a node refuses a request, or can't be used
+│   ├── RemoteUnavailable       it can't be reached; what it runs continues
+│   └── RemoteUntrusted         what came isn't signed by the node's key
 ├── McpError                an MCP server can't be reached, or hung up
 │   └── McpToolChanged          a tool differs from the one that was pinned
 ├── LlmError                a model's provider failed; `kind` says how
@@ -122,6 +125,9 @@ if TYPE_CHECKING:
     from ryecore.errors.requests import MissingExtra as MissingExtra
     from ryecore.errors.requests import NotApproved as NotApproved
     from ryecore.errors.requests import NotAvailableYet as NotAvailableYet
+    from ryecore.errors.requests import RemoteError as RemoteError
+    from ryecore.errors.requests import RemoteUnavailable as RemoteUnavailable
+    from ryecore.errors.requests import RemoteUntrusted as RemoteUntrusted
     from ryecore.errors.requests import RyeClosed as RyeClosed
     from ryecore.errors.requests import TextTooLong as TextTooLong
     from ryecore.errors.requests import ThreadFailed as ThreadFailed

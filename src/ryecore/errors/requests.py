@@ -15,6 +15,9 @@ __all__ = [
     "MissingExtra",
     "NotApproved",
     "NotAvailableYet",
+    "RemoteError",
+    "RemoteUnavailable",
+    "RemoteUntrusted",
     "RyeClosed",
     "TextTooLong",
     "ThreadFailed",
@@ -108,6 +111,33 @@ class McpToolChanged(McpError):
     def to_dict(self) -> dict[str, object]:
         """Return the error object, with the difference."""
         return super().to_dict() | {"difference": list(self.difference)}
+
+
+class RemoteError(RyeError):
+    """A node refuses a request, or can't be used.
+
+    Attributes:
+        remote: The name of the remote, or its URL where it has none.
+        problem: The name of the problem in docs/design/remote.md; empty for none of them.
+        status: The status of the node's response; 0 without one.
+    """
+
+    error_type = "remote"
+    remote: str = ""
+    problem: str = ""
+    status: int = 0
+
+
+class RemoteUnavailable(RemoteError):
+    """A node can't be reached. What was started there continues."""
+
+    error_type = "remote_unavailable"
+
+
+class RemoteUntrusted(RemoteError):
+    """A node's response or report isn't signed by its key, or isn't what it must be."""
+
+    error_type = "remote_untrusted"
 
 
 class MissingExtra(RyeError):

@@ -1,0 +1,1 @@
+"""The protocol between a caller and a node, for both ends, without I/O."""

@@ -1,0 +1,126 @@
+"""Reports: a node's signed statement of how a run ended, and what it cost.
+
+Source: docs/design/remote.md#models; decisions 72 and 74.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from ryecore.convert.strict import RECORDS, ConversionError
+from ryecore.errors import RemoteUntrusted
+from ryecore.frozen import frozen
+from ryecore.lillux.keys import PublicKey, SigningKey
+from ryecore.remote.protocol.models import RunStatus
+from ryecore.state.model import Cost
+from ryecore.state.records import holds, sign_record
+
+__all__ = ["Change", "ReportedFile", "RunReport", "TranscriptHead", "read_report", "sign_report"]
+
+_KIND: Final = "node-report"
+
+
+@frozen
+class TranscriptHead:
+    """The last checkpoint of a transcript."""
+
+    offset: int
+    digest: str
+
+
+@frozen
+class ReportedFile:
+    """A file of a run's thread on the node, which the caller can read as an object."""
+
+    name: str
+    sha256: str
+    size_bytes: int
+
+
+@frozen
+class Change:
+    """A project file that a run changed.
+
+    Attributes:
+        path: Its path below the project's folder.
+        sha256: The SHA-256 of its new content; None for a removed file.
+        size_bytes: Its new length; 0 for a removed file.
+        executable: Whether its owner may execute it.
+        base_sha256: What it was in the snapshot; None for a new file.
+    """
+
+    path: str
+    sha256: str | None
+    size_bytes: int
+    executable: bool
+    base_sha256: str | None
+
+
+@frozen(slots=False)
+class RunReport:
+    """How a run on a node ended.
+
+    Attributes:
+        thread_id: The caller's id of it.
+        item_id: The item, as a canonical ref.
+        caller: The fingerprint of the caller's key.
+        node: The fingerprint of the node's key.
+        snapshot: The id of the snapshot that it ran in.
+        request_sha256: The SHA-256 of the request's body in canonical form, without `wait_s`.
+        status: How it ended.
+        result: The result or the error, as the same call answers locally.
+        cost: What it cost.
+        assumed: Whether a part of the cost is assumed, because something died.
+        node_thread_id: The id of its thread on the node; None for a tool's.
+        run_key: The public key, in PEM, that signed the thread's records; None without a thread.
+        transcript: The end of its transcript; None without one.
+        files: The files of its thread.
+        changes: The project files that it changed; None where that wasn't asked for.
+        created_at: When the node took the request, in UTC.
+        ended_at: When it ended, in UTC.
+        ryecore: The node's version of ryecore.
+    """
+
+    thread_id: str
+    item_id: str
+    caller: str
+    node: str
+    snapshot: str
+    request_sha256: str
+    status: RunStatus
+    result: Mapping[str, Any]
+    cost: Cost
+    assumed: bool
+    node_thread_id: str | None
+    run_key: str | None
+    transcript: TranscriptHead | None
+    files: tuple[ReportedFile, ...]
+    changes: tuple[Change, ...] | None
+    created_at: str
+    ended_at: str
+    ryecore: str
+
+
+def sign_report(report: RunReport, key: SigningKey) -> Mapping[str, Any]:
+    """Return a report as a record that the node's key signs."""
+    return sign_record(_KIND, RECORDS.write(report), key)
+
+
+def read_report(document: Mapping[str, Any], key: PublicKey) -> RunReport:
+    """Read a report, and prove that the node's key signed it.
+
+    Raises:
+        RemoteUntrusted: It is not signed by this key, or isn't a report.
+    """
+    if not holds(_KIND, document, key):
+        raise RemoteUntrusted(
+            "The node's report is not signed by the key of its remote.",
+            next_step="Compare the node's key with its operator's: rye remote check NAME",
+        )
+    plain = {name: value for name, value in document.items() if name != "_signature"}
+    try:
+        return RECORDS.read(plain, RunReport)
+    except ConversionError as problem:
+        raise RemoteUntrusted(
+            f"The node's report can't be read: {problem}.",
+            next_step="See that both ends run the same version of ryecore.",
+        ) from None
