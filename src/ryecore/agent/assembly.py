@@ -41,7 +41,8 @@ __all__ = [
 class TurnSetup:
     """The setup of a conversation's turns; messages are added to the common `request`.
 
-    `registry` has the tools that may be called, in at most `max_tool_turns` turns.
+    `registry` has the tools that may be called, in at most `max_tool_turns` turns. Results of calls
+    are emitted only where `emits_results`.
     """
 
     deps: AgentRunnerDeps
@@ -54,6 +55,7 @@ class TurnSetup:
     emit: Emit
     meter: CostMeter
     policy: TurnPolicy
+    emits_results: bool = True
 
 
 def observed_run(
@@ -147,7 +149,7 @@ def output_schema(owner: str, schema: Mapping[str, Any] | None) -> OutputSchema 
 
 def cost_meter(
     deps: AgentRunnerDeps,
-    emit: Emit,
+    emit: Emit | None,
     node_id: str,
     on_cost: Callable[[AttemptRecord, AttemptCost], None] | None = None,
 ) -> CostMeter:

@@ -164,8 +164,11 @@ class ServedCalls:
                 await self._answer(place, str(came), is_error=True)
 
     def _context(self, place: int) -> ToolContext:
-        """Return the tool context of one call, with its own id."""
+        """Return the tool context of one call, with its own id where the tool can see it."""
         context, call = self._setup.tool_context, self._calls[place]
+        tool = self._setup.registry.get(call.name)
+        if tool is None or not tool.is_told_its_call:
+            return context
         turn = self._state.turn
         call_id = place_id(context.call.call_id, turn, place, call.name, call.arguments_json)
         return context.as_call(call_id)
@@ -239,16 +242,17 @@ class _CallEvents:
             )
             return
         self.result = True
-        setup.emit(
-            AgentToolResult(
-                setup.node_id,
-                call.call_id,
-                call.name,
-                event.success,
-                event.output_summary,
-                setup.meter.attempt_number,
+        if setup.emits_results:
+            setup.emit(
+                AgentToolResult(
+                    setup.node_id,
+                    call.call_id,
+                    call.name,
+                    event.success,
+                    event.output_summary,
+                    setup.meter.attempt_number,
+                )
             )
-        )
 
     def failed(self, why: str) -> None:
         """Emit the events of a call that never reached its tool."""

@@ -191,7 +191,7 @@ class Spent:
 
 
 class CostMeter:
-    """The cost meter of one run: each try except skipped ones emits one `cost:updated`.
+    """The cost meter of one run: each try except skipped ones emits one `cost:updated`, if it may.
 
     `attempt_number` is that of the last try, from 1. The current `request` serves for an estimate
     if the provider doesn't count tokens. `on_cost` is called first with the cost of each try.
@@ -203,7 +203,7 @@ class CostMeter:
     def __init__(
         self,
         tracker: CostTracker,
-        emit: Emit,
+        emit: Emit | None,
         node_id: str,
         observer: "AgentObserver | None" = None,
         on_cost: Callable[[AttemptRecord, AttemptCost], None] | None = None,
@@ -233,19 +233,20 @@ class CostMeter:
         cost = self._tracker.record(record, input_tokens_estimate=estimate)
         if self._on_cost is not None:
             self._on_cost(record, cost)
-        self._emit(
-            CostUpdated(
-                self._node_id,
-                record.model,
-                cost.usage.total_input_tokens,
-                cost.usage.total_output_tokens,
-                cost.cost_microcents,
-                self._tracker.cost_microcents,
-                cost.priced,
-                cost.estimated,
-                self._made,
+        if self._emit is not None:
+            self._emit(
+                CostUpdated(
+                    self._node_id,
+                    record.model,
+                    cost.usage.total_input_tokens,
+                    cost.usage.total_output_tokens,
+                    cost.cost_microcents,
+                    self._tracker.cost_microcents,
+                    cost.priced,
+                    cost.estimated,
+                    self._made,
+                )
             )
-        )
 
     @property
     def spent(self) -> Spent:

@@ -93,4 +93,4 @@ class LlmResult:
     @cached_property
     def tool_calls(self) -> tuple[ToolCallPart, ...]:
         """The tool calls, in order."""
-        return tuple(part for part in self.parts if type(part) is ToolCallPart)
+        return tuple([part for part in self.parts if type(part) is ToolCallPart])

@@ -353,7 +353,10 @@ class Recorder:
     async def close_turn(self, turn: int) -> "Head":
         """Sign all records so far. The next commit, before an effect, makes that as durable."""
         self.head = head = await self._log.checkpoint(turn)
-        self.show("checkpoint", {"turn": turn, "offset": head.offset, "digest": head.digest})
+        self._shown += 1
+        if self._bus is not None:
+            payload = {"turn": turn, "offset": head.offset, "digest": head.digest}
+            self._bus.emit(RunEvent(self._run_id, time.time(), "checkpoint", payload))
         return head
 
     async def _listen(self) -> "tuple[int, EventStream[RunEvent]]":

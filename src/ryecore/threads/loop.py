@@ -230,7 +230,7 @@ class ThreadLoop:
     ) -> TurnSetup:
         deps, recorder, palette = self._deps, self._recorder, self._thread.palette
         thread_id, is_native = self._thread.thread_id, policy.model.is_native
-        meter = cost_meter(deps, recorder.emit, thread_id, self.spending.on_cost)
+        meter = cost_meter(deps, None, thread_id, self.spending.on_cost)
         return TurnSetup(
             deps=deps,
             registry=palette.registry,
@@ -250,6 +250,7 @@ class ThreadLoop:
             emit=recorder.emit,
             meter=meter,
             policy=policy,
+            emits_results=False,  # the policy records them as the model gets them
         )
 
 

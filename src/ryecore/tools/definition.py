@@ -165,6 +165,13 @@ class ToolDef:
                     f"The config of {self.name} doesn't fit its schema: {', '.join(unfit)}."
                 )
 
+    @property
+    def is_told_its_call(self) -> bool:
+        """Whether its function, its policy or a person who approves it sees the call's context."""
+        run = self.run
+        takes_context = not isinstance(run, FunctionRunner) or run.shape.context is not None
+        return takes_context or self.needs_approval or bool(self.policy.arguments)
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}, {self.source or self.origin})"
 

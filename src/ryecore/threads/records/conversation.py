@@ -6,7 +6,7 @@ Source: docs/design/threads.md#storage; decision 36.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from ryecore.convert.json_text import indented_json
@@ -44,9 +44,10 @@ class Conversation:
 
     def add(self, event_type: str, payload: Mapping[str, Any]) -> None:
         """Add a record of the transcript, if it belongs to the conversation."""
-        if self._left_chars < 0 or event_type not in _SHOWN:
+        write = _WRITERS.get(event_type)
+        if write is None or self._left_chars < 0:
             return
-        for piece in _pieces(event_type, payload):
+        for piece in write(event_type, payload):
             self._left_chars -= len(piece)
             if self._left_chars < 0:
                 self._parts.append("\nThe rest is left out here; the transcript has it.\n")
@@ -54,53 +55,63 @@ class Conversation:
             self._parts.append(piece)
 
 
-_SHOWN: Final = frozenset({
-    "cognition_in", "cognition_out", "tool_call_result", "directive_return", "thread_error",
-    "limit_reached", "thread_handoff", "thread_resumed",
-})  # fmt: skip
-
-
-def _pieces(event_type: str, payload: Mapping[str, Any]) -> Iterable[str]:
-    """Yield the parts of a record that belong to the conversation, as markdown."""
-    match event_type:
-        case "cognition_in":
-            yield _heading("Told", payload)
-            yield from _parts(payload.get("parts"))
-        case "cognition_out":
-            yield _heading("Answered", payload)
-            yield from _parts(payload.get("parts"))
-        case "tool_call_result":
-            failed = ", an error" if payload.get("is_error") is True else ""
-            yield f"\nResult of a tool{failed}:\n\n"
-            yield _block({"tool": payload.get("tool"), "call_id": payload.get("call_id")})
-            yield from _parts(payload.get("content"))
-        case "directive_return":
-            yield "\n## Returned\n\n"
-            yield _block(payload.get("outputs"))
-        case _:
-            yield f"\n## {event_type.replace('_', ' ').capitalize()}\n\n"
-            yield _block(payload)
-
-
-def _heading(what: str, payload: Mapping[str, Any]) -> str:
+def _message(event_type: str, payload: Mapping[str, Any]) -> list[str]:
     turn = payload.get("turn")
-    return f"\n## {what}, turn {turn if type(turn) is int else '?'}\n"
+    what = "Told" if event_type == "cognition_in" else "Answered"
+    heading = f"\n## {what}, turn {turn if type(turn) is int else '?'}\n"
+    return [heading, *_parts(payload.get("parts"))]
 
 
-def _parts(parts: object) -> Iterable[str]:
-    for part in parts if isinstance(parts, list | tuple) else ():
-        match part:
-            case {"type": "text", "text": str(text)}:
-                yield "\n" + fenced(_cut(text))
-            case {"type": "reasoning", "text": str(text)} if text:
-                yield "\nReasoning:\n\n" + fenced(_cut(text))
-            case {"type": "tool_call", "name": name, "arguments_json": arguments}:
-                yield "\nCalled a tool:\n\n"
-                yield _block({"tool": name, "call_id": part.get("call_id"), "input": arguments})
-            case {"type": "media", "handle": handle, "media_type": media_type}:
-                yield "\nMedia:\n\n" + _block({"handle": handle, "media_type": media_type})
-            case _:
-                pass
+def _result(event_type: str, payload: Mapping[str, Any]) -> list[str]:
+    failed = ", an error" if payload.get("is_error") is True else ""
+    block = _block({"tool": payload.get("tool"), "call_id": payload.get("call_id")})
+    return [f"\nResult of a tool{failed}:\n\n{block}", *_parts(payload.get("content"))]
+
+
+def _outputs(event_type: str, payload: Mapping[str, Any]) -> list[str]:
+    return [f"\n## Returned\n\n{_block(payload.get('outputs'))}"]
+
+
+def _other(event_type: str, payload: Mapping[str, Any]) -> list[str]:
+    return [f"\n## {event_type.replace('_', ' ').capitalize()}\n\n{_block(payload)}"]
+
+
+_WRITERS: Final[Mapping[str, Callable[[str, Mapping[str, Any]], list[str]]]] = {
+    "cognition_in": _message,
+    "cognition_out": _message,
+    "tool_call_result": _result,
+    "directive_return": _outputs,
+    "thread_error": _other,
+    "limit_reached": _other,
+    "thread_handoff": _other,
+    "thread_resumed": _other,
+}
+"""Return the pieces of each record that belongs to the conversation, as markdown."""
+
+
+def _parts(parts: object) -> list[str]:
+    if not isinstance(parts, list | tuple):
+        return []
+    return [_part(part) for part in parts if isinstance(part, dict)]
+
+
+def _part(part: Mapping[str, Any]) -> str:
+    kind, text = part.get("type"), part.get("text")
+    if kind == "text" and isinstance(text, str):
+        return f"\n{fenced(_cut(text))}"
+    if kind == "reasoning" and text and isinstance(text, str):
+        return f"\nReasoning:\n\n{fenced(_cut(text))}"
+    if kind == "tool_call" and "name" in part and "arguments_json" in part:
+        called = {
+            "tool": part["name"],
+            "call_id": part.get("call_id"),
+            "input": part["arguments_json"],
+        }
+        return f"\nCalled a tool:\n\n{_block(called)}"
+    if kind == "media" and "handle" in part and "media_type" in part:
+        shown = {"handle": part["handle"], "media_type": part["media_type"]}
+        return f"\nMedia:\n\n{_block(shown)}"
+    return ""
 
 
 def _block(value: object) -> str:
