@@ -227,6 +227,8 @@ def test_another_users_folder_is_not_set_aside(tmp_path: Path) -> None:
     os.chown(folder, 1234, 1234)
     with pytest.raises(UnattestedState):
         place(tmp_path)
+    assert (folder / "some").is_dir()
+    assert aside(tmp_path) == []
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"[1]", b"\xff", b'{"inode": "x"}', b"{" * 9999])
@@ -238,10 +240,12 @@ def test_an_attestation_that_is_none_counts_for_nothing(tmp_path: Path, content:
 
 
 def test_an_empty_folder_needs_no_warning(tmp_path: Path) -> None:
-    (tmp_path / "project" / ".ai" / "state" / "threads").mkdir(parents=True)
+    folder = tmp_path / "project" / ".ai" / "state" / "threads"
+    folder.mkdir(parents=True)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        opened(tmp_path)
+        assert opened(tmp_path) == folder
+    assert aside(tmp_path) == []
 
 
 @pytest.mark.parametrize("name", ["state", "state/threads"])

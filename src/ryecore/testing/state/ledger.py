@@ -354,6 +354,7 @@ class LedgerCases(StateCases):
         await raises(BudgetNotRegistered, ledger.account("r"))
 
         async def catches() -> int:
+            """Catch refusals within the transaction, and return the fence."""
             await ledger.register("r", Amount(100, 100))
             fence = await registry.claim("r")
             await raises(InsufficientBudget, ledger.hold("r", 1, 1, Amount(101, 1)))

@@ -148,6 +148,7 @@ class _Ledgers(RuleBasedStateMachine):
         reserves=st.tuples(st.booleans(), st.booleans()),
     )
     def reserve(self, above: Node, wanted: Pair, reserves: tuple[bool, bool]) -> Node:
+        """Reserve for a child, twice: it gets at most what is left; nothing left is a refusal."""
         name = f"t-{len(self.all)}"
         ceiling = (
             min(wanted[SPEND], max(above.remaining(SPEND), 0)),
@@ -178,6 +179,7 @@ class _Ledgers(RuleBasedStateMachine):
 
     @rule(target=requests, node=nodes, wanted=SMALL)
     def hold(self, node: Node, wanted: Pair) -> tuple[Node, int]:
+        """Hold for the next request, twice; return its turn, or -1 where that is refused."""
         turn = len(node.tried)
         fits = all(wanted[d] == 0 or wanted[d] <= node.remaining(d) for d in (SPEND, TOKENS))
         try:
@@ -227,6 +229,7 @@ class _Ledgers(RuleBasedStateMachine):
     def settle_and_hold(
         self, request: tuple[Node, int], part: float, wanted: Pair
     ) -> tuple[Node, int]:
+        """Settle a request and hold for the next one in a single operation."""
         node, turn = request
         if turn < 0:
             return request
