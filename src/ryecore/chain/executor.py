@@ -3,10 +3,11 @@
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 import anyio
 import anyio.to_thread
+from anyio.lowlevel import checkpoint
 from attrs import evolve
 
 from ryecore.chain.interpreters import Interpreters
@@ -42,6 +43,9 @@ from ryecore.policy.cancelling import cancelled_by
 from ryecore.policy.context import CALL_ID, CallContext, call_id_of, thread_variables
 
 __all__ = ["PrimitiveExecutor"]
+
+_MAX_AUDITED_INLINE: Final = 4
+"""How many files a dry run verifies where it is: a thread to do it takes as long as two of them."""
 
 
 class PrimitiveExecutor:
@@ -201,10 +205,13 @@ class PrimitiveExecutor:
     async def _audit(self, prepared: PreparedChain, ref: ItemRef, log: Trace) -> None:
         elements = prepared.chain.all_elements
         sources = [element.item.source for element in elements if element.item is not None]
+        sources += prepared.layout.dependencies
         with log.failing("verify_integrity", item_id=ref.id, verified=False):
-            await anyio.to_thread.run_sync(
-                self._audit_all, [*sources, *prepared.layout.dependencies]
-            )
+            if len(sources) <= _MAX_AUDITED_INLINE:
+                self._audit_all(sources)
+                await checkpoint()
+            else:
+                await anyio.to_thread.run_sync(self._audit_all, sources)
 
     def _audit_all(self, sources: Iterable[ItemSource]) -> None:
         for source in sources:
