@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import TYPE_CHECKING, Final, Literal, Self, get_args
 
-from attrs import field
+from attrs import asdict, field
 
 from ryecore.convert.fields import omitted_at_default, usd
 from ryecore.convert.money import to_usd
@@ -28,6 +28,7 @@ __all__ = [
     "Cost",
     "Durability",
     "Predecessor",
+    "RemotePlace",
     "SpawnLimit",
     "Status",
     "ThreadRecord",
@@ -128,6 +129,19 @@ class Predecessor:
 
 
 @frozen
+class RemotePlace:
+    """The place of a run that another machine carries out.
+
+    Attributes:
+        remote: The name of the remote.
+        node: The fingerprint of the node's key.
+    """
+
+    remote: str
+    node: str
+
+
+@frozen
 class SpawnLimit:
     """The bound on the children of a parent.
 
@@ -189,6 +203,7 @@ class ThreadRecord(Rendered):
         limits: Its limits by name.
         transcript_head: The length in bytes and the digest of its transcript's last checkpoint
             that the registry knows of.
+        place: The node that runs it, while its owner here follows it; None for a local thread.
     """
 
     thread_id: str
@@ -215,6 +230,7 @@ class ThreadRecord(Rendered):
     limits: Mapping[str, object] | None = None
     transcript_head: tuple[int, str] | None = None
     lease_machine_s: float = 0.0
+    place: RemotePlace | None = None
 
     @property
     def ended(self) -> bool:
@@ -229,7 +245,8 @@ class ThreadRecord(Rendered):
     def to_dict(self) -> Mapping[str, object]:
         """Return the record as a JSON-ready object.
 
-        It has `estimated` only if a part of its cost is an estimate.
+        It has `estimated` only if a part of its cost is an estimate, `remote` and `node` only if
+        a node runs it.
 
         Source: docs/design/threads.md#registry.
         """
@@ -249,6 +266,7 @@ class ThreadRecord(Rendered):
             "continuation_of": self.continuation_of,
             "continuation_thread_id": self.continuation_thread_id,
             "chain_root_id": self.chain_root_id,
+            **({} if self.place is None else asdict(self.place)),
         }
 
     def render(self) -> StyledText:

@@ -34,6 +34,7 @@ __all__ = [
     "can_be_looked_at",
     "ended_if_abandoned",
     "is_abandoned",
+    "lacks_follower",
     "moment",
     "wait_for_owner_end",
 ]
@@ -77,7 +78,22 @@ def can_be_looked_at(owner: ProcessId, here: ProcessId) -> bool:
 
 
 def is_abandoned(record: ThreadRecord, now: Moment | None = None) -> bool:
-    """Return whether a thread is running according to its row, but has no living owner."""
+    """Return whether a thread has not ended according to its row, but has no living owner.
+
+    One that a node runs isn't abandoned: it continues there; see `lacks_follower`.
+    """
+    return record.place is None and _lacks_owner(record, now)
+
+
+def lacks_follower(record: ThreadRecord, now: Moment | None = None) -> bool:
+    """Return whether a thread runs on a node, and no living process here follows it.
+
+    Source: decision 71.
+    """
+    return record.place is not None and _lacks_owner(record, now)
+
+
+def _lacks_owner(record: ThreadRecord, now: Moment | None) -> bool:
     if record.ended:
         return False
     now = now or moment()
@@ -150,6 +166,9 @@ async def wait_for_owner_end(record: ThreadRecord) -> None:
     owner = record.owner
     if owner is None or not can_be_looked_at(owner, current_process()):
         await _wait_for_lease(record)
+        return
+    if lacks_follower(record):  # its death tells nothing of the run
+        await anyio.sleep(LEASE_S)
         return
     try:
         descriptor = os.pidfd_open(owner.pid)

@@ -19,6 +19,7 @@ from ryecore.state.model import (
     ContinuationLimits,
     Cost,
     Predecessor,
+    RemotePlace,
     SpawnLimit,
     Status,
     ThreadRecord,
@@ -143,6 +144,41 @@ class ThreadRegistry(Transactions, Protocol):
             ThreadConflict: It has ended meanwhile, another process runs it, or the token isn't the
                 thread's.
             ThreadNotFound: No thread has this id.
+        """
+        ...
+
+    async def set_place(self, thread_id: str, place: RemotePlace, *, fence: int) -> None:
+        """Set the node that runs a thread, before anything is sent there.
+
+        From then on the thread isn't ended because its owner has died, only taken over.
+
+        Args:
+            thread_id: The thread.
+            place: The node.
+            fence: The fence of the owner, which follows the run.
+
+        Raises:
+            ThreadConflict: It has ended, or another process has taken it over.
+
+        Source: decision 71.
+        """
+        ...
+
+    async def take_over(self, thread_id: str, owner: ProcessId | None = None) -> int:
+        """Take over the following of a thread that a node runs, if no living process does that.
+
+        Args:
+            thread_id: The thread.
+            owner: The process that follows it from now on; the calling one.
+
+        Returns:
+            The fence of the new owner.
+
+        Raises:
+            ThreadConflict: It has ended, runs here, or is followed by a living process.
+            ThreadNotFound: No thread has this id.
+
+        Source: decision 71.
         """
         ...
 

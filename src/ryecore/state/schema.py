@@ -218,5 +218,10 @@ MIGRATIONS: Final[Sequence[Migration]] = (
         ) STRICT""",
         "CREATE INDEX write_ahead_of_threads ON write_ahead (thread_id)",
     ),
+    # The node that runs a thread: the name of its remote, and the fingerprint of its key.
+    (
+        "ALTER TABLE threads ADD COLUMN remote TEXT",
+        "ALTER TABLE threads ADD COLUMN node TEXT",
+    ),
 )
 """The statements that upgrade each version of the file's schema to the next."""

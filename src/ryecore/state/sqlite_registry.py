@@ -23,6 +23,7 @@ from ryecore.state.model import (
     ContinuationLimits,
     Cost,
     Predecessor,
+    RemotePlace,
     SpawnLimit,
     Status,
     ThreadRecord,
@@ -61,6 +62,8 @@ from ryecore.state.thread_rows import (
     record_of,
     refuse_started,
     result_of,
+    set_place,
+    take_over,
 )
 
 __all__ = ["SqliteRegistry"]
@@ -203,6 +206,17 @@ class SqliteRegistry(ThreadRegistry):
                     state="created",
                 )
             return int(claimed[0])
+
+    @override
+    async def set_place(self, thread_id: str, place: RemotePlace, *, fence: int) -> None:
+        async with self._database.writing() as run:
+            self._owned(run, thread_id, fence)
+            set_place(run, thread_id, place)
+
+    @override
+    async def take_over(self, thread_id: str, owner: ProcessId | None = None) -> int:
+        async with self._database.writing() as run:
+            return take_over(run, self._row(run, thread_id), owner or current_process())
 
     @override
     async def renew(self, thread_id: str, fence: int) -> None:

@@ -16,6 +16,7 @@ from ryecore.state.idempotency import IdempotencyKey
 from ryecore.state.model import (
     Cost,
     Predecessor,
+    RemotePlace,
     SpawnLimit,
     Status,
     ThreadRecord,
@@ -23,7 +24,7 @@ from ryecore.state.model import (
     has_ended,
     thread_not_found,
 )
-from ryecore.state.owners import LEASE_S, is_abandoned, moment
+from ryecore.state.owners import LEASE_S, is_abandoned, lacks_follower, moment
 from ryecore.state.refusals import id_taken
 from ryecore.state.schema import BELOW_AND_AFTER, ENDED, NOW, below
 
@@ -50,6 +51,8 @@ __all__ = [
     "record_of",
     "refuse_started",
     "result_of",
+    "set_place",
+    "take_over",
 ]
 
 
@@ -101,7 +104,7 @@ def _record_of(row: sqlite3.Row) -> ThreadRecord:
             row["start_ticks"],
             row["time_namespace"],
         )
-    digest = row["transcript_digest"]
+    digest, node = row["transcript_digest"], row["node"]
     return ThreadRecord(
         thread_id=row["thread_id"],
         item_id=row["item_id"],
@@ -133,6 +136,7 @@ def _record_of(row: sqlite3.Row) -> ThreadRecord:
         root_id=row["root_id"],
         limits=limits,
         transcript_head=None if digest is None else (row["transcript_length"], digest),
+        place=None if node is None else RemotePlace(row["remote"], node),
     )
 
 
@@ -284,6 +288,28 @@ def new_lease() -> tuple[float, float]:
     """Return a new lease, as the values of `SET_LEASE`."""
     now = moment()
     return (now.unix_s + LEASE_S, now.machine_s + LEASE_S)
+
+
+def set_place(run: sqlite3.Connection, thread_id: str, place: RemotePlace) -> None:
+    """Set the node that runs a thread."""
+    run.execute(
+        f"UPDATE threads SET remote = ?, node = ?, updated_at = {NOW} WHERE thread_id = ?",
+        (place.remote, place.node, thread_id),
+    )
+
+
+_TAKE_OVER: Final = (
+    f"UPDATE threads SET {SET_OWNERSHIP}, owns_process = 0, fence = fence + 1, updated_at = {NOW}"
+    " WHERE thread_id = ? RETURNING fence"
+)
+
+
+def take_over(run: sqlite3.Connection, record: ThreadRecord, owner: ProcessId) -> int:
+    """Take over a thread on a node that no living process follows, and return the new fence."""
+    if not lacks_follower(record):
+        raise conflict(record, "be taken over")
+    values = (*ownership(owner), record.thread_id)
+    return int(run.execute(_TAKE_OVER, values).fetchone()[0])
 
 
 _INSERT: Final = (

@@ -7,7 +7,7 @@ from ryecore.lillux.processes import ProcessId
 from ryecore.policy.budget import Settlement
 from ryecore.state.idempotency import IdempotencyKey
 from ryecore.state.ledger import BudgetLedger
-from ryecore.state.model import ContinuationLimits, Predecessor, SpawnLimit
+from ryecore.state.model import ContinuationLimits, Predecessor, RemotePlace, SpawnLimit
 from ryecore.state.record_log import RecordLog, RecordStore, Recovery
 from ryecore.state.registry import ThreadRegistry
 from ryecore.state.transcript_format import Head, Record
@@ -28,6 +28,7 @@ __all__ = [
     "RecordLog",
     "RecordStore",
     "Recovery",
+    "RemotePlace",
     "Settlement",
     "SpawnLimit",
     "StateConformance",

@@ -12,7 +12,7 @@ from ryecore.errors import (
 )
 from ryecore.lillux.processes import current_process
 from ryecore.state.idempotency import IdempotencyKey
-from ryecore.state.model import TERMINAL, Cost, Predecessor, SpawnLimit, Status
+from ryecore.state.model import TERMINAL, Cost, Predecessor, RemotePlace, SpawnLimit, Status
 from ryecore.testing.conformance.bench import check, equal
 from ryecore.testing.state.bench import (
     Place,
@@ -193,6 +193,31 @@ class RegistryCases(StateCases):
         equal((await registry.get_thread("a")).status, "killed", "the status")
         below = await registry.get_thread("below")
         equal((below.status, below.cancel_requested), ("running", True), "the child")
+
+    @state_case
+    async def test_a_run_on_a_node_outlives_who_follows_it(
+        self, store: StateStore, place: Place
+    ) -> None:
+        """A thread on a node isn't ended with its dead owner; exactly one process takes it over."""
+        registry = store.registry
+        await registry.register("a", _ITEM)
+        fence = await registry.claim("a", dead_process())
+        node = RemotePlace("gpu", "0123456789abcdef")
+        await raises(ThreadConflict, registry.set_place("a", node, fence=fence + 1))
+        await registry.set_place("a", node, fence=fence)
+        equal(
+            await registry.settle_abandoned(await registry.list_active()), (), "the ended threads"
+        )
+        taken = await registry.take_over("a")
+        row = await registry.get_thread("a")
+        equal((row.status, row.place, row.fence), ("running", node, taken), "the row")
+        await raises(ThreadConflict, registry.take_over("a"))
+        await raises(StateError, registry.settle("a", "completed", {}, fence=fence))
+        await registry.settle("a", "completed", {}, fence=taken)
+        await raises(ThreadConflict, registry.take_over("a"))
+        await registry.register("here", _ITEM)
+        await registry.claim("here", dead_process())
+        await raises(ThreadConflict, registry.take_over("here"))
 
     @state_case
     async def test_requests_reach_their_owner(self, store: StateStore, place: Place) -> None:
