@@ -106,7 +106,7 @@ class VerifyDepsSpec:
     recursive: bool = True
     extensions: tuple[str, ...] = field(default=(), converter=_strings)
     exclude_dirs: tuple[str, ...] = field(
-        default=("__pycache__", ".venv", "node_modules", ".git"), converter=tuple
+        default=("__pycache__", ".venv", "node_modules", ".git"), converter=_strings
     )
     files: tuple[str, ...] = field(default=(), converter=_strings)
 
