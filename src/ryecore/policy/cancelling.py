@@ -5,13 +5,17 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from types import coroutine
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 import anyio.lowlevel
 
 from ryecore.policy.context import CancelToken
+
+if TYPE_CHECKING:
+    from asyncio import Future
 
 __all__ = [
     "bounded_by",
@@ -115,8 +119,10 @@ async def run_to_end(call: Callable[[], Awaitable[T]]) -> T:
         task = asyncio.create_task(_awaited(call))
         cancelled: BaseException | None = None
         while not task.done():
+            ended = asyncio.get_running_loop().create_future()
+            task.add_done_callback(partial(_wake, ended))
             try:
-                await asyncio.wait((task,))
+                await ended  # `asyncio.wait` takes thrice as long
             except asyncio.CancelledError as error:
                 cancelled = error
         if cancelled is not None:
@@ -125,6 +131,11 @@ async def run_to_end(call: Callable[[], Awaitable[T]]) -> T:
             raise cancelled
         return task.result()
     raise AssertionError("nothing cancels a shielded scope from outside")
+
+
+def _wake(waiting: "Future[None]", _: object) -> None:
+    if not waiting.done():
+        waiting.set_result(None)
 
 
 def _awaited(call: Callable[[], Awaitable[T]]) -> Coroutine[Any, Any, T]:

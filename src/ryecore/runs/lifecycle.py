@@ -58,6 +58,7 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
         self._request = request
         self._ctx = ctx
         self._started = time.monotonic()
+        self._may_have_children = True
         self._parent: RunBounds | None = None
         self._fence = request.registered.fence if request.registered else None
         self.run_id = request.registered.run_id if request.registered else ""
@@ -302,7 +303,8 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
 
         A run without running children has nothing left to stop, so a request to stop is too late.
         """
-        if not await _running_children(self._store, self.run_id):
+        self._may_have_children = bool(await _running_children(self._store, self.run_id))
+        if not self._may_have_children:
             return ending
         tokens = (self.cancellation, self._ctx.cancellation)
         with bounded_by(*tokens, deadline=self._deadline):
@@ -340,7 +342,8 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
 
     async def _settle(self, ending: EndingT) -> ResultT:
         store, run_id = self._store, self.run_id
-        await _stop_children(store, run_id)
+        if self._may_have_children:
+            await _stop_children(store, run_id)
         if self._spending is not None and self._spending.has_overspent:
             await self.settle_spending()
         ending = await self._conclude(ending)
