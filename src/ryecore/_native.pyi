@@ -58,6 +58,7 @@ def list_tree(
     recursive: bool,
     /,
 ) -> list[tuple[str, Literal["file", "symlink"]]]: ...
+def exchange_files(one: _Path, other: _Path, /) -> bool: ...
 def stat_tree(
     root: _Path,
     extensions: Sequence[str] | None,

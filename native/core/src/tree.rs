@@ -8,7 +8,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, Stat, fstat, open, openat, statat};
+use rustix::fs::{
+    AtFlags, CWD, FileType, Mode, OFlags, RawDir, RenameFlags, Stat, fstat, open, openat,
+    renameat_with, statat,
+};
 use rustix::io::Errno;
 use sha2::{Digest as _, Sha256};
 
@@ -89,6 +92,11 @@ pub fn list_tree(root: &Path, filter: &Filter) -> Result<Vec<Entry>> {
     walk(root, filter, visit, |_, _| Ok(()))?;
     entries.sort_unstable();
     Ok(entries)
+}
+
+/// Exchanges the names of two files in one step; false where that can't be done.
+pub fn exchange_files(one: &Path, other: &Path) -> bool {
+    renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE).is_ok()
 }
 
 /// A fingerprint of every file's stat: it changes whenever content may have changed.

@@ -77,6 +77,12 @@ fn list_tree(
 }
 
 #[pyfunction]
+#[pyo3(signature = (one, other, /))]
+fn exchange_files(one: &Bound<'_, PyAny>, other: &Bound<'_, PyAny>) -> PyResult<bool> {
+    Ok(tree::exchange_files(&path(one)?, &path(other)?))
+}
+
+#[pyfunction]
 #[pyo3(signature = (root, extensions, exclude_dirs, recursive, /))]
 fn stat_tree(
     py: Python<'_>,
@@ -123,6 +129,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(read_digest, module)?)?;
     module.add_function(wrap_pyfunction!(read_files, module)?)?;
     module.add_function(wrap_pyfunction!(list_tree, module)?)?;
+    module.add_function(wrap_pyfunction!(exchange_files, module)?)?;
     module.add_function(wrap_pyfunction!(stat_tree, module)?)?;
     module.add_function(wrap_pyfunction!(digest_tree, module)?)
 }

@@ -9,12 +9,14 @@ Source: decisions 9 and 78.
 import errno
 import os
 import re
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
+from ryecore import _native
 from ryecore.caches import BoundedDict
 from ryecore.errors import LinkLeavesSpace
 
@@ -71,13 +73,32 @@ def write_atomically(
                 os.fsync(descriptor)
         finally:
             os.close(descriptor)
-        if replace or not _linked(temporary, path):
+        if replace and not durable and os.path.lexists(path):
+            _exchange(temporary, path)
+        elif replace or not _linked(temporary, path):
             os.replace(temporary, path)  # noqa: PTH105 - no Path is made for what is text
         else:
             os.unlink(temporary)  # noqa: PTH108
     except BaseException:
         with suppress(FileNotFoundError):
             os.unlink(temporary)  # noqa: PTH108
+        raise
+
+
+def _exchange(temporary: str, path: str | Path) -> None:
+    """Replace a file by exchanging it with the new one, which is removed under its other name.
+
+    ext4 writes a file to the disk at once when it is renamed over another one: that takes longer
+    than all else, and lasts no longer than the process needs it.
+    """
+    sys.audit("os.rename", temporary, os.fspath(path), -1, -1)
+    if not _native.exchange_files(temporary, path):
+        os.replace(temporary, path)  # noqa: PTH105
+        return
+    try:
+        os.unlink(temporary)  # noqa: PTH108
+    except OSError:  # such as a folder, which isn't replaced
+        _native.exchange_files(temporary, path)
         raise
 
 
