@@ -228,10 +228,9 @@ def locate(
     extensions = (*EXTENSIONS[ref.kind], *more_extensions)
     found: ItemSource | None = None
     shadowed: list[tuple[Path, Space]] = []
-    searched: dict[str, str] = {}
+    spaces = tuple(spaces)
     for space in spaces:
-        folder = os.path.join(space.root, ref.folder)
-        searched[folder] = f"{space.label} ({folder})"
+        folder = f"{space.root}/{ref.folder}"
         stem = f"{folder}/{ref.id}"
         # The built-in bundle is sealed as a whole: nothing is added to it.
         watched = evidence if found is None and not space.is_built_in else None
@@ -250,7 +249,7 @@ def locate(
         _check_inside(ref, matches[0], folder)
         found = ItemSource(ref, Path(matches[0]), space, matches[0][len(folder) + 1 :])
     if found is None:
-        raise _not_found(ref, searched)
+        raise _not_found(ref, spaces)
     return evolve(found, shadowed=tuple(shadowed)) if shadowed else found
 
 
@@ -316,8 +315,12 @@ def _exists(ref: ItemRef, spaces: Iterable[Space]) -> bool:
     return True
 
 
-def _not_found(ref: ItemRef, searched: Mapping[str, str]) -> ItemNotFound:
-    """Return the error with similar ids; `searched` holds the label of each folder."""
+def _not_found(ref: ItemRef, spaces: Sequence[Space]) -> ItemNotFound:
+    """Return the error with similar ids."""
+    searched: dict[str, str] = {}
+    for space in spaces:
+        folder = f"{space.root}/{ref.folder}"
+        searched[folder] = f"{space.label} ({folder})"
     similar = similar_ids(ref.kind, ref.id, searched)
     meant = [
         *(other for other in refs_of(ref.id, map(os.path.dirname, searched)) if other != ref),
@@ -341,23 +344,23 @@ def _matches(
 ) -> list[str]:
     """Return the files of a stem in the order of extensions; collect absent and other ones."""
     folder, _, name = stem.rpartition("/")
+    start = f"{name}."
     try:
-        names = frozenset(os.listdir(folder))
+        ends = [one[len(name) :] for one in os.listdir(folder) if one.startswith(start)]
     except (FileNotFoundError, NotADirectoryError):
-        names = frozenset()
+        ends = []
     except OSError as problem:
         raise ItemError(
             f"{folder} can't be searched: {problem.strerror}.",
             next_step="See that you may read the folder.",
         ) from problem
-    matches = [stem + extension for extension in extensions if name + extension in names]
+    matches = [stem + extension for extension in extensions if extension in ends]
     if evidence is not None:
         for extension in extensions:
-            if name + extension not in names:
+            if extension not in ends:
                 evidence.absent(stem + extension)
-    if others is not None:
-        ends = {os.path.splitext(one)[1] for one in names if one.startswith(f"{name}.")}
-        others |= ends - set(extensions)
+    if others is not None and ends:
+        others |= {end[end.rindex(".") :] for end in ends} - set(extensions)
     return matches
 
 
@@ -367,7 +370,7 @@ def _check_inside(ref: ItemRef, path: str, folder: str) -> None:
     while len(below) > len(folder):
         if os.path.islink(below):
             break
-        below = os.path.dirname(below)
+        below = below[: below.rindex("/")]
     else:
         return
     real = os.path.realpath(path)
