@@ -23,13 +23,14 @@ __all__ = ["BoxKey", "PublicKey", "SigningKey", "open_envelope", "seal_envelope"
 # The DER of PKCS#8 (RFC 5958) and SPKI (RFC 8410) is constant for Ed25519 but for the key itself.
 _PKCS8_PREFIX: Final = bytes.fromhex("302e020100300506032b657004220420")
 _SPKI_PREFIX: Final = bytes.fromhex("302a300506032b6570032100")
+_X25519_PREFIX: Final = bytes.fromhex("302e020100300506032b656e04220420")
 
 
 def _to_pem(label: str, der: bytes) -> bytes:
     return f"-----BEGIN {label}-----\n{b64encode(der).decode()}\n-----END {label}-----\n".encode()
 
 
-def _from_pem(pem: bytes | str, label: str, prefix: bytes) -> bytes:
+def _from_pem(pem: bytes | str, label: str, prefix: bytes, name: str = "Ed25519") -> bytes:
     text = pem if isinstance(pem, str) else pem.decode("ascii", errors="replace")
     text = " ".join(text.split())
     head, tail = f"-----BEGIN {label}-----", f"-----END {label}-----"
@@ -41,7 +42,7 @@ def _from_pem(pem: bytes | str, label: str, prefix: bytes) -> bytes:
             raise ValueError
     except ValueError:
         raise SigningError(
-            f"This is not an Ed25519 key in PEM ({label}).",
+            f"This is not an {name} key in PEM ({label}).",
             next_step="ryecore makes one with: rye keys generate",
         ) from None
     return der[len(prefix) :]
@@ -152,6 +153,20 @@ class BoxKey:
     def generate(cls) -> Self:
         """Make a fresh key."""
         return cls(bindings.randombytes(32))
+
+    @classmethod
+    def from_pem(cls, pem: bytes | str) -> Self:
+        """Read an unencrypted private key in PKCS#8 PEM.
+
+        Raises:
+            SigningError: It is another kind of key, or none.
+        """
+        return cls(_from_pem(pem, "PRIVATE KEY", _X25519_PREFIX, "X25519"))
+
+    @property
+    def pem(self) -> bytes:
+        """The key in unencrypted PKCS#8 PEM. Keep it in files of mode 0600."""
+        return _to_pem("PRIVATE KEY", _X25519_PREFIX + self._secret)
 
     @property
     def public(self) -> bytes:

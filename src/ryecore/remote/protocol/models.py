@@ -24,6 +24,7 @@ __all__ = [
     "Missing",
     "NodeStatus",
     "Problem",
+    "ProblemType",
     "RunState",
     "RunStatus",
     "SnapshotAnswer",

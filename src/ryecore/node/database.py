@@ -1,0 +1,54 @@
+"""`node.db`: nonces, runs and their events.
+
+Source: docs/design/remote.md#on-the-node.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from ryecore.state.database import Database, Migration
+
+__all__ = ["open_node_database"]
+
+_MIGRATIONS: Final[Sequence[Migration]] = (
+    (
+        """CREATE TABLE nonces (
+            caller TEXT NOT NULL,
+            nonce TEXT NOT NULL,
+            expires_s INTEGER NOT NULL,
+            PRIMARY KEY (caller, nonce)
+        ) STRICT, WITHOUT ROWID""",
+        "CREATE INDEX nonces_by_expiry ON nonces (expires_s)",
+        """CREATE TABLE runs (
+            caller TEXT NOT NULL,
+            thread_id TEXT NOT NULL,
+            item_id TEXT NOT NULL,
+            snapshot TEXT NOT NULL,
+            request_sha256 TEXT NOT NULL,
+            request TEXT NOT NULL,
+            status TEXT NOT NULL DEFAULT 'running',
+            node_thread_id TEXT,
+            space TEXT,
+            spend_microcents INTEGER NOT NULL DEFAULT 0,
+            created_at TEXT NOT NULL,
+            ended_at TEXT,
+            report TEXT,
+            PRIMARY KEY (caller, thread_id)
+        ) STRICT""",
+        "CREATE INDEX runs_not_ended ON runs (caller) WHERE ended_at IS NULL",
+        """CREATE TABLE events (
+            caller TEXT NOT NULL,
+            thread_id TEXT NOT NULL,
+            id INTEGER NOT NULL,
+            event TEXT NOT NULL,
+            data TEXT NOT NULL,
+            PRIMARY KEY (caller, thread_id, id)
+        ) STRICT, WITHOUT ROWID""",
+    ),
+)
+
+
+def open_node_database(folder: Path) -> Database:
+    """Open the database of a node's folder, and make it where it is missing."""
+    return Database(folder / "node.db", _MIGRATIONS, durability="machine", page_size_bytes=4096)
