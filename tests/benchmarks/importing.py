@@ -12,6 +12,17 @@ from packaging.requirements import Requirement
 from tests.benchmarks.harness import compare, report
 
 _MIB = 1024 * 1024
+_COMMAND = (
+    "import anyio._backends._asyncio, attrs, click, hashlib, json, nacl.bindings, ruamel.yaml\n"
+    "import tomllib"
+)
+"""The libraries that `rye execute` of a shell tool uses."""
+_THREADS = f"{_COMMAND}, cattrs, defusedxml.ElementTree, sqlite3"
+"""The libraries that threads use besides."""
+_PRICES = "import genai_prices.data"
+_PEAK = (
+    "print(next(line for line in open('/proc/self/status') if line.startswith('VmHWM')).split()[1])"
+)
 
 
 def _start(code: str) -> None:
@@ -64,6 +75,36 @@ def command_time() -> None:
             )
 
 
+def _libraries_and_tool() -> None:
+    # Garbage is collected as little as in the command.
+    _start(f"import gc; gc.set_threshold(100_000)\n{_COMMAND}\ngc.freeze()")
+    _run("-IBu", "-Xutf8", "-c", "import json, os, site, sys")  # as a Python tool starts
+
+
+def command_bound() -> None:
+    """What `rye execute` can't go below: its libraries, and the interpreter of its tool."""
+    compare(
+        "the libraries of rye execute, and a bare start of its tool (two processes)",
+        _libraries_and_tool,
+        lambda: _start("pass"),
+        goal="the bound of rye execute",
+        rounds=15,
+        unit="ms",
+    )
+
+
+def memory() -> None:
+    """What a process with threads holds before any of ryecore."""
+    for name, code in (
+        ("a bare interpreter", "pass"),
+        ("the libraries of threads", _THREADS),
+        ("the same with the bundled prices", f"{_THREADS}; {_PRICES}"),
+    ):
+        command = [sys.executable, "-c", f"{code}; {_PEAK}"]
+        done = subprocess.run(command, check=True, capture_output=True, text=True)
+        report(f"{name}, peak memory", int(done.stdout) / 1024, "MiB", goal="for comparison")
+
+
 def installed_size() -> None:
     """The base installation: ryecore and all that it needs, bytecode left out."""
     names, waiting = set[str](), ["ryecore"]
@@ -101,6 +142,8 @@ def run() -> None:
     """Print the figures."""
     import_time()
     command_time()
+    command_bound()
+    memory()
     installed_size()
 
 
