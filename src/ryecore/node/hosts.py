@@ -1,0 +1,216 @@
+"""The open Rye of each space, kept while it is used, and for a while after.
+
+Source: docs/design/remote.md#on-the-node; decisions 67 to 69.
+"""
+
+import os
+import time
+from collections.abc import AsyncGenerator, Collection, Mapping
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import anyio
+from attrs import define, field
+
+from ryecore.frozen import frozen
+from ryecore.lillux.keys import PublicKey
+from ryecore.node.callers import Caller
+from ryecore.node.content import CallerContent, NodeContent
+from ryecore.node.problems import refusal
+from ryecore.node.spaces import RunSpace, make_space, remove_space
+from ryecore.policy.environment import InheritEnv, is_credential
+from ryecore.runs.tasks import Tasks
+from ryecore.rye import Rye
+from ryecore.state.waiting import run_in_thread
+
+if TYPE_CHECKING:
+    from ryecore.agent.deps import AgentRunnerDeps
+
+__all__ = ["Host", "HostOptions", "HostPool"]
+
+_MAX_IDLE: Final = 16
+"""The most spaces that are kept for later runs."""
+
+
+@frozen
+class HostOptions:
+    """What the node gives to each Rye that it opens.
+
+    Attributes:
+        agent: The models.
+        environ: The node's environment, of which credentials are left out.
+        operator_keys: The keys that count where a caller's own key doesn't.
+    """
+
+    agent: "AgentRunnerDeps | None" = None
+    environ: Mapping[str, str] = field(factory=lambda: dict(os.environ), repr=False)
+    operator_keys: tuple[PublicKey, ...] = ()
+
+
+@define(eq=False)
+class Host:
+    """A space with its open Rye.
+
+    Attributes:
+        space: The space.
+        rye: Its Rye.
+    """
+
+    space: RunSpace
+    rye: Rye
+    _content: CallerContent
+    _users: int = 0
+    _is_alone: bool = False
+    _used_at: float = 0.0
+    _closing: anyio.Event = field(factory=anyio.Event)
+    _closed: anyio.Event = field(factory=anyio.Event)
+
+
+_Key = tuple[str, str, str]
+
+
+class HostPool:
+    """The hosts of all callers. What it opens ends with `tasks`."""
+
+    def __init__(self, content: NodeContent, tasks: Tasks, options: HostOptions) -> None:
+        self._content = content
+        self._tasks = tasks
+        self._options = options
+        self._hosts: dict[_Key, list[Host]] = {}
+        self._locks: dict[_Key, anyio.Lock] = {}
+
+    @asynccontextmanager
+    async def borrow(
+        self,
+        caller: Caller,
+        snapshot_id: str,
+        *,
+        alone: bool = False,
+        secrets: Mapping[str, str] | None = None,
+    ) -> AsyncGenerator[Host]:
+        """Borrow a host of a snapshot whose files no run has changed.
+
+        Args:
+            caller: Whose it is.
+            snapshot_id: The snapshot.
+            alone: Whether nothing else may run in it meanwhile.
+            secrets: Variables that only tools get whose signed elements name them. Such a Rye is
+                closed afterwards.
+
+        Raises:
+            NodeProblem: The snapshot or an object of it is missing, or can't become a space.
+        """
+        key = (caller.fingerprint, snapshot_id, caller.trust)
+        lock = self._locks.setdefault(key, anyio.Lock())
+        async with lock:
+            host = await self._find(key, alone=alone) or await self._open(key, caller)
+            host._users += 1
+            host._is_alone = alone
+        try:
+            if not secrets:
+                yield host
+                return
+            async with self._make_rye(host.space, caller, secrets) as rye:
+                yield Host(host.space, rye, host._content)
+        finally:
+            host._users -= 1
+            host._is_alone = False
+            host._used_at = time.monotonic()
+            self._close_oldest()
+
+    async def _find(self, key: _Key, *, alone: bool) -> Host | None:
+        for host in tuple(self._hosts.get(key, ())):
+            if host._users and not host._is_alone and not alone:
+                return host
+            if not host._users:
+                if await run_in_thread(host.space.is_unchanged):
+                    return host
+                if not host._users:
+                    self._close(key, host)
+        return None
+
+    async def _open(self, key: _Key, caller: Caller) -> Host:
+        content = self._content.of(caller)
+        snapshot = await run_in_thread(content.snapshot, key[1])
+        if snapshot is None:
+            raise refusal(
+                "snapshot_missing",
+                "The snapshot, or an object of it, isn't on this node.",
+                next_step="Push it, and repeat the request.",
+            )
+        space = await run_in_thread(partial(make_space, snapshot, content, trust=caller.trust))
+        host = Host(space, self._make_rye(space, caller, {}), content)
+        ready, failures = anyio.Event(), list[Exception]()
+        self._tasks.start_soon(self._keep_open, host, ready, failures)
+        await ready.wait()
+        if failures:
+            raise failures[0]
+        self._hosts.setdefault(key, []).append(host)
+        return host
+
+    async def _keep_open(self, host: Host, ready: anyio.Event, failures: list[Exception]) -> None:
+        """Hold a Rye open until it is to be closed, in the task that has entered it."""
+        try:
+            async with host.rye:
+                ready.set()
+                await host._closing.wait()
+        except Exception as problem:  # of any kind: it belongs to whoever waits for the host
+            failures.append(problem)
+        finally:
+            ready.set()
+            with anyio.CancelScope(shield=True), suppress(OSError):
+                await run_in_thread(remove_space, host.space, host._content)
+            host._closed.set()
+
+    def _close(self, key: _Key, host: Host) -> None:
+        self._hosts[key].remove(host)
+        if not self._hosts[key]:
+            del self._hosts[key]
+        host._closing.set()
+
+    def _close_oldest(self) -> None:
+        """Close the host that was unused for the longest time, where there are too many."""
+        idle = [
+            (host._used_at, key, host)
+            for key, hosts in self._hosts.items()
+            for host in hosts
+            if not host._users and not self._locks[key].locked()
+        ]
+        if len(idle) > _MAX_IDLE:
+            _, key, host = min(idle, key=lambda one: one[0])
+            self._close(key, host)
+
+    def _make_rye(self, space: RunSpace, caller: Caller, secrets: Mapping[str, str]) -> Rye:
+        options = self._options
+        environ = {
+            name: value
+            for name, value in options.environ.items()
+            if not is_credential(name, value) and not name.startswith(_OWN_VARIABLES)
+        }
+        keys: Collection[PublicKey] = options.operator_keys
+        if caller.trust == "caller":
+            keys = (*keys, caller.key)
+        return Rye.open(
+            space.project,
+            user_space=space.user,
+            environ={**environ, **secrets},
+            inherit_env=_rule_for(secrets),
+            trusted_keys=keys,
+            cache_dir=_cache_of(space),
+            agent=options.agent,
+        )
+
+
+_OWN_VARIABLES: Final = ("RYE_", "USER_SPACE")
+
+
+def _rule_for(secrets: Mapping[str, str]) -> InheritEnv:
+    """Return what tools inherit, so that no secret reaches one that doesn't name it."""
+    return "safe" if all(is_credential(name, secrets[name]) for name in secrets) else "none"
+
+
+def _cache_of(space: RunSpace) -> Path:
+    """Return the folder of sealed copies, which all spaces of one caller share."""
+    return space.folder.parent.parent / "sealed"

@@ -1,0 +1,135 @@
+"""The table of runs in `node.db`.
+
+Source: docs/design/remote.md#on-the-node; decision 70.
+"""
+
+import json
+from collections.abc import Mapping
+from sqlite3 import Row
+from typing import Any
+
+from ryecore.frozen import frozen
+from ryecore.items.signature import utc_now
+from ryecore.remote.protocol.models import ExecuteBody, RunState, RunStatus, read_body
+from ryecore.state.database import Database
+
+__all__ = ["RunRow", "RunTable"]
+
+
+@frozen(slots=False)
+class RunRow:
+    """A run, as the node's database knows it.
+
+    Attributes:
+        caller: The fingerprint of its caller.
+        thread_id: The caller's id of it.
+        request_sha256: The SHA-256 of the request.
+        body: The request.
+        status: Its status.
+        node_thread_id: The id of its thread on the node; None for a tool's.
+        space: The name of its space's folder; None before it has one.
+        created_at: When the node took the request, in UTC.
+        report: The signed report; None before its end.
+    """
+
+    caller: str
+    thread_id: str
+    request_sha256: str
+    body: ExecuteBody
+    status: RunStatus
+    node_thread_id: str | None
+    space: str | None
+    created_at: str
+    report: Mapping[str, Any] | None
+
+    def to_state(self) -> RunState:
+        """Return the state that its caller sees."""
+        return RunState(self.thread_id, self.status, self.node_thread_id, self.report)
+
+
+class RunTable:
+    """The runs of all callers."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def find(self, caller: str, thread_id: str) -> RunRow | None:
+        """Return a caller's run by its id."""
+        query = "SELECT * FROM runs WHERE caller = ? AND thread_id = ?"
+        rows = await self._database.fetch(query, (caller, thread_id))
+        return _read(rows[0]) if rows else None
+
+    async def list_running(self) -> tuple[RunRow, ...]:
+        """Return the runs that have not ended, oldest first."""
+        query = "SELECT * FROM runs WHERE ended_at IS NULL ORDER BY created_at, thread_id"
+        return tuple(map(_read, await self._database.fetch(query)))
+
+    async def spent_microcents(self, caller: str) -> int:
+        """Return what a caller's ended runs have spent, in units of 1e-8 USD."""
+        query = "SELECT coalesce(sum(spend_microcents), 0) FROM runs WHERE caller = ?"
+        return int((await self._database.fetch(query, (caller,)))[0][0])
+
+    async def insert(
+        self, caller: str, body: ExecuteBody, request: Mapping[str, Any], request_sha256: str
+    ) -> bool:
+        """Insert a run that is about to begin. Returns False where its id is taken."""
+        async with self._database.writing() as run:
+            done = run.execute(
+                "INSERT OR IGNORE INTO runs"
+                " (caller, thread_id, item_id, snapshot, request_sha256, request, created_at)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?)",
+                (
+                    caller, body.thread_id, body.item_id, body.snapshot, request_sha256,
+                    json.dumps(request), utc_now(),
+                ),
+            )  # fmt: skip
+        return done.rowcount == 1
+
+    async def place(self, caller: str, thread_id: str, space: str) -> None:
+        """Note the space of a run."""
+        await self._update("UPDATE runs SET space = ?", caller, thread_id, space)
+
+    async def begin(self, caller: str, thread_id: str, node_thread_id: str) -> None:
+        """Note the thread of a run."""
+        await self._update("UPDATE runs SET node_thread_id = ?", caller, thread_id, node_thread_id)
+
+    async def end(
+        self,
+        caller: str,
+        thread_id: str,
+        status: RunStatus,
+        report: Mapping[str, Any],
+        spend_microcents: int,
+    ) -> None:
+        """End a run that hasn't ended."""
+        await self._update(
+            "UPDATE runs SET status = ?, report = ?, spend_microcents = ?, ended_at = ?",
+            caller,
+            thread_id,
+            status,
+            json.dumps(report),
+            spend_microcents,
+            utc_now(),
+        )
+
+    async def _update(self, change: str, caller: str, thread_id: str, *values: object) -> None:
+        async with self._database.writing() as run:
+            run.execute(
+                f"{change} WHERE caller = ? AND thread_id = ? AND ended_at IS NULL",
+                (*values, caller, thread_id),
+            )
+
+
+def _read(row: Row) -> RunRow:
+    report = row["report"]
+    return RunRow(
+        row["caller"],
+        row["thread_id"],
+        row["request_sha256"],
+        read_body(json.loads(row["request"]), ExecuteBody),
+        row["status"],
+        row["node_thread_id"],
+        row["space"],
+        row["created_at"],
+        None if report is None else json.loads(report),
+    )

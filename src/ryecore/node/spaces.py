@@ -1,0 +1,287 @@
+"""Spaces: a snapshot's files in a fresh folder, and what runs change in it.
+
+Files are copied from the caller's objects, never linked, and never written through a link. State
+and caches of ryecore are made on the node; a snapshot that brings some is refused.
+
+Source: docs/design/remote.md#on-the-node; decisions 66 to 68 and 74.
+"""
+
+import hashlib
+import os
+import shutil
+import stat
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, Literal
+
+from attrs import field
+
+from ryecore.frozen import frozen
+from ryecore.items.refs import KIND_FOLDERS
+from ryecore.items.trust import TRUSTED_KEYS_PATH
+from ryecore.lillux.digests import sha256_file, stat_tree
+from ryecore.node.content import CallerContent
+from ryecore.node.problems import refusal
+from ryecore.remote.protocol.reports import Change
+from ryecore.remote.protocol.snapshots import Snapshot, SnapshotFile, check_snapshot
+
+__all__ = ["RunSpace", "make_space", "remove_space"]
+
+_COPY_BYTES: Final = 1024 * 1024
+_OWN: Final = (".ai/state", ".ai/cache")
+"""Folders of a project, and of user space, that only the node's ryecore writes."""
+
+_KEY_FILES: Final = f".ai/{KIND_FOLDERS['config']}/{TRUSTED_KEYS_PATH}/"
+_NEVER_COLLECTED: Final = (".git", *_OWN)
+_SPACES: Final = ("project", "user")
+_MAX_NUMBER: Final = 1_000_000
+
+
+@frozen
+class _Stats:
+    """The stats of a file, which tell whether it was touched."""
+
+    size_bytes: int
+    mtime_ns: int
+    ctime_ns: int
+    inode: int
+    executable: bool
+
+    @classmethod
+    def of(cls, status: os.stat_result) -> "_Stats":
+        is_executable = bool(status.st_mode & stat.S_IXUSR)
+        return cls(
+            status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, is_executable
+        )
+
+
+@frozen(slots=False)
+class RunSpace:
+    """A snapshot as files.
+
+    Attributes:
+        folder: The folder of its own that holds `project` and `user`.
+        snapshot: The snapshot.
+        size_bytes: The bytes of the snapshot's files.
+    """
+
+    folder: Path
+    snapshot: Snapshot
+    size_bytes: int
+    _fingerprint: str
+    _files: Mapping[str, _Stats] = field(repr=False)
+
+    @property
+    def project(self) -> Path:
+        """The project's folder."""
+        return self.folder / "project"
+
+    @property
+    def user(self) -> Path:
+        """The folder that holds the `.ai` of user space."""
+        return self.folder / "user"
+
+    def is_unchanged(self) -> bool:
+        """Return whether nothing but ryecore's own state has been touched since it was made."""
+        try:
+            return _fingerprint(self.folder) == self._fingerprint
+        except OSError:
+            return False
+
+    def changes(self, content: CallerContent) -> tuple[Change, ...]:
+        """Store each project file that was added or changed, and return all changes by path.
+
+        Links and special files are left out, as are `.git` and ryecore's own state.
+
+        Raises:
+            OSError: A file can't be read.
+            NodeProblem: There is no room for them.
+        """
+        base = {one.path: one for one in self.snapshot.files if one.space == "project"}
+        found: set[str] = set()
+        changes: list[Change] = []
+        for path, stats in _walk(self.project):
+            if stats is None:
+                found.add(path)  # in the place of a file stands something that doesn't travel
+                continue
+            found.add(path)
+            if self._files.get(path) == stats:
+                continue
+            before = base.get(path)
+            digest = sha256_file(self.project / path)
+            is_same = before is not None and before.sha256 == digest
+            if is_same and before is not None and before.executable == stats.executable:
+                continue
+            digest = content.put(self.project / path)
+            changes.append(
+                Change(
+                    path,
+                    digest,
+                    stats.size_bytes,
+                    stats.executable,
+                    None if before is None else before.sha256,
+                )
+            )
+        changes += [
+            Change(path, None, 0, False, before.sha256)
+            for path, before in base.items()
+            if path not in found and not _is_own(path, _NEVER_COLLECTED)
+        ]
+        return tuple(sorted(changes, key=lambda one: one.path))
+
+
+def make_space(
+    snapshot: Snapshot, content: CallerContent, *, trust: Literal["caller", "operator"]
+) -> RunSpace:
+    """Make a space of a snapshot in a folder of its own.
+
+    Args:
+        snapshot: The snapshot.
+        content: The caller's objects, each of which is checked while it is copied.
+        trust: With `operator`, the key files of the snapshot's user space are left out, since
+            those vouch for themselves.
+
+    Raises:
+        NodeProblem: A file of the snapshot may not be part of a space, an object is missing or
+            isn't what its hash says, or there is no room.
+        OSError: The files can't be written.
+    """
+    why = check_snapshot(snapshot) or _why_refused(snapshot)
+    if why is not None:
+        raise refusal("invalid", why, next_step="Push the project again.")
+    size_bytes = sum(one.size_bytes for one in snapshot.files)
+    content.charge(size_bytes)
+    folder = _new_folder(content.folder / "spaces", snapshot.id)
+    try:
+        for name in _SPACES:
+            (folder / name).mkdir(0o700)
+        made: set[str] = set()
+        for one in snapshot.files:
+            if trust == "operator" and one.space == "user" and one.path.startswith(_KEY_FILES):
+                continue
+            _copy(folder / one.space, one, content, made)
+        _make_folders(folder / "user" / ".ai")
+        files = {path: stats for path, stats in _walk(folder / "project") if stats is not None}
+        return RunSpace(folder, snapshot, size_bytes, _fingerprint(folder), files)
+    except BaseException:
+        _remove(folder)
+        content.charge(-size_bytes)
+        raise
+
+
+def remove_space(space: RunSpace, content: CallerContent) -> None:
+    """Remove a space, also where its runs have taken away the permission."""
+    _remove(space.folder)
+    content.charge(-space.size_bytes)
+
+
+def _remove(folder: Path) -> None:
+
+    def allow(_function: object, path: str, _problem: object) -> None:
+        with suppress(OSError):
+            os.chmod(os.path.dirname(path), 0o700)
+            if os.path.isdir(path) and not os.path.islink(path):  # noqa: PTH112
+                os.chmod(path, 0o700)
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                os.unlink(path)  # noqa: PTH108
+
+    shutil.rmtree(folder, onerror=allow)
+
+
+def _why_refused(snapshot: Snapshot) -> str | None:
+    own = next((one for one in snapshot.files if _is_own(one.path, _OWN)), None)
+    return None if own is None else f"{own.path!r} is ryecore's own state, which doesn't travel."
+
+
+def _is_own(path: str, folders: tuple[str, ...]) -> bool:
+    return any(path == folder or path.startswith(f"{folder}/") for folder in folders)
+
+
+def _new_folder(spaces: Path, snapshot_id: str) -> Path:
+    spaces.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for number in range(_MAX_NUMBER):
+        folder = spaces / f"{snapshot_id}-{number}"
+        try:
+            folder.mkdir(0o700)
+        except FileExistsError:
+            continue
+        return folder
+    raise FileExistsError(f"{spaces} has a million spaces of one snapshot")
+
+
+def _copy(root: Path, file: SnapshotFile, content: CallerContent, made: set[str]) -> None:
+    """Copy an object to a new file. All folders above it were made here, so none is a link."""
+    path = root / file.path
+    parent = os.path.dirname(file.path)
+    if parent and (place := f"{file.space}/{parent}") not in made:
+        _make_folders(root / parent)
+        made.add(place)
+    mode = 0o700 if file.executable else 0o600
+    digest, size = hashlib.sha256(), 0
+    with content.open(file.sha256) as source:
+        target = os.open(
+            path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode
+        )
+        with open(target, "wb", buffering=0) as written:
+            while piece := source.read(_COPY_BYTES):
+                digest.update(piece)
+                size += len(piece)
+                written.write(piece)
+    if digest.hexdigest() != file.sha256 or size != file.size_bytes:
+        raise refusal(
+            "failed",
+            "An object on the node isn't what its hash says.",
+            detail=f"{file.sha256}, for {file.path!r}",
+            next_step="Tell the node's operator; its disk may be damaged.",
+        )
+
+
+def _make_folders(folder: Path) -> None:
+    os.makedirs(folder, 0o700, exist_ok=True)  # noqa: PTH103 - pathlib ignores the parents' mode
+
+
+def _walk(root: Path) -> Iterator[tuple[str, _Stats | None]]:
+    """Yield each file below a folder; None for what is neither a file nor a folder."""
+    waiting = [""]
+    while waiting:
+        below = waiting.pop()
+        with os.scandir(root / below) as entries:
+            for entry in entries:
+                path = f"{below}/{entry.name}" if below else entry.name
+                if path in _NEVER_COLLECTED:
+                    continue
+                if entry.is_dir(follow_symlinks=False):
+                    waiting.append(path)
+                elif entry.is_file(follow_symlinks=False):
+                    yield path, _Stats.of(entry.stat(follow_symlinks=False))
+                else:
+                    yield path, None
+
+
+def _fingerprint(folder: Path) -> str:
+    """Return a fingerprint of the stats of all files but ryecore's own state and caches."""
+    digest = hashlib.sha256()
+    for space in _SPACES:
+        for top in ("", ".ai"):
+            digest.update(f"{space}/{top}\n".encode())
+            for name, path in _listed(folder / space / top):
+                if (not top and name == ".ai") or (top and f".ai/{name}" in _OWN):
+                    continue
+                digest.update(os.fsencode(name) + b"\0" + _stats_of(path))
+    return digest.hexdigest()
+
+
+def _listed(folder: Path) -> list[tuple[str, Path]]:
+    try:
+        return [(name, folder / name) for name in sorted(os.listdir(folder))]
+    except FileNotFoundError:
+        return []
+
+
+def _stats_of(path: Path) -> bytes:
+    status = path.lstat()
+    if stat.S_ISDIR(status.st_mode):
+        return stat_tree(path).encode()
+    return repr((stat.S_IFMT(status.st_mode), _Stats.of(status))).encode()
