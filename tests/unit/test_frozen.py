@@ -1,7 +1,9 @@
 """A class of `ryecore.frozen` is as one of attrs, whose methods cost more to make."""
 
+import builtins
 import copy
 import pickle
+import re
 from pathlib import Path
 from typing import Any
 
@@ -160,6 +162,19 @@ def test_every_frozen_class_is_made_by_it() -> None:
         for path in root.rglob("*.py")
         for line in path.read_text().splitlines()
         if line.startswith("from attrs import ") and "frozen" in line.replace(",", " ").split()
+    ]
+
+    assert users == []
+
+
+def test_no_converter_is_a_built_in_type() -> None:
+    # attrs reads its signature through `tokenize`, which takes each process 5 ms.
+    root = Path(ryecore.__file__).parent
+    users = [
+        f"{path.relative_to(root)}: {found[0]}"
+        for path in root.rglob("*.py")
+        for found in re.finditer(r"\bconverter=(\w+)", path.read_text())
+        if hasattr(builtins, found[1])
     ]
 
     assert users == []
