@@ -17,6 +17,7 @@ from ryecore.actions.settings import (
     check_durability,
     check_factory,
     check_warm_memory,
+    key_pem,
 )
 from ryecore.chain.config import HostConfig
 from ryecore.chain.model import ChainTrace, ExecutionResult
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from ryecore.actions.fetch import FetchedItem
     from ryecore.actions.graphs import Graphs
     from ryecore.actions.recovering import Recovered
+    from ryecore.actions.remotes import Remotes
     from ryecore.actions.sign import SignReport
     from ryecore.actions.threads import Threads
     from ryecore.actions.verify import VerifyReport
@@ -83,6 +85,11 @@ class Rye:
     def threads(self) -> "Threads":
         """The project's threads and runs, of this process and of others."""
         return self._parts.make_threads(self._running)
+
+    @cached_property
+    def remotes(self) -> "Remotes":
+        """The nodes that the project knows."""
+        return self._parts.make_remotes(self._running)
 
     @classmethod
     def open(
@@ -149,7 +156,7 @@ class Rye:
             system_spaces=(discover_bundles() if system_spaces is None else tuple(system_spaces)),
             inherit_env=inherit_env,
             allow_env=check_allowed(allow_env),
-            trusted_keys=tuple(map(_pem, trusted_keys)),
+            trusted_keys=tuple(map(key_pem, trusted_keys)),
             trust_project_interpreters=trust_project_interpreters,
             config=config or {},
             cache_dir=str(cache),
@@ -183,7 +190,7 @@ class Rye:
             parameters: The tool's parameters, checked against its schema; or the directive's
                 inputs, each checked against its declared type.
             dry_run: Whether to verify, validate and plan only.
-            target: Where to execute: `local`.
+            target: Where to execute: `local`, `remote` or `remote:NAME`.
             thread: `inline`; or for a directive `fork`, a managed thread with a model.
             async_: Whether to return as soon as the run is registered, in a process of its own.
             model: For a directive: `provider/model`, or a tier or name of `agent/agent.yaml`.
@@ -267,10 +274,9 @@ class Rye:
         """
         from ryecore.actions.recovering import recover  # noqa: PLC0415 - seldom needed
 
-        parts, ctx = self._parts, ctx or CallContext()
-        store, runs = parts.store.open_existing(), (self.threads, self.graphs)
-        call = partial(recover, store, *runs, limits, ctx)
-        return await self._running.run("threads", partial(call, dry_run=dry_run))
+        store, runs = self._parts.store.open_existing(), (self.threads, self.graphs)
+        call = partial(recover, store, *runs, limits, ctx or CallContext(), dry_run=dry_run)
+        return await self._running.run("threads", call)
 
     async def trace(self, ref: str | ItemRef, *, ctx: CallContext | None = None) -> ChainTrace:
         """Build a tool's chain, record every decision, and run nothing.
@@ -458,11 +464,7 @@ class Rye:
     def trust_project(self) -> Path:
         """Trust this project's own interpreters, such as its `.venv/bin/python`, from now on.
 
-        Returns:
-            The signed file in user space that records the trust; removing it takes the trust back.
-
-        Raises:
-            SigningError: The author has no key to sign the file with.
+        Returns the signed file in user space that records the trust; removing it takes it back.
         """
         return trust_project(self.spaces.user, self.project, self.keys.load())
 
@@ -493,7 +495,3 @@ class Rye:
 
     def __repr__(self) -> str:
         return f"Rye({str(self.project)!r}{', closed' if self._running.is_closed else ''})"
-
-
-def _pem(key: PublicKey | str | bytes) -> str:
-    return (key if isinstance(key, PublicKey) else PublicKey.from_pem(key)).pem.decode()

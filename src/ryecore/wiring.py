@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from ryecore.actions.graphs import Graphs
     from ryecore.actions.launch import LaunchAction
     from ryecore.actions.pruning import AutomaticPruning
+    from ryecore.actions.remotes import Remotes
     from ryecore.actions.search import SearchAction
     from ryecore.actions.sign import SignAction
     from ryecore.actions.threads import Threads
@@ -214,6 +215,15 @@ class Parts:
         from ryecore.actions.threads import Threads  # noqa: PLC0415
 
         return Threads(self.store.open_existing, running, lambda: self.threads, self.prune)
+
+    def make_remotes(self, running: Running) -> "Remotes":
+        """Make the interface to the nodes that the project knows, for the calls of one Rye."""
+        from ryecore.actions.remotes import Remotes  # noqa: PLC0415
+        from ryecore.remote.config import RemotesReader  # noqa: PLC0415
+        from ryecore.remote.plan import PushPlanner  # noqa: PLC0415
+
+        planner = PushPlanner(self.project, self.spaces.user.root.parent)
+        return Remotes(RemotesReader(self._configs), planner, running)
 
     @cached_property
     def threads(self) -> "ThreadService":

@@ -28,6 +28,7 @@ __all__ = [
     "check_durability",
     "check_factory",
     "check_warm_memory",
+    "key_pem",
 ]
 
 WARM_MEMORY_MIB: Final = 256
@@ -139,3 +140,8 @@ def check_allowed(names: Iterable[str]) -> tuple[str, ...]:
     if isinstance(names, str):
         raise ConfigError(f"allow_env is {names!r}.", next_step="Pass a collection of names.")
     return allowed
+
+
+def key_pem(key: PublicKey | str | bytes) -> str:
+    """Return a public key, or its PEM, as PEM."""
+    return (key if isinstance(key, PublicKey) else PublicKey.from_pem(key)).pem.decode()

@@ -28,6 +28,9 @@ _COMMANDS: Final = {
     "new": LazyCommand(
         "ryecore.cli.projects", "Make a tool, directive, graph or piece of knowledge."
     ),
+    "remote": LazyCommand(
+        "ryecore.cli.remote", "Name the nodes that run items of a project elsewhere."
+    ),
     "search": LazyCommand("ryecore.cli.items", "Find items by their names and contents."),
     "sign": LazyCommand("ryecore.cli.items", "Sign an item, or all that a glob matches."),
     "threads": LazyCommand(

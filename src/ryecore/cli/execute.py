@@ -14,6 +14,7 @@ from ryecore.cli.opening import (
     missing_models,
     models_of,
     run_until_stopped,
+    with_project,
 )
 from ryecore.cli.options import (
     TakesParameters,
@@ -50,8 +51,9 @@ __all__ = ["execute"]
     "--target",
     default="local",
     metavar="WHERE",
-    help="local: remote targets are not available yet.",
+    help="local; or a node: remote, or remote:NAME.",
 )
+@click.option("--push-plan", is_flag=True, help="Show what would travel; send and run nothing.")
 @click.option(
     "--thread", default="inline", metavar="HOW", help="inline; for a directive also fork."
 )
@@ -74,6 +76,7 @@ def execute(
     limits: Sequence[str],
     dry_run: bool,
     target: str,
+    push_plan: bool,
     thread: str,
     async_: bool,
     idempotency_key: str | None,
@@ -88,6 +91,13 @@ def execute(
 
     KEY=VALUE is text where the item's schema says so, else JSON if it reads as JSON, else text.
     """
+    if push_plan:
+        from ryecore.cli.remote import show_plan  # noqa: PLC0415 - for remote targets alone
+
+        wanted = None if target == "local" else target
+        planned = with_project(project_path, lambda rye: rye.remotes.plan(wanted))
+        show_plan(planned, as_json=as_json)
+        return
     run = partial(
         _execute, project_path, ref, parameters, read_object(params, "--params"), deps,
         is_shown=not as_json and can_redraw(sys.stderr),

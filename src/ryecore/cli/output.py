@@ -37,7 +37,7 @@ EXIT_FAILED: Final = 1
 EXIT_REFUSED: Final = 2
 
 _OPTIONS: Final = {"limits": "--limit", "timeout_s": "--timeout", "deps_factory": "--deps"}
-_API_NAME: Final = r"^limits(?=:| is )|\b(?:timeout_s|deps_factory)\b"
+_API_NAME: Final = r"^limits(?=:| is )|(?<!\.)\b(?:timeout_s|deps_factory)\b"
 
 
 class Displayable(Protocol):

@@ -1,0 +1,222 @@
+"""remotes.yaml: the nodes that a project knows, with their keys.
+
+Source: docs/design/remote.md#at-home; decision 64.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from ipaddress import ip_address
+from typing import Annotated, Final
+from urllib.parse import urlsplit
+
+from ryecore.chain.config import ConfigResolver
+from ryecore.chain.spec import ConfigSpec
+from ryecore.chain.trace import Remembered, Trace
+from ryecore.convert.config import Check, Configuration, Reader, between, did_you_mean, known_names
+from ryecore.convert.lines import Place
+from ryecore.errors import InputError, RyeError
+from ryecore.frozen import frozen
+from ryecore.lillux.keys import PublicKey
+from ryecore.remote.selection import why_no_pattern
+
+__all__ = ["REMOTES_PATH", "PushRules", "Remote", "RemoteEntry", "RemotesConfig", "RemotesReader"]
+
+REMOTES_PATH: Final = "remotes/remotes.yaml"
+_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}", re.ASCII)
+_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+_MAX_URL_CHARS: Final = 2048
+
+
+def is_remote_name(text: str) -> bool:
+    """Return whether a text can be the name of a remote."""
+    return _NAME.fullmatch(text) is not None
+
+
+def read_url(value: object) -> str:
+    """Read the URL of a node.
+
+    Returns:
+        The URL, without a slash at its end.
+
+    Raises:
+        ValueError: It isn't one, as the end of a sentence about it.
+    """
+    if not isinstance(value, str) or len(value) > _MAX_URL_CHARS or not value.isprintable():
+        raise ValueError("must be a URL, such as https://gpu.example:8443")
+    try:
+        parts = urlsplit(value)
+        parts.port  # noqa: B018 - an invalid one raises
+    except ValueError:
+        raise ValueError("must be a URL, such as https://gpu.example:8443") from None
+    if parts.scheme not in ("https", "http") or not parts.hostname:
+        raise ValueError("must begin with https:// and have a host")
+    if parts.username is not None or parts.query or parts.fragment or " " in value:
+        raise ValueError("must have no user name, query or fragment")
+    return value.rstrip("/")
+
+
+def is_loopback(url: str) -> bool:
+    """Return whether a URL leads to this machine."""
+    host = urlsplit(url).hostname or ""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _read_key(value: object) -> PublicKey:
+    try:
+        if isinstance(value, str):
+            return PublicKey.from_pem(value)
+    except RyeError:
+        pass
+    raise ValueError("must be the node's public key in PEM; rye remote add writes it")
+
+
+def _read_pattern(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError("must be a pattern, such as src/**")
+    why = why_no_pattern(value)
+    if why is not None:
+        raise ValueError(why)
+    return value
+
+
+_VariableName = Annotated[str, Check("the name of a variable", _VARIABLE.fullmatch)]
+
+
+@frozen
+class PushRules:
+    """What is pushed besides items and configuration: patterns below the project's folder."""
+
+    include: tuple[Annotated[str, Reader(_read_pattern)], ...] = ()
+
+
+@frozen
+class RemoteEntry:
+    """A remote as remotes.yaml has it.
+
+    Attributes:
+        url: Where the node answers.
+        node_key: The node's public key.
+        timeout_s: How long one request may take, in seconds.
+        plain_http: Whether http:// may be used beyond this machine, as in a private network.
+        push: What is pushed besides items and configuration.
+        secrets: The secrets that may travel, where a signed element asks for them.
+    """
+
+    url: Annotated[str, Reader(read_url)]
+    node_key: Annotated[PublicKey, Reader(_read_key)]
+    timeout_s: Annotated[float, between(1, 3600)] = 30.0
+    plain_http: bool = False
+    push: PushRules = PushRules()
+    secrets: tuple[_VariableName, ...] = ()
+
+
+@frozen
+class Remote:
+    """A node as a project knows it, by its name."""
+
+    name: str
+    settings: RemoteEntry
+
+    @property
+    def url(self) -> str:
+        """Where the node answers."""
+        return self.settings.url
+
+    @property
+    def key(self) -> PublicKey:
+        """The node's public key."""
+        return self.settings.node_key
+
+
+@frozen
+class RemotesConfig:
+    """The remotes of a project, as remotes.yaml has them."""
+
+    default: str | None = None
+    remotes: Mapping[str, RemoteEntry] = {}
+
+    def __iter__(self) -> Iterator[Remote]:
+        return (Remote(name, entry) for name, entry in sorted(self.remotes.items()))
+
+    def find(self, target: str) -> Remote:
+        """Return the remote of a target, `remote` or `remote:NAME`.
+
+        Raises:
+            InputError: There is none of this name, or no default.
+        """
+        name = target.partition(":")[2] or self.default
+        if name is None and len(self.remotes) == 1:
+            (name,) = self.remotes
+        if name is None:
+            raise InputError(
+                "There is no default remote." if self.remotes else "There are no remotes.",
+                next_step=f"Name one: remote:NAME.{known_names(sorted(self.remotes))}"
+                if self.remotes
+                else "Add one: rye remote add NAME URL",
+            )
+        if name not in self.remotes:
+            guess = did_you_mean(name, self.remotes) or known_names(sorted(self.remotes))
+            raise InputError(
+                f"There is no remote {name!r}.{guess}",
+                next_step=f"Add it: rye remote add {name} URL",
+            )
+        return Remote(name, self.remotes[name])
+
+
+class RemotesReader:
+    """Reads remotes.yaml of all layers, verified, and again only when a file has changed."""
+
+    def __init__(self, configs: ConfigResolver) -> None:
+        self._configs = configs
+        self._remembered = Remembered()
+
+    def __call__(self) -> RemotesConfig:
+        """Return the remotes.
+
+        Raises:
+            ConfigError: A file has problems; each is named with its line.
+            RyeError: A file isn't signed by a trusted key.
+        """
+        spec = ConfigSpec(REMOTES_PATH, signed=True)
+        return self._remembered.recall(
+            spec,
+            Trace(None),
+            lambda trace, evidence: read_remotes(
+                self._configs.configuration(spec, trace, evidence)
+            ),
+        )
+
+
+def read_remotes(configuration: Configuration) -> RemotesConfig:
+    """Read a configuration as remotes.
+
+    Raises:
+        ConfigError: It has problems; each is named with its file and line.
+    """
+    found = configuration.read(RemotesConfig)
+    problems = [*_problems(found)]
+    if problems:
+        raise configuration.error(problems)
+    return found
+
+
+def _problems(found: RemotesConfig) -> Iterator[tuple[Place, str]]:
+    if found.default is not None and found.default not in found.remotes:
+        guess = did_you_mean(found.default, found.remotes)
+        yield ("default",), f"is {found.default!r}, which is not one of the remotes.{guess}"
+    for name, entry in found.remotes.items():
+        place = ("remotes", name)
+        if not is_remote_name(name):
+            yield place, "must be named with letters, digits, _ and -"
+        is_plain = entry.url.startswith("http:")
+        if is_plain and not entry.plain_http and not is_loopback(entry.url):
+            yield (
+                (*place, "url"),
+                "must begin with https://, or else the remote needs plain_http: true, "
+                "because anyone on the way could read what travels",
+            )

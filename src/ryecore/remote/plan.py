@@ -1,0 +1,218 @@
+"""The plan of a push: the snapshot of what travels, with the file of each object.
+
+Source: docs/design/remote.md#at-home; decision 66.
+"""
+
+import hashlib
+import os
+import stat
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from ryecore.caches import BoundedDict
+from ryecore.display.text import Rendered, StyledText, byte_size, counted
+from ryecore.errors import InputError
+from ryecore.frozen import frozen
+from ryecore.remote.protocol.snapshots import MAX_FILES, Snapshot, SnapshotFile, check_snapshot
+from ryecore.remote.selection import (
+    INSPECTED_BYTES,
+    FileIdentity,
+    LeftOut,
+    SelectedFile,
+    Selection,
+    select_files,
+    why_content_stays,
+)
+
+__all__ = ["PushPlan", "PushPlanner", "open_selected"]
+
+_READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_PIECE_BYTES: Final = 1024 * 1024
+_SETTLED_NS: Final = 100_000_000
+"""A file that was changed more recently could change again without another time stamp."""
+
+
+@frozen(slots=False)
+class PushPlan(Rendered):
+    """What travels to a node.
+
+    Attributes:
+        snapshot: The files, with their hashes.
+        sources: The file here of each object, by its SHA-256.
+        left_out: What lies among the files and doesn't travel.
+        unmatched: The patterns of `push.include` that no file matches.
+    """
+
+    snapshot: Snapshot
+    sources: Mapping[str, SelectedFile]
+    left_out: tuple[LeftOut, ...]
+    unmatched: tuple[str, ...]
+
+    @property
+    def size_bytes(self) -> int:
+        """The bytes of all objects; files of the same content count once."""
+        return sum(one.identity.size_bytes for one in self.sources.values())
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the plan as a JSON-ready object."""
+        return {
+            "snapshot": self.snapshot.id,
+            "size_bytes": self.size_bytes,
+            "files": [
+                {
+                    "space": one.space,
+                    "path": one.path,
+                    "sha256": one.sha256,
+                    "size_bytes": one.size_bytes,
+                    "executable": one.executable,
+                }
+                for one in self.snapshot.files
+            ],
+            "left_out": [
+                {"space": one.space, "path": one.path, "reason": one.reason}
+                for one in self.left_out
+            ],
+            "unmatched_patterns": list(self.unmatched),
+        }
+
+    def render(self) -> StyledText:
+        """Return the plan for a terminal."""
+        text = StyledText()
+        files = self.snapshot.files
+        text.line(
+            (counted(len(files), "file"), "strong"),
+            f" would travel, {byte_size(self.size_bytes)}",
+            (f"  snapshot {self.snapshot.id[:12]}", "dim"),
+        )
+        for one in files:
+            text.line(
+                (f"  {one.space:<7} ", "dim"),
+                (one.path, "id"),
+                (f"  {byte_size(one.size_bytes)}", "dim"),
+            )
+        if self.left_out:
+            text.line((f"{len(self.left_out)} left out", "strong"))
+        for left in self.left_out:
+            text.line((f"  {left.space:<7} ", "dim"), left.path, (f"  {left.reason}", "warn"))
+        for pattern in self.unmatched:
+            text.line(("push.include ", "dim"), pattern, ("  matches no file", "warn"))
+        return text
+
+
+@frozen
+class _Inspected:
+    """What was found in a file: its hash, and why it never travels, if so."""
+
+    identity: FileIdentity
+    sha256: str
+    reason: str | None
+
+
+class PushPlanner:
+    """Plans pushes. A file is read again only when its stat has changed.
+
+    Threads may ask at the same time; at worst a file is read twice.
+    """
+
+    def __init__(self, project: Path, user: Path) -> None:
+        self._project = project
+        self._user = user
+        self._inspected: BoundedDict[str, _Inspected] = BoundedDict(2 * MAX_FILES)
+        self._last: tuple[Selection, PushPlan] | None = None
+
+    def __call__(self, include: Sequence[str] = ()) -> PushPlan:
+        """Return what travels now.
+
+        Args:
+            include: Patterns of more files of the project.
+
+        Raises:
+            LinkLeavesSpace: A link leads out of the project, or out of the user's `.ai`.
+            InputError: The files are too many, or one can't be read.
+        """
+        selection = select_files(self._project, self._user, include)
+        last = self._last
+        if last is not None and last[0] == selection and self._are_known(selection):
+            return last[1]
+        plan = self._plan(selection)
+        self._last = selection, plan
+        return plan
+
+    def _are_known(self, selection: Selection) -> bool:
+        known = self._inspected
+        return all(one.source in known for one in selection.files)
+
+    def _plan(self, selection: Selection) -> PushPlan:
+        files: list[SnapshotFile] = []
+        left_out = [*selection.left_out]
+        sources: dict[str, SelectedFile] = {}
+        for one in selection.files:
+            found = self._inspect(one)
+            if found.reason is not None:
+                left_out.append(LeftOut(one.space, one.path, found.reason))
+                continue
+            size_bytes = found.identity.size_bytes
+            files.append(
+                SnapshotFile(one.space, one.path, found.sha256, size_bytes, one.executable)
+            )
+            sources[found.sha256] = SelectedFile(
+                one.space, one.path, one.source, found.identity, one.executable
+            )
+        snapshot = Snapshot(tuple(files))
+        why = check_snapshot(snapshot)
+        if why is not None:
+            raise InputError(
+                f"What would travel is no snapshot: {why}",
+                next_step="Rename or remove the file; see: rye remote plan",
+            )
+        left_out.sort(key=lambda one: (one.space, one.path))
+        return PushPlan(snapshot, sources, tuple(left_out), selection.unmatched)
+
+    def _inspect(self, file: SelectedFile) -> _Inspected:
+        known = self._inspected.get(file.source)
+        if known is not None and known.identity == file.identity:
+            return known
+        found = _inspect(file)
+        changed_ns = max(found.identity.mtime_ns, found.identity.ctime_ns)
+        if time.time_ns() - changed_ns > _SETTLED_NS:
+            self._inspected[file.source] = found
+        else:
+            self._inspected.pop(file.source, None)
+        return found
+
+
+def open_selected(file: SelectedFile) -> int:
+    """Open a selected file for reading, and return its descriptor.
+
+    Raises:
+        InputError: It can't be read, or isn't a regular file any longer.
+    """
+    try:
+        descriptor = os.open(file.source, _READ)
+    except OSError as problem:
+        raise InputError(
+            f"{file.source} can't be read: {problem.strerror}.",
+            next_step="See that you may read it, or leave it out of push.include.",
+        ) from problem
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise InputError(f"{file.source} isn't a regular file any longer.", next_step="Try again.")
+    return descriptor
+
+
+def _inspect(file: SelectedFile) -> _Inspected:
+    with open(open_selected(file), "rb", buffering=0) as opened:
+        before = FileIdentity.of(os.fstat(opened.fileno()))
+        digest, beginning = hashlib.sha256(), b""
+        while piece := opened.read(_PIECE_BYTES):
+            if not beginning:
+                beginning = piece[:INSPECTED_BYTES]
+            digest.update(piece)
+        after = FileIdentity.of(os.fstat(opened.fileno()))
+    if before != after:
+        raise InputError(
+            f"{file.source} was changed while it was read.", next_step="Try again when it rests."
+        )
+    return _Inspected(after, digest.hexdigest(), why_content_stays(beginning))

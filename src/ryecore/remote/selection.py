@@ -1,0 +1,429 @@
+"""What travels to a node: the rule, without I/O, and the walk that applies it.
+
+Source: docs/design/remote.md#at-home; decision 66.
+"""
+
+import os
+import re
+import stat
+from collections.abc import Iterator, Sequence
+from fnmatch import translate
+from pathlib import Path
+from typing import Final, Literal
+
+from ryecore.errors import InputError, LinkLeavesSpace
+from ryecore.frozen import frozen
+from ryecore.items.files import is_left_over, leads_out
+from ryecore.items.refs import KIND_FOLDERS
+from ryecore.items.spaces import SKIPPED_FOLDERS
+from ryecore.remote.protocol.snapshots import MAX_FILES, MAX_PATH_BYTES
+
+__all__ = [
+    "INSPECTED_BYTES",
+    "FileIdentity",
+    "LeftOut",
+    "SelectedFile",
+    "Selection",
+    "select_files",
+    "why_content_stays",
+    "why_it_stays",
+    "why_no_pattern",
+]
+
+INSPECTED_BYTES: Final = 64 * 1024
+"""How much of the beginning of each file is searched for a private key."""
+
+SpaceName = Literal["project", "user"]
+_MAX_PATTERNS_CHARS: Final = 500
+_MAX_DEPTH: Final = 64
+
+# The rule
+
+_FOLDERS: Final = {
+    **dict.fromkeys(SKIPPED_FOLDERS, "is a cache, version control or installed packages"),
+    **dict.fromkeys((".git", ".hg", ".svn", ".jj", ".bzr"), "is version control"),
+    **dict.fromkeys(
+        (".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".gcloud", ".password-store",
+         ".terraform"),
+        "holds credentials",
+    ),
+}  # fmt: skip
+_SECRET_NAMES: Final = re.compile(
+    r"""
+      id_(?:rsa|dsa|ecdsa|ed25519|ecdsa_sk|ed25519_sk|xmss)(?:[.\-_](?!pub$).*)? | identity
+    | .*_(?:rsa|dsa|ecdsa|ed25519)
+    | .*\.(?:pem|key|p8|p12|pfx|pkcs12|jks|jceks|keystore|ppk|kdbx?|agekey|secrets?|tfstate(?:\..*)?
+            |tfvars|ovpn|gpg|pgp|asc|der|keytab|wallet|mobileprovision)
+    | [._]netrc | \.pgpass | \.my\.cnf | \.mylogin\.cnf | \.npmrc | \.yarnrc | \.pypirc | \.gemrc
+    | \.htpasswd | \.git-credentials | \.dockercfg | \.dockerconfigjson | \.boto | \.s3cfg
+    | \.vault-token | \.vault_pass.* | \.bash_history | \.zsh_history | \.python_history
+    | kubeconfig | .*\.kubeconfig | wp-config\.php
+    | \.?credentials?(?:\.(?:json|ya?ml|toml|ini|txt|csv|db|xml|conf|cfg))?
+    | \.?secrets?(?:[.\-_].*)?\.(?:json|ya?ml|toml|ini|txt|csv|xml|conf|cfg|properties)
+    | \.?secrets?
+    | \.?passwords?(?:\.(?:json|ya?ml|toml|ini|txt|csv|xml))? | passwd | shadow
+    | client_secret.*\.json | .*service[-_]?account.*\.json | .*[-_.]credentials?\.json
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_ENVIRONMENT: Final = re.compile(r"\.env.*|.*\.env|\.flaskenv", re.DOTALL)
+_SECRET_FOLDERS: Final = frozenset(
+    {"secret", "secrets", ".secret", ".secrets", "credentials", "private"}
+)
+_ITEMS: Final = (".ai/tools/", ".ai/directives/", ".ai/knowledge/")
+_OF_THE_MACHINE: Final = {
+    ".ai/state": "is the state of runs here",
+    ".ai/cache": "is a cache",
+    ".ai/config/keys/signing": "holds private keys",
+    ".ai/config/projects": "is about folders of this machine",
+    ".ai/config/remotes": "is about this end",
+}
+_PRIVATE_KEY: Final = re.compile(
+    rb"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----(?:\s|\\[nr])*[A-Za-z0-9+/]{8}"
+    rb"|PuTTY-User-Key-File-\d|AGE-SECRET-KEY-1[0-9A-Z]{20}|\xef\xbb\xbf?openssh-key-v1\0"
+)
+
+
+def why_it_stays(path: str, *, is_folder: bool = False) -> str | None:
+    """Return why a file or folder never travels, by its path alone, as the end of a sentence.
+
+    Args:
+        path: The path below the project's folder, or below the folder that holds `.ai`, with `/`.
+        is_folder: Whether it is a folder. Items may lie in one that is named for secrets.
+
+    Returns:
+        The reason; None where its path is no reason.
+    """
+    folded = path.casefold()
+    for place, reason in _OF_THE_MACHINE.items():
+        if f"{folded}/".startswith(f"{place}/"):
+            return reason
+    *folders, name = folded.split("/")
+    for one in (*folders, name):
+        if one in _FOLDERS:
+            return _FOLDERS[one]
+        if _ENVIRONMENT.fullmatch(one):
+            return "may hold variables that are secret"
+    if not folded.startswith(_ITEMS):
+        named = [one for one in (*folders, name) if one in _SECRET_FOLDERS]
+        if named and (is_folder or named[0] != name):
+            return "lies in a folder that is named for secrets"
+    if not is_folder and _SECRET_NAMES.fullmatch(name):
+        return "has the name of a key or secret"
+    if is_left_over(name):
+        return "was left behind by a write that was killed"
+    return _why_unwritable(path)
+
+
+def _why_unwritable(path: str) -> str | None:
+    try:
+        size = len(path.encode())
+    except UnicodeEncodeError:
+        return "has a name that isn't Unicode"
+    if size > MAX_PATH_BYTES:
+        return f"has a path of more than {MAX_PATH_BYTES} bytes"
+    if "\\" in path or not path.isprintable():
+        return "has a backslash or an unprintable character in its name"
+    return None
+
+
+def why_content_stays(beginning: bytes) -> str | None:
+    """Return why a file never travels, by the beginning of its content; None for no reason."""
+    return "has a private key in it" if _PRIVATE_KEY.search(beginning) else None
+
+
+# Patterns
+
+
+def why_no_pattern(text: str) -> str | None:
+    """Return why a text can't be a pattern of `push.include`; None where it can."""
+    if not text or len(text) > _MAX_PATTERNS_CHARS or not text.isprintable():
+        return f"must be a pattern of at most {_MAX_PATTERNS_CHARS} characters, such as src/**"
+    parts = text.rstrip("/").split("/")
+    if any(part in ("", ".", "..") for part in parts) or "\\" in text:
+        return "must be below the project's folder, without . and .., such as src/**"
+    return None
+
+
+class _Pattern:
+    """One pattern, matched part by part: `*` within a name, `**` over any number of folders."""
+
+    __slots__ = ("_parts", "_takes_folders", "text")
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        parts = text.rstrip("/").split("/")
+        self._takes_folders = not any(one in text for one in "*?[")
+        self._parts = [
+            None if part == "**" else re.compile(translate(part), re.DOTALL) for part in parts
+        ]
+
+    def begin(self) -> frozenset[int]:
+        """Return the positions before the first name."""
+        return self._skipped({0})
+
+    def step(self, at: frozenset[int], name: str) -> frozenset[int]:
+        """Return the positions behind a name."""
+        behind: set[int] = set()
+        for one in at:
+            if one == len(self._parts):
+                if self._takes_folders:
+                    behind.add(one)
+                continue
+            part = self._parts[one]
+            if part is None:
+                behind.add(one)
+            elif part.fullmatch(name):
+                behind.add(one + 1)
+        return self._skipped(behind)
+
+    def is_met(self, at: frozenset[int]) -> bool:
+        """Return whether what leads to these positions matches the whole pattern."""
+        return len(self._parts) in at
+
+    def _skipped(self, at: set[int]) -> frozenset[int]:
+        found = set(at)
+        for one in at:
+            position = one
+            while position < len(self._parts) and self._parts[position] is None:
+                position += 1  # `**` also stands for no folder at all
+                found.add(position)
+        return frozenset(found)
+
+
+# The walk
+
+
+@frozen
+class FileIdentity:
+    """What a file's stat says: a file with the same identity has the same content."""
+
+    device: int
+    inode: int
+    size_bytes: int
+    mtime_ns: int
+    ctime_ns: int
+
+    @classmethod
+    def of(cls, status: os.stat_result) -> "FileIdentity":
+        """Return the identity that a stat has."""
+        return cls(
+            status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+        )
+
+
+@frozen
+class SelectedFile:
+    """A file that travels, by its path.
+
+    Attributes:
+        space: The space that it belongs to.
+        path: Its path in a snapshot.
+        source: The file here, all links followed.
+        identity: Its stat.
+        executable: Whether its owner may execute it.
+    """
+
+    space: SpaceName
+    path: str
+    source: str
+    identity: FileIdentity
+    executable: bool
+
+
+@frozen
+class LeftOut:
+    """A file or folder that doesn't travel, and why, as the end of a sentence."""
+
+    space: SpaceName
+    path: str
+    reason: str
+
+
+@frozen
+class Selection:
+    """What travels by its path, in the order of a snapshot, and what doesn't.
+
+    Attributes:
+        files: The files that travel.
+        left_out: What lies among them and doesn't.
+        unmatched: The patterns of `push.include` that no file matches.
+    """
+
+    files: tuple[SelectedFile, ...]
+    left_out: tuple[LeftOut, ...]
+    unmatched: tuple[str, ...]
+
+
+def select_files(project: Path, user: Path, include: Sequence[str] = ()) -> Selection:
+    """Return the files that travel to a node.
+
+    Args:
+        project: The project's folder.
+        user: The folder that holds user space's `.ai`.
+        include: Patterns of more files of the project.
+
+    Raises:
+        LinkLeavesSpace: A link among them leaves the project, or the user's `.ai`.
+        InputError: They are more than a snapshot may have, or can't be read.
+    """
+    patterns = [_Pattern(one) for one in include]
+    met: set[str] = set()
+    files: dict[tuple[str, str], SelectedFile] = {}
+    left_out: list[LeftOut] = []
+    walks = [_Walk("project", project, project, left_out)]
+    if user != project:
+        walks.append(_Walk("user", user, user / ".ai", left_out))
+    for walk in walks:
+        for folder in KIND_FOLDERS.values():
+            _collect(walk.below(f".ai/{folder}"), files)
+    if patterns:
+        _collect(walks[0].matching(patterns, met), files)
+    return Selection(
+        tuple(files[place] for place in sorted(files)),
+        tuple(sorted(set(left_out), key=lambda one: (one.space, one.path))),
+        tuple(one.text for one in patterns if one.text not in met),
+    )
+
+
+def _collect(found: Iterator[SelectedFile], files: dict[tuple[str, str], SelectedFile]) -> None:
+    for one in found:
+        files[one.space, one.path] = one
+        if len(files) > MAX_FILES:
+            raise InputError(
+                f"More than {MAX_FILES:,} files would travel.",
+                next_step="Narrow push.include in remotes.yaml; see: rye remote plan",
+            )
+
+
+_States = list[tuple[_Pattern, frozenset[int]]]
+
+
+class _Walk:
+    """A walk through the folders of a space, which follows links only within a boundary."""
+
+    def __init__(
+        self, space: SpaceName, root: Path, boundary: Path, left_out: list[LeftOut]
+    ) -> None:
+        self._space: SpaceName = space
+        self._root = str(root)
+        self._boundary = boundary
+        self._real = os.path.realpath(root)
+        self._left_out = left_out
+
+    def below(self, path: str) -> Iterator[SelectedFile]:
+        """Yield the files below a folder; none where it is missing."""
+        where = f"{self._root}/{path}"
+        if not Path(where).is_dir():
+            return
+        real = self._target(path, is_folder=True)
+        if real is None or why_it_stays(real, is_folder=True) is not None:
+            return
+        yield from self._folder(path, real, None, {real}, 0)
+
+    def matching(self, patterns: Sequence[_Pattern], met: set[str]) -> Iterator[SelectedFile]:
+        """Yield the files that patterns match, outside `.ai`; and note the patterns met."""
+        self._met = met
+        states = [(one, one.begin()) for one in patterns]
+        yield from self._folder("", "", states, set(), 0)
+
+    def _folder(
+        self,
+        folder: str,
+        real_folder: str,
+        states: _States | None,
+        real_above: set[str],
+        depth: int,
+    ) -> Iterator[SelectedFile]:
+        """Yield the files below a folder.
+
+        Args:
+            folder: Its path below the root; empty for the root.
+            real_folder: The same with all links followed.
+            states: The patterns that may match, and how far they do; None where all files count.
+            real_above: The folders above it that were entered.
+            depth: How many they are.
+        """
+        where = f"{self._root}/{folder}" if folder else self._root
+        if depth > _MAX_DEPTH:
+            self._left_out.append(LeftOut(self._space, folder, "lies too deep"))
+            return
+        try:
+            with os.scandir(where) as found:
+                entries = sorted(found, key=lambda one: one.name)
+        except OSError as problem:
+            raise InputError(
+                f"{where} can't be read: {problem.strerror}.",
+                next_step="See that you may read the folder.",
+            ) from problem
+        for entry in entries:
+            path = f"{folder}/{entry.name}" if folder else entry.name
+            behind: _States | None = None
+            if states is not None:
+                if path == ".ai":
+                    continue
+                behind = [(one, at) for one, was in states if (at := one.step(was, entry.name))]
+                if not behind:
+                    continue
+            is_folder = entry.is_dir()
+            if not is_folder and behind is not None:
+                met = [one for one, at in behind if one.is_met(at)]
+                if not met:
+                    continue
+                self._met.update(one.text for one in met)
+            real = f"{real_folder}/{entry.name}" if real_folder else entry.name
+            if entry.is_symlink():
+                target = self._target(path, is_folder=is_folder)
+                if target is None:
+                    continue
+                real = target
+            reason = why_it_stays(path, is_folder=is_folder)
+            if reason is None and real != path:
+                reason = why_it_stays(real, is_folder=is_folder)
+            if reason is not None:
+                self._left_out.append(LeftOut(self._space, path, reason))
+            elif not is_folder:
+                yield from self._file(path, real)
+            elif real in real_above:
+                reason = "is a link to a folder above it"
+                self._left_out.append(LeftOut(self._space, path, reason))
+            else:
+                yield from self._folder(path, real, behind, {*real_above, real}, depth + 1)
+
+    def _file(self, path: str, real: str) -> Iterator[SelectedFile]:
+        source = f"{self._real}/{real}"
+        try:
+            status = os.stat(source, follow_symlinks=False)
+        except FileNotFoundError:  # removed meanwhile
+            return
+        if not stat.S_ISREG(status.st_mode):
+            self._left_out.append(LeftOut(self._space, path, "isn't a regular file"))
+            return
+        identity = FileIdentity.of(status)
+        yield SelectedFile(self._space, path, source, identity, bool(status.st_mode & 0o100))
+
+    def _target(self, path: str, *, is_folder: bool) -> str | None:
+        """Return the path below the root to which a link leads; None where it leads nowhere.
+
+        Raises:
+            LinkLeavesSpace: It leads out of the boundary, and would travel by its own name.
+        """
+        where = f"{self._root}/{path}"
+        real = os.path.realpath(where)
+        if not os.path.exists(real):
+            self._left_out.append(LeftOut(self._space, path, "is a link that leads nowhere"))
+            return None
+        if not leads_out(Path(real), self._boundary):
+            below = os.path.relpath(real, self._real)
+            return "" if below == "." else below
+        reason = why_it_stays(path, is_folder=is_folder)
+        if reason is not None:
+            self._left_out.append(LeftOut(self._space, path, reason))
+            return None
+        raise LinkLeavesSpace(
+            f"{where} is a link that leaves {self._boundary}: it leads to {real}, and nothing "
+            "from there travels.",
+            next_step="Put the file or folder itself in place of the link.",
+            path=Path(where),
+            leads_to=Path(real),
+        )
