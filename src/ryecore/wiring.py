@@ -26,6 +26,7 @@ from ryecore.chain.prepared import Preparer
 from ryecore.chain.primitives import KeptProcesses
 from ryecore.chain.trace import Trace
 from ryecore.display.sanitize import warn
+from ryecore.errors import NotAvailableYet
 from ryecore.items.keys import AuthorKeys
 from ryecore.items.project_trust import allowed_variables, is_project_trusted
 from ryecore.items.snapshots import SnapshotStore
@@ -33,6 +34,7 @@ from ryecore.items.spaces import Space, Spaces, built_in_space
 from ryecore.items.trust import TrustStore
 from ryecore.items.verification import Verifier
 from ryecore.lillux.keys import PublicKey
+from ryecore.policy import CallContext
 from ryecore.runs.tasks import Running, Tasks
 
 if TYPE_CHECKING:
@@ -52,7 +54,11 @@ if TYPE_CHECKING:
     from ryecore.graph.result_cache import Entries
     from ryecore.graph.run import GraphService
     from ryecore.policy.permissions import Approve
+    from ryecore.remote.lifecycle import RemoteLifecycle
+    from ryecore.remote.ports import Node
+    from ryecore.remote.service import RemoteRuns
     from ryecore.runs.host import RunHost
+    from ryecore.runs.request import RunRequest
     from ryecore.state.exports import ExportVerifier
     from ryecore.state.model import Durability
     from ryecore.state.store import ThreadStore
@@ -230,7 +236,24 @@ class Parts:
         """The service that runs directives in managed threads."""
         from ryecore.threads.service import ThreadService  # noqa: PLC0415
 
-        return ThreadService(self._host, self.planner)
+        return ThreadService(self._host, self.planner, self._remote_life)
+
+    async def _remote_life(self, request: "RunRequest", ctx: CallContext) -> "RemoteLifecycle":
+        return await self.remote_runs.life(request, ctx)
+
+    @cached_property
+    def remote_runs(self) -> "RemoteRuns":
+        """The runs of this Rye that nodes carry out."""
+        from ryecore.remote.service import RemoteRuns  # noqa: PLC0415
+
+        return RemoteRuns(self._host, self.planner, self._connect)
+
+    async def _connect(self, target: str) -> "Node":
+        raise NotAvailableYet(
+            "Not available yet: remote targets.",
+            next_step="Execute it locally.",
+            missing="remote targets",
+        )
 
     @cached_property
     def graph_results(self) -> "Entries":

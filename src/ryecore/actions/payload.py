@@ -22,7 +22,7 @@ from ryecore.runs.request import GraphOptions, RunRequest, ThreadOptions
 
 __all__ = ["Payload"]
 
-_VERSION: Final = 5
+_VERSION: Final = 6
 _CONTEXT: Final = ("budget_account", "depth", "deadline", "call_id", "parent")
 
 
@@ -75,6 +75,7 @@ class Payload:
                 "timeout_s": request.timeout_s,
                 "muted_hooks": sorted(request.thread.muted_hooks),
                 "digest": request.graph.digest,
+                "target": request.target,
             },
             "ctx": {
                 "capabilities": None if ctx.capabilities is None else sorted(ctx.capabilities),
@@ -127,6 +128,7 @@ def _read_request(values: Mapping[str, Any]) -> RunRequest:
         read_limits(values["limits"]),
         values["model"],
         values["timeout_s"],
+        target=values["target"],
         thread=ThreadOptions(frozenset(values["muted_hooks"])),
         graph=GraphOptions(values["digest"]),
     )

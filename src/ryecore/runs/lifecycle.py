@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from contextlib import suppress
 from decimal import Decimal
 from functools import partial
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 import anyio
 from attrs import evolve
@@ -27,19 +27,45 @@ from ryecore.runs.bounds import RunBounds, find_parent
 from ryecore.runs.host import RunHost
 from ryecore.runs.request import RunRequest, register_run
 from ryecore.runs.settlements import Unwritten
-from ryecore.runs.spending import OVERSPENT, Spending
+from ryecore.runs.spending import OVERSPENT
 from ryecore.runs.supervisor import pass_on_requests
 from ryecore.state.events import Recorder
 from ryecore.state.model import Cost, Predecessor, SpawnLimit, Status, ThreadRecord
 from ryecore.state.store import ThreadStore
 from ryecore.state.thread_file import ThreadFile
 
-__all__ = ["RunLifecycle"]
+__all__ = ["RunLifecycle", "RunSpending"]
 
 EndingT = TypeVar("EndingT")
 ResultT = TypeVar("ResultT", bound=ExecutionResult)
 
 _CHILDREN_GRACE_S: Final = 30.0
+
+
+class RunSpending(Protocol):
+    """The spending of a run, as its lifecycle settles it."""
+
+    @property
+    def cost(self) -> Cost:
+        """What it has cost so far, without its children."""
+        ...
+
+    @property
+    def has_overspent(self) -> bool:
+        """Whether what isn't settled yet cost more than was held for it."""
+        ...
+
+    async def settle_unwritten(self) -> None:
+        """Settle what the ledger doesn't have yet."""
+        ...
+
+    def unwritten(self) -> Unwritten:
+        """Return the costs to write before the account closes, an interrupted request included."""
+        ...
+
+    def waiting(self) -> Unwritten:
+        """Return the costs that the account has to settle yet."""
+        ...
 
 
 class RunLifecycle(ABC, Generic[EndingT, ResultT]):
@@ -105,7 +131,7 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
 
     @property
     @abstractmethod
-    def _spending(self) -> Spending | None:
+    def _spending(self) -> RunSpending | None:
         """What the run spends; None until it may spend anything."""
 
     @property

@@ -103,7 +103,8 @@ class RunRequest:
 
     The inputs are those of a directive or graph, or a tool's parameters. The model is the caller's
     choice, before the directive's own. A tool may have a timeout in seconds. `registered` is the
-    run, where another process has registered it already.
+    run, where another process has registered it already. `target` is `local`, `remote` or
+    `remote:NAME`.
     """
 
     ref: ItemRef
@@ -113,6 +114,7 @@ class RunRequest:
     timeout_s: float | None = None
     start_key: "IdempotencyKey | None" = None
     registered: Registered | None = None
+    target: str = "local"
     thread: ThreadOptions = ThreadOptions()
     graph: GraphOptions = GraphOptions()
 
@@ -129,6 +131,7 @@ class RunRequest:
             "parameters": self.inputs,
             "model": self.model,
             "limits": self.limits.to_dict(),
+            **({} if self.target == "local" else {"target": self.target}),
         }
         return evolve(self, start_key=IdempotencyKey.of(key, str(self.ref), identity, capabilities))
 

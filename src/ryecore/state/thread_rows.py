@@ -306,7 +306,7 @@ _TAKE_OVER: Final = (
 
 def take_over(run: sqlite3.Connection, record: ThreadRecord, owner: ProcessId) -> int:
     """Take over a thread on a node that no living process follows, and return the new fence."""
-    if not lacks_follower(record):
+    if not lacks_follower(record) and (record.place is None or record.owner != owner):
         raise conflict(record, "be taken over")
     values = (*ownership(owner), record.thread_id)
     return int(run.execute(_TAKE_OVER, values).fetchone()[0])

@@ -4,7 +4,8 @@ Source: docs/design/execute.md#fork; docs/design/threads.md#steps; decisions 45 
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeAlias
 
 from attrs import evolve
 
@@ -16,6 +17,7 @@ from ryecore.policy import CallContext
 from ryecore.policy.limits import Limits
 from ryecore.runs.handle import run_to_result, start_run, wait_for_earlier
 from ryecore.runs.host import RunHost
+from ryecore.runs.lifecycle import RunLifecycle
 from ryecore.runs.ports import Shown
 from ryecore.runs.request import RunRequest, ThreadOptions
 from ryecore.runs.resume import Continuation
@@ -36,17 +38,26 @@ from ryecore.threads.thread import Thread
 __all__ = ["ThreadService"]
 
 
+MakeLife: TypeAlias = Callable[
+    [RunRequest, CallContext], Awaitable[RunLifecycle[Any, ThreadResult]]
+]
+"""Makes the lifecycle of a thread that another machine runs."""
+
+
 class ThreadService:
     """The service for the threads of one open Rye."""
 
-    def __init__(self, host: RunHost, planner: DirectivePlanner) -> None:
+    def __init__(self, host: RunHost, planner: DirectivePlanner, make_remote: MakeLife) -> None:
         self._host = host
+        self._make_remote = make_remote
         self._planner = planner
         self.orchestrator = Orchestrator(lambda: host.store, self)
         own_tool = orchestrator_tool(lambda: host.store, self)
         self._deps = ThreadDeps(planner, PaletteBuilder(host.dispatcher), own_tool)
 
-    def _life(self, request: RunRequest, ctx: CallContext) -> ThreadLifecycle:
+    async def _life(self, request: RunRequest, ctx: CallContext) -> RunLifecycle[Any, ThreadResult]:
+        if request.target != "local":
+            return await self._make_remote(request, ctx)
         return ThreadLifecycle(self._host, self._deps, request, ctx)
 
     async def run(self, request: RunRequest, ctx: CallContext) -> ThreadResult:
@@ -56,7 +67,7 @@ class ThreadService:
         wait can be cancelled or run out of time, a CallCancelled.
         """
         try:
-            return await run_to_result(self._host, self._life(request, ctx))
+            return await run_to_result(self._host, await self._life(request, ctx))
         except AlreadyStarted as found:
             return await wait_for_earlier(await self.thread(found.thread_id), ctx)
 
@@ -68,7 +79,7 @@ class ThreadService:
             return await self.thread(found.thread_id)
 
     async def _start(self, request: RunRequest, ctx: CallContext) -> Thread:
-        life, item_id = self._life(request, ctx), str(request.ref)
+        life, item_id = await self._life(request, ctx), str(request.ref)
         return await start_run(
             self._host, life, lambda begun: Thread(self._host, begun.run_id, item_id, begun)
         )
@@ -122,7 +133,7 @@ class ThreadService:
     async def check(self, request: RunRequest, ctx: CallContext) -> None:
         """Check whether a thread can begin. Nothing is changed."""
         _ = self._host.deps  # raises without models
-        await run_in_thread(self._life(request, ctx).check)
+        await run_in_thread(ThreadLifecycle(self._host, self._deps, request, ctx).check)
 
     async def _directives(self, thread_id: str) -> ThreadRecord:
         """Return the row of a directive's thread; refuse a tool's, which has no conversation."""

@@ -1,0 +1,94 @@
+"""What the runs of this room need of a node, whichever way it is reached."""
+
+from collections.abc import AsyncGenerator, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from ryecore.frozen import frozen
+from ryecore.lillux.keys import PublicKey
+from ryecore.remote.protocol.models import CancelBody, ExecuteBody, RunState
+
+__all__ = ["Node", "NodeEvent"]
+
+
+@frozen
+class NodeEvent:
+    """An event of a run on a node.
+
+    Attributes:
+        id: Its number in the run, from 1.
+        event: `status`, `run` or `tree`.
+        data: The rest, as the node sent it.
+    """
+
+    id: int
+    event: str
+    data: Mapping[str, Any]
+
+
+class Node(Protocol):
+    """A node that a remote names, as its caller uses it.
+
+    Each request is tried again while the node can't be reached, within the caller's time.
+    """
+
+    @property
+    def remote(self) -> str:
+        """The name of the remote."""
+        ...
+
+    @property
+    def key(self) -> PublicKey:
+        """The node's public key, from the signed configuration."""
+        ...
+
+    @property
+    def caller(self) -> str:
+        """The fingerprint of the key that signs the requests."""
+        ...
+
+    async def snapshot(self) -> str:
+        """Return the id of the snapshot that a run gets now. Nothing is sent."""
+        ...
+
+    async def execute(self, body: ExecuteBody) -> RunState:
+        """Start a run, or find it under its id; push the snapshot first where the node lacks it.
+
+        Raises:
+            RemoteUnavailable: The node can't be reached. Whether it has begun is unknown.
+            RemoteError: The node refuses it. Nothing runs.
+        """
+        ...
+
+    async def state(self, thread_id: str, *, wait_s: float = 0.0) -> RunState | None:
+        """Return the state of a run; None where the node has none of this id.
+
+        Raises:
+            RemoteUnavailable: The node can't be reached.
+        """
+        ...
+
+    def events(self, thread_id: str, *, after: int = 0) -> AsyncGenerator[NodeEvent, None]:
+        """Stream the events of a run behind a number, until it has ended.
+
+        Raises:
+            RemoteUnavailable: The node can't be reached any more.
+        """
+        ...
+
+    async def cancel(self, thread_id: str, body: CancelBody) -> RunState | None:
+        """Ask a run to stop, and return its state; None where the node has none of this id.
+
+        Raises:
+            RemoteUnavailable: The node can't be reached.
+        """
+        ...
+
+    async def read_object(self, sha256: str, size_bytes: int, path: Path) -> None:
+        """Read an object into a new file, whose hash is checked as it arrives.
+
+        Raises:
+            RemoteUnavailable: The node can't be reached.
+            RemoteUntrusted: It isn't what its hash says.
+        """
+        ...
