@@ -35,7 +35,7 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(answer)
 
-    def log_request(self, *_: object) -> None:
+    def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
         """Write nothing."""
 
 

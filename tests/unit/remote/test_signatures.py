@@ -368,7 +368,7 @@ def test_a_response_to_an_unreadable_signature_is_bound_to_no_request() -> None:
         check_response(NODE.public, status=401, headers=headers, body=BODY, request=REQUEST.headers)
 
 
-@settings(max_examples=5000 if IS_SOAK else 100)
+@settings(max_examples=2000 if IS_SOAK else 100)
 @given(
     data=st.data(),
     method=texts,

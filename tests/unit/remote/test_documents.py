@@ -1,0 +1,163 @@
+"""What comes from the other end, read as the protocol's documents: read, or refused."""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+from attrs import fields
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ryecore.convert.strict import RECORDS, WIRE, ConversionError
+from ryecore.errors import RemoteUntrusted
+from ryecore.lillux.keys import SigningKey
+from ryecore.remote.protocol.models import (
+    CancelBody,
+    Ceiling,
+    ExecuteBody,
+    Identity,
+    Missing,
+    NodeStatus,
+    Problem,
+    RunState,
+    SnapshotAnswer,
+    StoredAnswer,
+    read_answer,
+    read_body,
+)
+from ryecore.remote.protocol.reports import (
+    Change,
+    ReportedFile,
+    RunReport,
+    TranscriptHead,
+    read_report,
+    sign_report,
+)
+from ryecore.remote.protocol.snapshots import Snapshot, SnapshotFile, check_snapshot
+from ryecore.state.model import Cost
+from ryecore.state.records import sign_record
+from tests.matrix import IS_SOAK
+
+NODE = SigningKey(bytes([1]) * 32)
+HASH = "0" * 64
+REPORT = RunReport(
+    "t-1", "tool:greet", "a" * 16, "b" * 16, HASH, HASH, "completed", {"success": True}, Cost(),
+    False, "n-1", "pem", TranscriptHead(1, HASH), (ReportedFile("thread.json", HASH, 2),),
+    (Change("out.txt", HASH, 2, False, None),), "2026-01-01T00:00:00Z", "2026-01-01T00:00:01Z", "0",
+)  # fmt: skip
+BODIES = (
+    Snapshot((SnapshotFile("project", ".ai/tools/a.py", HASH, 3, True),)),
+    ExecuteBody(
+        "t-1", "tool:greet", {"name": "x"}, "inline", HASH, "0.1", ceiling=Ceiling(1, 2),
+        capabilities=("rye.execute.*",), limits={"turns": 1},
+    ),
+    CancelBody(kill=True),
+)  # fmt: skip
+ANSWERS = (
+    Identity("pem", "base64", 1, "0.1"),
+    SnapshotAnswer(HASH, (Missing(HASH, 3),)),
+    StoredAnswer((HASH,), (Missing(HASH, 3),)),
+    RunState("t-1", "running", "n-1", {"any": "report"}),
+    NodeStatus("0.1", 1, 2, 3, 4, 5, None, True),
+    Problem("busy", "The node is full.", 503),
+)
+
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20)
+    | st.sampled_from([HASH, "../x", "\ud800", 2**70, -1, "completed", "project", 1e308]),
+    lambda inner: st.lists(inner, max_size=4)
+    | st.dictionaries(st.sampled_from(["sha256", "path", "version", "_signature", ""]), inner),
+    max_leaves=8,
+)  # fmt: skip
+
+
+def changed(data: st.DataObject, document: Any) -> Any:
+    """Return a document in which one value, at some depth, is another one or is missing."""
+    if isinstance(document, Mapping) and document and data.draw(st.integers(0, 4)):
+        name = data.draw(st.sampled_from(sorted(document)))
+        rest = {key: value for key, value in document.items() if key != name}
+        how = data.draw(st.sampled_from(["left out", "renamed", "within"]))
+        if how == "left out":
+            return rest
+        if how == "renamed":
+            return {**rest, data.draw(st.text(max_size=8)): document[name]}
+        return {**rest, name: changed(data, document[name])}
+    if isinstance(document, list | tuple) and document and data.draw(st.integers(0, 2)):
+        return [*document[1:], changed(data, document[0])]
+    return data.draw(anything)
+
+
+@pytest.mark.parametrize("body", BODIES, ids=lambda one: type(one).__name__)
+def test_a_body_is_read_as_it_was_written(body: object) -> None:
+    assert read_body(json.loads(json.dumps(WIRE.write(body))), type(body)) == body
+
+
+@pytest.mark.parametrize("answer", ANSWERS, ids=lambda one: type(one).__name__)
+def test_an_answer_is_read_as_it_was_written_and_may_have_more(answer: object) -> None:
+    document = json.loads(json.dumps(WIRE.write(answer)))
+    assert read_answer({**document, "of_a_later_version": 1}, type(answer)) == answer
+
+
+@pytest.mark.parametrize("body", BODIES, ids=lambda one: type(one).__name__)
+def test_a_body_with_an_unknown_member_is_refused(body: object) -> None:
+    with pytest.raises(ConversionError, match="more"):
+        read_body({**WIRE.write(body), "more": 1}, type(body))
+
+
+@pytest.mark.parametrize(
+    ("read", "written"),
+    [
+        *((read_body, one) for one in BODIES),
+        *((read_answer, one) for one in ANSWERS),
+    ],
+    ids=lambda one: type(one).__name__,
+)
+@settings(max_examples=2000 if IS_SOAK else 40)
+@given(data=st.data())
+def test_whatever_comes_is_read_or_refused(
+    data: st.DataObject, read: Callable[[object, type[object]], object], written: object
+) -> None:
+    document = changed(data, WIRE.write(written))
+    for one in (document, data.draw(anything)):
+        try:
+            found = read(one, type(written))
+        except ConversionError as problem:
+            str(problem).encode()  # it can be answered and shown
+            continue
+        assert type(found) is type(written)
+        if isinstance(found, Snapshot) and check_snapshot(found) is None:
+            assert read_body(WIRE.write(found), Snapshot).id == found.id
+
+
+@settings(max_examples=2000 if IS_SOAK else 100)
+@given(data=st.data())
+def test_a_report_that_is_not_as_the_node_signed_it_is_refused(data: st.DataObject) -> None:
+    signed = sign_report(REPORT, NODE)
+    document = changed(data, signed)
+    if document == signed or not isinstance(document, Mapping):
+        return
+    with pytest.raises(RemoteUntrusted):
+        read_report(document, NODE.public)
+
+
+@settings(max_examples=2000 if IS_SOAK else 40)
+@given(data=st.data())
+def test_a_report_that_a_lying_node_signed_is_read_or_refused(data: st.DataObject) -> None:
+    document = changed(data, RECORDS.write(REPORT))
+    if not isinstance(document, Mapping):
+        return
+    try:
+        signed = sign_record("node-report", document, NODE)
+    except ValueError:
+        return  # no JSON
+    try:
+        found = read_report(signed, NODE.public)
+    except RemoteUntrusted:
+        return
+    assert {one.name for one in fields(RunReport)} <= set(dir(found))
+
+
+def test_a_report_is_read_as_it_was_written() -> None:
+    signed = json.loads(json.dumps(sign_report(REPORT, NODE)))
+    assert read_report(signed, NODE.public) == REPORT
