@@ -60,6 +60,8 @@ SERVERS = (
     "ryecore.mcp_server.http",
     "ryecore.mcp_server.server",
     "ryecore.mcp_server.stdio",
+    "ryecore.cli.node",
+    "ryecore.node.serve",
     "starlette.routing",
     "uvicorn.protocols.http.auto",
 )

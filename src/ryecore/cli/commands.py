@@ -28,6 +28,7 @@ _COMMANDS: Final = {
     "new": LazyCommand(
         "ryecore.cli.projects", "Make a tool, directive, graph or piece of knowledge."
     ),
+    "node": LazyCommand("ryecore.cli.node", "Let other machines run their projects here."),
     "remote": LazyCommand(
         "ryecore.cli.remote", "Name the nodes that run items of a project elsewhere."
     ),

@@ -15,7 +15,7 @@ from ryecore.items.trust import ListedKey
 from ryecore.lillux.keys import PublicKey
 from ryecore.rye import Rye
 
-__all__ = ["keys", "trust_project"]
+__all__ = ["keys", "read_public_key", "trust_project"]
 
 
 @click.group(cls=HintedGroup, short_help="Make your signing key, and choose whose keys you trust.")
@@ -95,7 +95,7 @@ def trust(
 ) -> None:
     """Trust somebody's public key: what it signs may run here."""
     opened = Rye.open(project_path)
-    key, found_owner = _read_public_key(Path(key_file))
+    key, found_owner = read_public_key(Path(key_file))
     if not (owner := owner or found_owner):
         # A project's file could claim any owner.
         own = [one for one in opened.trust.listed() if one.space == "user"]
@@ -129,7 +129,8 @@ def trust_project(project_path: str, as_json: bool) -> None:
     )
 
 
-def _read_public_key(path: Path) -> tuple[PublicKey, str]:
+def read_public_key(path: Path) -> tuple[PublicKey, str]:
+    """Read a public key from its PEM, or from a key file with its owner."""
     try:
         content = path.read_bytes()
     except OSError as problem:

@@ -3,9 +3,8 @@
 import os
 import secrets
 import shlex
-import signal
 import sys
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
@@ -18,7 +17,12 @@ from attrs import evolve
 from ryecore.chain.model import ExecutionResult
 from ryecore.chain.rendering import render_result
 from ryecore.cli.groups import HintedGroup
-from ryecore.cli.opening import deps_option, models_of, with_project
+from ryecore.cli.opening import (
+    deps_option,
+    models_of,
+    serve_until_signalled,
+    with_project,
+)
 from ryecore.cli.options import find_project, json_option, project_option
 from ryecore.cli.output import EXIT_FAILED, errors_shown, show, show_json
 from ryecore.display.text import StyledText, counted, status_mark
@@ -38,7 +42,6 @@ __all__ = ["mcp"]
 TOKEN_VARIABLE: Final = "RYE_MCP_TOKEN"
 _MIN_TOKEN_CHARACTERS: Final = 16
 _MAX_SHOWN: Final = 100
-_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 
 
 @click.group(cls=HintedGroup, short_help="Offer a project to MCP clients, and use MCP servers.")
@@ -152,11 +155,16 @@ async def _serve(
         ryes = [await opened.enter_async_context(Rye.open(path, **given)) for path in paths]
         options = {"grants": frozenset(grants)} if grants else {}
         server = create_server(ryes, approvals=approvals, **options)
+
+        async def close() -> None:  # which ends and answers each running call
+            for rye in ryes:
+                await rye.aclose()
+
         if address is None:
-            await _until_told_to_end(partial(serve_stdio, server), ryes)
+            await serve_until_signalled(partial(serve_stdio, server), close)
         else:
             host, port = address
-            await _until_told_to_end(
+            await serve_until_signalled(
                 partial(
                     serve_http,
                     server,
@@ -166,30 +174,8 @@ async def _serve(
                     allowed_hosts=allowed_hosts,
                     announce=partial(_announce, new_token=token if is_token_new else None),
                 ),
-                ryes,
+                close,
             )
-
-
-async def _until_told_to_end(serve: Callable[[], Awaitable[None]], ryes: Sequence[Rye]) -> None:
-    """Serve until the input ends or a signal comes; then end and answer each running call."""
-    refusal: RyeError | None = None
-    with anyio.open_signal_receiver(*_SIGNALS) as signals:
-        async with anyio.create_task_group() as tasks:
-
-            async def listen() -> None:
-                async for _ in signals:
-                    for rye in ryes:
-                        await rye.aclose()
-                    tasks.cancel_scope.cancel()
-
-            tasks.start_soon(listen)
-            try:
-                await serve()
-            except RyeError as error:  # which the group would wrap
-                refusal = error
-            tasks.cancel_scope.cancel()
-    if refusal is not None:
-        raise refusal
 
 
 def _announce(url: str, *, new_token: str | None) -> None:

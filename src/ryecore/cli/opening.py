@@ -7,7 +7,7 @@ import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from types import FrameType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import anyio
 import click
@@ -25,11 +25,14 @@ __all__ = [
     "models_of",
     "opened_with_models",
     "run_until_stopped",
+    "serve_until_signalled",
     "with_project",
     "with_threads",
 ]
 
 T = TypeVar("T")
+
+_END_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 
 
 def with_project(
@@ -61,6 +64,32 @@ def run_until_stopped(run: Callable[[], Awaitable[T]]) -> T:
 
     with _stopped_by_signals():
         return anyio.run(run_awake)
+
+
+async def serve_until_signalled(
+    serve: Callable[[], Awaitable[None]], at_signal: Callable[[], Awaitable[None]]
+) -> None:
+    """Serve until that ends by itself, or a signal comes: then cancel it.
+
+    `at_signal` is awaited first, so that running calls can be answered.
+    """
+    refusal: RyeError | None = None
+    with anyio.open_signal_receiver(*_END_SIGNALS) as signals:
+        async with anyio.create_task_group() as tasks:
+
+            async def wait_for_signal() -> None:
+                async for _ in signals:
+                    await at_signal()
+                    tasks.cancel_scope.cancel()
+
+            tasks.start_soon(wait_for_signal)
+            try:
+                await serve()
+            except RyeError as error:  # which the group would wrap
+                refusal = error
+            tasks.cancel_scope.cancel()
+    if refusal is not None:
+        raise refusal
 
 
 @contextmanager

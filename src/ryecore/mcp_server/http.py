@@ -1,28 +1,24 @@
 """The server over streamable HTTP, for clients of a running server. Needs asyncio."""
 
 import hmac
-import logging
 import socket
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-import anyio
-import uvicorn
 from mcp.server.lowlevel import Server
 from mcp.server.transport_security import TransportSecuritySettings
 from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ryecore.errors import ConfigError, InputError
+from ryecore.errors import InputError
+from ryecore.serving import listen, serve_app, url_of
 
 __all__ = ["serve_http"]
 
 _LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
 _EVERYWHERE: Final = ("0.0.0.0", "::")  # noqa: S104 - only ever asked for by name
 _MAX_BODY_BYTES: Final = 32 * 1024 * 1024
-_SHUTDOWN_S: Final = 1
 
 
 async def serve_http(
@@ -53,8 +49,7 @@ async def serve_http(
             f"Without a token, anybody who reaches {host} could run tools here.",
             next_step="Use a token, or listen at 127.0.0.1.",
         )
-    listening = _listen(host, port)
-    port = listening.getsockname()[1]
+    listening = listen(host, port)
     app: ASGIApp = server.streamable_http_app(
         host=host,
         transport_security=_security(host, allowed_hosts),
@@ -62,43 +57,8 @@ async def serve_http(
     )
     if token is not None:
         app = _BearerToken(app, token)
-    web = _Web(
-        uvicorn.Config(
-            app,
-            log_config=None,
-            log_level="warning",
-            access_log=False,
-            server_header=False,
-            timeout_graceful_shutdown=_SHUTDOWN_S,
-        )
-    )
-
-    async def run() -> None:
-        # A cancellation would leave its connections open, so it is asked to end instead.
-        with anyio.CancelScope(shield=True):
-            await web.serve(sockets=[listening])
-        tasks.cancel_scope.cancel()
-
-    with listening:
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(run)
-            shown = f"[{host}]" if ":" in host else host
-            announce(f"http://{shown}:{port}/mcp")
-            try:
-                await anyio.sleep_forever()
-            finally:
-                web.should_exit = True
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        return socket.create_server((host, port), family=family, backlog=1024)
-    except (OSError, OverflowError) as problem:
-        raise ConfigError(
-            f"Nothing can listen at {host}:{port}: {problem}.",
-            next_step="Name another address or port; 0 takes any port that is free.",
-        ) from None
+    url = f"{url_of(listening, host)}/mcp"
+    await serve_app(app, listening, announce=lambda: announce(url), silenced=("mcp",))
 
 
 def _security(host: str, more: Iterable[str]) -> TransportSecuritySettings:
@@ -116,20 +76,6 @@ def _security(host: str, more: Iterable[str]) -> TransportSecuritySettings:
             for port in (":*", "")
         ],
     )
-
-
-class _Web(uvicorn.Server):
-    """uvicorn without its signal handlers, which belong to the process."""
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        # Closing a stream that a client holds open would print a traceback.
-        for name in ("uvicorn.error", "mcp"):
-            logging.getLogger(name).setLevel(logging.CRITICAL + 1)
-        await super().shutdown(sockets)
 
 
 class _BearerToken:

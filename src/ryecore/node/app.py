@@ -1,0 +1,406 @@
+"""The node's ASGI application: its routes, and the signature of each response.
+
+Source: docs/design/remote.md#requests; decisions 63, 70 and 82.
+"""
+
+import hashlib
+import logging
+import os
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import anyio
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from ryecore.convert.json_text import make_encoder
+from ryecore.convert.strict import WIRE, ConversionError
+from ryecore.frozen import frozen
+from ryecore.node.callers import Caller
+from ryecore.node.gate import RequestHead, read_head
+from ryecore.node.problems import NodeProblem, refusal
+from ryecore.node.responses import EventStream, ObjectResponse, read_range
+from ryecore.node.service import NodeService, open_node
+from ryecore.remote.protocol.models import (
+    MAX_BODY_BYTES,
+    MAX_PARAMETER_BYTES,
+    MAX_SNAPSHOT_BYTES,
+    MAX_WAIT_S,
+    ExecuteBody,
+    Problem,
+    RunState,
+    SnapshotAnswer,
+    is_thread_id,
+    read_body,
+)
+from ryecore.remote.protocol.pieces import read_pieces
+from ryecore.remote.protocol.signatures import sign_response
+from ryecore.remote.protocol.snapshots import Snapshot, check_snapshot
+from ryecore.state.records import canonical_json
+from ryecore.state.waiting import run_in_thread
+from ryecore.strict_json import read_json
+
+if TYPE_CHECKING:
+    from ryecore.agent.deps import AgentRunnerDeps
+
+__all__ = ["create_node_app"]
+
+T = TypeVar("T")
+
+_log: Final = logging.getLogger("ryecore.node")
+_encode: Final = make_encoder(ascii_only=False)
+_MAX_EXECUTE_BYTES: Final = MAX_PARAMETER_BYTES + 4 * 1024 * 1024
+_MAX_SMALL_BYTES: Final = 64 * 1024
+_MAX_BODIES_BYTES: Final = 256 * 1024 * 1024
+"""The most bytes of all bodies that are held at once."""
+
+_READ_TIMEOUT_S: Final = 60.0
+_DRAIN_TIMEOUT_S: Final = 5.0
+_BRIEF_BYTES: Final = 64 * 1024
+"""A body of at most so many bytes is read as JSON at once, and not in a thread."""
+
+
+@frozen
+class _Call:
+    """A request whose caller and body are proved."""
+
+    service: NodeService
+    request: Request
+    caller: Caller
+    body: bytes
+
+
+_Handler = Callable[[_Call], Awaitable[Response]]
+
+
+def create_node_app(
+    folder: str | os.PathLike[str],
+    *,
+    agent: "AgentRunnerDeps | None" = None,
+    environ: Mapping[str, str] | None = None,
+) -> Starlette:
+    """Return a node as an ASGI application. Its lifespan opens the node, and closes it.
+
+    In another application it is mounted anywhere; that application's lifespan has to run this
+    one's: `async with node.router.lifespan_context(node): ...`.
+
+    Args:
+        folder: The node's folder, made by `rye node init`.
+        agent: The models that runs may use; None for none.
+        environ: The environment of the runs, of which credentials are left out; by default this
+            process's.
+    """
+    return _NodeApp(partial(open_node, Path(folder), agent=agent, environ=environ)).starlette
+
+
+class _NodeApp:
+    """The routes of a node, and what it holds in memory for them."""
+
+    def __init__(self, opener: Callable[[], Any]) -> None:
+        self._opener = opener
+        self._service: NodeService | None = None
+        self._held_bytes = 0
+        guarded = self._guarded
+        self.starlette: Final = Starlette(
+            routes=[
+                Route("/health", _health, methods=["GET"]),
+                Route("/identity", self._identity, methods=["GET"]),
+                Route("/status", guarded(_status), methods=["GET"]),
+                Route("/snapshots", guarded(_snapshots, MAX_SNAPSHOT_BYTES), methods=["POST"]),
+                Route("/objects", guarded(_store, MAX_BODY_BYTES), methods=["POST"]),
+                Route("/objects/{sha256}", guarded(_read_object), methods=["GET"]),
+                Route("/execute", guarded(_execute, _MAX_EXECUTE_BYTES), methods=["POST"]),
+                Route("/runs/{thread_id:path}", guarded(_state), methods=["GET"]),
+            ],
+            exception_handlers={HTTPException: self._unknown},
+            lifespan=self._lifespan,
+        )
+
+    @asynccontextmanager
+    async def _lifespan(self, _: Starlette) -> AsyncIterator[Mapping[str, Any]]:
+        async with self._opener() as service:
+            self._service = service
+            try:
+                yield {}
+            finally:
+                self._service = None
+
+    def _open_service(self) -> NodeService:
+        if self._service is None:
+            raise refusal(
+                "busy",
+                "The node isn't open.",
+                next_step="Run the lifespan of its application in that of the host.",
+                retry_after_s=1,
+            )
+        return self._service
+
+    async def _identity(self, request: Request) -> Response:
+        try:
+            service = self._open_service()
+        except NodeProblem as refused:
+            return _problem(refused)
+        return self._sign(_document(service.identity.to_document()), None)
+
+    async def _unknown(self, request: Request, problem: Exception) -> Response:
+        del problem
+        refused = refusal("not_found", "The node has nothing at this path.")
+        return self._sign(_problem(refused), read_head(request.scope).headers)
+
+    def _guarded(self, handle: _Handler, max_bytes: int = 0) -> Callable[[Request], Any]:
+        """Return an endpoint for proved callers alone, whose answer is signed.
+
+        Args:
+            handle: Answers a call.
+            max_bytes: The largest body.
+        """
+
+        async def answer(request: Request) -> Response:
+            head = read_head(request.scope)
+            try:
+                response = await self._answer(request, head, handle, max_bytes)
+            except NodeProblem as refused:
+                _log.info(
+                    "%s %s: %s (%s)",
+                    head.method,
+                    ascii(head.path)[:200],
+                    refused.problem.type,
+                    refused.__cause__ or refused.problem.title,
+                )
+                await _drain(request, max_bytes)
+                response = _problem(refused)
+            except ClientDisconnect:
+                return Response(status_code=400)  # nobody reads it
+            except Exception:
+                _log.exception("%s %s failed", head.method, ascii(head.path)[:200])
+                failed = refusal(
+                    "failed",
+                    "The node failed at this request.",
+                    next_step="Tell the node's operator, whose log has the reason.",
+                )
+                response = _problem(failed)
+            return self._sign(response, head.headers)
+
+        return answer
+
+    async def _answer(
+        self, request: Request, head: RequestHead, handle: _Handler, max_bytes: int
+    ) -> Response:
+        service = self._open_service()
+        caller = await service.gate.admit(head)
+        with _Held(self) as held:
+            body = await _read_bounded(request, max_bytes, held)
+            service.gate.check_body(head, body)
+            return await handle(_Call(service, request, caller, body))
+
+    def _sign(self, response: Response, request: Mapping[str, str] | None) -> Response:
+        if self._service is not None:
+            is_stream = isinstance(response, EventStream | ObjectResponse)
+            response.headers.update(
+                sign_response(
+                    self._service.identity.key,
+                    status=response.status_code,
+                    body=None if is_stream else bytes(response.body),
+                    request=request,
+                    now_s=int(time.time()),
+                )
+            )
+        return response
+
+
+# Bodies
+
+
+class _Held:
+    """The bytes of a body, counted among those of all bodies while its request is answered."""
+
+    def __init__(self, app: _NodeApp) -> None:
+        self._app = app
+        self._size_bytes = 0
+
+    def __enter__(self) -> "_Held":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._app._held_bytes -= self._size_bytes
+
+    def grow(self, size_bytes: int) -> None:
+        """Count further bytes.
+
+        Raises:
+            NodeProblem: `busy`: the node holds as many as it takes.
+        """
+        if self._app._held_bytes + size_bytes > _MAX_BODIES_BYTES:
+            raise refusal(
+                "busy",
+                "The node reads as many bodies as it can hold.",
+                next_step="Try again later.",
+                retry_after_s=1,
+            )
+        self._app._held_bytes += size_bytes
+        self._size_bytes += size_bytes
+
+
+async def _read_bounded(request: Request, max_bytes: int, held: _Held) -> bytes:
+    """Read a body, counted and bounded as it comes."""
+    length = request.headers.get("content-length", "")
+    if length.isascii() and length.isdecimal() and int(length[:20]) > max_bytes:
+        raise _too_large(max_bytes)
+    parts: list[bytes] = []
+    size = 0
+    chunks = request.stream()
+    while True:
+        try:
+            with anyio.fail_after(_READ_TIMEOUT_S):
+                chunk = await anext(chunks, None)
+        except TimeoutError:
+            raise refusal("invalid", "The body didn't come in time.") from None
+        if chunk is None:
+            break
+        size += len(chunk)
+        if size > max_bytes:
+            raise _too_large(max_bytes)
+        held.grow(len(chunk))
+        parts.append(chunk)
+    return b"".join(parts)
+
+
+async def _drain(request: Request, max_bytes: int) -> None:
+    """Read the rest of a refused body, so that its sender reads the answer.
+
+    A connection that is closed on unread bytes may lose the answer on its way.
+    """
+    left = max(max_bytes, _BRIEF_BYTES)
+    with anyio.move_on_after(_DRAIN_TIMEOUT_S):
+        while left > 0:
+            message = await request.receive()
+            if message["type"] != "http.request" or not message.get("more_body"):
+                return
+            left -= len(message.get("body", b""))
+
+
+def _too_large(max_bytes: int) -> NodeProblem:
+    return refusal(
+        "too_large",
+        f"The body is larger than {max_bytes:,} bytes.",
+        next_step="Send less at once.",
+    )
+
+
+async def _read_json(call: _Call, kind: type[T]) -> tuple[T, dict[str, Any]]:
+    """Read a body as one of the protocol's documents, and as the JSON that it is."""
+
+    def read() -> tuple[T, dict[str, Any]]:
+        try:
+            document: Any = read_json(call.body.decode()) if call.body else {}
+            return read_body(document, kind), document
+        except ConversionError as problem:
+            detail = str(problem)[:2000]
+        except ValueError as problem:
+            detail = str(problem)[:200]
+        raise refusal("invalid", "The request can't be read.", detail=detail)
+
+    return read() if len(call.body) <= _BRIEF_BYTES else await run_in_thread(read)
+
+
+# Answers
+
+
+def _document(value: object, status: int = 200) -> Response:
+    return Response(_encode(WIRE.write(value)), status, media_type="application/json")
+
+
+def _problem(refused: NodeProblem) -> Response:
+    problem: Problem = refused.problem
+    response = JSONResponse(
+        WIRE.write(problem), problem.status, media_type="application/problem+json"
+    )
+    if refused.retry_after_s is not None:
+        response.headers["Retry-After"] = str(refused.retry_after_s)
+    return response
+
+
+async def _health(_: Request) -> Response:
+    return JSONResponse({"status": "ok"})
+
+
+async def _status(call: _Call) -> Response:
+    return _document(await call.service.status_of(call.caller))
+
+
+async def _snapshots(call: _Call) -> Response:
+    snapshot, _ = await _read_json(call, Snapshot)
+    content = call.service.content.of(call.caller)
+
+    def take() -> SnapshotAnswer:
+        wrong = check_snapshot(snapshot)
+        if wrong is not None:
+            raise refusal("invalid", "The snapshot can't be taken.", detail=wrong)
+        return SnapshotAnswer(snapshot.id, content.take(snapshot))
+
+    return _document(await run_in_thread(take))
+
+
+async def _store(call: _Call) -> Response:
+    try:
+        pieces = read_pieces(call.body)
+    except ValueError as problem:
+        raise refusal("invalid", "The pieces can't be read.", detail=str(problem)) from None
+    content = call.service.content.of(call.caller)
+    return _document(await run_in_thread(content.store, pieces))
+
+
+async def _read_object(call: _Call) -> Response:
+    file = call.service.content.of(call.caller).open(call.request.path_params["sha256"])
+    size = os.fstat(file.fileno()).st_size
+    try:
+        part = read_range(call.request.headers.get("range"), size)
+    except ValueError:
+        file.close()
+        wrong = Problem("invalid", "The range begins behind the end of the object.", 416)
+        raise NodeProblem(wrong) from None
+    return ObjectResponse(file, size, part)
+
+
+async def _execute(call: _Call) -> Response:
+    if not call.service.is_accepting:
+        raise refusal(
+            "busy", "The node ends.", next_step="Try again when it is back.", retry_after_s=5
+        )
+    body, document = await _read_json(call, ExecuteBody)
+    document.pop("wait_s", None)
+    sha256 = hashlib.sha256(canonical_json(document)).hexdigest()
+    return _run_state(await call.service.runs.execute(call.caller, body, sha256))
+
+
+async def _state(call: _Call) -> Response:
+    wait_s = _number(call.request.query_params.get("wait_s"), MAX_WAIT_S)
+    return _run_state(await call.service.runs.state(call.caller, _run_of(call), wait_s))
+
+
+def _run_of(call: _Call) -> str:
+    thread_id: str = call.request.path_params["thread_id"]
+    if not is_thread_id(thread_id):
+        raise refusal("not_found", "You have no run of this id here.")
+    return thread_id
+
+
+def _number(text: str | None, most: float) -> float:
+    try:
+        number = float(text or 0)
+    except ValueError:
+        number = -1.0
+    if not number >= 0:
+        raise refusal("invalid", "wait_s isn't a number of seconds.")
+    return min(number, most)
+
+
+def _run_state(state: RunState) -> Response:
+    return _document(state, 202 if state.report is None else 200)

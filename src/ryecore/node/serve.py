@@ -1,0 +1,64 @@
+"""A node served by this process, over HTTP with or without TLS. Needs asyncio."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ryecore.errors import InputError
+from ryecore.node.app import create_node_app
+from ryecore.node.identity import TlsFiles, load_node
+from ryecore.serving import is_loopback, listen, load_tls, serve_app, url_of
+
+if TYPE_CHECKING:
+    from ryecore.agent.deps import AgentRunnerDeps
+
+__all__ = ["serve_node"]
+
+
+async def serve_node(
+    folder: Path,
+    *,
+    agent: "AgentRunnerDeps | None" = None,
+    host: str | None = None,
+    port: int | None = None,
+    tls: TlsFiles | None = None,
+    insecure_http: bool = False,
+    announce: Callable[[str], None] = lambda _: None,
+) -> None:
+    """Serve until cancelled. Runs that have not ended then are recovered by the next start.
+
+    Args:
+        folder: The node's folder.
+        agent: The models that its runs may use; None for none.
+        host: The address to listen at; by default the one of node.yaml.
+        port: The port; by default the one of node.yaml, 0 for any free one.
+        tls: The certificate and its key; by default those of node.yaml, if any.
+        insecure_http: Whether plain HTTP is served beyond this machine, as behind a proxy.
+        announce: Called with the URL once the node takes requests.
+
+    Raises:
+        InputError: Others would reach the node by plain HTTP, and that isn't asked for.
+        ConfigError: There is no node, another process serves it, or it can't listen there.
+    """
+    settings = load_node(folder).settings
+    host = settings.host if host is None else host
+    tls = settings.tls if tls is None else tls
+    if tls is None and not is_loopback(host) and not insecure_http:
+        raise InputError(
+            f"At {host} others reach this node by plain HTTP, and could read what is sent.",
+            next_step="Name a certificate with --tls-certificate and --tls-key; or pass "
+            "--insecure-http where a proxy in front of the node ends TLS.",
+        )
+    context = None if tls is None else load_tls(tls.certificate, tls.key)
+    app = create_node_app(folder, agent=agent)
+    with listen(host, settings.port if port is None else port) as listening:
+        url = url_of(listening, host, tls=tls is not None)
+        async with app.router.lifespan_context(app):
+            await serve_app(
+                app,
+                listening,
+                tls=context,
+                max_connections=settings.max_connections,
+                runs_lifespan=False,
+                announce=lambda: announce(url),
+            )

@@ -1,0 +1,152 @@
+"""An open node: its keys, callers, content, gate and runs, from its start to its end.
+
+Source: docs/design/remote.md#on-the-node.
+"""
+
+import fcntl
+import os
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from attrs import define
+
+from ryecore.errors import ConfigError
+from ryecore.lillux.keys import PublicKey
+from ryecore.lillux.locks import find_lock_holders
+from ryecore.node.callers import Caller, Callers
+from ryecore.node.content import NodeContent
+from ryecore.node.database import open_node_database
+from ryecore.node.gate import Gate
+from ryecore.node.hosts import HostOptions
+from ryecore.node.identity import NodeIdentity, load_node
+from ryecore.node.runs import NodeRuns
+from ryecore.remote.protocol.models import NodeStatus
+from ryecore.rye import Rye
+from ryecore.state.database import Database
+from ryecore.state.waiting import run_in_thread
+
+if TYPE_CHECKING:
+    from ryecore.agent.deps import AgentRunnerDeps
+
+__all__ = ["NodeService", "open_node"]
+
+
+@define(eq=False)
+class NodeService:
+    """An open node.
+
+    Attributes:
+        identity: Its keys and settings.
+        database: Its database.
+        callers: Who may call it.
+        content: What the callers have pushed.
+        gate: Which caller a request comes from.
+        runs: The runs.
+        is_accepting: Whether it takes new runs; not while it ends.
+    """
+
+    identity: NodeIdentity
+    database: Database
+    callers: Callers
+    content: NodeContent
+    gate: Gate
+    runs: NodeRuns
+    is_accepting: bool = True
+
+    async def status_of(self, caller: Caller) -> NodeStatus:
+        """Return the node's load, and the use of a caller's quotas."""
+        content = self.content.of(caller)
+        used_bytes = await run_in_thread(lambda: content.used_bytes)
+        ((running, spent),) = await self.database.fetch(
+            "SELECT count(*) FILTER (WHERE ended_at IS NULL), coalesce(sum(spend_microcents), 0)"
+            " FROM runs WHERE caller = ?",
+            (caller.fingerprint,),
+        )
+        return NodeStatus(
+            ryecore=self.identity.to_document().ryecore,
+            running=running,
+            max_running=caller.max_runs,
+            stored_bytes=used_bytes,
+            max_stored_bytes=caller.max_bytes,
+            spent_microcents=spent,
+            max_spend_microcents=caller.max_spend_microcents,
+            is_accepting=self.is_accepting,
+        )
+
+
+@asynccontextmanager
+async def open_node(
+    folder: Path,
+    *,
+    agent: "AgentRunnerDeps | None" = None,
+    environ: Mapping[str, str] | None = None,
+) -> AsyncIterator[NodeService]:
+    """Open a node. At its end nothing of its runs is left; the next start recovers them.
+
+    Args:
+        folder: Its folder.
+        agent: The models that its runs may use.
+        environ: The environment of its runs, of which credentials are left out.
+
+    Raises:
+        ConfigError: There is no node, or another process serves it.
+    """
+    identity = load_node(folder)
+    settings = identity.settings
+    with _served_alone(folder):
+        database = open_node_database(folder)
+        try:
+            callers = Callers(folder, identity.key)
+            content = NodeContent(
+                folder,
+                max_object_bytes=settings.max_object_bytes,
+                min_free_bytes=settings.min_free_bytes,
+            )
+            own = dict(os.environ if environ is None else environ)
+            keys = await run_in_thread(_operator_keys, folder, own)
+            options = HostOptions(agent=agent, environ=own, operator_keys=keys)
+            runs = NodeRuns(identity.key, database, content, options, max_runs=settings.max_runs)
+            gate = Gate(database, callers, identity.fingerprint)
+            service = NodeService(identity, database, callers, content, gate, runs)
+            await runs.begin()
+            try:
+                yield service
+            finally:
+                service.is_accepting = False
+                await runs.aclose()
+        finally:
+            database.close()
+
+
+def _operator_keys(folder: Path, environ: Mapping[str, str]) -> tuple[PublicKey, ...]:
+    """Return the keys that the operator's user space trusts."""
+    listed = Rye.open(folder, environ=environ).trust.listed()
+    return tuple(one.key for one in listed if one.space == "user" and one.status == "trusted")
+
+
+@contextmanager
+def _served_alone(folder: Path) -> Iterator[None]:
+    """Hold the lock of a node's folder, which ends with the process."""
+    path = folder / "serve.lock"
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except OSError as problem:
+        raise ConfigError(
+            f"{path} can't be opened: {problem.strerror}.",
+            next_step="Serve the node as the user who owns its folder.",
+        ) from None
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holders = ", ".join(str(one.pid) for one in find_lock_holders(path))
+            by = f": process {holders}" if holders else ""
+            raise ConfigError(
+                f"This node is served already{by}.",
+                next_step="End that process first; one process serves a node.",
+            ) from None
+        yield
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,149 @@
+"""A web server within this process, for an application that lives in its event loop.
+
+Needs uvicorn, and asyncio.
+"""
+
+import logging
+import socket
+import ssl
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from ipaddress import ip_address
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import anyio
+import uvicorn
+
+from ryecore.errors import ConfigError
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
+__all__ = ["is_loopback", "listen", "load_tls", "serve_app", "url_of"]
+
+_SHUTDOWN_S: Final = 1
+_BACKLOG: Final = 1024
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only programs of this machine reach an address."""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Listen at an address.
+
+    Raises:
+        ConfigError: The address isn't this machine's, or the port is taken.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=_BACKLOG)
+    except (OSError, OverflowError) as problem:
+        raise ConfigError(
+            f"Nothing can listen at {host}:{port}: {problem}.",
+            next_step="Name another address or port; 0 takes any port that is free.",
+        ) from None
+
+
+def load_tls(certificate: Path, key: Path) -> ssl.SSLContext:
+    """Load a certificate with its chain, and its key, both in PEM.
+
+    Raises:
+        ConfigError: They can't be read, or don't belong together.
+    """
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    try:
+        context.load_cert_chain(certificate, key, password=_no_password)
+    except (OSError, ValueError) as problem:
+        why = problem.strerror if isinstance(problem, OSError) else problem
+        raise ConfigError(
+            f"TLS can't be used with {certificate} and {key}: {why}.",
+            next_step="Name a certificate with its chain, and its key without a password, in PEM.",
+        ) from None
+    return context
+
+
+def _no_password() -> str:
+    raise ValueError("the key has a password")
+
+
+def url_of(listening: socket.socket, host: str, *, tls: bool = False) -> str:
+    """Return the URL of a listening socket, without a path."""
+    shown = f"[{host}]" if ":" in host else host
+    return f"{'https' if tls else 'http'}://{shown}:{listening.getsockname()[1]}"
+
+
+async def serve_app(
+    app: "ASGIApp",
+    listening: socket.socket,
+    *,
+    tls: ssl.SSLContext | None = None,
+    max_connections: int | None = None,
+    runs_lifespan: bool = True,
+    announce: Callable[[], None] = lambda: None,
+    silenced: Sequence[str] = (),
+) -> None:
+    """Serve an application until cancelled.
+
+    Args:
+        app: The application.
+        listening: The socket, which is closed at the end.
+        tls: The certificate; None for plain HTTP.
+        max_connections: The most connections at once; further ones get 503.
+        runs_lifespan: Whether the application's lifespan is run, and not by the caller.
+        announce: Called when the server accepts connections.
+        silenced: Loggers that say nothing of streams that are closed at the end.
+    """
+    config = uvicorn.Config(
+        app,
+        lifespan="auto" if runs_lifespan else "off",
+        log_config=None,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        limit_concurrency=max_connections,
+        timeout_graceful_shutdown=_SHUTDOWN_S,
+        ssl_context_factory=None if tls is None else lambda _config, _default: tls,
+    )
+    web = _Web(config, ("uvicorn.error", *silenced))
+
+    async def run() -> None:
+        # A cancellation would leave its connections open, so it is asked to end instead.
+        with anyio.CancelScope(shield=True):
+            await web.serve(sockets=[listening])
+        tasks.cancel_scope.cancel()
+
+    with listening:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(run)
+            announce()
+            try:
+                await anyio.sleep_forever()
+            finally:
+                web.should_exit = True
+
+
+class _Web(uvicorn.Server):
+    """uvicorn without its signal handlers, which belong to the process."""
+
+    def __init__(self, config: uvicorn.Config, silenced: Sequence[str]) -> None:
+        super().__init__(config)
+        self._silenced = silenced
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        # Closing a stream that a client holds open would print a traceback.
+        for name in self._silenced:
+            logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+        await super().shutdown(sockets)
