@@ -12,9 +12,3 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedNode]:
     """A node that runs, with no callers yet."""
     with served_node(tmp_path_factory.mktemp("operator") / "node") as served:
         yield served
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    """uvicorn's own loop."""
-    return "asyncio"

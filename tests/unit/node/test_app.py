@@ -16,6 +16,12 @@ from tests.served_node import ServedNode, client_of
 pytestmark = pytest.mark.anyio
 
 
+@pytest.fixture
+def anyio_backend() -> str:
+    """uvicorn's own loop."""
+    return "asyncio"
+
+
 def _snapshot(*contents: bytes) -> Snapshot:
     return Snapshot(
         tuple(

@@ -1,0 +1,281 @@
+"""`rye node serve` as a process: TLS, plain HTTP, signals, a second server, and a host's app."""
+
+import datetime
+import os
+import signal
+import ssl
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from ipaddress import ip_address
+from pathlib import Path
+
+import anyio
+import httpx2
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+from starlette.applications import Starlette
+from starlette.responses import PlainTextResponse
+from starlette.routing import Mount, Route
+
+from ryecore import SigningKey, __version__
+from ryecore.errors import ConfigError, InputError
+from ryecore.node import create_node_app, make_node, serve_node
+from ryecore.node.identity import TlsFiles
+from ryecore.remote.protocol.models import RunState, read_answer
+from ryecore.remote.protocol.reports import read_report
+from ryecore.serving import listen, serve_app, url_of
+from tests.node_host import snapshot_of
+from tests.served_node import NodeClient, allow, client_of, served_node
+from tests.workspace import Workspace
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """uvicorn's own loop."""
+    return "asyncio"
+
+
+def _make_certificates(folder: Path) -> TlsFiles:
+    """Write a test CA, and a certificate of 127.0.0.1 that it signed."""
+    now = datetime.datetime.now(datetime.UTC)
+
+    def make(
+        name: str, issuer: str, key: ec.EllipticCurvePrivateKey, by: ec.EllipticCurvePrivateKey
+    ) -> x509.Certificate:
+        is_ca = name == issuer
+        subject, signed_by = (
+            x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, one)]) for one in (name, issuer)
+        )
+        builder = (
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(signed_by)
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - datetime.timedelta(days=1))
+            .not_valid_after(now + datetime.timedelta(days=1))
+            .add_extension(x509.BasicConstraints(is_ca, None), critical=True)
+        )
+        if not is_ca:
+            names = x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))])
+            builder = builder.add_extension(names, critical=False)
+        return builder.sign(by, hashes.SHA256())
+
+    ca_key, own_key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
+    pem = serialization.Encoding.PEM
+    ca = make("test CA", "test CA", ca_key, ca_key)
+    own = make("node", "test CA", own_key, ca_key)
+    (folder / "ca.pem").write_bytes(ca.public_bytes(pem))
+    (folder / "node.pem").write_bytes(own.public_bytes(pem))
+    (folder / "node.key").write_bytes(
+        own_key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    )
+    return TlsFiles(folder / "node.pem", folder / "node.key")
+
+
+async def _run_tool(client: NodeClient, workspace: Workspace, ref: str, thread_id: str) -> RunState:
+    snapshot, objects = snapshot_of(workspace)
+    await client.push(snapshot, *objects)
+    answer = await client.post(
+        "/execute",
+        {
+            "thread_id": thread_id,
+            "item_id": ref,
+            "parameters": {"name": "Ada"},
+            "thread": "inline",
+            "snapshot": snapshot.id,
+            "ryecore": __version__,
+            "wait_s": 30,
+        },
+    )
+    assert answer.status_code == 200, answer.text
+    return read_answer(answer.json(), RunState)
+
+
+async def test_a_signed_tool_runs_over_tls_and_its_report_is_signed(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    ref = workspace.shell("acme/greet", "cat")
+    tls = _make_certificates(tmp_path)
+    arguments = ["--tls-certificate", str(tls.certificate), "--tls-key", str(tls.key)]
+    trusted = ssl.create_default_context(cafile=tmp_path / "ca.pem")
+    with served_node(tmp_path / "node", *arguments) as served:
+        served.allow(workspace.key)
+        async with client_of(served, workspace.key, verify=trusted) as client:
+            state = await _run_tool(client, workspace, ref, "one")
+            again = read_answer((await client.get("/runs/one")).json(), RunState)
+        with pytest.raises(httpx2.TransportError):
+            async with httpx2.AsyncClient() as plain:
+                await plain.get(served.url.replace("https", "http") + "/health")
+        async with client_of(served, workspace.key) as untrusting:
+            with pytest.raises(httpx2.ConnectError):
+                await untrusting.get("/status")
+
+    assert served.url.startswith("https://127.0.0.1:")
+    assert state.report is not None
+    report = read_report(state.report, served.identity.key.public)
+    assert (report.status, report.result["data"]) == ("completed", {"name": "Ada"})
+    assert again == state
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "node.example"])
+async def test_plain_http_beyond_this_machine_has_to_be_named(tmp_path: Path, host: str) -> None:
+    make_node(tmp_path)
+
+    with pytest.raises(InputError, match="--insecure-http"):
+        await serve_node(tmp_path, host=host, port=0)
+
+
+async def test_plain_http_behind_a_proxy_can_be_named(tmp_path: Path) -> None:
+    with served_node(tmp_path / "node", "--host", "0.0.0.0", "--insecure-http") as served:
+        async with httpx2.AsyncClient() as web:
+            url = served.url.replace("0.0.0.0", "127.0.0.1")
+            assert (await web.get(f"{url}/health")).status_code == 200
+
+
+async def test_files_of_tls_that_do_not_belong_together_are_refused(tmp_path: Path) -> None:
+    make_node(tmp_path / "node")
+    tls = _make_certificates(tmp_path)
+
+    with pytest.raises(ConfigError, match="TLS can't be used"):
+        await serve_node(tmp_path / "node", port=0, tls=TlsFiles(tmp_path / "ca.pem", tls.key))
+
+
+async def test_one_process_serves_a_node(tmp_path: Path) -> None:
+    with (
+        served_node(tmp_path / "node") as served,
+        pytest.raises(ConfigError, match=f"process {served.process.pid}"),
+    ):
+        await serve_node(tmp_path / "node", port=0)
+    # A killed one leaves no lock.
+    with served_node(tmp_path / "node"):
+        pass
+
+
+async def test_a_nonce_stays_used_when_the_node_was_killed(tmp_path: Path) -> None:
+    key = SigningKey.generate()
+    with served_node(tmp_path / "node") as served:
+        served.allow(key)
+        port = served.url.rpartition(":")[2]
+        async with client_of(served, key) as client:
+            signed = client.sign("GET", "/status")
+            first = await client.web.get("/status", headers=signed)
+    with served_node(tmp_path / "node", "--port", port) as served:
+        async with client_of(served, key) as client:
+            again = await client.web.get("/status", headers=signed)
+
+    assert (first.status_code, again.json()["type"]) == (200, "replayed")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_signal_ends_a_node_and_its_tools(
+    workspace: Workspace, tmp_path: Path, number: signal.Signals
+) -> None:
+    fifo = tmp_path / "fifo"
+    ref = workspace.shell("acme/wait", f"echo $$ > {fifo}; sleep 600")
+
+    os.mkfifo(fifo)
+    with served_node(tmp_path / "node") as served:
+        served.allow(workspace.key)
+        async with client_of(served, workspace.key) as client, anyio.create_task_group() as tasks:
+
+            async def call() -> None:
+                with pytest.raises((httpx2.TransportError, AssertionError)):
+                    await _run_tool(client, workspace, ref, "waits")
+
+            tasks.start_soon(call)
+            pid = int(await anyio.to_thread.run_sync(fifo.read_text))
+            served.process.send_signal(number)
+            code = await anyio.to_thread.run_sync(served.process.wait)
+
+        assert served.process.stderr is not None
+        assert "Traceback" not in served.process.stderr.read().decode()
+    assert code == 0
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+@asynccontextmanager
+async def _mounted(folder: Path) -> AsyncIterator[str]:
+    """Serve a host's application with a node in it."""
+    node = create_node_app(folder)
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        async with node.router.lifespan_context(node):
+            yield
+
+    async def own(_: object) -> PlainTextResponse:
+        return PlainTextResponse("the host's own")
+
+    routes = [Route("/", own), Mount("/tools/node", node)]
+    listening, ready = listen("127.0.0.1", 0), anyio.Event()
+    async with anyio.create_task_group() as tasks:
+        host = Starlette(routes=routes, lifespan=lifespan)
+        async with host.router.lifespan_context(host):
+            tasks.start_soon(
+                lambda: serve_app(host, listening, runs_lifespan=False, announce=ready.set)
+            )
+            await ready.wait()
+            yield url_of(listening, "127.0.0.1")
+            tasks.cancel_scope.cancel()
+
+
+async def test_a_node_is_mounted_in_a_hosts_application(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    ref = workspace.shell("acme/greet", "cat")
+    identity = make_node(tmp_path / "node")
+    allow(identity, workspace.key)
+    async with (
+        _mounted(tmp_path / "node") as url,
+        httpx2.AsyncClient(base_url=f"{url}/tools/node", timeout=30) as web,
+    ):
+        assert (await web.get(url)).text == "the host's own"
+        assert (await web.get("/health")).json() == {"status": "ok"}
+        client = NodeClient(identity, workspace.key, web)
+        state = await _run_tool(client, workspace, ref, "mounted/one")
+
+    assert state.status == "completed"
+
+
+async def test_a_node_whose_lifespan_was_not_run_says_so(tmp_path: Path) -> None:
+    make_node(tmp_path)
+    transport = httpx2.ASGITransport(create_node_app(tmp_path))
+    async with httpx2.AsyncClient(transport=transport, base_url="http://node") as web:
+        answer = await web.get("/status")
+
+    assert (answer.status_code, answer.json()["type"]) == (503, "busy")
+    assert "lifespan" in answer.json()["next_step"]
+
+
+def test_a_node_without_the_extra_says_what_to_install() -> None:
+    program = (
+        "import sys; sys.modules['starlette'] = None; sys.modules['uvicorn'] = None\n"
+        "from ryecore.cli import main; sys.argv = ['rye', 'node', 'serve']; main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode == 2
+    assert "pip install 'ryecore[server]'" in done.stderr
+
+
+def test_nothing_of_the_server_is_imported_before_it_is_used() -> None:
+    program = (
+        "import sys, ryecore.node, ryecore.cli.node\n"
+        "print([name for name in ('uvicorn', 'starlette', 'httpx2') if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+
+    assert done.stdout.strip() == "[]", done.stderr
