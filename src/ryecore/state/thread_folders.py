@@ -216,18 +216,23 @@ class ThreadFolders:
         A thread or the run of a graph has a signed file and a log instead.
         """
         folder = self._path_of(thread_id)
-        if _has_thread_file(folder):
+        if _has_thread_file(folder) or not _exists(folder):
             return
         body = indented_json(result).encode(
             errors="backslashreplace"
         )  # a lone surrogate, as JSON escapes it
         with suppress(OSError, StateError):  # the registry is authoritative
+            self._make_folder(thread_id)  # refuses a link in its place
             write_atomically(f"{folder}/{_RESULT}", body, mode=0o600, durable=False)
             await self._add_ahead(thread_id, _RESULT)
 
 
 def _has_thread_file(folder: str) -> bool:
-    return os.path.lexists(f"{folder}/{THREAD_FILE}")
+    return _exists(f"{folder}/{THREAD_FILE}")
+
+
+def _exists(path: str) -> bool:
+    return os.path.lexists(path)
 
 
 def _read_text(path: Path, offset: int) -> tuple[str, int]:
