@@ -26,7 +26,7 @@ from ryecore.chain.prepared import Preparer
 from ryecore.chain.primitives import KeptProcesses
 from ryecore.chain.trace import Trace
 from ryecore.display.sanitize import warn
-from ryecore.errors import NotAvailableYet
+from ryecore.errors import MissingExtra
 from ryecore.items.keys import AuthorKeys
 from ryecore.items.project_trust import allowed_variables, is_project_trusted
 from ryecore.items.snapshots import SnapshotStore
@@ -54,8 +54,10 @@ if TYPE_CHECKING:
     from ryecore.graph.result_cache import Entries
     from ryecore.graph.run import GraphService
     from ryecore.policy.permissions import Approve
+    from ryecore.remote.config import RemotesReader
+    from ryecore.remote.connection import ConnectedNode, NodePool
     from ryecore.remote.lifecycle import RemoteLifecycle
-    from ryecore.remote.ports import Node
+    from ryecore.remote.plan import PushPlanner
     from ryecore.remote.service import RemoteRuns
     from ryecore.runs.host import RunHost
     from ryecore.runs.request import RunRequest
@@ -148,6 +150,7 @@ class Parts:
             lambda: self._launch,
             lambda: self._directives,
             lambda: self.threads,
+            self._connect,
         )
 
     @cached_property
@@ -225,11 +228,8 @@ class Parts:
     def make_remotes(self, running: Running) -> "Remotes":
         """Make the interface to the nodes that the project knows, for the calls of one Rye."""
         from ryecore.actions.remotes import Remotes  # noqa: PLC0415
-        from ryecore.remote.config import RemotesReader  # noqa: PLC0415
-        from ryecore.remote.plan import PushPlanner  # noqa: PLC0415
 
-        planner = PushPlanner(self.project, self.spaces.user.root.parent)
-        return Remotes(RemotesReader(self._configs), planner, running)
+        return Remotes(self._read_remotes, self._planner_of_pushes, lambda: self._nodes, running)
 
     @cached_property
     def threads(self) -> "ThreadService":
@@ -248,12 +248,36 @@ class Parts:
 
         return RemoteRuns(self._host, self.planner, self._connect)
 
-    async def _connect(self, target: str) -> "Node":
-        raise NotAvailableYet(
-            "Not available yet: remote targets.",
-            next_step="Execute it locally.",
-            missing="remote targets",
-        )
+    async def _connect(self, target: str) -> "ConnectedNode":
+        return await self._nodes.connect(target)
+
+    @cached_property
+    def _nodes(self) -> "NodePool":
+        """The nodes that this Rye is connected to."""
+        try:
+            from ryecore.remote.connection import NodePool  # noqa: PLC0415
+        except ModuleNotFoundError as problem:
+            if problem.name != "httpx2":
+                raise
+            raise MissingExtra(
+                "A remote target needs the package httpx2, which is not installed.",
+                next_step="Run `pip install 'ryecore[remote]'`.",
+                extra="remote",
+            ) from None
+
+        return NodePool(self._read_remotes, self.keys.load, self._planner_of_pushes)
+
+    @cached_property
+    def _read_remotes(self) -> "RemotesReader":
+        from ryecore.remote.config import RemotesReader  # noqa: PLC0415
+
+        return RemotesReader(self._configs)
+
+    @cached_property
+    def _planner_of_pushes(self) -> "PushPlanner":
+        from ryecore.remote.plan import PushPlanner  # noqa: PLC0415
+
+        return PushPlanner(self.project, self.spaces.user.root.parent)
 
     @cached_property
     def graph_results(self) -> "Entries":
@@ -346,6 +370,8 @@ class Parts:
     async def aclose(self) -> None:
         """End the processes that are kept, and close the store and the search index."""
         await self._executor.aclose()
+        if "_nodes" in self.__dict__:
+            await self._nodes.aclose()
         if self.store.is_open:  # who closes it last moves its log home, which waits for the disk
             await anyio.to_thread.run_sync(self.store.close)
         if "search" in self.__dict__:  # a part that was never needed isn't made to be closed

@@ -5,7 +5,7 @@ Source: docs/design/execute.md#matrix; decision 31.
 
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from ryecore.actions.directive import DirectiveAction
     from ryecore.actions.launch import LaunchAction
     from ryecore.policy.limits import Limits
+    from ryecore.remote.connection import ConnectedNode
     from ryecore.runs.ports import Planned
     from ryecore.runs.request import RunRequest
     from ryecore.threads.service import ThreadService
@@ -75,12 +76,14 @@ class ExecuteAction:
         launch: "Callable[[], LaunchAction]",
         directives: "Callable[[], DirectiveAction]",
         threads: "Callable[[], ThreadService]",
+        connect: "Callable[[str], Awaitable[ConnectedNode]]",
     ) -> None:
         self._spaces = spaces
         self._executor = executor
         self._launch = launch
         self._directives = directives
         self._threads = threads
+        self._connect = connect
 
     async def __call__(self, request: ExecuteRequest, ctx: CallContext) -> ExecutionResult:
         """Execute an item."""
@@ -101,8 +104,16 @@ class ExecuteAction:
             if request.thread == "fork" and not request.dry_run:
                 return await self._fork(run, ctx, is_async=request.async_)
             return await self._directives().execute(run, request, ctx)
+        if run is not None and run.target != "local":
+            raise NotAvailableYet(
+                "Not available yet: a tool with async on a remote target.",
+                next_step="Leave async out, or execute it locally.",
+                missing="async tools on remote targets",
+            )
         if run is not None:
             return await self._launch()(run, ctx)
+        if request.target != "local":
+            return await self._call_remote(ref, parameters, request, ctx)
         if ref.id == ORCHESTRATOR and not request.dry_run:
             return await self._orchestrate(ref, parameters, ctx)
         done = await self._executor.execute(
@@ -124,6 +135,29 @@ class ExecuteAction:
                 error.during(str(ref), chain=done.chain.ids, trace=done.trace or ())
                 raise
         return done
+
+    async def _call_remote(
+        self,
+        ref: ItemRef,
+        parameters: Mapping[str, Any],
+        request: ExecuteRequest,
+        ctx: CallContext,
+    ) -> ExecutionResult:
+        """Run a tool on a node, which verifies it, and wait for its result."""
+        try:
+            for name in ("trace", "output_log"):
+                if getattr(request, name):
+                    raise InputError(
+                        f"{name} is for local calls: a node sends the result alone.",
+                        next_step="Leave it out, or execute the tool locally.",
+                    )
+            node = await self._connect(request.target)
+            from ryecore.remote.calls import call_tool  # noqa: PLC0415 - for nodes alone
+
+            return await call_tool(node, ref, parameters, ctx, timeout_s=request.timeout_s)
+        except RyeError as error:
+            error.during(str(ref))
+            raise
 
     async def _fork(
         self, run: "RunRequest", ctx: CallContext, *, is_async: bool
@@ -251,6 +285,7 @@ def _run_request(ref: ItemRef, request: ExecuteRequest, ctx: CallContext) -> "Ru
         parse_limits(request.limits),
         request.model,
         request.timeout_s,
+        target=request.target,
     )
     if request.muted_hooks:
         run = evolve(run, thread=ThreadOptions(request.muted_hooks))
@@ -335,10 +370,4 @@ def check_cell(kind: str, target: str, thread: str, *, async_: bool) -> None:
         raise UnsupportedExecution(
             "An inline directive can't be asynchronous: there is nothing to detach.",
             next_step='Pass thread="fork", or leave async out.',
-        )
-    if is_remote:
-        raise NotAvailableYet(
-            "Not available yet: remote targets.",
-            next_step="Execute it locally.",
-            missing="remote targets",
         )

@@ -1,5 +1,6 @@
 """The interface `rye.remotes` to the nodes that a project knows."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,7 @@ from ryecore.runs.tasks import Running
 
 if TYPE_CHECKING:
     from ryecore.remote.config import Remote, RemotesReader
+    from ryecore.remote.connection import NodePool
     from ryecore.remote.plan import PushPlan, PushPlanner
 
 __all__ = ["Remotes"]
@@ -17,9 +19,16 @@ __all__ = ["Remotes"]
 class Remotes:
     """The nodes that a project knows, and what travels to them."""
 
-    def __init__(self, read: "RemotesReader", planner: "PushPlanner", running: Running) -> None:
+    def __init__(
+        self,
+        read: "RemotesReader",
+        planner: "PushPlanner",
+        nodes: "Callable[[], NodePool]",
+        running: Running,
+    ) -> None:
         self._read = read
         self._planner = planner
+        self._nodes = nodes
         self._running = running
 
     def list(self) -> "tuple[Remote, ...]":

@@ -90,7 +90,7 @@ def test_a_thread_that_never_existed_is_refused(workspace, run, command):
     [
         (["--thread", "fork"], "Tools can't be forked"),
         (["--thread", "spoon"], "Unknown thread mode 'spoon'"),
-        (["--target", "remote"], "Not available yet: remote targets"),
+        (["--target", "remote"], "There are no remotes"),
         (["--target", "moon"], "Unknown target 'moon'"),
         (["--async", "--dry-run"], "dry_run with async is not supported"),
         (["--target", "remote:gpu", "--dry-run"], "dry_run with a remote target"),

@@ -291,7 +291,7 @@ def signature_base(components: Mapping[str, str], parameters: str) -> bytes:
             without the quotes of the name.
         parameters: The signature's parameters, serialised.
 
-    Source: RFC 9421, 2.5.
+    Source: RFC 9421, section 2.5.
     """
     lines = [f"{_quoted(name)}: {value}" for name, value in components.items()]
     return "\n".join([*lines, f'"@signature-params": {parameters}']).encode("ascii")

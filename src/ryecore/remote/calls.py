@@ -1,0 +1,197 @@
+"""Inline tools on a node: one request under an id of its own, repeated under it.
+
+Source: docs/design/remote.md#at-home; decisions 70 and 71.
+"""
+
+import hashlib
+import json
+import time
+import uuid
+from collections.abc import Mapping
+from typing import Any, Final
+
+import anyio
+from attrs import evolve
+
+from ryecore.convert.json_text import make_encoder
+from ryecore.convert.strict import WIRE
+from ryecore.errors import CallCancelled, RemoteError, RemoteUnavailable, RemoteUntrusted
+from ryecore.items.refs import ItemRef
+from ryecore.policy import CallContext
+from ryecore.policy.cancelling import cancelled_by
+from ryecore.remote.connection import ConnectedNode
+from ryecore.remote.protocol.models import MAX_WAIT_S, CancelBody, ExecuteBody, RunState
+from ryecore.remote.protocol.reports import RunReport, read_report
+from ryecore.remote.results import RemoteResult, read_result
+
+__all__ = ["call_tool", "check_report", "request_digest"]
+
+_canonical: Final = make_encoder(sort_keys=True)
+_CANCEL_WITHIN_S: Final = 5.0
+_HOMEWARD_S: Final = 1.0
+"""How much of the caller's time is left for the result to come home, in seconds."""
+
+
+async def call_tool(
+    node: ConnectedNode,
+    ref: ItemRef,
+    parameters: Mapping[str, Any],
+    ctx: CallContext,
+    *,
+    timeout_s: float | None = None,
+) -> RemoteResult:
+    """Run a tool on a node, and wait for its result.
+
+    A node that can't be reached is tried again until the deadline of the caller; without one, for
+    the tool's timeout and then the remote's `timeout_s`.
+
+    Args:
+        node: The node.
+        ref: The tool.
+        parameters: Its parameters.
+        ctx: The caller.
+        timeout_s: The seconds after which the tool is ended.
+
+    Raises:
+        RemoteUnavailable: The node couldn't be reached in this time. A tool that was started there
+            continues.
+        RemoteError: The node refuses the call, or can't be trusted.
+        RyeError: The tool didn't run; the error is the same as locally.
+    """
+    call = _Call(node, ref, parameters, ctx, timeout_s)
+    if ctx.cancellation is None:
+        return await call.run()
+    with cancelled_by(ctx.cancellation):
+        return await call.run()
+    raise CallCancelled(f"{ref} was cancelled by its caller.")
+
+
+class _Call:
+    def __init__(
+        self,
+        node: ConnectedNode,
+        ref: ItemRef,
+        parameters: Mapping[str, Any],
+        ctx: CallContext,
+        timeout_s: float | None,
+    ) -> None:
+        self._node = node
+        self._began_s = time.monotonic()
+        self._deadline = ctx.deadline
+        self._patience_s = node.settings.timeout_s + (timeout_s or 0.0)
+        held = ctx.capabilities
+        self._body = ExecuteBody(
+            thread_id=str(uuid.uuid4()),
+            item_id=str(ref),
+            parameters=parameters,
+            thread="inline",
+            snapshot="",
+            ryecore=_version(),
+            timeout_s=timeout_s,
+            deadline_s=None if ctx.deadline is None else self._time_there_s(),
+            wait_s=min(self._left_s(), MAX_WAIT_S),
+            capabilities=None if held is None else tuple(sorted(held)),
+        )
+
+    async def run(self) -> RemoteResult:
+        self._body = evolve(self._body, snapshot=await self._node.snapshot())
+        is_sent = False
+        try:
+            with anyio.fail_after(None if self._deadline is None else self._left_s()):
+                is_sent = True
+                found = await self._reported()
+        except TimeoutError:
+            await self._stop()
+            raise RemoteUnavailable(
+                f"The node {self._node.remote} sent no result of {self._body.item_id} in the time "
+                "that its caller has; whether it had its effect is unknown.",
+                next_step="Look at its effect before you execute it again.",
+                remote=self._node.remote,
+            ) from None
+        except anyio.get_cancelled_exc_class():
+            if is_sent:
+                await self._stop()
+            raise
+        report = read_report(found.report or {}, self._node.key)
+        check_report(report, self._body, self._node)
+        duration_ms = (time.monotonic() - self._began_s) * 1000
+        if report.status in ("cancelled", "killed"):
+            raise CallCancelled(
+                f"{report.item_id} was {report.status} on the node {self._node.remote}."
+            )
+        return read_result(report, self._node.remote, duration_ms)
+
+    async def _reported(self) -> RunState:
+        found = await self._node.execute(self._body, within_s=self._within_s())
+        while found.report is None:
+            wait_s = min(self._left_s(), MAX_WAIT_S)
+            state = await self._node.state(
+                self._body.thread_id, wait_s=wait_s, within_s=self._within_s()
+            )
+            if state is None:
+                raise RemoteError(
+                    f"The node {self._node.remote} has forgotten the call of "
+                    f"{self._body.item_id}; whether it had its effect is unknown.",
+                    next_step="Look at its effect before you execute it again.",
+                    remote=self._node.remote,
+                    problem="not_found",
+                )
+            found = state
+        return found
+
+    async def _stop(self) -> None:
+        """Ask the node to stop the tool, for a bounded time."""
+        with anyio.move_on_after(_CANCEL_WITHIN_S, shield=True):
+            try:
+                await self._node.cancel(self._body.thread_id, CancelBody(kill=True))
+            except RemoteError:
+                return  # its deadline or timeout ends it there
+
+    def _left_s(self) -> float:
+        if self._deadline is None:
+            return MAX_WAIT_S
+        return max(self._deadline - time.monotonic(), 0.0)
+
+    def _time_there_s(self) -> float:
+        left_s = self._left_s()
+        return left_s - min(_HOMEWARD_S, left_s / 10)
+
+    def _within_s(self) -> float:
+        return self._patience_s if self._deadline is None else self._left_s()
+
+
+def check_report(report: RunReport, body: ExecuteBody, node: ConnectedNode) -> None:
+    """Check that a report is the one of a request: the node signs those of other runs, too.
+
+    Raises:
+        RemoteUntrusted: It is another one's.
+    """
+    expected = {
+        "thread_id": body.thread_id,
+        "item_id": body.item_id,
+        "caller": node.caller,
+        "node": node.key.fingerprint,
+        "snapshot": body.snapshot,
+        "request_sha256": request_digest(body),
+    }
+    for name, value in expected.items():
+        if getattr(report, name) != value:
+            raise RemoteUntrusted(
+                f"The node {node.remote} reports another run than {body.item_id}: its {name} is "
+                "another one.",
+                next_step="Ask the node's operator; whether the tool ran is unknown.",
+                remote=node.remote,
+            )
+
+
+def request_digest(body: ExecuteBody) -> str:
+    """Return the SHA-256 of a request in canonical form, without `wait_s`."""
+    document = json.loads(_canonical(WIRE.write(body)))  # what the node reads
+    del document["wait_s"]
+    return hashlib.sha256(_canonical(document).encode()).hexdigest()
+
+
+def _version() -> str:
+    from ryecore import __version__  # noqa: PLC0415 - the package imports this room
+
+    return __version__

@@ -1,0 +1,467 @@
+"""The client of one node: signed requests, proved answers, and retries within a deadline.
+
+Source: docs/design/remote.md#requests; decisions 63, 64 and 71.
+"""
+
+import random
+import ssl
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from typing import Final, TypeVar
+from urllib.parse import quote
+
+import anyio
+import httpx2
+
+from ryecore.bounded_http import BodyBounds, bound_body, out_of_bounds
+from ryecore.convert.json_text import make_encoder
+from ryecore.convert.strict import WIRE, ConversionError
+from ryecore.display.sanitize import shorten, to_one_line
+from ryecore.errors import RemoteError, RemoteUnavailable, RemoteUntrusted, SigningError
+from ryecore.lillux.keys import PublicKey, SigningKey
+from ryecore.llm.fallback_rules import backoff_s
+from ryecore.remote.config import Remote, RemoteEntry, is_loopback
+from ryecore.remote.protocol.models import (
+    MAX_REPORT_BYTES,
+    MAX_SNAPSHOT_BYTES,
+    CancelBody,
+    Identity,
+    NodeStatus,
+    Problem,
+    RunState,
+    SnapshotAnswer,
+    StoredAnswer,
+    read_answer,
+)
+from ryecore.remote.protocol.signatures import (
+    SignatureInvalid,
+    check_response,
+    combine_headers,
+    sign_request,
+)
+from ryecore.remote.protocol.snapshots import Snapshot
+from ryecore.strict_json import read_json
+
+__all__ = ["NodeClient", "fetch_identity"]
+
+T = TypeVar("T")
+
+_encode: Final = make_encoder()
+_BASE_WAIT_S: Final = 0.1
+_MAX_WAIT_S: Final = 5.0
+_MAX_ASKED_WAIT_S: Final = 60.0
+_CONNECT_TIMEOUT_S: Final = 10.0
+_SLOWEST_BYTES_PER_S: Final = 64 * 1024
+_KEY_KEPT_S: Final = 10.0
+_MAX_QUOTED_CHARS: Final = 500
+_SMALL_BYTES: Final = 1024 * 1024
+
+_FROM_A_PROXY: Final = frozenset({408, 429, 500, 502, 503, 504})
+"""The statuses with which what stands before a node answers in its place, without a signature."""
+
+_WAITING_HELPS: Final = frozenset({"too_many_runs", "busy", "replayed"})
+
+
+class _Again(Exception):
+    """An attempt that failed, and may succeed if it is made again.
+
+    Attributes:
+        error: What is raised where there is no time for that.
+        after_s: How long the node asks to wait, in seconds.
+    """
+
+    def __init__(self, error: RemoteError, after_s: float = 0.0) -> None:
+        super().__init__(str(error))
+        self.error = error
+        self.after_s = after_s
+
+
+class NodeClient:
+    """The requests to one node.
+
+    Args:
+        remote: The node, with the key that must sign its answers.
+        load_key: Returns the key that signs requests; asked again every ten seconds.
+    """
+
+    def __init__(self, remote: Remote, load_key: Callable[[], SigningKey]) -> None:
+        self.remote = remote
+        self._load_key = load_key
+        self._key: SigningKey | None = None
+        self._key_until_s = 0.0
+        self._http = _make_http(remote.url, remote.settings.timeout_s)
+
+    async def identity(self) -> tuple[Identity, PublicKey]:
+        """Return the node's identity, and the key in it that signed it, whichever that is."""
+        try:
+            with anyio.fail_after(self.remote.settings.timeout_s):
+                request = self._http.build_request("GET", f"{self.remote.url}/identity")
+                response, content = await self._send(request, _SMALL_BYTES)
+        except TimeoutError:
+            raise self._unavailable("it didn't answer in time") from None
+        except _Again as failed:
+            raise failed.error from None
+        if response.status_code != 200:
+            raise self._untrusted(
+                f"answered with the status {response.status_code}: it is no node of ryecore's"
+            )
+        identity = self._read(content, Identity)
+        try:
+            key = PublicKey.from_pem(identity.node_key)
+            _prove(response, key, content, None)
+        except (SigningError, SignatureInvalid) as problem:
+            raise self._untrusted(f"has an identity that it didn't sign: {problem}") from None
+        return identity, key
+
+    async def status(self) -> NodeStatus:
+        """Return the node's load and the use of this caller's quotas."""
+        return await self.request("GET", "/status", NodeStatus)
+
+    async def offer(self, snapshot: Snapshot, *, within_s: float | None = None) -> SnapshotAnswer:
+        """Name the files of a snapshot, and return which objects the node lacks."""
+        return await self.request(
+            "POST", "/snapshots", SnapshotAnswer, snapshot.to_bytes(),
+            within_s=within_s, max_bytes=MAX_SNAPSHOT_BYTES,
+        )  # fmt: skip
+
+    async def store(self, body: bytes, *, within_s: float | None = None) -> StoredAnswer:
+        """Store a body of pieces, and return which objects are complete."""
+        return await self.request(
+            "POST", "/objects", StoredAnswer, body, within_s=within_s,
+            content_type="application/octet-stream", max_bytes=MAX_SNAPSHOT_BYTES,
+        )  # fmt: skip
+
+    async def execute(
+        self, body: bytes, *, wait_s: float, within_s: float | None = None
+    ) -> RunState:
+        """Start a run, or find the one that the same request started before.
+
+        Args:
+            body: The request, an `ExecuteBody` as JSON.
+            wait_s: How long the node waits for the end, as the body says, in seconds.
+            within_s: How long to try, in seconds.
+        """
+        return await self.request(
+            "POST", "/execute", RunState, body,
+            wait_s=wait_s, within_s=within_s, max_bytes=2 * MAX_REPORT_BYTES,
+        )  # fmt: skip
+
+    async def state(
+        self, thread_id: str, *, wait_s: float = 0.0, within_s: float | None = None
+    ) -> RunState:
+        """Return the state of a run, once it has ended or `wait_s` has passed."""
+        return await self.request(
+            "GET", f"/runs/{quote(thread_id)}", RunState, query=f"wait_s={wait_s:g}",
+            wait_s=wait_s, within_s=within_s, max_bytes=2 * MAX_REPORT_BYTES,
+        )  # fmt: skip
+
+    async def cancel(
+        self, thread_id: str, body: CancelBody, *, within_s: float | None = None
+    ) -> RunState:
+        """Ask a run to stop."""
+        return await self.request(
+            "POST", f"/runs/{quote(thread_id)}/cancel", RunState,
+            _encode(WIRE.write(body)).encode(),
+            within_s=within_s, max_bytes=2 * MAX_REPORT_BYTES,
+        )  # fmt: skip
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        kind: type[T],
+        body: bytes = b"",
+        *,
+        query: str = "",
+        content_type: str = "application/json",
+        wait_s: float = 0.0,
+        within_s: float | None = None,
+        max_bytes: int = _SMALL_BYTES,
+    ) -> T:
+        """Make a request, again where that may help, and return its proved answer.
+
+        Every request of the protocol may be repeated: it has the same effect once or often.
+
+        Args:
+            method: The method.
+            path: The path below the node's URL, percent-encoded.
+            kind: The class of the answer.
+            body: The body.
+            query: The query, percent-encoded.
+            content_type: The type of the body.
+            wait_s: How long the node may hold the answer back, in seconds.
+            within_s: How long to try, in seconds; the remote's `timeout_s` by default.
+            max_bytes: The largest answer.
+
+        Raises:
+            RemoteUnavailable: The node couldn't be reached within this time.
+            RemoteUntrusted: The answer isn't signed by the node's key, or can't be read.
+            RemoteError: The node refuses the request.
+        """
+        timeout_s = self.remote.settings.timeout_s
+        end_s = time.monotonic() + (timeout_s if within_s is None else within_s)
+        longest_s = timeout_s + wait_s + len(body) / _SLOWEST_BYTES_PER_S
+        headers = {"Content-Type": content_type} if body else {}
+        tried = 0
+        while True:
+            left_s = max(end_s - time.monotonic(), 1.0)
+            try:
+                with anyio.fail_after(min(longest_s, left_s + wait_s)):
+                    answer = await self._attempt(method, path, query, body, headers, max_bytes)
+                return self._read(answer, kind)
+            except _Again as failed:
+                again = failed
+            except TimeoutError:
+                again = _Again(self._unavailable("it didn't answer in time"))
+            tried += 1
+            pause_s = backoff_s(tried, _BASE_WAIT_S, _MAX_WAIT_S, random.random())  # noqa: S311
+            pause_s = max(pause_s, again.after_s)
+            if time.monotonic() + pause_s >= end_s:
+                raise again.error
+            await anyio.sleep(pause_s)
+
+    @asynccontextmanager
+    async def stream(
+        self, path: str, *, query: str = "", headers: Mapping[str, str] | None = None,
+        bounds: BodyBounds, read_timeout_s: float | None = None,
+    ) -> AsyncIterator[httpx2.Response]:  # fmt: skip
+        """Open a response that is read piece by piece; its signature covers its head.
+
+        Args:
+            path: The path below the node's URL, percent-encoded.
+            query: The query, percent-encoded.
+            headers: More headers of the request.
+            bounds: The bounds of the body.
+            read_timeout_s: How long the next piece may take; the remote's `timeout_s` by default.
+
+        Raises:
+            RemoteUnavailable: The node can't be reached, or the connection was lost while reading.
+            RemoteUntrusted: The response isn't signed by the node's key.
+            RemoteError: The node refuses the request.
+        """
+        timeout = self._http.timeout
+        if read_timeout_s is not None:
+            timeout = httpx2.Timeout(timeout.connect, read=read_timeout_s)
+        request = self._sign("GET", path, query, b"", dict(headers or {}))
+        request.extensions["timeout"] = timeout.as_dict()
+        try:
+            with self._failures():
+                response = await self._http.send(request, stream=True)
+                try:
+                    bound_body(response, bounds)
+                    is_refused = response.status_code >= 300
+                    body = await response.aread() if is_refused else None
+                    self._prove(response, request, body)
+                    if body is not None:
+                        raise self._refusal(response, body)
+                    yield response
+                finally:
+                    await response.aclose()
+        except _Again as failed:
+            raise failed.error from None
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._http.aclose()
+
+    # One attempt
+
+    async def _attempt(
+        self,
+        method: str,
+        path: str,
+        query: str,
+        body: bytes,
+        headers: dict[str, str],
+        max_bytes: int,
+    ) -> bytes:
+        """Make a request once, and return the body of its proved answer."""
+        request = self._sign(method, path, query, body, headers)
+        response, content = await self._send(request, max_bytes)
+        self._prove(response, request, content)
+        if response.status_code >= 300:
+            raise self._refusal(response, content)
+        return content
+
+    async def _send(self, request: httpx2.Request, max_bytes: int) -> tuple[httpx2.Response, bytes]:
+        with self._failures():
+            response = await self._http.send(request, stream=True)
+            try:
+                bound_body(response, BodyBounds(max_bytes))
+                return response, await response.aread()
+            finally:
+                await response.aclose()
+
+    def _sign(
+        self, method: str, path: str, query: str, body: bytes, headers: dict[str, str]
+    ) -> httpx2.Request:
+        url = f"{self.remote.url}{path}{f'?{query}' if query else ''}"
+        request = self._http.build_request(method, url, content=body or None, headers=headers)
+        sent_path, _, sent_query = request.url.raw_path.decode("ascii").partition("?")
+        request.headers.update(
+            sign_request(
+                self._signing_key(),
+                method=method,
+                authority=request.headers["host"],
+                path=sent_path,
+                query=sent_query,
+                body=body,
+                node=self.remote.key.fingerprint,
+                now_s=int(time.time()),
+            )
+        )
+        return request
+
+    def _signing_key(self) -> SigningKey:
+        now_s = time.monotonic()
+        if self._key is None or now_s > self._key_until_s:
+            self._key = self._load_key()
+            self._key_until_s = now_s + _KEY_KEPT_S
+        return self._key
+
+    @contextmanager
+    def _failures(self) -> Iterator[None]:
+        """Turn what the HTTP library raises into what callers of this client have to know."""
+        try:
+            yield
+        except (httpx2.HTTPError, httpx2.StreamError, OSError) as problem:
+            excess, reason = out_of_bounds(problem), _certificate_problem(problem)
+            if excess is not None:
+                raise self._untrusted(excess.problem) from None
+            if reason is not None:
+                raise self._untrusted(f"has a certificate that isn't trusted: {reason}") from None
+            raise _Again(self._unavailable(_reason(problem))) from None
+
+    def _prove(
+        self, response: httpx2.Response, request: httpx2.Request, body: bytes | None
+    ) -> None:
+        try:
+            _prove(response, self.remote.key, body, request)
+        except SignatureInvalid as problem:
+            status = response.status_code
+            if "signature" not in response.headers and status in _FROM_A_PROXY:
+                reason = f"what stands before it answered with the status {status}"
+                raise _Again(self._unavailable(reason), _retry_after_s(response)) from None
+            raise self._untrusted(
+                f"answered with the status {status}, and not signed by the key "
+                f"{self.remote.key.fingerprint}: {problem.reason}"
+            ) from None
+
+    def _refusal(self, response: httpx2.Response, content: bytes) -> Exception:
+        problem = self._read(content, Problem)
+        title, detail = _quoted(problem.title), _quoted(problem.detail)
+        error = RemoteError(
+            f"The node {self._name} refuses the request: {title}{f' {detail}' if detail else ''}",
+            next_step=_quoted(problem.next_step),
+            remote=self.remote.name,
+            problem=problem.type,
+            status=response.status_code,
+        )
+        if problem.type in _WAITING_HELPS:
+            return _Again(error, _retry_after_s(response))
+        return error
+
+    def _read(self, content: bytes, kind: type[T]) -> T:
+        try:
+            return read_answer(read_json(content.decode("utf-8")), kind)
+        except (ValueError, ConversionError) as problem:
+            raise self._untrusted(
+                f"answered with what can't be read: {_quoted(str(problem))}"
+            ) from None
+
+    @property
+    def _name(self) -> str:
+        return f"{self.remote.name} ({self.remote.url})" if self.remote.name else self.remote.url
+
+    def _unavailable(self, reason: str) -> RemoteUnavailable:
+        return RemoteUnavailable(
+            f"The node {self._name} can't be reached: {reason}.",
+            next_step="See that it runs and that the network leads there: "
+            f"rye remote check {self.remote.name}. What was started there continues.",
+            remote=self.remote.name,
+        )
+
+    def _untrusted(self, problem: str) -> RemoteUntrusted:
+        return RemoteUntrusted(
+            f"The node {self._name} {problem}.",
+            next_step="Ask its operator for the fingerprint of its key. If it has another key, "
+            f"remove the remote and add it again: rye remote remove {self.remote.name}",
+            remote=self.remote.name,
+        )
+
+
+async def fetch_identity(url: str, *, timeout_s: float = 30.0) -> tuple[Identity, PublicKey]:
+    """Ask a node for its identity, before its key is known here.
+
+    What it answers is signed by the key that it names, which proves nothing about whose it is:
+    a person has to compare the fingerprint with the operator's.
+
+    Args:
+        url: Where the node answers.
+        timeout_s: How long the request may take, in seconds.
+
+    Raises:
+        RemoteUnavailable: It can't be reached.
+        RemoteUntrusted: It isn't signed by the key that it names, or can't be read.
+    """
+    entry = RemoteEntry(url, PublicKey(bytes(32)), timeout_s, plain_http=True)
+    client = NodeClient(Remote("", entry), SigningKey.generate)
+    try:
+        return await client.identity()
+    finally:
+        await client.aclose()
+
+
+def _make_http(url: str, timeout_s: float) -> httpx2.AsyncClient:
+    return httpx2.AsyncClient(
+        verify=httpx2.create_ssl_context()
+        if url.startswith("https:")
+        else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
+        # A proxy of the environment is for other machines.
+        trust_env=not is_loopback(url),
+        follow_redirects=False,
+        timeout=httpx2.Timeout(min(timeout_s, _CONNECT_TIMEOUT_S), read=None, write=None),
+        limits=httpx2.Limits(max_connections=64, max_keepalive_connections=16),
+        headers={"Accept-Encoding": "identity", "User-Agent": "ryecore"},
+    )
+
+
+def _prove(
+    response: httpx2.Response,
+    key: PublicKey,
+    body: bytes | None,
+    request: httpx2.Request | None,
+) -> None:
+    check_response(
+        key,
+        status=response.status_code,
+        headers=combine_headers(response.headers.raw),
+        body=body,
+        request=None if request is None else combine_headers(request.headers.raw),
+    )
+
+
+def _retry_after_s(response: httpx2.Response) -> float:
+    text = response.headers.get("retry-after", "")
+    asked_s = int(text) if text.isascii() and text.isdigit() and len(text) < 6 else 0
+    return min(float(asked_s), _MAX_ASKED_WAIT_S)
+
+
+def _quoted(text: str) -> str:
+    """Return a text of the other end for an error's: on one line, and its beginning."""
+    return to_one_line(shorten(text, _MAX_QUOTED_CHARS))
+
+
+def _reason(problem: BaseException) -> str:
+    text = _quoted(str(problem))
+    return text.rstrip(".") or f"the connection failed ({type(problem).__name__})"
+
+
+def _certificate_problem(problem: BaseException) -> str | None:
+    cause: BaseException | None = problem
+    for _ in range(8):
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return _quoted(cause.verify_message)
+        cause = None if cause is None else cause.__cause__ or cause.__context__
+    return None

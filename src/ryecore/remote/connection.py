@@ -1,0 +1,294 @@
+"""The nodes of an open project: connected when first needed, and pushed to when they ask for it.
+
+Source: docs/design/remote.md#at-home.
+"""
+
+import hashlib
+import os
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+import anyio.to_thread
+from anyio.lowlevel import current_token
+
+from ryecore.bounded_http import BodyBounds
+from ryecore.convert.json_text import make_encoder
+from ryecore.convert.strict import RECORDS, WIRE, ConversionError
+from ryecore.errors import InputError, RemoteError, RemoteUntrusted
+from ryecore.lillux.keys import PublicKey, SigningKey
+from ryecore.remote.client import NodeClient
+from ryecore.remote.config import Remote, RemotesReader
+from ryecore.remote.plan import PushPlan, PushPlanner
+from ryecore.remote.ports import NodeEvent
+from ryecore.remote.protocol.models import (
+    MAX_PARAMETER_BYTES,
+    CancelBody,
+    ExecuteBody,
+    RunState,
+)
+from ryecore.remote.push import Progress, PushProgress, push
+from ryecore.strict_json import read_json
+
+__all__ = ["ConnectedNode", "NodePool"]
+
+_encode: Final = make_encoder()
+_MAX_EVENT_BYTES: Final = 1024 * 1024
+_MAX_EVENTS_BYTES: Final = 1024 * 1024 * 1024
+_EVENTS_TIMEOUT_S: Final = 60.0
+
+
+class ConnectedNode:
+    """A node that a remote names; see `Node`.
+
+    Args:
+        remote: The remote.
+        load_key: Returns the author's key, which signs requests.
+        planner: Plans pushes.
+    """
+
+    def __init__(
+        self, remote: Remote, load_key: Callable[[], SigningKey], planner: PushPlanner
+    ) -> None:
+        self.settings = remote.settings
+        self.client = NodeClient(remote, load_key)
+        self._name = remote.name
+        self._load_key = load_key
+        self._planner = planner
+        self._plan: PushPlan | None = None
+
+    @property
+    def remote(self) -> str:
+        """The name of the remote."""
+        return self._name
+
+    @property
+    def key(self) -> PublicKey:
+        """The node's public key, from the signed configuration."""
+        return self.settings.node_key
+
+    @property
+    def caller(self) -> str:
+        """The fingerprint of the key that signs the requests."""
+        return self._load_key().public.fingerprint
+
+    async def snapshot(self) -> str:
+        """Return the id of the snapshot that a run gets now. Nothing is sent."""
+        include = self.settings.push.include
+        self._plan = await anyio.to_thread.run_sync(self._planner, include)
+        return self._plan.snapshot.id
+
+    async def push(self, progress: Progress | None = None) -> PushProgress:
+        """Send what the node lacks of the project as it is now."""
+        await self.snapshot()
+        return await self._push(self._plan, progress)
+
+    async def _push(self, plan: PushPlan | None, progress: Progress | None = None) -> PushProgress:
+        if plan is None:
+            raise RuntimeError("A push is planned before it is made.")
+        return await push(self.client, plan, progress=progress)
+
+    async def execute(self, body: ExecuteBody, *, within_s: float | None = None) -> RunState:
+        """Start a run, or find it under its id; push the snapshot first where the node lacks it.
+
+        Raises:
+            RemoteUnavailable: The node can't be reached. Whether it has begun is unknown.
+            RemoteError: The node refuses it. Nothing runs.
+        """
+        sent = _body(body)
+        try:
+            return await self._execute(body, sent, within_s)
+        except RemoteError as refused:
+            if refused.problem != "snapshot_missing":
+                raise
+        if self._plan is None or self._plan.snapshot.id != body.snapshot:
+            await self.snapshot()
+        plan = self._plan
+        if plan is None or plan.snapshot.id != body.snapshot:
+            raise RemoteError(
+                f"The project was changed since the run was requested, and {self._name} lacks the "
+                "files of that time.",
+                next_step="Execute it again.",
+                remote=self._name,
+                problem="snapshot_missing",
+            )
+        await self._push(plan)
+        return await self._execute(body, sent, within_s)
+
+    async def _execute(self, body: ExecuteBody, sent: bytes, within_s: float | None) -> RunState:
+        found = await self.client.execute(sent, wait_s=body.wait_s, within_s=within_s)
+        self._check(found, body.thread_id)
+        return found
+
+    async def state(
+        self, thread_id: str, *, wait_s: float = 0.0, within_s: float | None = None
+    ) -> RunState | None:
+        """Return the state of a run; None where the node has none of this id."""
+        try:
+            found = await self.client.state(thread_id, wait_s=wait_s, within_s=within_s)
+        except RemoteError as refused:
+            if refused.problem == "not_found":
+                return None
+            raise
+        self._check(found, thread_id)
+        return found
+
+    async def cancel(self, thread_id: str, body: CancelBody) -> RunState | None:
+        """Ask a run to stop, and return its state; None where the node has none of this id."""
+        try:
+            found = await self.client.cancel(thread_id, body)
+        except RemoteError as refused:
+            if refused.problem == "not_found":
+                return None
+            raise
+        self._check(found, thread_id)
+        return found
+
+    def _check(self, found: RunState, thread_id: str) -> None:
+        if found.thread_id != thread_id or (found.report is None) != (found.status == "running"):
+            raise RemoteUntrusted(
+                f"The node {self._name} answered with the state of another run.",
+                next_step="See that both ends run the same version of ryecore.",
+                remote=self._name,
+            )
+
+    async def events(self, thread_id: str, *, after: int = 0) -> AsyncGenerator[NodeEvent, None]:
+        """Stream the events of a run behind a number, until it has ended.
+
+        Raises:
+            RemoteUnavailable: The node can't be reached any more.
+            RemoteUntrusted: It sends what can't be read.
+        """
+        headers = {"Accept": "text/event-stream"}
+        if after:
+            headers["Last-Event-ID"] = str(after)
+        bounds = BodyBounds(_MAX_EVENT_BYTES, _MAX_EVENTS_BYTES)
+        stream = self.client.stream(
+            f"/runs/{quote(thread_id)}/events",
+            headers=headers,
+            bounds=bounds,
+            read_timeout_s=_EVENTS_TIMEOUT_S,
+        )
+        async with stream as response, aclosing(response.aiter_bytes()) as pieces:
+            async for piece in pieces:  # each holds whole events
+                for text in piece.decode("utf-8", "replace").split("\n\n"):
+                    event = _read_event(text, self._name)
+                    if event is not None and event.id > after:
+                        after = event.id
+                        yield event
+
+    async def read_object(self, sha256: str, size_bytes: int, path: Path) -> None:
+        """Read an object into a new file, whose hash is checked as it arrives.
+
+        Raises:
+            RemoteUnavailable: The node can't be reached.
+            RemoteUntrusted: It isn't what its hash says.
+        """
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            digest, got_bytes = hashlib.sha256(), 0
+            stream = self.client.stream(f"/objects/{sha256}", bounds=BodyBounds(size_bytes))
+            async with stream as response, aclosing(response.aiter_bytes()) as pieces:
+                async for piece in pieces:
+                    digest.update(piece)
+                    got_bytes += len(piece)
+                    _write_all(descriptor, piece)
+            if got_bytes != size_bytes or digest.hexdigest() != sha256:
+                raise RemoteUntrusted(
+                    f"The node {self._name} sent another object than {sha256[:12]}.",
+                    next_step="Try again; if that doesn't help, ask the node's operator.",
+                    remote=self._name,
+                )
+        except BaseException:
+            os.unlink(path)  # noqa: PTH108 - quick, and never cancelled half way
+            raise
+        finally:
+            os.close(descriptor)
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self.client.aclose()
+
+
+class NodePool:
+    """The connected nodes of one Rye, each connected once."""
+
+    def __init__(
+        self,
+        read: RemotesReader,
+        load_key: Callable[[], SigningKey],
+        planner: PushPlanner,
+    ) -> None:
+        self._read = read
+        self._load_key = load_key
+        self._planner = planner
+        self._nodes: dict[Remote, tuple[object, ConnectedNode]] = {}
+
+    async def connect(self, target: str) -> ConnectedNode:
+        """Return the node of a target, `remote` or `remote:NAME`. Nothing is sent.
+
+        Raises:
+            InputError: There is no such remote.
+            RyeError: A remotes.yaml isn't signed by a trusted key, or has problems.
+        """
+        remote = self._read().find(target)
+        loop, node = self._nodes.get(remote, (None, None))
+        if node is None or loop != current_token():  # connections belong to an event loop
+            node = ConnectedNode(remote, self._load_key, self._planner)
+            self._nodes[remote] = current_token(), node
+        return node
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        nodes, self._nodes = self._nodes, {}
+        for loop, node in nodes.values():
+            if loop == current_token():
+                await node.aclose()
+
+
+def _write_all(descriptor: int, content: bytes) -> None:
+    left = memoryview(content)
+    while left:
+        left = left[os.write(descriptor, left) :]
+
+
+def _body(body: ExecuteBody) -> bytes:
+    try:
+        sent = _encode(WIRE.write(body)).encode()
+    except (TypeError, ValueError, RecursionError) as problem:
+        raise InputError(
+            f"The parameters can't be sent as JSON: {problem}.",
+            next_step="Pass text, finite numbers, true, false, null, lists and mappings alone.",
+        ) from None
+    if len(sent) > MAX_PARAMETER_BYTES:
+        raise InputError(
+            f"The parameters take {len(sent):,} bytes, more than {MAX_PARAMETER_BYTES:,}.",
+            next_step="Put large data into a file that push.include names.",
+        )
+    return sent
+
+
+def _read_event(text: str, remote: str) -> NodeEvent | None:
+    """Read one event of a stream; None for one without data, such as a comment."""
+    fields: dict[str, str] = {}
+    for line in text.splitlines():
+        name, colon, value = line.partition(":")
+        if colon and name:
+            fields[name] = value.removeprefix(" ")
+    if "data" not in fields:
+        return None
+    try:
+        document = {
+            "id": int(fields["id"]),
+            "event": fields["event"],
+            "data": read_json(fields["data"]),
+        }
+        return RECORDS.read(document, NodeEvent)
+    except (KeyError, ValueError, ConversionError):
+        raise RemoteUntrusted(
+            f"The node {remote} sends events that can't be read.",
+            next_step="See that both ends run the same version of ryecore.",
+            remote=remote,
+        ) from None

@@ -1,0 +1,92 @@
+"""Errors as documents, from which the other end makes errors of the same classes.
+
+Source: docs/design/remote.md#models.
+"""
+
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+import ryecore.errors
+from ryecore.convert.strict import RECORDS
+from ryecore.display.sanitize import shorten
+from ryecore.errors import RyeError
+from ryecore.frozen import frozen
+
+__all__ = ["read_error", "write_error"]
+
+_MAX_FACTS: Final = 32
+_MAX_FACT_CHARS: Final = 2000
+_PLAIN: Final = (str, int, float, bool, type(None))
+
+
+@frozen
+class _Document:
+    error: str
+    error_type: str = "error"
+    error_class: str = ""
+    message: str = ""
+    next_step: str = ""
+    facts: Mapping[str, object] = {}
+    chain: tuple[str, ...] = ()
+
+
+def write_error(error: RyeError) -> dict[str, object]:
+    """Return the error object that models and MCP clients see, with what `read_error` needs."""
+    facts = {name: _plain(value) for name, value in error.facts.items()}
+    return error.to_dict() | {
+        "error_class": type(error).__name__,
+        "message": error.message,
+        "next_step": error.next_step,
+        "facts": {name: value for name, value in facts.items() if value is not None},
+    }
+
+
+def read_error(document: Mapping[str, object]) -> RyeError:
+    """Return the error of a document, of the class that it has here, else a RyeError.
+
+    Its facts are those of the other end, where they are text, numbers or lists of text.
+
+    Raises:
+        ConversionError: It isn't an error's document.
+    """
+    found = RECORDS.read(document, _Document)
+    kind = _kinds().get(found.error_class) or _kinds_by_type().get(found.error_type) or RyeError
+    message = shorten(found.message or found.error)
+    error = kind(message, next_step=shorten(found.next_step) if found.message else "")
+    known = [name for one in kind.__mro__ for name in vars(one).get("__annotations__", {})]
+    of_each_error = RyeError.__annotations__
+    for name in known:
+        if name not in of_each_error and (name in found.facts or not hasattr(error, name)):
+            setattr(error, name, _plain(found.facts.get(name)))
+    error.chain = tuple(shorten(one, 200) for one in found.chain[:_MAX_FACTS])
+    return error
+
+
+def _plain(value: object) -> object:
+    """Return a fact as JSON has it, and bounded; None for another one."""
+    if isinstance(value, Path):
+        value = str(value)
+    if isinstance(value, str):
+        return shorten(value, _MAX_FACT_CHARS)
+    if isinstance(value, _PLAIN):
+        return value
+    if isinstance(value, list | tuple) and all(isinstance(one, str) for one in value):
+        return tuple(shorten(str(one), _MAX_FACT_CHARS) for one in value[:_MAX_FACTS])
+    return None
+
+
+@cache
+def _kinds() -> Mapping[str, type[RyeError]]:
+    """Return the classes of errors by name."""
+    named = ((name, getattr(ryecore.errors, name)) for name in dir(ryecore.errors))
+    return {
+        name: kind for name, kind in named if isinstance(kind, type) and issubclass(kind, RyeError)
+    }
+
+
+@cache
+def _kinds_by_type() -> Mapping[str, type[RyeError]]:
+    """Return the classes of errors by what their documents call them."""
+    return {kind.error_type: kind for kind in _kinds().values() if "error_type" in vars(kind)}

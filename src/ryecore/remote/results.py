@@ -1,0 +1,121 @@
+"""Results of tools that ran on a node, and errors from there, as a local call has them.
+
+What a node reports is untrusted: it is read with its types, and only what is known of it is kept.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final, Literal
+
+from attrs import field
+
+from ryecore.chain.model import ExecutionResult, ValidChain
+from ryecore.convert.strict import RECORDS, ConversionError
+from ryecore.errors import RemoteUntrusted
+from ryecore.frozen import frozen
+from ryecore.remote.protocol.error_documents import read_error
+from ryecore.remote.protocol.reports import RunReport
+
+__all__ = ["RemoteResult", "read_result"]
+
+_NO_CHAIN: Final = ValidChain(())
+
+
+@frozen
+class RemoteResult(ExecutionResult):
+    """The result of a tool that ran on a node.
+
+    Its chain is that of the node, known here by `elements` alone.
+
+    Attributes:
+        remote: The name of the remote.
+        elements: The elements of the chain, the tool first, as `chain_elements` shows them.
+        links: The items that the chain names, as `linked_items` shows them.
+    """
+
+    remote: str = ""
+    elements: tuple[Mapping[str, object], ...] = field(default=(), repr=False)
+    links: tuple[Mapping[str, object], ...] = field(default=(), repr=False)
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the response object that models and MCP clients see."""
+        document = super().to_dict()
+        document["chain"] = [str(one["item_id"]) for one in self.elements]
+        document["chain_elements"] = [dict(one) for one in self.elements]
+        if self.links:
+            document["linked_items"] = [dict(one) for one in self.links]
+        return document
+
+
+@frozen
+class _Element:
+    item_id: str
+    space: str
+    integrity: str
+    path: str | None = None
+    tool_type: str | None = None
+    executor_id: str | None = None
+    placeholder: str | None = None
+
+    def to_dict(self) -> dict[str, object]:
+        document: dict[str, object] = {
+            "item_id": self.item_id,
+            "path": self.path,
+            "space": self.space,
+            "tool_type": self.tool_type,
+            "executor_id": self.executor_id,
+            "integrity": self.integrity,
+        }
+        if self.placeholder is not None:
+            document = {"placeholder": self.placeholder} | document
+        return document
+
+
+@frozen
+class _Result:
+    """A tool's response object, as a node reports it."""
+
+    status: Literal["success", "error"]
+    item_id: str
+    data: Any = None
+    error: str | None = None
+    chain_elements: tuple[_Element, ...] = ()
+    linked_items: tuple[_Element, ...] = ()
+    metadata: Mapping[str, Any] = {}
+
+
+def read_result(report: RunReport, remote: str, duration_ms: float) -> RemoteResult:
+    """Return the result that a report has.
+
+    Args:
+        report: The proved report of the call.
+        remote: The name of the remote.
+        duration_ms: How long the call took here, in milliseconds.
+
+    Raises:
+        RyeError: The tool didn't run: the error is of the same class as locally.
+        RemoteUntrusted: The result can't be read.
+    """
+    document = report.result
+    try:
+        if "error_type" in document:
+            raise read_error(document).during(report.item_id, duration_ms=duration_ms)
+        found = RECORDS.read(document, _Result)
+    except ConversionError as problem:
+        raise RemoteUntrusted(
+            f"The result that the node {remote} reports can't be read: {problem}.",
+            next_step="See that both ends run the same version of ryecore.",
+            remote=remote,
+        ) from None
+    metadata = {name: value for name, value in found.metadata.items() if name != "duration_ms"}
+    return RemoteResult(
+        status=found.status,
+        item_id=report.item_id,
+        data=found.data,
+        error=found.error,
+        chain=_NO_CHAIN,
+        duration_ms=duration_ms,
+        metadata=metadata | {"remote": remote},
+        remote=remote,
+        elements=tuple(one.to_dict() for one in found.chain_elements),
+        links=tuple(one.to_dict() for one in found.linked_items),
+    )

@@ -1,0 +1,54 @@
+"""Errors travel as documents, and are made again as the same class."""
+
+from pathlib import Path
+
+import pytest
+
+import ryecore.errors
+from ryecore.convert.strict import ConversionError
+from ryecore.errors import InvalidParameters, ItemNotFound, RyeError
+from ryecore.remote.protocol.error_documents import read_error, write_error
+
+CLASSES = sorted(
+    {
+        one
+        for one in (getattr(ryecore.errors, name) for name in dir(ryecore.errors))
+        if isinstance(one, type) and issubclass(one, RyeError)
+    },
+    key=lambda one: one.__name__,
+)
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+def test_an_error_of_each_class_is_made_again(kind: type[RyeError]) -> None:
+    error = kind("It failed.", next_step="Do better.")
+    again = read_error(write_error(error))
+    assert type(again) is kind
+    assert (again.message, again.next_step) == ("It failed.", "Do better.")
+
+
+def test_its_facts_come_along_as_far_as_they_are_plain() -> None:
+    error = ItemNotFound(
+        "It is missing.", next_step="Look.", searched=("a", "b"), similar=("c",)
+    ).during("tool:x", chain=("x", "y"))
+    again = read_error(write_error(error))
+    assert isinstance(again, ItemNotFound)
+    assert (again.searched, again.similar, again.chain) == (("a", "b"), ("c",), ("x", "y"))
+    lost = read_error(write_error(InvalidParameters("x", problems=(object(),), path=Path("/a"))))
+    assert isinstance(lost, InvalidParameters)
+
+
+def test_what_a_stranger_names_becomes_no_other_attribute() -> None:
+    document = {
+        "error": "x" * 10_000,
+        "error_class": "ItemNotFound",
+        "facts": {"message": "other", "to_dict": 1, "__class__": "y", "similar": ["z" * 5000]},
+    }
+    error = read_error(document)
+    assert len(str(error)) < 6000
+    assert error.to_dict()["error_type"] == "not_found"
+    assert isinstance(error, ItemNotFound)
+    assert len(error.similar[0]) < 3000
+    assert type(read_error({"error": "x", "error_class": "str", "error_type": "y"})) is RyeError
+    with pytest.raises(ConversionError):
+        read_error({"error": 1})
