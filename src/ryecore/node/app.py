@@ -263,6 +263,7 @@ async def _read_bounded(request: Request, max_bytes: int, held: _Held) -> bytes:
         except TimeoutError:
             raise refusal("invalid", "The body didn't come in time.") from None
         if chunk is None:
+            request.state.body_has_ended = True
             break
         size += len(chunk)
         if size > max_bytes:
@@ -277,6 +278,8 @@ async def _drain(request: Request, max_bytes: int) -> None:
 
     A connection that is closed on unread bytes may lose the answer on its way.
     """
+    if getattr(request.state, "body_has_ended", False):
+        return
     left = max(max_bytes, _BRIEF_BYTES)
     with anyio.move_on_after(_DRAIN_TIMEOUT_S):
         while left > 0:
