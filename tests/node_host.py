@@ -9,6 +9,7 @@ from typing import Any, Literal
 from attrs import define, evolve
 
 from ryecore import SigningKey, __version__
+from ryecore.lillux.keys import BoxKey
 from ryecore.node.callers import Caller
 from ryecore.node.content import NodeContent
 from ryecore.node.database import open_node_database
@@ -32,6 +33,7 @@ class DirectNode:
     content: NodeContent
     runs: NodeRuns
     caller: Caller
+    box_key: BoxKey
 
     def push(self) -> str:
         """Push the workspace's files; the id of the snapshot."""
@@ -76,11 +78,12 @@ async def direct_node(
     database = open_node_database(folder)
     content = NodeContent(folder, max_object_bytes=2**30, min_free_bytes=0)
     host_options = HostOptions(environ=workspace.environ, **options)
-    runs = NodeRuns(key, database, content, host_options)
+    box_key = BoxKey.generate()
+    runs = NodeRuns(key, database, content, host_options, box_key=box_key)
     caller = Caller(workspace.key.public, max_runs=4)
     await runs.begin()
     try:
-        yield DirectNode(workspace, folder, key, content, runs, caller)
+        yield DirectNode(workspace, folder, key, content, runs, caller, box_key)
     finally:
         await runs.aclose()
         database.close()

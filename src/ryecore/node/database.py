@@ -30,6 +30,7 @@ _MIGRATIONS: Final[Sequence[Migration]] = (
             status TEXT NOT NULL DEFAULT 'running',
             node_thread_id TEXT,
             space TEXT,
+            stop TEXT CHECK (stop IN ('cancel', 'kill')),
             spend_microcents INTEGER NOT NULL DEFAULT 0,
             created_at TEXT NOT NULL,
             ended_at TEXT,

@@ -18,8 +18,8 @@ from ryecore.frozen import frozen
 from ryecore.lillux.keys import PublicKey
 from ryecore.node.callers import Caller
 from ryecore.node.content import CallerContent, NodeContent
-from ryecore.node.problems import refusal
-from ryecore.node.spaces import RunSpace, make_space, remove_space
+from ryecore.node.problems import NodeProblem, refusal
+from ryecore.node.spaces import RunSpace, make_space, remove_space, reopen_space
 from ryecore.policy.environment import InheritEnv, is_credential
 from ryecore.runs.tasks import Tasks
 from ryecore.rye import Rye
@@ -28,7 +28,7 @@ from ryecore.state.waiting import run_in_thread
 if TYPE_CHECKING:
     from ryecore.agent.deps import AgentRunnerDeps
 
-__all__ = ["Host", "HostOptions", "HostPool"]
+__all__ = ["Host", "HostOptions", "HostPool", "snapshot_missing"]
 
 _MAX_IDLE: Final = 16
 """The most spaces that are kept for later runs."""
@@ -56,16 +56,17 @@ class Host:
     Attributes:
         space: The space.
         rye: Its Rye.
+        graphs: Whether each tool that was executed is a graph, by its id.
     """
 
     space: RunSpace
     rye: Rye
     _content: CallerContent
+    graphs: dict[str, bool] = field(factory=dict)
     _users: int = 0
     _is_alone: bool = False
     _used_at: float = 0.0
     _closing: anyio.Event = field(factory=anyio.Event)
-    _closed: anyio.Event = field(factory=anyio.Event)
 
 
 _Key = tuple[str, str, str]
@@ -87,6 +88,7 @@ class HostPool:
         caller: Caller,
         snapshot_id: str,
         *,
+        space: str | None = None,
         alone: bool = False,
         secrets: Mapping[str, str] | None = None,
     ) -> AsyncGenerator[Host]:
@@ -95,6 +97,7 @@ class HostPool:
         Args:
             caller: Whose it is.
             snapshot_id: The snapshot.
+            space: The folder's name of the space of an earlier process; None for any space.
             alone: Whether nothing else may run in it meanwhile.
             secrets: Variables that only tools get whose signed elements name them. Such a Rye is
                 closed afterwards.
@@ -103,9 +106,11 @@ class HostPool:
             NodeProblem: The snapshot or an object of it is missing, or can't become a space.
         """
         key = (caller.fingerprint, snapshot_id, caller.trust)
-        lock = self._locks.setdefault(key, anyio.Lock())
-        async with lock:
-            host = await self._find(key, alone=alone) or await self._open(key, caller)
+        async with self._locks.setdefault(key, anyio.Lock()):
+            if space is None:
+                host = await self._find(key, alone=alone) or await self._open(key, caller, None)
+            else:
+                host = self._find_space(key, space) or await self._open(key, caller, space)
             host._users += 1
             host._is_alone = alone
         try:
@@ -113,16 +118,20 @@ class HostPool:
                 yield host
                 return
             async with self._make_rye(host.space, caller, secrets) as rye:
-                yield Host(host.space, rye, host._content)
+                yield Host(host.space, rye, host._content, host.graphs)
         finally:
             host._users -= 1
             host._is_alone = False
             host._used_at = time.monotonic()
             self._close_oldest()
 
+    def _find_space(self, key: _Key, space: str) -> Host | None:
+        hosts = self._hosts.get(key, ())
+        return next((host for host in hosts if host.space.folder.name == space), None)
+
     async def _find(self, key: _Key, *, alone: bool) -> Host | None:
         for host in tuple(self._hosts.get(key, ())):
-            if host._users and not host._is_alone and not alone:
+            if host._users and host.space.is_fresh and not host._is_alone and not alone:
                 return host
             if not host._users:
                 if await run_in_thread(host.space.is_unchanged):
@@ -131,16 +140,23 @@ class HostPool:
                     self._close(key, host)
         return None
 
-    async def _open(self, key: _Key, caller: Caller) -> Host:
+    async def _open(self, key: _Key, caller: Caller, name: str | None) -> Host:
         content = self._content.of(caller)
         snapshot = await run_in_thread(content.snapshot, key[1])
         if snapshot is None:
-            raise refusal(
-                "snapshot_missing",
-                "The snapshot, or an object of it, isn't on this node.",
-                next_step="Push it, and repeat the request.",
-            )
-        space = await run_in_thread(partial(make_space, snapshot, content, trust=caller.trust))
+            raise snapshot_missing()
+        if name is None:
+            make = partial(make_space, snapshot, content, trust=caller.trust)
+            space = await run_in_thread(make)
+        else:
+            found = await run_in_thread(reopen_space, content, snapshot, name)
+            if found is None:
+                raise refusal(
+                    "failed",
+                    "The folders of the run are gone from the node.",
+                    next_step="Start it again.",
+                )
+            space = found
         host = Host(space, self._make_rye(space, caller, {}), content)
         ready, failures = anyio.Event(), list[Exception]()
         self._tasks.start_soon(self._keep_open, host, ready, failures)
@@ -160,9 +176,9 @@ class HostPool:
             failures.append(problem)
         finally:
             ready.set()
-            with anyio.CancelScope(shield=True), suppress(OSError):
-                await run_in_thread(remove_space, host.space, host._content)
-            host._closed.set()
+        # Not where the node ends: the next start takes up what ran there.
+        with suppress(OSError):
+            await run_in_thread(remove_space, host.space, host._content)
 
     def _close(self, key: _Key, host: Host) -> None:
         self._hosts[key].remove(host)
@@ -201,6 +217,15 @@ class HostPool:
             cache_dir=_cache_of(space),
             agent=options.agent,
         )
+
+
+def snapshot_missing() -> NodeProblem:
+    """Return the refusal of a run whose snapshot isn't complete on the node."""
+    return refusal(
+        "snapshot_missing",
+        "The snapshot, or an object of it, isn't on this node.",
+        next_step="Push it, and repeat the request.",
+    )
 
 
 _OWN_VARIABLES: Final = ("RYE_", "USER_SPACE")

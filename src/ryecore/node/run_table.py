@@ -6,7 +6,7 @@ Source: docs/design/remote.md#on-the-node; decision 70.
 import json
 from collections.abc import Mapping
 from sqlite3 import Row
-from typing import Any
+from typing import Any, Literal
 
 from ryecore.frozen import frozen
 from ryecore.items.signature import utc_now
@@ -28,6 +28,7 @@ class RunRow:
         status: Its status.
         node_thread_id: The id of its thread on the node; None for a tool's.
         space: The name of its space's folder; None before it has one.
+        stop: How it was asked to stop; None where it wasn't.
         created_at: When the node took the request, in UTC.
         report: The signed report; None before its end.
     """
@@ -39,6 +40,7 @@ class RunRow:
     status: RunStatus
     node_thread_id: str | None
     space: str | None
+    stop: Literal["cancel", "kill"] | None
     created_at: str
     report: Mapping[str, Any] | None
 
@@ -93,6 +95,15 @@ class RunTable:
         """Note the thread of a run."""
         await self._update("UPDATE runs SET node_thread_id = ?", caller, thread_id, node_thread_id)
 
+    async def ask_to_stop(self, caller: str, thread_id: str, *, kill: bool) -> None:
+        """Note that a run was asked to stop. A kill stays one."""
+        change = "UPDATE runs SET stop = CASE stop WHEN 'kill' THEN stop ELSE ? END"
+        await self._update(change, caller, thread_id, "kill" if kill else "cancel")
+
+    async def synced(self) -> None:
+        """Wait until what was written so far survives a power cut."""
+        await self._database.synced()
+
     async def end(
         self,
         caller: str,
@@ -130,6 +141,7 @@ def _read(row: Row) -> RunRow:
         row["status"],
         row["node_thread_id"],
         row["space"],
+        row["stop"],
         row["created_at"],
         None if report is None else json.loads(report),
     )

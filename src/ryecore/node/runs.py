@@ -1,78 +1,51 @@
 """Runs: each request to execute an item becomes one run, however often it is sent.
 
-Source: docs/design/remote.md#on-the-node; decisions 67 to 75.
+Source: docs/design/remote.md#on-the-node; decisions 70 to 73.
 """
 
 import json
-import time
-from collections.abc import Mapping
+import logging
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing
 from typing import Any, Final
 
 import anyio
-from attrs import define, field
+from attrs import evolve
 
 from ryecore import __version__
 from ryecore.convert.strict import WIRE
-from ryecore.display.sanitize import warn
-from ryecore.errors import CallCancelled, RyeError
-from ryecore.frozen import frozen
+from ryecore.errors import CallCancelled, RyeError, StateError
 from ryecore.items.signature import utc_now
-from ryecore.lillux.keys import SigningKey
+from ryecore.lillux.keys import BoxKey, SigningKey
 from ryecore.node.callers import Caller
 from ryecore.node.content import NodeContent
-from ryecore.node.hosts import Host, HostOptions, HostPool
-from ryecore.node.problems import NodeProblem, refusal
+from ryecore.node.events import NodeEvent, RunEvents
+from ryecore.node.execution import Execution, LiveRun, open_secrets
+from ryecore.node.hosts import HostOptions, HostPool, snapshot_missing
+from ryecore.node.problems import refusal
 from ryecore.node.run_table import RunRow, RunTable
-from ryecore.policy import CallContext, CancelToken
-from ryecore.policy.permissions import attenuate
+from ryecore.node.spaces import remove_left_spaces
+from ryecore.node.threads import Outcome
 from ryecore.remote.protocol.error_documents import write_error
 from ryecore.remote.protocol.models import (
     MAX_PARAMETER_BYTES,
     MAX_WAIT_S,
+    CancelBody,
     ExecuteBody,
     RunState,
-    RunStatus,
     is_thread_id,
 )
-from ryecore.remote.protocol.reports import (
-    Change,
-    ReportedFile,
-    RunReport,
-    TranscriptHead,
-    sign_report,
-)
+from ryecore.remote.protocol.reports import RunReport, sign_report
 from ryecore.runs.tasks import Tasks
 from ryecore.state.database import Database
-from ryecore.state.model import Cost
 from ryecore.state.waiting import run_in_thread
 
 __all__ = ["NodeRuns"]
 
-_NO_COST: Final = Cost()
-
-
-@frozen
-class _Outcome:
-    """How a run ended; `assumed` says that a part of its cost is assumed."""
-
-    status: RunStatus
-    result: Mapping[str, Any]
-    cost: Cost = _NO_COST
-    assumed: bool = False
-    run_key: str | None = None
-    transcript: TranscriptHead | None = None
-    files: tuple[ReportedFile, ...] = ()
-    changes: tuple[Change, ...] | None = None
-
-
-@define(eq=False)
-class _Live:
-    """A run of this process that has not ended."""
-
-    row: RunRow
-    caller: Caller
-    cancellation: CancelToken = field(factory=CancelToken)
-    ended: anyio.Event = field(factory=anyio.Event)
+_log: Final = logging.getLogger("ryecore.node")
+_CELLS: Final = frozenset({("tool", "inline"), ("directive", "fork")})
+_RETRY_S: Final = 2
+_MAX_GRACE_S: Final = 30.0
 
 
 class NodeRuns:
@@ -84,6 +57,8 @@ class NodeRuns:
         content: The objects and snapshots of the callers.
         options: What the node gives to each Rye.
         max_runs: The most runs at once, of all callers.
+        box_key: The key that opens envelopes; without it none is taken.
+        find_caller: Finds a caller by its fingerprint, for runs of an earlier process.
     """
 
     def __init__(
@@ -94,18 +69,36 @@ class NodeRuns:
         options: HostOptions,
         *,
         max_runs: int = 64,
+        box_key: BoxKey | None = None,
+        find_caller: Callable[[str], Caller | None] = lambda _: None,
     ) -> None:
         self._key = key
         self._table = RunTable(database)
+        self._events = RunEvents(database)
         self._content = content
         self._tasks = Tasks()
-        self._hosts = HostPool(content, self._tasks, options)
+        self._box_key = box_key
+        hosts = HostPool(content, self._tasks, options)
+        self._execution = Execution(hosts, content, self._table, box_key)
         self._max_runs = max_runs
-        self._live: dict[tuple[str, str], _Live] = {}
+        self._find_caller = find_caller
+        self._live: dict[tuple[str, str], LiveRun] = {}
+        self._starting = anyio.Lock()
 
     async def begin(self) -> None:
-        """Recover the runs that the last process left, and take new ones."""
+        """Take new runs, and recover those that the last process left."""
         await self._tasks.open()
+        left = await self._table.list_running()
+        used = {(one.caller, one.space) for one in left if one.space is not None}
+        await run_in_thread(remove_left_spaces, self._content.folder, used)
+        for row in left:
+            caller = self._find_caller(row.caller)
+            if caller is None:
+                error = StateError("The node's operator doesn't allow this caller any more.")
+                outcome = Outcome("error", write_error(error.during(row.body.item_id)))
+                await self._end(row, outcome)
+                continue
+            await self._carry_on(row, caller, None, was_left=True)
 
     async def aclose(self) -> None:
         """Cancel what runs, and wait until nothing of it is left. The next start recovers it."""
@@ -127,7 +120,6 @@ class NodeRuns:
         """
         known = await self._table.find(caller.fingerprint, body.thread_id)
         if known is None:
-            self._check(caller, body)
             known = await self._start(caller, body, request_sha256)
         if known.request_sha256 != request_sha256:
             raise refusal(
@@ -138,8 +130,52 @@ class NodeRuns:
         return await self._state(known, body.wait_s)
 
     async def state(self, caller: Caller, thread_id: str, wait_s: float = 0.0) -> RunState:
-        """Return the state of a caller's run, once it has ended or the time has passed."""
+        """Return the state of a caller's run, once it has ended or the time has passed.
+
+        Raises:
+            NodeProblem: The caller has no such run.
+        """
         return await self._state(await self._find(caller, thread_id), wait_s)
+
+    async def events(
+        self, caller: Caller, thread_id: str, after: int = 0
+    ) -> AsyncGenerator[NodeEvent]:
+        """Yield the events of a caller's run behind an id, until it has ended.
+
+        Raises:
+            NodeProblem: The caller has no such run.
+        """
+        row = await self._find(caller, thread_id)
+        live = self._live.get((row.caller, row.thread_id))
+        log = None if live is None else live.log
+        async with aclosing(self._events.follow(row.caller, row.thread_id, after, log)) as events:
+            async for event in events:
+                yield event
+
+    async def cancel(self, caller: Caller, thread_id: str, body: CancelBody) -> RunState:
+        """Ask a caller's run to stop. With `kill`, return once its processes have ended.
+
+        Raises:
+            NodeProblem: The caller has no such run.
+        """
+        row = await self._find(caller, thread_id)
+        live = self._live.get((row.caller, row.thread_id))
+        if live is None:
+            return row.to_state()
+        await self._table.ask_to_stop(row.caller, row.thread_id, kill=body.kill)
+        is_kill = body.kill or live.row.stop == "kill"
+        live.row = evolve(live.row, stop="kill" if is_kill else "cancel")
+        grace_s = min(max(body.grace_s, 0.0), _MAX_GRACE_S)
+        try:
+            if live.handle is None:
+                live.cancellation.cancel()
+            elif body.kill:
+                await live.handle.kill(grace_s=grace_s)
+            else:
+                await live.handle.cancel()
+        except RyeError:  # it has ended meanwhile, or is stopped by its token
+            live.cancellation.cancel()
+        return await self._state(live.row, grace_s + 1.0 if body.kill else 0.0)
 
     async def _find(self, caller: Caller, thread_id: str) -> RunRow:
         row = await self._table.find(caller.fingerprint, thread_id)
@@ -149,15 +185,32 @@ class NodeRuns:
 
     async def _state(self, row: RunRow, wait_s: float) -> RunState:
         live = self._live.get((row.caller, row.thread_id))
-        if row.report is not None or live is None or wait_s <= 0:
-            return row.to_state()
-        with anyio.move_on_after(min(wait_s, MAX_WAIT_S)):
-            await live.ended.wait()
+        if live is None:  # it has ended, perhaps since the row was read
+            found = await self._table.find(row.caller, row.thread_id)
+            return (found or row).to_state()
+        if wait_s > 0:
+            with anyio.move_on_after(min(wait_s, MAX_WAIT_S)):
+                await live.ended.wait()
         return live.row.to_state()
 
     # Start
 
-    def _check(self, caller: Caller, body: ExecuteBody) -> None:
+    async def _start(self, caller: Caller, body: ExecuteBody, request_sha256: str) -> RunRow:
+        self._check(body)
+        content = self._content.of(caller)
+        if await run_in_thread(content.snapshot, body.snapshot) is None:
+            raise snapshot_missing()
+        async with self._starting:  # the quotas are checked and taken at once
+            self._check_number(caller)
+            most = await self._spend_left(caller, body)
+            request = WIRE.write(body)
+            is_new = await self._table.insert(caller.fingerprint, body, request, request_sha256)
+            row = await self._find(caller, body.thread_id)
+            if is_new:
+                await self._carry_on(row, caller, most)
+        return row
+
+    def _check(self, body: ExecuteBody) -> None:
         """Refuse a request that can't become a run."""
         if body.ryecore.partition(".")[0] != __version__.partition(".")[0]:
             raise refusal(
@@ -173,7 +226,12 @@ class NodeRuns:
                 "The request can't become a run.",
                 next_step='Send tool:ID with thread "inline", or directive:ID with "fork".',
             )
-        running = sum(one.caller.fingerprint == caller.fingerprint for one in self._live.values())
+        open_secrets(body, self._box_key)
+
+    def _check_number(self, caller: Caller) -> None:
+        """Refuse more runs at once than the caller, or the node, may have."""
+        active = [one.caller.fingerprint for one in self._live.values() if not one.ended.is_set()]
+        running = active.count(caller.fingerprint)
         if running >= caller.max_runs:
             raise refusal(
                 "too_many_runs",
@@ -181,7 +239,7 @@ class NodeRuns:
                 next_step="Wait for one to end, or ask the node's operator for more.",
                 retry_after_s=_RETRY_S,
             )
-        if len(self._live) >= self._max_runs:
+        if len(active) >= self._max_runs:
             raise refusal(
                 "busy",
                 "The node has as many runs as it takes.",
@@ -189,90 +247,96 @@ class NodeRuns:
                 retry_after_s=_RETRY_S,
             )
 
-    async def _start(self, caller: Caller, body: ExecuteBody, request_sha256: str) -> RunRow:
-        content = self._content.of(caller)
-        if await run_in_thread(content.snapshot, body.snapshot) is None:
-            raise refusal(
-                "snapshot_missing",
-                "The snapshot, or an object of it, isn't on this node.",
-                next_step="Push it, and repeat the request.",
-            )
-        key = (caller.fingerprint, body.thread_id)
-        is_new = await self._table.insert(
-            caller.fingerprint, body, WIRE.write(body), request_sha256
-        )
-        row = await self._find(caller, body.thread_id)
-        if is_new:
-            live = self._live[key] = _Live(row, caller)
-            self._tasks.start_soon(self._carry_out, live)
-        return row
+    async def _spend_left(self, caller: Caller, body: ExecuteBody) -> int | None:
+        """Return the most that a run may spend; refuse one that the caller's quota doesn't cover.
 
-    async def _carry_out(self, live: _Live) -> None:
-        """Run to the end, and report it. The task of one run; it raises nothing."""
+        In units of 1e-8 USD. What other runs may still spend is left out.
+        """
+        ceiling = None if body.ceiling is None else body.ceiling.spend_microcents
+        if caller.max_spend_microcents is None:
+            return ceiling
+        held = sum(
+            one.max_spend_microcents or 0
+            for one in self._live.values()
+            if one.caller.fingerprint == caller.fingerprint and not one.ended.is_set()
+        )
+        spent = await self._table.spent_microcents(caller.fingerprint)
+        left = caller.max_spend_microcents - spent - held
+        needed = 1 if body.thread == "fork" and ceiling is None else ceiling or 0
+        if needed > max(left, 0):
+            raise refusal(
+                "too_many_runs",
+                "What you may spend here is used up, or held for other runs.",
+                detail=f"{max(left, 0) / 1e8:.4f} USD are left.",
+                next_step="Pass a lower limit of spend, or ask the node's operator for more.",
+                retry_after_s=_RETRY_S,
+            )
+        return max(left, 0) if ceiling is None else ceiling
+
+    async def _carry_on(
+        self, row: RunRow, caller: Caller, most: int | None, *, was_left: bool = False
+    ) -> None:
+        """Start the tasks of a run."""
+        log = await self._events.open(row.caller, row.thread_id)
+        live = LiveRun(row, caller, log, most, was_left)
+        self._live[row.caller, row.thread_id] = live
+        self._tasks.start_soon(self._write_events, live)
+        self._tasks.start_soon(self._carry_out, live)
+
+    async def _write_events(self, live: LiveRun) -> None:
+        try:
+            await live.log.write()
+        except Exception as problem:  # of any kind: the run doesn't need its events
+            _log.warning("The events of %s can't be written: %s", live.row.thread_id, problem)
+
+    async def _carry_out(self, live: LiveRun) -> None:
+        """Execute a run to its end, and report it. The task of one run; it raises nothing."""
         row = live.row
+        live.log.add("status", {"status": "running", "node_thread_id": row.node_thread_id})
         try:
             outcome = await self._perform(live)
-            report = self._report(live, outcome)
-            signed = await run_in_thread(sign_report, report, self._key)
-            await self._table.end(
-                row.caller, row.thread_id, outcome.status, signed, outcome.cost.spend_microcents
-            )
-            found = await self._table.find(row.caller, row.thread_id)
-            live.row = found or row
-        except Exception as problem:  # of any kind: the node runs on
-            warn(f"The run {row.thread_id} of {row.caller} has no report: {problem}")
+            live.row = await self._end(live.row, outcome)
+            status = {"status": outcome.status, "node_thread_id": live.row.node_thread_id}
+            live.log.add("status", status)
+        except Exception:  # of any kind: the node itself runs on, and its next start tries again
+            _log.exception("The end of the run %s can't be written.", row.thread_id)
         finally:
-            del self._live[row.caller, row.thread_id]
             live.ended.set()
+            live.log.close()
+            try:
+                await live.log.closed()
+            finally:
+                del self._live[row.caller, row.thread_id]
 
-    async def _perform(self, live: _Live) -> _Outcome:
-        body = live.row.body
+    async def _perform(self, live: LiveRun) -> Outcome:
+        row = live.row
+        if row.stop is not None and row.space is None:
+            stopped = CallCancelled("The run was stopped.").during(row.body.item_id)
+            return Outcome("cancelled", write_error(stopped))
         try:
-            async with self._hosts.borrow(live.caller, body.snapshot, alone=body.collect) as host:
-                await self._table.place(
-                    live.caller.fingerprint, body.thread_id, host.space.folder.name
-                )
-                return await self._run_tool(live, host)
-        except NodeProblem as refused:
-            problem = refused.problem
-            error = RyeError(problem.title, next_step=problem.next_step)
-            return _Outcome("error", write_error(error.during(body.item_id)))
-        except OSError as problem:
+            return await self._execution.perform(live)
+        except Exception as problem:  # of any kind: its caller has to learn of it
+            _log.exception("The run %s failed.", row.thread_id)
             error = RyeError(
-                f"The node can't run it: {problem.strerror}.",
-                next_step="Tell the node's operator.",
+                f"The node failed: {type(problem).__name__}.",
+                next_step="Tell the node's operator; its log says more.",
             )
-            return _Outcome("error", write_error(error.during(body.item_id)))
+            return Outcome("error", write_error(error.during(row.body.item_id)))
 
-    async def _run_tool(self, live: _Live, host: Host) -> _Outcome:
-        body = live.row.body
-        try:
-            done = await host.rye.execute(
-                body.item_id,
-                body.parameters,
-                timeout_s=body.timeout_s,
-                ctx=self._context(live),
-            )
-        except CallCancelled as cancelled:
-            return _Outcome("cancelled", write_error(cancelled))
-        except RyeError as error:
-            return _Outcome("error", write_error(error))
-        status: RunStatus = "completed" if done.status == "success" else "error"
-        return _Outcome(status, done.to_dict())
-
-    def _context(self, live: _Live) -> CallContext:
-        body = live.row.body
-        wanted = live.caller.scopes if body.capabilities is None else body.capabilities
-        held = attenuate(wanted, live.caller.scopes)
-        return CallContext(
-            capabilities=frozenset(one for one in held if not one.startswith("rye.sign.")),
-            deadline=None if body.deadline_s is None else time.monotonic() + body.deadline_s,
-            cancellation=live.cancellation,
+    async def _end(self, row: RunRow, outcome: Outcome) -> RunRow:
+        """Sign the report of a run, and write its end. Returns its row."""
+        report = await run_in_thread(self._sign, row, outcome)
+        spent = outcome.cost.spend_microcents
+        await self._table.end(row.caller, row.thread_id, outcome.status, report, spent)
+        return evolve(
+            row,
+            status=outcome.status,
+            report=report,
+            node_thread_id=outcome.node_thread_id or row.node_thread_id,
         )
 
-    def _report(self, live: _Live, outcome: _Outcome) -> RunReport:
-        row = live.row
-        return RunReport(
+    def _sign(self, row: RunRow, outcome: Outcome) -> Mapping[str, Any]:
+        report = RunReport(
             thread_id=row.thread_id,
             item_id=row.body.item_id,
             caller=row.caller,
@@ -283,7 +347,7 @@ class NodeRuns:
             result=_plain(outcome.result, row.body.item_id),
             cost=outcome.cost,
             assumed=outcome.assumed,
-            node_thread_id=row.node_thread_id,
+            node_thread_id=outcome.node_thread_id or row.node_thread_id,
             run_key=outcome.run_key,
             transcript=outcome.transcript,
             files=outcome.files,
@@ -292,26 +356,22 @@ class NodeRuns:
             ended_at=utc_now(),
             ryecore=__version__,
         )
-
-
-_CELLS: Final = frozenset({("tool", "inline"), ("directive", "fork")})
-_RETRY_S: Final = 2
+        return sign_report(report, self._key)
 
 
 def _plain(result: Mapping[str, Any], item_id: str) -> Mapping[str, Any]:
     """Return a result as JSON has it; an error in the place of one that is too large."""
+    error: RyeError
     try:
         text = json.dumps(result, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as problem:
-        return RyeError(f"The result isn't JSON: {problem}.").during(item_id).to_dict()
-    if len(text) > MAX_PARAMETER_BYTES:
-        return (
-            RyeError(
-                f"The result is {len(text):,} bytes long, more than the "
-                f"{MAX_PARAMETER_BYTES:,} that a node reports.",
-                next_step="Write it to a file, and collect the changed files.",
-            )
-            .during(item_id)
-            .to_dict()
+        error = RyeError(f"The result isn't JSON: {problem}.", next_step="Return JSON's types.")
+    else:
+        if len(text) <= MAX_PARAMETER_BYTES:
+            plain: Mapping[str, Any] = json.loads(text)
+            return plain
+        error = RyeError(
+            f"The result has {len(text):,} bytes, and a node reports {MAX_PARAMETER_BYTES:,}.",
+            next_step="Write it to a file, and collect the changed files.",
         )
-    return json.loads(text)  # type: ignore[no-any-return]
+    return write_error(error.during(item_id))

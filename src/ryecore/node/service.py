@@ -107,7 +107,15 @@ async def open_node(
             own = dict(os.environ if environ is None else environ)
             keys = await run_in_thread(_operator_keys, folder, own)
             options = HostOptions(agent=agent, environ=own, operator_keys=keys)
-            runs = NodeRuns(identity.key, database, content, options, max_runs=settings.max_runs)
+            runs = NodeRuns(
+                identity.key,
+                database,
+                content,
+                options,
+                max_runs=settings.max_runs,
+                box_key=identity.box_key,
+                find_caller=callers.find,
+            )
             gate = Gate(database, callers, identity.fingerprint)
             service = NodeService(identity, database, callers, content, gate, runs)
             await runs.begin()

@@ -10,7 +10,7 @@ import hashlib
 import os
 import shutil
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, Literal
@@ -26,7 +26,7 @@ from ryecore.node.problems import refusal
 from ryecore.remote.protocol.reports import Change
 from ryecore.remote.protocol.snapshots import Snapshot, SnapshotFile, check_snapshot
 
-__all__ = ["RunSpace", "make_space", "remove_space"]
+__all__ = ["RunSpace", "make_space", "remove_left_spaces", "remove_space", "reopen_space"]
 
 _COPY_BYTES: Final = 1024 * 1024
 _OWN: Final = (".ai/state", ".ai/cache")
@@ -81,6 +81,11 @@ class RunSpace:
     def user(self) -> Path:
         """The folder that holds the `.ai` of user space."""
         return self.folder / "user"
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether this process has made it."""
+        return bool(self._fingerprint)
 
     def is_unchanged(self) -> bool:
         """Return whether nothing but ryecore's own state has been touched since it was made."""
@@ -168,6 +173,21 @@ def make_space(
         _remove(folder)
         content.charge(-size_bytes)
         raise
+
+
+def reopen_space(content: CallerContent, snapshot: Snapshot, name: str) -> RunSpace | None:
+    """Return a space that an earlier process made; None where it is gone. It counts as changed."""
+    folder = content.folder / "spaces" / name
+    if not all((folder / one).is_dir() for one in _SPACES):
+        return None
+    return RunSpace(folder, snapshot, 0, "", {})
+
+
+def remove_left_spaces(data: Path, used: Collection[tuple[str, str]]) -> None:
+    """Remove the spaces of an earlier process, but those that runs use: caller and name."""
+    for folder in data.glob("*/spaces/*"):
+        if (folder.parent.parent.name, folder.name) not in used:
+            _remove(folder)
 
 
 def remove_space(space: RunSpace, content: CallerContent) -> None:

@@ -24,12 +24,18 @@ from ryecore.items.files import (
 )
 from ryecore.lillux.digests import ContentStore
 from ryecore.state.attestation import AttestedFolder
-from ryecore.state.exports import CAPABILITIES_FILE, ExportFolder, write_capabilities
-from ryecore.state.model import Durability, thread_not_found
+from ryecore.state.exports import (
+    CAPABILITIES_FILE,
+    ExportFolder,
+    export_path,
+    write_capabilities,
+)
+from ryecore.state.model import THREADS_FOLDER, Durability, thread_not_found
 from ryecore.state.records import RunKey, load_run_key
 from ryecore.state.refusals import advice
 from ryecore.state.thread_file import (
     THREAD_FILE,
+    TRANSCRIPT,
     ThreadFile,
     read_thread_file,
     write_thread_file,
@@ -42,7 +48,7 @@ from ryecore.state.waiting import (
 )
 from ryecore.state.write_ahead import WriteAhead
 
-__all__ = ["ThreadFolders"]
+__all__ = ["ThreadFolders", "find_thread_files"]
 
 _ID: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(?:/[A-Za-z0-9_][A-Za-z0-9_.-]*)*")
 _RESULT: Final = "result.json"
@@ -216,18 +222,36 @@ class ThreadFolders:
         A thread or the run of a graph has a signed file and a log instead.
         """
         folder = self._path_of(thread_id)
-        if _has_thread_file(folder):
+        if _has_thread_file(folder) or not _exists(folder):
             return
         body = indented_json(result).encode(
             errors="backslashreplace"
         )  # a lone surrogate, as JSON escapes it
         with suppress(OSError, StateError):  # the registry is authoritative
+            self._make_folder(thread_id)  # refuses a link in its place
             write_atomically(f"{folder}/{_RESULT}", body, mode=0o600, durable=False)
             await self._add_ahead(thread_id, _RESULT)
 
 
+def find_thread_files(project_root: Path, thread_id: str) -> Mapping[str, Path]:
+    """Return the files of a thread that prove it or tell of it, by the names in a report.
+
+    Args:
+        project_root: The project's `.ai` folder.
+        thread_id: The thread. What it hasn't left, or what is a link, is left out.
+    """
+    folder = project_root / "state" / THREADS_FOLDER / thread_id
+    found = {name: folder / name for name in (TRANSCRIPT, THREAD_FILE, CAPABILITIES_FILE)}
+    found["export.md"] = export_path(project_root, thread_id)
+    return {name: path for name, path in found.items() if path.is_file() and not path.is_symlink()}
+
+
 def _has_thread_file(folder: str) -> bool:
-    return os.path.lexists(f"{folder}/{THREAD_FILE}")
+    return _exists(f"{folder}/{THREAD_FILE}")
+
+
+def _exists(path: str) -> bool:
+    return os.path.lexists(path)
 
 
 def _read_text(path: Path, offset: int) -> tuple[str, int]:

@@ -1,13 +1,20 @@
 """Tests of runs on a node: one run for each request, with a signed report."""
 
+from base64 import b64encode
+from hashlib import sha256
 from pathlib import Path
 
 import anyio
 import pytest
 from attrs import evolve
 
+from ryecore import SigningKey
+from ryecore.lillux import watch
+from ryecore.lillux.keys import BoxKey, seal_envelope
 from ryecore.node.problems import NodeProblem
-from ryecore.remote.protocol.models import RunState
+from ryecore.remote.protocol.models import CancelBody, RunState
+from ryecore.remote.protocol.reports import Change
+from tests.graphs import adding
 from tests.node_host import direct_node
 from tests.workspace import Workspace
 
@@ -123,3 +130,147 @@ async def test_what_cannot_run_is_refused_before_it_begins(
         with pytest.raises(NodeProblem) as refused:
             await node.runs.state(node.caller, "one")
         assert refused.value.problem.type == "not_found"
+
+
+async def test_changed_project_files_are_reported_and_kept(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    for name in ("same", "changed", "removed", "linked"):
+        (workspace.project / name).write_text(f"old {name}")
+    secret = tmp_path / "secret"
+    secret.write_text("not of the project")
+    tool = workspace.shell(
+        "acme/change",
+        "cd $RYE_PROJECT; touch same; echo new > changed; rm removed; mkdir -p deep;"
+        f" echo made > deep/made; chmod +x deep/made; ln -s {secret} link;"
+        f" ln -sf {secret} linked; mkdir .git; touch .git/HEAD .ai/state/mine; echo",
+        env_config={"env": {"RYE_PROJECT": "{project_path}"}},
+    )
+    async with direct_node(workspace, tmp_path / "node") as node:
+        report = node.report(await node.send(node.body(tool, "a", collect=True)))
+        assert report.status == "completed", report.result
+        old = sha256(b"old changed").hexdigest()
+        new, made = sha256(b"new\n").hexdigest(), sha256(b"made\n").hexdigest()
+        assert report.changes == (
+            Change("changed", new, 4, False, old),
+            Change("deep/made", made, 5, True, None),
+            Change("removed", None, 0, False, sha256(b"old removed").hexdigest()),
+        )
+        content = node.content.of(node.caller)
+        assert content.open(made).read() == b"made\n"
+        again = node.report(await node.send(node.body(tool, "b")))
+        assert again.changes is None
+        assert "File exists" not in str(again.result), "a changed space was used again"
+
+
+async def test_an_unchanged_space_is_used_again(workspace: Workspace, tmp_path: Path) -> None:
+    tool = workspace.python(
+        "acme/where",
+        "def execute(params, project_path):\n    return {'at': str(project_path)}",
+    )
+    async with direct_node(workspace, tmp_path / "node") as node:
+        places = [
+            node.report(await node.send(node.body(tool, name))).result["data"]["at"]
+            for name in ("a", "b", "c")
+        ]
+        assert len(set(places)) == 1
+        (workspace.project / "more").write_text("more")
+        other = node.report(await node.send(node.body(tool, "d"))).result["data"]["at"]
+        assert other not in places
+
+
+async def test_only_a_tool_that_names_a_secret_gets_it(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    counting = "echo plain ${#PLAIN} token ${#HF_TOKEN}"
+    names = workspace.shell("acme/names", counting, env_config={"env": {"PLAIN": "${PLAIN}"}})
+    asks = workspace.shell("acme/asks", counting, env_config={"env": {"HF_TOKEN": "${HF_TOKEN}"}})
+    async with direct_node(workspace, tmp_path / "node") as node:
+        secrets = {"PLAIN": "plain-value", "HF_TOKEN": "hf_0123456789abcdefghij"}
+
+        def sealed(secrets: dict[str, str], key: BoxKey = node.box_key) -> str:
+            return b64encode(seal_envelope(key.public, secrets)).decode()
+
+        for tool, envelope, counted in (
+            (names, sealed(secrets), "plain 11 token 0"),
+            (asks, sealed(secrets), "plain 0 token 23"),
+            (asks, None, "plain 0 token 0"),
+        ):
+            thread_id = f"{counted.replace(' ', '-')}-{envelope is None}"
+            report = node.report(await node.send(node.body(tool, thread_id, envelope=envelope)))
+            assert counted in str(report.result["data"]), report.result
+        for refused in (
+            sealed(secrets, BoxKey.generate()),
+            sealed({"LD_PRELOAD": "/evil.so"}),
+            sealed({"PATH": "/evil"}),
+            "nonsense",
+        ):
+            with pytest.raises(NodeProblem) as problem:
+                await node.send(node.body(asks, "never", envelope=refused))
+            assert problem.value.problem.type == "invalid"
+    stored = b"".join(path.read_bytes() for path in (tmp_path / "node").glob("node.db*"))
+    assert b"hf_0123" not in stored
+    assert b"plain-value" not in stored
+
+
+async def test_the_node_s_own_credentials_reach_no_tool(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    workspace.environ["OPENAI_API_KEY"] = "sk-0123456789abcdef0123"
+    workspace.environ["CUDA_VISIBLE_DEVICES"] = "0"
+    asks = workspace.shell(
+        "acme/asks",
+        "echo [$MINE] $CUDA_VISIBLE_DEVICES",
+        env_config={"env": {"MINE": "${OPENAI_API_KEY}"}},
+    )
+    async with direct_node(workspace, tmp_path / "node") as node:
+        report = node.report(await node.send(node.body(asks)))
+        assert "sk-0123" not in str(report.result)
+
+
+async def test_under_an_operator_s_trust_the_caller_s_key_does_not_count(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    tool = workspace.shell("acme/hi", "echo hi")
+    operator = SigningKey.generate()
+    vouched = workspace.shell("acme/vouched", "echo hi")
+    workspace.sign(workspace.path("tools/acme/vouched.sh"), key=operator)
+    async with direct_node(workspace, tmp_path / "node", operator_keys=(operator.public,)) as node:
+        bounded = evolve(node.caller, trust="operator")
+        report = node.report(await node.send(node.body(tool, "a"), bounded))
+        assert report.result["error_type"] == "integrity"
+        report = node.report(await node.send(node.body(vouched, "b"), bounded))
+        assert report.status == "completed", report.result
+
+
+async def test_a_tool_ends_at_its_deadline_and_when_it_is_cancelled(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    fifo = tmp_path / "fifo"
+    tool = workspace.shell("acme/hang", f"mkfifo {fifo}; cat {fifo}")
+    async with direct_node(workspace, tmp_path / "node") as node:
+        report = node.report(await node.send(node.body(tool, "late", deadline_s=0.5)))
+        assert report.status == "error"
+        fifo.unlink(missing_ok=True)
+        for kill, ended in ((False, "cancelled"), (True, "killed")):
+            await node.send(node.body(tool, ended, wait_s=0))
+            async with watch(tmp_path) as watcher:
+                while not fifo.exists():
+                    await watcher.changed()
+            await node.runs.cancel(node.caller, ended, CancelBody(kill=kill))
+            report = node.report(await node.runs.state(node.caller, ended, 30))
+            assert report.status == ended
+            fifo.unlink()
+
+
+async def test_a_graph_runs_with_its_tree(workspace: Workspace, tmp_path: Path) -> None:
+    flow = adding(workspace)
+    async with direct_node(workspace, tmp_path / "node") as node:
+        state = await node.send(node.body(flow, parameters={"a": 2}))
+        report = node.report(state)
+        assert report.status == "completed", report.result
+        assert report.result["data"]["output"] == {"sum": 3}
+        assert state.node_thread_id == report.result["data"]["graph_run_id"]
+        events = [one async for one in node.runs.events(node.caller, "one")]
+        assert {one.event for one in events} == {"status", "run", "tree"}
+        assert "transcript.jsonl" in {one.name for one in report.files}

@@ -83,6 +83,20 @@ def test_a_wake_changes_nothing_behind_a_link(workspace: Workspace, tmp_path: Pa
     store.close()
 
 
+def test_a_result_is_not_copied_through_a_link(workspace: Workspace, tmp_path: Path) -> None:
+    store = ThreadStore.open(workspace.path(""), workspace.path("", "user"))
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    run_blocking(store.registry.register("acme/one", "tool:x"))
+    fence = run_blocking(store.registry.claim("acme/one"))
+    (store.folder / "acme").mkdir()
+    (store.folder / "acme/one").symlink_to(mine)
+    run_blocking(store.settle("acme/one", "completed", {"data": 1}, fence))
+    assert run_blocking(store.registry.get_result("acme/one")) == {"data": 1}
+    assert not any(mine.iterdir())
+    store.close()
+
+
 def test_a_kill_spares_the_thread_of_the_same_id_in_another_project(tmp_path: Path) -> None:
     stores, tools = [], []
     for name in ("one", "other"):

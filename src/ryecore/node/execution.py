@@ -1,0 +1,231 @@
+"""The execution of one run: its space, its tool or thread, its outcome.
+
+Source: docs/design/remote.md#on-the-node; decisions 67 to 75.
+"""
+
+import time
+from base64 import b64decode
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Final
+
+import anyio
+from attrs import define, evolve, field
+
+from ryecore.errors import CallCancelled, ProcessError, RyeError, SigningError
+from ryecore.lillux.keys import BoxKey, open_envelope
+from ryecore.node.callers import Caller
+from ryecore.node.content import NodeContent
+from ryecore.node.events import EventLog
+from ryecore.node.hosts import Host, HostPool
+from ryecore.node.problems import NodeProblem, refusal
+from ryecore.node.run_table import RunRow, RunTable
+from ryecore.node.threads import (
+    Outcome,
+    Run,
+    follow,
+    has_thread,
+    id_of,
+    resume_or_start,
+    start,
+    thread_outcome,
+)
+from ryecore.policy import CallContext, CancelToken
+from ryecore.policy.environment import is_short_listed, is_variable_name, may_set_from_dotenv
+from ryecore.policy.permissions import attenuate
+from ryecore.remote.protocol.error_documents import write_error
+from ryecore.remote.protocol.models import ExecuteBody, RunStatus
+from ryecore.state.waiting import run_in_thread
+
+__all__ = ["Execution", "LiveRun", "open_secrets"]
+
+_MAX_ENVELOPE: Final = 2 * 1024 * 1024
+
+
+@define(eq=False)
+class LiveRun:
+    """A run of this process that has not ended.
+
+    Attributes:
+        row: Its row, as it is now.
+        caller: Whose it is.
+        log: Its events.
+        max_spend_microcents: The most that it may spend, held of the caller's quota; None for no
+            bound.
+        was_left: Whether an earlier process of the node had begun it.
+        cancellation: Cancels it.
+        ended: Set once its end is written.
+        handle: The handle of its thread, once it has one.
+    """
+
+    row: RunRow
+    caller: Caller
+    log: EventLog
+    max_spend_microcents: int | None = None
+    was_left: bool = False
+    cancellation: CancelToken = field(factory=CancelToken)
+    ended: anyio.Event = field(factory=anyio.Event)
+    handle: Run | None = None
+
+
+class Execution:
+    """The executor of runs, each in a space."""
+
+    def __init__(
+        self, hosts: HostPool, content: NodeContent, table: RunTable, box_key: BoxKey | None
+    ) -> None:
+        self._hosts = hosts
+        self._content = content
+        self._table = table
+        self._box_key = box_key
+
+    async def perform(self, live: LiveRun) -> Outcome:
+        """Execute a run to its end. What goes wrong is its outcome."""
+        row, item_id = live.row, live.row.body.item_id
+        try:
+            borrowed = self._hosts.borrow(
+                live.caller,
+                row.body.snapshot,
+                space=row.space,
+                alone=row.body.collect,
+                secrets=open_secrets(row.body, self._box_key),
+            )
+            async with borrowed as host:
+                outcome = await self._perform_in(live, host)
+                if not row.body.collect:
+                    return outcome
+                content = self._content.of(live.caller)
+                changes = await run_in_thread(host.space.changes, content)
+                return evolve(outcome, changes=changes)
+        except NodeProblem as refused:
+            problem = refused.problem
+            error = RyeError(problem.title, next_step=problem.next_step)
+            return Outcome("error", write_error(error.during(item_id)))
+        except RyeError as error:
+            return Outcome("error", write_error(error.during(item_id)))
+        except OSError as problem:
+            failed = ProcessError(
+                f"The node can't run it: {problem.strerror or problem}.",
+                next_step="Tell the node's operator.",
+            )
+            return Outcome("error", write_error(failed.during(item_id)))
+
+    async def _perform_in(self, live: LiveRun, host: Host) -> Outcome:
+        row = live.row
+        is_left = live.was_left and row.space is not None
+        ctx = _context_of(live)
+        failures: list[RyeError] = []
+
+        async def note_place() -> None:
+            try:
+                await self._table.place(row.caller, row.thread_id, host.space.folder.name)
+                await self._table.synced()
+            except RyeError as error:
+                failures.append(error)
+
+        is_thread = False
+        async with anyio.create_task_group() as group:  # no effect before the row is durable
+            group.start_soon(note_place)
+            try:
+                is_thread = await has_thread(host, row.body.item_id, ctx)
+            except RyeError as error:
+                failures.append(error)
+        if failures:
+            raise failures[0]
+        if is_thread:
+            return await self._run_thread(live, host, ctx, is_left=is_left)
+        if is_left:
+            return Outcome("error", _effect_unknown(row.body.item_id))
+        return await _run_tool(live, host, ctx)
+
+    async def _run_thread(
+        self, live: LiveRun, host: Host, ctx: CallContext, *, is_left: bool
+    ) -> Outcome:
+        row, content = live.row, self._content.of(live.caller)
+        if row.stop is not None and is_left:
+            stopped = CallCancelled("The run was stopped.").during(row.body.item_id)
+            status = _stopped_status(row)
+            if row.node_thread_id is None:
+                return Outcome(status, write_error(stopped))
+            outcome = await thread_outcome(host, row.node_thread_id, stopped, content)
+            return evolve(outcome, status=status)
+        begin = resume_or_start if is_left else start
+        run = await begin(host.rye, row.body, ctx, live.max_spend_microcents)
+        node_thread_id = id_of(run)
+        await self._table.begin(row.caller, row.thread_id, node_thread_id)
+        live.row = evolve(live.row, node_thread_id=node_thread_id)
+        live.handle = run
+        live.log.add("status", {"status": "running", "node_thread_id": node_thread_id})
+        done = await follow(host.rye, run, live.log)
+        return await thread_outcome(host, node_thread_id, done, content)
+
+
+async def _run_tool(live: LiveRun, host: Host, ctx: CallContext) -> Outcome:
+    body = live.row.body
+    try:
+        done = await host.rye.execute(
+            body.item_id, body.parameters, timeout_s=body.timeout_s, ctx=ctx
+        )
+    except CallCancelled as cancelled:
+        return Outcome(_stopped_status(live.row), write_error(cancelled.during(body.item_id)))
+    return Outcome("completed" if done.status == "success" else "error", done.to_dict())
+
+
+def _stopped_status(row: RunRow) -> RunStatus:
+    return "killed" if row.stop == "kill" else "cancelled"
+
+
+def _effect_unknown(item_id: str) -> Mapping[str, object]:
+    error = ProcessError(
+        "The node ended while the tool ran: whether it had its effect is unknown.",
+        next_step="See what it has done before you call it again.",
+    )
+    return write_error(error.during(item_id)) | {"effect_unknown": True}
+
+
+def _context_of(live: LiveRun) -> CallContext:
+    """Return the context of a run's calls: within the caller's scopes, and never signing."""
+    body, scopes = live.row.body, live.caller.scopes
+    wanted = scopes if body.capabilities is None else body.capabilities
+    held = attenuate(wanted, scopes)
+    return CallContext(
+        capabilities=frozenset(one for one in held if not one.startswith("rye.sign.")),
+        deadline=_deadline_of(live.row),
+        cancellation=live.cancellation,
+    )
+
+
+def _deadline_of(row: RunRow) -> float | None:
+    """Return the deadline of a run, counted from the request, on the monotonic clock."""
+    if row.body.deadline_s is None:
+        return None
+    passed_s = max(time.time() - datetime.fromisoformat(row.created_at).timestamp(), 0.0)
+    return time.monotonic() + row.body.deadline_s - passed_s
+
+
+def open_secrets(body: ExecuteBody, key: BoxKey | None) -> Mapping[str, str]:
+    """Open the envelope of a request.
+
+    Raises:
+        NodeProblem: It isn't sealed for this node, or names a variable that steers programs.
+    """
+    if body.envelope is None:
+        return {}
+    try:
+        if key is None or len(body.envelope) > _MAX_ENVELOPE:
+            raise ValueError
+        secrets = open_envelope(key, b64decode(body.envelope, validate=True))
+    except (SigningError, ValueError):
+        raise refusal(
+            "invalid",
+            "The envelope isn't sealed for this node.",
+            next_step="Compare the node's box key: rye remote check NAME",
+        ) from None
+    for name in secrets:
+        if not is_variable_name(name) or not may_set_from_dotenv(name) or is_short_listed(name):
+            raise refusal(
+                "invalid",
+                f"{name!r:.100} can't be a secret: it steers programs.",
+                next_step="Take it out of the remote's secrets.",
+            )
+    return secrets

@@ -1,0 +1,330 @@
+"""Directives and graphs on a node: their start, their events, and what they leave.
+
+Source: docs/design/remote.md#on-the-node; decisions 67 to 74.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from contextlib import aclosing, suppress
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import anyio
+from attrs import evolve
+
+from ryecore.errors import RyeError, StateError
+from ryecore.frozen import frozen
+from ryecore.graph.run import GraphRun
+from ryecore.node.content import CallerContent
+from ryecore.node.events import EventLog
+from ryecore.node.hosts import Host
+from ryecore.policy import CallContext
+from ryecore.policy.budget import Amount
+from ryecore.policy.limits import Limits
+from ryecore.remote.protocol.error_documents import write_error
+from ryecore.remote.protocol.models import ExecuteBody, RunStatus
+from ryecore.remote.protocol.reports import Change, ReportedFile, TranscriptHead
+from ryecore.runs.request import parse_limits
+from ryecore.rye import Rye
+from ryecore.state.model import Cost
+from ryecore.state.records import find_run_key
+from ryecore.state.thread_folders import find_thread_files
+from ryecore.state.waiting import run_in_thread
+from ryecore.threads.thread import Thread
+
+if TYPE_CHECKING:
+    from ryecore.actions.reports import ThreadReport
+    from ryecore.threads.tree import TreeNode
+
+__all__ = [
+    "Outcome",
+    "Run",
+    "follow",
+    "has_thread",
+    "id_of",
+    "resume_or_start",
+    "start",
+    "thread_outcome",
+]
+
+_MAX_KEY: Final = 200
+_MAX_ROWS: Final = 1000
+_LAST_EVENTS_S: Final = 5.0
+"""How long the last events of a run may take after its end."""
+
+_STATUSES: Final[Mapping[str, RunStatus]] = {
+    "completed": "completed",
+    "completed_with_errors": "completed",
+    "continued": "completed",
+    "cancelled": "cancelled",
+    "killed": "killed",
+}
+
+
+@frozen(slots=False)
+class Outcome:
+    """How a run ended.
+
+    Attributes:
+        status: How it ended.
+        result: The result or the error, as the same call answers locally.
+        cost: What it and all below it cost.
+        assumed: Whether a part of the cost is assumed, because something died.
+        node_thread_id: The thread that ended last; None for a tool's run.
+        run_key: The public key, in PEM, that signed its records.
+        transcript: The end of its transcript.
+        files: Its files, stored as objects of the caller.
+        changes: The project files that the run changed; None where that wasn't asked for.
+    """
+
+    status: RunStatus
+    result: Mapping[str, Any]
+    cost: Cost = Cost()
+    assumed: bool = False
+    node_thread_id: str | None = None
+    run_key: str | None = None
+    transcript: TranscriptHead | None = None
+    files: tuple[ReportedFile, ...] = ()
+    changes: tuple[Change, ...] | None = None
+
+
+Run = Thread | GraphRun
+
+
+def id_of(run: Run) -> str:
+    """Return the id of a run's thread."""
+    return run.run_id if isinstance(run, GraphRun) else run.thread_id
+
+
+async def has_thread(host: Host, item_id: str, ctx: CallContext) -> bool:
+    """Return whether an item runs in a thread of ryecore: a directive, or a graph.
+
+    Raises:
+        RyeError: The item can't be executed.
+    """
+    if item_id.startswith("directive:"):
+        return True
+    known = host.graphs.get(item_id)
+    if known is None:
+        trace = await host.rye.trace(item_id, ctx=ctx)
+        known = host.graphs[item_id] = trace.chain.is_own_process
+    return known
+
+
+# Start
+
+
+async def start(
+    rye: Rye, body: ExecuteBody, ctx: CallContext, max_spend_microcents: int | None
+) -> Run:
+    """Start a run, or find the one that the same request started before.
+
+    Raises:
+        RyeError: Nothing runs.
+    """
+    limits = _limits_of(body, max_spend_microcents)
+    key = _start_key(body.thread_id)
+    if body.thread == "fork":
+        return await rye.start(
+            body.item_id,
+            body.parameters,
+            model=body.model,
+            limits=limits,
+            idempotency_key=key,
+            ctx=ctx,
+        )
+    return await rye.graphs.start(
+        body.item_id, body.parameters, limits=limits, idempotency_key=key, ctx=ctx
+    )
+
+
+async def resume_or_start(
+    rye: Rye, body: ExecuteBody, ctx: CallContext, max_spend_microcents: int | None
+) -> Run:
+    """Return the run that continues what the node's last process left, or the one that has ended.
+
+    Raises:
+        RyeError: It can't be resumed.
+    """
+    first = await start(rye, body, ctx, max_spend_microcents)
+    if not (await first.record()).ended:
+        return first
+    chain = await _resumed(rye, id_of(first))
+    refused: RyeError | None = None
+    for thread_id in reversed(chain):
+        report = await rye.threads.show(thread_id)
+        if not report.ended or not _was_interrupted(report):
+            return first if thread_id == id_of(first) else await _find(rye, first, thread_id)
+        try:
+            if isinstance(first, GraphRun):
+                return await rye.graphs.start_resume(thread_id, ctx=ctx)
+            return await rye.threads.start_resume(thread_id, ctx=ctx)
+        except StateError as problem:  # it ended before it began: the one before it is resumed
+            refused = refused or problem
+    raise refused or StateError("The run left nothing to resume.", next_step="Start it anew.")
+
+
+async def _resumed(rye: Rye, first_id: str) -> tuple[str, ...]:
+    """Return a thread and those that continue it, each resuming the one before it."""
+    rows = await rye.threads.list(all=True, limit=_MAX_ROWS)
+    following = {row.continuation_of: row.thread_id for row in reversed(rows) if row.chain_root_id}
+    chain = [first_id]
+    while (after := following.get(chain[-1])) is not None and after not in chain:
+        chain.append(after)
+    return tuple(chain)
+
+
+async def _find(rye: Rye, first: Run, thread_id: str) -> Run:
+    """Return the handle of a later run of the same chain."""
+    if isinstance(first, GraphRun):
+        return first
+    return await rye.threads.thread(thread_id)
+
+
+def _was_interrupted(report: "ThreadReport") -> bool:
+    """Return whether a thread ended with its process, and not by its own work."""
+    result = report.result
+    has_died = isinstance(result, Mapping) and result.get("died") is True
+    return report.status == "cancelled" or (report.status == "error" and has_died)
+
+
+def _start_key(thread_id: str) -> str:
+    key = f"remote/{thread_id}"
+    if len(key) <= _MAX_KEY:
+        return key
+    return f"remote/{hashlib.sha256(thread_id.encode()).hexdigest()}"
+
+
+def _limits_of(body: ExecuteBody, max_spend_microcents: int | None) -> Limits:
+    """Return the limits of a request within its ceiling and the caller's quota."""
+    limits = parse_limits(body.limits)
+    if body.ceiling is not None:
+        tokens, spend = body.ceiling.tokens, body.ceiling.spend_microcents
+        limits = limits.within(Limits(tokens=tokens, spend_usd=Decimal(f"{spend}e-8")))
+    if max_spend_microcents is not None:
+        limits = limits.within(Limits(spend_usd=Decimal(f"{max_spend_microcents}e-8")))
+    return limits
+
+
+# Events
+
+
+async def follow(rye: Rye, run: Run, log: EventLog) -> Mapping[str, Any] | RyeError:
+    """Wait for the end of a run, and log its events and its tree meanwhile.
+
+    Returns:
+        Its result; or the error, where its end couldn't be written.
+    """
+    logged = anyio.Event()
+    done: Mapping[str, Any] | RyeError = {}
+    async with anyio.create_task_group() as group:
+        group.start_soon(_log_events, rye, run, log, logged)
+        group.start_soon(_log_tree, rye, run, log)
+        try:
+            done = (await run.result()).to_dict()
+        except RyeError as error:
+            done = error
+        with anyio.move_on_after(_LAST_EVENTS_S):
+            await logged.wait()
+        group.cancel_scope.cancel()
+    with suppress(RyeError):
+        log.add_tree((await rye.threads.tree(id_of(run))).to_dict())
+    return done
+
+
+async def _log_events(rye: Rye, run: Run, log: EventLog, logged: anyio.Event) -> None:
+    """Log the events of a run and of those that it is handed off to; a failure isn't the run's."""
+    with suppress(RyeError):
+        following: str | None = id_of(run)
+        while following is not None:
+            async with aclosing(run.events()) as events:
+                async for event in events:
+                    log.add("run", event.to_dict())
+            following = (await run.record()).continuation_thread_id
+            if following is not None:
+                run = await rye.threads.thread(following)
+    logged.set()
+
+
+async def _log_tree(rye: Rye, run: Run, log: EventLog) -> None:
+    def draw(tree: "TreeNode") -> None:
+        log.add_tree(tree.to_dict())
+
+    with suppress(RyeError):
+        await rye.threads.watch(id_of(run), draw)
+
+
+# The end
+
+
+async def thread_outcome(
+    host: Host, last_id: str, done: Mapping[str, Any] | RyeError, content: CallerContent
+) -> Outcome:
+    """Return the outcome of a run in threads, and store the files of the one that ended last.
+
+    Args:
+        host: Where it ran.
+        last_id: The thread that was started last.
+        done: Its result.
+        content: The caller's objects.
+    """
+    rye = host.rye
+    if not isinstance(done, RyeError):  # another one, where it was handed off
+        last_id = str(done.get("thread_id") or last_id)
+    last = await rye.threads.show(last_id)
+    cost, assumed = await _cost_of(rye, last.chain or (last_id,))
+    key = await run_in_thread(find_run_key, host.space.user / ".ai")
+    head = last.record.transcript_head
+    files = await run_in_thread(_store_files, host, last, content)
+    return Outcome(
+        "error" if isinstance(done, RyeError) else _STATUSES.get(last.status, "error"),
+        write_error(done) if isinstance(done, RyeError) else done,
+        cost,
+        assumed,
+        last.thread_id,
+        None if key is None else key.public.pem.decode(),
+        None if head is None else TranscriptHead(*head),
+        files,
+    )
+
+
+async def _cost_of(rye: Rye, chain: Sequence[str]) -> tuple[Cost, bool]:
+    """Return the cost of a chain of threads and all below them, and whether a part is assumed.
+
+    The ledger counts; the rows say how many of the tokens were read.
+    """
+    trees = [await rye.threads.tree(thread_id) for thread_id in chain]
+    total, counted, assumed = Cost(), Amount(), False
+    for thread_id in {node.thread_id: None for tree in trees for node in tree.walk()}:
+        row = (await rye.threads.show(thread_id)).record.cost
+        total = Cost(
+            total.turns + row.turns,
+            total.input_tokens + row.input_tokens,
+            total.output_tokens + row.output_tokens,
+            total.spend_microcents + row.spend_microcents,
+            total.estimated or row.estimated,
+        )
+        with suppress(StateError):  # a tool's thread has no account
+            charges = await rye.threads.charges(thread_id)
+            counted += sum((one.actual for one in charges), start=Amount())
+            assumed = assumed or any(one.mark == "assumed" for one in charges)
+    more_tokens = max(counted.tokens - total.tokens, 0)
+    total = evolve(
+        total,
+        input_tokens=total.input_tokens + more_tokens,
+        spend_microcents=max(counted.spend_microcents, total.spend_microcents),
+    )
+    return total, assumed
+
+
+def _store_files(
+    host: Host, report: "ThreadReport", content: CallerContent
+) -> tuple[ReportedFile, ...]:
+    found = find_thread_files(host.space.project / ".ai", report.thread_id)
+    return tuple(_store_file(name, path, content) for name, path in found.items())
+
+
+def _store_file(name: str, path: Path, content: CallerContent) -> ReportedFile:
+    sha256 = content.put(path)
+    return ReportedFile(name, sha256, content.size_of(sha256) or 0)

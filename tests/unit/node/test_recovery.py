@@ -1,0 +1,119 @@
+"""A node that dies while it runs something, and is started again: over real HTTP."""
+
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ryecore import __version__
+from ryecore.lillux import watch
+from ryecore.remote.protocol.models import RunState, read_answer
+from ryecore.remote.protocol.reports import RunReport, read_report
+from tests.node_host import snapshot_of
+from tests.served_node import NodeClient, ServedNode, allow, client_of, served_node
+from tests.thread_host import COST, FACTORY, PlannedWorkspace
+from tests.workspace import Workspace
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """uvicorn's own loop."""
+    return "asyncio"
+
+
+@pytest.fixture
+def planned(tmp_path: Path) -> PlannedWorkspace:
+    return PlannedWorkspace(Workspace(tmp_path))
+
+
+def served(planned: PlannedWorkspace) -> Any:
+    folder = planned.root / "operator" / "node"
+    return served_node(folder, "--deps", FACTORY, environ=planned.environ)
+
+
+async def push(client: NodeClient, planned: PlannedWorkspace) -> str:
+    snapshot, contents = snapshot_of(planned.workspace)
+    await client.push(snapshot, *contents)
+    return snapshot.id
+
+
+async def start(
+    client: NodeClient, planned: PlannedWorkspace, item_id: str, **more: Any
+) -> Mapping[str, Any]:
+    """Start a run, whose request is returned."""
+    body = {
+        "thread_id": "one",
+        "item_id": item_id,
+        "parameters": {},
+        "thread": "inline" if item_id.startswith("tool:") else "fork",
+        "snapshot": await push(client, planned),
+        "ryecore": __version__,
+        **more,
+    }
+    answer = await client.post("/execute", body)
+    assert answer.status_code == 202, answer.text
+    return body
+
+
+async def report_of(client: NodeClient, node: ServedNode) -> RunReport:
+    answer = await client.get("/runs/one?wait_s=30")
+    state = read_answer(answer.json(), RunState)
+    assert state.report is not None, state
+    return read_report(state.report, node.identity.key.public)
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+async def test_a_directive_is_resumed_each_time_that_the_node_dies(
+    planned: PlannedWorkspace, how: signal.Signals
+) -> None:
+    gates = (["gate", {"name": "a"}], ["gate", {"name": "b"}])
+    ref = planned.write("ask", ["mark", {"text": "x"}], *gates)
+    body: Mapping[str, Any] = {}
+    for name in ("a", "b"):
+        with served(planned) as node:
+            allow(node.identity, planned.workspace.key)
+            async with client_of(node, planned.workspace.key) as client:
+                if not body:
+                    body = await start(client, planned, ref)
+                await planned.begun(name)
+                node.process.send_signal(how)
+                node.process.wait()
+        planned.allow(name)
+    with served(planned) as node:
+        async with client_of(node, planned.workspace.key) as client:
+            report = await report_of(client, node)
+            assert report.status == "completed", report.result
+            assert (planned.root / "marks").read_text() == "x\n"
+            assert report.cost.spend_microcents >= 4 * COST
+            again = await client.post("/execute", body)
+            state = read_answer(again.json(), RunState)
+            assert (again.status_code, state.node_thread_id) == (200, report.node_thread_id)
+            ids = [
+                int(line.removeprefix("id: "))
+                for line in (await client.get("/runs/one/events")).text.splitlines()
+                if line.startswith("id: ")
+            ]
+            assert ids == sorted(set(ids))
+
+
+async def test_a_tool_that_died_with_the_node_is_not_run_again(planned: PlannedWorkspace) -> None:
+    tool = planned.workspace.shell("acme/hang", 'echo ran >> "$HOME/../ran"; sleep 600')
+    ran = planned.root / "ran"
+    with served(planned) as node:
+        allow(node.identity, planned.workspace.key)
+        async with client_of(node, planned.workspace.key) as client:
+            await start(client, planned, tool)
+            async with watch(planned.root) as watcher:
+                while not ran.exists():
+                    await watcher.changed()
+            node.process.kill()
+            node.process.wait()
+    with served(planned) as node:
+        async with client_of(node, planned.workspace.key) as client:
+            report = await report_of(client, node)
+            assert (report.status, report.result["effect_unknown"]) == ("error", True)
+            assert ran.read_text() == "ran\n"

@@ -1,0 +1,126 @@
+"""Tests of directives and graphs on a node: their events, files, costs, ends and recovery."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from attrs import evolve
+
+from ryecore import AgentRunnerDeps
+from ryecore.llm.cost import Price
+from ryecore.llm.result import Usage
+from ryecore.node.events import NodeEvent
+from ryecore.remote.protocol.models import CancelBody, Ceiling
+from ryecore.testing import FunctionProvider, ScriptedProvider, say
+from tests.node_host import DirectNode, direct_node
+from tests.scripted_host import directive
+from tests.workspace import Workspace
+
+pytestmark = pytest.mark.anyio
+
+USAGE = Usage(1000, 100)
+PRICE = Price("1", "5")
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Workspace:
+    made = Workspace(tmp_path)
+    made.write("directives/acme/ask.md", directive("ask", "Say hello.", permissions=""))
+    return made
+
+
+def deps(provider: Any) -> AgentRunnerDeps:
+    return AgentRunnerDeps(
+        resolve_provider=lambda _: provider, key_for=lambda _: "sk-1", price_of=lambda *_: PRICE
+    )
+
+
+async def events_of(node: DirectNode, thread_id: str, after: int = 0) -> list[NodeEvent]:
+    return [one async for one in node.runs.events(node.caller, thread_id, after)]
+
+
+async def test_a_directive_s_thread_runs_and_comes_home(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    provider = ScriptedProvider([say("Hello!")], usage=USAGE)
+    async with direct_node(workspace, tmp_path / "node", agent=deps(provider)) as node:
+        body = node.body("directive:acme/ask", ceiling=Ceiling(10**8, 500_000))
+        state = await node.send(body)
+        report = node.report(state)
+        assert (report.status, report.result["result"]) == ("completed", "Hello!"), str(
+            report.result
+        )
+        assert report.cost.spend_microcents == 1000 * 100 + 100 * 500
+        assert (report.cost.turns, report.cost.tokens, report.assumed) == (1, 1100, False)
+        assert report.node_thread_id == state.node_thread_id is not None
+        content = node.content.of(node.caller)
+        files = {one.name: content.open(one.sha256).read() for one in report.files}
+        assert set(files) == {"transcript.jsonl", "thread.json", "capabilities.md", "export.md"}
+        assert report.transcript is not None
+        assert 0 < report.transcript.offset < len(files["transcript.jsonl"])
+        assert json.loads(files["thread.json"])["thread_id"] == report.node_thread_id
+        events = await events_of(node, "one")
+        assert [one.id for one in events] == sorted({one.id for one in events})
+        assert (events[0].event, events[-1].data["status"]) == ("status", "completed")
+        types = [one.data["event_type"] for one in events if one.event == "run"]
+        assert types[0] == "thread_started"
+        assert types[-2:] == ["thread_completed", "checkpoint"]
+        (tree,) = [one.data for one in events if one.event == "tree"]
+        assert (tree["status"], tree["thread_id"]) == ("completed", report.node_thread_id)
+        assert await events_of(node, "one", events[2].id) == events[3:]
+    async with direct_node(workspace, tmp_path / "node", agent=deps(provider)) as node:
+        assert await events_of(node, "one", events[2].id) == events[3:]
+        assert await node.send(body) == state
+    assert len(provider.requests) == 1
+
+
+async def test_a_run_is_followed_cancelled_and_killed(workspace: Workspace, tmp_path: Path) -> None:
+    asked = anyio.Event()
+
+    async def wait(_: object) -> str:
+        asked.set()
+        await anyio.sleep_forever()
+        return ""
+
+    provider = FunctionProvider(wait, usage=USAGE)
+    async with direct_node(workspace, tmp_path / "node", agent=deps(provider)) as node:
+        for thread_id, kill, ended in (("a", False, "cancelled"), ("b", True, "killed")):
+            asked = anyio.Event()
+            state = await node.send(node.body("directive:acme/ask", thread_id, wait_s=0))
+            assert (state.status, state.report) == ("running", None)
+            seen: list[NodeEvent] = []
+            async with anyio.create_task_group() as group:
+
+                async def follow(thread_id: str = thread_id, seen: Any = seen) -> None:
+                    async for one in node.runs.events(node.caller, thread_id):
+                        seen.append(one)
+
+                group.start_soon(follow)
+                await asked.wait()
+                await node.runs.cancel(node.caller, thread_id, CancelBody(kill=kill))
+                state = await node.runs.state(node.caller, thread_id, 30)
+            assert node.report(state).status == ended == seen[-1].data["status"]
+
+
+async def test_the_ceiling_and_the_quota_bound_what_is_spent(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    provider = ScriptedProvider([say("Hello!")], usage=USAGE)
+    async with direct_node(workspace, tmp_path / "node", agent=deps(provider)) as node:
+        low = node.body("directive:acme/ask", "low", ceiling=Ceiling(10, 500_000))
+        report = node.report(await node.send(low))
+        assert (report.status, report.result["error_code"]) == ("error", "spend_exceeded")
+        assert provider.requests == []
+        bounded = evolve(node.caller, max_spend_microcents=10**6)
+        with pytest.raises(Exception, match="used up") as refused:
+            await node.send(node.body("directive:acme/ask", ceiling=Ceiling(10**7, 9)), bounded)
+        assert refused.value.problem.status == 429  # type: ignore[attr-defined]
+        await node.send(
+            node.body("directive:acme/ask", "x", ceiling=Ceiling(10**6, 500_000)), bounded
+        )
+        with pytest.raises(Exception, match="used up"):
+            await node.send(
+                node.body("directive:acme/ask", "y", ceiling=Ceiling(10**6, 500_000)), bounded
+            )
