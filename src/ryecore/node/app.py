@@ -33,6 +33,7 @@ from ryecore.remote.protocol.models import (
     MAX_PARAMETER_BYTES,
     MAX_SNAPSHOT_BYTES,
     MAX_WAIT_S,
+    CancelBody,
     ExecuteBody,
     Problem,
     RunState,
@@ -117,6 +118,12 @@ class _NodeApp:
                 Route("/objects", guarded(_store, MAX_BODY_BYTES), methods=["POST"]),
                 Route("/objects/{sha256}", guarded(_read_object), methods=["GET"]),
                 Route("/execute", guarded(_execute, _MAX_EXECUTE_BYTES), methods=["POST"]),
+                Route("/runs/{thread_id:path}/events", guarded(_events), methods=["GET"]),
+                Route(
+                    "/runs/{thread_id:path}/cancel",
+                    guarded(_cancel, _MAX_SMALL_BYTES),
+                    methods=["POST"],
+                ),
                 Route("/runs/{thread_id:path}", guarded(_state), methods=["GET"]),
             ],
             exception_handlers={HTTPException: self._unknown},
@@ -386,6 +393,20 @@ async def _execute(call: _Call) -> Response:
 async def _state(call: _Call) -> Response:
     wait_s = _number(call.request.query_params.get("wait_s"), MAX_WAIT_S)
     return _run_state(await call.service.runs.state(call.caller, _run_of(call), wait_s))
+
+
+async def _cancel(call: _Call) -> Response:
+    body, _ = await _read_json(call, CancelBody)
+    return _run_state(await call.service.runs.cancel(call.caller, _run_of(call), body))
+
+
+async def _events(call: _Call) -> Response:
+    after = call.request.headers.get("last-event-id", "0")
+    if not (after.isascii() and after.isdecimal() and len(after) <= 15):
+        raise refusal("invalid", "Last-Event-ID isn't the id of an event.")
+    runs, thread_id = call.service.runs, _run_of(call)
+    await runs.state(call.caller, thread_id)  # refused before the stream begins
+    return EventStream(runs.events(call.caller, thread_id, int(after)))
 
 
 def _run_of(call: _Call) -> str:

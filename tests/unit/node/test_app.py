@@ -1,7 +1,10 @@
 """A node over real HTTP: its routes, its signatures and its bounds."""
 
 import hashlib
+import os
+from pathlib import Path
 
+import anyio
 import httpx2
 import pytest
 
@@ -11,7 +14,9 @@ from ryecore.remote.protocol.models import Identity, Missing, NodeStatus, read_a
 from ryecore.remote.protocol.pieces import Piece
 from ryecore.remote.protocol.signatures import check_response
 from ryecore.remote.protocol.snapshots import Snapshot, SnapshotFile
+from tests.node_host import snapshot_of
 from tests.served_node import ServedNode, client_of
+from tests.workspace import Workspace
 
 pytestmark = pytest.mark.anyio
 
@@ -210,3 +215,69 @@ async def test_a_revoked_caller_is_refused_at_once(node: ServedNode) -> None:
         after = await client.get("/status")
 
     assert (before.status_code, after.status_code) == (200, 401)
+
+
+async def test_a_running_tool_is_followed_and_cancelled(
+    node: ServedNode, workspace: Workspace, tmp_path: Path
+) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    ref = workspace.shell("acme/wait", f"echo $$ > {fifo}; sleep 600")
+    node.allow(workspace.key)
+    snapshot, objects = snapshot_of(workspace)
+    async with client_of(node, workspace.key) as client:
+        await client.push(snapshot, *objects)
+        document = {
+            "thread_id": "acme/wait/1", "item_id": ref, "parameters": {}, "thread": "inline",
+            "snapshot": snapshot.id, "ryecore": __version__,
+        }  # fmt: skip
+        begun = await client.post("/execute", document)
+        again = await client.post("/execute", {**document, "wait_s": 0.01})
+        other = await client.post("/execute", {**document, "parameters": {"x": 1}})
+        await anyio.to_thread.run_sync(fifo.read_text)
+        signed = client.sign("GET", "/runs/acme/wait/1/events")
+        url = f"{node.url}/runs/acme/wait/1/events"
+        async with client.web.stream("GET", url, headers=signed) as stream:
+            client.check(stream, signed)
+            cancelled = await client.post("/runs/acme/wait/1/cancel", {"kill": True})
+            text = "".join([piece async for piece in stream.aiter_text()])
+        ended = await client.get("/runs/acme/wait/1?wait_s=30")
+        nothing = [
+            await client.get("/runs/acme/wait/2"),
+            await client.get("/runs/acme/wait/2/events"),
+            await client.post("/runs/acme/wait/2/cancel", {}),
+            await client.get("/runs/..%2Fx"),
+        ]
+
+    assert (begun.status_code, begun.json()["status"]) == (202, "running")
+    assert again.json()["status"] == "running"
+    assert (other.status_code, other.json()["type"]) == (409, "other_request")
+    assert cancelled.status_code in (200, 202)
+    assert (ended.status_code, ended.json()["status"]) == (200, "killed")
+    assert stream.headers["content-type"].startswith("text/event-stream")
+    events = [block.split("\n") for block in text.split("\n\n") if block.startswith("id: ")]
+    assert events[-1][1] == "event: status"
+    assert '"killed"' in events[-1][2]
+    assert [one.json()["type"] for one in nothing] == ["not_found"] * 4
+
+
+async def test_events_resume_behind_an_id(node: ServedNode, workspace: Workspace) -> None:
+    ref = workspace.shell("acme/quick", "cat")
+    node.allow(workspace.key)
+    snapshot, objects = snapshot_of(workspace)
+    async with client_of(node, workspace.key) as client:
+        await client.push(snapshot, *objects)
+        document = {
+            "thread_id": "quick", "item_id": ref, "parameters": {}, "thread": "inline",
+            "snapshot": snapshot.id, "ryecore": __version__, "wait_s": 30,
+        }  # fmt: skip
+        done = await client.post("/execute", document)
+        all_of_it = (await client.get("/runs/quick/events")).text
+        last = [one for one in all_of_it.split("\n") if one.startswith("id: ")][-1]
+        rest = (await client.get("/runs/quick/events", Last_Event_ID=last[4:])).text
+        wrong = await client.get("/runs/quick/events", Last_Event_ID="-1")
+
+    assert done.json()["status"] == "completed"
+    assert '"completed"' in all_of_it
+    assert rest == ""
+    assert wrong.status_code == 422

@@ -56,9 +56,15 @@ ProblemType = Literal[
 
 
 def is_thread_id(text: str) -> bool:
-    """Return whether a text can be the id of a run: no part of it is empty or begins with a dot."""
-    return _THREAD_ID.fullmatch(text) is not None and all(
-        part and not part.startswith(".") for part in text.split("/")
+    """Return whether a text can be the id of a run.
+
+    No part of it is empty or begins with a dot, and the last one isn't a request about a run.
+    """
+    parts = text.split("/")
+    return (
+        _THREAD_ID.fullmatch(text) is not None
+        and all(part and not part.startswith(".") for part in parts)
+        and not (len(parts) > 1 and parts[-1] in ("events", "cancel"))
     )
 
 
