@@ -2,10 +2,11 @@
 
 import json
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import pytest
-from attrs import fields
+from attrs import evolve, fields
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,6 +14,7 @@ from ryecore.convert.strict import RECORDS, WIRE, ConversionError
 from ryecore.errors import RemoteUntrusted
 from ryecore.lillux.keys import SigningKey
 from ryecore.remote.protocol.models import (
+    MAX_DEPTH,
     CancelBody,
     Ceiling,
     ExecuteBody,
@@ -23,6 +25,9 @@ from ryecore.remote.protocol.models import (
     RunState,
     SnapshotAnswer,
     StoredAnswer,
+    decode_answer,
+    decode_request,
+    is_nested_too_deeply,
     read_answer,
     read_body,
 )
@@ -156,6 +161,55 @@ def test_a_report_that_a_lying_node_signed_is_read_or_refused(data: st.DataObjec
     except RemoteUntrusted:
         return
     assert {one.name for one in fields(RunReport)} <= set(dir(found))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"", b"{", b"{}x", b"\xff", b"\xef\xbb\xbf{}", b"NaN", b"-Infinity", b"1e999", b"9" * 5000,
+        b"[" * 100_000, b"[" * (MAX_DEPTH + 1) + b"]" * (MAX_DEPTH + 1),
+        b'{"a":' * MAX_DEPTH + b"[]" + b"}" * MAX_DEPTH,
+    ],
+    ids=lambda content: ascii(content[:12]),
+)  # fmt: skip
+def test_what_is_not_json_of_the_protocol_is_refused(content: bytes) -> None:
+    for decode in (decode_request, decode_answer):
+        with pytest.raises(ValueError, match=r".+"):
+            decode(content)
+
+
+def test_half_a_surrogate_pair_is_refused_in_requests_alone() -> None:
+    """A tool's result may hold one, as it may in a local call."""
+    assert decode_request(b'["\\ud83d\\ude00"]') == ["\U0001f600"]
+    for content in (b'["\\ud800"]', b'{"\\uDC00": 1}'):
+        assert decode_answer(content)
+        with pytest.raises(ValueError, match="surrogate"):
+            decode_request(content)
+
+
+def test_the_deepest_document_can_be_written_signed_and_read() -> None:
+    """Also where the stack is half full, as it is in a server."""
+
+    def below(frames: int) -> None:
+        if frames:
+            below(frames - 1)
+            return
+        room = MAX_DEPTH - 2  # of the report, and of its result
+        content = b"[" * room + b"]" * room
+        signed = sign_report(evolve(REPORT, result={"deep": decode_answer(content)}), NODE)
+        assert read_report(signed, NODE.public).result == signed["result"]
+        assert decode_answer(json.dumps(signed).encode()) == signed
+        assert is_nested_too_deeply({"report": signed})
+
+    below(400)
+
+
+@settings(max_examples=5000 if IS_SOAK else 200)
+@given(content=st.one_of(st.binary(max_size=60), st.text(max_size=60).map(str.encode)))
+def test_nothing_but_value_error_comes_of_bytes(content: bytes) -> None:
+    for decode in (decode_request, decode_answer):
+        with suppress(ValueError):
+            decode(content)
 
 
 def test_a_report_is_read_as_it_was_written() -> None:

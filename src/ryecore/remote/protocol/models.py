@@ -7,11 +7,14 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final, Literal, TypeVar
 
+from ryecore.convert.json_text import make_encoder
 from ryecore.convert.strict import RECORDS, WIRE
 from ryecore.frozen import frozen
+from ryecore.strict_json import FINITE_DECODER
 
 __all__ = [
     "MAX_BODY_BYTES",
+    "MAX_DEPTH",
     "MAX_PARAMETER_BYTES",
     "MAX_REPORT_BYTES",
     "MAX_SNAPSHOT_BYTES",
@@ -29,6 +32,9 @@ __all__ = [
     "RunStatus",
     "SnapshotAnswer",
     "StoredAnswer",
+    "decode_answer",
+    "decode_request",
+    "is_nested_too_deeply",
     "is_thread_id",
     "read_answer",
     "read_body",
@@ -46,6 +52,10 @@ MAX_REPORT_BYTES: Final = 24 * 1024 * 1024
 MAX_WAIT_S: Final = 30.0
 """The longest time that a node holds an answer back until a run has ended, in seconds."""
 
+MAX_DEPTH: Final = 256
+"""How deep a document may be nested: less than what any reader or writer of JSON here can take."""
+
+_text: Final = make_encoder(ascii_only=False)
 _THREAD_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,254}", re.ASCII)
 
 RunStatus = Literal["running", "completed", "error", "cancelled", "killed"]
@@ -223,6 +233,51 @@ class Problem:
     status: int
     detail: str = ""
     next_step: str = ""
+
+
+def decode_request(content: bytes) -> object:
+    """Return the JSON that a caller sent: of I-JSON's texts and numbers, and of bounded depth.
+
+    Raises:
+        ValueError: It isn't such JSON.
+
+    Source: RFC 7493.
+    """
+    value = decode_answer(content)
+    if b"\\u" in content:
+        try:
+            _text(value).encode()
+        except UnicodeEncodeError:
+            raise ValueError("it holds half a surrogate pair, which isn't text") from None
+    return value
+
+
+def decode_answer(content: bytes) -> object:
+    """Return the JSON that a node answered. Half surrogate pairs are left, as tools return them.
+
+    Raises:
+        ValueError: It isn't JSON, has a number that no float holds, or is nested too deeply.
+    """
+    try:
+        value: object = FINITE_DECODER.decode(content.decode())
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    if is_nested_too_deeply(value):
+        raise ValueError("it is nested too deeply")
+    return value
+
+
+def is_nested_too_deeply(value: object, most: int = MAX_DEPTH) -> bool:
+    """Return whether a value that was read from JSON has more levels of objects and arrays."""
+    level = [value] if isinstance(value, dict | list) else []
+    for _ in range(most):
+        level = [
+            one
+            for outer in level
+            for one in (outer.values() if isinstance(outer, dict) else outer)
+            if isinstance(one, dict | list)
+        ]
+    return bool(level)
 
 
 def read_body(document: object, kind: type[T]) -> T:
