@@ -38,6 +38,7 @@ from ryecore.remote.protocol.models import (
     Problem,
     RunState,
     SnapshotAnswer,
+    decode_request,
     is_thread_id,
     read_body,
 )
@@ -46,7 +47,6 @@ from ryecore.remote.protocol.signatures import sign_response
 from ryecore.remote.protocol.snapshots import Snapshot, check_snapshot
 from ryecore.state.records import canonical_json
 from ryecore.state.waiting import run_in_thread
-from ryecore.strict_json import read_json
 
 if TYPE_CHECKING:
     from ryecore.agent.deps import AgentRunnerDeps
@@ -56,7 +56,7 @@ __all__ = ["create_node_app"]
 T = TypeVar("T")
 
 _log: Final = logging.getLogger("ryecore.node")
-_encode: Final = make_encoder(ascii_only=False)
+_encode: Final = make_encoder()  # in ASCII: half a surrogate pair of a tool's result stays one
 _MAX_EXECUTE_BYTES: Final = MAX_PARAMETER_BYTES + 4 * 1024 * 1024
 _MAX_SMALL_BYTES: Final = 64 * 1024
 _MAX_BODIES_BYTES: Final = 256 * 1024 * 1024
@@ -309,7 +309,7 @@ async def _read_json(call: _Call, kind: type[T]) -> tuple[T, dict[str, Any]]:
 
     def read() -> tuple[T, dict[str, Any]]:
         try:
-            document: Any = read_json(call.body.decode()) if call.body else {}
+            document: Any = decode_request(call.body) if call.body else {}
             return read_body(document, kind), document
         except ConversionError as problem:
             detail = str(problem)[:2000]

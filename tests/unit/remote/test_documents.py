@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any
 
 import pytest
 from attrs import evolve, fields
@@ -42,6 +41,7 @@ from ryecore.remote.protocol.reports import (
 from ryecore.remote.protocol.snapshots import Snapshot, SnapshotFile, check_snapshot
 from ryecore.state.model import Cost
 from ryecore.state.records import sign_record
+from tests.fuzzing import anything, changed
 from tests.matrix import IS_SOAK
 
 NODE = SigningKey(bytes([1]) * 32)
@@ -67,30 +67,6 @@ ANSWERS = (
     NodeStatus("0.1", 1, 2, 3, 4, 5, None, True),
     Problem("busy", "The node is full.", 503),
 )
-
-anything = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20)
-    | st.sampled_from([HASH, "../x", "\ud800", 2**70, -1, "completed", "project", 1e308]),
-    lambda inner: st.lists(inner, max_size=4)
-    | st.dictionaries(st.sampled_from(["sha256", "path", "version", "_signature", ""]), inner),
-    max_leaves=8,
-)  # fmt: skip
-
-
-def changed(data: st.DataObject, document: Any) -> Any:
-    """Return a document in which one value, at some depth, is another one or is missing."""
-    if isinstance(document, Mapping) and document and data.draw(st.integers(0, 4)):
-        name = data.draw(st.sampled_from(sorted(document)))
-        rest = {key: value for key, value in document.items() if key != name}
-        how = data.draw(st.sampled_from(["left out", "renamed", "within"]))
-        if how == "left out":
-            return rest
-        if how == "renamed":
-            return {**rest, data.draw(st.text(max_size=8)): document[name]}
-        return {**rest, name: changed(data, document[name])}
-    if isinstance(document, list | tuple) and document and data.draw(st.integers(0, 2)):
-        return [*document[1:], changed(data, document[0])]
-    return data.draw(anything)
 
 
 @pytest.mark.parametrize("body", BODIES, ids=lambda one: type(one).__name__)
