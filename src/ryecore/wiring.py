@@ -229,7 +229,14 @@ class Parts:
         """Make the interface to the nodes that the project knows, for the calls of one Rye."""
         from ryecore.actions.remotes import Remotes  # noqa: PLC0415
 
-        return Remotes(self._read_remotes, self._planner_of_pushes, lambda: self._nodes, running)
+        return Remotes(
+            self.spaces,
+            self.keys,
+            self._read_remotes,
+            self._planner_of_pushes,
+            lambda: self._nodes,
+            running,
+        )
 
     @cached_property
     def threads(self) -> "ThreadService":

@@ -1,19 +1,40 @@
 """The interface `rye.remotes` to the nodes that a project knows."""
 
+import time
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio.to_thread
 
+from ryecore.errors import InputError, RemoteUntrusted
+from ryecore.frozen import frozen
+from ryecore.items.keys import AuthorKeys
+from ryecore.items.signing import write_signed
+from ryecore.items.spaces import Space, Spaces
 from ryecore.runs.tasks import Running
 
 if TYPE_CHECKING:
+    from ryecore.lillux.keys import PublicKey
+    from ryecore.remote.authoring import NewRemote
     from ryecore.remote.config import Remote, RemotesReader
     from ryecore.remote.connection import NodePool
     from ryecore.remote.plan import PushPlan, PushPlanner
+    from ryecore.remote.protocol.models import Identity, NodeStatus
+    from ryecore.remote.push import Progress, PushProgress
 
-__all__ = ["Remotes"]
+__all__ = ["RemoteCheck", "Remotes"]
+
+
+@frozen
+class RemoteCheck:
+    """What a node answered to a check: its identity, its load, and how long it took."""
+
+    remote: "Remote"
+    identity: "Identity"
+    status: "NodeStatus"
+    round_trip_ms: float
 
 
 class Remotes:
@@ -21,11 +42,15 @@ class Remotes:
 
     def __init__(
         self,
+        spaces: Spaces,
+        keys: AuthorKeys,
         read: "RemotesReader",
         planner: "PushPlanner",
         nodes: "Callable[[], NodePool]",
         running: Running,
     ) -> None:
+        self._spaces = spaces
+        self._keys = keys
         self._read = read
         self._planner = planner
         self._nodes = nodes
@@ -38,6 +63,81 @@ class Remotes:
             RyeError: A remotes.yaml isn't signed by a trusted key, or has problems.
         """
         return tuple(self._read())
+
+    async def identify(self, url: str) -> "tuple[Identity, PublicKey]":
+        """Ask the node at a URL for its identity and its key, before it is a remote.
+
+        That it signed its answer with this key doesn't prove whose it is: a person has to compare
+        the fingerprint with the operator's.
+
+        Raises:
+            RemoteError: It can't be reached, or isn't a node.
+        """
+        self._nodes()  # raises without the extra
+        from ryecore.remote.client import fetch_identity  # noqa: PLC0415
+
+        return await self._running.run("remotes", partial(fetch_identity, url))
+
+    def add(self, new: "NewRemote", *, in_project: bool = False) -> Path:
+        """Add a remote whose key a person has confirmed, and sign remotes.yaml.
+
+        Args:
+            new: The remote.
+            in_project: Whether it is added to the project, and not to user space.
+
+        Returns:
+            The file.
+
+        Raises:
+            InputError: There is a remote of this name.
+            RyeError: The file as it is isn't signed by a trusted key, or there is no key to sign
+                with.
+        """
+        from ryecore.remote.authoring import check_new, with_remote  # noqa: PLC0415
+
+        check_new(new.name, new.url, include=new.include, plain_http=new.plain_http)
+        space = self._space(in_project)
+        return self._write(space, with_remote(self._read.content_in(space), new))
+
+    def remove(self, name: str, *, in_project: bool = False) -> Path:
+        """Remove a remote, and sign remotes.yaml.
+
+        Args:
+            name: Its name.
+            in_project: Whether it is removed from the project, and not from user space.
+
+        Returns:
+            The file.
+
+        Raises:
+            InputError: There is no remote of this name in that file.
+            RyeError: The file as it is isn't signed by a trusted key, or there is no key to sign
+                with.
+        """
+        from ryecore.remote.authoring import without_remote  # noqa: PLC0415
+
+        space = self._space(in_project)
+        before = self._read.content_in(space)
+        after = None if before is None else without_remote(before, name)
+        if after is None:
+            other = self._read.content_in(self._space(not in_project))
+            is_there = other is not None and without_remote(other, name) is not None
+            option = "leave out --in-project" if in_project else "pass --in-project"
+            raise InputError(
+                f"There is no remote {name[:80]!r} in {space.label} space.",
+                next_step=f"It is in the other file: {option}."
+                if is_there
+                else "See what there is: rye remote list",
+            )
+        return self._write(space, after)
+
+    def _space(self, in_project: bool) -> Space:
+        return self._spaces.project if in_project else self._spaces.user
+
+    def _write(self, space: Space, content: bytes) -> Path:
+        from ryecore.remote.config import REMOTES_PATH  # noqa: PLC0415
+
+        return write_signed(space, REMOTES_PATH, content, self._keys.load())
 
     async def plan(self, target: str | None = None) -> "PushPlan":
         """Return what a push would send: every file, and what is left out. Nothing is sent.
@@ -58,3 +158,54 @@ class Remotes:
         if target is not None or remotes.default is not None or len(remotes.remotes) == 1:
             include = remotes.find(target or "remote").settings.push.include
         return await anyio.to_thread.run_sync(self._planner, include)
+
+    async def push(
+        self, target: str = "remote", *, progress: "Progress | None" = None
+    ) -> "PushProgress":
+        """Send what a node lacks of the project as it is now. Executing does so by itself.
+
+        Args:
+            target: `remote` or `remote:NAME`.
+            progress: Called with how far the push is, after each request that sent files.
+
+        Returns:
+            What was sent: nothing where the node has it all.
+
+        Raises:
+            RemoteError: The node can't be reached, or refuses it.
+            RyeError: The remote is unknown, or the files can't be read.
+        """
+
+        async def push() -> "PushProgress":
+            node = await self._nodes().connect(target)
+            return await node.push(progress)
+
+        return await self._running.run("remotes", push)
+
+    async def check(self, target: str = "remote") -> RemoteCheck:
+        """Check that a node can be reached, has its key, and accepts this user's.
+
+        Args:
+            target: `remote` or `remote:NAME`.
+
+        Raises:
+            RemoteError: It can't, hasn't, or doesn't.
+            RyeError: The remote is unknown.
+        """
+        return await self._running.run("remotes", partial(self._check, target))
+
+    async def _check(self, target: str) -> RemoteCheck:
+        node = await self._nodes().connect(target)
+        identity, key = await node.client.identity()
+        remote = node.client.remote
+        if key != node.key:
+            raise RemoteUntrusted(
+                f"The node at {remote.url} has the key {key.fingerprint}, and not "
+                f"{node.key.fingerprint} as in remotes.yaml.",
+                next_step="Ask its operator. If the key was changed, remove the remote and add "
+                f"it again: rye remote remove {remote.name}",
+                remote=remote.name,
+            )
+        began_s = time.monotonic()
+        status = await node.client.status()
+        return RemoteCheck(remote, identity, status, (time.monotonic() - began_s) * 1000)

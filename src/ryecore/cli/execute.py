@@ -141,6 +141,11 @@ async def _execute(
             return await _execute_fork(
                 opened, ref, given, options, has_models=has_models, is_shown=is_shown
             )
+        if options["target"] != "local" and is_shown and not options["dry_run"]:
+            from ryecore.cli.remote import push_progress  # noqa: PLC0415 - for nodes alone
+
+            with push_progress(is_shown=True) as progress:
+                await opened.remotes.push(options["target"], progress=progress)
         return await opened.execute(ref, given, **options)
 
 

@@ -1,17 +1,31 @@
 """`rye remote`: the nodes that a project knows, and what travels to them."""
 
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Final
+
 import click
 
 from ryecore.cli.groups import HintedGroup
 from ryecore.cli.opening import with_project
 from ryecore.cli.options import json_option, project_option
-from ryecore.cli.output import show, show_json
-from ryecore.display.text import StyledText
+from ryecore.cli.output import can_redraw, show, show_done, show_json
+from ryecore.display.text import StyledText, byte_size, counted, dollars, status_mark
+from ryecore.errors import InputError, RemoteUntrusted
+from ryecore.lillux.keys import PublicKey
+from ryecore.remote.authoring import NewRemote, check_new
 from ryecore.remote.config import Remote
 from ryecore.remote.plan import PushPlan
 from ryecore.rye import Rye
 
-__all__ = ["remote", "show_plan"]
+if TYPE_CHECKING:
+    from ryecore.remote.protocol.models import Identity
+    from ryecore.remote.push import Progress, PushProgress
+
+__all__ = ["push_progress", "remote", "show_plan"]
+
+_BAR_COLUMNS: Final = 30
 
 
 @click.group(cls=HintedGroup, short_help="Name the nodes that run items of a project elsewhere.")
@@ -52,6 +66,189 @@ def _remote_fields(one: Remote) -> dict[str, object]:
         "include": list(one.settings.push.include),
         "secrets": list(one.settings.secrets),
     }
+
+
+@remote.command("add")
+@click.argument("name")
+@click.argument("url")
+@click.option(
+    "--key", "fingerprint", metavar="FINGERPRINT", help="The node's key, in place of a question."
+)
+@click.option(
+    "--include", multiple=True, metavar="PATTERN", help="More files that travel; repeatable."
+)
+@click.option(
+    "--default", "is_default", is_flag=True, help="Make it the remote of --target remote."
+)
+@click.option("--in-project", is_flag=True, help="Add it to the project, not to your user space.")
+@click.option("--plain-http", is_flag=True, help="Allow http:// beyond this machine.")
+@project_option
+@json_option
+def add(
+    name: str,
+    url: str,
+    fingerprint: str | None,
+    include: Sequence[str],
+    is_default: bool,
+    in_project: bool,
+    plain_http: bool,
+    project_path: str,
+    as_json: bool,
+) -> None:
+    """Name a node, once you have confirmed its key, and sign remotes.yaml.
+
+    The node's operator sees the same fingerprint with: rye node show
+    """
+    url = check_new(name, url, include=include, plain_http=plain_http)
+    identity, key = with_project(project_path, lambda rye: rye.remotes.identify(url))
+    _confirm_key(url, key, identity, fingerprint, is_shown=not as_json)
+    new = NewRemote(name, url, key, include, plain_http, is_default)
+    opened = Rye.open(project_path)
+    path = opened.remotes.add(new, in_project=in_project)
+    show_done(
+        f"remote {name} is {url} with the key {key.fingerprint}: {path}",
+        {"name": name, "url": url, "fingerprint": key.fingerprint, "path": str(path)},
+        steps=[f"rye remote check {name}"],
+        as_json=as_json,
+    )
+
+
+def _confirm_key(
+    url: str, key: PublicKey, identity: "Identity", fingerprint: str | None, *, is_shown: bool
+) -> None:
+    """Have a person confirm a node's key, or compare it with the one that was passed."""
+    if fingerprint is not None:
+        if fingerprint.strip().lower() != key.fingerprint:
+            raise RemoteUntrusted(
+                f"The node at {url} has the key {key.fingerprint}, and not {fingerprint[:80]}.",
+                next_step="Ask its operator which key it has: rye node show",
+                remote=url,
+            )
+        return
+    if not (is_shown and sys.stdin.isatty()):
+        raise InputError(
+            f"Nobody can be asked whether {key.fingerprint} is the key of {url}.",
+            next_step="Ask the node's operator, and pass it: --key FINGERPRINT",
+        )
+    text = StyledText()
+    text.line("The node at ", (url, "strong"), (f"  ryecore {identity.ryecore}", "dim"))
+    text.line("has the key ", (key.fingerprint, "id"))
+    text.line(("Its operator sees it with: rye node show", "dim"))
+    show(text)
+    if not click.confirm("Is that the key that the operator names?", default=False):
+        raise InputError(
+            "The key was not confirmed; nothing was written.",
+            next_step="Ask the node's operator for the fingerprint of its key.",
+        )
+
+
+@remote.command("remove")
+@click.argument("name")
+@click.option("--in-project", is_flag=True, help="Remove it from the project's own file.")
+@project_option
+@json_option
+def remove(name: str, in_project: bool, project_path: str, as_json: bool) -> None:
+    """Forget a node, and sign remotes.yaml. What runs there continues."""
+    path = Rye.open(project_path).remotes.remove(name, in_project=in_project)
+    show_done(
+        f"remote {name} is removed: {path}", {"name": name, "path": str(path)}, as_json=as_json
+    )
+
+
+@remote.command("check")
+@click.argument("name", required=False)
+@project_option
+@json_option
+def check(name: str | None, project_path: str, as_json: bool) -> None:
+    """Check that a node can be reached, has its key, and accepts yours.
+
+    Without NAME, that is the default remote.
+    """
+    target = "remote" if name is None else f"remote:{name}"
+    found = with_project(project_path, lambda rye: rye.remotes.check(target))
+    status, at = found.status, found.remote
+    if as_json:
+        show_json({
+            "status": "success",
+            **_remote_fields(at),
+            "ryecore": status.ryecore,
+            "protocol": found.identity.protocol,
+            "is_accepting": status.is_accepting,
+            "running": status.running,
+            "max_running": status.max_running,
+            "stored_bytes": status.stored_bytes,
+            "max_stored_bytes": status.max_stored_bytes,
+            "spent_microcents": status.spent_microcents,
+            "max_spend_microcents": status.max_spend_microcents,
+            "round_trip_ms": round(found.round_trip_ms, 2),
+        })  # fmt: skip
+        return
+    text = StyledText()
+    text.line(
+        status_mark("ok"),
+        (at.name, "strong"),
+        f"  {at.url}",
+        (f"  {at.key.fingerprint}", "id"),
+        (f"  {found.round_trip_ms:.1f} ms", "dim"),
+    )
+    text.line(("  ryecore  ", "dim"), status.ryecore)
+    text.line(("  runs     ", "dim"), f"{status.running} of {status.max_running}")
+    stored, most = byte_size(status.stored_bytes), byte_size(status.max_stored_bytes)
+    text.line(("  storage  ", "dim"), f"{stored} of {most}")
+    limit = status.max_spend_microcents
+    spent = dollars(status.spent_microcents)
+    text.line(("  spent    ", "dim"), spent if limit is None else f"{spent} of {dollars(limit)}")
+    if not status.is_accepting:
+        text.line(("  it takes no new runs now", "warn"))
+    show(text)
+
+
+@remote.command("push")
+@click.argument("name", required=False)
+@project_option
+@json_option
+def push(name: str | None, project_path: str, as_json: bool) -> None:
+    """Send what a node lacks of the project. Executing does so by itself.
+
+    Without NAME, that is the default remote.
+    """
+    target = "remote" if name is None else f"remote:{name}"
+    with push_progress(is_shown=not as_json) as progress:
+        sent = with_project(project_path, lambda rye: rye.remotes.push(target, progress=progress))
+    if sent.files:
+        sentence = f"{counted(sent.files, 'object')} sent, {byte_size(sent.total_bytes)}"
+    else:
+        sentence = "the node has all of it; nothing was sent"
+    document = {"objects": sent.files, "sent_bytes": sent.total_bytes}
+    show_done(sentence, document, as_json=as_json)
+
+
+@contextmanager
+def push_progress(*, is_shown: bool) -> "Iterator[Progress | None]":
+    """Show how far a push is as a bar, on a terminal."""
+    out = sys.stderr
+    if not is_shown or not can_redraw(out):
+        yield None
+        return
+    is_drawn = False
+
+    def draw(done: "PushProgress") -> None:
+        nonlocal is_drawn
+        is_drawn = True
+        share = done.sent_bytes / done.total_bytes if done.total_bytes else 1.0
+        bar = "█" * round(share * _BAR_COLUMNS)
+        sizes = f"{byte_size(done.sent_bytes)} of {byte_size(done.total_bytes)}"
+        with suppress(OSError, UnicodeEncodeError):
+            out.write(f"\r\x1b[2Kpushing  {bar:<{_BAR_COLUMNS}}  {sizes}")
+            out.flush()
+
+    try:
+        yield draw
+    finally:
+        if is_drawn:
+            with suppress(OSError):
+                out.write("\r\x1b[2K")
+                out.flush()
 
 
 @remote.command("plan")

@@ -16,12 +16,26 @@ from ryecore.convert.config import Check, Configuration, Reader, between, did_yo
 from ryecore.convert.lines import Place
 from ryecore.errors import InputError, RyeError
 from ryecore.frozen import frozen
+from ryecore.items.spaces import Space
 from ryecore.lillux.keys import PublicKey
+from ryecore.lillux.witness import Evidence
 from ryecore.remote.selection import why_no_pattern
 
-__all__ = ["REMOTES_PATH", "PushRules", "Remote", "RemoteEntry", "RemotesConfig", "RemotesReader"]
+__all__ = [
+    "REMOTES_PATH",
+    "PushRules",
+    "Remote",
+    "RemoteEntry",
+    "RemotesConfig",
+    "RemotesReader",
+    "is_loopback",
+    "is_remote_name",
+    "read_remotes",
+    "read_url",
+]
 
 REMOTES_PATH: Final = "remotes/remotes.yaml"
+_SPEC: Final = ConfigSpec(REMOTES_PATH, signed=True)
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}", re.ASCII)
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _MAX_URL_CHARS: Final = 2048
@@ -175,6 +189,15 @@ class RemotesReader:
         self._configs = configs
         self._remembered = Remembered()
 
+    def content_in(self, space: Space) -> bytes | None:
+        """Return the remotes.yaml of a space, verified; None where there is none.
+
+        Raises:
+            RyeError: It isn't signed by a trusted key, or can't be read.
+        """
+        layers = self._configs.layers(_SPEC, Trace(None), Evidence())
+        return next((one.content for one in layers if one.name == space.label), None)
+
     def __call__(self) -> RemotesConfig:
         """Return the remotes.
 
@@ -182,12 +205,11 @@ class RemotesReader:
             ConfigError: A file has problems; each is named with its line.
             RyeError: A file isn't signed by a trusted key.
         """
-        spec = ConfigSpec(REMOTES_PATH, signed=True)
         return self._remembered.recall(
-            spec,
+            _SPEC,
             Trace(None),
             lambda trace, evidence: read_remotes(
-                self._configs.configuration(spec, trace, evidence)
+                self._configs.configuration(_SPEC, trace, evidence)
             ),
         )
 

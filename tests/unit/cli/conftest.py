@@ -100,11 +100,15 @@ def start(
     return subprocess.Popen[bytes]([*COMMAND, *args], **options)
 
 
-def run_on_terminal(workspace: Workspace, *args: str, **variables: str) -> str:
-    """What a person sees of the command in a terminal."""
+def run_on_terminal(
+    workspace: Workspace, *args: str, typed: str | None = None, **variables: str
+) -> str:
+    """What a person sees of the command in a terminal, who has typed something."""
     leader, follower = pty.openpty()
-    with start(workspace, *args, env=variables, stdout=follower, stderr=follower):
+    stdin = subprocess.DEVNULL if typed is None else follower
+    with start(workspace, *args, env=variables, stdin=stdin, stdout=follower, stderr=follower):
         os.close(follower)
+        os.write(leader, (typed or "").encode())
         shown = read_all(leader)
     os.close(leader)
     return shown

@@ -107,4 +107,4 @@ def test_a_completion_of_commands_imports_none() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
 
-    assert done.stdout == "15 []\n"
+    assert done.stdout == "17 []\n"

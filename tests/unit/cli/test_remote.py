@@ -1,8 +1,21 @@
 """`rye remote`, and `rye execute --push-plan`."""
 
-from tests.unit.cli.conftest import Run
+from collections.abc import Iterator
+
+import pytest
+
+from tests.remotes import name_remote
+from tests.served_node import ServedNode, served_node
+from tests.unit.cli.conftest import Run, run_on_terminal
 from tests.unit.remote.test_config import GPU, KEY
 from tests.workspace import Workspace
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedNode]:
+    """A node that runs, with no callers yet."""
+    with served_node(tmp_path_factory.mktemp("operator") / "node") as served:
+        yield served
 
 
 def test_a_plan_shows_what_would_travel_and_what_not(workspace: Workspace, run: Run) -> None:
@@ -47,3 +60,106 @@ def test_an_unknown_remote_is_refused(workspace: Workspace, run: Run) -> None:
     done = run("execute", "tool:acme/a", "--target", "remote:gpu", "--push-plan")
     assert done.code == 2
     assert "rye remote add gpu URL" in done.err
+
+
+def test_a_node_is_added_checked_pushed_to_used_and_removed(
+    workspace: Workspace, run: Run, node: ServedNode
+) -> None:
+    node.allow(workspace.key)
+    fingerprint = node.identity.fingerprint
+    ref = workspace.python("acme/two", "def execute(params, project_path):\n    return 2")
+    added = run("remote", "add", "gpu", node.url, "--key", fingerprint, "--json")
+    assert (added.code, added.json["fingerprint"]) == (0, fingerprint)
+    assert added.json["path"] == str(workspace.path("config/remotes/remotes.yaml", "user"))
+    checked = run("remote", "check", "gpu")
+    assert (checked.code, fingerprint in checked.out) == (0, True)
+    assert run("remote", "check", "--json").json["max_running"] > 0
+    pushed = run("remote", "push", "--json").json
+    assert pushed["objects"] == 2
+    assert "nothing was sent" in run("remote", "push").out
+    done = run("execute", ref, "--target", "remote:gpu", "--json")
+    assert (done.code, done.json["data"]) == (0, 2)
+    assert run("remote", "remove", "gpu").code == 0
+    assert run("remote", "list", "--json").json["remotes"] == []
+    gone = run("execute", ref, "--target", "remote:gpu")
+    assert (gone.code, "rye remote add gpu URL" in gone.err) == (2, True)
+
+
+def test_comments_and_other_remotes_stay_when_one_is_added_or_removed(
+    workspace: Workspace, run: Run, node: ServedNode
+) -> None:
+    workspace.write("config/remotes/remotes.yaml", f"# ours\n{GPU}    timeout_s: 9  # slow\n")
+    fingerprint = node.identity.fingerprint
+    options = ("--key", fingerprint, "--in-project", "--default", "--include", "src/**")
+    assert run("remote", "add", "lab", node.url, *options).code == 0
+    text = workspace.path("config/remotes/remotes.yaml").read_text()
+    assert "# ours" in text
+    assert "timeout_s: 9  # slow" in text
+    listed = run("remote", "list", "--json").json["remotes"]
+    assert [(one["name"], one["include"]) for one in listed] == [("gpu", []), ("lab", ["src/**"])]
+    again = run("remote", "add", "lab", node.url, *options)
+    assert (again.code, "already" in again.err) == (2, True)
+    assert "--in-project" in run("remote", "remove", "lab").err
+    assert run("remote", "remove", "lab", "--in-project").code == 0
+    assert [one["name"] for one in run("remote", "list", "--json").json["remotes"]] == ["gpu"]
+    assert "default" not in workspace.path("config/remotes/remotes.yaml").read_text()
+
+
+def test_a_key_is_confirmed_or_nothing_is_written(
+    workspace: Workspace, run: Run, node: ServedNode
+) -> None:
+    path = workspace.path("config/remotes/remotes.yaml", "user")
+    asked = run("remote", "add", "gpu", node.url)
+    assert (asked.code, "--key FINGERPRINT" in asked.err) == (2, True)
+    assert node.identity.fingerprint in asked.err
+    other = run("remote", "add", "gpu", node.url, "--key", KEY.fingerprint)
+    assert (other.code, "and not" in other.err) == (2, True)
+    assert not path.exists()
+
+
+def test_a_person_on_a_terminal_is_asked(workspace: Workspace, node: ServedNode) -> None:
+    path = workspace.path("config/remotes/remotes.yaml", "user")
+    for answer, is_written in (("n", False), ("y", True)):
+        shown = run_on_terminal(workspace, "remote", "add", "gpu", node.url, typed=f"{answer}\n")
+        assert node.identity.fingerprint in shown
+        assert path.exists() == is_written
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (("a b", "https://x"), "can't be the name of a remote"),
+        (("gpu", "ftp://x"), "must begin with https://"),
+        (("gpu", "http://gpu.example"), "--plain-http"),
+        (("gpu", "https://x", "--include", "../x"), "--include '../x'"),
+        (("gpu", "http://127.0.0.1:1"), "can't be reached"),
+    ],
+)
+def test_what_can_not_be_a_remote_is_refused(
+    workspace: Workspace, run: Run, arguments: tuple[str, ...], error: str
+) -> None:
+    done = run("remote", "add", *arguments, "--key", KEY.fingerprint)
+    assert (done.code, error in done.err) == (2, True), done.err
+    assert "Traceback" not in done.err
+    assert not workspace.path("config/remotes/remotes.yaml", "user").exists()
+
+
+def test_an_unsigned_file_is_not_signed_by_adding_to_it(
+    workspace: Workspace, run: Run, node: ServedNode
+) -> None:
+    path = workspace.write("config/remotes/remotes.yaml", GPU, sign=False)
+    options = ("--key", node.identity.fingerprint, "--in-project")
+    done = run("remote", "add", "lab", node.url, *options)
+    assert done.code == 2
+    assert path.read_text() == GPU
+
+
+def test_a_node_with_another_key_is_not_trusted(
+    workspace: Workspace, run: Run, node: ServedNode
+) -> None:
+    name_remote(workspace, node.url, KEY)
+    checked = run("remote", "check")
+    assert (checked.code, f"and not {KEY.fingerprint}" in checked.err) == (2, True)
+    ref = workspace.shell("acme/a", "true")
+    done = run("execute", ref, "--target", "remote", "--json")
+    assert (done.code, done.json["error_type"]) == (2, "remote_untrusted")

@@ -1,0 +1,132 @@
+"""The text of remotes.yaml with a remote added or removed; comments and order stay.
+
+Source: decision 64.
+"""
+
+from collections.abc import Sequence
+from io import BytesIO
+from typing import Any
+
+from ryecore.errors import InputError
+from ryecore.frozen import frozen
+from ryecore.lillux.keys import PublicKey
+from ryecore.remote.config import is_loopback, is_remote_name, read_url
+from ryecore.remote.selection import why_no_pattern
+
+__all__ = ["NewRemote", "check_new", "with_remote", "without_remote"]
+
+
+@frozen
+class NewRemote:
+    """A remote to add.
+
+    Attributes:
+        name: Its name.
+        url: Where the node answers.
+        key: The node's public key.
+        include: Patterns of more files that travel.
+        plain_http: Whether http:// may be used beyond this machine.
+        is_default: Whether it becomes the remote of the target `remote`.
+    """
+
+    name: str
+    url: str
+    key: PublicKey
+    include: Sequence[str] = ()
+    plain_http: bool = False
+    is_default: bool = False
+
+
+def check_new(name: str, url: str, *, include: Sequence[str] = (), plain_http: bool = False) -> str:
+    """Check what a person writes of a new remote, before anything is sent.
+
+    Returns:
+        The URL, without a slash at its end.
+
+    Raises:
+        InputError: It can't be a remote.
+    """
+    if not is_remote_name(name):
+        raise InputError(
+            f"{name[:80]!r} can't be the name of a remote.",
+            next_step="Write letters, digits, _ and -, such as gpu.",
+        )
+    try:
+        url = read_url(url)
+    except ValueError as problem:
+        raise InputError(
+            f"The URL {problem}, not {url[:200]!r}.",
+            next_step="Write it as the node's operator names it.",
+        ) from None
+    if url.startswith("http:") and not plain_http and not is_loopback(url):
+        raise InputError(
+            f"{url} is plain HTTP: anyone on the way could read what travels.",
+            next_step="Use https://, or pass --plain-http for a private network.",
+        )
+    for pattern in include:
+        why = why_no_pattern(pattern)
+        if why is not None:
+            raise InputError(f"--include {pattern[:80]!r} {why}.", next_step="Correct it.")
+    return url
+
+
+def with_remote(content: bytes | None, new: NewRemote) -> bytes:
+    """Return a remotes.yaml with one more remote.
+
+    Args:
+        content: The file as it is, verified; None where there is none.
+        new: The remote.
+
+    Raises:
+        InputError: There is a remote of this name.
+    """
+    yaml = _round_trip()
+    document: Any = (yaml.load(content) if content else None) or {}
+    remotes = document.setdefault("remotes", {})
+    if new.name in remotes:
+        raise InputError(
+            f"There is a remote {new.name!r} already: {remotes[new.name].get('url')}.",
+            next_step=f"Remove it first (rye remote remove {new.name}), or choose another name.",
+        )
+    from ruamel.yaml.scalarstring import LiteralScalarString  # noqa: PLC0415
+
+    entry: dict[str, Any] = {
+        "url": new.url,
+        "node_key": LiteralScalarString(new.key.pem.decode()),
+    }
+    if new.plain_http:
+        entry["plain_http"] = True
+    if new.include:
+        entry["push"] = {"include": list(new.include)}
+    remotes[new.name] = entry
+    if new.is_default:
+        document["default"] = new.name
+    return _dumped(yaml, document)
+
+
+def without_remote(content: bytes, name: str) -> bytes | None:
+    """Return a remotes.yaml without a remote; None where it has no remote of this name."""
+    yaml = _round_trip()
+    document: Any = yaml.load(content) or {}
+    remotes = document.get("remotes") or {}
+    if name not in remotes:
+        return None
+    del remotes[name]
+    if document.get("default") == name:
+        del document["default"]
+    return _dumped(yaml, document)
+
+
+def _round_trip() -> Any:
+    from ruamel.yaml import YAML  # noqa: PLC0415 - where a remote is added or removed
+
+    yaml = YAML()
+    yaml.preserve_quotes = True
+    yaml.width = 4096
+    return yaml
+
+
+def _dumped(yaml: Any, document: Any) -> bytes:
+    out = BytesIO()
+    yaml.dump(document, out)
+    return out.getvalue()
