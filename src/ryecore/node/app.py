@@ -23,8 +23,9 @@ from starlette.routing import Route
 from ryecore.convert.json_text import make_encoder
 from ryecore.convert.strict import WIRE, ConversionError
 from ryecore.frozen import frozen
-from ryecore.node.callers import Caller
+from ryecore.node.callers import METRICS_SCOPE, Caller
 from ryecore.node.gate import RequestHead, read_head
+from ryecore.node.metrics import RequestMetrics, render_metrics
 from ryecore.node.problems import NodeProblem, refusal
 from ryecore.node.responses import EventStream, ObjectResponse, read_range
 from ryecore.node.service import NodeService, open_node
@@ -108,23 +109,21 @@ class _NodeApp:
         self._opener = opener
         self._service: NodeService | None = None
         self._held_bytes = 0
-        guarded = self._guarded
+        self._requests = RequestMetrics()
+        route = self._route
         self.starlette: Final = Starlette(
             routes=[
                 Route("/health", _health, methods=["GET"]),
                 Route("/identity", self._identity, methods=["GET"]),
-                Route("/status", guarded(_status), methods=["GET"]),
-                Route("/snapshots", guarded(_snapshots, MAX_SNAPSHOT_BYTES), methods=["POST"]),
-                Route("/objects", guarded(_store, MAX_BODY_BYTES), methods=["POST"]),
-                Route("/objects/{sha256}", guarded(_read_object), methods=["GET"]),
-                Route("/execute", guarded(_execute, _MAX_EXECUTE_BYTES), methods=["POST"]),
-                Route("/runs/{thread_id:path}/events", guarded(_events), methods=["GET"]),
-                Route(
-                    "/runs/{thread_id:path}/cancel",
-                    guarded(_cancel, _MAX_SMALL_BYTES),
-                    methods=["POST"],
-                ),
-                Route("/runs/{thread_id:path}", guarded(_state), methods=["GET"]),
+                route("GET", "/status", _status),
+                route("GET", "/metrics", self._metrics),
+                route("POST", "/snapshots", _snapshots, MAX_SNAPSHOT_BYTES),
+                route("POST", "/objects", _store, MAX_BODY_BYTES),
+                route("GET", "/objects/{sha256}", _read_object),
+                route("POST", "/execute", _execute, _MAX_EXECUTE_BYTES),
+                route("GET", "/runs/{thread_id:path}/events", _events),
+                route("POST", "/runs/{thread_id:path}/cancel", _cancel, _MAX_SMALL_BYTES),
+                route("GET", "/runs/{thread_id:path}", _state),
             ],
             exception_handlers={HTTPException: self._unknown},
             lifespan=self._lifespan,
@@ -161,16 +160,33 @@ class _NodeApp:
         refused = refusal("not_found", "The node has nothing at this path.")
         return self._sign(_problem(refused), read_head(request.scope).headers)
 
-    def _guarded(self, handle: _Handler, max_bytes: int = 0) -> Callable[[Request], Any]:
-        """Return an endpoint for proved callers alone, whose answer is signed.
+    async def _metrics(self, call: _Call) -> Response:
+        if not call.caller.may(METRICS_SCOPE):
+            raise refusal(
+                "forbidden",
+                "Your scopes don't include the metrics.",
+                next_step=f"Ask the node's operator for the scope {METRICS_SCOPE}.",
+            )
+        samples = [
+            *await call.service.samples(),
+            ("ryecore_node_body_bytes", (), self._held_bytes),
+            *self._requests.samples(),
+        ]
+        return Response(render_metrics(samples), media_type="text/plain; version=0.0.4")
+
+    def _route(self, method: str, path: str, handle: _Handler, max_bytes: int = 0) -> Route:
+        """Return a route for proved callers alone, whose answers are signed.
 
         Args:
+            method: The method.
+            path: The path.
             handle: Answers a call.
             max_bytes: The largest body.
         """
+        name = path.replace(":path", "")
 
         async def answer(request: Request) -> Response:
-            head = read_head(request.scope)
+            head, began, problem = read_head(request.scope), time.perf_counter(), None
             try:
                 response = await self._answer(request, head, handle, max_bytes)
             except NodeProblem as refused:
@@ -182,7 +198,7 @@ class _NodeApp:
                     refused.__cause__ or refused.problem.title,
                 )
                 await _drain(request, max_bytes)
-                response = _problem(refused)
+                response, problem = _problem(refused), refused.problem.type
             except ClientDisconnect:
                 return Response(status_code=400)  # nobody reads it
             except Exception:
@@ -192,10 +208,11 @@ class _NodeApp:
                     "The node failed at this request.",
                     next_step="Tell the node's operator, whose log has the reason.",
                 )
-                response = _problem(failed)
+                response, problem = _problem(failed), "failed"
+            self._requests.count(name, response.status_code, time.perf_counter() - began, problem)
             return self._sign(response, head.headers)
 
-        return answer
+        return Route(path, answer, methods=[method])
 
     async def _answer(
         self, request: Request, head: RequestHead, handle: _Handler, max_bytes: int

@@ -9,14 +9,14 @@ import json
 import os
 import re
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from threading import RLock
+from threading import Lock, RLock
 from typing import BinaryIO, Final, Protocol
 
 from ryecore.caches import BoundedDict
-from ryecore.convert.strict import RECORDS, ConversionError
+from ryecore.convert.strict import RECORDS
 from ryecore.node.callers import Caller
 from ryecore.node.problems import refusal
 from ryecore.remote.protocol.models import Missing, StoredAnswer
@@ -27,7 +27,7 @@ __all__ = ["CallerContent", "NodeContent", "Piece", "is_sha256"]
 _SHA256: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _CHUNK_BYTES: Final = 1024 * 1024
 _MAX_HASHED: Final = 64
-_TOUCHED_AT_MOST_EACH_S: Final = 3600
+_TOUCHED_AT_MOST_EACH_S: Final = 60
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
@@ -63,18 +63,30 @@ class NodeContent:
         self._max_object_bytes = max_object_bytes
         self._min_free_bytes = min_free_bytes
         self._open: dict[str, CallerContent] = {}
+        self._lock = Lock()
 
     def of(self, caller: Caller) -> "CallerContent":
         """Return the content of a caller, with the caller's present quota."""
-        found = self._open.get(caller.fingerprint)
-        if found is None:
-            found = self._open[caller.fingerprint] = CallerContent(
-                self.folder / caller.fingerprint,
-                max_object_bytes=self._max_object_bytes,
-                min_free_bytes=self._min_free_bytes,
-            )
+        found = self.of_fingerprint(caller.fingerprint)
         found.max_bytes = caller.max_bytes
         return found
+
+    def of_fingerprint(self, fingerprint: str) -> "CallerContent":
+        """Return the content of whoever has a key, also of one that is no longer allowed."""
+        with self._lock:
+            found = self._open.get(fingerprint)
+            if found is None:
+                found = self._open[fingerprint] = CallerContent(
+                    self.folder / fingerprint,
+                    max_object_bytes=self._max_object_bytes,
+                    min_free_bytes=self._min_free_bytes,
+                )
+            return found
+
+    def close(self, fingerprint: str) -> None:
+        """Forget a content whose folder is about to be removed."""
+        with self._lock:
+            self._open.pop(fingerprint, None)
 
 
 class CallerContent:
@@ -175,22 +187,19 @@ class CallerContent:
         if not is_sha256(snapshot_id):
             return None
         with self.lock, _disk_problems():
-            try:
-                content = (self._snapshots / snapshot_id).read_bytes()
-            except FileNotFoundError:
-                return None
-            if hashlib.sha256(content).hexdigest() != snapshot_id:  # a power cut
-                (self._snapshots / snapshot_id).unlink()
-                return None
-            try:
-                found = RECORDS.read(json.loads(content), Snapshot)
-            except (ValueError, ConversionError):
-                return None
-            if self._missing(found):
+            found = self._read_snapshot(self._snapshots / snapshot_id)
+            if found.id != snapshot_id or self._missing(found):
                 return None
             self._touch(self._snapshots / snapshot_id)
             self._complete[snapshot_id] = found
             return found
+
+    def _read_snapshot(self, path: Path) -> Snapshot:
+        """Read a snapshot's file; a missing or broken one is read as empty."""
+        try:
+            return RECORDS.read(json.loads(path.read_bytes()), Snapshot)
+        except (FileNotFoundError, ValueError):
+            return Snapshot(())
 
     def _missing(self, snapshot: Snapshot) -> tuple[Missing, ...]:
         missing: list[Missing] = []
@@ -203,6 +212,33 @@ class CallerContent:
             elif size != size_bytes:
                 raise refusal("invalid", f"The object {sha256} has {size} bytes.")
         return tuple(missing)
+
+    def forget_unused(self, unused_since_s: float, pinned: Collection[str]) -> bool:
+        """Remove what was not used since a time: snapshots, then objects that none of them names.
+
+        Args:
+            unused_since_s: The time, in seconds since the epoch.
+            pinned: The snapshots that are kept, however old.
+
+        Returns:
+            Whether no snapshot and no object is left.
+        """
+        with self.lock:
+            for path in _files_in(self._snapshots):
+                if path.name not in pinned and _is_older(path, unused_since_s):
+                    self._complete.pop(path.name, None)
+                    path.unlink(missing_ok=True)
+            kept = _files_in(self._snapshots)
+            named = {one.sha256 for path in kept for one in self._read_snapshot(path).files}
+            is_empty = not kept
+            for path in (*_files_in(self._partial), *_files_in(self._objects)):
+                if path.name not in named and _is_older(path, unused_since_s):
+                    self._hashes.pop(path.name, None)
+                    path.unlink(missing_ok=True)
+                else:
+                    is_empty = False
+            self._used_bytes = _size_of_tree(self.folder)
+            return is_empty
 
     # Objects
 
@@ -436,6 +472,17 @@ def _sync_folder(folder: str) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _files_in(folder: Path) -> Sequence[Path]:
+    return [Path(path, name) for path, _, names in os.walk(folder) for name in names]
+
+
+def _is_older(path: Path, time_s: float) -> bool:
+    try:
+        return path.stat().st_mtime < time_s
+    except FileNotFoundError:
+        return False
 
 
 def _size_of_tree(folder: Path) -> int:

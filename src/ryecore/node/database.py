@@ -38,6 +38,10 @@ _MIGRATIONS: Final[Sequence[Migration]] = (
             PRIMARY KEY (caller, thread_id)
         ) STRICT""",
         "CREATE INDEX runs_not_ended ON runs (caller) WHERE ended_at IS NULL",
+        """CREATE TABLE spent (
+            caller TEXT PRIMARY KEY NOT NULL,
+            microcents INTEGER NOT NULL
+        ) STRICT""",
         """CREATE TABLE events (
             caller TEXT NOT NULL,
             thread_id TEXT NOT NULL,

@@ -67,8 +67,14 @@ class RunTable:
         return tuple(map(_read, await self._database.fetch(query)))
 
     async def spent_microcents(self, caller: str) -> int:
-        """Return what a caller's ended runs have spent, in units of 1e-8 USD."""
-        query = "SELECT coalesce(sum(spend_microcents), 0) FROM runs WHERE caller = ?"
+        """Return what a caller's ended runs have spent, in units of 1e-8 USD.
+
+        The upkeep sums up those that it removes in `spent`.
+        """
+        query = (
+            "SELECT (SELECT coalesce(sum(spend_microcents), 0) FROM runs WHERE caller = ?1)"
+            " + coalesce((SELECT microcents FROM spent WHERE caller = ?1), 0)"
+        )
         return int((await self._database.fetch(query, (caller,)))[0][0])
 
     async def insert(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from attrs import define
 
+from ryecore.convert.money import write_usd
 from ryecore.errors import ConfigError
 from ryecore.lillux.keys import PublicKey
 from ryecore.lillux.locks import find_lock_holders
@@ -21,8 +22,12 @@ from ryecore.node.database import open_node_database
 from ryecore.node.gate import Gate
 from ryecore.node.hosts import HostOptions
 from ryecore.node.identity import NodeIdentity, load_node
+from ryecore.node.metrics import Sample
+from ryecore.node.run_table import RunTable
 from ryecore.node.runs import NodeRuns
+from ryecore.node.upkeep import keep_up
 from ryecore.remote.protocol.models import NodeStatus
+from ryecore.runs.tasks import Tasks
 from ryecore.rye import Rye
 from ryecore.state.database import Database
 from ryecore.state.waiting import run_in_thread
@@ -59,11 +64,11 @@ class NodeService:
         """Return the node's load, and the use of a caller's quotas."""
         content = self.content.of(caller)
         used_bytes = await run_in_thread(lambda: content.used_bytes)
-        ((running, spent),) = await self.database.fetch(
-            "SELECT count(*) FILTER (WHERE ended_at IS NULL), coalesce(sum(spend_microcents), 0)"
-            " FROM runs WHERE caller = ?",
+        ((running,),) = await self.database.fetch(
+            "SELECT count(*) FROM runs WHERE caller = ? AND ended_at IS NULL",
             (caller.fingerprint,),
         )
+        spent = await RunTable(self.database).spent_microcents(caller.fingerprint)
         return NodeStatus(
             ryecore=self.identity.to_document().ryecore,
             running=running,
@@ -74,6 +79,32 @@ class NodeService:
             max_spend_microcents=caller.max_spend_microcents,
             is_accepting=self.is_accepting,
         )
+
+    async def samples(self) -> list[Sample]:
+        """Return the metrics of what is kept, and of what runs."""
+        identity = self.identity
+        version = identity.to_document().ryecore
+        free = os.statvfs(identity.folder)
+        samples: list[Sample] = [
+            (
+                "ryecore_node_info",
+                (("version", version), ("node", identity.fingerprint)),
+                1,
+            ),
+            ("ryecore_node_free_bytes", (), free.f_bavail * free.f_frsize),
+        ]
+        ended = "SELECT status, count(*) FROM runs WHERE ended_at IS NOT NULL GROUP BY status"
+        for status, count in await self.database.fetch(ended):
+            samples.append(("ryecore_node_ended_runs", (("status", status),), count))
+        for caller in self.callers.list():
+            labels = (("caller", caller.fingerprint), ("label", caller.label))
+            found = await self.status_of(caller)
+            samples += [
+                ("ryecore_node_runs", labels, found.running),
+                ("ryecore_node_spend_usd", labels, write_usd(found.spent_microcents)),
+                ("ryecore_node_stored_bytes", labels, found.stored_bytes),
+            ]
+        return samples
 
 
 @asynccontextmanager
@@ -117,12 +148,16 @@ async def open_node(
                 find_caller=callers.find,
             )
             gate = Gate(database, callers, identity.fingerprint)
+            tasks = Tasks()
             service = NodeService(identity, database, callers, content, gate, runs)
             await runs.begin()
+            await tasks.open()
+            tasks.start_soon(keep_up, database, content, callers, settings.unused_days)
             try:
                 yield service
             finally:
                 service.is_accepting = False
+                await tasks.close()
                 await runs.aclose()
         finally:
             database.close()

@@ -10,6 +10,7 @@ import pytest
 
 from ryecore import SigningKey, __version__
 from ryecore.lillux.keys import PublicKey
+from ryecore.node.callers import METRICS_SCOPE
 from ryecore.remote.protocol.models import Identity, Missing, NodeStatus, read_answer
 from ryecore.remote.protocol.pieces import Piece
 from ryecore.remote.protocol.signatures import check_response
@@ -281,3 +282,26 @@ async def test_events_resume_behind_an_id(node: ServedNode, workspace: Workspace
     assert '"completed"' in all_of_it
     assert rest == ""
     assert wrong.status_code == 422
+
+
+async def test_metrics_are_for_keys_with_their_scope(node: ServedNode) -> None:
+    scraper, other = SigningKey.generate(), SigningKey.generate()
+    node.allow(scraper, scopes=(METRICS_SCOPE,), label='a "scraper"\\')
+    caller = node.allow(other)
+    async with client_of(node, other) as client:
+        refused = await client.get("/metrics")
+    async with client_of(node, scraper) as client:
+        answer = await client.get("/metrics")
+    lines = answer.text.splitlines()
+
+    assert (refused.status_code, refused.json()["type"]) == (403, "forbidden")
+    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+    assert "# TYPE ryecore_node_requests_total counter" in lines
+    assert 'ryecore_node_requests_total{route="/metrics",status="403"} 1' in lines
+    assert 'ryecore_node_problems_total{type="forbidden"} 1' in lines
+    assert 'ryecore_node_request_duration_seconds_count{route="/metrics"} 1' in lines
+    assert f'ryecore_node_runs{{caller="{caller.fingerprint}",label=""}} 0' in lines
+    assert any(r'label="a \"scraper\"\\"' in line for line in lines)
+    assert not [one for one in lines if "secret" in one]
+    help_lines = [one.split()[2] for one in lines if one.startswith("# HELP")]
+    assert len(set(help_lines)) == len(help_lines)

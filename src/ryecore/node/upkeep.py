@@ -1,0 +1,91 @@
+"""Upkeep: what was unused for the configured time is removed, but never what a run uses.
+
+Source: decision 75.
+"""
+
+import re
+import shutil
+import time
+from collections.abc import Collection
+from typing import Final
+
+import anyio
+
+from ryecore.display.sanitize import warn
+from ryecore.errors import RyeError
+from ryecore.node.callers import Callers
+from ryecore.node.content import NodeContent
+from ryecore.state.database import Database
+from ryecore.state.waiting import run_in_thread
+
+__all__ = ["keep_up", "remove_unused"]
+
+_EACH_S: Final = 3600.0
+_DAY_S: Final = 86_400.0
+_FINGERPRINT: Final = re.compile(r"[0-9a-f]{16}", re.ASCII)
+_RUN_PARTS: Final = ("events", "runs")
+
+
+async def keep_up(
+    database: Database, content: NodeContent, callers: Callers, unused_days: float
+) -> None:
+    """Remove what is unused, now and each hour, until cancelled."""
+    while True:
+        try:
+            await remove_unused(database, content, callers, time.time() - unused_days * _DAY_S)
+        except (OSError, RyeError) as problem:
+            warn(f"The node's upkeep failed, and is tried again later: {problem}")
+        await anyio.sleep(min(_EACH_S, unused_days * _DAY_S / 4))
+
+
+async def remove_unused(
+    database: Database, content: NodeContent, callers: Callers, unused_since_s: float
+) -> None:
+    """Remove runs that ended before a time, and snapshots and objects that were not used since.
+
+    Args:
+        database: `node.db`.
+        content: What the callers have pushed.
+        callers: Who may call. The folder of anybody else is removed once nothing in it is used.
+        unused_since_s: The time, in seconds since the epoch.
+    """
+    ended_before = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(unused_since_s))
+    async with database.writing() as run:
+        run.execute(  # what a caller has spent counts further on
+            "INSERT INTO spent (caller, microcents) SELECT caller, sum(spend_microcents) FROM runs"
+            " WHERE ended_at < ? GROUP BY caller ON CONFLICT (caller) DO UPDATE"
+            " SET microcents = microcents + excluded.microcents",
+            (ended_before,),
+        )
+        run.execute(
+            "DELETE FROM events WHERE (caller, thread_id) IN"
+            " (SELECT caller, thread_id FROM runs WHERE ended_at < ?)",
+            (ended_before,),
+        )
+        run.execute("DELETE FROM runs WHERE ended_at < ?", (ended_before,))
+    pinned: dict[str, set[str]] = {}
+    for row in await database.fetch("SELECT caller, snapshot FROM runs WHERE ended_at IS NULL"):
+        pinned.setdefault(row["caller"], set()).add(row["snapshot"])
+    for fingerprint in await run_in_thread(_list_callers, content):
+        used = pinned.get(fingerprint, set())
+        is_known = callers.find(fingerprint) is not None
+        await run_in_thread(_remove_of_caller, content, fingerprint, unused_since_s, used, is_known)
+
+
+def _list_callers(content: NodeContent) -> list[str]:
+    names = sorted(path.name for path in content.folder.glob("*") if path.is_dir())
+    return [name for name in names if _FINGERPRINT.fullmatch(name)]
+
+
+def _remove_of_caller(
+    content: NodeContent,
+    fingerprint: str,
+    unused_since_s: float,
+    pinned: Collection[str],
+    is_known: bool,
+) -> None:
+    of_caller = content.of_fingerprint(fingerprint)
+    is_empty = of_caller.forget_unused(unused_since_s, pinned)
+    if is_empty and not pinned and not is_known:
+        content.close(fingerprint)
+        shutil.rmtree(of_caller.folder, ignore_errors=True)
