@@ -128,6 +128,7 @@ class _NodeApp:
             exception_handlers={HTTPException: self._unknown},
             lifespan=self._lifespan,
         )
+        self.starlette.router.redirect_slashes = False  # a redirect would be unsigned
 
     @asynccontextmanager
     async def _lifespan(self, _: Starlette) -> AsyncIterator[Mapping[str, Any]]:

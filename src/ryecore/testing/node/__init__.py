@@ -2,6 +2,7 @@
 
 from ryecore.testing.node.admission import AdmissionCases
 from ryecore.testing.node.bench import CallerGrant, NodeUnderTest, run_node_conformance
+from ryecore.testing.node.content import ContentCases
 from ryecore.testing.node.wire import Address
 
 __all__ = [
@@ -13,7 +14,7 @@ __all__ = [
 ]
 
 
-class NodeConformance(AdmissionCases):
+class NodeConformance(AdmissionCases, ContentCases):
     """What every node must do, over real sockets.
 
     Subclass it in a test module and run the node:
