@@ -29,10 +29,12 @@ from ryecore.node.threads import Outcome
 from ryecore.remote.protocol.error_documents import write_error
 from ryecore.remote.protocol.models import (
     MAX_PARAMETER_BYTES,
+    MAX_RESULT_DEPTH,
     MAX_WAIT_S,
     CancelBody,
     ExecuteBody,
     RunState,
+    is_nested_too_deeply,
     is_thread_id,
 )
 from ryecore.remote.protocol.reports import RunReport, sign_report
@@ -296,7 +298,7 @@ class NodeRuns:
         try:
             outcome = await self._perform(live)
             live.row = await self._end(live.row, outcome)
-            status = {"status": outcome.status, "node_thread_id": live.row.node_thread_id}
+            status = {"status": live.row.status, "node_thread_id": live.row.node_thread_id}
             live.log.add("status", status)
         except Exception:  # of any kind: the node itself runs on, and its next start tries again
             _log.exception("The end of the run %s can't be written.", row.thread_id)
@@ -327,15 +329,17 @@ class NodeRuns:
         """Sign the report of a run, and write its end. Returns its row."""
         report = await run_in_thread(self._sign, row, outcome)
         spent = outcome.cost.spend_microcents
-        await self._table.end(row.caller, row.thread_id, outcome.status, report, spent)
+        await self._table.end(row.caller, row.thread_id, report["status"], report, spent)
         return evolve(
             row,
-            status=outcome.status,
+            status=report["status"],
             report=report,
             node_thread_id=outcome.node_thread_id or row.node_thread_id,
         )
 
     def _sign(self, row: RunRow, outcome: Outcome) -> Mapping[str, Any]:
+        result = _plain(outcome.result, row.body.item_id)
+        does_fit = outcome.status != "completed" or result.get("status") != "error"
         report = RunReport(
             thread_id=row.thread_id,
             item_id=row.body.item_id,
@@ -343,8 +347,8 @@ class NodeRuns:
             node=self._key.public.fingerprint,
             snapshot=row.body.snapshot,
             request_sha256=row.request_sha256,
-            status=outcome.status,
-            result=_plain(outcome.result, row.body.item_id),
+            status=outcome.status if does_fit else "error",
+            result=result,
             cost=outcome.cost,
             assumed=outcome.assumed,
             node_thread_id=outcome.node_thread_id or row.node_thread_id,
@@ -360,18 +364,22 @@ class NodeRuns:
 
 
 def _plain(result: Mapping[str, Any], item_id: str) -> Mapping[str, Any]:
-    """Return a result as JSON has it; an error in the place of one that is too large."""
+    """Return a result as JSON has it; an error in place of one that is too large or deep."""
     error: RyeError
     try:
         text = json.dumps(result, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as problem:
         error = RyeError(f"The result isn't JSON: {problem}.", next_step="Return JSON's types.")
     else:
-        if len(text) <= MAX_PARAMETER_BYTES:
-            plain: Mapping[str, Any] = json.loads(text)
+        plain: Mapping[str, Any] = json.loads(text)
+        if len(text) > MAX_PARAMETER_BYTES:
+            size = f"has {len(text):,} bytes, and a node reports {MAX_PARAMETER_BYTES:,}"
+        elif is_nested_too_deeply(plain, MAX_RESULT_DEPTH):
+            size = f"is nested deeper than the {MAX_RESULT_DEPTH} levels that a node reports"
+        else:
             return plain
         error = RyeError(
-            f"The result has {len(text):,} bytes, and a node reports {MAX_PARAMETER_BYTES:,}.",
+            f"The result {size}.",
             next_step="Write it to a file, and collect the changed files.",
         )
     return write_error(error.during(item_id))

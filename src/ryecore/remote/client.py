@@ -32,6 +32,7 @@ from ryecore.remote.protocol.models import (
     RunState,
     SnapshotAnswer,
     StoredAnswer,
+    decode_answer,
     read_answer,
 )
 from ryecore.remote.protocol.signatures import (
@@ -41,7 +42,6 @@ from ryecore.remote.protocol.signatures import (
     sign_request,
 )
 from ryecore.remote.protocol.snapshots import Snapshot
-from ryecore.strict_json import read_json
 
 __all__ = ["NodeClient", "fetch_identity"]
 
@@ -364,7 +364,7 @@ class NodeClient:
 
     def _read(self, content: bytes, kind: type[T]) -> T:
         try:
-            return read_answer(read_json(content.decode("utf-8")), kind)
+            return read_answer(decode_answer(content), kind)
         except (ValueError, ConversionError) as problem:
             raise self._untrusted(
                 f"answered with what can't be read: {_quoted(str(problem))}"

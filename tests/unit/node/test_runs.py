@@ -12,7 +12,12 @@ from ryecore import SigningKey
 from ryecore.lillux import watch
 from ryecore.lillux.keys import BoxKey, seal_envelope
 from ryecore.node.problems import NodeProblem
-from ryecore.remote.protocol.models import CancelBody, RunState
+from ryecore.remote.protocol.models import (
+    MAX_RESULT_DEPTH,
+    CancelBody,
+    RunState,
+    is_nested_too_deeply,
+)
 from ryecore.remote.protocol.reports import Change
 from tests.graphs import adding
 from tests.node_host import direct_node
@@ -97,6 +102,27 @@ async def test_a_failed_tool_is_reported_as_the_local_call_answers(
         assert (report.status, report.result["error_type"]) == ("error", "integrity")
         report = node.report(await node.send(node.body("tool:acme/none", "c")))
         assert report.result["item_id"] == "tool:acme/none"
+
+
+async def test_a_result_that_a_report_cannot_hold_is_an_error(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    tool = workspace.python(
+        "acme/deep",
+        "def execute(params, project_path):\n"
+        "    found = []\n"
+        "    for _ in range(params['levels']):\n"
+        "        found = [found]\n"
+        "    return {'found': found}",
+    )
+    async with direct_node(workspace, tmp_path / "node") as node:
+        for levels, status in ((MAX_RESULT_DEPTH - 10, "completed"), (MAX_RESULT_DEPTH, "error")):
+            body = node.body(tool, str(levels), parameters={"levels": levels})
+            state = await node.send(body)
+            report = node.report(state)
+            assert report.status == status, report.result
+            assert not is_nested_too_deeply({"report": state.report})
+        assert "nested deeper" in report.result["error"]
 
 
 async def test_a_caller_s_scopes_bound_its_runs(workspace: Workspace, tmp_path: Path) -> None:

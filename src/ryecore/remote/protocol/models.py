@@ -17,6 +17,7 @@ __all__ = [
     "MAX_DEPTH",
     "MAX_PARAMETER_BYTES",
     "MAX_REPORT_BYTES",
+    "MAX_RESULT_DEPTH",
     "MAX_SNAPSHOT_BYTES",
     "MAX_WAIT_S",
     "PROTOCOL",
@@ -54,6 +55,9 @@ MAX_WAIT_S: Final = 30.0
 
 MAX_DEPTH: Final = 256
 """How deep a document may be nested: less than what any reader or writer of JSON here can take."""
+
+MAX_RESULT_DEPTH: Final = MAX_DEPTH - 2
+"""How deep a result may be nested: it is part of a report, which is part of an answer."""
 
 _text: Final = make_encoder(ascii_only=False)
 _THREAD_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,254}", re.ASCII)
