@@ -221,6 +221,7 @@ class Rye:
         ref: str | ItemRef,
         inputs: Mapping[str, Any] | None = None,
         *,
+        target: str = "local",
         model: str | None = None,
         limits: "Limits | Mapping[str, float] | None" = None,
         idempotency_key: str | None = None,
@@ -231,21 +232,22 @@ class Rye:
         Args:
             ref: `directive:ID`, or its bare id.
             inputs: The directive's inputs, each checked against its declared type.
+            target: Where it runs: `local`, `remote` or `remote:NAME`.
             model: `provider/model`, or a tier or name of `agent/agent.yaml`.
             limits: Limits that override those of the directive and the configuration.
-            idempotency_key: A repeated start, in any process, finds the first one's thread.
+            idempotency_key: A repeated start, in any process, finds the first thread.
             ctx: The caller; the host itself by default.
 
         Returns:
             The thread's handle. The thread is cancelled when the Rye is closed.
 
         Raises:
-            RyeError: Nothing runs: the Rye has no models or was not entered, or the directive can't
-                be found, verified or afforded.
+            RyeError: Nothing runs: for example, the Rye has no models or was not entered.
         """
         request = ExecuteRequest(
-            ref, inputs, thread="fork", model=model, limits=limits, idempotency_key=idempotency_key
-        )
+            ref, inputs, target=target, thread="fork", model=model, limits=limits,
+            idempotency_key=idempotency_key,
+        )  # fmt: skip
         call = partial(self._parts.execute.start, request, ctx or CallContext())
         return await self._running.run(ref, call)
 

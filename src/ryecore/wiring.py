@@ -5,7 +5,7 @@ when it is first needed.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property, partial
 from pathlib import Path
 from threading import Lock
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from ryecore.runs.host import RunHost
     from ryecore.runs.request import RunRequest
     from ryecore.state.exports import ExportVerifier
-    from ryecore.state.model import Durability
+    from ryecore.state.model import Durability, ThreadRecord
     from ryecore.state.store import ThreadStore
     from ryecore.threads.planner.planning import DirectivePlanner
     from ryecore.threads.service import ThreadService
@@ -223,7 +223,9 @@ class Parts:
         """Make the interface to the project's threads, for the calls of one Rye."""
         from ryecore.actions.threads import Threads  # noqa: PLC0415
 
-        return Threads(self.store.open_existing, running, lambda: self.threads, self.prune)
+        return Threads(
+            self.store.open_existing, running, lambda: self.threads, self.prune, self._follow
+        )
 
     def make_remotes(self, running: Running) -> "Remotes":
         """Make the interface to the nodes that the project knows, for the calls of one Rye."""
@@ -254,6 +256,9 @@ class Parts:
         from ryecore.remote.service import RemoteRuns  # noqa: PLC0415
 
         return RemoteRuns(self._host, self.planner, self._connect)
+
+    async def _follow(self, records: "Iterable[ThreadRecord]", *, must: bool) -> None:
+        await self.remote_runs.look(records, must=must)
 
     async def _connect(self, target: str) -> "ConnectedNode":
         return await self._nodes.connect(target)

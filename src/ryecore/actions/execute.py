@@ -166,7 +166,7 @@ class ExecuteAction:
         try:
             if not is_async:
                 return await self._threads().run(run, ctx)
-            if self._launch().can_rebuild_models:
+            if run.target != "local" or self._launch().can_rebuild_models:
                 return await self._launch().fork(run, ctx)
             return await self._threads().launch(run, ctx)
         except RyeError as error:
@@ -205,7 +205,8 @@ class ExecuteAction:
         item = request.item
         try:
             ref = item if isinstance(item, ItemRef) else self._directive_ref(item)
-            check_cell(ref.kind, "local", request.thread, async_=False)
+            check_modes(request)
+            check_cell(ref.kind, request.target, request.thread, async_=False)
             check_capability("execute", ref, ctx)
             return await self._threads().start(_run_request(ref, request, ctx), ctx)
         except RyeError as error:

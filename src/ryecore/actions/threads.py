@@ -1,7 +1,7 @@
 """The interface `rye.threads` to the threads of a project."""
 
 import math
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ryecore.actions.pruning import OnProgress, PruneReport
     from ryecore.policy.budget import Account, Charge, TreeSum
     from ryecore.policy.limits import Limits
+    from ryecore.runs.ports import Follow
     from ryecore.state.store import ThreadStore
     from ryecore.state.transcript_report import TranscriptReport
     from ryecore.threads.records.replay import ReplayReport
@@ -42,11 +43,13 @@ class Threads:
         running: Running,
         service: "Callable[[], ThreadService]",
         prune: Callable[[], Awaitable[None]],
+        follow: "Follow",
     ) -> None:
         self._store = store
         self._running = running
         self._service = service
         self._prune = prune
+        self._follow = follow
 
     async def account(self, thread_id: str) -> "Account":
         """Return the account of a thread: its limit, holds and spending, in money and in tokens.
@@ -85,11 +88,8 @@ class Threads:
 
         Args:
             all: Whether to list ended threads too, newest first.
-            limit: How many, from 1 to 1,000.
+            limit: How many, from 1 to 1,000; `total` of the result is the number of all.
             offset: How many to skip.
-
-        Returns:
-            Their rows; `total` is the number of all.
 
         Raises:
             InputError: `limit` or `offset` is negative or not a whole number.
@@ -101,7 +101,11 @@ class Threads:
             store = await run_in_thread(self._store)
             if store is None:
                 return ThreadRecords()
-            return await list_threads(store, active_only=not all, limit=limit, offset=offset)
+            listing = partial(list_threads, store, active_only=not all, limit=limit, offset=offset)
+            found = await listing()
+            if await self._look(found):
+                found = await listing()
+            return found
 
         return await self._running.run("threads", find)
 
@@ -264,7 +268,7 @@ class Threads:
         """
         from ryecore.threads.tree import load_tree  # noqa: PLC0415 - for threads alone
 
-        return await self._use(thread_id, load_tree)
+        return await self._use_followed(thread_id, load_tree)
 
     async def watch(
         self, thread_id: str, draw: "Callable[[TreeNode], None]", *, every_s: float = 1.0
@@ -284,9 +288,8 @@ class Threads:
         """
         from ryecore.threads.tree import watch_tree  # noqa: PLC0415 - for threads alone
 
-        return await self._use(
-            thread_id, lambda store, found: watch_tree(store, found, draw, every_s=every_s)
-        )
+        watch = partial(watch_tree, draw=draw, every_s=every_s)
+        return await self._use_followed(thread_id, watch)
 
     async def verify(self, thread_id: str) -> "TranscriptReport":
         """Prove a thread's transcript, and report turns that were altered, cut, or never attested.
@@ -317,9 +320,7 @@ class Threads:
         return await self._use(thread_id, lambda _, found: self._service().replay(found))
 
     async def hand_off(self, thread_id: str) -> ThreadReport:
-        """Ask a running thread, in any process, to hand its work off to a new thread.
-
-        The thread does so at its next turn. This call doesn't wait for that.
+        """Ask a running thread, in any process, to hand off to a new thread at its next turn.
 
         Raises:
             ThreadNotFound: No thread has this id.
@@ -356,12 +357,12 @@ class Threads:
         """
         if timeout_s is not None and math.isnan(timeout_s):
             raise InputError("timeout_s isn't a number.", next_step="Pass seconds, or None.")
-        return await self._report(thread_id, lambda store, found: store.wait(found, timeout_s))
+        return await self._report(
+            thread_id, lambda store, found: store.wait(found, timeout_s), must=True
+        )
 
     async def cancel(self, thread_id: str) -> ThreadReport:
-        """Ask a thread to stop its work and end. Doesn't wait for that.
-
-        For a thread that was handed off, the thread that continues it is stopped and returned.
+        """Ask a thread, or the one that continues it, to stop; return its report at once.
 
         Raises:
             ThreadNotFound: No thread has this id.
@@ -372,8 +373,7 @@ class Threads:
         """Kill a thread: its processes, those of the threads below it, and of all their tools.
 
         Returns once they have ended. A thread that shares its process with others is asked to stop;
-        after the grace its tools are killed, but not that process. For a thread that was handed
-        off, the thread that continues it is killed and returned.
+        after the grace its tools are killed. Of a chain, the last thread is killed and returned.
 
         Args:
             thread_id: The thread.
@@ -448,14 +448,40 @@ class Threads:
         )
 
     async def _report(
-        self, thread_id: str, act: "Callable[[ThreadStore, str], Awaitable[ThreadRecord]]"
+        self,
+        thread_id: str,
+        act: "Callable[[ThreadStore, str], Awaitable[ThreadRecord]]",
+        *,
+        must: bool = False,
     ) -> ThreadReport:
         async def report(store: "ThreadStore", found: str) -> ThreadReport:
             record = await act(store, found)
             await store.synced()
             return await ThreadReport.of(store, record)
 
-        return await self._use(thread_id, report)
+        return await self._use_followed(thread_id, report, must=must)
+
+    async def _use_followed(
+        self,
+        thread_id: str,
+        use: "Callable[[ThreadStore, str], Awaitable[T]]",
+        *,
+        must: bool = False,
+    ) -> T:
+        """Call a function as `_use` does, and follow the runs of the tree on nodes meanwhile."""
+
+        async def follow(store: "ThreadStore", found: str) -> T:
+            await self._look(await store.registry.list_tree(found, and_after=True), must=must)
+            return await use(store, found)
+
+        return await self._use(thread_id, follow)
+
+    async def _look(self, records: Sequence[ThreadRecord], *, must: bool = False) -> bool:
+        """Follow those of some runs that are on nodes; return whether there are any."""
+        placed = [one for one in records if one.place is not None and not one.ended]
+        if placed:
+            await self._follow(placed, must=must)
+        return bool(placed)
 
     async def _use(self, thread_id: str, use: "Callable[[ThreadStore, str], Awaitable[T]]") -> T:
         """Call a function of the store and a thread's whole id, until the Rye is closed."""

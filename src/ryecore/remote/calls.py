@@ -20,6 +20,7 @@ from ryecore.items.refs import ItemRef
 from ryecore.policy import CallContext
 from ryecore.policy.cancelling import cancelled_by
 from ryecore.remote.connection import ConnectedNode
+from ryecore.remote.ports import Node
 from ryecore.remote.protocol.models import MAX_WAIT_S, CancelBody, ExecuteBody, RunState
 from ryecore.remote.protocol.reports import RunReport, read_report
 from ryecore.remote.results import RemoteResult, read_result
@@ -160,7 +161,7 @@ class _Call:
         return self._patience_s if self._deadline is None else self._left_s()
 
 
-def check_report(report: RunReport, body: ExecuteBody, node: ConnectedNode) -> None:
+def check_report(report: RunReport, body: ExecuteBody, node: Node) -> None:
     """Check that a report is the one of a request: the node signs those of other runs, too.
 
     Raises:

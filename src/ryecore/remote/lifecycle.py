@@ -9,7 +9,8 @@ Source: docs/design/remote.md#at-home; decisions 70 to 74.
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any, ClassVar, Final
+from decimal import Decimal
+from typing import Any, Final
 
 import anyio
 from attrs import evolve
@@ -17,22 +18,32 @@ from typing_extensions import override
 
 from ryecore.chain.trace import Trace
 from ryecore.convert.strict import WIRE
-from ryecore.errors import RemoteError, RemoteUnavailable, RemoteUntrusted, RyeError
+from ryecore.errors import RemoteError, RyeError, StateLocked, ThreadConflict
 from ryecore.frozen import frozen
 from ryecore.policy import CallContext
 from ryecore.policy.budget import NOTHING, Amount
 from ryecore.policy.cancelling import bounded_by, is_cancelled
 from ryecore.policy.limits import LayeredLimits
 from ryecore.policy.permissions import attenuate
+from ryecore.remote.calls import check_report
+from ryecore.remote.following import (
+    ACCEPTED,
+    REPORTED,
+    REQUESTED,
+    FollowedRun,
+    RemoteRecorder,
+    RequestRefused,
+    unix_s,
+)
 from ryecore.remote.ports import Node
-from ryecore.remote.protocol.models import CancelBody, Ceiling, ExecuteBody, RunState, read_answer
-from ryecore.remote.protocol.reports import RunReport, read_report
+from ryecore.remote.protocol.models import Ceiling, ExecuteBody, RunState, read_answer
+from ryecore.remote.protocol.reports import read_report
 from ryecore.remote.spending import RemoteSpending
 from ryecore.runs.bounds import check_depth, count_child, within_bounds
 from ryecore.runs.host import RunHost
 from ryecore.runs.lifecycle import RunLifecycle
-from ryecore.runs.request import RunRequest
-from ryecore.state.events import Recorder
+from ryecore.runs.request import RunRequest, parse_limits
+from ryecore.runs.supervisor import pass_on_requests
 from ryecore.state.model import Cost, RemotePlace, Status, ThreadRecord
 from ryecore.state.owners import LEASE_S
 from ryecore.state.thread_file import ThreadFile
@@ -40,13 +51,13 @@ from ryecore.threads.harness import limits_until
 from ryecore.threads.planner.planning import DirectivePlanner
 from ryecore.threads.result import ThreadResult, kept_result
 
-__all__ = ["RemoteEnding", "RemoteLifecycle"]
+__all__ = ["FOLLOWED", "RemoteEnding", "RemoteLifecycle"]
 
-_POLL_S: Final = 30.0
-_GRACE_S: Final = 30.0
-_RETRY_S: Final = (0.1, 5.0)
-_REQUESTED: Final = "remote_requested"
-_REPORTED: Final = "remote_reported"
+FOLLOWED: Final[set[tuple[str, str]]] = set()
+"""The runs that this process follows, each by the folder of its threads and its id."""
+
+_GRACE_S: Final = 15.0
+"""How long a node may take to report a run that it is asked to stop, in seconds."""
 
 
 @frozen
@@ -55,13 +66,6 @@ class RemoteEnding:
 
     status: Status
     result: Mapping[str, Any]
-
-
-class RemoteRecorder(Recorder):
-    """The recorder at home of a run on a node."""
-
-    steps: ClassVar[frozenset[str]] = frozenset({"thread_started", _REQUESTED, _REPORTED})
-    subject: ClassVar[str] = "item_id"
 
 
 class RemoteLifecycle(RunLifecycle[RemoteEnding, ThreadResult]):
@@ -78,7 +82,6 @@ class RemoteLifecycle(RunLifecycle[RemoteEnding, ThreadResult]):
     _record: ThreadRecord
     _inputs: Mapping[str, Any]
     _held: frozenset[str] | None
-    _body: ExecuteBody | None
 
     def __init__(
         self,
@@ -93,8 +96,11 @@ class RemoteLifecycle(RunLifecycle[RemoteEnding, ThreadResult]):
         self._planner = planner
         self._recorder: RemoteRecorder | None = None
         self._spends: RemoteSpending | None = None
-        self._body = None
+        self._followed: FollowedRun | None = None
         self._is_adopted = False
+        self._until: float | None = None
+        self.is_running = anyio.Event()
+        """Set once the node has answered that it carries the run out."""
 
     @property
     @override
@@ -114,6 +120,8 @@ class RemoteLifecycle(RunLifecycle[RemoteEnding, ThreadResult]):
     @property
     def _deadline(self) -> float | None:
         """The time of the caller, or that of the limits and the lease of the node."""
+        if self._is_adopted:
+            return self._until
         deadline, duration_s = self._ctx.deadline, self._limits.duration_s
         if duration_s is None:
             return deadline
@@ -147,7 +155,12 @@ class RemoteLifecycle(RunLifecycle[RemoteEnding, ThreadResult]):
         fence = await super()._claim()
         place = RemotePlace(self._node.remote, self._node.key.fingerprint)
         await self._store.registry.set_place(self.run_id, place, fence=fence)
+        FOLLOWED.add(self._followed_key)
         return fence
+
+    @property
+    def _followed_key(self) -> tuple[str, str]:
+        return (str(self._store.folder), self.run_id)
 
     async def _open_log(self, record: ThreadRecord) -> None:
         store = self._store
@@ -168,29 +181,52 @@ class RemoteLifecycle(RunLifecycle[RemoteEnding, ThreadResult]):
         """
         store = self._store = await self._host.open_store()
         self.run_id, self._is_adopted = record.thread_id, True
+        if self._followed_key in FOLLOWED:
+            raise ThreadConflict(
+                f"Another Rye of this process follows {self.run_id}.",
+                next_step=f"Wait for it: rye threads wait {self.run_id}",
+                thread_id=self.run_id,
+                state=record.status,
+            )
         self._fence = fence = await store.registry.take_over(record.thread_id)
+        FOLLOWED.add(self._followed_key)
         try:
-            log, recovery = await store.records.resume(record.thread_id, record.transcript_head)
-            self._recorder = RemoteRecorder(record.thread_id, log, store.records, None)
-            self._recorder.head = recovery.head
-            async for one in store.records.read(record.thread_id):
-                if one.type == _REQUESTED:
-                    self._body = read_answer(one.payload["body"], ExecuteBody)
-            self._file = _thread_file_of(await store.read_file(record.thread_id))
-            account = await store.ledger.account(record.thread_id)
-            self._record, self._inputs = record, {}
-            self._limits = self._request.limits
-            if self._body is not None and self._body.ceiling is not None:
-                held = self._body.ceiling
-                ceiling = Amount(held.spend_microcents, held.tokens)
-            else:
-                ceiling = account.ceiling
-            self._spends = RemoteSpending(self.run_id, store.ledger, ceiling)
-            self._host.supervisor.add(self.run_id, fence, self)
-            self._host.running[self.run_id] = self
+            await self._read_log(record)
+        except (anyio.get_cancelled_exc_class(), StateLocked):
+            await self._forget()
+            raise
         except BaseException as error:
             await self._give_up(error)
             raise
+        self._host.supervisor.add(self.run_id, fence, self)
+        pass_on_requests(record, self)
+        self._host.running[self.run_id] = self
+
+    async def _read_log(self, record: ThreadRecord) -> None:
+        """Read the request of a run that another process began, and how far that was."""
+        store = self._store
+        log, recovery = await store.records.resume(record.thread_id, record.transcript_head)
+        self._recorder = RemoteRecorder(record.thread_id, log, store.records, None)
+        self._recorder.head = recovery.head
+        body, is_accepted = None, False
+        async for one in store.records.read(record.thread_id):
+            if one.type == REQUESTED:
+                body = read_answer(one.payload["body"], ExecuteBody)
+            is_accepted = is_accepted or one.type == ACCEPTED
+        self._file = _thread_file_of(await store.read_file(record.thread_id))
+        self._record, self._inputs = record, {}
+        self._limits = self._request.limits
+        ceiling = (await store.ledger.account(record.thread_id)).ceiling
+        if body is not None:
+            followed = FollowedRun(
+                self._node, body, self._recorder, record, is_accepted=is_accepted
+            )
+            self._followed, self.is_running = followed, followed.is_running
+            self._limits = parse_limits(body.limits)
+            self._until = _until(record, self._limits.duration_s, body.deadline_s)
+            if body.ceiling is not None:
+                ceiling = Amount(body.ceiling.spend_microcents, body.ceiling.tokens)
+        self._spends = RemoteSpending(self.run_id, store.ledger, ceiling)
 
     # Run
 
@@ -204,23 +240,34 @@ class RemoteLifecycle(RunLifecycle[RemoteEnding, ThreadResult]):
             return ending
         if is_cancelled(*tokens):
             return await self._stopped_ending()
-        return self._unreported("The node sent no report within the run's time.")
+        ending = await self._stop_on_node(kill=False)
+        return ending or self._unreported("The node sent no report within the run's time.")
 
     async def _carry_out(self) -> RemoteEnding:
         """Request the run, follow it, and read its report."""
-        if self._body is None:
-            self._body = await self._make_body()
-        elif (found := await self._node.state(self.run_id)) is not None:
-            return await self._follow(found)
+        followed = self._followed
+        if followed is not None:
+            return await self._ended_by(await followed.follow(None))
+        if self._is_adopted:
+            return await self._never_left()
+        body = await self._make_body()
+        followed = self._followed = FollowedRun(self._node, body, self._log, self._record)
+        self.is_running = followed.is_running
         try:
-            found = await self._node.execute(self._body)
-        except RemoteUnavailable:
-            return await self._follow(None)
-        except RemoteError:
+            found = await followed.request()
+        except RequestRefused as refused:
             if self._spends is not None:
                 self._spends.free()
-            raise
-        return await self._follow(found)
+            raise refused.error from None
+        return await self._ended_by(await followed.follow(found))
+
+    async def _never_left(self) -> RemoteEnding:
+        """Return the ending of a run whose process died before it sent the request."""
+        if self._spends is not None:
+            await self._spends.hold()  # else there may be nothing to free
+            self._spends.free()
+        text = "Its process died before the request left: nothing ran, and nothing was spent."
+        return RemoteEnding("error", self._error_result(text, "process"))
 
     async def _make_body(self) -> ExecuteBody:
         """Hold the run's budget, and record the request: both before anything leaves."""
@@ -242,56 +289,18 @@ class RemoteLifecycle(RunLifecycle[RemoteEnding, ThreadResult]):
         self._spends = RemoteSpending(self.run_id, self._store.ledger, ceiling)
         await self._spends.hold()
         place = {"remote": self._node.remote, "node": self._node.key.fingerprint}
-        self._log.append(_REQUESTED, {**place, "item_id": self.item_id, "body": WIRE.write(body)})
+        self._log.append(REQUESTED, {**place, "item_id": self.item_id, "body": WIRE.write(body)})
         await self._log.commit()
         return body
-
-    async def _follow(self, found: RunState | None) -> RemoteEnding:
-        """Follow the run until its report is there."""
-        failed: Exception | None = None
-        async with anyio.create_task_group() as group:
-            group.start_soon(self._show_events)
-            try:
-                return await self._ended_by(await self._reported(found))
-            except Exception as error:  # which the group would wrap
-                failed = error
-            finally:
-                group.cancel_scope.cancel()
-        raise failed or AssertionError("the task group is left by the return above")
-
-    async def _reported(self, found: RunState | None) -> RunState:
-        """Return the state of the run once it has a report; while the node is silent, try again."""
-        pause_s = _RETRY_S[0]
-        while found is None or found.report is None:
-            try:
-                found = await self._node.state(self.run_id, wait_s=_POLL_S)
-                if found is None and self._body is not None:
-                    found = await self._node.execute(self._body)
-                pause_s = _RETRY_S[0]
-            except RemoteUnavailable:
-                await anyio.sleep(pause_s)
-                pause_s = min(pause_s * 2, _RETRY_S[1])
-        return found
-
-    async def _show_events(self) -> None:
-        """Pass the node's events on to whoever listens here. Nothing depends on them."""
-        after = 0
-        while True:
-            try:
-                async for event in self._node.events(self.run_id, after=after):
-                    after = event.id
-                    self._log.show(f"remote_{event.event}", event.data)
-                return
-            except RemoteError:
-                await anyio.sleep(_RETRY_S[1])
 
     async def _ended_by(self, found: RunState) -> RemoteEnding:
         """Prove the report, note its cost, and fetch what belongs to it."""
         report = read_report(found.report or {}, self._node.key)
-        _check(report, self._body, self._node, self.item_id)
+        if self._followed is not None:
+            check_report(report, self._followed.body, self._node)
         if self._spends is not None:
             self._spends.report(report.cost, assumed=report.assumed)
-        self._log.append(_REPORTED, {"item_id": self.item_id, "report": dict(found.report or {})})
+        self._log.append(REPORTED, {"item_id": self.item_id, "report": dict(found.report or {})})
         await self._log.flush()
         status: Status = report.status if report.status != "running" else "error"
         return RemoteEnding(status, report.result)
@@ -306,16 +315,39 @@ class RemoteLifecycle(RunLifecycle[RemoteEnding, ThreadResult]):
         await super()._finalize_stopped()
 
     async def _stopped_ending(self) -> RemoteEnding:
-        """Ask the node to stop the run, and wait a bounded time for its report."""
+        """Return the ending of a run that was asked to stop: the node's, if it reports in time."""
         row = await self._store.registry.get_thread(self.run_id)
-        if self._body is not None:
-            with anyio.move_on_after(_GRACE_S), suppress(RemoteError):
-                found = await self._node.cancel(self.run_id, CancelBody(kill=row.kill_requested))
-                while found is not None and found.report is None:
-                    found = await self._node.state(self.run_id, wait_s=_POLL_S)
-                if found is not None:
-                    return await self._ended_by(found)
-        return self._stopped(killed=row.kill_requested)
+        is_kill = row.kill_requested
+        return await self._stop_on_node(kill=is_kill) or self._stopped(killed=is_kill)
+
+    async def _stop_on_node(self, *, kill: bool) -> RemoteEnding | None:
+        """Ask the node to stop the run; None where no report comes within a bounded time."""
+        if self._followed is None or await self._is_taken_over():
+            return None
+        with anyio.move_on_after(_GRACE_S), suppress(RemoteError):
+            found = await self._followed.stop(kill=kill)
+            return None if found is None else await self._ended_by(found)
+        return None
+
+    async def _is_taken_over(self) -> bool:
+        row = await self._store.registry.get_thread(self.run_id)
+        return row.fence != self._fence
+
+    async def _close(self, ending: RemoteEnding) -> ThreadResult:
+        """Close the run, unless another process follows it by now: then only that one writes."""
+        if await self._is_taken_over():
+            await self._forget()
+            raise ThreadConflict(
+                f"Another process follows {self.run_id} by now.",
+                next_step=f"Wait for it: rye threads wait {self.run_id}",
+                thread_id=self.run_id,
+                state="running",
+            )
+        return await super()._close(ending)
+
+    async def _forget(self) -> None:
+        FOLLOWED.discard(self._followed_key)
+        await super()._forget()
 
     def _status_of(self, ending: RemoteEnding) -> Status:
         return ending.status
@@ -359,23 +391,24 @@ class RemoteLifecycle(RunLifecycle[RemoteEnding, ThreadResult]):
         return self._failed(error) if isinstance(error, Exception) else self._stopped(killed=False)
 
 
-def _check(report: RunReport, body: ExecuteBody | None, node: Node, item_id: str) -> None:
-    """Check that a report is the one of this run: the node signs those of other runs, too."""
-    asked = body.thread_id if body is not None else report.thread_id
-    snapshot = body.snapshot if body is not None else report.snapshot
-    said = (report.thread_id, report.item_id, report.caller, report.node, report.snapshot)
-    if said != (asked, item_id, node.caller, node.key.fingerprint, snapshot):
-        raise RemoteUntrusted(
-            f"The report of {asked} from the remote {node.remote} is that of another run.",
-            next_step="Ask the node's operator; what the run may have spent is charged in full.",
-            remote=node.remote,
-        )
-
-
 def _thread_file_of(document: Mapping[str, Any]) -> ThreadFile:
     from ryecore.convert.strict import RECORDS  # noqa: PLC0415 - for a run that is taken over
 
     return RECORDS.read({k: v for k, v in document.items() if k != "_signature"}, ThreadFile)
+
+
+def _until(
+    record: ThreadRecord, duration_s: Decimal | None, deadline_s: float | None
+) -> float | None:
+    """Return until when a run that is taken over is followed, in monotonic seconds.
+
+    Its report is asked for at least once more, however late it is.
+    """
+    bounds = [float(one) for one in (duration_s, deadline_s) if one is not None]
+    if not bounds:
+        return None
+    left_s = unix_s(record.created_at) + min(bounds) - time.time()
+    return time.monotonic() + max(left_s, 0.0) + LEASE_S
 
 
 def _left_s(deadline: float | None) -> float | None:

@@ -13,7 +13,7 @@ from ryecore.errors import RyeError, ThreadConflict
 from ryecore.items.refs import ItemRef
 from ryecore.lillux.processes import current_process
 from ryecore.policy import CallContext
-from ryecore.remote.lifecycle import RemoteLifecycle
+from ryecore.remote.lifecycle import FOLLOWED, RemoteLifecycle
 from ryecore.remote.ports import Node
 from ryecore.runs.host import RunHost
 from ryecore.runs.request import RunRequest
@@ -24,7 +24,7 @@ from ryecore.threads.thread import Thread
 
 __all__ = ["RemoteRuns"]
 
-_LOOK_S: Final = 2.0
+_LOOK_S: Final = 5.0
 
 
 class RemoteRuns:
@@ -48,20 +48,32 @@ class RemoteRuns:
         node = await self._connect(request.target)
         return RemoteLifecycle(self._host, node, self._planner, request, ctx)
 
-    async def look(self, records: Iterable[ThreadRecord]) -> None:
-        """Follow runs whose follower is gone, and wait a moment for those that have ended.
+    async def look(self, records: Iterable[ThreadRecord], *, must: bool = False) -> None:
+        """Follow runs whose follower is gone, until the node has answered for each.
 
-        A node that can't be reached changes nothing: the run continues there.
+        A run that has ended there has ended here afterwards. A node that can't be reached changes
+        nothing: the run continues there.
+
+        Args:
+            records: The rows.
+            must: Whether to raise why a run can't be followed.
         """
-        followed = [one for one in [await self._follow(record) for record in records] if one]
         with anyio.move_on_after(_LOOK_S):
-            for thread in followed:
-                with suppress(RyeError):
-                    await thread.result()
+            async with anyio.create_task_group() as group:
+                for record in records:
+                    try:
+                        followed = await self._follow(record)
+                    except RyeError:
+                        if must:
+                            raise
+                        continue
+                    if followed is not None:
+                        group.start_soon(_wait_for_answer, *followed)
 
-    async def _follow(self, record: ThreadRecord) -> Thread | None:
+    async def _follow(self, record: ThreadRecord) -> tuple[Thread, RemoteLifecycle] | None:
         host = self._host
-        is_left = record.owner == current_process() and record.thread_id not in host.running
+        key = (str(host.store.folder), record.thread_id)
+        is_left = record.owner == current_process() and key not in FOLLOWED
         if record.place is None or record.ended or not (is_left or lacks_follower(record)):
             return None
         if not host.tasks.are_possible or not record.item_id.startswith("directive:"):
@@ -69,12 +81,26 @@ class RemoteRuns:
         request = RunRequest(
             ItemRef.parse(record.item_id, "directive"), target=f"remote:{record.place.remote}"
         )
+        life = await self.life(request, CallContext())
+        host.supervisor.start(host.tasks)
         try:
-            life = await self.life(request, CallContext())
-            host.supervisor.start(host.tasks)
             await life.adopt(record)
         except ThreadConflict:
-            return None  # another process follows it now
+            return None  # another one follows it now
         thread = Thread(host, record.thread_id, record.item_id, life)
         host.tasks.start_soon(thread.settle)
-        return thread
+        return thread, life
+
+
+async def _wait_for_answer(thread: Thread, life: RemoteLifecycle) -> None:
+    """Wait until a node has answered that a run continues, or until its end is written."""
+
+    async def wait_for_end() -> None:
+        with suppress(RyeError):
+            await thread.result()
+        group.cancel_scope.cancel()
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(wait_for_end)
+        await life.is_running.wait()
+        group.cancel_scope.cancel()

@@ -1,6 +1,6 @@
 """The interface through which threads and graph runs call the actions of a Rye."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from ryecore.chain.model import ChainTrace, ExecutionPlan, ExecutionResult, ValidChain
@@ -10,8 +10,9 @@ from ryecore.policy import CallContext
 
 if TYPE_CHECKING:
     from ryecore.search.model import SearchResults
+    from ryecore.state.model import ThreadRecord
 
-__all__ = ["Dispatcher", "Fetched", "Planned", "Shown", "Tell"]
+__all__ = ["Dispatcher", "Fetched", "Follow", "Planned", "Shown", "Tell"]
 
 Tell: TypeAlias = Callable[[str, Mapping[str, Any]], Awaitable[None]]
 """Records an event: its type and its payload."""
@@ -41,6 +42,14 @@ class Planned:
     chain: ValidChain
     plan: ExecutionPlan
     is_served_here: bool = False
+
+
+class Follow(Protocol):
+    """Follows runs on nodes whose follower is gone; see `RemoteRuns.look`."""
+
+    async def __call__(self, records: "Iterable[ThreadRecord]", *, must: bool) -> None:
+        """Follow those of these runs that nobody follows."""
+        ...
 
 
 class Dispatcher(Protocol):

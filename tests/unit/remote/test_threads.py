@@ -1,0 +1,100 @@
+"""Directives' threads on a node: a real one, over HTTP on loopback."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from ryecore.state.model import RemotePlace
+from tests.remotes import connect
+from tests.served_node import ServedNode, served_node
+from tests.thread_host import COST, FACTORY, PlannedWorkspace
+from tests.workspace import Workspace
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def planned(workspace: Workspace) -> PlannedWorkspace:
+    return PlannedWorkspace(workspace)
+
+
+@pytest.fixture
+def node(planned: PlannedWorkspace) -> Iterator[ServedNode]:
+    """A node with the scripted models, for the author of the workspace."""
+    with served_node(planned.root / "node", "--deps", FACTORY, environ=planned.environ) as served:
+        connect(planned.workspace, served)
+        yield served
+
+
+async def test_a_directive_runs_on_the_node_with_its_thread_at_home(
+    planned: PlannedWorkspace, node: ServedNode
+) -> None:
+    ref = planned.write("work", ["mark", {"text": "there"}])
+    async with planned.workspace.open() as rye:  # without models of its own
+        done = await rye.execute(ref, thread="fork", target="remote:gpu")
+        assert (done.status, done.error) == ("success", None)
+        assert done.item_id == ref
+        report = await rye.threads.show(done.thread_id)
+        assert report.status == "completed"
+        assert report.record.place == RemotePlace("gpu", node.identity.fingerprint)
+        print(
+            [
+                e.payload
+                async for e in (await rye.threads.thread(done.thread_id)).events()
+                if e.type == "remote_reported"
+            ]
+        )
+        account = await rye.threads.account(done.thread_id)
+        assert account.own.spend_microcents == 2 * COST
+        assert account.held.spend_microcents == 0
+    assert (planned.root / "marks").read_text() == "there\n"
+
+
+async def test_a_started_thread_is_stopped_on_the_node(
+    planned: PlannedWorkspace, node: ServedNode
+) -> None:
+    ref = planned.write("wait", ["gate", {"name": "wait"}])
+    async with planned.workspace.open() as rye:
+        thread = await rye.start(ref, target="remote:gpu")
+        await planned.begun("wait")
+        assert [one.status for one in await rye.threads.list()] == ["running"]
+        await thread.cancel()
+        done = await thread.result()
+        assert (done.status, done.ended) == ("error", "cancelled")
+        account = await rye.threads.account(done.thread_id)
+        assert account.own.spend_microcents == COST
+        assert account.held.spend_microcents == 0
+
+
+async def test_who_looks_follows_a_run_whose_follower_was_killed(
+    planned: PlannedWorkspace, node: ServedNode
+) -> None:
+    ref = planned.write("long", ["gate", {"name": "long"}], ["mark", {"text": "once"}])
+    program = f"""
+import sys
+import anyio
+from ryecore import Rye
+
+async def main():
+    async with Rye.open(sys.argv[1], user_space=sys.argv[2], environ={{}}) as rye:
+        await rye.execute({ref!r}, thread="fork", target="remote:gpu")
+
+anyio.run(main)
+"""
+    workspace = planned.workspace
+    follower = planned.fork(program, str(workspace.project), str(workspace.user))
+    await planned.begun("long")
+    follower.kill()
+    follower.wait()
+    async with workspace.open() as rye:
+        (left,) = await rye.threads.list()
+        assert left.status == "running"
+    planned.allow("long")
+    async with workspace.open() as rye:
+        report = await rye.threads.wait(left.thread_id)
+        assert (report.status, report.error) == ("completed", None)
+        account = await rye.threads.account(left.thread_id)
+        assert account.own.spend_microcents == 3 * COST
+        assert account.held.spend_microcents == 0
+        assert await rye.threads.list() == ()
+    assert (planned.root / "marks").read_text() == "once\n"
