@@ -4,14 +4,13 @@ Every fenced `python` and `console` block runs, page by page and from top to bot
 temporary project. A block with a title is a file that is written there. What stands behind a
 command, or in a `text` block behind a `python` block, is the output that is expected: `…` matches
 anything, and durations, hashes, times and the machine's own paths don't count. A comment before a
-block says what else there is: `<!-- not run: REASON -->`, or `<!-- setup: COMMAND -->`.
+block says what else there is: `<!-- not run: REASON -->`, or `<!-- setup: COMMAND -->`. With
+`<!-- serve: URL COMMAND -->` a server runs to the end of the page, and its real URL stands for this
+one. The prompt `bob@gpu$ ` is that of another user, who has a home of their own.
 """
 
-import ast
-import asyncio
 import importlib
 import inspect
-import io
 import os
 import re
 import shlex
@@ -19,8 +18,6 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import redirect_stdout
-from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -34,6 +31,7 @@ import ryecore.agent
 import ryecore.errors
 import ryecore.lillux
 import ryecore.llm
+import ryecore.node
 import ryecore.results
 import ryecore.testing
 import ryecore.testing.conformance
@@ -44,6 +42,7 @@ from ryecore.items.metadata import _PLAIN_KEYS, parse_metadata
 from ryecore.items.spaces import built_in_space
 from tests.forking import ROOT, SERVERS, Forked, forking_python, relay_command
 from tests.npm import npm_program
+from tests.reader import Reader, assert_printed
 
 DOCS = ROOT / "docs"
 PAGES = [*sorted(DOCS.rglob("*.md")), *sorted(ROOT.glob("*.md"))]
@@ -53,105 +52,14 @@ _REAL_ENVIRON = dict(os.environ)
 _BLOCK = re.compile(
     r"(?:^<!--\s*(?P<note>[\w ]+):(?P<said>(?:(?!-->).)*)-->\n+)?"
     r"^(?P<fence>`{3,})(?P<language>\w+)(?P<options>[^\n]*)\n(?P<body>.*?)^(?P=fence)$"
-    r"|^<!--\s*setup:(?P<setup>.*?)-->$",
+    r"|^<!--\s*(?P<alone>setup|serve):(?P<doing>.*?)-->$",
     re.MULTILINE | re.DOTALL,
 )
-_HELP = re.compile(r"rye ((?:[\w-]+ )*--help)")
 _TITLE = re.compile(r'title="([^"]+)"')
 
 
 def _named(path: Path) -> str:
     return str(path.relative_to(ROOT))
-
-
-@dataclass
-class Reader:
-    """Somebody who does what a page says, in a project of their own."""
-
-    home: Path
-    project: Path
-    environ: dict[str, str]
-    names: dict[str, object] = field(default_factory=dict)
-    printed: str = ""
-
-    def console(self, block: str) -> None:
-        """Run each command of a block and compare what it prints."""
-        for command, expected in _commands(block):
-            help_of = _HELP.fullmatch(command)
-            printed = _help(help_of[1].split()) if help_of else self.shell(command)
-            assert_printed(printed, expected, self, command)
-
-    def shell(self, command: str) -> str:
-        """Run one command; a `cd` in it holds for the next one."""
-        place = self.home / ".place"
-        done = subprocess.run(
-            ["bash", "-c", f"{{ {command}\n}} 2>&1; pwd > {place}"],
-            cwd=self.project,
-            env=self.environ,
-            check=False,
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
-        self.project = Path(place.read_text().strip())
-        return done.stdout
-
-    def python(self, block: str, page: Path) -> None:
-        """Run a block; names live on in the page's next one, and `await` works as in a notebook."""
-        code = compile(block, str(page), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-        out = io.StringIO()
-        with redirect_stdout(out):
-            if code.co_flags & inspect.CO_COROUTINE:
-                asyncio.run(eval(code, self.names))  # a code object that awaits gives a coroutine
-            else:
-                exec(code, self.names)
-        self.printed = out.getvalue()
-
-    def as_documented(self, text: str) -> str:
-        """Text without what differs from machine to machine and from run to run."""
-        for real, shown in (
-            (str(self.home), "/home/ada"),
-            (str(Path(ryecore.__file__).parent), "/ryecore"),
-            (sys.prefix, "/venv"),
-        ):
-            text = text.replace(real, shown)
-        text = re.sub(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "TIME", text)
-        text = re.sub(r"\b[0-9a-f]{12,64}\b", "HASH", text)
-        text = re.sub(r"\b\d+(\.\d+)? ms\b", "N ms", text)
-        return re.sub(r'("duration_ms": )\d+', r"\1N", text)
-
-
-def assert_printed(printed: str, expected: str, reader: Reader, what: str) -> None:
-    """Compare output with what a page shows."""
-    wanted = reader.as_documented(expected.strip())
-    pattern = re.escape(wanted).replace("…", ".*")
-    shown = "\n".join(line.rstrip() for line in reader.as_documented(printed).strip().splitlines())
-    assert re.fullmatch(pattern, shown, re.DOTALL), (
-        f"{what}\n--- printed:\n{shown}\n--- documented:\n{wanted}"
-    )
-
-
-def _commands(block: str) -> Iterator[tuple[str, str]]:
-    """The commands of a console block, each with the output that stands behind it."""
-    command, output = "", []
-    for line in block.splitlines():
-        if line.startswith("$ "):
-            if command:
-                yield command, "\n".join(output)
-            command, output = line[2:], []
-        elif line.startswith("> ") and not output:
-            command += "\n" + line[2:]
-        else:
-            output.append(line)
-    yield command, "\n".join(output)
-
-
-def _help(args: list[str]) -> str:
-    """What `rye ... --help` prints. `test_commands.py` shows that a process prints it, too."""
-    out = io.StringIO()
-    with redirect_stdout(out):
-        rye_command.main(args, prog_name="rye", standalone_mode=False)
-    return out.getvalue()
 
 
 @cache
@@ -207,7 +115,9 @@ def reader(tmp_path: Path, forked: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
             monkeypatch.delenv(name)
     for name, value in environ.items():
         monkeypatch.setenv(name, value)
-    yield Reader(home, project, dict(os.environ))
+    reader = Reader(home, project, dict(os.environ))
+    yield reader
+    reader.end_servers()
     for name, module in tuple(sys.modules.items()):  # another page's are its own
         if (getattr(module, "__file__", None) or "").startswith(f"{home}/"):
             del sys.modules[name]
@@ -228,15 +138,15 @@ def test_every_block_of_a_page_does_what_the_page_says(
     previous = ""
     assert not re.search(r"^\s*```", _BLOCK.sub("", text), re.MULTILINE), "a block is passed over"
     for found in _BLOCK.finditer(text):
-        if found["setup"]:
-            reader.shell(found["setup"].strip())
+        if found["alone"]:
+            reader.prepare(found["alone"], found["doing"].strip())
             continue
         if found["note"] == "not run":
             assert found["said"].strip(), "a block that is not run says why"
             previous = ""
             continue
-        if found["note"] == "setup":
-            reader.shell(found["said"].strip())
+        if found["note"]:
+            reader.prepare(found["note"], found["said"].strip())
         title, language = _TITLE.search(found["options"]), found["language"]
         if title:
             file = reader.project / title[1]
@@ -375,6 +285,7 @@ def _directives(page: str) -> set[str]:
         ("reference/lillux.md", ryecore.lillux),
         ("reference/llm.md", ryecore.llm),
         ("reference/results.md", ryecore.results),
+        ("reference/node.md", ryecore.node),
         ("reference/testing.md", ryecore.testing),
         ("reference/conformance.md", ryecore.testing.conformance),
         ("reference/testing-state.md", ryecore.testing.state),
