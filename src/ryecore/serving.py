@@ -44,12 +44,16 @@ def listen(host: str, port: int) -> socket.socket:
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        return socket.create_server((host, port), family=family, backlog=_BACKLOG)
+        listening = socket.create_server((host, port), family=family, backlog=_BACKLOG)
     except (OSError, OverflowError) as problem:
         raise ConfigError(
             f"Nothing can listen at {host}:{port}: {problem}.",
             next_step="Name another address or port; 0 takes any port that is free.",
         ) from None
+    # Connections inherit it. Without it, the body of an answer waits for the acknowledgement of its
+    # head, which the other end delays by 40 ms.
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listening
 
 
 def load_tls(certificate: Path, key: Path) -> ssl.SSLContext:

@@ -313,6 +313,11 @@ class NodeClient:
         )
         return request
 
+    @property
+    def caller(self) -> str:
+        """The fingerprint of the key that signs requests."""
+        return self._signing_key().public.fingerprint
+
     def _signing_key(self) -> SigningKey:
         now_s = time.monotonic()
         if self._key is None or now_s > self._key_until_s:

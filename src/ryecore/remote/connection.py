@@ -72,7 +72,7 @@ class ConnectedNode:
     @property
     def caller(self) -> str:
         """The fingerprint of the key that signs the requests."""
-        return self._load_key().public.fingerprint
+        return self.client.caller
 
     async def snapshot(self) -> str:
         """Return the id of the snapshot that a run gets now. Nothing is sent."""
