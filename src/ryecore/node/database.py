@@ -31,6 +31,7 @@ _MIGRATIONS: Final[Sequence[Migration]] = (
             node_thread_id TEXT,
             space TEXT,
             stop TEXT CHECK (stop IN ('cancel', 'kill')),
+            max_spend_microcents INTEGER,
             spend_microcents INTEGER NOT NULL DEFAULT 0,
             created_at TEXT NOT NULL,
             ended_at TEXT,

@@ -5,13 +5,14 @@ Source: docs/design/remote.md#on-the-node; decisions 67 to 75.
 
 import time
 from base64 import b64decode
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
 from typing import Final
 
 import anyio
 from attrs import define, evolve, field
 
+from ryecore.actions.reports import ThreadReport
 from ryecore.errors import CallCancelled, ProcessError, RyeError, SigningError
 from ryecore.lillux.keys import BoxKey, open_envelope
 from ryecore.node.callers import Caller
@@ -26,7 +27,7 @@ from ryecore.node.threads import (
     follow,
     has_thread,
     id_of,
-    resume_or_start,
+    resume,
     start,
     thread_outcome,
 )
@@ -72,12 +73,18 @@ class Execution:
     """The executor of runs, each in a space."""
 
     def __init__(
-        self, hosts: HostPool, content: NodeContent, table: RunTable, box_key: BoxKey | None
+        self,
+        hosts: HostPool,
+        content: NodeContent,
+        table: RunTable,
+        box_key: BoxKey | None,
+        hold: Callable[[LiveRun], Awaitable[None]],
     ) -> None:
         self._hosts = hosts
         self._content = content
         self._table = table
         self._box_key = box_key
+        self._hold = hold
 
     async def perform(self, live: LiveRun) -> Outcome:
         """Execute a run to its end. What goes wrong is its outcome."""
@@ -91,11 +98,12 @@ class Execution:
                 secrets=open_secrets(row.body, self._box_key),
             )
             async with borrowed as host:
-                outcome = await self._perform_in(live, host)
                 if not row.body.collect:
-                    return outcome
+                    return await self._perform_in(live, host)
+                before = await run_in_thread(host.space.stats)
+                outcome = await self._perform_in(live, host)
                 content = self._content.of(live.caller)
-                changes = await run_in_thread(host.space.changes, content)
+                changes = await run_in_thread(host.space.changes, before, content)
                 return evolve(outcome, changes=changes)
         except NodeProblem as refused:
             problem = refused.problem
@@ -149,8 +157,19 @@ class Execution:
                 return Outcome(status, write_error(stopped))
             outcome = await thread_outcome(host, row.node_thread_id, stopped, content)
             return evolve(outcome, status=status)
-        begin = resume_or_start if is_left else start
-        run = await begin(host.rye, row.body, ctx, live.max_spend_microcents)
+        if row.body.thread == "inline" and not is_left:  # a graph, which may spend
+            await self._hold(live)
+            await self._table.bound(row.caller, row.thread_id, live.max_spend_microcents)
+        run: Run | ThreadReport
+        if row.node_thread_id is None:
+            run = await start(host.rye, row.body, ctx, live.max_spend_microcents)
+            if is_left and (await run.record()).ended:
+                run = await self._resume(live, host, ctx, id_of(run))
+        else:
+            run = await self._resume(live, host, ctx, row.node_thread_id)
+        if isinstance(run, ThreadReport):
+            result = run.result if isinstance(run.result, Mapping) else {}
+            return await thread_outcome(host, run.thread_id, result, content)
         node_thread_id = id_of(run)
         await self._table.begin(row.caller, row.thread_id, node_thread_id)
         live.row = evolve(live.row, node_thread_id=node_thread_id)
@@ -158,6 +177,12 @@ class Execution:
         live.log.add("status", {"status": "running", "node_thread_id": node_thread_id})
         done = await follow(host.rye, run, live.log)
         return await thread_outcome(host, node_thread_id, done, content)
+
+    async def _resume(
+        self, live: LiveRun, host: Host, ctx: CallContext, thread_id: str
+    ) -> Run | ThreadReport:
+        is_graph = live.row.body.thread == "inline"
+        return await resume(host.rye, thread_id, ctx, is_graph=is_graph)
 
 
 async def _run_tool(live: LiveRun, host: Host, ctx: CallContext) -> Outcome:

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Host", "HostOptions", "HostPool", "snapshot_missing"]
 
+_FEW_FILES: Final = 200
+"""So many files are looked at sooner than a thread is woken for it."""
+
 _MAX_IDLE: Final = 16
 """The most spaces that are kept for later runs."""
 
@@ -81,6 +84,10 @@ class HostPool:
         self._options = options
         self._hosts: dict[_Key, list[Host]] = {}
         self._locks: dict[_Key, anyio.Lock] = {}
+
+    def has(self, caller: Caller, snapshot_id: str) -> bool:
+        """Return whether a space of a snapshot is open."""
+        return (caller.fingerprint, snapshot_id, caller.trust) in self._hosts
 
     @asynccontextmanager
     async def borrow(
@@ -134,7 +141,7 @@ class HostPool:
             if host._users and host.space.is_fresh and not host._is_alone and not alone:
                 return host
             if not host._users:
-                if await run_in_thread(host.space.is_unchanged):
+                if await _is_unchanged(host.space):
                     return host
                 if not host._users:
                     self._close(key, host)
@@ -217,6 +224,12 @@ class HostPool:
             cache_dir=_cache_of(space),
             agent=options.agent,
         )
+
+
+async def _is_unchanged(space: RunSpace) -> bool:
+    if len(space.snapshot.files) <= _FEW_FILES:
+        return space.is_unchanged()
+    return await run_in_thread(space.is_unchanged)
 
 
 def snapshot_missing() -> NodeProblem:

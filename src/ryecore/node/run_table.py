@@ -6,8 +6,9 @@ Source: docs/design/remote.md#on-the-node; decision 70.
 import json
 from collections.abc import Mapping
 from sqlite3 import Row
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
+from ryecore.convert.strict import WIRE
 from ryecore.frozen import frozen
 from ryecore.items.signature import utc_now
 from ryecore.remote.protocol.models import ExecuteBody, RunState, RunStatus, read_body
@@ -29,6 +30,7 @@ class RunRow:
         node_thread_id: The id of its thread on the node; None for a tool's.
         space: The name of its space's folder; None before it has one.
         stop: How it was asked to stop; None where it wasn't.
+        max_spend_microcents: The most that it may spend, in units of 1e-8 USD; None for no bound.
         created_at: When the node took the request, in UTC.
         report: The signed report; None before its end.
     """
@@ -41,8 +43,27 @@ class RunRow:
     node_thread_id: str | None
     space: str | None
     stop: Literal["cancel", "kill"] | None
+    max_spend_microcents: int | None
     created_at: str
     report: Mapping[str, Any] | None
+
+    @classmethod
+    def of(cls, caller: str, body: ExecuteBody, request_sha256: str) -> Self:
+        """Return the row of a run that is about to begin."""
+        now = utc_now()
+        return cls(
+            caller,
+            body.thread_id,
+            request_sha256,
+            body,
+            "running",
+            None,
+            None,
+            None,
+            None,
+            now,
+            None,
+        )
 
     def to_state(self) -> RunState:
         """Return the state that its caller sees."""
@@ -77,21 +98,19 @@ class RunTable:
         )
         return int((await self._database.fetch(query, (caller,)))[0][0])
 
-    async def insert(
-        self, caller: str, body: ExecuteBody, request: Mapping[str, Any], request_sha256: str
-    ) -> bool:
-        """Insert a run that is about to begin. Returns False where its id is taken."""
+    async def insert(self, row: RunRow) -> None:
+        """Insert a run that is about to begin, under an id that its caller hasn't used."""
+        body = row.body
         async with self._database.writing() as run:
-            done = run.execute(
-                "INSERT OR IGNORE INTO runs"
-                " (caller, thread_id, item_id, snapshot, request_sha256, request, created_at)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?)",
+            run.execute(
+                "INSERT INTO runs"
+                " (caller, thread_id, item_id, snapshot, request_sha256, request,"
+                " max_spend_microcents, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                 (
-                    caller, body.thread_id, body.item_id, body.snapshot, request_sha256,
-                    json.dumps(request), utc_now(),
+                    row.caller, row.thread_id, body.item_id, body.snapshot, row.request_sha256,
+                    json.dumps(WIRE.write(body)), row.max_spend_microcents, row.created_at,
                 ),
             )  # fmt: skip
-        return done.rowcount == 1
 
     async def place(self, caller: str, thread_id: str, space: str) -> None:
         """Note the space of a run."""
@@ -100,6 +119,10 @@ class RunTable:
     async def begin(self, caller: str, thread_id: str, node_thread_id: str) -> None:
         """Note the thread of a run."""
         await self._update("UPDATE runs SET node_thread_id = ?", caller, thread_id, node_thread_id)
+
+    async def bound(self, caller: str, thread_id: str, most: int | None) -> None:
+        """Note the most that a run may spend, in units of 1e-8 USD."""
+        await self._update("UPDATE runs SET max_spend_microcents = ?", caller, thread_id, most)
 
     async def ask_to_stop(self, caller: str, thread_id: str, *, kill: bool) -> None:
         """Note that a run was asked to stop. A kill stays one."""
@@ -148,6 +171,7 @@ def _read(row: Row) -> RunRow:
         row["node_thread_id"],
         row["space"],
         row["stop"],
+        row["max_spend_microcents"],
         row["created_at"],
         None if report is None else json.loads(report),
     )

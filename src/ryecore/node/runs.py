@@ -13,7 +13,7 @@ import anyio
 from attrs import evolve
 
 from ryecore import __version__
-from ryecore.convert.strict import WIRE
+from ryecore.convert.money import write_usd
 from ryecore.errors import CallCancelled, RyeError, StateError
 from ryecore.items.signature import utc_now
 from ryecore.lillux.keys import BoxKey, SigningKey
@@ -26,6 +26,7 @@ from ryecore.node.problems import refusal
 from ryecore.node.run_table import RunRow, RunTable
 from ryecore.node.spaces import remove_left_spaces
 from ryecore.node.threads import Outcome
+from ryecore.policy.budget import MOST
 from ryecore.remote.protocol.error_documents import write_error
 from ryecore.remote.protocol.models import (
     MAX_PARAMETER_BYTES,
@@ -48,6 +49,7 @@ _log: Final = logging.getLogger("ryecore.node")
 _CELLS: Final = frozenset({("tool", "inline"), ("directive", "fork")})
 _RETRY_S: Final = 2
 _MAX_GRACE_S: Final = 30.0
+_BRIEF: Final = 10_000
 
 
 class NodeRuns:
@@ -80,8 +82,8 @@ class NodeRuns:
         self._content = content
         self._tasks = Tasks()
         self._box_key = box_key
-        hosts = HostPool(content, self._tasks, options)
-        self._execution = Execution(hosts, content, self._table, box_key)
+        self._hosts = HostPool(content, self._tasks, options)
+        self._execution = Execution(self._hosts, content, self._table, box_key, self._hold)
         self._max_runs = max_runs
         self._find_caller = find_caller
         self._live: dict[tuple[str, str], LiveRun] = {}
@@ -100,7 +102,8 @@ class NodeRuns:
                 outcome = Outcome("error", write_error(error.during(row.body.item_id)))
                 await self._end(row, outcome)
                 continue
-            await self._carry_on(row, caller, None, was_left=True)
+            log = await self._events.open(row.caller, row.thread_id)
+            self._carry_on(LiveRun(row, caller, log, row.max_spend_microcents, was_left=True))
 
     async def aclose(self) -> None:
         """Cancel what runs, and wait until nothing of it is left. The next start recovers it."""
@@ -200,16 +203,24 @@ class NodeRuns:
     async def _start(self, caller: Caller, body: ExecuteBody, request_sha256: str) -> RunRow:
         self._check(body)
         content = self._content.of(caller)
-        if await run_in_thread(content.snapshot, body.snapshot) is None:
+        if self._hosts.has(caller, body.snapshot):  # then it is known, and found at once
+            snapshot = content.snapshot(body.snapshot)
+        else:
+            snapshot = await run_in_thread(content.snapshot, body.snapshot)
+        if snapshot is None:
             raise snapshot_missing()
         async with self._starting:  # the quotas are checked and taken at once
+            known = await self._table.find(caller.fingerprint, body.thread_id)
+            if known is not None:  # the same request came twice at once
+                return known
             self._check_number(caller)
-            most = await self._spend_left(caller, body)
-            request = WIRE.write(body)
-            is_new = await self._table.insert(caller.fingerprint, body, request, request_sha256)
-            row = await self._find(caller, body.thread_id)
-            if is_new:
-                await self._carry_on(row, caller, most)
+            row = RunRow.of(caller.fingerprint, body, request_sha256)
+            live = LiveRun(row, caller, await self._events.open(row.caller, row.thread_id))
+            if body.thread == "fork":  # a tool spends nothing, unless it turns out to be a graph
+                await self._hold(live)
+            live.row = row = evolve(row, max_spend_microcents=live.max_spend_microcents)
+            await self._table.insert(row)
+            self._carry_on(live)
         return row
 
     def _check(self, body: ExecuteBody) -> None:
@@ -228,6 +239,9 @@ class NodeRuns:
                 "The request can't become a run.",
                 next_step='Send tool:ID with thread "inline", or directive:ID with "fork".',
             )
+        for name, value in _numbers_of(body).items():
+            if not 0 <= value <= MOST:
+                raise refusal("invalid", f"{name} is {value}, not a number from 0 to 2^53.")
         open_secrets(body, self._box_key)
 
     def _check_number(self, caller: Caller) -> None:
@@ -249,39 +263,38 @@ class NodeRuns:
                 retry_after_s=_RETRY_S,
             )
 
-    async def _spend_left(self, caller: Caller, body: ExecuteBody) -> int | None:
-        """Return the most that a run may spend; refuse one that the caller's quota doesn't cover.
+    async def _hold(self, live: LiveRun) -> None:
+        """Hold what a run may spend of its caller's quota, where there is one.
 
-        In units of 1e-8 USD. What other runs may still spend is left out.
+        What other runs hold may not be spent by this one. A request whose ceiling is higher than
+        what is left is refused; one without a ceiling may spend all that is left.
         """
-        ceiling = None if body.ceiling is None else body.ceiling.spend_microcents
+        caller, ceiling = live.caller, live.row.body.ceiling
+        wanted = None if ceiling is None else ceiling.spend_microcents
+        live.max_spend_microcents = wanted
         if caller.max_spend_microcents is None:
-            return ceiling
+            return
+        spent = await self._table.spent_microcents(caller.fingerprint)
         held = sum(
             one.max_spend_microcents or 0
             for one in self._live.values()
-            if one.caller.fingerprint == caller.fingerprint and not one.ended.is_set()
+            if one.caller.fingerprint == caller.fingerprint
+            if one is not live and not one.ended.is_set()
         )
-        spent = await self._table.spent_microcents(caller.fingerprint)
-        left = caller.max_spend_microcents - spent - held
-        needed = 1 if body.thread == "fork" and ceiling is None else ceiling or 0
-        if needed > max(left, 0):
+        left = max(caller.max_spend_microcents - spent - held, 0)
+        if left == 0 or (wanted is not None and wanted > left):
             raise refusal(
                 "too_many_runs",
                 "What you may spend here is used up, or held for other runs.",
-                detail=f"{max(left, 0) / 1e8:.4f} USD are left.",
+                detail=f"{write_usd(left):.4f} USD are left.",
                 next_step="Pass a lower limit of spend, or ask the node's operator for more.",
                 retry_after_s=_RETRY_S,
             )
-        return max(left, 0) if ceiling is None else ceiling
+        live.max_spend_microcents = left if wanted is None else wanted
 
-    async def _carry_on(
-        self, row: RunRow, caller: Caller, most: int | None, *, was_left: bool = False
-    ) -> None:
+    def _carry_on(self, live: LiveRun) -> None:
         """Start the tasks of a run."""
-        log = await self._events.open(row.caller, row.thread_id)
-        live = LiveRun(row, caller, log, most, was_left)
-        self._live[row.caller, row.thread_id] = live
+        self._live[live.row.caller, live.row.thread_id] = live
         self._tasks.start_soon(self._write_events, live)
         self._tasks.start_soon(self._carry_out, live)
 
@@ -294,7 +307,6 @@ class NodeRuns:
     async def _carry_out(self, live: LiveRun) -> None:
         """Execute a run to its end, and report it. The task of one run; it raises nothing."""
         row = live.row
-        live.log.add("status", {"status": "running", "node_thread_id": row.node_thread_id})
         try:
             outcome = await self._perform(live)
             live.row = await self._end(live.row, outcome)
@@ -327,7 +339,10 @@ class NodeRuns:
 
     async def _end(self, row: RunRow, outcome: Outcome) -> RunRow:
         """Sign the report of a run, and write its end. Returns its row."""
-        report = await run_in_thread(self._sign, row, outcome)
+        if _is_brief(outcome.result):
+            report = self._sign(row, outcome)
+        else:
+            report = await run_in_thread(self._sign, row, outcome)
         spent = outcome.cost.spend_microcents
         await self._table.end(row.caller, row.thread_id, report["status"], report, spent)
         return evolve(
@@ -361,6 +376,30 @@ class NodeRuns:
             ryecore=__version__,
         )
         return sign_report(report, self._key)
+
+
+def _numbers_of(body: ExecuteBody) -> Mapping[str, float]:
+    """Return the numbers of a request, by name."""
+    found: dict[str, float | None] = {"timeout_s": body.timeout_s, "deadline_s": body.deadline_s}
+    if body.ceiling is not None:
+        found["ceiling.spend_microcents"] = body.ceiling.spend_microcents
+        found["ceiling.tokens"] = body.ceiling.tokens
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _is_brief(result: object) -> bool:
+    """Return whether a result is signed sooner than a thread is woken for it."""
+    waiting, length = [result], 0
+    while waiting and length < _BRIEF:
+        value = waiting.pop()
+        length += 1
+        if isinstance(value, str):
+            length += len(value)
+        elif isinstance(value, Mapping):
+            waiting += value.values()
+        elif isinstance(value, list | tuple):
+            waiting += value
+    return length < _BRIEF
 
 
 def _plain(result: Mapping[str, Any], item_id: str) -> Mapping[str, Any]:

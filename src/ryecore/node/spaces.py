@@ -15,8 +15,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, Literal
 
-from attrs import field
-
 from ryecore.frozen import frozen
 from ryecore.items.refs import KIND_FOLDERS
 from ryecore.items.trust import TRUSTED_KEYS_PATH
@@ -26,7 +24,14 @@ from ryecore.node.problems import refusal
 from ryecore.remote.protocol.reports import Change
 from ryecore.remote.protocol.snapshots import Snapshot, SnapshotFile, check_snapshot
 
-__all__ = ["RunSpace", "make_space", "remove_left_spaces", "remove_space", "reopen_space"]
+__all__ = [
+    "FileStats",
+    "RunSpace",
+    "make_space",
+    "remove_left_spaces",
+    "remove_space",
+    "reopen_space",
+]
 
 _COPY_BYTES: Final = 1024 * 1024
 _OWN: Final = (".ai/state", ".ai/cache")
@@ -39,7 +44,7 @@ _MAX_NUMBER: Final = 1_000_000
 
 
 @frozen
-class _Stats:
+class FileStats:
     """The stats of a file, which tell whether it was touched."""
 
     size_bytes: int
@@ -49,7 +54,8 @@ class _Stats:
     executable: bool
 
     @classmethod
-    def of(cls, status: os.stat_result) -> "_Stats":
+    def of(cls, status: os.stat_result) -> "FileStats":
+        """Return what counts of a file's stats."""
         is_executable = bool(status.st_mode & stat.S_IXUSR)
         return cls(
             status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, is_executable
@@ -70,7 +76,6 @@ class RunSpace:
     snapshot: Snapshot
     size_bytes: int
     _fingerprint: str
-    _files: Mapping[str, _Stats] = field(repr=False)
 
     @property
     def project(self) -> Path:
@@ -94,10 +99,19 @@ class RunSpace:
         except OSError:
             return False
 
-    def changes(self, content: CallerContent) -> tuple[Change, ...]:
+    def stats(self) -> Mapping[str, FileStats]:
+        """Return the stats of all project files; none for a space that may have been changed."""
+        if not self.is_fresh:
+            return {}
+        return {path: stats for path, stats in _walk(self.project) if stats is not None}
+
+    def changes(
+        self, before: Mapping[str, FileStats], content: CallerContent
+    ) -> tuple[Change, ...]:
         """Store each project file that was added or changed, and return all changes by path.
 
-        Links and special files are left out, as are `.git` and ryecore's own state.
+        What has the same stats as before counts as unchanged, which spares reading it. Links and
+        special files are left out, as are `.git` and ryecore's own state.
 
         Raises:
             OSError: A file can't be read.
@@ -111,12 +125,11 @@ class RunSpace:
                 found.add(path)  # in the place of a file stands something that doesn't travel
                 continue
             found.add(path)
-            if self._files.get(path) == stats:
+            if before.get(path) == stats:
                 continue
-            before = base.get(path)
+            pushed = base.get(path)
             digest = sha256_file(self.project / path)
-            is_same = before is not None and before.sha256 == digest
-            if is_same and before is not None and before.executable == stats.executable:
+            if pushed and (pushed.sha256, pushed.executable) == (digest, stats.executable):
                 continue
             digest = content.put(self.project / path)
             changes.append(
@@ -125,12 +138,12 @@ class RunSpace:
                     digest,
                     stats.size_bytes,
                     stats.executable,
-                    None if before is None else before.sha256,
+                    None if pushed is None else pushed.sha256,
                 )
             )
         changes += [
-            Change(path, None, 0, False, before.sha256)
-            for path, before in base.items()
+            Change(path, None, 0, False, pushed.sha256)
+            for path, pushed in base.items()
             if path not in found and not _is_own(path, _NEVER_COLLECTED)
         ]
         return tuple(sorted(changes, key=lambda one: one.path))
@@ -167,8 +180,7 @@ def make_space(
                 continue
             _copy(folder / one.space, one, content, made)
         _make_folders(folder / "user" / ".ai")
-        files = {path: stats for path, stats in _walk(folder / "project") if stats is not None}
-        return RunSpace(folder, snapshot, size_bytes, _fingerprint(folder), files)
+        return RunSpace(folder, snapshot, size_bytes, _fingerprint(folder))
     except BaseException:
         _remove(folder)
         content.charge(-size_bytes)
@@ -180,7 +192,7 @@ def reopen_space(content: CallerContent, snapshot: Snapshot, name: str) -> RunSp
     folder = content.folder / "spaces" / name
     if not all((folder / one).is_dir() for one in _SPACES):
         return None
-    return RunSpace(folder, snapshot, 0, "", {})
+    return RunSpace(folder, snapshot, 0, "")
 
 
 def remove_left_spaces(data: Path, used: Collection[tuple[str, str]]) -> None:
@@ -262,7 +274,7 @@ def _make_folders(folder: Path) -> None:
     os.makedirs(folder, 0o700, exist_ok=True)  # noqa: PTH103 - pathlib ignores the parents' mode
 
 
-def _walk(root: Path) -> Iterator[tuple[str, _Stats | None]]:
+def _walk(root: Path) -> Iterator[tuple[str, FileStats | None]]:
     """Yield each file below a folder; None for what is neither a file nor a folder."""
     waiting = [""]
     while waiting:
@@ -275,7 +287,7 @@ def _walk(root: Path) -> Iterator[tuple[str, _Stats | None]]:
                 if entry.is_dir(follow_symlinks=False):
                     waiting.append(path)
                 elif entry.is_file(follow_symlinks=False):
-                    yield path, _Stats.of(entry.stat(follow_symlinks=False))
+                    yield path, FileStats.of(entry.stat(follow_symlinks=False))
                 else:
                     yield path, None
 
@@ -304,4 +316,4 @@ def _stats_of(path: Path) -> bytes:
     status = path.lstat()
     if stat.S_ISDIR(status.st_mode):
         return stat_tree(path).encode()
-    return repr((stat.S_IFMT(status.st_mode), _Stats.of(status))).encode()
+    return repr((stat.S_IFMT(status.st_mode), FileStats.of(status))).encode()

@@ -43,7 +43,7 @@ __all__ = [
     "follow",
     "has_thread",
     "id_of",
-    "resume_or_start",
+    "resume",
     "start",
     "thread_outcome",
 ]
@@ -139,27 +139,32 @@ async def start(
     )
 
 
-async def resume_or_start(
-    rye: Rye, body: ExecuteBody, ctx: CallContext, max_spend_microcents: int | None
-) -> Run:
-    """Return the run that continues what the node's last process left, or the one that has ended.
+async def resume(
+    rye: Rye, thread_id: str, ctx: CallContext, *, is_graph: bool
+) -> "Run | ThreadReport":
+    """Resume what the node's last process left, unless it had ended by then.
+
+    Args:
+        rye: The Rye of its space.
+        thread_id: The thread that the node noted last; others may have resumed it since.
+        ctx: The caller.
+        is_graph: Whether it is a graph's run.
+
+    Returns:
+        The run that resumes it, or the report of the thread that had ended.
 
     Raises:
         RyeError: It can't be resumed.
     """
-    first = await start(rye, body, ctx, max_spend_microcents)
-    if not (await first.record()).ended:
-        return first
-    chain = await _resumed(rye, id_of(first))
     refused: RyeError | None = None
-    for thread_id in reversed(chain):
-        report = await rye.threads.show(thread_id)
-        if not report.ended or not _was_interrupted(report):
-            return first if thread_id == id_of(first) else await _find(rye, first, thread_id)
+    for one in reversed(await _resumed(rye, thread_id)):
+        report = await rye.threads.show(one)
+        if not _was_interrupted(report):
+            return report
         try:
-            if isinstance(first, GraphRun):
-                return await rye.graphs.start_resume(thread_id, ctx=ctx)
-            return await rye.threads.start_resume(thread_id, ctx=ctx)
+            if is_graph:
+                return await rye.graphs.start_resume(one, ctx=ctx)
+            return await rye.threads.start_resume(one, ctx=ctx)
         except StateError as problem:  # it ended before it began: the one before it is resumed
             refused = refused or problem
     raise refused or StateError("The run left nothing to resume.", next_step="Start it anew.")
@@ -173,13 +178,6 @@ async def _resumed(rye: Rye, first_id: str) -> tuple[str, ...]:
     while (after := following.get(chain[-1])) is not None and after not in chain:
         chain.append(after)
     return tuple(chain)
-
-
-async def _find(rye: Rye, first: Run, thread_id: str) -> Run:
-    """Return the handle of a later run of the same chain."""
-    if isinstance(first, GraphRun):
-        return first
-    return await rye.threads.thread(thread_id)
 
 
 def _was_interrupted(report: "ThreadReport") -> bool:
