@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from threading import Event, Thread
+from threading import Event, Semaphore, Thread
 from typing import Final, Self
 
 __all__ = ["Fault", "Hold", "Proxy", "Request"]
@@ -106,6 +106,7 @@ class Proxy:
         self._target_port = target_port
         self._rules: list[_Rule] = []
         self._is_down = False
+        self._refused = Semaphore(0)
         self._open: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._loop = asyncio.new_event_loop()
@@ -145,6 +146,10 @@ class Proxy:
             yield
         finally:
             self._is_down = False
+
+    def wait_for_refusal(self) -> None:
+        """Wait until a connection was made and ended because the network is down."""
+        assert self._refused.acquire(timeout=_WAIT_S), "Nobody called while the network was down."
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -189,7 +194,9 @@ class Proxy:
         self._tasks.add(task)
         self._open.add(writer)
         try:
-            if not self._is_down:
+            if self._is_down:
+                self._refused.release()
+            else:
                 with suppress(OSError, asyncio.IncompleteReadError):
                     await self._serve(reader, writer)
         finally:
