@@ -9,7 +9,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Lock, RLock
@@ -18,6 +18,16 @@ from typing import BinaryIO, Final, Protocol
 from ryecore.caches import BoundedDict
 from ryecore.convert.strict import RECORDS
 from ryecore.node.callers import Caller
+from ryecore.node.files import (
+    is_older,
+    list_files,
+    size_of_tree,
+    sync_file,
+    sync_file_system,
+    write_at,
+    write_new,
+    write_synced,
+)
 from ryecore.node.problems import refusal
 from ryecore.remote.protocol.models import Missing, StoredAnswer
 from ryecore.remote.protocol.snapshots import Snapshot
@@ -27,6 +37,10 @@ __all__ = ["CallerContent", "NodeContent", "Piece", "is_sha256"]
 _SHA256: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _CHUNK_BYTES: Final = 1024 * 1024
 _MAX_HASHED: Final = 64
+_SYNCED_EACH: Final = 4
+"""Up to so many new objects are synced each, more of them with their whole file system."""
+
+_TEMPORARY: Final = "new."
 _TOUCHED_AT_MOST_EACH_S: Final = 60
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
@@ -116,6 +130,8 @@ class CallerContent:
         self._snapshots = folder / "snapshots"
         for one in (self._objects, self._partial, self._snapshots):
             one.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for left in self._partial.glob(f"{_TEMPORARY}*"):  # of a node that died
+            left.unlink(missing_ok=True)
         self._used_bytes: int | None = None
         self._complete: BoundedDict[str, Snapshot] = BoundedDict(32)
         # The hash of each partial object so far, which would else be read again for each piece.
@@ -127,7 +143,7 @@ class CallerContent:
         if self._used_bytes is None:
             with self.lock:
                 if self._used_bytes is None:
-                    self._used_bytes = _size_of_tree(self.folder)
+                    self._used_bytes = size_of_tree(self.folder)
         return self._used_bytes
 
     def charge(self, size_bytes: int) -> None:
@@ -173,7 +189,7 @@ class CallerContent:
             else:
                 self.charge(len(content) + lacking)
                 self.charge(-lacking)  # counted as it arrives
-                _write(path, content)
+                write_synced(path, content)
             if not missing:
                 self._complete[snapshot.id] = snapshot
             return missing
@@ -208,7 +224,7 @@ class CallerContent:
             if size is None:
                 if size_bytes > self._max_object_bytes:
                     raise self._too_large(size_bytes)
-                missing.append(Missing(sha256, self._partial_bytes(sha256)))
+                missing.append(Missing(sha256, self._partial_bytes(sha256, size_bytes)))
             elif size != size_bytes:
                 raise refusal("invalid", f"The object {sha256} has {size} bytes.")
         return tuple(missing)
@@ -224,20 +240,20 @@ class CallerContent:
             Whether no snapshot and no object is left.
         """
         with self.lock:
-            for path in _files_in(self._snapshots):
-                if path.name not in pinned and _is_older(path, unused_since_s):
+            for path in list_files(self._snapshots):
+                if path.name not in pinned and is_older(path, unused_since_s):
                     self._complete.pop(path.name, None)
                     path.unlink(missing_ok=True)
-            kept = _files_in(self._snapshots)
+            kept = list_files(self._snapshots)
             named = {one.sha256 for path in kept for one in self._read_snapshot(path).files}
             is_empty = not kept
-            for path in (*_files_in(self._partial), *_files_in(self._objects)):
-                if path.name not in named and _is_older(path, unused_since_s):
+            for path in (*list_files(self._partial), *list_files(self._objects)):
+                if path.name not in named and is_older(path, unused_since_s):
                     self._hashes.pop(path.name, None)
                     path.unlink(missing_ok=True)
                 else:
                     is_empty = False
-            self._used_bytes = _size_of_tree(self.folder)
+            self._used_bytes = size_of_tree(self.folder)
             return is_empty
 
     # Objects
@@ -275,14 +291,20 @@ class CallerContent:
         """
         stored: dict[str, None] = {}
         partial: dict[str, int] = {}
+        whole: dict[str, Path] = {}
         with self.lock, _disk_problems():
-            for piece in pieces:
-                have = self._store(piece)
-                if have is None:
-                    stored[piece.sha256] = None
-                    partial.pop(piece.sha256, None)
-                else:
-                    partial[piece.sha256] = have
+            try:
+                for piece in pieces:
+                    if piece.sha256 in whole:
+                        continue
+                    have = self._store(piece, whole)
+                    if have is None:
+                        stored[piece.sha256] = None
+                        partial.pop(piece.sha256, None)
+                    else:
+                        partial[piece.sha256] = have
+            finally:
+                self._keep(whole)
         return StoredAnswer(
             tuple(stored), tuple(Missing(sha256, have) for sha256, have in partial.items())
         )
@@ -293,44 +315,30 @@ class CallerContent:
         Raises:
             NodeProblem: `no_room`: the caller's quota or the disk is full.
         """
+        temporary, size = self._temporary(), 0
+        digest = hashlib.sha256()
         with _disk_problems():
-            if isinstance(content, bytes):
-                sha256 = hashlib.sha256(content).hexdigest()
+            try:
+                with temporary.open("xb") as copy:
+                    for chunk in _chunks(content):
+                        self.charge(len(chunk))
+                        size += len(chunk)
+                        digest.update(chunk)
+                        copy.write(chunk)
                 with self.lock:
-                    if self._is_kept(sha256):
-                        return sha256
-                    self.charge(len(content))
-                    self._keep_bytes(sha256, content)
-                return sha256
-            return self._put_file(content)
+                    if not self._is_kept(digest.hexdigest()):
+                        self._keep({digest.hexdigest(): temporary})
+                        size = 0
+            finally:
+                self.charge(-size)
+                temporary.unlink(missing_ok=True)
+        return digest.hexdigest()
 
-    def _put_file(self, source: Path) -> str:
-        temporary = self._partial / f"put.{os.urandom(8).hex()}"
-        digest, size = hashlib.sha256(), 0
-        try:
-            with source.open("rb") as file, temporary.open("xb") as copy:
-                while chunk := file.read(_CHUNK_BYTES):
-                    self.charge(len(chunk))
-                    size += len(chunk)
-                    digest.update(chunk)
-                    copy.write(chunk)
-                copy.flush()
-                os.fsync(copy.fileno())
-            sha256 = digest.hexdigest()
-            with self.lock:
-                if not self._is_kept(sha256):
-                    self._keep_file(sha256, temporary)
-                    return sha256
-        except BaseException:
-            self.charge(-size)
-            temporary.unlink(missing_ok=True)
-            raise
-        self.charge(-size)
-        temporary.unlink(missing_ok=True)
-        return sha256
+    def _store(self, piece: Piece, whole: dict[str, Path]) -> int | None:
+        """Store a piece. Returns the length that is here now; None once the object is whole.
 
-    def _store(self, piece: Piece) -> int | None:
-        """Store a piece. Returns the length that is here now; None once the object is whole."""
+        A whole object is added to `whole`, and isn't kept yet.
+        """
         sha256, size, content = piece.sha256, piece.size_bytes, piece.content
         if size > self._max_object_bytes:
             raise self._too_large(size)
@@ -339,25 +347,35 @@ class CallerContent:
             raise refusal("invalid", "A piece isn't a part of its object.")
         if self._is_kept(sha256):
             return None
-        have = self._partial_bytes(sha256)
+        have = self._partial_bytes(sha256, size)
         if piece.offset != have:
             return have
         if piece.offset == 0 and end == size:
             if hashlib.sha256(content).hexdigest() != sha256:
                 return 0
             self.charge(size)
-            self._keep_bytes(sha256, content)
+            temporary = self._temporary()
+            try:
+                write_new(temporary, content, is_synced=False)
+            except BaseException:
+                self.charge(-size)
+                raise
+            whole[sha256] = temporary
             return None
         self.charge(len(content))
-        return self._append(sha256, have, size, content)
+        now = self._append(sha256, have, size, content)
+        if now is None:
+            whole[sha256] = self._partial / sha256
+        return now
 
     def _append(self, sha256: str, have: int, size: int, content: memoryview | bytes) -> int | None:
+        """Append to a partial object. Returns its length; None once it is whole."""
         path = self._partial / sha256
         digest = self._hash_so_far(sha256, have)
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             try:
-                _write_at(descriptor, content, have)
+                write_at(descriptor, content, have)
             except OSError:
                 self._hashes.pop(sha256, None)
                 os.ftruncate(descriptor, have)
@@ -366,18 +384,16 @@ class CallerContent:
             digest.update(content)
             have += len(content)
             self._hashes[sha256] = (have, digest)
-            if have < size:
-                return have
-            os.fsync(descriptor)
         finally:
             os.close(descriptor)
+        if have < size:
+            return have
         self._hashes.pop(sha256, None)
-        if digest.hexdigest() != sha256:
-            path.unlink()
-            self.charge(-size)
-            return 0
-        self._keep_file(sha256, path)
-        return None
+        if digest.hexdigest() == sha256:
+            return None
+        path.unlink()
+        self.charge(-size)
+        return 0
 
     def _hash_so_far(self, sha256: str, have: int) -> "hashlib._Hash":
         known = self._hashes.get(sha256)
@@ -390,11 +406,18 @@ class CallerContent:
                     digest.update(chunk)
         return digest
 
-    def _partial_bytes(self, sha256: str) -> int:
+    def _partial_bytes(self, sha256: str, size: int) -> int:
+        """Return the length of the beginning of an object that is here."""
+        path = self._partial / sha256
         try:
-            return os.stat(self._partial / sha256).st_size
+            have = os.stat(path).st_size
         except FileNotFoundError:
             return 0
+        if have < size:
+            return have
+        path.unlink()  # the node died before it could be kept
+        self.charge(-have)
+        return 0
 
     def _is_kept(self, sha256: str) -> bool:
         path = self.path_of(sha256)
@@ -403,28 +426,34 @@ class CallerContent:
         self._touch(path)
         return True
 
-    def _keep_bytes(self, sha256: str, content: memoryview | bytes) -> None:
-        temporary = self._partial / f"put.{os.urandom(8).hex()}"
-        try:
-            _write(temporary, content)
-            self._keep_file(sha256, temporary)
-        except BaseException:
-            self.charge(-len(content))
-            temporary.unlink(missing_ok=True)
-            raise
+    def _keep(self, whole: Mapping[str, Path]) -> None:
+        """Give files that have their hash their places among the objects, once they are synced.
 
-    def _keep_file(self, sha256: str, temporary: Path) -> None:
-        """Give a file that is synced its place among the objects."""
-        path = self.path_of(sha256)
-        os.chmod(temporary, 0o400)
+        A rename that is lost with the power loses an object, which is pushed again; content is
+        never lost behind a rename.
+        """
         try:
-            os.rename(temporary, path)  # noqa: PTH104
-        except FileNotFoundError:
-            folder = os.path.dirname(path)
-            os.mkdir(folder, 0o700)  # noqa: PTH102
-            _sync_folder(str(self._objects))
-            os.rename(temporary, path)  # noqa: PTH104
-        _sync_folder(os.path.dirname(path))
+            if len(whole) > _SYNCED_EACH:
+                sync_file_system(self._partial)
+            else:
+                for path in whole.values():
+                    sync_file(path)
+        except OSError:
+            for path in whole.values():
+                self.charge(-path.stat().st_size)
+                path.unlink()
+            raise
+        for sha256, path in whole.items():
+            path.chmod(0o400)
+            place = Path(self.path_of(sha256))
+            try:
+                path.rename(place)
+            except FileNotFoundError:
+                place.parent.mkdir(0o700)
+                path.rename(place)
+
+    def _temporary(self) -> Path:
+        return self._partial / f"{_TEMPORARY}{os.urandom(8).hex()}"
 
     def _touch(self, path: str | Path) -> None:
         """Note that something was used, for the upkeep."""
@@ -441,57 +470,13 @@ class CallerContent:
         )
 
 
-def _write(path: Path, content: memoryview | bytes) -> None:
-    """Write a new file and sync it, by way of a temporary one where others may see it."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-    temporary = path.with_name(f".{path.name}.{os.urandom(6).hex()}")
-    descriptor = os.open(temporary, flags, 0o600)
-    try:
-        try:
-            _write_at(descriptor, content, 0)
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-        os.rename(temporary, path)  # noqa: PTH104
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(temporary)  # noqa: PTH108
-        raise
-
-
-def _write_at(descriptor: int, content: memoryview | bytes, offset: int) -> None:
-    rest = memoryview(content)
-    while rest:
-        written = os.pwrite(descriptor, rest, offset)
-        rest, offset = rest[written:], offset + written
-
-
-def _sync_folder(folder: str) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _files_in(folder: Path) -> Sequence[Path]:
-    return [Path(path, name) for path, _, names in os.walk(folder) for name in names]
-
-
-def _is_older(path: Path, time_s: float) -> bool:
-    try:
-        return path.stat().st_mtime < time_s
-    except FileNotFoundError:
-        return False
-
-
-def _size_of_tree(folder: Path) -> int:
-    size = 0
-    for path, _, names in os.walk(folder):
-        for name in names:
-            with suppress(OSError):
-                size += os.lstat(os.path.join(path, name)).st_size
-    return size
+def _chunks(content: bytes | Path) -> Iterator[bytes]:
+    if isinstance(content, bytes):
+        yield content
+        return
+    with content.open("rb") as file:
+        while chunk := file.read(_CHUNK_BYTES):
+            yield chunk
 
 
 def _disk_full() -> Exception:

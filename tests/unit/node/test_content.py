@@ -140,3 +140,34 @@ def test_a_result_is_stored_from_bytes_or_a_file(tmp_path: Path) -> None:
     assert _read(content, from_file) == b"result" * 100
     assert content.used_bytes == 600
     assert list((tmp_path / "data" / "partial").iterdir()) == []
+
+
+def test_what_a_dead_node_left_half_done_is_taken_again(tmp_path: Path) -> None:
+    whole, sha256 = b"all of it", _sha256(b"all of it")
+    first = CallerContent(tmp_path)
+    first.store([Piece(sha256, len(whole), 0, whole[:4])])
+    with (tmp_path / "partial" / sha256).open("ab") as file:
+        file.write(whole[4:])  # it died before the object got its place
+    (tmp_path / "partial" / "new.0123").write_bytes(b"x" * 1000)
+
+    again = CallerContent(tmp_path)
+    before = again.used_bytes
+    missing = again.take(_snapshot(whole))
+    answer = again.store([_whole(whole)])
+
+    assert before == len(whole)
+    assert missing == (Missing(sha256, 0),)
+    assert answer.stored == (sha256,)
+    assert again.used_bytes == CallerContent(tmp_path).used_bytes
+
+
+def test_many_objects_in_one_body_are_stored(tmp_path: Path) -> None:
+    contents = [str(at).encode() for at in range(300)]
+    content = CallerContent(tmp_path)
+
+    answer = content.store([_whole(one) for one in (*contents, *contents)])
+
+    assert len(answer.stored) == 300
+    assert content.take(_snapshot(*contents)) == ()
+    assert content.used_bytes == CallerContent(tmp_path).used_bytes
+    assert list((tmp_path / "partial").iterdir()) == []

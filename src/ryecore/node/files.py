@@ -1,0 +1,102 @@
+"""Files of a node: written so that they survive a loss of power, listed and measured."""
+
+import ctypes
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+__all__ = [
+    "is_older",
+    "list_files",
+    "size_of_tree",
+    "sync_file",
+    "sync_file_system",
+    "write_at",
+    "write_new",
+    "write_synced",
+]
+
+_libc: Final = ctypes.CDLL(None, use_errno=True)
+
+
+def write_new(path: Path, content: memoryview | bytes, *, is_synced: bool = True) -> None:
+    """Write a new file; none stays where that fails. Without a sync its content may get lost."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    descriptor = os.open(path, flags, 0o400)
+    try:
+        try:
+            write_at(descriptor, content, 0)
+            if is_synced:
+                os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except BaseException:
+        with suppress(OSError):
+            path.unlink()
+        raise
+
+
+def write_synced(path: Path, content: memoryview | bytes) -> None:
+    """Write a file by way of a temporary one beside it."""
+    temporary = path.with_name(f".{path.name}.{os.urandom(6).hex()}")
+    write_new(temporary, content)
+    temporary.rename(path)
+
+
+def write_at(descriptor: int, content: memoryview | bytes, offset: int) -> None:
+    """Write all of some bytes at a place of an open file."""
+    rest = memoryview(content)
+    while rest:
+        written = os.pwrite(descriptor, rest, offset)
+        rest, offset = rest[written:], offset + written
+
+
+def sync_file(path: Path) -> None:
+    """Wait until a file's content is on the disk."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sync_file_system(folder: Path) -> None:
+    """Wait until all that was written to the file system of a folder is on the disk.
+
+    For many new files that takes one commit of the file system's journal, not one each.
+
+    Raises:
+        OSError: Something can't be written.
+    """
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        if _libc.syncfs(descriptor):
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number), str(folder))
+    finally:
+        os.close(descriptor)
+
+
+def list_files(folder: Path) -> Sequence[Path]:
+    """Return the files below a folder."""
+    return [Path(path, name) for path, _, names in os.walk(folder) for name in names]
+
+
+def is_older(path: Path, time_s: float) -> bool:
+    """Return whether a file was last touched before a time, in seconds since the epoch."""
+    try:
+        return path.stat().st_mtime < time_s
+    except FileNotFoundError:
+        return False
+
+
+def size_of_tree(folder: Path) -> int:
+    """Return the bytes of the files below a folder."""
+    size = 0
+    for path, _, names in os.walk(folder):
+        for name in names:
+            with suppress(OSError):
+                size += os.lstat(os.path.join(path, name)).st_size
+    return size
