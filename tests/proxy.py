@@ -129,6 +129,10 @@ class Proxy:
         """
         self._rules.append(_Rule(re.compile(pattern), fault, times))
 
+    def stop_failing(self) -> None:
+        """Apply no fault to further requests."""
+        self._rules.clear()
+
     def count(self, pattern: str) -> int:
         """Return how many requests have come whose `METHOD target` begins as the pattern says."""
         return sum(bool(re.match(pattern, f"{one.method} {one.target}")) for one in self.requests)

@@ -1,0 +1,158 @@
+"""The push: what is sent, how it resumes, and what it holds in memory."""
+
+import hashlib
+import os
+import time
+import tracemalloc
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import anyio
+import pytest
+
+from ryecore.errors import RemoteError, RemoteUntrusted
+from ryecore.remote.protocol.signatures import combine_headers, sign_response
+from ryecore.remote.push import PushProgress
+from tests.proxy import Fault, Hold, Proxy
+from tests.remotes import connect
+from tests.served_node import ServedNode
+from tests.workspace import Workspace
+
+pytestmark = pytest.mark.anyio
+
+MIB = 2**20
+INCLUDE = '{include: ["data/**"]}'
+
+
+@pytest.fixture
+def proxy(node: ServedNode) -> Iterator[Proxy]:
+    """A proxy in front of the node."""
+    with Proxy(urlsplit(node.url).port or 0) as opened:
+        yield opened
+
+
+@pytest.fixture
+def data(workspace: Workspace, node: ServedNode, proxy: Proxy) -> Path:
+    """A folder of the project whose files travel."""
+    connect(workspace, node, url=proxy.url, push=INCLUDE, timeout_s=3)
+    folder = workspace.project / "data"
+    folder.mkdir()
+    return folder
+
+
+def sent_bytes(proxy: Proxy) -> list[int]:
+    return [len(one.body) for one in proxy.requests if one.target == "/objects"]
+
+
+async def test_a_large_file_goes_in_parts_with_its_progress(
+    workspace: Workspace, proxy: Proxy, data: Path
+) -> None:
+    (data / "large.bin").write_bytes(os.urandom(20 * MIB))
+    (data / "empty").write_bytes(b"")
+    (data / "same").write_bytes(b"")
+    seen: list[PushProgress] = []
+    async with workspace.open() as rye:
+        done = await rye.remotes.push(progress=seen.append)
+    bodies = sent_bytes(proxy)
+    assert max(bodies) <= 8 * MIB
+    assert len(bodies) == 3
+    assert [one.sent_bytes for one in seen] == sorted(one.sent_bytes for one in seen)
+    assert seen[-1].sent_bytes == seen[-1].total_bytes == done.total_bytes > 20 * MIB
+    assert done.files == 3  # the large one, the empty ones as one, and the trusted key
+
+
+async def test_an_upload_that_broke_off_goes_on_where_it_ended(
+    workspace: Workspace, proxy: Proxy, data: Path
+) -> None:
+    (data / "large.bin").write_bytes(os.urandom(20 * MIB))
+    proxy.fail("POST /objects", Fault())
+    proxy.fail("POST /objects", Fault(lose_answer=True), times=1000)
+    async with workspace.open() as rye:
+        with pytest.raises(RemoteError):
+            await rye.remotes.push()
+        before = len(sent_bytes(proxy))
+    proxy.stop_failing()
+    async with workspace.open() as rye:
+        done = await rye.remotes.push()
+    # The node had two whole bodies of it, although the answer to the second was lost.
+    assert sum(sent_bytes(proxy)[before:]) < 5 * MIB
+    assert done.total_bytes < 5 * MIB
+
+
+async def test_a_push_holds_no_whole_file_in_memory(
+    workspace: Workspace, node: ServedNode, data: Path
+) -> None:
+    connect(workspace, node, push=INCLUDE)  # without the proxy, which keeps what it passes on
+    block = os.urandom(MIB)
+    with (data / "large.bin").open("wb") as file:
+        for number in range(96):
+            file.write(number.to_bytes(4, "big") + block[4:])
+    async with workspace.open() as rye:
+        await rye.remotes.plan()
+        tracemalloc.start()
+        try:
+            await rye.remotes.push()
+            _, most_bytes = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert most_bytes < 40 * MIB
+
+
+async def test_a_file_that_changes_while_it_is_sent_is_not_sent(
+    workspace: Workspace, proxy: Proxy, data: Path
+) -> None:
+    file = data / "a.bin"
+    file.write_bytes(b"public")
+    hold = Hold()
+    proxy.fail("POST /snapshots", Fault(hold_answer=hold))
+    async with workspace.open() as rye, anyio.create_task_group() as group:
+
+        async def change() -> None:
+            await anyio.to_thread.run_sync(hold.reached)
+            file.write_bytes(b"SECRET")
+            hold.release()
+
+        group.start_soon(change)
+        with pytest.raises(RemoteError, match="was changed while it was sent"):
+            await rye.remotes.push()
+    assert not any(b"SECRET" in one.body for one in proxy.requests)
+
+
+@pytest.mark.parametrize(
+    "missing",
+    [
+        b'[{"sha256":"%s","have_bytes":0}]' % (b"0" * 64),
+        b'[{"sha256":"%s","have_bytes":-1}]',
+        b'[{"sha256":"%s","have_bytes":9999999}]',
+    ],
+    ids=["other object", "negative", "too long"],
+)
+async def test_a_node_that_asks_for_more_than_the_snapshot_gets_nothing(
+    workspace: Workspace, proxy: Proxy, data: Path, node: ServedNode, missing: bytes
+) -> None:
+    (data / "a.bin").write_bytes(b"content")
+    digest = hashlib.sha256(b"content").hexdigest().encode()
+    async with workspace.open() as rye:
+        snapshot = (await rye.remotes.plan()).snapshot.id
+
+        def lie(_: bytes) -> bytes:
+            listed = missing % digest if b"%s" in missing else missing
+            body = b'{"snapshot":"%s","missing":%s}' % (snapshot.encode(), listed)
+            head = proxy.requests[-1].head.split(b"\r\n")[1:]
+            pairs = [tuple(line.split(b": ", 1)) for line in head if b": " in line]
+            signed = sign_response(
+                node.identity.key,
+                status=200,
+                body=body,
+                request=combine_headers(pairs),  # type: ignore[arg-type]
+                now_s=int(time.time()),
+            )
+            lines = [f"{name}: {value}" for name, value in signed.items()]
+            lines += [f"Content-Length: {len(body)}", "Connection: close"]
+            return "\r\n".join(["HTTP/1.1 200 OK", *lines, "", ""]).encode() + body
+
+        proxy.fail("POST /snapshots", Fault(change_answer=lie))
+        with pytest.raises(RemoteUntrusted):
+            await rye.remotes.push()
+    assert sent_bytes(proxy) == []
