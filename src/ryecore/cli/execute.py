@@ -128,7 +128,7 @@ async def _execute(
     **options: Any,
 ) -> ExecutionResult:
     forks = options["thread"] == "fork"
-    models = models_of(deps, are_wanted=forks)
+    models = models_of(deps, are_wanted=forks and options["target"] == "local")
     async with Rye.open(project_path, **models) as opened:
         schema = None
         if pairs:
@@ -159,14 +159,13 @@ async def _execute_fork(
     is_shown: bool,
 ) -> ExecutionResult:
     """Run a directive in a thread, and wait for it unless it is asynchronous."""
-    if not has_models:
+    if not has_models and options["target"] == "local":
         # Other errors of the call are reported first.
         await rye.execute(
             ref, inputs, **{**options, "dry_run": True, "async_": False, "idempotency_key": None}
         )
         raise missing_models()
-    is_plain = options["target"] == "local" and options["timeout_s"] is None
-    if options["async_"] or not is_plain or ref.startswith("tool:"):
+    if options["async_"] or options["timeout_s"] is not None or ref.startswith("tool:"):
         return await rye.execute(ref, inputs, **options)
     from ryecore.cli.live import thread_to_its_end  # noqa: PLC0415 - for threads alone
 
@@ -175,6 +174,7 @@ async def _execute_fork(
         lambda ctx: rye.start(
             ref,
             inputs,
+            target=options["target"],
             model=options["model"],
             limits=options["limits"],
             idempotency_key=options["idempotency_key"],

@@ -4,8 +4,9 @@ Source: docs/design/remote.md#at-home; decisions 70 and 71.
 """
 
 import time
+from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 import anyio
 
@@ -58,6 +59,7 @@ class FollowedRun:
         body: The request.
         log: The run's log at home.
         record: The run's row.
+        show_tree: Takes the tree of the run's threads on the node, after each change.
         is_accepted: Whether the node is known to have taken the request.
     """
 
@@ -68,9 +70,11 @@ class FollowedRun:
         log: RemoteRecorder,
         record: ThreadRecord,
         *,
+        show_tree: Callable[[Mapping[str, Any]], None],
         is_accepted: bool = False,
     ) -> None:
         self._node = node
+        self._show_tree = show_tree
         self._log = log
         self._record = record
         self._is_accepted = is_accepted
@@ -174,6 +178,8 @@ class FollowedRun:
                 async for event in self._node.events(self.body.thread_id, after=after):
                     after = event.id
                     self._log.show(f"remote_{event.event}", event.data)
+                    if event.event == "tree":
+                        self._show_tree(event.data)
                 return
             except RemoteError:
                 await anyio.sleep(_RETRY_S[1])

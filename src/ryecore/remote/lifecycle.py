@@ -18,7 +18,7 @@ from typing_extensions import override
 
 from ryecore.chain.trace import Trace
 from ryecore.convert.strict import WIRE
-from ryecore.errors import RemoteError, RyeError, StateLocked, ThreadConflict
+from ryecore.errors import RemoteError, RyeError, StateError, StateLocked, ThreadConflict
 from ryecore.frozen import frozen
 from ryecore.policy import CallContext
 from ryecore.policy.budget import NOTHING, Amount
@@ -49,6 +49,7 @@ from ryecore.state.owners import LEASE_S
 from ryecore.state.thread_file import ThreadFile
 from ryecore.threads.harness import limits_until
 from ryecore.threads.planner.planning import DirectivePlanner
+from ryecore.threads.remote_tree import keep_tree
 from ryecore.threads.result import ThreadResult, kept_result
 
 __all__ = ["FOLLOWED", "RemoteEnding", "RemoteLifecycle"]
@@ -219,7 +220,12 @@ class RemoteLifecycle(RunLifecycle[RemoteEnding, ThreadResult]):
         ceiling = (await store.ledger.account(record.thread_id)).ceiling
         if body is not None:
             followed = FollowedRun(
-                self._node, body, self._recorder, record, is_accepted=is_accepted
+                self._node,
+                body,
+                self._recorder,
+                record,
+                show_tree=self._show_tree,
+                is_accepted=is_accepted,
             )
             self._followed, self.is_running = followed, followed.is_running
             self._limits = parse_limits(body.limits)
@@ -251,7 +257,9 @@ class RemoteLifecycle(RunLifecycle[RemoteEnding, ThreadResult]):
         if self._is_adopted:
             return await self._never_left()
         body = await self._make_body()
-        followed = self._followed = FollowedRun(self._node, body, self._log, self._record)
+        followed = self._followed = FollowedRun(
+            self._node, body, self._log, self._record, show_tree=self._show_tree
+        )
         self.is_running = followed.is_running
         try:
             found = await followed.request()
@@ -260,6 +268,12 @@ class RemoteLifecycle(RunLifecycle[RemoteEnding, ThreadResult]):
                 self._spends.free()
             raise refused.error from None
         return await self._ended_by(await followed.follow(found))
+
+    def _show_tree(self, tree: Mapping[str, Any]) -> None:
+        """Keep what the node shows of its threads, for views of this and other processes."""
+        with suppress(StateError):
+            if keep_tree(self._store.node_files(self.run_id), tree):
+                self._store.announce(self.run_id)
 
     async def _never_left(self) -> RemoteEnding:
         """Return the ending of a run whose process died before it sent the request."""

@@ -31,6 +31,7 @@ from ryecore.state.exports import (
     write_capabilities,
 )
 from ryecore.state.model import THREADS_FOLDER, Durability, thread_not_found
+from ryecore.state.node_files import NodeFiles
 from ryecore.state.records import RunKey, load_run_key
 from ryecore.state.refusals import advice
 from ryecore.state.thread_file import (
@@ -201,6 +202,11 @@ class ThreadFolders:
             self._load_key(),
             size_bytes=len(text),
         )
+
+    def node_files(self, thread_id: str) -> NodeFiles:
+        """Return the files that a thread's node left, or may leave."""
+        self._path_of(thread_id)
+        return NodeFiles(self.folder, thread_id)
 
     def put_artifact(self, thread_id: str, content: bytes) -> str:
         """Store a large result of a thread, and return its SHA-256 in hex. Called by any thread."""

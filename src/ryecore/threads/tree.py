@@ -139,6 +139,11 @@ async def load_tree(store: "ThreadStore", root_id: str, *, settles: bool = True)
     for thread_id in reversed(order):
         children = tuple(nodes.pop(one) for one in below.get(thread_id, ()))
         node = _node(by_id[thread_id], reasons.get(thread_id, ""))
+        if by_id[thread_id].place is not None:
+            from ryecore.threads.remote_tree import with_remote_tree  # noqa: PLC0415 - for nodes
+
+            node = with_remote_tree(node, store.node_files(thread_id))
+            children = (*node.children, *children)
         nodes[thread_id] = evolve(node, children=children) if children else node
     return nodes[root_id]
 

@@ -1,10 +1,13 @@
 """Directives' threads on a node: a real one, over HTTP on loopback."""
 
+import json
+import subprocess
 from collections.abc import Iterator
 
 import pytest
 
 from ryecore.state.model import RemotePlace
+from ryecore.threads.tree import TreeNode
 from tests.remotes import connect
 from tests.served_node import ServedNode, served_node
 from tests.thread_host import COST, FACTORY, PlannedWorkspace
@@ -98,3 +101,40 @@ anyio.run(main)
         assert account.held.spend_microcents == 0
         assert await rye.threads.list() == ()
     assert (planned.root / "marks").read_text() == "once\n"
+
+
+async def test_threads_below_it_on_the_node_are_drawn_and_their_cost_is_charged(
+    planned: PlannedWorkspace, node: ServedNode
+) -> None:
+    child = planned.write("child", ["gate", {"name": "child"}])
+    call = {"item_id": child, "thread": "fork", "parameters": {}}
+    ref = planned.write("parent", ["rye_execute", call], limits='depth="3"')
+    drawn: list[list[tuple[str, str]]] = []
+
+    def draw(tree: TreeNode) -> None:
+        drawn.append([(one.item_id, one.status) for one in tree.walk()])
+        if drawn[-1] == [(ref, "running"), (child, "running")]:
+            planned.allow("child")
+
+    async with planned.workspace.open() as rye:
+        thread = await rye.start(ref, target="remote:gpu")
+        await rye.threads.watch(thread.thread_id, draw, every_s=0.1)
+        done = await thread.result()
+        assert done.error is None
+        account = await rye.threads.account(thread.thread_id)
+    assert drawn[-1] == [(ref, "completed"), (child, "completed")]
+    assert account.own.spend_microcents == done.cost.spend_microcents == 4 * COST
+
+
+def test_the_command_runs_a_directive_on_a_node(
+    planned: PlannedWorkspace, node: ServedNode
+) -> None:
+    ref = planned.write("say")
+    command = ["ryecore.cli", "execute", ref, "--thread", "fork", "--target", "remote:gpu"]
+    command += ["--project", str(planned.workspace.project), "--json"]
+    ran = planned.fork(*command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    out, err = ran.communicate()
+    assert ran.returncode == 0, err
+    document = json.loads(out)
+    assert (document["status"], document["state"]) == ("success", "completed")
+    assert document["cost"]["spend"] == 2 * COST / 1e8

@@ -1,0 +1,88 @@
+"""The files of a run on a node, below `node/` in its thread's folder.
+
+They are the node's, and never count as this user's own records.
+
+Source: docs/design/remote.md#at-home; decision 74.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from ryecore.errors import StateError
+from ryecore.items.files import (
+    folder_without_links,
+    make_folder_without_links,
+    write_atomically,
+)
+from ryecore.state.refusals import advice
+
+__all__ = ["NodeFiles"]
+
+_FOLDER: Final = "node"
+_MODE: Final = 0o700
+
+
+class NodeFiles:
+    """The folder of one run's files from its node. No link is followed on the way to it.
+
+    Args:
+        threads: The folder of all threads.
+        thread_id: The run.
+    """
+
+    def __init__(self, threads: Path, thread_id: str) -> None:
+        self._threads = threads
+        self._names = (*thread_id.split("/"), _FOLDER)
+        self.path = threads / thread_id / _FOLDER
+
+    @contextmanager
+    def writing(self) -> Iterator[Path]:
+        """Open the folder, which is made if it is missing; the path holds until the block's end.
+
+        Raises:
+            StateError: It can't be made, or has a link.
+        """
+        try:
+            link = make_folder_without_links(self._threads, self._names, _MODE)
+            opened = folder_without_links(self._threads, self._names)
+            folder = opened.__enter__()
+        except OSError as problem:
+            raise StateError(
+                f"{self.path} can't be written: {problem.strerror}.", next_step=advice(problem)
+            ) from problem
+        try:
+            if link is not None:
+                raise StateError(
+                    f"{self.path}/{link} is a link, so nothing is written beside it.",
+                    next_step="Remove the link.",
+                )
+            yield folder
+        finally:
+            opened.__exit__(None, None, None)
+
+    def write(self, name: str, content: bytes) -> None:
+        """Write or replace a file.
+
+        Raises:
+            StateError: It can't be written.
+        """
+        with self.writing() as folder:
+            try:
+                write_atomically(folder / name, content, mode=0o600, durable=False)
+            except OSError as problem:
+                raise StateError(
+                    f"{self.path / name} can't be written: {problem.strerror}.",
+                    next_step=advice(problem),
+                ) from problem
+
+    def read(self, name: str, max_bytes: int) -> bytes | None:
+        """Return the content of a file; None where it is missing, too large, or a link."""
+        with suppress(OSError), folder_without_links(self._threads, self._names) as folder:
+            descriptor = os.open(folder / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+            with open(descriptor, "rb") as file:
+                content = file.read(max_bytes + 1)
+                return content if len(content) <= max_bytes else None
+        return None
