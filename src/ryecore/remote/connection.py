@@ -28,9 +28,9 @@ from ryecore.remote.protocol.models import (
     CancelBody,
     ExecuteBody,
     RunState,
+    decode_answer,
 )
 from ryecore.remote.push import Progress, PushProgress, push
-from ryecore.strict_json import read_json
 
 __all__ = ["ConnectedNode", "NodePool"]
 
@@ -283,7 +283,7 @@ def _read_event(text: str, remote: str) -> NodeEvent | None:
         document = {
             "id": int(fields["id"]),
             "event": fields["event"],
-            "data": read_json(fields["data"]),
+            "data": decode_answer(fields["data"].encode()),
         }
         return RECORDS.read(document, NodeEvent)
     except (KeyError, ValueError, ConversionError):

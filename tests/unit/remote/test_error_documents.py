@@ -1,5 +1,7 @@
 """Errors travel as documents, and are made again as the same class."""
 
+import json
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -52,3 +54,25 @@ def test_what_a_stranger_names_becomes_no_other_attribute() -> None:
     assert type(read_error({"error": "x", "error_class": "str", "error_type": "y"})) is RyeError
     with pytest.raises(ConversionError):
         read_error({"error": 1})
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+def test_a_fact_of_another_type_breaks_no_error(kind: type[RyeError]) -> None:
+    """What a stranger writes is shown to a person, and to a model, without a traceback."""
+    names = {name for one in kind.__mro__ for name in vars(one).get("__annotations__", {})}
+    values = (None, "x", 3, -1.5, True, ["a"], [1], [], {"k": 1}, "\x1b[31m", 10**400)
+    for value, message in product(values, ("It failed.", "")):
+        error = read_error(
+            {
+                "error": "e",
+                "error_class": kind.__name__,
+                "message": message,
+                "facts": dict.fromkeys(names, value),
+            }
+        )
+        assert type(error) is kind
+        assert str(error)
+        assert json.dumps(error.during("tool:x").to_dict())
+        assert write_error(error)
+        for name in names - set(RyeError.__annotations__):
+            assert hasattr(error, name)

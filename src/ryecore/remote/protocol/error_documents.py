@@ -6,10 +6,10 @@ Source: docs/design/remote.md#models.
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, Literal, get_origin
 
 import ryecore.errors
-from ryecore.convert.strict import RECORDS
+from ryecore.convert.strict import RECORDS, ConversionError
 from ryecore.display.sanitize import shorten
 from ryecore.errors import RyeError
 from ryecore.frozen import frozen
@@ -18,6 +18,7 @@ __all__ = ["read_error", "write_error"]
 
 _MAX_FACTS: Final = 32
 _MAX_FACT_CHARS: Final = 2000
+_HINTS: Final = (str, int, float, bool, int | None, float | None, tuple[str, ...], Path)
 _PLAIN: Final = (str, int, float, bool, type(None))
 
 
@@ -55,13 +56,30 @@ def read_error(document: Mapping[str, object]) -> RyeError:
     kind = _kinds().get(found.error_class) or _kinds_by_type().get(found.error_type) or RyeError
     message = shorten(found.message or found.error)
     error = kind(message, next_step=shorten(found.next_step) if found.message else "")
-    known = [name for one in kind.__mro__ for name in vars(one).get("__annotations__", {})]
-    of_each_error = RyeError.__annotations__
-    for name in known:
-        if name not in of_each_error and (name in found.facts or not hasattr(error, name)):
-            setattr(error, name, _plain(found.facts.get(name)))
+    for name, hint in _facts_of(kind).items():
+        value = _read_fact(_plain(found.facts.get(name)), hint)
+        if value is not None or not hasattr(error, name):
+            setattr(error, name, value)
     error.chain = tuple(shorten(one, 200) for one in found.chain[:_MAX_FACTS])
     return error
+
+
+def _facts_of(kind: type[RyeError]) -> Mapping[str, Any]:
+    """Return the types of the facts that a class of errors has, beyond those of each error."""
+    hints: dict[str, Any] = {}
+    for one in reversed(kind.__mro__):
+        hints |= vars(one).get("__annotations__", {})
+    return {name: hint for name, hint in hints.items() if name not in RyeError.__annotations__}
+
+
+def _read_fact(value: object, hint: Any) -> object:
+    """Return a fact as the type that its class has; None where it is of another one."""
+    if hint not in _HINTS and get_origin(hint) is not Literal:
+        return None
+    try:
+        return RECORDS.read(list(value) if isinstance(value, tuple) else value, hint)
+    except ConversionError:
+        return None
 
 
 def _plain(value: object) -> object:
