@@ -26,7 +26,7 @@ from ryecore.frozen import frozen
 from ryecore.node.callers import METRICS_SCOPE, Caller
 from ryecore.node.gate import RequestHead, read_head
 from ryecore.node.metrics import RequestMetrics, render_metrics
-from ryecore.node.problems import NodeProblem, refusal
+from ryecore.node.problems import NodeProblem, refusal, refusal_of
 from ryecore.node.responses import EventStream, ObjectResponse, read_range
 from ryecore.node.service import NodeService, open_node
 from ryecore.remote.protocol.models import (
@@ -202,14 +202,18 @@ class _NodeApp:
                 response, problem = _problem(refused), refused.problem.type
             except ClientDisconnect:
                 return Response(status_code=400)  # nobody reads it
-            except Exception:
-                _log.exception("%s %s failed", head.method, ascii(head.path)[:200])
-                failed = refusal(
-                    "failed",
-                    "The node failed at this request.",
-                    next_step="Tell the node's operator, whose log has the reason.",
-                )
-                response, problem = _problem(failed), "failed"
+            except Exception as failure:
+                failed = refusal_of(failure)
+                if failed is None:
+                    _log.exception("%s %s failed", head.method, ascii(head.path)[:200])
+                    failed = refusal(
+                        "failed",
+                        "The node failed at this request.",
+                        next_step="Tell the node's operator, whose log has the reason.",
+                    )
+                else:
+                    _log.error("%s: %s", failed.problem.title, failure)
+                response, problem = _problem(failed), failed.problem.type
             self._requests.count(name, response.status_code, time.perf_counter() - began, problem)
             return self._sign(response, head.headers)
 

@@ -3,7 +3,6 @@
 Source: docs/design/remote.md#objects-and-pieces; decisions 68, 75 and 82.
 """
 
-import errno
 import hashlib
 import json
 import os
@@ -28,7 +27,7 @@ from ryecore.node.files import (
     write_new,
     write_synced,
 )
-from ryecore.node.problems import refusal
+from ryecore.node.problems import disk_full, refusal, refusal_of
 from ryecore.remote.protocol.models import Missing, StoredAnswer
 from ryecore.remote.protocol.snapshots import Snapshot
 
@@ -42,7 +41,6 @@ _SYNCED_EACH: Final = 4
 
 _TEMPORARY: Final = "new."
 _TOUCHED_AT_MOST_EACH_S: Final = 60
-_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 class Piece(Protocol):
@@ -163,7 +161,7 @@ class CallerContent:
                 )
             room = os.statvfs(self.folder)
             if room.f_bavail * room.f_frsize - size_bytes < self._min_free_bytes:
-                raise _disk_full()
+                raise disk_full()
         with self.lock:
             self._used_bytes = self.used_bytes + size_bytes
 
@@ -479,19 +477,12 @@ def _chunks(content: bytes | Path) -> Iterator[bytes]:
             yield chunk
 
 
-def _disk_full() -> Exception:
-    return refusal(
-        "no_room",
-        "The node's disk is full.",
-        next_step="Tell the node's operator; repeat the call when there is room.",
-    )
-
-
 @contextmanager
 def _disk_problems() -> Iterator[None]:
     try:
         yield
     except OSError as problem:
-        if problem.errno in _FULL:
-            raise _disk_full() from problem
-        raise
+        refused = refusal_of(problem)
+        if refused is None:
+            raise
+        raise refused from problem

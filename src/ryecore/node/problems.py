@@ -3,11 +3,14 @@
 Source: docs/design/remote.md#requests; RFC 9457.
 """
 
+import errno
+import sqlite3
 from typing import Final
 
+from ryecore.errors import StateLocked
 from ryecore.remote.protocol.models import Problem, ProblemType
 
-__all__ = ["NodeProblem", "refusal"]
+__all__ = ["NodeProblem", "disk_full", "refusal", "refusal_of"]
 
 _STATUS: Final[dict[ProblemType, int]] = {
     "unauthorized": 401,
@@ -25,6 +28,9 @@ _STATUS: Final[dict[ProblemType, int]] = {
     "busy": 503,
     "no_room": 507,
 }
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_SQLITE_FULL: Final = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE})
+_RETRY_S: Final = 2
 
 
 class NodeProblem(Exception):
@@ -52,3 +58,28 @@ def refusal(
     """Return a refusal, with the status that belongs to its name."""
     problem = Problem(name, title, _STATUS[name], detail, next_step)
     return NodeProblem(problem, retry_after_s=retry_after_s)
+
+
+def disk_full() -> NodeProblem:
+    """Return the refusal of what the node's disk has no room for."""
+    return refusal(
+        "no_room",
+        "The node's disk is full.",
+        next_step="Tell the node's operator; repeat the call when there is room.",
+    )
+
+
+def refusal_of(failure: BaseException) -> NodeProblem | None:
+    """Return the refusal for a full disk or a locked database; None for another failure."""
+    cause: BaseException | None = failure
+    while cause is not None:
+        if isinstance(cause, StateLocked):
+            return refusal(
+                "busy", "The node is busy.", next_step="Try again.", retry_after_s=_RETRY_S
+            )
+        if isinstance(cause, OSError) and cause.errno in _FULL:
+            return disk_full()
+        if isinstance(cause, sqlite3.Error) and cause.sqlite_errorcode in _SQLITE_FULL:
+            return disk_full()
+        cause = cause.__cause__
+    return None
