@@ -4,6 +4,7 @@ Needs uvicorn, and asyncio.
 """
 
 import logging
+import os
 import socket
 import ssl
 from collections.abc import Callable, Iterator, Sequence
@@ -47,13 +48,19 @@ def listen(host: str, port: int) -> socket.socket:
         listening = socket.create_server((host, port), family=family, backlog=_BACKLOG)
     except (OSError, OverflowError) as problem:
         raise ConfigError(
-            f"Nothing can listen at {host}:{port}: {problem}.",
+            f"Nothing can listen at {host}:{port}: {_reason(problem)}.",
             next_step="Name another address or port; 0 takes any port that is free.",
         ) from None
     # Connections inherit it. Without it, the body of an answer waits for the acknowledgement of its
     # head, which the other end delays by 40 ms.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listening
+
+
+def _reason(problem: OSError | OverflowError) -> str:
+    if isinstance(problem, OSError) and problem.errno and problem.errno > 0:
+        return os.strerror(problem.errno)  # its own text repeats the address
+    return str(problem)
 
 
 def load_tls(certificate: Path, key: Path) -> ssl.SSLContext:

@@ -356,9 +356,16 @@ class NodeClient:
     def _refusal(self, response: httpx2.Response, content: bytes) -> Exception:
         problem = self._read(content, Problem)
         title, detail = _quoted(problem.title), _quoted(problem.detail)
+        next_step = _quoted(problem.next_step)
+        if problem.type == "unauthorized":  # the node doesn't say which key it doesn't know
+            key = self._signing_key().public.fingerprint
+            next_step = (
+                f"Send the node's operator the file of your key {key}, which rye keys list shows. "
+                "They allow it with: rye node allow FILE"
+            )
         error = RemoteError(
             f"The node {self._name} refuses the request: {title}{f' {detail}' if detail else ''}",
-            next_step=_quoted(problem.next_step),
+            next_step=next_step,
             remote=self.remote.name,
             problem=problem.type,
             status=response.status_code,

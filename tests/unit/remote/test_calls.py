@@ -38,3 +38,4 @@ async def test_an_unknown_caller_is_refused_with_the_next_step(
         with pytest.raises(RemoteError, match="rye node allow") as caught:
             await rye.execute(ref, target="remote:gpu")
     assert (caught.value.problem, caught.value.status) == ("unauthorized", 401)
+    assert workspace.key.public.fingerprint in str(caught.value.next_step)
