@@ -27,7 +27,7 @@ from tests.killing import append_line, check_account, check_transcript, lines_of
 from tests.scripted_host import TOTAL, directive
 from tests.workspace import Workspace
 
-__all__ = ["furnish"]
+__all__ = ["ASKED", "EFFECTS", "PARENT", "agent_of", "furnish"]
 
 PARENT: Final = "directive:acme/parent"
 EFFECTS: Final = "effects"
@@ -72,7 +72,9 @@ def furnish(root: Path) -> None:
 # The life
 
 
-def _deps(root: Path) -> AgentRunnerDeps:
+def agent_of(root: Path) -> AgentRunnerDeps:
+    """The model and the tool of both directives."""
+
     @tool
     async def mark(text: str) -> str:
         """Leave a mark that can't be taken back."""
@@ -111,7 +113,7 @@ def _open(root: Path) -> Rye:
         root / "project",
         user_space=root / "user",
         environ={"PATH": os.environ["PATH"], "HOME": str(root)},
-        agent=_deps(root),
+        agent=agent_of(root),
     )
 
 

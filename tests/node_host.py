@@ -79,8 +79,10 @@ async def direct_node(
     content = NodeContent(folder, max_object_bytes=2**30, min_free_bytes=0)
     host_options = HostOptions(environ=workspace.environ, **options)
     box_key = BoxKey.generate()
-    runs = NodeRuns(key, database, content, host_options, box_key=box_key)
     caller = Caller(workspace.key.public, max_runs=4)
+    runs = NodeRuns(
+        key, database, content, host_options, box_key=box_key, find_caller=lambda _: caller
+    )
     await runs.begin()
     try:
         yield DirectNode(workspace, folder, key, content, runs, caller, box_key)

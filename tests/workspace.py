@@ -32,17 +32,17 @@ class Workspace:
         key: The author's key, trusted in user space.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, is_new: bool = True) -> None:
         self.root = root
         self.project, self.user, self._bundle = root / "project", root / "user", root / "bundle"
-        self.project.mkdir()
+        self.project.mkdir(exist_ok=not is_new)
         self.environ = {
             "PATH": f"{Path(PYTHON).parent}:/usr/local/bin:/usr/bin:/bin",
             "HOME": str(self.user),
             "LANG": "C.UTF-8",
         }
         self.keys = AuthorKeys(Space("user", self.user / ".ai"), {})
-        self.key = self.keys.generate("the author")
+        self.key = self.keys.generate("the author") if is_new else self.keys.load()
 
     def path(self, name: str, space: SpaceName = "project") -> Path:
         """Where `name` stands below a space's `.ai`. The system space is a bundle of its own."""

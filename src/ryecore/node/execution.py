@@ -13,7 +13,7 @@ import anyio
 from attrs import define, evolve, field
 
 from ryecore.actions.reports import ThreadReport
-from ryecore.errors import CallCancelled, ProcessError, RyeError, SigningError
+from ryecore.errors import CallCancelled, ProcessError, RyeError, SigningError, StateError
 from ryecore.lillux.keys import BoxKey, open_envelope
 from ryecore.node.callers import Caller
 from ryecore.node.content import NodeContent
@@ -36,11 +36,14 @@ from ryecore.policy.environment import is_short_listed, is_variable_name, may_se
 from ryecore.policy.permissions import attenuate
 from ryecore.remote.protocol.error_documents import write_error
 from ryecore.remote.protocol.models import ExecuteBody, RunStatus
+from ryecore.rye import Rye
 from ryecore.state.waiting import run_in_thread
 
 __all__ = ["Execution", "LiveRun", "open_secrets"]
 
 _MAX_ENVELOPE: Final = 2 * 1024 * 1024
+_MAX_ATTEMPTS: Final = 20
+"""How often a run is started that died each time before it began."""
 
 
 @define(eq=False)
@@ -160,13 +163,7 @@ class Execution:
         if row.body.thread == "inline" and not is_left:  # a graph, which may spend
             await self._hold(live)
             await self._table.bound(row.caller, row.thread_id, live.max_spend_microcents)
-        run: Run | ThreadReport
-        if row.node_thread_id is None:
-            run = await start(host.rye, row.body, ctx, live.max_spend_microcents)
-            if is_left and (await run.record()).ended:
-                run = await self._resume(live, host, ctx, id_of(run))
-        else:
-            run = await self._resume(live, host, ctx, row.node_thread_id)
+        run = await self._begin(live, host.rye, ctx, is_left=is_left)
         if isinstance(run, ThreadReport):
             result = run.result if isinstance(run.result, Mapping) else {}
             return await thread_outcome(host, run.thread_id, result, content)
@@ -178,11 +175,27 @@ class Execution:
         done = await follow(host.rye, run, live.log)
         return await thread_outcome(host, node_thread_id, done, content)
 
-    async def _resume(
-        self, live: LiveRun, host: Host, ctx: CallContext, thread_id: str
+    async def _begin(
+        self, live: LiveRun, rye: Rye, ctx: CallContext, *, is_left: bool
     ) -> Run | ThreadReport:
-        is_graph = live.row.body.thread == "inline"
-        return await resume(host.rye, thread_id, ctx, is_graph=is_graph)
+        """Start a run, or resume what the node's last process left of it."""
+        row, most = live.row, live.max_spend_microcents
+        is_graph = row.body.thread == "inline"
+        if row.node_thread_id is not None:
+            left = await resume(rye, row.node_thread_id, ctx, is_graph=is_graph)
+            if left is not None:
+                return left
+        for attempt in range(_MAX_ATTEMPTS):
+            run = await start(rye, row.body, ctx, most, attempt)
+            if not is_left or not (await run.record()).ended:
+                return run
+            left = await resume(rye, id_of(run), ctx, is_graph=is_graph)
+            if left is not None:
+                return left
+        raise StateError(
+            f"The node ended {_MAX_ATTEMPTS} times before the run began.",
+            next_step="Tell the node's operator.",
+        )
 
 
 async def _run_tool(live: LiveRun, host: Host, ctx: CallContext) -> Outcome:

@@ -168,7 +168,7 @@ def make_space(
     why = check_snapshot(snapshot) or _why_refused(snapshot)
     if why is not None:
         raise refusal("invalid", why, next_step="Push the project again.")
-    size_bytes = sum(one.size_bytes for one in snapshot.files)
+    size_bytes = _size_of(snapshot)
     content.charge(size_bytes)
     folder = _new_folder(content.folder / "spaces", snapshot.id)
     try:
@@ -192,7 +192,7 @@ def reopen_space(content: CallerContent, snapshot: Snapshot, name: str) -> RunSp
     folder = content.folder / "spaces" / name
     if not all((folder / one).is_dir() for one in _SPACES):
         return None
-    return RunSpace(folder, snapshot, 0, "")
+    return RunSpace(folder, snapshot, _size_of(snapshot), "")
 
 
 def remove_left_spaces(data: Path, used: Collection[tuple[str, str]]) -> None:
@@ -220,6 +220,10 @@ def _remove(folder: Path) -> None:
                 os.unlink(path)  # noqa: PTH108
 
     shutil.rmtree(folder, onerror=allow)
+
+
+def _size_of(snapshot: Snapshot) -> int:
+    return sum(one.size_bytes for one in snapshot.files)
 
 
 def _why_refused(snapshot: Snapshot) -> str | None:

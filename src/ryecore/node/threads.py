@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import anyio
 from attrs import evolve
 
-from ryecore.errors import RyeError, StateError
+from ryecore.errors import RyeError, StateError, ThreadConflict
 from ryecore.frozen import frozen
 from ryecore.graph.run import GraphRun
 from ryecore.node.content import CallerContent
@@ -116,15 +116,19 @@ async def has_thread(host: Host, item_id: str, ctx: CallContext) -> bool:
 
 
 async def start(
-    rye: Rye, body: ExecuteBody, ctx: CallContext, max_spend_microcents: int | None
+    rye: Rye,
+    body: ExecuteBody,
+    ctx: CallContext,
+    max_spend_microcents: int | None,
+    attempt: int = 0,
 ) -> Run:
-    """Start a run, or find the one that the same request started before.
+    """Start a run, or find the one that the same attempt of the same request started before.
 
     Raises:
         RyeError: Nothing runs.
     """
     limits = _limits_of(body, max_spend_microcents)
-    key = _start_key(body.thread_id)
+    key = _start_key(body.thread_id, attempt)
     if body.thread == "fork":
         return await rye.start(
             body.item_id,
@@ -141,7 +145,7 @@ async def start(
 
 async def resume(
     rye: Rye, thread_id: str, ctx: CallContext, *, is_graph: bool
-) -> "Run | ThreadReport":
+) -> "Run | ThreadReport | None":
     """Resume what the node's last process left, unless it had ended by then.
 
     Args:
@@ -151,12 +155,13 @@ async def resume(
         is_graph: Whether it is a graph's run.
 
     Returns:
-        The run that resumes it, or the report of the thread that had ended.
+        The run that resumes it; the report of the thread that had ended; or None where none had
+        begun.
 
     Raises:
         RyeError: It can't be resumed.
     """
-    refused: RyeError | None = None
+    refused: StateError | None = None
     for one in reversed(await _resumed(rye, thread_id)):
         report = await rye.threads.show(one)
         if not _was_interrupted(report):
@@ -165,9 +170,13 @@ async def resume(
             if is_graph:
                 return await rye.graphs.start_resume(one, ctx=ctx)
             return await rye.threads.start_resume(one, ctx=ctx)
+        except ThreadConflict:
+            raise
         except StateError as problem:  # it ended before it began: the one before it is resumed
-            refused = refused or problem
-    raise refused or StateError("The run left nothing to resume.", next_step="Start it anew.")
+            refused = None if report.record.transcript_head is None else refused or problem
+    if refused is not None:
+        raise refused
+    return None
 
 
 async def _resumed(rye: Rye, first_id: str) -> tuple[str, ...]:
@@ -187,11 +196,11 @@ def _was_interrupted(report: "ThreadReport") -> bool:
     return report.status == "cancelled" or (report.status == "error" and has_died)
 
 
-def _start_key(thread_id: str) -> str:
-    key = f"remote/{thread_id}"
+def _start_key(thread_id: str, attempt: int) -> str:
+    key = f"remote/{thread_id}" + (f"#{attempt}" if attempt else "")  # no id has this sign
     if len(key) <= _MAX_KEY:
         return key
-    return f"remote/{hashlib.sha256(thread_id.encode()).hexdigest()}"
+    return f"remote/{hashlib.sha256(key.encode()).hexdigest()}"
 
 
 def _limits_of(body: ExecuteBody, max_spend_microcents: int | None) -> Limits:
