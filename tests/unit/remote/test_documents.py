@@ -188,6 +188,37 @@ def test_nothing_but_value_error_comes_of_bytes(content: bytes) -> None:
             decode(content)
 
 
+FILE, CHANGE = REPORT.files[0], Change("out.txt", HASH, 2, False, None)
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        {"status": "running"},
+        *({"cost": evolve(Cost(), **{name: value})}
+          for name in ("turns", "input_tokens", "output_tokens", "spend_microcents")
+          for value in (-1, 10**16, 2**70)),
+        *({"files": (evolve(FILE, name=name),)}
+          for name in ("../thread.json", "/etc/passwd", "", "key.pem", "thread.json\0")),
+        {"files": (FILE, FILE)},
+        {"files": (evolve(FILE, sha256="../" + "0" * 61),)},
+        {"files": (evolve(FILE, size_bytes=-1),)},
+        *({"changes": (evolve(CHANGE, path=path),)}
+          for path in ("../up", "/etc/passwd", "a/../../b", "a//b", "", ".", "a\0b", "\ud800",
+                       "a" * 5000)),
+        {"changes": (CHANGE, CHANGE)},
+        {"changes": (evolve(CHANGE, base_sha256="x"),)},
+        {"transcript": TranscriptHead(-1, HASH)},
+    ],
+    ids=lambda lie: ascii(lie)[:60],
+)  # fmt: skip
+def test_what_no_honest_node_reports_is_refused(lie: Mapping[str, object]) -> None:
+    """Negative costs would give money back to a budget; names are where files come to stand."""
+    signed = json.loads(json.dumps(sign_report(evolve(REPORT, **lie), NODE)))
+    with pytest.raises(RemoteUntrusted, match="can't be read"):
+        read_report(signed, NODE.public)
+
+
 def test_a_report_is_read_as_it_was_written() -> None:
     signed = json.loads(json.dumps(sign_report(REPORT, NODE)))
     assert read_report(signed, NODE.public) == REPORT

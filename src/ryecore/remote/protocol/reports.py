@@ -3,7 +3,9 @@
 Source: docs/design/remote.md#models; decisions 72 and 74.
 """
 
-from collections.abc import Mapping
+import os
+import re
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from ryecore.convert.strict import RECORDS, ConversionError
@@ -14,9 +16,25 @@ from ryecore.remote.protocol.models import RunStatus
 from ryecore.state.model import Cost
 from ryecore.state.records import holds, sign_record
 
-__all__ = ["Change", "ReportedFile", "RunReport", "TranscriptHead", "read_report", "sign_report"]
+__all__ = [
+    "THREAD_FILES",
+    "Change",
+    "ReportedFile",
+    "RunReport",
+    "TranscriptHead",
+    "read_report",
+    "sign_report",
+]
+
+THREAD_FILES: Final = ("transcript.jsonl", "thread.json", "capabilities.md", "export.md")
+"""The names that the files of a thread have in a report."""
 
 _KIND: Final = "node-report"
+_SHA256: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
+_MAX_COUNT: Final = 10**15
+"""The largest number of a report: registries and ledgers can add up thousands of them."""
+
+_MAX_PATH_BYTES: Final = 4096
 
 
 @frozen
@@ -108,6 +126,9 @@ def sign_report(report: RunReport, key: SigningKey) -> Mapping[str, Any]:
 def read_report(document: Mapping[str, Any], key: PublicKey) -> RunReport:
     """Read a report, and prove that the node's key signed it.
 
+    Of a node that lies, its numbers can be added and its names be used: none is negative or beyond
+    bounds, and none leads out of a folder.
+
     Raises:
         RemoteUntrusted: It is not signed by this key, or isn't a report.
     """
@@ -118,9 +139,50 @@ def read_report(document: Mapping[str, Any], key: PublicKey) -> RunReport:
         )
     plain = {name: value for name, value in document.items() if name != "_signature"}
     try:
-        return RECORDS.read(plain, RunReport)
+        report = RECORDS.read(plain, RunReport)
     except ConversionError as problem:
-        raise RemoteUntrusted(
-            f"The node's report can't be read: {problem}.",
-            next_step="See that both ends run the same version of ryecore.",
-        ) from None
+        raise _unreadable(str(problem)) from None
+    wrong = next(_problems(report), None)
+    if wrong is not None:
+        raise _unreadable(wrong)
+    return report
+
+
+def _unreadable(problem: str) -> RemoteUntrusted:
+    return RemoteUntrusted(
+        f"The node's report can't be read: {problem}.",
+        next_step="See that both ends run the same version of ryecore.",
+    )
+
+
+def _problems(report: RunReport) -> Iterator[str]:
+    """Yield what no honest node reports."""
+    if report.status == "running":
+        yield "it says that the run has not ended"
+    cost, transcript, changes = report.cost, report.transcript, report.changes or ()
+    counts = [cost.turns, cost.input_tokens, cost.output_tokens, cost.spend_microcents]
+    counts += [one.size_bytes for one in report.files]
+    counts += [one.size_bytes for one in changes]
+    counts += [] if transcript is None else [transcript.offset]
+    if not all(0 <= one <= _MAX_COUNT for one in counts):
+        yield "a number in it is negative or too large"
+    digests: list[str | None] = [one.sha256 for one in report.files]
+    for change in changes:
+        digests += (change.sha256, change.base_sha256)
+    if not all(one is None or _SHA256.fullmatch(one) for one in digests):
+        yield "a hash in it isn't a SHA-256"
+    names = [one.name for one in report.files]
+    if not set(names) <= set(THREAD_FILES) or len(set(names)) < len(names):
+        yield "it has files that no thread has"
+    paths = [one.path for one in changes]
+    if not all(map(_stays_below, paths)) or len(set(paths)) < len(paths):
+        yield "a changed file in it isn't one of the project, or stands there twice"
+
+
+def _stays_below(path: str) -> bool:
+    try:
+        size = len(os.fsencode(path))
+    except UnicodeEncodeError:
+        return False
+    parts = path.split("/")
+    return size <= _MAX_PATH_BYTES and "\0" not in path and not {"", ".", ".."} & set(parts)
