@@ -26,6 +26,7 @@ from typing import (
 from weakref import finalize
 
 from ryecore.actions.graphs import Graphs
+from ryecore.actions.remotes import Remotes
 from ryecore.actions.settings import OpenOptions
 from ryecore.actions.threads import Threads
 from ryecore.errors import RyeClosed
@@ -278,6 +279,18 @@ class SyncGraphs(_Runs[Graphs]):
     forget_results = blocking(Graphs.forget_results)
 
 
+class SyncRemotes(_Runs[Remotes]):
+    """The remotes of a project, with calls that block: `rye.remotes` of a `SyncRye`."""
+
+    list = direct(Remotes.list)
+    identify = blocking(Remotes.identify)
+    add = direct(Remotes.add)
+    remove = direct(Remotes.remove)
+    plan = blocking(Remotes.plan)
+    push = blocking(Remotes.push)
+    check = blocking(Remotes.check)
+
+
 class SyncRye:
     """A Rye whose calls block. Its event loop has a thread of its own, so any thread may call it.
 
@@ -336,6 +349,11 @@ class SyncRye:
     def graphs(self) -> SyncGraphs:
         """The project's graphs, run in this process."""
         return SyncGraphs(lambda: self._target.graphs, self._call)
+
+    @property
+    def remotes(self) -> "SyncRemotes":
+        """The nodes that the project knows."""
+        return SyncRemotes(lambda: self._target.remotes, self._call)
 
     @property
     def threads(self) -> SyncThreads:

@@ -8,6 +8,7 @@ import ssl
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
+from functools import lru_cache
 from typing import Final, TypeVar
 from urllib.parse import quote
 
@@ -55,6 +56,7 @@ _CONNECT_TIMEOUT_S: Final = 10.0
 _SLOWEST_BYTES_PER_S: Final = 64 * 1024
 _KEY_KEPT_S: Final = 10.0
 _MAX_QUOTED_CHARS: Final = 500
+_HEADERS: Final = {"Accept": "*/*", "Accept-Encoding": "identity", "User-Agent": "ryecore"}
 _SMALL_BYTES: Final = 1024 * 1024
 
 _FROM_A_PROXY: Final = frozenset({408, 429, 500, 502, 503, 504})
@@ -297,7 +299,14 @@ class NodeClient:
         self, method: str, path: str, query: str, body: bytes, headers: dict[str, str]
     ) -> httpx2.Request:
         url = f"{self.remote.url}{path}{f'?{query}' if query else ''}"
-        request = self._http.build_request(method, url, content=body or None, headers=headers)
+        # Made in half the time that the client's `build_request` takes.
+        request = httpx2.Request(
+            method,
+            _parsed(url),
+            headers={**_HEADERS, **headers},
+            content=body or None,
+            extensions={"timeout": self._http.timeout.as_dict()},
+        )
         sent_path, _, sent_query = request.url.raw_path.decode("ascii").partition("?")
         request.headers.update(
             sign_request(
@@ -425,6 +434,9 @@ async def fetch_identity(url: str, *, timeout_s: float = 30.0) -> tuple[Identity
         await client.aclose()
 
 
+_parsed: Final = lru_cache(256)(httpx2.URL)
+
+
 def _make_http(url: str, timeout_s: float) -> httpx2.AsyncClient:
     return httpx2.AsyncClient(
         verify=httpx2.create_ssl_context()
@@ -435,7 +447,7 @@ def _make_http(url: str, timeout_s: float) -> httpx2.AsyncClient:
         follow_redirects=False,
         timeout=httpx2.Timeout(min(timeout_s, _CONNECT_TIMEOUT_S), read=None, write=None),
         limits=httpx2.Limits(max_connections=64, max_keepalive_connections=16),
-        headers={"Accept-Encoding": "identity", "User-Agent": "ryecore"},
+        headers=_HEADERS,
     )
 
 

@@ -77,7 +77,9 @@ class ConnectedNode:
     async def snapshot(self) -> str:
         """Return the id of the snapshot that a run gets now. Nothing is sent."""
         include = self.settings.push.include
-        self._plan = await anyio.to_thread.run_sync(self._planner, include)
+        self._plan = self._planner.current(include)
+        if self._plan is None:
+            self._plan = await anyio.to_thread.run_sync(self._planner, include)
         return self._plan.snapshot.id
 
     async def push(self, progress: Progress | None = None) -> PushProgress:

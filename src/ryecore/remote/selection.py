@@ -248,11 +248,30 @@ class Selection:
         files: The files that travel.
         left_out: What lies among them and doesn't.
         unmatched: The patterns of `push.include` that no file matches.
+        folders: The folders that were looked through, each with its stat; None where it is missing.
+        has_links: Whether links were met, so that the files and folders here don't tell all.
     """
 
     files: tuple[SelectedFile, ...]
     left_out: tuple[LeftOut, ...]
     unmatched: tuple[str, ...]
+    folders: tuple[tuple[str, FileIdentity | None], ...] = ()
+    has_links: bool = False
+
+    def is_current(self) -> bool:
+        """Return whether a new walk would find the same, as far as stats tell."""
+        return (
+            not self.has_links
+            and all(_identity_of(path) == identity for path, identity in self.folders)
+            and all(_identity_of(one.source) == one.identity for one in self.files)
+        )
+
+
+def _identity_of(path: str) -> FileIdentity | None:
+    try:
+        return FileIdentity.of(os.stat(path, follow_symlinks=False))
+    except OSError:
+        return None
 
 
 def select_files(project: Path, user: Path, include: Sequence[str] = ()) -> Selection:
@@ -275,6 +294,7 @@ def select_files(project: Path, user: Path, include: Sequence[str] = ()) -> Sele
     if user != project:
         walks.append(_Walk("user", user, user / ".ai", left_out))
     for walk in walks:
+        walk.note_folder(".ai")
         for folder in KIND_FOLDERS.values():
             _collect(walk.below(f".ai/{folder}"), files)
     if patterns:
@@ -283,6 +303,8 @@ def select_files(project: Path, user: Path, include: Sequence[str] = ()) -> Sele
         tuple(files[place] for place in sorted(files)),
         tuple(sorted(set(left_out), key=lambda one: (one.space, one.path))),
         tuple(one.text for one in patterns if one.text not in met),
+        tuple((path, identity) for walk in walks for path, identity in walk.folders.items()),
+        any(walk.has_links for walk in walks),
     )
 
 
@@ -310,12 +332,20 @@ class _Walk:
         self._boundary = boundary
         self._real = os.path.realpath(root)
         self._left_out = left_out
+        self.folders: dict[str, FileIdentity | None] = {}
+        self.has_links = self._root != self._real
+
+    def note_folder(self, path: str) -> None:
+        """Note the stat of a folder, which changes with the names in it."""
+        where = f"{self._root}/{path}" if path else self._root
+        self.folders[where] = _identity_of(where)
 
     def below(self, path: str) -> Iterator[SelectedFile]:
         """Yield the files below a folder; none where it is missing."""
         where = f"{self._root}/{path}"
         if not Path(where).is_dir():
             return
+        self.has_links = self.has_links or os.path.realpath(where) != f"{self._real}/{path}"
         real = self._target(path, is_folder=True)
         if real is None or why_it_stays(real, is_folder=True) is not None:
             return
@@ -348,6 +378,7 @@ class _Walk:
         if depth > _MAX_DEPTH:
             self._left_out.append(LeftOut(self._space, folder, "lies too deep"))
             return
+        self.note_folder(folder)  # before it is read: a later change is seen
         try:
             with os.scandir(where) as found:
                 entries = sorted(found, key=lambda one: one.name)
@@ -373,6 +404,7 @@ class _Walk:
                 self._met.update(one.text for one in met)
             real = f"{real_folder}/{entry.name}" if real_folder else entry.name
             if entry.is_symlink():
+                self.has_links = True
                 target = self._target(path, is_folder=is_folder)
                 if target is None:
                     continue

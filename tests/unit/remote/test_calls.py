@@ -1,8 +1,12 @@
 """Inline tools on a node: a real one, over HTTP on loopback."""
 
+from typing import Any
+
 import pytest
 
-from ryecore.errors import RemoteError
+from ryecore.calls import answer
+from ryecore.errors import InputError, RemoteError
+from ryecore.policy import CallContext
 from tests.remotes import connect, name_remote
 from tests.served_node import ServedNode
 from tests.workspace import Workspace
@@ -39,3 +43,38 @@ async def test_an_unknown_caller_is_refused_with_the_next_step(
             await rye.execute(ref, target="remote:gpu")
     assert (caught.value.problem, caught.value.status) == ("unauthorized", 401)
     assert workspace.key.public.fingerprint in str(caught.value.next_step)
+
+
+async def test_a_model_uses_the_target_within_what_it_may(
+    workspace: Workspace, node: ServedNode
+) -> None:
+    connect(workspace, node)
+    allowed, other = workspace.shell("acme/allowed", "echo 1"), workspace.shell("acme/no", "echo 2")
+    ctx = CallContext(frozenset({"rye.execute.tool.acme.allowed"}))
+    async with workspace.open() as rye:
+        call = {"item_id": allowed, "target": "remote:gpu"}
+        assert (await answer("rye_execute", rye, call, ctx))["status"] == "success"
+        refused = await answer("rye_execute", rye, {**call, "item_id": other}, ctx)
+        assert "lacks the capability rye.execute.tool.acme.no" in str(refused["error"])
+        unknown = await answer("rye_execute", rye, {**call, "target": "remote:no"}, ctx)
+        assert "There is no remote 'no'" in str(unknown["error"])
+
+
+def test_calls_that_block(workspace: Workspace, node: ServedNode) -> None:
+    connect(workspace, node)
+    ref = workspace.shell("acme/a", "echo 1")
+    with workspace.sync() as rye:
+        assert rye.remotes.check("remote:gpu").status.max_running > 0
+        assert rye.remotes.push().files > 0
+        assert rye.execute(ref, target="remote").success
+        assert [one.name for one in rye.remotes.list()] == ["gpu"]
+
+
+@pytest.mark.parametrize("options", [{"trace": True}, {"output_log": "log"}])
+async def test_what_a_node_does_not_send_is_refused(
+    workspace: Workspace, node: ServedNode, options: dict[str, Any]
+) -> None:
+    connect(workspace, node)
+    async with workspace.open() as rye:
+        with pytest.raises(InputError, match="for local calls"):
+            await rye.execute("tool:acme/a", target="remote", **options)

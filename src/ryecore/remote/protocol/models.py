@@ -275,6 +275,8 @@ def is_nested_too_deeply(value: object, most: int = MAX_DEPTH) -> bool:
     """Return whether a value that was read from JSON has more levels of objects and arrays."""
     level = [value] if isinstance(value, dict | list) else []
     for _ in range(most):
+        if not level:
+            return False
         level = [
             one
             for outer in level
