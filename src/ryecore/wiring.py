@@ -339,6 +339,7 @@ class Parts:
             self._agent,
             self.tasks,
             self.prune,
+            self._follow,
             project_root=self.spaces.project.root,
             user_root=self.spaces.user.root,
             durability=self._settings.durability,

@@ -1,7 +1,7 @@
 """The report of a thread: its row, its result and its log."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
@@ -14,8 +14,10 @@ from ryecore.state.model import ThreadRecord, ThreadRecords
 
 if TYPE_CHECKING:
     from ryecore.state.store import ThreadStore
+    from ryecore.state.transcript_report import TranscriptReport
+    from ryecore.threads.service import ThreadService
 
-__all__ = ["ThreadReport", "check_page", "list_threads", "read_log"]
+__all__ = ["ThreadReport", "check_page", "list_threads", "read_log", "verify_thread"]
 
 _MAX_OFFSET: Final = 2**31
 _LOOK_AT_LOG_S: Final = 0.5
@@ -110,6 +112,19 @@ async def list_threads(
         return ThreadRecords(rows, await store.registry.count_threads())
     active = await store.look_at_all(lambda found: found.list_active())
     return ThreadRecords(active[offset : offset + limit], len(active))
+
+
+async def verify_thread(
+    service: "Callable[[], ThreadService]", store: "ThreadStore", thread_id: str
+) -> "TranscriptReport":
+    """Prove the transcript of a thread; that of its node, where one ran it."""
+    report = await service().verify(thread_id)
+    record = await store.registry.get_thread(thread_id)
+    if record.place is None:
+        return report
+    from ryecore.remote.pull import prove  # noqa: PLC0415 - for runs on nodes alone
+
+    return await prove(store, record, report)
 
 
 async def read_log(

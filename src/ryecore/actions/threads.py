@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from ryecore.actions.reports import ThreadReport, check_page, list_threads, read_log
+from ryecore.actions.reports import ThreadReport, check_page, list_threads, read_log, verify_thread
 from ryecore.errors import InputError
 from ryecore.policy import CallContext
 from ryecore.runs.request import RunRequest, check_grace, parse_limits
@@ -294,7 +294,8 @@ class Threads:
     async def verify(self, thread_id: str) -> "TranscriptReport":
         """Prove a thread's transcript, and report turns that were altered, cut, or never attested.
 
-        The journal of a graph's run is proved likewise; each of its steps is a turn.
+        The journal of a graph's run is proved likewise; each of its steps is a turn. Of a run on a
+        node, what came home is proved by the node's key.
 
         Raises:
             ThreadNotFound: No thread has this id.
@@ -302,7 +303,7 @@ class Threads:
 
         Source: decision 47.
         """
-        return await self._use(thread_id, lambda _, found: self._service().verify(found))
+        return await self._use(thread_id, partial(verify_thread, self._service))
 
     async def replay(self, thread_id: str) -> "ReplayReport":
         """Repeat the decisions of a thread from its transcript, and run nothing.
@@ -358,7 +359,7 @@ class Threads:
         if timeout_s is not None and math.isnan(timeout_s):
             raise InputError("timeout_s isn't a number.", next_step="Pass seconds, or None.")
         return await self._report(
-            thread_id, lambda store, found: store.wait(found, timeout_s), must=True
+            thread_id, lambda store, found: store.wait(found, timeout_s, follow=self._follow_one)
         )
 
     async def cancel(self, thread_id: str) -> ThreadReport:
@@ -372,8 +373,8 @@ class Threads:
     async def kill(self, thread_id: str, *, grace_s: float = 3.0) -> ThreadReport:
         """Kill a thread: its processes, those of the threads below it, and of all their tools.
 
-        Returns once they have ended. A thread that shares its process with others is asked to stop;
-        after the grace its tools are killed. Of a chain, the last thread is killed and returned.
+        Returns once they have ended. If it shares its process with others, its tools alone are
+        killed after the grace. Of a chain, the last thread is killed and returned.
 
         Args:
             thread_id: The thread.
@@ -451,36 +452,35 @@ class Threads:
         self,
         thread_id: str,
         act: "Callable[[ThreadStore, str], Awaitable[ThreadRecord]]",
-        *,
-        must: bool = False,
     ) -> ThreadReport:
         async def report(store: "ThreadStore", found: str) -> ThreadReport:
             record = await act(store, found)
             await store.synced()
             return await ThreadReport.of(store, record)
 
-        return await self._use_followed(thread_id, report, must=must)
+        return await self._use_followed(thread_id, report)
 
     async def _use_followed(
         self,
         thread_id: str,
         use: "Callable[[ThreadStore, str], Awaitable[T]]",
-        *,
-        must: bool = False,
     ) -> T:
         """Call a function as `_use` does, and follow the runs of the tree on nodes meanwhile."""
 
         async def follow(store: "ThreadStore", found: str) -> T:
-            await self._look(await store.registry.list_tree(found, and_after=True), must=must)
+            await self._look(await store.registry.list_tree(found, and_after=True))
             return await use(store, found)
 
         return await self._use(thread_id, follow)
 
-    async def _look(self, records: Sequence[ThreadRecord], *, must: bool = False) -> bool:
+    async def _follow_one(self, record: ThreadRecord) -> None:
+        await self._follow((record,), must=True)
+
+    async def _look(self, records: Sequence[ThreadRecord]) -> bool:
         """Follow those of some runs that are on nodes; return whether there are any."""
         placed = [one for one in records if one.place is not None and not one.ended]
         if placed:
-            await self._follow(placed, must=must)
+            await self._follow(placed, must=False)
         return bool(placed)
 
     async def _use(self, thread_id: str, use: "Callable[[ThreadStore, str], Awaitable[T]]") -> T:

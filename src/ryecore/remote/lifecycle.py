@@ -37,7 +37,8 @@ from ryecore.remote.following import (
 )
 from ryecore.remote.ports import Node
 from ryecore.remote.protocol.models import Ceiling, ExecuteBody, RunState, read_answer
-from ryecore.remote.protocol.reports import read_report
+from ryecore.remote.protocol.reports import RunReport, read_report
+from ryecore.remote.pull import pull_files
 from ryecore.remote.spending import RemoteSpending
 from ryecore.runs.bounds import check_depth, count_child, within_bounds
 from ryecore.runs.host import RunHost
@@ -46,6 +47,7 @@ from ryecore.runs.request import RunRequest, parse_limits
 from ryecore.runs.supervisor import pass_on_requests
 from ryecore.state.model import Cost, RemotePlace, Status, ThreadRecord
 from ryecore.state.owners import LEASE_S
+from ryecore.state.record_log import RecordLog, Recovery
 from ryecore.state.thread_file import ThreadFile
 from ryecore.threads.harness import limits_until
 from ryecore.threads.planner.planning import DirectivePlanner
@@ -56,6 +58,11 @@ __all__ = ["FOLLOWED", "RemoteEnding", "RemoteLifecycle"]
 
 FOLLOWED: Final[set[tuple[str, str]]] = set()
 """The runs that this process follows, each by the folder of its threads and its id."""
+
+_UNLOCKED_WITHIN_S: Final = 10.0
+_LOOK_AGAIN_S: Final = 0.05
+_PULL_S: Final = 300.0
+"""How long the files of a run may take to come home, in seconds."""
 
 _GRACE_S: Final = 15.0
 """How long a node may take to report a run that it is asked to stop, in seconds."""
@@ -206,7 +213,7 @@ class RemoteLifecycle(RunLifecycle[RemoteEnding, ThreadResult]):
     async def _read_log(self, record: ThreadRecord) -> None:
         """Read the request of a run that another process began, and how far that was."""
         store = self._store
-        log, recovery = await store.records.resume(record.thread_id, record.transcript_head)
+        log, recovery = await self._resume_log(record)
         self._recorder = RemoteRecorder(record.thread_id, log, store.records, None)
         self._recorder.head = recovery.head
         body, is_accepted = None, False
@@ -233,6 +240,17 @@ class RemoteLifecycle(RunLifecycle[RemoteEnding, ThreadResult]):
             if body.ceiling is not None:
                 ceiling = Amount(body.ceiling.spend_microcents, body.ceiling.tokens)
         self._spends = RemoteSpending(self.run_id, store.ledger, ceiling)
+
+    async def _resume_log(self, record: ThreadRecord) -> tuple[RecordLog, Recovery]:
+        """Open the log, which a process that is just being killed may still hold for a moment."""
+        until = time.monotonic() + _UNLOCKED_WITHIN_S
+        while True:
+            try:
+                return await self._store.records.resume(record.thread_id, record.transcript_head)
+            except StateLocked:
+                if time.monotonic() > until:
+                    raise
+            await anyio.sleep(_LOOK_AGAIN_S)
 
     # Run
 
@@ -302,7 +320,7 @@ class RemoteLifecycle(RunLifecycle[RemoteEnding, ThreadResult]):
         )
         self._spends = RemoteSpending(self.run_id, self._store.ledger, ceiling)
         await self._spends.hold()
-        place = {"remote": self._node.remote, "node": self._node.key.fingerprint}
+        place = {"remote": self._node.remote, "node_key": self._node.key.pem.decode()}
         self._log.append(REQUESTED, {**place, "item_id": self.item_id, "body": WIRE.write(body)})
         await self._log.commit()
         return body
@@ -316,8 +334,15 @@ class RemoteLifecycle(RunLifecycle[RemoteEnding, ThreadResult]):
             self._spends.report(report.cost, assumed=report.assumed)
         self._log.append(REPORTED, {"item_id": self.item_id, "report": dict(found.report or {})})
         await self._log.flush()
+        await self._pull(report, found.report or {})
         status: Status = report.status if report.status != "running" else "error"
         return RemoteEnding(status, report.result)
+
+    async def _pull(self, report: RunReport, document: Mapping[str, Any]) -> None:
+        """Fetch the files of the run. What can't be fetched doesn't change how it ended."""
+        with anyio.move_on_after(_PULL_S), suppress(RemoteError, StateError):
+            files = self._store.node_files(self.run_id)
+            await pull_files(self._node, report, document, files)
 
     # End
 

@@ -58,17 +58,22 @@ class RemoteRuns:
             records: The rows.
             must: Whether to raise why a run can't be followed.
         """
+        followed: list[tuple[Thread, RemoteLifecycle]] = []
+        for record in records:
+            try:
+                found = await self._follow(record)
+            except RyeError:
+                if must:
+                    raise
+                continue
+            if found is not None:
+                followed.append(found)
+        if not followed:
+            return
         with anyio.move_on_after(_LOOK_S):
             async with anyio.create_task_group() as group:
-                for record in records:
-                    try:
-                        followed = await self._follow(record)
-                    except RyeError:
-                        if must:
-                            raise
-                        continue
-                    if followed is not None:
-                        group.start_soon(_wait_for_answer, *followed)
+                for thread, life in followed:
+                    group.start_soon(_wait_for_answer, thread, life)
 
     async def _follow(self, record: ThreadRecord) -> tuple[Thread, RemoteLifecycle] | None:
         host = self._host

@@ -171,9 +171,10 @@ class RunHandle(ABC, Generic[ResultT]):
 
     async def _stored_result(self) -> ResultT:
         """Wait for the end of a run that was started elsewhere, and read its result."""
-        record = await self._host.store.wait(self._run_id)
+        store, follow = self._host.store, self._host.follow_one
+        record = await store.wait(self._run_id, follow=follow)
         while record.status == "continued" and record.continuation_thread_id is not None:
-            record = await self._host.store.wait(record.continuation_thread_id)
+            record = await store.wait(record.continuation_thread_id, follow=follow)
         return await self._read_result(record, await self._spent(record.thread_id))
 
     async def _spent(self, run_id: str) -> Amount:

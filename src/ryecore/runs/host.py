@@ -11,11 +11,11 @@ from ryecore.agent.deps import AgentRunnerDeps
 from ryecore.caches import BoundedDict
 from ryecore.errors import ConfigError
 from ryecore.lillux.keys import SigningKey
-from ryecore.runs.ports import Dispatcher
+from ryecore.runs.ports import Dispatcher, Follow
 from ryecore.runs.supervisor import Supervised, Supervisor
 from ryecore.runs.tasks import Tasks
 from ryecore.state.ledger import BudgetLedger
-from ryecore.state.model import Durability
+from ryecore.state.model import Durability, ThreadRecord
 from ryecore.state.records import load_run_key
 from ryecore.state.waiting import run_in_thread, run_off_loop
 from ryecore.tools.definition import ToolDef
@@ -42,6 +42,7 @@ class RunHost:
         deps: AgentRunnerDeps | None,
         tasks: Tasks,
         prune: Callable[[], Awaitable[None]],
+        follow: Follow,
         *,
         project_root: Path,
         user_root: Path,
@@ -55,6 +56,7 @@ class RunHost:
         self.dispatcher = dispatcher
         self.tasks = tasks
         self.prune = prune
+        self._follow = follow
         self.project_root = project_root
         self.durability: Durability = durability
         self.environ = environ
@@ -67,6 +69,14 @@ class RunHost:
     def store(self) -> "ThreadStore":
         """The project's threads. Each access looks whether their folder is still in place."""
         return self._open()
+
+    async def follow_one(self, record: ThreadRecord) -> None:
+        """Follow a run on a node, which nobody here follows.
+
+        Raises:
+            RyeError: Its remote isn't known any more.
+        """
+        await self._follow((record,), must=True)
 
     @property
     def registry(self) -> "ThreadRegistry":

@@ -5,6 +5,7 @@ They are the node's, and never count as this user's own records.
 Source: docs/design/remote.md#at-home; decision 74.
 """
 
+import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -77,6 +78,36 @@ class NodeFiles:
                     f"{self.path / name} can't be written: {problem.strerror}.",
                     next_step=advice(problem),
                 ) from problem
+
+    @contextmanager
+    def receiving(self, name: str) -> Iterator[Path]:
+        """Yield the path of a new file, which has its name once the block has ended well.
+
+        Raises:
+            StateError: It can't be written.
+        """
+        with self.writing() as folder:
+            part = folder / f".{name}.part"
+            try:
+                part.unlink(missing_ok=True)  # of a process that died
+                yield part
+                part.replace(folder / name)
+            except OSError as problem:
+                raise StateError(
+                    f"{self.path / name} can't be written: {problem.strerror or problem}.",
+                    next_step=advice(problem),
+                ) from problem
+            finally:
+                with suppress(OSError):
+                    part.unlink(missing_ok=True)
+
+    def digest(self, name: str) -> tuple[str, int] | None:
+        """Return the SHA-256 and the length of a file; None where it is missing, or a link."""
+        with suppress(OSError), folder_without_links(self._threads, self._names) as folder:
+            descriptor = os.open(folder / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+            with open(descriptor, "rb", buffering=0) as file:
+                return hashlib.file_digest(file, "sha256").hexdigest(), file.tell()
+        return None
 
     def read(self, name: str, max_bytes: int) -> bytes | None:
         """Return the content of a file; None where it is missing, too large, or a link."""

@@ -328,8 +328,17 @@ class ThreadStore(ThreadFolders):
             with suppress(StateError):  # a head that lags behind isn't wrong
                 await self.registry.set_head(thread_id, (head.offset, head.digest))
 
-    async def wait(self, thread_id: str, timeout_s: float | None = None) -> ThreadRecord:
-        """Wait until a thread has ended, or the time is up, and return its row."""
+    async def wait(
+        self,
+        thread_id: str,
+        timeout_s: float | None = None,
+        *,
+        follow: Callable[[ThreadRecord], Awaitable[None]] | None = None,
+    ) -> ThreadRecord:
+        """Wait until a thread has ended, or the time is up, and return its row.
+
+        `follow` is called, again after changes, for a thread that a node runs.
+        """
         record = await self.look(thread_id)
         if record.ended:
             return record
@@ -343,6 +352,9 @@ class ThreadStore(ThreadFolders):
                     record = await self.look(thread_id)
                     if record.ended:
                         return record
+                    if follow is not None and record.place is not None:
+                        await follow(record)
+                        record = await self.look(thread_id)
                     await self._next_sign(watched, record)
         return await self.look(thread_id)
 

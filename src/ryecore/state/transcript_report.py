@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias
 from ryecore.convert.strict import WIRE
 from ryecore.display.text import STATUS_ICONS, Rendered, StyledText, status_mark
 from ryecore.frozen import frozen
+from ryecore.state.model import RemotePlace
 
 __all__ = ["TranscriptReport", "TurnReport", "TurnState", "Unit"]
 
@@ -54,6 +55,7 @@ class TranscriptReport(Rendered):
         unattested_records: The number of records that no digest covers.
         size_bytes: The size of the file.
         unit: The word for a turn, such as a step of a graph's run.
+        node: The node whose records these are, and which signed them; None for this user's own.
     """
 
     ok: bool
@@ -62,6 +64,7 @@ class TranscriptReport(Rendered):
     unattested_records: int
     size_bytes: int
     unit: Unit = "turn"
+    node: RemotePlace | None = None
 
     def to_dict(self) -> dict[str, object]:
         """Return the report as a JSON-ready object."""
@@ -71,6 +74,7 @@ class TranscriptReport(Rendered):
             "problems": list(self.problems),
             "unattested_records": self.unattested_records,
             "size_bytes": self.size_bytes,
+            **({} if self.node is None else {"remote": self.node.remote, "node": self.node.node}),
         }
 
     def render(self, thread_id: str = "transcript") -> StyledText:
@@ -84,6 +88,12 @@ class TranscriptReport(Rendered):
             (f"  {verdict}", style),
             (f"  {self.size_bytes:,} bytes", "dim"),
         )
+        if self.node is not None and self.ok:
+            text.line(
+                ("  signed by the node ", "dim"),
+                (self.node.node, "id"),
+                (f" of the remote {self.node.remote}", "dim"),
+            )
         for one in _joined(self.turns):
             mark, style = STATUS_ICONS[one.state]
             text.line(

@@ -79,7 +79,7 @@ class _Reader:
         self._left -= 1
         if self._left < 0:
             raise ValueError("too many threads")
-        status = check_status(document["status"])
+        status: Status = check_status(document["status"])
         started_at, ended_at = _number(document["started_at"]), document["ended_at"]
         if status in ("created", "running") and self._ended is not None:
             status, ended_at = self._ended, started_at

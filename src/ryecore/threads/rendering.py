@@ -343,6 +343,8 @@ def render_thread(
     if record.pid is not None:
         text.line(("  process ", "dim"), str(record.pid))
     text.line(("  folder  ", "dim"), folder)
+    if record.place is not None:
+        text.line(("  node    ", "dim"), (record.place.node, "id"), f"  {record.place.remote}")
     if record.model is not None:
         text.line(("  model   ", "dim"), record.model)
     if record.limits is not None:

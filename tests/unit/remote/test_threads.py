@@ -1,6 +1,8 @@
 """Directives' threads on a node: a real one, over HTTP on loopback."""
 
 import json
+import os
+import signal
 import subprocess
 from collections.abc import Iterator
 
@@ -138,3 +140,52 @@ def test_the_command_runs_a_directive_on_a_node(
     document = json.loads(out)
     assert (document["status"], document["state"]) == ("success", "completed")
     assert document["cost"]["spend"] == 2 * COST / 1e8
+
+
+async def test_what_comes_home_is_proved_by_the_key_of_the_node(
+    planned: PlannedWorkspace, node: ServedNode
+) -> None:
+    ref = planned.write("work", ["mark", {"text": "there"}])
+    async with planned.workspace.open() as rye:
+        done = await rye.execute(ref, thread="fork", target="remote:gpu")
+        folder = (await rye.threads.show(done.thread_id)).folder / "node"
+        names = {one.name for one in folder.iterdir()}
+        assert {"transcript.jsonl", "thread.json", "capabilities.md", "report.json"} <= names
+        proved = await rye.threads.verify(done.thread_id)
+        assert (proved.ok, proved.problems) == (True, ())
+        assert proved.node == RemotePlace("gpu", node.identity.fingerprint)
+        assert len(proved.turns) > 1
+        assert "signed by the node" in proved.render().plain()
+        transcript = folder / "transcript.jsonl"
+        content = transcript.read_bytes()
+        transcript.write_bytes(content.replace(b"there", b"Here!"))
+        altered = await rye.threads.verify(done.thread_id)
+        assert not altered.ok
+        assert "isn't the file that the node reported" in str(altered.problems)
+        transcript.unlink()
+        assert "is missing" in str((await rye.threads.verify(done.thread_id)).problems)
+        (folder / "elsewhere").write_bytes(content)
+        transcript.symlink_to(folder / "elsewhere")
+        assert not (await rye.threads.verify(done.thread_id)).ok
+
+
+async def test_an_asynchronous_directive_is_followed_by_a_process_of_its_own(
+    planned: PlannedWorkspace, node: ServedNode
+) -> None:
+    ref = planned.write("later", ["gate", {"name": "later"}])
+    async with planned.workspace.open() as rye:
+        options = {"thread": "fork", "target": "remote:gpu", "idempotency_key": "one"}
+        started = await rye.execute(ref, async_=True, **options)
+        thread_id = started.data["thread_id"]
+        await planned.begun("later")
+        again = await rye.execute(ref, async_=True, **options)
+        assert again.data["thread_id"] == thread_id
+        (row,) = await rye.threads.list()
+        assert row.place == RemotePlace("gpu", node.identity.fingerprint)
+        assert row.pid is not None
+        os.kill(row.pid, signal.SIGKILL)
+        planned.allow("later")
+        done = await (await rye.threads.thread(thread_id)).result()
+        assert (done.ended, done.error) == ("completed", None)
+        account = await rye.threads.account(thread_id)
+        assert account.own.spend_microcents == 2 * COST

@@ -1,0 +1,160 @@
+"""What comes home of a run on a node: the files of its thread, and their proof.
+
+They are the node's: its report names them by hash, the node's key signed the report, and the run
+key of that report signed the transcript. They never count as this user's own records.
+
+Source: docs/design/remote.md#at-home; decision 74.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from typing import Any, Final
+
+from attrs import evolve
+
+from ryecore.errors import RyeError, SigningError
+from ryecore.frozen import frozen
+from ryecore.lillux.keys import PublicKey
+from ryecore.remote.following import REPORTED, REQUESTED
+from ryecore.remote.ports import Node
+from ryecore.remote.protocol.reports import ReportedFile, RunReport, read_report
+from ryecore.state.exports import CAPABILITIES_FILE
+from ryecore.state.model import RemotePlace, ThreadRecord
+from ryecore.state.node_files import NodeFiles
+from ryecore.state.store import ThreadStore
+from ryecore.state.thread_file import THREAD_FILE, TRANSCRIPT
+from ryecore.state.transcript_check import verify_transcript
+from ryecore.state.transcript_report import TranscriptReport
+from ryecore.state.waiting import run_in_thread
+
+__all__ = ["prove", "pull_files"]
+
+REPORT_FILE: Final = "report.json"
+_NAMES: Final = (TRANSCRIPT, THREAD_FILE, CAPABILITIES_FILE, "export.md")
+_MAX_BYTES: Final = 512 * 1024 * 1024
+"""The most bytes of all files of one run that come home."""
+
+
+async def pull_files(
+    node: Node, report: RunReport, document: Mapping[str, Any], files: NodeFiles
+) -> tuple[str, ...]:
+    """Fetch the files that a report names, and keep the report beside them.
+
+    Files of other names, and those beyond the bound, stay on the node.
+
+    Args:
+        node: The node.
+        report: Its proved report.
+        document: The same as the node signed it.
+        files: Where they are kept.
+
+    Returns:
+        The names of what came.
+
+    Raises:
+        RemoteError: The node can't be reached, or sends another file. What came before stays.
+        StateError: They can't be written.
+    """
+    files.write(REPORT_FILE, json.dumps(document, indent=1).encode())
+    came: list[str] = []
+    left_bytes = _MAX_BYTES
+    for one in _wanted(report):
+        left_bytes -= one.size_bytes
+        if one.size_bytes < 0 or left_bytes < 0:
+            break
+        with files.receiving(one.name) as path:
+            await node.read_object(one.sha256, one.size_bytes, path)
+        came.append(one.name)
+    return tuple(came)
+
+
+def _wanted(report: RunReport) -> Iterator[ReportedFile]:
+    by_name = {one.name: one for one in report.files}
+    return (by_name[name] for name in _NAMES if name in by_name)
+
+
+# Proof
+
+
+@frozen
+class _Reported:
+    """The report of a run as the log at home has it, and the key that must have signed it."""
+
+    key: PublicKey | None
+    document: Mapping[str, Any] | None
+
+
+async def prove(
+    store: ThreadStore, record: ThreadRecord, at_home: TranscriptReport
+) -> TranscriptReport:
+    """Prove what came home of a run on a node.
+
+    Args:
+        store: The threads.
+        record: The run's row.
+        at_home: The report on the run's log at home, which has the node's key and its report.
+
+    Returns:
+        The report on the node's transcript, with every problem of the rest; that of the log at
+        home where the node has reported nothing.
+    """
+    place = record.place
+    found = await _reported(store, record.thread_id)
+    if place is None or found.document is None:
+        return at_home
+    problems = [f"At home: {one}" for one in at_home.problems]
+    try:
+        if found.key is None or found.key.fingerprint != place.node:
+            raise SigningError(f"The key of the node {place.node} isn't in the log at home.")
+        report = read_report(found.document, found.key)
+    except RyeError as problem:
+        return evolve(at_home, ok=False, problems=(*problems, problem.message))
+    files = store.node_files(record.thread_id)
+    return await run_in_thread(_prove_files, files, report, place, at_home, problems)
+
+
+def _prove_files(
+    files: NodeFiles,
+    report: RunReport,
+    place: RemotePlace,
+    at_home: TranscriptReport,
+    problems: list[str],
+) -> TranscriptReport:
+    for one in _wanted(report):
+        found = files.digest(one.name)
+        path = files.path / one.name
+        if found is None:
+            problems.append(f"{path} is missing; the node reported it.")
+        elif found != (one.sha256, one.size_bytes):
+            problems.append(f"{path} isn't the file that the node reported.")
+    proved = evolve(at_home, node=place)
+    if report.run_key is not None and report.node_thread_id is not None:
+        head = report.transcript
+        try:
+            key = PublicKey.from_pem(report.run_key)
+        except RyeError as problem:
+            problems.append(f"The run key in the node's report can't be read: {problem.message}")
+            return evolve(proved, ok=False, problems=tuple(problems))
+        proved = verify_transcript(
+            files.path / TRANSCRIPT,
+            report.node_thread_id,
+            key,
+            None if head is None else (head.offset, head.digest),
+            ended=True,
+        )
+        proved = evolve(proved, node=place, ok=proved.ok and at_home.ok)
+        problems += proved.problems
+    return evolve(proved, ok=proved.ok and not problems, problems=tuple(problems))
+
+
+async def _reported(store: ThreadStore, thread_id: str) -> _Reported:
+    key: PublicKey | None = None
+    document: Mapping[str, Any] | None = None
+    async for one in store.records.read(thread_id):
+        if one.type == REQUESTED:
+            with suppress(RyeError, KeyError, AttributeError, TypeError):
+                key = PublicKey.from_pem(one.payload["node_key"])
+        if one.type == REPORTED and isinstance(one.payload.get("report"), Mapping):
+            document = one.payload["report"]
+    return _Reported(key, document)
