@@ -156,9 +156,10 @@ async def _serve(
         options = {"grants": frozenset(grants)} if grants else {}
         server = create_server(ryes, approvals=approvals, **options)
 
-        async def close() -> None:  # which ends and answers each running call
+        async def close() -> bool:  # which ends and answers each running call
             for rye in ryes:
                 await rye.aclose()
+            return True
 
         if address is None:
             await serve_until_signalled(partial(serve_stdio, server), close)

@@ -116,6 +116,8 @@ def serve(
 ) -> None:
     """Serve the node until a signal comes; the next start recovers runs that had not ended.
 
+    Running tools may end for the time that node.yaml sets; a second signal ends them at once.
+
     Models come from --deps, or from the API keys in the environment: callers use them, and you pay.
     """
     with errors_shown(as_json=False):
@@ -129,17 +131,30 @@ def serve(
             tls = TlsFiles(Path(tls_certificate), Path(tls_key))
         from ryecore.node import serve_node  # noqa: PLC0415 - its packages are an extra
 
-        run = partial(
-            serve_node,
-            find_node_folder(folder, os.environ),
-            agent=models_of(deps, are_wanted=True).get("agent"),
-            host=host,
-            port=port,
-            tls=tls,
-            insecure_http=insecure_http,
-            announce=_announce,
-        )
-        anyio.run(serve_until_signalled, run, anyio.lowlevel.checkpoint)
+        async def run() -> None:
+            stop = anyio.Event()
+
+            async def end() -> bool:
+                is_second = stop.is_set()
+                stop.set()
+                return is_second
+
+            await serve_until_signalled(
+                partial(
+                    serve_node,
+                    find_node_folder(folder, os.environ),
+                    agent=models_of(deps, are_wanted=True).get("agent"),
+                    host=host,
+                    port=port,
+                    tls=tls,
+                    insecure_http=insecure_http,
+                    announce=_announce,
+                    stop=stop,
+                ),
+                end,
+            )
+
+        anyio.run(run)
 
 
 def _announce(url: str) -> None:

@@ -67,11 +67,14 @@ def run_until_stopped(run: Callable[[], Awaitable[T]]) -> T:
 
 
 async def serve_until_signalled(
-    serve: Callable[[], Awaitable[None]], at_signal: Callable[[], Awaitable[None]]
+    serve: Callable[[], Awaitable[None]], at_signal: Callable[[], Awaitable[bool]]
 ) -> None:
-    """Serve until that ends by itself, or a signal comes: then cancel it.
+    """Serve until that ends by itself, or is cancelled by a signal.
 
-    `at_signal` is awaited first, so that running calls can be answered.
+    Args:
+        serve: Serves.
+        at_signal: Awaited at each signal, so that running calls can be answered; returns whether to
+            cancel then.
     """
     refusal: RyeError | None = None
     with anyio.open_signal_receiver(*_END_SIGNALS) as signals:
@@ -79,8 +82,8 @@ async def serve_until_signalled(
 
             async def wait_for_signal() -> None:
                 async for _ in signals:
-                    await at_signal()
-                    tasks.cancel_scope.cancel()
+                    if await at_signal():
+                        tasks.cancel_scope.cancel()
 
             tasks.start_soon(wait_for_signal)
             try:

@@ -91,7 +91,8 @@ def create_node_app(
     """Return a node as an ASGI application. Its lifespan opens the node, and closes it.
 
     In another application it is mounted anywhere; that application's lifespan has to run this
-    one's: `async with node.router.lifespan_context(node): ...`.
+    one's: `async with node.router.lifespan_context(node): ...`. Meanwhile `node.state.service` is
+    the open `NodeService`.
 
     Args:
         folder: The node's folder, made by `rye node init`.
@@ -133,11 +134,12 @@ class _NodeApp:
     @asynccontextmanager
     async def _lifespan(self, _: Starlette) -> AsyncIterator[Mapping[str, Any]]:
         async with self._opener() as service:
-            self._service = service
+            self._service = self.starlette.state.service = service
             try:
                 yield {}
             finally:
                 self._service = None
+                del self.starlette.state.service
 
     def _open_service(self) -> NodeService:
         if self._service is None:

@@ -53,6 +53,10 @@ trust: caller
 max_runs: 64
 max_object_bytes: 4294967296
 min_free_bytes: 268435456
+max_connections: 1000
+
+# A signal lets running tools end for so long; a second one ends them at once.
+shutdown_s: 10
 
 # Objects, spaces and ended runs that were not used for so long are removed.
 unused_days: 30
@@ -81,6 +85,7 @@ class NodeSettings:
         min_free_bytes: How much of the disk stays free.
         unused_days: After how many days unused objects, spaces and runs are removed.
         max_connections: The most connections at once.
+        shutdown_s: How long running tools may take to end when the node is asked to, in seconds.
     """
 
     host: str = "127.0.0.1"
@@ -92,6 +97,7 @@ class NodeSettings:
     min_free_bytes: Annotated[int, between(0, 2**50)] = _GIB // 4
     unused_days: Annotated[float, between(0.001, 36_500)] = 30.0
     max_connections: Annotated[int, between(1, 100_000)] = 1000
+    shutdown_s: Annotated[float, between(0, 3600)] = 10.0
 
 
 @frozen

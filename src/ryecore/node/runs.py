@@ -105,8 +105,19 @@ class NodeRuns:
             log = await self._events.open(row.caller, row.thread_id)
             self._carry_on(LiveRun(row, caller, log, row.max_spend_microcents, was_left=True))
 
+    async def finish_tools(self, within_s: float) -> None:
+        """Wait until the inline tools that run have ended, for so many seconds at most."""
+        with anyio.move_on_after(within_s):
+            for live in tuple(self._live.values()):
+                if live.row.body.thread == "inline":
+                    await live.ended.wait()
+
+    async def stop(self) -> None:
+        """Cancel what runs, and wait until it has ended here. The next start recovers it."""
+        await self._tasks.stop()
+
     async def aclose(self) -> None:
-        """Cancel what runs, and wait until nothing of it is left. The next start recovers it."""
+        """Stop, and leave what `begin` opened, in the same task."""
         await self._tasks.close()
 
     async def execute(self, caller: Caller, body: ExecuteBody, request_sha256: str) -> RunState:

@@ -1,8 +1,11 @@
 """A node served by this process, over HTTP with or without TLS. Needs asyncio."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import anyio
 
 from ryecore.errors import InputError
 from ryecore.node.app import create_node_app
@@ -11,6 +14,7 @@ from ryecore.serving import is_loopback, listen, load_tls, serve_app, url_of
 
 if TYPE_CHECKING:
     from ryecore.agent.deps import AgentRunnerDeps
+    from ryecore.node.service import NodeService
 
 __all__ = ["serve_node"]
 
@@ -24,8 +28,9 @@ async def serve_node(
     tls: TlsFiles | None = None,
     insecure_http: bool = False,
     announce: Callable[[str], None] = lambda _: None,
+    stop: anyio.Event | None = None,
 ) -> None:
-    """Serve until cancelled. Runs that have not ended then are recovered by the next start.
+    """Serve until cancelled or stopped. The next start recovers runs that have not ended then.
 
     Args:
         folder: The node's folder.
@@ -35,6 +40,8 @@ async def serve_node(
         tls: The certificate and its key; by default those of node.yaml, if any.
         insecure_http: Whether plain HTTP is served beyond this machine, as behind a proxy.
         announce: Called with the URL once the node takes requests.
+        stop: Once it is set, the node takes no new runs, lets running tools end for the time that
+            node.yaml sets, and returns.
 
     Raises:
         InputError: Others would reach the node by plain HTTP, and that isn't asked for.
@@ -53,12 +60,24 @@ async def serve_node(
     app = create_node_app(folder, agent=agent)
     with listen(host, settings.port if port is None else port) as listening:
         url = url_of(listening, host, tls=tls is not None)
-        async with app.router.lifespan_context(app):
-            await serve_app(
-                app,
-                listening,
-                tls=context,
-                max_connections=settings.max_connections,
-                runs_lifespan=False,
-                announce=lambda: announce(url),
+        async with app.router.lifespan_context(app), anyio.create_task_group() as tasks:
+            tasks.start_soon(
+                partial(
+                    serve_app,
+                    app,
+                    listening,
+                    tls=context,
+                    max_connections=settings.max_connections,
+                    runs_lifespan=False,
+                    announce=lambda: announce(url),
+                )
             )
+            service: NodeService = app.state.service
+            try:
+                await (stop or anyio.Event()).wait()
+                await service.finish()
+            finally:
+                # While connections can still be answered: who waits for a run learns that it runs.
+                with anyio.CancelScope(shield=True):
+                    await service.stop()
+                tasks.cancel_scope.cancel()

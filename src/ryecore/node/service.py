@@ -80,6 +80,16 @@ class NodeService:
             is_accepting=self.is_accepting,
         )
 
+    async def finish(self) -> None:
+        """Take no new runs, and wait for the tools that run, for the time that node.yaml sets."""
+        self.is_accepting = False
+        await self.runs.finish_tools(self.identity.settings.shutdown_s)
+
+    async def stop(self) -> None:
+        """Take no new runs, and cancel those that run; the next start recovers them."""
+        self.is_accepting = False
+        await self.runs.stop()
+
     async def samples(self) -> list[Sample]:
         """Return the metrics of what is kept, and of what runs."""
         identity = self.identity

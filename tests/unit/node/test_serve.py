@@ -95,7 +95,7 @@ async def _run_tool(client: NodeClient, workspace: Workspace, ref: str, thread_i
             "wait_s": 30,
         },
     )
-    assert answer.status_code == 200, answer.text
+    assert answer.status_code in (200, 202), answer.text
     return read_answer(answer.json(), RunState)
 
 
@@ -178,17 +178,16 @@ async def test_a_nonce_stays_used_when_the_node_was_killed(tmp_path: Path) -> No
 async def test_a_signal_ends_a_node_and_its_tools(
     workspace: Workspace, tmp_path: Path, number: signal.Signals
 ) -> None:
-    fifo = tmp_path / "fifo"
+    fifo, states = tmp_path / "fifo", list[RunState]()
     ref = workspace.shell("acme/wait", f"echo $$ > {fifo}; sleep 600")
 
     os.mkfifo(fifo)
-    with served_node(tmp_path / "node") as served:
+    with served_node(tmp_path / "node", settings="port: 0\nshutdown_s: 0\n") as served:
         served.allow(workspace.key)
         async with client_of(served, workspace.key) as client, anyio.create_task_group() as tasks:
 
             async def call() -> None:
-                with pytest.raises((httpx2.TransportError, AssertionError)):
-                    await _run_tool(client, workspace, ref, "waits")
+                states.append(await _run_tool(client, workspace, ref, "waits"))
 
             tasks.start_soon(call)
             pid = int(await anyio.to_thread.run_sync(fifo.read_text))
@@ -198,8 +197,49 @@ async def test_a_signal_ends_a_node_and_its_tools(
         assert served.process.stderr is not None
         assert "Traceback" not in served.process.stderr.read().decode()
     assert code == 0
+    assert [one.status for one in states] == ["running"]  # the next start says how it ended
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
+
+
+@pytest.mark.parametrize("is_impatient", [False, True])
+async def test_a_running_tool_may_end_before_the_node_does(
+    workspace: Workspace, tmp_path: Path, is_impatient: bool
+) -> None:
+    begun, go_on = tmp_path / "begun", tmp_path / "go_on"
+    os.mkfifo(begun)
+    os.mkfifo(go_on)
+    ref = workspace.shell("acme/wait", f"echo > {begun}; cat {go_on} > /dev/null; echo '{{}}'")
+    states: list[RunState] = []
+    with served_node(tmp_path / "node", settings="port: 0\nshutdown_s: 3600\n") as served:
+        served.allow(workspace.key)
+        async with client_of(served, workspace.key) as client, anyio.create_task_group() as tasks:
+
+            async def call() -> None:
+                states.append(await _run_tool(client, workspace, ref, "waits"))
+
+            tasks.start_soon(call)
+            await anyio.to_thread.run_sync(begun.read_text)
+            served.process.terminate()
+            while (await client.get("/status")).json()["is_accepting"]:
+                pass
+            refused = await client.post(
+                "/execute",
+                {
+                    "thread_id": "late", "item_id": ref, "parameters": {}, "thread": "inline",
+                    "snapshot": "ab" * 32, "ryecore": __version__,
+                },
+            )  # fmt: skip
+            if is_impatient:
+                served.process.terminate()
+            else:
+                await anyio.to_thread.run_sync(go_on.write_text, "")
+            code = await anyio.to_thread.run_sync(served.process.wait)
+
+    assert (refused.status_code, refused.json()["type"]) == (503, "busy")
+    assert "retry-after" in refused.headers
+    assert code == 0
+    assert [one.status for one in states] == ["running" if is_impatient else "completed"]
 
 
 @asynccontextmanager
