@@ -52,5 +52,5 @@ class TestServedNode(NodeConformance):
     @contextmanager
     def open_node(self, folder: Path) -> Iterator[NodeUnderTest]:
         port = _port_of(folder)
-        with served_node(folder / "node", settings=f"port: {port}\n") as served:
+        with served_node(folder / "node", settings=f"port: {port}\nmin_free_bytes: 0\n") as served:
             yield _OwnNode(Address(served.url), served.identity)

@@ -200,8 +200,9 @@ class _NodeApp:
                     refused.problem.type,
                     refused.__cause__ or refused.problem.title,
                 )
-                await _drain(request, max_bytes)
                 response, problem = _problem(refused), refused.problem.type
+                if not await _drain(request, max_bytes):
+                    response.headers["Connection"] = "close"
             except ClientDisconnect:
                 return Response(status_code=400)  # nobody reads it
             except Exception as failure:
@@ -304,20 +305,24 @@ async def _read_bounded(request: Request, max_bytes: int, held: _Held) -> bytes:
     return b"".join(parts)
 
 
-async def _drain(request: Request, max_bytes: int) -> None:
+async def _drain(request: Request, max_bytes: int) -> bool:
     """Read the rest of a refused body, so that its sender reads the answer.
 
     A connection that is closed on unread bytes may lose the answer on its way.
+
+    Returns:
+        Whether the body has ended. One that is longer than any that counts is read no further.
     """
     if getattr(request.state, "body_has_ended", False):
-        return
+        return True
     left = max(max_bytes, _BRIEF_BYTES)
     with anyio.move_on_after(_DRAIN_TIMEOUT_S):
         while left > 0:
             message = await request.receive()
             if message["type"] != "http.request" or not message.get("more_body"):
-                return
+                return True
             left -= len(message.get("body", b""))
+    return False
 
 
 def _too_large(max_bytes: int) -> NodeProblem:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final, Literal, TypeVar
 
 from ryecore.convert.json_text import make_encoder
-from ryecore.convert.strict import RECORDS, WIRE
+from ryecore.convert.strict import RECORDS, WIRE, ConversionError, Format, make_converter
 from ryecore.frozen import frozen
 from ryecore.strict_json import FINITE_DECODER
 
@@ -60,6 +60,11 @@ MAX_RESULT_DEPTH: Final = MAX_DEPTH - 2
 """How deep a result may be nested: it is part of a report, which is part of an answer."""
 
 _text: Final = make_encoder(ascii_only=False)
+_BRIEF: Final = 1000
+_BODIES: Final = Format(
+    lambda every: make_converter(forbid_unknown_keys=True, finds_every_problem=every),
+    finds_every_problem=False,
+)
 _THREAD_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,254}", re.ASCII)
 
 RunStatus = Literal["running", "completed", "error", "cancelled", "killed"]
@@ -290,9 +295,27 @@ def read_body(document: object, kind: type[T]) -> T:
     """Read what a caller sent. A member that isn't known is refused.
 
     Raises:
-        ConversionError: It isn't as the protocol says; every problem is named.
+        ConversionError: It isn't as the protocol says. Every problem of a brief document is named,
+            and one of a longer one, which may have millions.
     """
+    try:
+        return _BODIES.read(document, kind)
+    except ConversionError:
+        if not _is_brief(document):
+            raise
     return WIRE.read(document, kind)
+
+
+def _is_brief(document: object) -> bool:
+    """Return whether a document has at most 1,000 values."""
+    waiting, count = [document], 0
+    while waiting and count <= _BRIEF:
+        one = waiting.pop()
+        inner = one.values() if isinstance(one, dict) else one if isinstance(one, list) else ()
+        count += 1 + len(inner)
+        if count <= _BRIEF:
+            waiting += inner
+    return count <= _BRIEF
 
 
 def read_answer(document: object, kind: type[T]) -> T:

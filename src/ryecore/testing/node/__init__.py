@@ -2,7 +2,10 @@
 
 from ryecore.testing.node.admission import AdmissionCases
 from ryecore.testing.node.bench import CallerGrant, NodeUnderTest, run_node_conformance
+from ryecore.testing.node.bounds import BoundCases
 from ryecore.testing.node.content import ContentCases
+from ryecore.testing.node.events import EventCases
+from ryecore.testing.node.runs import RunCases
 from ryecore.testing.node.wire import Address
 
 __all__ = [
@@ -14,7 +17,7 @@ __all__ = [
 ]
 
 
-class NodeConformance(AdmissionCases, ContentCases):
+class NodeConformance(AdmissionCases, ContentCases, RunCases, EventCases, BoundCases):
     """What every node must do, over real sockets.
 
     Subclass it in a test module and run the node:

@@ -2,17 +2,18 @@
 
 import time
 from base64 import b64encode
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from itertools import chain
+from pathlib import Path
 
 from ryecore.lillux.keys import PublicKey, SigningKey
 from ryecore.testing.conformance.bench import check, equal
 from ryecore.testing.node.bench import (
     NodeCases,
     NodeUnderTest,
+    Opener,
     Peer,
     node_case,
     restart_case,
@@ -148,9 +149,7 @@ class AdmissionCases(NodeCases):
         equal(other.send("GET", "/status", signed=theirs).status, 200, "another caller's nonce")
 
     @restart_case
-    def test_a_request_counts_once_over_a_restart(
-        self, open_node: Callable[[], AbstractContextManager[NodeUnderTest]]
-    ) -> None:
+    def test_a_request_counts_once_over_a_restart(self, open_node: Opener, folder: Path) -> None:
         """A node that was ended remembers callers and nonces."""
         with open_node() as node:
             peer = Peer.allowed(node)

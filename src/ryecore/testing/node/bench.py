@@ -30,6 +30,7 @@ __all__ = [
     "CallerGrant",
     "NodeCases",
     "NodeUnderTest",
+    "Opener",
     "Peer",
     "Tree",
     "node_case",
@@ -166,6 +167,7 @@ class Peer:
         more: Mapping[str, str] | None = None,
         signed: SignedRequest | None = None,
         stream: bool = False,
+        first_bytes: int | None = None,
     ) -> NodeAnswer:
         """Send a request, and prove its answer.
 
@@ -176,9 +178,12 @@ class Peer:
             more: Further headers.
             signed: What is signed, where that isn't what is sent.
             stream: Whether the answer may have no digest.
+            first_bytes: How many bytes of a stream are awaited, before the connection is ended;
+                None for all.
         """
         headers = (signed or self.request(method, target, body)).headers()
-        answer = exchange(self.node.address, method, target, {**headers, **(more or {})}, body)
+        sent = {**headers, **(more or {})}
+        answer = exchange(self.node.address, method, target, sent, body, first_bytes=first_bytes)
         is_stream = stream and answer.status in (200, 206)
         check_answer(answer, self.node.key, headers, stream=is_stream)
         return answer
@@ -354,9 +359,8 @@ def piece(
 
 
 Case: TypeAlias = Callable[[Any, NodeUnderTest], None]
-RestartCase: TypeAlias = (
-    "Callable[[Any, Callable[[], AbstractContextManager[NodeUnderTest]]], None]"
-)
+Opener: TypeAlias = "Callable[[], AbstractContextManager[NodeUnderTest]]"
+RestartCase: TypeAlias = "Callable[[Any, Opener, Path], None]"
 
 
 def node_case(body: Case) -> Callable[[Any], None]:
@@ -378,12 +382,17 @@ def node_case(body: Case) -> Callable[[Any], None]:
 
 
 def restart_case(body: RestartCase) -> Callable[[Any], None]:
-    """Make a test method of a case that opens a node of its own, and opens it again."""
+    """Make a test method of a case that opens a node of its own, and opens it again.
+
+    It also gets a folder, for what the node's tools leave there.
+    """
 
     @wraps(body)
     def method(self: NodeCases) -> None:
         with tempfile.TemporaryDirectory(prefix="rye-node-") as folder:
-            body(self, lambda: self.open_node(Path(folder)))
+            place = Path(folder, "node")
+            place.mkdir()
+            body(self, lambda: self.open_node(place), Path(folder))
 
     del method.__wrapped__
     return method

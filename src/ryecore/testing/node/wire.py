@@ -223,6 +223,7 @@ def exchange(
     body: bytes | Sequence[bytes] = b"",
     *,
     timeout_s: float = _ANSWER_S,
+    first_bytes: int | None = None,
 ) -> NodeAnswer:
     """Send one request over a connection of its own.
 
@@ -233,6 +234,7 @@ def exchange(
         headers: Headers; `Host` and the length are added where they are missing.
         body: The body; parts are sent without a length.
         timeout_s: How long each part of the answer may take, in seconds.
+        first_bytes: How many bytes of the answer's body are read; None for all.
 
     Raises:
         NoAnswer: The node ended the connection.
@@ -257,18 +259,18 @@ def exchange(
                 connection.putheader("Content-Length", str(len(body)))
         with suppress(BrokenPipeError, ConnectionResetError):  # it answers without the rest
             connection.endheaders(body or None, encode_chunked=is_chunked)
-        return _read_answer(connection)
+        return _read_answer(connection, first_bytes)
     except (http.client.HTTPException, ConnectionError) as problem:
         raise NoAnswer(repr(problem)) from None
     finally:
         connection.close()
 
 
-def _read_answer(connection: http.client.HTTPConnection) -> NodeAnswer:
+def _read_answer(connection: http.client.HTTPConnection, first_bytes: int | None) -> NodeAnswer:
     found = connection.getresponse()
     is_whole = True
     try:
-        body = found.read(_MAX_ANSWER_BYTES)
+        body = found.read(_MAX_ANSWER_BYTES if first_bytes is None else first_bytes)
         is_whole = found.length in (0, None)
     except http.client.IncompleteRead as part:
         body, is_whole = part.partial, False
