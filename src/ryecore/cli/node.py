@@ -144,6 +144,7 @@ def serve(
                     serve_node,
                     find_node_folder(folder, os.environ),
                     agent=models_of(deps, are_wanted=True).get("agent"),
+                    deps_factory=deps,  # the keys of the environment don't reach what callers run
                     host=host,
                     port=port,
                     tls=tls,

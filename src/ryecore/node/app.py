@@ -86,6 +86,7 @@ def create_node_app(
     folder: str | os.PathLike[str],
     *,
     agent: "AgentRunnerDeps | None" = None,
+    deps_factory: str | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> Starlette:
     """Return a node as an ASGI application. Its lifespan opens the node, and closes it.
@@ -97,10 +98,15 @@ def create_node_app(
     Args:
         folder: The node's folder, made by `rye node init`.
         agent: The models that runs may use; None for none.
+        deps_factory: `package.module:function`, which gives the processes of graphs the same
+            models; without it, graphs in processes of their own have none.
         environ: The environment of the runs, of which credentials are left out; by default this
             process's.
     """
-    return _NodeApp(partial(open_node, Path(folder), agent=agent, environ=environ)).starlette
+    opener = partial(
+        open_node, Path(folder), agent=agent, deps_factory=deps_factory, environ=environ
+    )
+    return _NodeApp(opener).starlette
 
 
 class _NodeApp:

@@ -43,11 +43,13 @@ class HostOptions:
 
     Attributes:
         agent: The models.
+        deps_factory: The factory that gives the processes of graphs the same models.
         environ: The node's environment, of which credentials are left out.
         operator_keys: The keys that count where a caller's own key doesn't.
     """
 
     agent: "AgentRunnerDeps | None" = None
+    deps_factory: str | None = None
     environ: Mapping[str, str] = field(factory=lambda: dict(os.environ), repr=False)
     operator_keys: tuple[PublicKey, ...] = ()
 
@@ -223,6 +225,7 @@ class HostPool:
             trusted_keys=keys,
             cache_dir=_cache_of(space),
             agent=options.agent,
+            deps_factory=options.deps_factory,
         )
 
 

@@ -23,6 +23,7 @@ async def serve_node(
     folder: Path,
     *,
     agent: "AgentRunnerDeps | None" = None,
+    deps_factory: str | None = None,
     host: str | None = None,
     port: int | None = None,
     tls: TlsFiles | None = None,
@@ -35,6 +36,8 @@ async def serve_node(
     Args:
         folder: The node's folder.
         agent: The models that its runs may use; None for none.
+        deps_factory: `package.module:function`, which gives the processes of graphs the same
+            models.
         host: The address to listen at; by default the one of node.yaml.
         port: The port; by default the one of node.yaml, 0 for any free one.
         tls: The certificate and its key; by default those of node.yaml, if any.
@@ -57,7 +60,7 @@ async def serve_node(
             "--insecure-http where a proxy in front of the node ends TLS.",
         )
     context = None if tls is None else load_tls(tls.certificate, tls.key)
-    app = create_node_app(folder, agent=agent)
+    app = create_node_app(folder, agent=agent, deps_factory=deps_factory)
     with listen(host, settings.port if port is None else port) as listening:
         url = url_of(listening, host, tls=tls is not None)
         async with app.router.lifespan_context(app), anyio.create_task_group() as tasks:

@@ -122,6 +122,7 @@ async def open_node(
     folder: Path,
     *,
     agent: "AgentRunnerDeps | None" = None,
+    deps_factory: str | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> AsyncIterator[NodeService]:
     """Open a node. At its end nothing of its runs is left; the next start recovers them.
@@ -129,6 +130,7 @@ async def open_node(
     Args:
         folder: Its folder.
         agent: The models that its runs may use.
+        deps_factory: The factory that gives the processes of graphs the same models.
         environ: The environment of its runs, of which credentials are left out.
 
     Raises:
@@ -147,7 +149,7 @@ async def open_node(
             )
             own = dict(os.environ if environ is None else environ)
             keys = await run_in_thread(_operator_keys, folder, own)
-            options = HostOptions(agent=agent, environ=own, operator_keys=keys)
+            options = HostOptions(agent, deps_factory, own, keys)
             runs = NodeRuns(
                 identity.key,
                 database,

@@ -29,8 +29,11 @@ from ryecore.node.identity import TlsFiles
 from ryecore.remote.protocol.models import RunState, read_answer
 from ryecore.remote.protocol.reports import read_report
 from ryecore.serving import listen, serve_app, url_of
+from tests.graphs import graph
+from tests.integration.test_graph_child_factories import WRITER, WRITING
 from tests.node_host import snapshot_of
 from tests.served_node import NodeClient, allow, client_of, served_node
+from tests.thread_deps import DEPS, ROOT, furnish
 from tests.workspace import Workspace
 
 pytestmark = pytest.mark.anyio
@@ -123,6 +126,37 @@ async def test_a_signed_tool_runs_over_tls_and_its_report_is_signed(
     report = read_report(state.report, served.identity.key.public)
     assert (report.status, report.result["data"]) == ("completed", {"name": "Ada"})
     assert again == state
+
+
+async def test_directives_and_graphs_use_the_models_of_the_node(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    furnish(workspace)
+    writing = graph(
+        workspace, WRITING, agents=WRITER, state={"text": ""}, inputs={"x": {"type": "string"}}
+    )
+    environ = {**os.environ, "PYTHONPATH": str(ROOT)}
+    reports = []
+    with served_node(tmp_path / "node", "--deps", DEPS, environ=environ) as served:
+        served.allow(workspace.key)
+        async with client_of(served, workspace.key) as client:
+            snapshot, objects = snapshot_of(workspace)
+            await client.push(snapshot, *objects)
+            for at, (ref, inputs) in enumerate(
+                {"directive:acme/talk": {}, writing: {"x": "tides"}}.items()
+            ):
+                document = {
+                    "thread_id": str(at), "item_id": ref, "parameters": inputs,
+                    "thread": "inline" if ref == writing else "fork", "snapshot": snapshot.id,
+                    "ryecore": __version__, "wait_s": 30,
+                }  # fmt: skip
+                answer = read_answer((await client.post("/execute", document)).json(), RunState)
+                assert answer.report is not None
+                reports.append(read_report(answer.report, served.identity.key.public))
+
+    assert [one.status for one in reports] == ["completed", "completed"], reports
+    assert "I was told: Write of tides." in str(reports[1].result)
+    assert [one.name for one in reports[0].files] != []
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "node.example"])
