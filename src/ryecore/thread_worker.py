@@ -67,7 +67,7 @@ async def _work(payload: Payload, received: Sequence[int]) -> None:
         await walk_claimed(payload, threads, fence, received)
         return
     threads.announce(payload.run_id)
-    if payload.request.ref.kind == "directive":
+    if payload.request.ref.kind == "directive" or payload.request.target != "local":
         await _run_thread(payload, threads, fence, received)
         return
     try:
@@ -112,7 +112,7 @@ async def _carry_out(
 async def _run_thread(
     payload: Payload, threads: ThreadStore, fence: int, received: Sequence[int]
 ) -> None:
-    """Run a directive's thread, which ends its own row."""
+    """Run a directive's thread, or follow a run on a node: each ends its own row."""
     stop = CancelToken()
     request = evolve(payload.request, registered=Registered(payload.run_id, fence))
     try:

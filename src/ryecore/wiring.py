@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property, partial
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio.to_thread
 
@@ -247,7 +247,7 @@ class Parts:
 
         return ThreadService(self._host, self.planner, self._remote_life)
 
-    async def _remote_life(self, request: "RunRequest", ctx: CallContext) -> "RemoteLifecycle":
+    async def _remote_life(self, request: "RunRequest", ctx: CallContext) -> "RemoteLifecycle[Any]":
         return await self.remote_runs.life(request, ctx)
 
     @cached_property

@@ -19,7 +19,6 @@ from ryecore.convert.lines import check_mapping
 from ryecore.errors import (
     InputError,
     InvalidItemId,
-    NotAvailableYet,
     RyeError,
     UnsupportedExecution,
 )
@@ -104,12 +103,6 @@ class ExecuteAction:
             if request.thread == "fork" and not request.dry_run:
                 return await self._fork(run, ctx, is_async=request.async_)
             return await self._directives().execute(run, request, ctx)
-        if run is not None and run.target != "local":
-            raise NotAvailableYet(
-                "Not available yet: a tool with async on a remote target.",
-                next_step="Leave async out, or execute it locally.",
-                missing="async tools on remote targets",
-            )
         if run is not None:
             return await self._launch()(run, ctx)
         if request.target != "local":

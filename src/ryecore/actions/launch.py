@@ -84,6 +84,8 @@ class LaunchAction:
             except RyeError as error:
                 error.during(str(ref))
                 raise
+        if request.target != "local":
+            return await self._launch_remote(request, ctx, started)
         # A wrong call is reported to the caller, not in a thread's result.
         checked = await self._executor.execute(
             ref, request.inputs, ctx, timeout_s=request.timeout_s, dry_run=True
@@ -100,6 +102,21 @@ class LaunchAction:
             error.during(str(ref), chain=checked.chain.ids)
             raise
         return StartedThread.of(str(ref), run_id, process.pid, started, chain=checked.chain)
+
+    async def _launch_remote(
+        self, request: RunRequest, ctx: CallContext, started: float
+    ) -> StartedThread:
+        """Launch a process that follows a tool on a node, once the tool is verified here."""
+        ref = request.ref
+        chain = await self._executor.chain(ref, ctx)
+        try:
+            run_id, process = await self._launch(request, ctx)
+        except AlreadyStarted as found:
+            return await self._found(found.thread_id, ref, chain, started)
+        except RyeError as error:
+            error.during(str(ref), chain=chain.ids)
+            raise
+        return StartedThread.of(str(ref), run_id, process.pid, started, chain=chain)
 
     async def _chain_now(self, ref: ItemRef, ctx: CallContext) -> ValidChain:
         """Return the tool's chain; an empty one where it can't be verified."""

@@ -1,4 +1,4 @@
-"""The lifecycle at home of a directive's thread that a node runs.
+"""The lifecycle at home of a run on a node.
 
 It is that of every run: a row, an account, a signed file and a log of its own. Its body is one
 request to the node, and the wait for the node's report.
@@ -7,24 +7,22 @@ Source: docs/design/remote.md#at-home; decisions 70 to 74.
 """
 
 import time
+from abc import abstractmethod
 from collections.abc import Mapping
 from contextlib import suppress
 from decimal import Decimal
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
 import anyio
-from attrs import evolve
 from typing_extensions import override
 
-from ryecore.chain.trace import Trace
+from ryecore.chain.model import ExecutionResult
 from ryecore.convert.strict import WIRE
 from ryecore.errors import RemoteError, RyeError, StateError, StateLocked, ThreadConflict
 from ryecore.frozen import frozen
 from ryecore.policy import CallContext
 from ryecore.policy.budget import NOTHING, Amount
 from ryecore.policy.cancelling import bounded_by, is_cancelled
-from ryecore.policy.limits import LayeredLimits
-from ryecore.policy.permissions import attenuate
 from ryecore.remote.calls import check_report
 from ryecore.remote.following import (
     ACCEPTED,
@@ -36,11 +34,10 @@ from ryecore.remote.following import (
     unix_s,
 )
 from ryecore.remote.ports import Node
-from ryecore.remote.protocol.models import Ceiling, ExecuteBody, RunState, read_answer
+from ryecore.remote.protocol.models import ExecuteBody, RunState, read_answer
 from ryecore.remote.protocol.reports import RunReport, read_report
 from ryecore.remote.pull import pull_files
 from ryecore.remote.spending import RemoteSpending
-from ryecore.runs.bounds import check_depth, count_child, within_bounds
 from ryecore.runs.host import RunHost
 from ryecore.runs.lifecycle import RunLifecycle
 from ryecore.runs.request import RunRequest, parse_limits
@@ -49,12 +46,12 @@ from ryecore.state.model import Cost, RemotePlace, Status, ThreadRecord
 from ryecore.state.owners import LEASE_S
 from ryecore.state.record_log import RecordLog, Recovery
 from ryecore.state.thread_file import ThreadFile
-from ryecore.threads.harness import limits_until
 from ryecore.threads.planner.planning import DirectivePlanner
 from ryecore.threads.remote_tree import keep_tree
-from ryecore.threads.result import ThreadResult, kept_result
 
 __all__ = ["FOLLOWED", "RemoteEnding", "RemoteLifecycle"]
+
+ResultT = TypeVar("ResultT", bound=ExecutionResult)
 
 FOLLOWED: Final[set[tuple[str, str]]] = set()
 """The runs that this process follows, each by the folder of its threads and its id."""
@@ -76,13 +73,13 @@ class RemoteEnding:
     result: Mapping[str, Any]
 
 
-class RemoteLifecycle(RunLifecycle[RemoteEnding, ThreadResult]):
-    """The lifecycle of one run on a node.
+class RemoteLifecycle(RunLifecycle[RemoteEnding, ResultT], Generic[ResultT]):
+    """The lifecycle of one run on a node; a directive's thread and a tool add what they ask for.
 
     Args:
         host: The host of runs.
         node: The node.
-        planner: The planner of directives, which checks the inputs at home.
+        planner: The planner of directives and of limits.
         request: The request.
         ctx: The caller.
     """
@@ -90,6 +87,7 @@ class RemoteLifecycle(RunLifecycle[RemoteEnding, ThreadResult]):
     _record: ThreadRecord
     _inputs: Mapping[str, Any]
     _held: frozenset[str] | None
+    _item_hash: str
 
     def __init__(
         self,
@@ -138,25 +136,14 @@ class RemoteLifecycle(RunLifecycle[RemoteEnding, ThreadResult]):
 
     # Begin
 
-    async def _plan(self) -> LayeredLimits:
-        """Check the directive and its inputs, and bound the run by its parent."""
-        request, planner, trace = self._request, self._planner, Trace(self._ctx.event_sink)
-        loaded = planner.load(request.ref, trace)
-        self._inputs = planner.inputs(loaded, request.inputs, trace)
-        self._item_hash = loaded.item.integrity
-        layered = planner.limits(loaded.directive.limits, request.limits, trace)
-        limits = layered.limits
-        if self._parent is not None:
-            limits = limits.capped_by(self._parent.limits)
-        check_depth(self._parent)
-        if self._parent is not None and request.registered is None:
-            await count_child(self._store, self._parent)
-        parent = self._parent.capabilities if self._parent else None
-        self._held = within_bounds(self._ctx.capabilities, parent)
-        if self._held is not None:
-            wanted = planner.compose(loaded, None, trace).permissions.capabilities
-            self._held = frozenset(attenuate(wanted, self._held))
-        return evolve(layered, limits=limits_until(limits, self._ctx.deadline))
+    @abstractmethod
+    def _ask(self, body: ExecuteBody) -> ExecuteBody:
+        """Return the request with what this kind of run asks for."""
+
+    @property
+    def _ceiling(self) -> Amount:
+        """The most that the run may spend."""
+        return Amount(self._limits.spend_microcents or 0, self._limits.tokens or 0)
 
     async def _claim(self) -> int:
         """Claim the row, and write where the run is, in one transaction."""
@@ -303,20 +290,18 @@ class RemoteLifecycle(RunLifecycle[RemoteEnding, ThreadResult]):
 
     async def _make_body(self) -> ExecuteBody:
         """Hold the run's budget, and record the request: both before anything leaves."""
-        request, limits = self._request, self._limits
-        ceiling = Amount(limits.spend_microcents or 0, limits.tokens or 0)
-        body = ExecuteBody(
-            thread_id=self.run_id,
-            item_id=self.item_id,
-            parameters=dict(self._inputs),
-            thread="fork",
-            snapshot=await self._node.snapshot(),
-            ryecore=_version(),
-            model=request.model,
-            limits=limits.to_dict(),
-            deadline_s=_left_s(self._ctx.deadline),
-            capabilities=None if self._held is None else tuple(sorted(self._held)),
-            ceiling=Ceiling(ceiling.spend_microcents, ceiling.tokens),
+        ceiling = self._ceiling
+        body = self._ask(
+            ExecuteBody(
+                thread_id=self.run_id,
+                item_id=self.item_id,
+                parameters=dict(self._inputs),
+                thread="inline",
+                snapshot=await self._node.snapshot(),
+                ryecore=_version(),
+                deadline_s=_left_s(self._ctx.deadline),
+                capabilities=None if self._held is None else tuple(sorted(self._held)),
+            )
         )
         self._spends = RemoteSpending(self.run_id, self._store.ledger, ceiling)
         await self._spends.hold()
@@ -336,7 +321,11 @@ class RemoteLifecycle(RunLifecycle[RemoteEnding, ThreadResult]):
         await self._log.flush()
         await self._pull(report, found.report or {})
         status: Status = report.status if report.status != "running" else "error"
-        return RemoteEnding(status, report.result)
+        return RemoteEnding(status, self._read_report(report))
+
+    def _read_report(self, report: RunReport) -> Mapping[str, Any]:
+        """Return the result that a report has."""
+        return report.result
 
     async def _pull(self, report: RunReport, document: Mapping[str, Any]) -> None:
         """Fetch the files of the run. What can't be fetched doesn't change how it ended."""
@@ -372,7 +361,7 @@ class RemoteLifecycle(RunLifecycle[RemoteEnding, ThreadResult]):
         row = await self._store.registry.get_thread(self.run_id)
         return row.fence != self._fence
 
-    async def _close(self, ending: RemoteEnding) -> ThreadResult:
+    async def _close(self, ending: RemoteEnding) -> ResultT:
         """Close the run, unless another process follows it by now: then only that one writes."""
         if await self._is_taken_over():
             await self._forget()
@@ -405,11 +394,6 @@ class RemoteLifecycle(RunLifecycle[RemoteEnding, ThreadResult]):
 
     def _error_result(self, error: str, code: str) -> dict[str, object]:
         return {"status": "error", "error": error, "error_code": code}
-
-    def _make_result(self, ending: RemoteEnding, cost: Cost, total: Amount) -> ThreadResult:
-        row = evolve(self._record, status=ending.status, cost=cost)
-        duration_ms = (time.monotonic() - self._started) * 1000
-        return evolve(kept_result(row, ending.result, total), duration_ms=duration_ms)
 
     async def _log_end(self, ending: RemoteEnding, cost: Cost, total: Amount) -> None:
         payload: dict[str, object] = {"cost": cost.to_dict()}

@@ -5,7 +5,7 @@ Source: docs/design/remote.md#at-home; decision 71.
 
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 
 import anyio
 
@@ -15,6 +15,8 @@ from ryecore.lillux.processes import current_process
 from ryecore.policy import CallContext
 from ryecore.remote.lifecycle import FOLLOWED, RemoteLifecycle
 from ryecore.remote.ports import Node
+from ryecore.remote.threads import RemoteThreadLifecycle
+from ryecore.remote.tools import RemoteToolLifecycle
 from ryecore.runs.host import RunHost
 from ryecore.runs.request import RunRequest
 from ryecore.state.model import ThreadRecord
@@ -43,10 +45,12 @@ class RemoteRuns:
         self._planner = planner
         self._connect = connect
 
-    async def life(self, request: RunRequest, ctx: CallContext) -> RemoteLifecycle:
-        """Return the lifecycle of a directive's thread on the node of the request's target."""
+    async def life(self, request: RunRequest, ctx: CallContext) -> RemoteLifecycle[Any]:
+        """Return the lifecycle of a run on the node of the request's target."""
         node = await self._connect(request.target)
-        return RemoteLifecycle(self._host, node, self._planner, request, ctx)
+        is_thread = request.ref.kind == "directive"
+        kind = RemoteThreadLifecycle if is_thread else RemoteToolLifecycle
+        return kind(self._host, node, self._planner, request, ctx)
 
     async def look(self, records: Iterable[ThreadRecord], *, must: bool = False) -> None:
         """Follow runs whose follower is gone, until the node has answered for each.
@@ -58,7 +62,7 @@ class RemoteRuns:
             records: The rows.
             must: Whether to raise why a run can't be followed.
         """
-        followed: list[tuple[Thread, RemoteLifecycle]] = []
+        followed: list[tuple[Thread, RemoteLifecycle[Any]]] = []
         for record in records:
             try:
                 found = await self._follow(record)
@@ -75,17 +79,15 @@ class RemoteRuns:
                 for thread, life in followed:
                     group.start_soon(_wait_for_answer, thread, life)
 
-    async def _follow(self, record: ThreadRecord) -> tuple[Thread, RemoteLifecycle] | None:
+    async def _follow(self, record: ThreadRecord) -> tuple[Thread, RemoteLifecycle[Any]] | None:
         host = self._host
         key = (str(host.store.folder), record.thread_id)
         is_left = record.owner == current_process() and key not in FOLLOWED
         if record.place is None or record.ended or not (is_left or lacks_follower(record)):
             return None
-        if not host.tasks.are_possible or not record.item_id.startswith("directive:"):
+        if not host.tasks.are_possible:
             return None
-        request = RunRequest(
-            ItemRef.parse(record.item_id, "directive"), target=f"remote:{record.place.remote}"
-        )
+        request = RunRequest(ItemRef.parse(record.item_id), target=f"remote:{record.place.remote}")
         life = await self.life(request, CallContext())
         host.supervisor.start(host.tasks)
         try:
@@ -97,7 +99,7 @@ class RemoteRuns:
         return thread, life
 
 
-async def _wait_for_answer(thread: Thread, life: RemoteLifecycle) -> None:
+async def _wait_for_answer(thread: Thread, life: RemoteLifecycle[Any]) -> None:
     """Wait until a node has answered that a run continues, or until its end is written."""
 
     async def wait_for_end() -> None:

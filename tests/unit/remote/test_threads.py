@@ -4,10 +4,14 @@ import json
 import os
 import signal
 import subprocess
+import uuid
 from collections.abc import Iterator
 
+import anyio
+import anyio.to_thread
 import pytest
 
+from ryecore.errors import RyeError
 from ryecore.state.model import RemotePlace
 from ryecore.threads.tree import TreeNode
 from tests.remotes import connect
@@ -189,3 +193,45 @@ async def test_an_asynchronous_directive_is_followed_by_a_process_of_its_own(
         assert (done.ended, done.error) == ("completed", None)
         account = await rye.threads.account(thread_id)
         assert account.own.spend_microcents == 2 * COST
+
+
+async def test_an_asynchronous_tool_outlives_its_follower(
+    planned: PlannedWorkspace, node: ServedNode
+) -> None:
+    pipe = planned.root / "pipe"
+    os.mkfifo(pipe)
+    ref = planned.workspace.shell("acme/read", f"cat {pipe}")
+    async with planned.workspace.open() as rye:
+        started = await rye.execute(ref, async_=True, target="remote:gpu")
+        thread_id = started.data["thread_id"]
+        assert uuid.UUID(thread_id).version == 4
+        with await anyio.to_thread.run_sync(pipe.open, "w") as written:  # once the tool reads it
+            row = (await rye.threads.show(thread_id)).record
+            assert row.place == RemotePlace("gpu", node.identity.fingerprint)
+            assert row.pid is not None
+            os.kill(row.pid, signal.SIGKILL)
+            written.write("came through")
+        report = await rye.threads.wait(thread_id)
+        assert (report.status, report.error) == ("completed", None)
+        assert "came through" in str(report.data)
+        local = await rye.execute(planned.workspace.shell("acme/b", "echo b"))
+        assert isinstance(report.result, dict)
+        assert {*local.to_dict()} == {*report.result}
+        with pytest.raises(RyeError):
+            await rye.execute("tool:acme/missing", async_=True, target="remote:gpu")
+
+
+async def test_an_asynchronous_tool_is_killed_on_the_node(
+    planned: PlannedWorkspace, node: ServedNode
+) -> None:
+    pipe = planned.root / "pipe"
+    os.mkfifo(pipe)
+    ref = planned.workspace.shell("acme/stay", f"echo $$ > {pipe}; sleep 1000")
+    async with planned.workspace.open() as rye:
+        started = await rye.execute(ref, async_=True, target="remote:gpu")
+        pid = int(await anyio.to_thread.run_sync(pipe.read_text))
+        await rye.threads.kill(started.data["thread_id"])
+        report = await rye.threads.wait(started.data["thread_id"])
+        assert (report.status, report.result["status"]) == ("killed", "error")
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)

@@ -1,0 +1,104 @@
+"""A tool, or a graph, on a node, as a run at home: an asynchronous one.
+
+Source: docs/design/remote.md#at-home; decisions 70 to 73.
+"""
+
+import time
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any, Final
+
+from attrs import evolve, field
+
+from ryecore.chain.model import ExecutionResult, ValidChain
+from ryecore.chain.trace import Trace
+from ryecore.errors import CallCancelled, RyeError
+from ryecore.frozen import frozen
+from ryecore.policy.budget import Amount
+from ryecore.policy.limits import LayeredLimits, Limits
+from ryecore.remote.lifecycle import RemoteEnding, RemoteLifecycle
+from ryecore.remote.protocol.models import Ceiling, ExecuteBody
+from ryecore.remote.protocol.reports import RunReport
+from ryecore.remote.results import read_result
+from ryecore.runs.bounds import check_depth, within_bounds
+from ryecore.state.model import Cost
+from ryecore.threads.harness import limits_until
+
+__all__ = ["RemoteToolLifecycle", "RemoteToolResult"]
+
+_NO_CHAIN: Final = ValidChain(())
+_NOTHING: Final = Limits(spend_usd=0, tokens=0)
+
+
+@frozen(kw_only=True)
+class RemoteToolResult(ExecutionResult):
+    """The result of a tool on a node that has a row at home.
+
+    Attributes:
+        document: The response object, or that of the error.
+    """
+
+    chain: ValidChain = _NO_CHAIN
+    document: Mapping[str, Any] = field(factory=dict, repr=False)
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the response object."""
+        return dict(self.document)
+
+
+class RemoteToolLifecycle(RemoteLifecycle[RemoteToolResult]):
+    """The lifecycle of a tool's run on a node. Only a graph spends anything."""
+
+    _is_graph = False
+
+    async def _plan(self) -> LayeredLimits:
+        """Verify the tool, and bound the run by its parent."""
+        request = self._request
+        chain = await self._host.dispatcher.chain(request.ref, ctx=self._ctx)
+        self._is_graph = chain.is_own_process
+        self._inputs = request.inputs
+        self._item_hash = "" if chain.head.item is None else chain.head.item.integrity
+        parent = self._parent
+        check_depth(parent)
+        self._held = within_bounds(self._ctx.capabilities, parent.capabilities if parent else None)
+        if not self._is_graph:
+            timeout_s = None if request.timeout_s is None else Decimal(request.timeout_s)
+            return LayeredLimits(evolve(_NOTHING, duration_s=timeout_s), True, True)
+        layered = self._planner.limits(Limits(), request.limits, Trace(None))
+        limits = layered.limits if parent is None else layered.limits.capped_by(parent.limits)
+        return evolve(layered, limits=limits_until(limits, self._ctx.deadline))
+
+    def _ask(self, body: ExecuteBody) -> ExecuteBody:
+        if not self._is_graph:
+            return evolve(body, timeout_s=self._request.timeout_s)
+        ceiling = Ceiling(self._ceiling.spend_microcents, self._ceiling.tokens)
+        return evolve(body, limits=self._limits.to_dict(), ceiling=ceiling)
+
+    def _read_report(self, report: RunReport) -> Mapping[str, Any]:
+        """Return the response object of a tool that ran, or that of its error."""
+        duration_ms = (time.monotonic() - self._started) * 1000
+        try:
+            return read_result(report, self._node.remote, duration_ms).to_dict()
+        except RyeError as error:
+            return error.during(self.item_id).to_dict()
+
+    def _stopped(self, *, killed: bool) -> RemoteEnding:
+        error = CallCancelled(f"{self.item_id} was stopped.").during(self.item_id)
+        return RemoteEnding("killed" if killed else "cancelled", error.to_dict())
+
+    def _failed(self, error: Exception) -> RemoteEnding:
+        if isinstance(error, RyeError):
+            return RemoteEnding("error", error.during(self.item_id).to_dict())
+        return super()._failed(error)
+
+    def _make_result(self, ending: RemoteEnding, cost: Cost, total: Amount) -> RemoteToolResult:
+        document = {**ending.result, "item_id": self.item_id}
+        error = document.get("error")
+        return RemoteToolResult(
+            status="error" if document.get("status") != "success" else "success",
+            item_id=self.item_id,
+            data=document.get("data"),
+            error=None if error is None else str(error),
+            duration_ms=(time.monotonic() - self._started) * 1000,
+            document=document,
+        )
