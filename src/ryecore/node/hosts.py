@@ -15,6 +15,7 @@ import anyio
 from attrs import define, field
 
 from ryecore.frozen import frozen
+from ryecore.host_factory import ENVIRONMENT_FACTORY
 from ryecore.lillux.keys import PublicKey
 from ryecore.node.callers import Caller
 from ryecore.node.content import CallerContent, NodeContent
@@ -33,8 +34,12 @@ __all__ = ["Host", "HostOptions", "HostPool", "snapshot_missing"]
 _FEW_FILES: Final = 200
 """So many files are looked at sooner than a thread is woken for it."""
 
-_MAX_IDLE: Final = 16
+_MAX_IDLE: Final = 8
 """The most spaces that are kept for later runs."""
+
+_IDLE_S: Final = 900.0
+_LOOK_EACH_S: Final = 60.0
+_WARM_MEMORY_MIB: Final = 128
 
 
 @frozen
@@ -195,17 +200,32 @@ class HostPool:
             del self._hosts[key]
         host._closing.set()
 
+    async def close_idle(self) -> None:
+        """Close what wasn't used for a while, until cancelled."""
+        while True:
+            await anyio.sleep(_LOOK_EACH_S)
+            for used_at, key, host in self._idle():
+                if time.monotonic() - used_at > _IDLE_S:
+                    self._close(key, host)
+            unused = [key for key in self._locks if key not in self._hosts]
+            for key in unused:
+                if not self._locks[key].locked():
+                    del self._locks[key]
+
     def _close_oldest(self) -> None:
         """Close the host that was unused for the longest time, where there are too many."""
-        idle = [
+        idle = self._idle()
+        if len(idle) > _MAX_IDLE:
+            _, key, host = min(idle, key=lambda one: one[0])
+            self._close(key, host)
+
+    def _idle(self) -> list[tuple[float, _Key, Host]]:
+        return [
             (host._used_at, key, host)
             for key, hosts in self._hosts.items()
             for host in hosts
             if not host._users and not self._locks[key].locked()
         ]
-        if len(idle) > _MAX_IDLE:
-            _, key, host = min(idle, key=lambda one: one[0])
-            self._close(key, host)
 
     def _make_rye(self, space: RunSpace, caller: Caller, secrets: Mapping[str, str]) -> Rye:
         options = self._options
@@ -225,7 +245,11 @@ class HostPool:
             trusted_keys=keys,
             cache_dir=_cache_of(space),
             agent=options.agent,
-            deps_factory=options.deps_factory,
+            # Keys in the node's environment reach no other process, so that no tool can read them.
+            deps_factory=(
+                None if options.deps_factory == ENVIRONMENT_FACTORY else options.deps_factory
+            ),
+            warm_memory_mib=_WARM_MEMORY_MIB,
         )
 
 

@@ -92,6 +92,7 @@ class NodeRuns:
     async def begin(self) -> None:
         """Take new runs, and recover those that the last process left."""
         await self._tasks.open()
+        self._tasks.start_soon(self._hosts.close_idle)
         left = await self._table.list_running()
         used = {(one.caller, one.space) for one in left if one.space is not None}
         await run_in_thread(remove_left_spaces, self._content.folder, used)

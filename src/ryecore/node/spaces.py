@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from ryecore.frozen import frozen
-from ryecore.items.refs import KIND_FOLDERS
+from ryecore.items.refs import EXPORT_FOLDER, KIND_FOLDERS
 from ryecore.items.trust import TRUSTED_KEYS_PATH
 from ryecore.lillux.digests import sha256_file, stat_tree
 from ryecore.node.content import CallerContent
@@ -38,7 +38,8 @@ _OWN: Final = (".ai/state", ".ai/cache")
 """Folders of a project, and of user space, that only the node's ryecore writes."""
 
 _KEY_FILES: Final = f".ai/{KIND_FOLDERS['config']}/{TRUSTED_KEYS_PATH}/"
-_NEVER_COLLECTED: Final = (".git", *_OWN)
+_EXPORTS: Final = f".ai/{KIND_FOLDERS['knowledge']}/{EXPORT_FOLDER}"
+_NEVER_COLLECTED: Final = (".git", _EXPORTS, *_OWN)
 _SPACES: Final = ("project", "user")
 _MAX_NUMBER: Final = 1_000_000
 
@@ -111,7 +112,7 @@ class RunSpace:
         """Store each project file that was added or changed, and return all changes by path.
 
         What has the same stats as before counts as unchanged, which spares reading it. Links and
-        special files are left out, as are `.git` and ryecore's own state.
+        special files are left out, as are `.git`, exports of threads, and ryecore's own state.
 
         Raises:
             OSError: A file can't be read.

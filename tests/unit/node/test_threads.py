@@ -46,9 +46,10 @@ async def test_a_directive_s_thread_runs_and_comes_home(
 ) -> None:
     provider = ScriptedProvider([say("Hello!")], usage=USAGE)
     async with direct_node(workspace, tmp_path / "node", agent=deps(provider)) as node:
-        body = node.body("directive:acme/ask", ceiling=Ceiling(10**8, 500_000))
+        body = node.body("directive:acme/ask", ceiling=Ceiling(10**8, 500_000), collect=True)
         state = await node.send(body)
         report = node.report(state)
+        assert report.changes == ()
         assert (report.status, report.result["result"]) == ("completed", "Hello!"), str(
             report.result
         )
