@@ -124,8 +124,10 @@ class Parts:
         )
         self.env = ProjectEnv(project, user, self.keys, dotenv, allowed)
         self._variables = EnvResolver(environ, dotenv, interpreters, settings.inherit_env)
+        self._dotenv = dotenv
+        self._builder = ChainBuilder(self.spaces, verifier, file_types)
         preparer = Preparer(
-            ChainBuilder(self.spaces, verifier, file_types),
+            self._builder,
             Sealer(SnapshotStore(Path(settings.cache_dir)), verifier),
             self._variables,
             self._configs,
@@ -277,7 +279,10 @@ class Parts:
                 extra="remote",
             ) from None
 
-        return NodePool(self._read_remotes, self.keys.load, self._planner_of_pushes)
+        from ryecore.remote.secrets import RemoteSecrets  # noqa: PLC0415
+
+        secrets = RemoteSecrets(self._builder.build, self._dotenv, self._environ)
+        return NodePool(self._read_remotes, self.keys.load, self._planner_of_pushes, secrets)
 
     @cached_property
     def _read_remotes(self) -> "RemotesReader":

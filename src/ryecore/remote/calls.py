@@ -77,6 +77,7 @@ class _Call:
         timeout_s: float | None,
     ) -> None:
         self._node = node
+        self._ref = ref
         self._began_s = time.monotonic()
         self._deadline = ctx.deadline
         self._patience_s = node.settings.timeout_s + (timeout_s or 0.0)
@@ -95,7 +96,11 @@ class _Call:
         )
 
     async def run(self) -> RemoteResult:
-        self._body = evolve(self._body, snapshot=await self._node.snapshot())
+        self._body = evolve(
+            self._body,
+            snapshot=await self._node.snapshot(),
+            envelope=await self._node.seal(self._ref),
+        )
         is_sent = False
         try:
             with anyio.fail_after(None if self._deadline is None else self._left_s()):

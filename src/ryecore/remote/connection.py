@@ -5,6 +5,8 @@ Source: docs/design/remote.md#at-home.
 
 import hashlib
 import os
+import time
+from base64 import b64decode, b64encode
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from pathlib import Path
@@ -18,7 +20,8 @@ from ryecore.bounded_http import BodyBounds
 from ryecore.convert.json_text import make_encoder
 from ryecore.convert.strict import RECORDS, WIRE, ConversionError
 from ryecore.errors import InputError, RemoteError, RemoteUntrusted
-from ryecore.lillux.keys import PublicKey, SigningKey
+from ryecore.items.refs import ItemRef
+from ryecore.lillux.keys import PublicKey, SigningKey, seal_envelope
 from ryecore.remote.client import NodeClient
 from ryecore.remote.config import Remote, RemotesReader
 from ryecore.remote.plan import PushPlan, PushPlanner
@@ -31,6 +34,7 @@ from ryecore.remote.protocol.models import (
     decode_answer,
 )
 from ryecore.remote.push import Progress, PushProgress, push
+from ryecore.remote.secrets import RemoteSecrets
 
 __all__ = ["ConnectedNode", "NodePool"]
 
@@ -38,6 +42,8 @@ _encode: Final = make_encoder()
 _MAX_EVENT_BYTES: Final = 1024 * 1024
 _MAX_EVENTS_BYTES: Final = 1024 * 1024 * 1024
 _EVENTS_TIMEOUT_S: Final = 60.0
+_BOX_KEY_BYTES: Final = 32
+_BOX_KEY_KEPT_S: Final = 60.0
 
 
 class ConnectedNode:
@@ -47,17 +53,24 @@ class ConnectedNode:
         remote: The remote.
         load_key: Returns the author's key, which signs requests.
         planner: Plans pushes.
+        secrets: Finds the secrets of a call.
     """
 
     def __init__(
-        self, remote: Remote, load_key: Callable[[], SigningKey], planner: PushPlanner
+        self,
+        remote: Remote,
+        load_key: Callable[[], SigningKey],
+        planner: PushPlanner,
+        secrets: RemoteSecrets,
     ) -> None:
         self.settings = remote.settings
         self.client = NodeClient(remote, load_key)
         self._name = remote.name
         self._load_key = load_key
         self._planner = planner
+        self._secrets = secrets
         self._plan: PushPlan | None = None
+        self._box_key: tuple[bytes, float] = b"", 0.0
 
     @property
     def remote(self) -> str:
@@ -81,6 +94,37 @@ class ConnectedNode:
         if self._plan is None:
             self._plan = await anyio.to_thread.run_sync(self._planner, include)
         return self._plan.snapshot.id
+
+    async def seal(self, ref: ItemRef) -> str | None:
+        """Return the secrets of a tool's call, sealed for the node; None where it has none.
+
+        Raises:
+            RemoteError: The node can't be reached, or has another key.
+            RyeError: The tool's chain can't be verified.
+        """
+        listed = self.settings.secrets
+        secrets = await anyio.to_thread.run_sync(self._secrets, ref, listed) if listed else None
+        if not secrets:
+            return None
+        return b64encode(seal_envelope(await self._recipient(), secrets)).decode()
+
+    async def _recipient(self) -> bytes:
+        """Return the box key of the node, from the identity that the node's key has signed."""
+        box_key, until_s = self._box_key
+        if time.monotonic() > until_s:
+            identity, key = await self.client.identity()
+            try:
+                box_key = b64decode(identity.box_key, validate=True)
+            except ValueError:
+                box_key = b""
+            if key != self.key or len(box_key) != _BOX_KEY_BYTES:
+                raise RemoteUntrusted(
+                    f"The node {self._name} has another key than in remotes.yaml.",
+                    next_step=f"Compare it with its operator's: rye remote check {self._name}",
+                    remote=self._name,
+                )
+            self._box_key = box_key, time.monotonic() + _BOX_KEY_KEPT_S
+        return box_key
 
     async def push(self, progress: Progress | None = None) -> PushProgress:
         """Send what the node lacks of the project as it is now."""
@@ -222,10 +266,12 @@ class NodePool:
         read: RemotesReader,
         load_key: Callable[[], SigningKey],
         planner: PushPlanner,
+        secrets: RemoteSecrets,
     ) -> None:
         self._read = read
         self._load_key = load_key
         self._planner = planner
+        self._secrets = secrets
         self._nodes: dict[Remote, tuple[object, ConnectedNode]] = {}
 
     async def connect(self, target: str) -> ConnectedNode:
@@ -238,7 +284,7 @@ class NodePool:
         remote = self._read().find(target)
         loop, node = self._nodes.get(remote, (None, None))
         if node is None or loop != current_token():  # connections belong to an event loop
-            node = ConnectedNode(remote, self._load_key, self._planner)
+            node = ConnectedNode(remote, self._load_key, self._planner, self._secrets)
             self._nodes[remote] = current_token(), node
         return node
 

@@ -255,3 +255,29 @@ async def test_parameters_that_are_too_large_are_refused_before_they_are_sent(
         with pytest.raises(InputError) as refused:
             await rye.execute(ref, {"x": "y" * (17 * 2**20)}, target="remote")
         assert "16,777,216" in str(refused.value)
+
+
+SECRET = "hf_0123456789abcdefghij"
+
+
+async def test_a_secret_travels_sealed_and_only_where_it_is_named_and_listed(
+    workspace: Workspace, node: ServedNode, proxy: Proxy
+) -> None:
+    connect(workspace, node, url=proxy.url, secrets="[HF_TOKEN]")
+    workspace.environ |= {"HF_TOKEN": SECRET, "OTHER_TOKEN": SECRET[::-1]}
+    script = "echo ${HF_TOKEN:-none} ${OTHER_TOKEN:-none}"
+    names = ("HF_TOKEN", "OTHER_TOKEN")
+    naming = {"env": {name: f"${{{name}:-}}" for name in names}}
+    workspace.shell("acme/named", script, env_config=naming)
+    workspace.shell("acme/unnamed", script)
+    (workspace.project / ".env").write_text("HF_TOKEN=other\n")
+    async with workspace.open() as rye:
+        named = await rye.execute("tool:acme/named", target="remote")
+        unnamed = await rye.execute("tool:acme/unnamed", target="remote")
+    assert SECRET in str(named.data)
+    assert SECRET[::-1] not in str(named.data)
+    assert SECRET not in str(unnamed.data)
+    sent = b"".join(one.head + one.body for one in proxy.requests)
+    assert SECRET.encode() not in sent
+    assert SECRET[::-1].encode() not in sent
+    assert proxy.count("GET /identity") == 1
