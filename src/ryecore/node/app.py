@@ -63,7 +63,9 @@ _MAX_SMALL_BYTES: Final = 64 * 1024
 _MAX_BODIES_BYTES: Final = 256 * 1024 * 1024
 """The most bytes of all bodies that are held at once."""
 
-_READ_TIMEOUT_S: Final = 60.0
+_READ_TIMEOUT_S: Final = 300.0
+"""How long a body may take to come, in seconds."""
+
 _DRAIN_TIMEOUT_S: Final = 5.0
 _BRIEF_BYTES: Final = 64 * 1024
 """A body of at most so many bytes is read as JSON at once, and not in a thread."""
@@ -291,23 +293,22 @@ async def _read_bounded(request: Request, max_bytes: int, held: _Held) -> bytes:
     length = request.headers.get("content-length", "")
     if length.isascii() and length.isdecimal() and int(length[:20]) > max_bytes:
         raise _too_large(max_bytes)
+    elif not length and "transfer-encoding" not in request.headers:
+        request.state.body_has_ended = True
+        return b""
     parts: list[bytes] = []
     size = 0
-    chunks = request.stream()
-    while True:
-        try:
-            with anyio.fail_after(_READ_TIMEOUT_S):
-                chunk = await anext(chunks, None)
-        except TimeoutError:
-            raise refusal("invalid", "The body didn't come in time.") from None
-        if chunk is None:
-            request.state.body_has_ended = True
-            break
-        size += len(chunk)
-        if size > max_bytes:
-            raise _too_large(max_bytes)
-        held.grow(len(chunk))
-        parts.append(chunk)
+    try:
+        with anyio.fail_after(_READ_TIMEOUT_S):
+            async for chunk in request.stream():
+                size += len(chunk)
+                if size > max_bytes:
+                    raise _too_large(max_bytes)
+                held.grow(len(chunk))
+                parts.append(chunk)
+    except TimeoutError:
+        raise refusal("invalid", "The body didn't come in time.") from None
+    request.state.body_has_ended = True
     return b"".join(parts)
 
 
