@@ -303,7 +303,7 @@ class Threads:
 
         Source: decision 47.
         """
-        return await self._use(thread_id, partial(verify_thread, self._service))
+        return await self._use_followed(thread_id, partial(verify_thread, self._service))
 
     async def replay(self, thread_id: str) -> "ReplayReport":
         """Repeat the decisions of a thread from its transcript, and run nothing.
@@ -478,7 +478,7 @@ class Threads:
 
     async def _look(self, records: Sequence[ThreadRecord]) -> bool:
         """Follow those of some runs that are on nodes; return whether there are any."""
-        placed = [one for one in records if one.place is not None and not one.ended]
+        placed = [one for one in records if one.place is not None]
         if placed:
             await self._follow(placed, must=False)
         return bool(placed)

@@ -9,15 +9,18 @@ Source: docs/design/remote.md#at-home; decision 74.
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, Final
 
+import anyio
 from attrs import evolve
 
-from ryecore.errors import RyeError, SigningError
+from ryecore.errors import RemoteUnavailable, RyeError, SigningError
 from ryecore.frozen import frozen
 from ryecore.lillux.keys import PublicKey
 from ryecore.remote.following import REPORTED, REQUESTED
 from ryecore.remote.ports import Node
+from ryecore.remote.protocol.models import MAX_REPORT_BYTES
 from ryecore.remote.protocol.reports import ReportedFile, RunReport, read_report
 from ryecore.state.exports import CAPABILITIES_FILE
 from ryecore.state.model import RemotePlace, ThreadRecord
@@ -27,8 +30,9 @@ from ryecore.state.thread_file import THREAD_FILE, TRANSCRIPT
 from ryecore.state.transcript_check import verify_transcript
 from ryecore.state.transcript_report import TranscriptReport
 from ryecore.state.waiting import run_in_thread
+from ryecore.strict_json import read_json
 
-__all__ = ["prove", "pull_files"]
+__all__ = ["prove", "pull_files", "read_object"]
 
 REPORT_FILE: Final = "report.json"
 _NAMES: Final = (TRANSCRIPT, THREAD_FILE, CAPABILITIES_FILE, "export.md")
@@ -56,7 +60,7 @@ async def pull_files(
         RemoteError: The node can't be reached, or sends another file. What came before stays.
         StateError: They can't be written.
     """
-    files.write(REPORT_FILE, json.dumps(document, indent=1).encode())
+    files.write(REPORT_FILE, json.dumps(document).encode())
     came: list[str] = []
     left_bytes = _MAX_BYTES
     for one in _wanted(report):
@@ -64,9 +68,25 @@ async def pull_files(
         if one.size_bytes < 0 or left_bytes < 0:
             break
         with files.receiving(one.name) as path:
-            await node.read_object(one.sha256, one.size_bytes, path)
+            await read_object(node, one.sha256, one.size_bytes, path)
         came.append(one.name)
     return tuple(came)
+
+
+async def read_object(node: Node, sha256: str, size_bytes: int, path: Path) -> None:
+    """Read an object of a node, again where the connection is lost.
+
+    Raises:
+        RemoteError: The node can't be reached, or sends another object.
+    """
+    for pause_s in (0.1, 0.4, 1.6, 6.4):
+        try:
+            await node.read_object(sha256, size_bytes, path)
+        except RemoteUnavailable:
+            await anyio.sleep(pause_s)
+        else:
+            return
+    await node.read_object(sha256, size_bytes, path)
 
 
 def _wanted(report: RunReport) -> Iterator[ReportedFile]:
@@ -101,6 +121,9 @@ async def prove(
     """
     place = record.place
     found = await _reported(store, record.thread_id)
+    if found.document is None:  # a late one came when the log at home was closed
+        content = store.node_files(record.thread_id).read(REPORT_FILE, MAX_REPORT_BYTES)
+        found = evolve(found, document=None if content is None else _read(content))
     if place is None or found.document is None:
         return at_home
     problems = [f"At home: {one}" for one in at_home.problems]
@@ -146,6 +169,14 @@ def _prove_files(
         proved = evolve(proved, node=place, ok=proved.ok and at_home.ok)
         problems += proved.problems
     return evolve(proved, ok=proved.ok and not problems, problems=tuple(problems))
+
+
+def _read(content: bytes) -> Mapping[str, Any] | None:
+    try:
+        document = read_json(content.decode())
+    except ValueError:
+        return None
+    return document if isinstance(document, Mapping) else None
 
 
 async def _reported(store: ThreadStore, thread_id: str) -> _Reported:

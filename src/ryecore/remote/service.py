@@ -3,16 +3,20 @@
 Source: docs/design/remote.md#at-home; decision 71.
 """
 
+import math
+import time
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from typing import Any, Final
 
 import anyio
 
-from ryecore.errors import RyeError, ThreadConflict
+from ryecore.caches import BoundedDict
+from ryecore.errors import RemoteUntrusted, RyeError, ThreadConflict
 from ryecore.items.refs import ItemRef
 from ryecore.lillux.processes import current_process
 from ryecore.policy import CallContext
+from ryecore.remote.late import correct, lacks_report
 from ryecore.remote.lifecycle import FOLLOWED, RemoteLifecycle
 from ryecore.remote.ports import Node
 from ryecore.remote.threads import RemoteThreadLifecycle
@@ -27,6 +31,8 @@ from ryecore.threads.thread import Thread
 __all__ = ["RemoteRuns"]
 
 _LOOK_S: Final = 5.0
+_ASK_EVERY_S: Final = 5.0
+_MAX_ASKED: Final = 1_000
 
 
 class RemoteRuns:
@@ -44,10 +50,13 @@ class RemoteRuns:
         self._host = host
         self._planner = planner
         self._connect = connect
+        self._asked: BoundedDict[str, float] = BoundedDict(_MAX_ASKED)
 
     async def life(self, request: RunRequest, ctx: CallContext) -> RemoteLifecycle[Any]:
         """Return the lifecycle of a run on the node of the request's target."""
-        node = await self._connect(request.target)
+        return self._life(await self._connect(request.target), request, ctx)
+
+    def _life(self, node: Node, request: RunRequest, ctx: CallContext) -> RemoteLifecycle[Any]:
         is_thread = request.ref.kind == "directive"
         kind = RemoteThreadLifecycle if is_thread else RemoteToolLifecycle
         return kind(self._host, node, self._planner, request, ctx)
@@ -65,7 +74,11 @@ class RemoteRuns:
         followed: list[tuple[Thread, RemoteLifecycle[Any]]] = []
         for record in records:
             try:
-                found = await self._follow(record)
+                found = None
+                if not record.ended:
+                    found = await self._follow(record)
+                elif await lacks_report(self._host.store, record):
+                    await self._correct(record)
             except RyeError:
                 if must:
                     raise
@@ -79,6 +92,35 @@ class RemoteRuns:
                 for thread, life in followed:
                     group.start_soon(_wait_for_answer, thread, life)
 
+    async def _correct(self, record: ThreadRecord) -> None:
+        """Ask for the report of a run that ended here without one, once in a while."""
+        now_s, thread_id = time.monotonic(), record.thread_id
+        if self._asked.get(thread_id, -math.inf) > now_s - _ASK_EVERY_S:
+            return
+        self._asked[thread_id] = now_s
+        with anyio.move_on_after(_LOOK_S):
+            await correct(self._host.store, record, await self._node_of(record))
+
+    async def _node_of(self, record: ThreadRecord) -> Node:
+        """Return the node of a run.
+
+        Raises:
+            RemoteUntrusted: The remote names another node by now.
+        """
+        place = record.place
+        if place is None:
+            raise RuntimeError("A run of this machine has no node.")
+        node = await self._connect(f"remote:{place.remote}")
+        if node.key.fingerprint != place.node:
+            raise RemoteUntrusted(
+                f"{record.thread_id} runs on the node {place.node}, and the remote {place.remote} "
+                f"is {node.key.fingerprint} by now.",
+                next_step="Add the node again under this name; to give the run up: "
+                f"rye threads cancel {record.thread_id}",
+                remote=place.remote,
+            )
+        return node
+
     async def _follow(self, record: ThreadRecord) -> tuple[Thread, RemoteLifecycle[Any]] | None:
         host = self._host
         key = (str(host.store.folder), record.thread_id)
@@ -87,8 +129,8 @@ class RemoteRuns:
             return None
         if not host.tasks.are_possible:
             return None
-        request = RunRequest(ItemRef.parse(record.item_id), target=f"remote:{record.place.remote}")
-        life = await self.life(request, CallContext())
+        node = await self._node_of(record)
+        life = self._life(node, RunRequest(ItemRef.parse(record.item_id)), CallContext())
         host.supervisor.start(host.tasks)
         try:
             await life.adopt(record)

@@ -3,15 +3,18 @@
 Source: decision 72.
 """
 
+from typing import Final
+
 from ryecore.frozen import frozen
 from ryecore.policy.budget import NOTHING, Amount, Mark, Settlement
 from ryecore.runs.settlements import Unwritten
 from ryecore.state.ledger import BudgetLedger
 from ryecore.state.model import Cost
 
-__all__ = ["RemoteSpending"]
+__all__ = ["ATTEMPT", "TURN", "RemoteSpending"]
 
-_TURN, _ATTEMPT = 1, 1
+TURN: Final = 1
+ATTEMPT: Final = 1
 
 
 @frozen
@@ -39,7 +42,7 @@ class RemoteSpending:
 
     async def hold(self) -> None:
         """Hold all that the run may spend, before anything leaves. A repeated hold does nothing."""
-        await self._ledger.hold(self._run_id, _TURN, _ATTEMPT, self._ceiling)
+        await self._ledger.hold(self._run_id, TURN, ATTEMPT, self._ceiling)
 
     def report(self, cost: Cost, *, assumed: bool) -> None:
         """Note what the node reports. It is charged in full, also above the hold."""
@@ -69,5 +72,5 @@ class RemoteSpending:
         found = self._reported
         settlements: tuple[Settlement, ...] = ()
         if found is not None:
-            settlements = (Settlement(_TURN, _ATTEMPT, self._ceiling, found.actual, found.mark),)
+            settlements = (Settlement(TURN, ATTEMPT, self._ceiling, found.actual, found.mark),)
         return Unwritten(self._run_id, self.cost, settlements)
