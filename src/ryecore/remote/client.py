@@ -242,9 +242,8 @@ class NodeClient:
             RemoteUntrusted: The response isn't signed by the node's key.
             RemoteError: The node refuses the request.
         """
-        timeout = self._http.timeout
-        if read_timeout_s is not None:
-            timeout = httpx2.Timeout(timeout.connect, read=read_timeout_s)
+        timeout_s = self.remote.settings.timeout_s
+        timeout = httpx2.Timeout(timeout_s, read=read_timeout_s or timeout_s)
         request = self._sign("GET", path, query, b"", dict(headers or {}))
         request.extensions["timeout"] = timeout.as_dict()
         try:
@@ -445,8 +444,9 @@ def _make_http(url: str, timeout_s: float) -> httpx2.AsyncClient:
         # A proxy of the environment is for other machines.
         trust_env=not is_loopback(url),
         follow_redirects=False,
-        timeout=httpx2.Timeout(min(timeout_s, _CONNECT_TIMEOUT_S), read=None, write=None),
-        limits=httpx2.Limits(max_connections=64, max_keepalive_connections=16),
+        timeout=httpx2.Timeout(None, connect=min(timeout_s, _CONNECT_TIMEOUT_S)),
+        # Each call that waits for its result holds a connection; the node bounds their number.
+        limits=httpx2.Limits(max_connections=None, max_keepalive_connections=32),
         headers=_HEADERS,
     )
 

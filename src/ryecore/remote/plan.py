@@ -15,6 +15,7 @@ from ryecore.caches import BoundedDict
 from ryecore.display.text import Rendered, StyledText, byte_size, counted
 from ryecore.errors import InputError
 from ryecore.frozen import frozen
+from ryecore.remote.protocol.models import MAX_SNAPSHOT_BYTES
 from ryecore.remote.protocol.snapshots import MAX_FILES, Snapshot, SnapshotFile, check_snapshot
 from ryecore.remote.selection import (
     INSPECTED_BYTES,
@@ -180,10 +181,12 @@ class PushPlanner:
             )
         snapshot = Snapshot(tuple(files))
         why = check_snapshot(snapshot)
+        if why is None and len(snapshot.to_bytes()) > MAX_SNAPSHOT_BYTES:
+            why = f"Its list of files takes more than {MAX_SNAPSHOT_BYTES:,} bytes."
         if why is not None:
             raise InputError(
                 f"What would travel is no snapshot: {why}",
-                next_step="Rename or remove the file; see: rye remote plan",
+                next_step="Rename or remove files, or narrow push.include in remotes.yaml.",
             )
         left_out.sort(key=lambda one: (one.space, one.path))
         return PushPlan(snapshot, sources, tuple(left_out), selection.unmatched)

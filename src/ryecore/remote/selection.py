@@ -333,7 +333,7 @@ class _Walk:
         self._real = os.path.realpath(root)
         self._left_out = left_out
         self.folders: dict[str, FileIdentity | None] = {}
-        self.has_links = self._root != self._real
+        self.has_links = False
 
     def note_folder(self, path: str) -> None:
         """Note the stat of a folder, which changes with the names in it."""

@@ -1,6 +1,5 @@
 """`rye node serve` as a process: TLS, plain HTTP, signals, a second server, and a host's app."""
 
-import datetime
 import os
 import signal
 import ssl
@@ -8,16 +7,11 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from ipaddress import ip_address
 from pathlib import Path
 
 import anyio
 import httpx2
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse
 from starlette.routing import Mount, Route
@@ -29,6 +23,7 @@ from ryecore.node.identity import TlsFiles
 from ryecore.remote.protocol.models import RunState, read_answer
 from ryecore.remote.protocol.reports import read_report
 from ryecore.serving import listen, serve_app, url_of
+from tests.certificates import make_certificates
 from tests.graphs import graph
 from tests.integration.test_graph_child_factories import WRITER, WRITING
 from tests.node_host import snapshot_of
@@ -43,44 +38,6 @@ pytestmark = pytest.mark.anyio
 def anyio_backend() -> str:
     """uvicorn's own loop."""
     return "asyncio"
-
-
-def _make_certificates(folder: Path) -> TlsFiles:
-    """Write a test CA, and a certificate of 127.0.0.1 that it signed."""
-    now = datetime.datetime.now(datetime.UTC)
-
-    def make(
-        name: str, issuer: str, key: ec.EllipticCurvePrivateKey, by: ec.EllipticCurvePrivateKey
-    ) -> x509.Certificate:
-        is_ca = name == issuer
-        subject, signed_by = (
-            x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, one)]) for one in (name, issuer)
-        )
-        builder = (
-            x509.CertificateBuilder()
-            .subject_name(subject)
-            .issuer_name(signed_by)
-            .public_key(key.public_key())
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - datetime.timedelta(days=1))
-            .not_valid_after(now + datetime.timedelta(days=1))
-            .add_extension(x509.BasicConstraints(is_ca, None), critical=True)
-        )
-        if not is_ca:
-            names = x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))])
-            builder = builder.add_extension(names, critical=False)
-        return builder.sign(by, hashes.SHA256())
-
-    ca_key, own_key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
-    pem = serialization.Encoding.PEM
-    ca = make("test CA", "test CA", ca_key, ca_key)
-    own = make("node", "test CA", own_key, ca_key)
-    (folder / "ca.pem").write_bytes(ca.public_bytes(pem))
-    (folder / "node.pem").write_bytes(own.public_bytes(pem))
-    (folder / "node.key").write_bytes(
-        own_key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    )
-    return TlsFiles(folder / "node.pem", folder / "node.key")
 
 
 async def _run_tool(client: NodeClient, workspace: Workspace, ref: str, thread_id: str) -> RunState:
@@ -106,7 +63,7 @@ async def test_a_signed_tool_runs_over_tls_and_its_report_is_signed(
     workspace: Workspace, tmp_path: Path
 ) -> None:
     ref = workspace.shell("acme/greet", "cat")
-    tls = _make_certificates(tmp_path)
+    tls = make_certificates(tmp_path)
     arguments = ["--tls-certificate", str(tls.certificate), "--tls-key", str(tls.key)]
     trusted = ssl.create_default_context(cafile=tmp_path / "ca.pem")
     with served_node(tmp_path / "node", *arguments) as served:
@@ -176,7 +133,7 @@ async def test_plain_http_behind_a_proxy_can_be_named(tmp_path: Path) -> None:
 
 async def test_files_of_tls_that_do_not_belong_together_are_refused(tmp_path: Path) -> None:
     make_node(tmp_path / "node")
-    tls = _make_certificates(tmp_path)
+    tls = make_certificates(tmp_path)
 
     with pytest.raises(ConfigError, match="TLS can't be used"):
         await serve_node(tmp_path / "node", port=0, tls=TlsFiles(tmp_path / "ca.pem", tls.key))
