@@ -21,6 +21,7 @@ from ryecore.node.events import EventLog
 from ryecore.node.hosts import Host, HostPool
 from ryecore.node.problems import NodeProblem, refusal
 from ryecore.node.run_table import RunRow, RunTable
+from ryecore.node.spaces import FileStats
 from ryecore.node.threads import (
     Outcome,
     Run,
@@ -37,11 +38,13 @@ from ryecore.policy.permissions import attenuate
 from ryecore.remote.protocol.error_documents import write_error
 from ryecore.remote.protocol.models import ExecuteBody, RunStatus
 from ryecore.rye import Rye
+from ryecore.state.model import Cost
 from ryecore.state.waiting import run_in_thread
 
-__all__ = ["Execution", "LiveRun", "open_secrets"]
+__all__ = ["Execution", "LiveRun", "failed_outcome", "open_secrets"]
 
 _MAX_ENVELOPE: Final = 2 * 1024 * 1024
+_TELL_OPERATOR: Final = "Tell the node's operator; its log says more."
 _MAX_ATTEMPTS: Final = 20
 """How often a run is started that died each time before it began."""
 
@@ -91,7 +94,7 @@ class Execution:
 
     async def perform(self, live: LiveRun) -> Outcome:
         """Execute a run to its end. What goes wrong is its outcome."""
-        row, item_id = live.row, live.row.body.item_id
+        row = live.row
         try:
             borrowed = self._hosts.borrow(
                 live.caller,
@@ -104,22 +107,21 @@ class Execution:
                 if not row.body.collect:
                     return await self._perform_in(live, host)
                 before = await run_in_thread(host.space.stats)
-                outcome = await self._perform_in(live, host)
-                content = self._content.of(live.caller)
-                changes = await run_in_thread(host.space.changes, before, content)
-                return evolve(outcome, changes=changes)
-        except NodeProblem as refused:
-            problem = refused.problem
-            error = RyeError(problem.title, next_step=problem.next_step)
-            return Outcome("error", write_error(error.during(item_id)))
-        except RyeError as error:
-            return Outcome("error", write_error(error.during(item_id)))
-        except OSError as problem:
-            failed = ProcessError(
-                f"The node can't run it: {problem.strerror or problem}.",
-                next_step="Tell the node's operator.",
-            )
-            return Outcome("error", write_error(failed.during(item_id)))
+                return await self._collect(live, host, before, await self._perform_in(live, host))
+        except (NodeProblem, RyeError, OSError) as problem:
+            return failed_outcome(live.row, problem)
+
+    async def _collect(
+        self, live: LiveRun, host: Host, before: Mapping[str, FileStats], outcome: Outcome
+    ) -> Outcome:
+        """Add the changed files to an outcome; without room for them it is an error."""
+        content = self._content.of(live.caller)
+        try:
+            changes = await run_in_thread(host.space.changes, before, content)
+        except (NodeProblem, OSError) as problem:
+            failed = failed_outcome(live.row, problem)
+            return evolve(outcome, status="error", result=failed.result)
+        return evolve(outcome, changes=changes)
 
     async def _perform_in(self, live: LiveRun, host: Host) -> Outcome:
         row = live.row
@@ -157,13 +159,18 @@ class Execution:
             stopped = CallCancelled("The run was stopped.").during(row.body.item_id)
             status = _stopped_status(row)
             if row.node_thread_id is None:
-                return Outcome(status, write_error(stopped))
+                return evolve(failed_outcome(row, stopped, may_have_begun=True), status=status)
             outcome = await thread_outcome(host, row.node_thread_id, stopped, content)
             return evolve(outcome, status=status)
         if row.body.thread == "inline" and not is_left:  # a graph, which may spend
             await self._hold(live)
             await self._table.bound(row.caller, row.thread_id, live.max_spend_microcents)
-        run = await self._begin(live, host.rye, ctx, is_left=is_left)
+        try:
+            run = await self._begin(live, host.rye, ctx, is_left=is_left)
+        except RyeError as error:
+            if live.row.node_thread_id is None:
+                raise
+            return await thread_outcome(host, live.row.node_thread_id, error, content)
         if isinstance(run, ThreadReport):
             result = run.result if isinstance(run.result, Mapping) else {}
             return await thread_outcome(host, run.thread_id, result, content)
@@ -189,13 +196,38 @@ class Execution:
             run = await start(rye, row.body, ctx, most, attempt)
             if not is_left or not (await run.record()).ended:
                 return run
+            live.row = evolve(row, node_thread_id=id_of(run))
             left = await resume(rye, id_of(run), ctx, is_graph=is_graph)
             if left is not None:
                 return left
+            live.row = row
         raise StateError(
             f"The node ended {_MAX_ATTEMPTS} times before the run began.",
             next_step="Tell the node's operator.",
         )
+
+
+def failed_outcome(row: RunRow, problem: Exception, *, may_have_begun: bool = False) -> Outcome:
+    """Return the outcome of a run that the node couldn't bring to its end.
+
+    Where its thread had begun, all that it may have spent is assumed.
+    """
+    if isinstance(problem, RyeError):
+        error = problem
+    elif isinstance(problem, NodeProblem):
+        error = RyeError(problem.problem.title, next_step=problem.problem.next_step)
+    elif isinstance(problem, OSError):
+        why = problem.strerror or problem
+        error = ProcessError(f"The node can't run it: {why}.", next_step=_TELL_OPERATOR)
+    else:
+        name = type(problem).__name__
+        error = RyeError(f"The node failed: {name}.", next_step=_TELL_OPERATOR)
+    outcome = Outcome("error", write_error(error.during(row.body.item_id)))
+    if row.node_thread_id is None and not may_have_begun:
+        return outcome
+    tokens = 0 if row.body.ceiling is None else row.body.ceiling.tokens
+    cost = Cost(input_tokens=tokens, spend_microcents=row.max_spend_microcents or 0)
+    return evolve(outcome, cost=cost, assumed=True, node_thread_id=row.node_thread_id)
 
 
 async def _run_tool(live: LiveRun, host: Host, ctx: CallContext) -> Outcome:

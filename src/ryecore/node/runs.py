@@ -20,7 +20,7 @@ from ryecore.lillux.keys import BoxKey, SigningKey
 from ryecore.node.callers import Caller
 from ryecore.node.content import NodeContent
 from ryecore.node.events import NodeEvent, RunEvents
-from ryecore.node.execution import Execution, LiveRun, open_secrets
+from ryecore.node.execution import Execution, LiveRun, failed_outcome, open_secrets
 from ryecore.node.hosts import HostOptions, HostPool, snapshot_missing
 from ryecore.node.problems import refusal
 from ryecore.node.run_table import RunRow, RunTable
@@ -49,6 +49,7 @@ _log: Final = logging.getLogger("ryecore.node")
 _CELLS: Final = frozenset({("tool", "inline"), ("directive", "fork")})
 _RETRY_S: Final = 2
 _MAX_GRACE_S: Final = 30.0
+_MAX_PAUSE_S: Final = 60.0
 _BRIEF: Final = 10_000
 
 
@@ -100,8 +101,7 @@ class NodeRuns:
             caller = self._find_caller(row.caller)
             if caller is None:
                 error = StateError("The node's operator doesn't allow this caller any more.")
-                outcome = Outcome("error", write_error(error.during(row.body.item_id)))
-                await self._end(row, outcome)
+                await self._end(row, failed_outcome(row, error))
                 continue
             log = await self._events.open(row.caller, row.thread_id)
             self._carry_on(LiveRun(row, caller, log, row.max_spend_microcents, was_left=True))
@@ -318,10 +318,16 @@ class NodeRuns:
 
     async def _carry_out(self, live: LiveRun) -> None:
         """Execute a run to its end, and report it. The task of one run; it raises nothing."""
-        row = live.row
+        row, pause_s = live.row, 1.0
         try:
             outcome = await self._perform(live)
-            live.row = await self._end(live.row, outcome)
+            while not live.row.report:
+                try:
+                    live.row = await self._end(live.row, outcome)
+                except (RyeError, OSError):  # such as a full disk
+                    _log.exception("The end of the run %s can't be written yet.", row.thread_id)
+                    await anyio.sleep(pause_s)
+                    pause_s = min(pause_s * 2, _MAX_PAUSE_S)
             status = {"status": live.row.status, "node_thread_id": live.row.node_thread_id}
             live.log.add("status", status)
         except Exception:  # of any kind: the node itself runs on, and its next start tries again
@@ -343,11 +349,7 @@ class NodeRuns:
             return await self._execution.perform(live)
         except Exception as problem:  # of any kind: its caller has to learn of it
             _log.exception("The run %s failed.", row.thread_id)
-            error = RyeError(
-                f"The node failed: {type(problem).__name__}.",
-                next_step="Tell the node's operator; its log says more.",
-            )
-            return Outcome("error", write_error(error.during(row.body.item_id)))
+            return failed_outcome(live.row, problem)
 
     async def _end(self, row: RunRow, outcome: Outcome) -> RunRow:
         """Sign the report of a run, and write its end. Returns its row."""

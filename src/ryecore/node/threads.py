@@ -19,6 +19,7 @@ from ryecore.graph.run import GraphRun
 from ryecore.node.content import CallerContent
 from ryecore.node.events import EventLog
 from ryecore.node.hosts import Host
+from ryecore.node.problems import NodeProblem
 from ryecore.policy import CallContext
 from ryecore.policy.budget import Amount
 from ryecore.policy.limits import Limits
@@ -283,7 +284,9 @@ async def thread_outcome(
     cost, assumed = await _cost_of(rye, last.chain or (last_id,))
     key = await run_in_thread(find_run_key, host.space.user / ".ai")
     head = last.record.transcript_head
-    files = await run_in_thread(_store_files, host, last, content)
+    files: tuple[ReportedFile, ...] = ()
+    with suppress(NodeProblem, OSError):  # without room, the result and the cost still count
+        files = await run_in_thread(_store_files, host, last, content)
     return Outcome(
         "error" if isinstance(done, RyeError) else _STATUSES.get(last.status, "error"),
         write_error(done) if isinstance(done, RyeError) else done,

@@ -10,10 +10,11 @@ from attrs import evolve
 
 from ryecore import AgentRunnerDeps
 from ryecore.llm.cost import Price
+from ryecore.llm.parts import ToolResultPart
 from ryecore.llm.result import Usage
 from ryecore.node.events import NodeEvent
 from ryecore.remote.protocol.models import CancelBody, Ceiling
-from ryecore.testing import FunctionProvider, ScriptedProvider, say
+from ryecore.testing import FunctionProvider, ScriptedProvider, call, say
 from tests.node_host import DirectNode, direct_node
 from tests.scripted_host import directive
 from tests.workspace import Workspace
@@ -125,3 +126,46 @@ async def test_the_ceiling_and_the_quota_bound_what_is_spent(
             await node.send(
                 node.body("directive:acme/ask", "y", ceiling=Ceiling(10**6, 500_000)), bounded
             )
+
+
+async def test_a_thread_that_leaves_more_than_there_is_room_for_still_tells_its_cost(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    provider = ScriptedProvider([say("Hello!")], usage=USAGE)
+    async with direct_node(workspace, tmp_path / "node", agent=deps(provider)) as node:
+        body = node.body("directive:acme/ask", ceiling=Ceiling(10**8, 500_000))
+        content = node.content.of(node.caller)
+        snapshot = content.snapshot(body.snapshot)
+        assert snapshot is not None
+        space_bytes = sum(one.size_bytes for one in snapshot.files)
+        full = evolve(node.caller, max_bytes=content.used_bytes + space_bytes + 2_000)
+        report = node.report(await node.send(body, full))
+        assert (report.status, report.result["result"]) == ("completed", "Hello!")
+        assert (report.cost.spend_microcents, report.files) == (150_000, ())
+
+
+async def test_a_thread_never_holds_more_than_its_caller(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    allowed = directive("wide", permissions="<execute><tool>*</tool></execute>")
+    workspace.write("directives/acme/wide.md", allowed)
+    workspace.shell("acme/mine", "echo mine")
+    workspace.shell("other/theirs", "echo $((40 + 2))")
+    calls = [
+        call("rye_execute", {"item_id": f"tool:{name}"}, call_id=name)
+        for name in ("acme/mine", "other/theirs")
+    ]
+    provider = ScriptedProvider([calls[0] + calls[1], say("done")], usage=USAGE)
+    async with direct_node(workspace, tmp_path / "node", agent=deps(provider)) as node:
+        scopes = ("rye.execute.directive.*", "rye.execute.tool.acme.*", "rye.sign.tool.acme.mine")
+        narrow = evolve(node.caller, scopes=scopes)
+        report = node.report(await node.send(node.body("directive:acme/wide"), narrow))
+        assert report.status == "completed", report.result
+    said = {
+        part.call_id: part.text
+        for message in provider.requests[-1].messages
+        for part in message.parts
+        if isinstance(part, ToolResultPart)
+    }
+    assert "mine" in said["acme/mine"]
+    assert "42" not in said["other/theirs"]
