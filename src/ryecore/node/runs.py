@@ -31,10 +31,12 @@ from ryecore.remote.protocol.error_documents import write_error
 from ryecore.remote.protocol.models import (
     MAX_PARAMETER_BYTES,
     MAX_RESULT_DEPTH,
+    MAX_VALUES,
     MAX_WAIT_S,
     CancelBody,
     ExecuteBody,
     RunState,
+    has_too_many_values,
     is_nested_too_deeply,
     is_thread_id,
 )
@@ -417,7 +419,7 @@ def _is_brief(result: object) -> bool:
 
 
 def _plain(result: Mapping[str, Any], item_id: str) -> Mapping[str, Any]:
-    """Return a result as JSON has it; an error in place of one that is too large or deep."""
+    """Return a result as JSON has it; an error in place of one that no report can hold."""
     error: RyeError
     try:
         text = json.dumps(result, allow_nan=False)
@@ -427,6 +429,8 @@ def _plain(result: Mapping[str, Any], item_id: str) -> Mapping[str, Any]:
         plain: Mapping[str, Any] = json.loads(text)
         if len(text) > MAX_PARAMETER_BYTES:
             size = f"has {len(text):,} bytes, and a node reports {MAX_PARAMETER_BYTES:,}"
+        elif has_too_many_values(text.encode()):
+            size = f"holds more than the {MAX_VALUES:,} values that a node reports"
         elif is_nested_too_deeply(plain, MAX_RESULT_DEPTH):
             size = f"is nested deeper than the {MAX_RESULT_DEPTH} levels that a node reports"
         else:

@@ -1,6 +1,7 @@
 """What comes from the other end, read as the protocol's documents: read, or refused."""
 
 import json
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
@@ -152,6 +153,30 @@ def test_what_is_not_json_of_the_protocol_is_refused(content: bytes) -> None:
     for decode in (decode_request, decode_answer):
         with pytest.raises(ValueError, match=r".+"):
             decode(content)
+
+
+@pytest.mark.parametrize(
+    ("content", "is_refused"),
+    [
+        (b'{"files":[' + b"{}," * 2_000_000 + b"{}]}", True),
+        (b"[" + b"1," * 2_000_000 + b"1]", True),
+        (b'"' + b'\\",' * 3_000_000, True),  # never ends: refused as no JSON
+        (b'"' + b"[,{" * 2_000_000 + b'"', False),
+        (b'["' + b'\\",' * 2_500_000 + b'"]', False),
+    ],
+    ids=["objects", "numbers", "unended", "text", "escapes"],
+)
+def test_a_document_of_few_bytes_and_many_values_is_refused_unread(
+    content: bytes, is_refused: bool
+) -> None:
+    """Text may hold as many commas and brackets as it likes."""
+    began_s = time.process_time()
+    if is_refused:
+        with pytest.raises(ValueError, match=r"more than|Unterminated"):
+            decode_request(content)
+    else:
+        assert decode_request(content)
+    assert time.process_time() - began_s < 10
 
 
 def test_half_a_surrogate_pair_is_refused_in_requests_alone() -> None:

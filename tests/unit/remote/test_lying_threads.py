@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from ryecore import SigningKey
+from ryecore.threads.result import ThreadResult
 from tests.lying import lie, sign_again
 from tests.proxy import Fault, Proxy
 from tests.remotes import connect
@@ -75,6 +76,7 @@ async def test_no_event_disturbs_the_run_or_decides_its_end(
         for event in EVENTS:
             proxy.fail("GET /runs/.*/events", stream(event, end))
             done = await rye.execute(ref, thread="fork", target="remote:gpu")
+            assert isinstance(done, ThreadResult)
             assert (done.status, done.error) == ("success", None), event
             assert (await rye.threads.show(done.thread_id)).status == "completed"
             tree = await rye.threads.tree(done.thread_id)
@@ -109,6 +111,7 @@ async def test_a_report_that_lies_ends_the_run_charged_in_full(
             done = await rye.execute(
                 ref, thread="fork", target="remote:gpu", limits={"spend": 0.01}
             )
+            assert isinstance(done, ThreadResult)
             assert done.status == "error", lies
             assert done.error
             account = await rye.threads.account(done.thread_id)
@@ -128,5 +131,6 @@ async def test_a_file_that_is_changed_on_its_way_is_never_proved(
     proxy.fail("GET /objects/", Fault(change_answer=change), times=1000)
     async with planned.workspace.open() as rye:
         done = await rye.execute(ref, thread="fork", target="remote:gpu")
+        assert isinstance(done, ThreadResult)
         assert (done.status, done.error) == ("success", None)
         assert not (await rye.threads.verify(done.thread_id)).ok

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import tracemalloc
 
 import pytest
 from attrs import evolve
@@ -40,6 +41,17 @@ def test_the_id_is_the_digest_of_its_json_with_sorted_keys() -> None:
 )  # fmt: skip
 def test_a_list_that_could_write_elsewhere_is_refused(paths: list[str]) -> None:
     assert check_snapshot(Snapshot(tuple(map(file, paths)))) is not None
+
+
+def test_a_list_that_makes_more_folders_than_files_is_refused_early() -> None:
+    """Each of its paths is short, and together they would take millions of folders."""
+    deep = Snapshot(tuple(file(f"{at:05}/" + "a/" * 500 + "f") for at in range(1000)))
+    tracemalloc.start()
+    try:
+        assert "folders" in str(check_snapshot(deep))
+        assert tracemalloc.get_traced_memory()[1] < 100 * 2**20
+    finally:
+        tracemalloc.stop()
 
 
 def test_what_is_no_hash_or_size_is_refused() -> None:

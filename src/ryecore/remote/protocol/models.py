@@ -19,6 +19,7 @@ __all__ = [
     "MAX_REPORT_BYTES",
     "MAX_RESULT_DEPTH",
     "MAX_SNAPSHOT_BYTES",
+    "MAX_VALUES",
     "MAX_WAIT_S",
     "PROTOCOL",
     "CancelBody",
@@ -35,6 +36,7 @@ __all__ = [
     "StoredAnswer",
     "decode_answer",
     "decode_request",
+    "has_too_many_values",
     "is_nested_too_deeply",
     "is_thread_id",
     "read_answer",
@@ -56,6 +58,9 @@ MAX_WAIT_S: Final = 30.0
 MAX_DEPTH: Final = 256
 """How deep a document may be nested: less than what any reader or writer of JSON here can take."""
 
+MAX_VALUES: Final = 2_000_000
+"""How many values a document may hold: parsed, a small one takes many times its bytes."""
+
 MAX_RESULT_DEPTH: Final = MAX_DEPTH - 2
 """How deep a result may be nested: it is part of a report, which is part of an answer."""
 
@@ -65,6 +70,7 @@ _BODIES: Final = Format(
     lambda every: make_converter(forbid_unknown_keys=True, finds_every_problem=every),
     finds_every_problem=False,
 )
+_STRING: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 _THREAD_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,254}", re.ASCII)
 
 RunStatus = Literal["running", "completed", "error", "cancelled", "killed"]
@@ -265,8 +271,11 @@ def decode_answer(content: bytes) -> object:
     """Return the JSON that a node answered. Half surrogate pairs are left, as tools return them.
 
     Raises:
-        ValueError: It isn't JSON, has a number that no float holds, or is nested too deeply.
+        ValueError: It isn't JSON, has a number that no float holds, is nested too deeply, or holds
+            too many values.
     """
+    if has_too_many_values(content):
+        raise ValueError(f"it holds more than {MAX_VALUES:,} values")
     try:
         value: object = FINITE_DECODER.decode(content.decode())
     except RecursionError:
@@ -274,6 +283,17 @@ def decode_answer(content: bytes) -> object:
     if is_nested_too_deeply(value):
         raise ValueError("it is nested too deeply")
     return value
+
+
+def has_too_many_values(content: bytes) -> bool:
+    """Return whether JSON holds more values than are read, without reading it."""
+    if len(content) <= MAX_VALUES or _count_openings(content) <= MAX_VALUES:
+        return False
+    return _count_openings(_STRING.sub(b"", content)) > MAX_VALUES
+
+
+def _count_openings(content: bytes) -> int:
+    return content.count(b",") + content.count(b"[") + content.count(b"{")
 
 
 def is_nested_too_deeply(value: object, most: int = MAX_DEPTH) -> bool:

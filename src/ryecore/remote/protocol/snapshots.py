@@ -13,9 +13,17 @@ from attrs import field
 from ryecore.convert.json_text import make_encoder
 from ryecore.frozen import frozen
 
-__all__ = ["MAX_FILES", "MAX_PATH_BYTES", "Snapshot", "SnapshotFile", "check_snapshot"]
+__all__ = [
+    "MAX_FILES",
+    "MAX_FOLDERS",
+    "MAX_PATH_BYTES",
+    "Snapshot",
+    "SnapshotFile",
+    "check_snapshot",
+]
 
 MAX_FILES: Final = 100_000
+MAX_FOLDERS: Final = 100_000
 MAX_PATH_BYTES: Final = 1024
 _SHA256: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _MAX_SIZE_BYTES: Final = 2**53
@@ -91,8 +99,12 @@ def check_snapshot(snapshot: Snapshot) -> str | None:
             return f"{one.path!r} isn't in the order of space and path, or stands there twice."
         previous = place
         paths.add(place)
-        parts = one.path.split("/")
-        folders.update((one.space, "/".join(parts[:end])) for end in range(1, len(parts)))
+        folder = one.path.rpartition("/")[0]
+        while folder and (one.space, folder) not in folders:
+            folders.add((one.space, folder))
+            folder = folder.rpartition("/")[0]
+        if len(folders) > MAX_FOLDERS:
+            return f"It has more than {MAX_FOLDERS:,} folders."
     clash = next(iter(paths & folders), None)
     return None if clash is None else f"{clash[1]!r} is a file and a folder."
 
