@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Final
 import anyio
 import uvicorn
 
+from ryecore.display.sanitize import warn
 from ryecore.errors import ConfigError
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
-__all__ = ["is_loopback", "listen", "load_tls", "serve_app", "url_of"]
+__all__ = ["is_loopback", "listen", "load_tls", "renew_tls", "serve_app", "url_of"]
 
 _SHUTDOWN_S: Final = 1
 _BACKLOG: Final = 1024
@@ -83,6 +84,46 @@ def load_tls(certificate: Path, key: Path) -> ssl.SSLContext:
 
 def _no_password() -> str:
     raise ValueError("the key has a password")
+
+
+async def renew_tls(
+    context: ssl.SSLContext, certificate: Path, key: Path, *, each_s: float = 60.0
+) -> None:
+    """Load a certificate and its key again when they were renewed, until cancelled.
+
+    New connections get them. Files that can't be used, or don't belong together yet, are warned of,
+    and what was loaded before stays.
+
+    Args:
+        context: Where they are loaded.
+        certificate: The certificate with its chain.
+        key: Its key.
+        each_s: How often the files are looked at, in seconds.
+    """
+    loaded = _versions(certificate, key)
+    while True:
+        await anyio.sleep(each_s)
+        found = _versions(certificate, key)
+        if found == loaded:
+            continue
+        loaded = found
+        try:
+            load_tls(certificate, key)  # tried apart: half a change would spoil what is in use
+            context.load_cert_chain(certificate, key, password=_no_password)
+        except (ConfigError, OSError, ValueError) as problem:
+            warn(f"The renewed certificate isn't used: {problem}")
+
+
+def _versions(*paths: Path) -> list[tuple[int, int, int] | None]:
+    found: list[tuple[int, int, int] | None] = []
+    for path in paths:
+        try:
+            status = path.stat()
+        except OSError:
+            found.append(None)
+        else:
+            found.append((status.st_dev, status.st_ino, status.st_mtime_ns))
+    return found
 
 
 def url_of(listening: socket.socket, host: str, *, tls: bool = False) -> str:

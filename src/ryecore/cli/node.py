@@ -3,6 +3,7 @@
 Source: decisions 64 and 65.
 """
 
+import logging
 import os
 import sys
 from collections.abc import Sequence
@@ -104,6 +105,9 @@ def show_node(folder: str | None, as_json: bool) -> None:
     is_flag=True,
     help="Serve plain HTTP beyond this machine, as behind a proxy that ends TLS.",
 )
+@click.option(
+    "-v", "--verbose", is_flag=True, help="Log each refused request, and why it was refused."
+)
 @deps_option
 def serve(
     folder: str | None,
@@ -112,6 +116,7 @@ def serve(
     tls_certificate: str | None,
     tls_key: str | None,
     insecure_http: bool,
+    verbose: bool,
     deps: str | None,
 ) -> None:
     """Serve the node until a signal comes; the next start recovers runs that had not ended.
@@ -129,6 +134,8 @@ def serve(
         tls = None
         if tls_certificate is not None and tls_key is not None:
             tls = TlsFiles(Path(tls_certificate), Path(tls_key))
+        if verbose:
+            _log_refusals()
         from ryecore.node import serve_node  # noqa: PLC0415 - its packages are an extra
 
         async def run() -> None:
@@ -156,6 +163,15 @@ def serve(
             )
 
         anyio.run(run)
+
+
+def _log_refusals() -> None:
+    """Log what the node refuses to the standard error; without this it is not logged."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    log = logging.getLogger("ryecore.node")
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
 
 
 def _announce(url: str) -> None:

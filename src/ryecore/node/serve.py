@@ -10,7 +10,7 @@ import anyio
 from ryecore.errors import InputError
 from ryecore.node.app import create_node_app
 from ryecore.node.identity import TlsFiles, load_node
-from ryecore.serving import is_loopback, listen, load_tls, serve_app, url_of
+from ryecore.serving import is_loopback, listen, load_tls, renew_tls, serve_app, url_of
 
 if TYPE_CHECKING:
     from ryecore.agent.deps import AgentRunnerDeps
@@ -75,6 +75,8 @@ async def serve_node(
                     announce=lambda: announce(url),
                 )
             )
+            if tls is not None and context is not None:
+                tasks.start_soon(renew_tls, context, tls.certificate, tls.key)
             service: NodeService = app.state.service
             try:
                 await (stop or anyio.Event()).wait()

@@ -5,8 +5,10 @@ import signal
 import ssl
 import subprocess
 import sys
+import warnings
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -17,12 +19,13 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Mount, Route
 
 from ryecore import SigningKey, __version__
+from ryecore.display.sanitize import RyeWarning
 from ryecore.errors import ConfigError, InputError
 from ryecore.node import create_node_app, make_node, serve_node
 from ryecore.node.identity import TlsFiles
 from ryecore.remote.protocol.models import RunState, read_answer
 from ryecore.remote.protocol.reports import read_report
-from ryecore.serving import listen, serve_app, url_of
+from ryecore.serving import listen, load_tls, renew_tls, serve_app, url_of
 from tests.certificates import make_certificates
 from tests.graphs import graph
 from tests.integration.test_graph_child_factories import WRITER, WRITING
@@ -310,3 +313,52 @@ def test_nothing_of_the_server_is_imported_before_it_is_used() -> None:
     )
 
     assert done.stdout.strip() == "[]", done.stderr
+
+
+async def test_a_renewed_certificate_is_used_without_a_restart(tmp_path: Path) -> None:
+    tls = make_certificates(tmp_path)
+    context = load_tls(tls.certificate, tls.key)
+    first, authority = tls.certificate.read_text(), (tmp_path / "ca.pem").read_text()
+    listening, ready = listen("127.0.0.1", 0), anyio.Event()
+    port = listening.getsockname()[1]
+
+    async def served() -> str:
+        address = ("127.0.0.1", port)
+        return await anyio.to_thread.run_sync(ssl.get_server_certificate, address)
+
+    async def until(certificate: str) -> None:
+        with anyio.fail_after(30):
+            while (await served()).split() != certificate.split():
+                pass
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(
+            partial(serve_app, Starlette(), listening, tls=context, announce=ready.set)
+        )
+        tasks.start_soon(partial(renew_tls, context, tls.certificate, tls.key, each_s=0.01))
+        await ready.wait()
+        await until(first)
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always", RyeWarning)
+            tls.certificate.write_text(authority)  # whose key is another one
+            with anyio.fail_after(30):
+                while not warned:
+                    await served()
+        assert "isn't used" in str(warned[0].message)
+        assert (await served()).split() == first.split()
+        make_certificates(tmp_path)
+        await until(tls.certificate.read_text())
+        tasks.cancel_scope.cancel()
+
+
+async def test_a_verbose_node_says_why_a_request_was_refused(tmp_path: Path) -> None:
+    key = SigningKey.generate()
+    with served_node(tmp_path / "node", "--verbose") as served:
+        async with client_of(served, key) as client:
+            await client.get("/objects/%1b%5d0")
+        served.process.terminate()
+        assert served.process.stderr is not None
+        log = served.process.stderr.read().decode()
+
+    assert log.isprintable() or log.replace("\n", "").isprintable()
+    assert f"no caller has the key {key.public.fingerprint}" in log
