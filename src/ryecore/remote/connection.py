@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
+import anyio
 import anyio.to_thread
 from anyio.lowlevel import current_token
 
@@ -42,6 +43,7 @@ _encode: Final = make_encoder()
 _MAX_EVENT_BYTES: Final = 1024 * 1024
 _MAX_EVENTS_BYTES: Final = 1024 * 1024 * 1024
 _EVENTS_TIMEOUT_S: Final = 60.0
+_EARLY_PAUSE_S: Final = 0.5
 _BOX_KEY_BYTES: Final = 32
 _BOX_KEY_KEPT_S: Final = 60.0
 
@@ -171,7 +173,11 @@ class ConnectedNode:
     async def state(
         self, thread_id: str, *, wait_s: float = 0.0, within_s: float | None = None
     ) -> RunState | None:
-        """Return the state of a run; None where the node has none of this id."""
+        """Return the state of a run; None where the node has none of this id.
+
+        A node that doesn't wait for the end, as it is asked to, isn't asked again at once.
+        """
+        asked_s = time.monotonic()
         try:
             found = await self.client.state(thread_id, wait_s=wait_s, within_s=within_s)
         except RemoteError as refused:
@@ -179,6 +185,9 @@ class ConnectedNode:
                 return None
             raise
         self._check(found, thread_id)
+        if found.report is None:
+            early_s = asked_s + wait_s - time.monotonic()
+            await anyio.sleep(min(max(early_s, 0.0), _EARLY_PAUSE_S))
         return found
 
     async def cancel(self, thread_id: str, body: CancelBody) -> RunState | None:

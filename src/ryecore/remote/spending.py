@@ -38,6 +38,7 @@ class RemoteSpending:
         self._ledger = ledger
         self._ceiling = ceiling
         self._reported: _Reported | None = None
+        self._is_settled = False
         self.cost = Cost()
 
     async def hold(self) -> None:
@@ -62,6 +63,7 @@ class RemoteSpending:
         """Settle what is reported, so that a child of the same parent can have the rest."""
         if self._reported is not None:
             await self.waiting().write(self._ledger)
+            self._is_settled = True
 
     def unwritten(self) -> Unwritten:
         """Return what the account has to settle yet, at a run's end without a result."""
@@ -71,6 +73,6 @@ class RemoteSpending:
         """Return what the account has to settle yet."""
         found = self._reported
         settlements: tuple[Settlement, ...] = ()
-        if found is not None:
+        if found is not None and not self._is_settled:
             settlements = (Settlement(TURN, ATTEMPT, self._ceiling, found.actual, found.mark),)
         return Unwritten(self._run_id, self.cost, settlements)
