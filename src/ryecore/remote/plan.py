@@ -6,17 +6,17 @@ Source: docs/design/remote.md#at-home; decision 66.
 import hashlib
 import os
 import stat
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from ryecore.caches import BoundedDict
 from ryecore.display.text import Rendered, StyledText, byte_size, counted
 from ryecore.errors import InputError
 from ryecore.frozen import frozen
+from ryecore.items.spaces import project_digest
+from ryecore.remote.inspected import Inspected, InspectedFiles, has_rested
 from ryecore.remote.protocol.models import MAX_SNAPSHOT_BYTES
-from ryecore.remote.protocol.snapshots import MAX_FILES, Snapshot, SnapshotFile, check_snapshot
+from ryecore.remote.protocol.snapshots import Snapshot, SnapshotFile, check_snapshot
 from ryecore.remote.selection import (
     INSPECTED_BYTES,
     FileIdentity,
@@ -32,8 +32,6 @@ __all__ = ["PushPlan", "PushPlanner", "open_selected"]
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _PIECE_BYTES: Final = 1024 * 1024
 _GLANCED_AT: Final = 1000
-_SETTLED_NS: Final = 100_000_000
-"""A file that was changed more recently could change again without another time stamp."""
 
 
 @frozen(slots=False)
@@ -103,17 +101,8 @@ class PushPlan(Rendered):
         return text
 
 
-@frozen
-class _Inspected:
-    """What was found in a file: its hash, and why it never travels, if so."""
-
-    identity: FileIdentity
-    sha256: str
-    reason: str | None
-
-
 class PushPlanner:
-    """Plans pushes. A file is read again only when its stat has changed.
+    """Plans pushes. A file is read again only when its stat has changed, by any process.
 
     Threads may ask at the same time; at worst a file is read twice.
     """
@@ -121,7 +110,8 @@ class PushPlanner:
     def __init__(self, project: Path, user: Path) -> None:
         self._project = project
         self._user = user
-        self._inspected: BoundedDict[str, _Inspected] = BoundedDict(2 * MAX_FILES)
+        cache = user / ".ai/cache/remote" / f"{project_digest(project)}.json"
+        self._inspected = InspectedFiles(cache)
         self._last: dict[tuple[str, ...], tuple[Selection, PushPlan]] = {}
 
     def current(self, include: Sequence[str] = ()) -> PushPlan | None:
@@ -179,6 +169,7 @@ class PushPlanner:
             sources[found.sha256] = SelectedFile(
                 one.space, one.path, one.source, found.identity, one.executable
             )
+        self._inspected.save(one.source for one in selection.files)
         snapshot = Snapshot(tuple(files))
         why = check_snapshot(snapshot)
         if why is None and len(snapshot.to_bytes()) > MAX_SNAPSHOT_BYTES:
@@ -191,26 +182,17 @@ class PushPlanner:
         left_out.sort(key=lambda one: (one.space, one.path))
         return PushPlan(snapshot, sources, tuple(left_out), selection.unmatched)
 
-    def _inspect(self, file: SelectedFile) -> _Inspected:
-        known = self._inspected.get(file.source)
-        if known is not None and known.identity == file.identity:
-            return known
-        found = _inspect(file)
-        if _has_rested(found.identity):
-            self._inspected[file.source] = found
-        else:
-            self._inspected.pop(file.source, None)
+    def _inspect(self, file: SelectedFile) -> Inspected:
+        found = self._inspected.find(file.source, file.identity)
+        if found is None:
+            found = _inspect(file)
+            self._inspected.add(file.source, found)
         return found
 
 
 def _is_settled(selection: Selection) -> bool:
     """Return whether every later change of a folder shows in its stat."""
-    return all(one is None or _has_rested(one) for _, one in selection.folders)
-
-
-def _has_rested(identity: FileIdentity) -> bool:
-    changed_ns = max(identity.mtime_ns, identity.ctime_ns)
-    return time.time_ns() - changed_ns > _SETTLED_NS
+    return all(one is None or has_rested(one) for _, one in selection.folders)
 
 
 def open_selected(file: SelectedFile) -> int:
@@ -232,7 +214,7 @@ def open_selected(file: SelectedFile) -> int:
     return descriptor
 
 
-def _inspect(file: SelectedFile) -> _Inspected:
+def _inspect(file: SelectedFile) -> Inspected:
     with open(open_selected(file), "rb", buffering=0) as opened:
         before = FileIdentity.of(os.fstat(opened.fileno()))
         digest, beginning = hashlib.sha256(), b""
@@ -245,4 +227,4 @@ def _inspect(file: SelectedFile) -> _Inspected:
         raise InputError(
             f"{file.source} was changed while it was read.", next_step="Try again when it rests."
         )
-    return _Inspected(after, digest.hexdigest(), why_content_stays(beginning))
+    return Inspected(after, digest.hexdigest(), why_content_stays(beginning))

@@ -3,6 +3,7 @@
 Source: docs/design/remote.md#at-home; decision 66.
 """
 
+import hashlib
 import os
 import re
 import stat
@@ -19,6 +20,7 @@ from ryecore.items.spaces import SKIPPED_FOLDERS
 from ryecore.remote.protocol.snapshots import MAX_FILES, MAX_PATH_BYTES
 
 __all__ = [
+    "CONTENT_RULE",
     "INSPECTED_BYTES",
     "FileIdentity",
     "LeftOut",
@@ -82,6 +84,9 @@ _PRIVATE_KEY: Final = re.compile(
     rb"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----(?:\s|\\[nr])*[A-Za-z0-9+/]{8}"
     rb"|PuTTY-User-Key-File-\d|AGE-SECRET-KEY-1[0-9A-Z]{20}|\xef\xbb\xbf?openssh-key-v1\0"
 )
+
+CONTENT_RULE: Final = hashlib.sha256(_PRIVATE_KEY.pattern + b"%d" % INSPECTED_BYTES).hexdigest()
+"""The name of the rule of `why_content_stays`: what another rule found counts for nothing."""
 
 
 def why_it_stays(path: str, *, is_folder: bool = False) -> str | None:

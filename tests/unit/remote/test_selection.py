@@ -1,13 +1,17 @@
 """What travels to a node, and what never does."""
 
 import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from ryecore.errors import LinkLeavesSpace
+from ryecore.remote.inspected import has_rested
 from ryecore.remote.plan import PushPlan, PushPlanner
-from ryecore.remote.selection import why_it_stays, why_no_pattern
+from ryecore.remote.selection import FileIdentity, why_it_stays, why_no_pattern
 from tests.workspace import Workspace
 
 PRIVATE_KEY = b"-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VwBCIEIAAAAAAAAAAAAAAAAAAAAAAA\n"
@@ -211,6 +215,50 @@ def test_a_link_that_no_pattern_reaches_does_not_matter(
     (workspace.project / "data").symlink_to(tmp_path / "outside")
     write(workspace.project / "src/a.py")
     assert paths(plan(workspace, "src/**")) == ["src/a.py"]
+
+
+_opened: list[str] | None = None
+
+
+def _note_opened(event: str, arguments: tuple[object, ...]) -> None:
+    if event == "open" and _opened is not None:
+        _opened.append(str(arguments[0]))
+
+
+sys.addaudithook(_note_opened)
+
+
+@contextmanager
+def opened_files() -> Iterator[list[str]]:
+    """The paths that this process opens meanwhile."""
+    global _opened  # noqa: PLW0603 - an audit hook stays for good
+    _opened = found = []
+    try:
+        yield found
+    finally:
+        _opened = None
+
+
+def test_another_process_does_not_read_many_files_again(workspace: Workspace) -> None:
+    names = [f"data/{number}.txt" for number in range(100)]
+    for name in names:
+        write(workspace.project / name, name.encode())
+    cache = workspace.user / ".ai/cache/remote"
+    last = workspace.project / names[-1]
+    while not has_rested(FileIdentity.of(last.stat())):
+        pass
+    first = plan(workspace, "data/**")
+    (workspace.project / "data/5.txt").write_bytes(b"changed")
+    with opened_files() as opened:
+        second = plan(workspace, "data/**")
+    read = [one for one in opened if "/data/" in one and one.endswith(".txt")]
+    assert read == [str(workspace.project / "data/5.txt")]
+    assert len({*second.sources} - {*first.sources}) == 1
+    (kept,) = cache.iterdir()
+    assert kept.stat().st_mode & 0o777 == 0o600
+    for broken in (b"", b"[]", b'{"rule": "other", "files": {}}', b'{"files": {"a": [1]}}'):
+        kept.write_bytes(broken)
+        assert plan(workspace, "data/**").snapshot == second.snapshot
 
 
 def test_a_second_plan_reads_no_file_again_and_sees_each_change(workspace: Workspace) -> None:
