@@ -139,14 +139,17 @@ class Execution:
         is_thread = False
         async with anyio.create_task_group() as group:  # no effect before the row is durable
             group.start_soon(note_place)
-            try:
-                is_thread = await has_thread(host, row.body.item_id, ctx)
-            except RyeError as error:
-                failures.append(error)
+            is_thread = await has_thread(host, row.body.item_id, ctx)
         if failures:
             raise failures[0]
         if is_thread:
-            return await self._run_thread(live, host, ctx, is_left=is_left)
+            if row.body.thread == "inline" and row.body.timeout_s is not None:
+                until = time.monotonic() + row.body.timeout_s
+                ctx = evolve(ctx, deadline=min(until, ctx.deadline or until))
+            outcome = await self._run_thread(live, host, ctx, is_left=is_left)
+            if outcome.status == "cancelled":  # also by its token, before it had a thread
+                outcome = evolve(outcome, status=_stopped_status(live.row))
+            return outcome
         if is_left:
             return Outcome("error", _effect_unknown(row.body.item_id))
         return await _run_tool(live, host, ctx)

@@ -323,6 +323,8 @@ class NodeRuns:
         row, pause_s = live.row, 1.0
         try:
             outcome = await self._perform(live)
+            if not self._tasks.are_possible:  # the node ends, and the next start takes it up
+                return
             while not live.row.report:
                 try:
                     live.row = await self._end(live.row, outcome)

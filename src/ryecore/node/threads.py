@@ -101,14 +101,16 @@ def id_of(run: Run) -> str:
 async def has_thread(host: Host, item_id: str, ctx: CallContext) -> bool:
     """Return whether an item runs in a thread of ryecore: a directive, or a graph.
 
-    Raises:
-        RyeError: The item can't be executed.
+    A tool that can't be executed has none; its execution says why.
     """
     if item_id.startswith("directive:"):
         return True
     known = host.graphs.get(item_id)
     if known is None:
-        trace = await host.rye.trace(item_id, ctx=ctx)
+        try:
+            trace = await host.rye.trace(item_id, ctx=ctx)
+        except RyeError:
+            return False
         known = host.graphs[item_id] = trace.chain.is_own_process
     return known
 

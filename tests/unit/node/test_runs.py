@@ -102,6 +102,7 @@ async def test_a_failed_tool_is_reported_as_the_local_call_answers(
         assert (report.status, report.result["error_type"]) == ("error", "integrity")
         report = node.report(await node.send(node.body("tool:acme/none", "c")))
         assert report.result["item_id"] == "tool:acme/none"
+        assert "trace" not in report.result
 
 
 async def test_a_result_that_a_report_cannot_hold_is_an_error(
