@@ -42,17 +42,24 @@ class ActionDispatcher:
         parameters: Mapping[str, Any] | None = None,
         *,
         dry_run: bool = False,
+        target: str = "local",
         ctx: CallContext | None = None,
     ) -> ExecutionResult:
         """Execute a tool, or get a directive's directions."""
-        request = ExecuteRequest(ref, parameters, dry_run=dry_run)
+        request = ExecuteRequest(ref, parameters, dry_run=dry_run, target=target)
         return await self._execute(request, ctx or CallContext())
 
     async def launch(
-        self, ref: str | ItemRef, parameters: Mapping[str, Any], *, ctx: CallContext
+        self,
+        ref: str | ItemRef,
+        parameters: Mapping[str, Any],
+        *,
+        target: str = "local",
+        ctx: CallContext,
     ) -> Shown:
         """Launch a tool in a process of its own."""
-        return await self._execute(ExecuteRequest(ref, parameters, async_=True), ctx)
+        request = ExecuteRequest(ref, parameters, async_=True, target=target)
+        return await self._execute(request, ctx)
 
     async def fork(
         self,
@@ -63,12 +70,14 @@ class ActionDispatcher:
         model: str | None = None,
         limits: Mapping[str, Any] | None = None,
         muted_hooks: frozenset[str] = frozenset(),
+        target: str = "local",
         ctx: CallContext,
     ) -> Shown:
         """Run a directive in a managed thread."""
         request = ExecuteRequest(
             ref,
             inputs,
+            target=target,
             thread="fork",
             async_=async_,
             model=model,

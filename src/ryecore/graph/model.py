@@ -81,6 +81,7 @@ class Action:
 
     `params` may contain `${...}`; those that become None are left out. A `fork` of a directive has
     a model, else the directive's own, and limits; `inline` gets the directive's directions.
+    `remote` is the name of the node that executes it; None for this machine.
     """
 
     ref: ItemRef
@@ -88,6 +89,7 @@ class Action:
     thread: Literal["inline", "fork"] = "inline"
     model: str | None = None
     limits: Mapping[str, float] = Factory(dict)
+    remote: str | None = None
 
 
 @frozen(kw_only=True)
@@ -205,7 +207,7 @@ class NodeKind:
 _ALWAYS: Final = ("type", "description", "comment")
 _FLOW: Final = ("next", "assign")
 _DOING: Final = ("on_error", "env_requires", "timeout_s", "retry")
-_ACTION: Final = ("action", "cache_result")
+_ACTION: Final = ("action", "remote", "cache_result")
 AGENT_NODE_KEYS: Final = (
     "prompt_template", "system_prompt_append", "model", "tools", "output_schema", "output_media",
 )  # fmt: skip

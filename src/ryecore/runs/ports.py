@@ -1,7 +1,7 @@
 """The interface through which threads and graph runs call the actions of a Rye."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypedDict
 
 from ryecore.chain.model import ChainTrace, ExecutionPlan, ExecutionResult, ValidChain
 from ryecore.frozen import frozen
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ryecore.search.model import SearchResults
     from ryecore.state.model import ThreadRecord
 
-__all__ = ["Dispatcher", "Fetched", "Follow", "Planned", "Shown", "Tell"]
+__all__ = ["Dispatcher", "Fetched", "Follow", "Planned", "Shown", "Tell", "Where"]
 
 Tell: TypeAlias = Callable[[str, Mapping[str, Any]], Awaitable[None]]
 """Records an event: its type and its payload."""
@@ -44,6 +44,12 @@ class Planned:
     is_served_here: bool = False
 
 
+class Where(TypedDict, total=False):
+    """Where a call runs, if not on this machine."""
+
+    target: str
+
+
 class Follow(Protocol):
     """Follows runs on nodes whose follower is gone; see `RemoteRuns.look`."""
 
@@ -64,13 +70,27 @@ class Dispatcher(Protocol):
         parameters: Mapping[str, Any] | None = None,
         *,
         dry_run: bool = False,
+        target: str = "local",
         ctx: CallContext | None = None,
     ) -> ExecutionResult:
-        """Execute a tool through its verified chain, or get a directive's directions."""
+        """Execute a tool through its verified chain, or get a directive's directions.
+
+        Args:
+            ref: The item.
+            parameters: Its parameters.
+            dry_run: Whether to run nothing.
+            target: `local`, or the node that runs it: `remote` or `remote:NAME`.
+            ctx: The caller.
+        """
         ...
 
     async def launch(
-        self, ref: str | ItemRef, parameters: Mapping[str, Any], *, ctx: CallContext
+        self,
+        ref: str | ItemRef,
+        parameters: Mapping[str, Any],
+        *,
+        target: str = "local",
+        ctx: CallContext,
     ) -> Shown:
         """Launch a tool in a process of its own, and return at once."""
         ...
@@ -84,6 +104,7 @@ class Dispatcher(Protocol):
         model: str | None = None,
         limits: Mapping[str, Any] | None = None,
         muted_hooks: frozenset[str] = frozenset(),
+        target: str = "local",
         ctx: CallContext,
     ) -> Shown:
         """Run a directive in a managed thread, a child of `ctx.budget_account`.

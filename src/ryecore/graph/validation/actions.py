@@ -27,7 +27,8 @@ __all__ = [
 _THREAD: Any = Literal["inline", "fork"]
 _KEYS: Final = ("item_id", "item_type", "params", "thread", "model", "limits")
 _OF_FORKS: Final = ("model", "limits")
-_NOT_YET: Final = "Actions can't run elsewhere: this is not available yet. Leave {!r} out."
+_REMOTE: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}", re.ASCII)
+_BESIDE: Final = "Where an action runs stands beside it, as 'remote' of the node."
 
 
 def read_action(node: Fields) -> Action | None:
@@ -43,8 +44,8 @@ def read_action(node: Fields) -> Action | None:
         _KEYS,
         {
             "inputs": "An item's parameters stand under 'params', and so do a directive's inputs.",
-            "target": _NOT_YET.format("target"),
-            "remote": _NOT_YET.format("remote"),
+            "target": _BESIDE,
+            "remote": _BESIDE,
         },
     )
     ref = _item(action)
@@ -56,6 +57,7 @@ def read_action(node: Fields) -> Action | None:
             action.error(name, f"{quoted(name)} is for a thread of its own: add 'thread: fork'.")
     params = action.template_of(dict(action.mapping("params")), action.at("params"))
     limits, model = _limits(action), action.value("model", Text, None)
+    remote = _remote(node, ref, thread)
     if ref is None:
         return None
     return Action(
@@ -64,7 +66,22 @@ def read_action(node: Fields) -> Action | None:
         thread=thread,
         model=model,
         limits=limits,
+        remote=remote,
     )
+
+
+def _remote(node: Fields, ref: ItemRef | None, thread: str) -> str | None:
+    """Return the name of the remote whose node executes an action; None for this machine."""
+    remote: str | None = node.value("remote", Text, None)
+    if remote is None:
+        return None
+    if _REMOTE.fullmatch(remote) is None:
+        node.error("remote", f"remote is the name of a remote, not {quoted(remote)}.")
+    if node.has("cache_result") and node.declared["cache_result"] is True:
+        node.error("cache_result", "What a node returns is not cached: leave 'cache_result' out.")
+    if ref is not None and ref.kind == "directive" and thread != "fork":
+        node.error("remote", "A directive needs 'thread: fork' on a remote.")
+    return remote
 
 
 def _item(action: Fields) -> ItemRef | None:

@@ -151,8 +151,7 @@ def _why_not(type_: str) -> dict[str, str]:
         why["on_error"] = "Nothing in a gate can fail, so it has no 'on_error'."
     if type_ == "agent":
         why["cache_result"] = "A model's answer is not cached: leave 'cache_result' out."
-    for key in ("remote", "target"):
-        why[key] = f"Nodes can't run elsewhere: this is not available yet. Leave {quoted(key)} out."
+    why["target"] = "Write 'remote: NAME' for an action or a foreach that a remote executes."
     return why
 
 

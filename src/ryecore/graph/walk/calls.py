@@ -13,6 +13,9 @@ from ryecore.errors import (
     InputError,
     IntegrityError,
     NotApproved,
+    RemoteError,
+    RemoteUnavailable,
+    RemoteUntrusted,
     RyeError,
     SpawnFailed,
 )
@@ -20,7 +23,7 @@ from ryecore.errors.state import InsufficientBudget, LimitReached
 from ryecore.frozen import frozen
 from ryecore.graph.model import Action, CallingVertex
 from ryecore.policy import CallContext
-from ryecore.runs.ports import Dispatcher
+from ryecore.runs.ports import Dispatcher, Where
 
 if TYPE_CHECKING:
     from ryecore.graph.result_cache import ResultsCache
@@ -125,9 +128,15 @@ class ItemCaller:
 
     async def _dispatched(self, call: Call) -> CallOutcome:
         action, given = call.action, call.params
+        where: Where = {} if action.remote is None else {"target": f"remote:{action.remote}"}
         if action.thread == "fork":
             forked = await self._dispatcher.fork(
-                action.ref, given, model=action.model, limits=action.limits or None, ctx=call.ctx
+                action.ref,
+                given,
+                model=action.model,
+                limits=action.limits or None,
+                ctx=call.ctx,
+                **where,
             )
             said = dict(forked.to_dict())
             thread_id = str(said.get("thread_id") or "") or None
@@ -137,7 +146,7 @@ class ItemCaller:
                 failed = CallOutcome.failed("tool_failed", why, effect_unknown=is_unknown)
                 return evolve(failed, thread_id=thread_id)
             return CallOutcome("completed", said, thread_id=thread_id)
-        done = await self._dispatcher.execute(action.ref, given, ctx=call.ctx)
+        done = await self._dispatcher.execute(action.ref, given, ctx=call.ctx, **where)
         if not done.success:
             why = done.error or "The tool failed."
             return CallOutcome.failed("tool_failed", why, effect_unknown=done.effect_unknown)
@@ -151,7 +160,7 @@ def _failed(error: RyeError) -> CallOutcome:
         _code_of(error),
         str(error),
         retryable=isinstance(error, SpawnFailed),
-        effect_unknown=isinstance(error, CallCancelled),
+        effect_unknown=isinstance(error, CallCancelled | RemoteUnavailable | RemoteUntrusted),
     )
 
 
@@ -167,7 +176,7 @@ def _code_of(error: RyeError) -> ErrorCode:
             return "budget_exceeded"
         case InputError():
             return "validation"
-        case SpawnFailed():
+        case SpawnFailed() | RemoteError():
             return "tool_failed"
         case _:
             return "internal"

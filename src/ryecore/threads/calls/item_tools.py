@@ -15,7 +15,7 @@ from ryecore.errors import InvalidInputs, RyeError, ToolCallError
 from ryecore.items.refs import ItemRef
 from ryecore.policy.limits import LIMIT_NAMES
 from ryecore.policy.permissions import Action, allows, capability_of, holds_any
-from ryecore.runs.ports import Dispatcher
+from ryecore.runs.ports import Dispatcher, Where
 from ryecore.threads.calls.guard import strip_envelope
 from ryecore.tools.context import ToolContext
 from ryecore.tools.definition import ToolDef, ToolFunction
@@ -71,6 +71,10 @@ _EXECUTE: Final[Mapping[str, Any]] = {
             "type": "object",
             "additionalProperties": {"type": "number"},
             "description": f"With fork: {', '.join(LIMIT_NAMES)}.",
+        },
+        "target": {
+            "type": "string",
+            "description": "Where: local; or another machine: remote, or remote:NAME.",
         },
         "dry_run": {
             "type": "boolean",
@@ -184,7 +188,8 @@ class _Execute(_Bound):
         dispatcher, call = self._dispatcher, ctx.call
         item_id, parameters = given["item_id"], given.get("parameters") or {}
         is_fork, is_async = given.get("thread") == "fork", given.get("async") is True
-        is_dry = given.get("dry_run") is True
+        is_dry, target = given.get("dry_run") is True, given.get("target", "local")
+        where: Where = {} if target == "local" else {"target": target}
         if not is_fork:
             foreign = [one for one in ("model", "limit_overrides") if given.get(one) is not None]
             if foreign:
@@ -194,7 +199,7 @@ class _Execute(_Bound):
         if is_dry and is_async:
             raise invalid_arguments(BUILT_IN_NAMES["execute"], "dry_run: not with async")
         if is_dry:
-            done = await dispatcher.execute(item_id, parameters, dry_run=True, ctx=call)
+            done = await dispatcher.execute(item_id, parameters, dry_run=True, ctx=call, **where)
             return done.to_dict()
         if is_fork:
             forked = await dispatcher.fork(
@@ -204,11 +209,12 @@ class _Execute(_Bound):
                 model=given.get("model"),
                 limits=given.get("limit_overrides"),
                 ctx=call,
+                **where,
             )
             return forked.to_dict()
         if is_async:
-            return (await dispatcher.launch(item_id, parameters, ctx=call)).to_dict()
-        return (await dispatcher.execute(item_id, parameters, ctx=call)).to_dict()
+            return (await dispatcher.launch(item_id, parameters, ctx=call, **where)).to_dict()
+        return (await dispatcher.execute(item_id, parameters, ctx=call, **where)).to_dict()
 
 
 class _Fetch(_Bound):
