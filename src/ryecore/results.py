@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from ryecore.actions.directive import DirectiveResult as DirectiveResult
     from ryecore.actions.fetch import FetchedItem as FetchedItem
     from ryecore.actions.graphs import Graphs as Graphs
+    from ryecore.actions.remotes import RemoteCheck as RemoteCheck
+    from ryecore.actions.remotes import Remotes as Remotes
     from ryecore.actions.sign import SignReport as SignReport
     from ryecore.actions.threads import ThreadReport as ThreadReport
     from ryecore.actions.threads import Threads as Threads
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
     from ryecore.policy.budget import Settled as Settled
     from ryecore.policy.budget import TreeSum as TreeSum
     from ryecore.policy.limits import LimitHit as LimitHit
+    from ryecore.remote.plan import PushPlan as PushPlan
+    from ryecore.remote.push import PushProgress as PushProgress
     from ryecore.search.model import SearchResult as SearchResult
     from ryecore.search.model import SearchResults as SearchResults
     from ryecore.state.events import Envelope as Envelope

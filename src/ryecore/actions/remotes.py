@@ -1,7 +1,7 @@
 """The interface `rye.remotes` to the nodes that a project knows."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +17,6 @@ from ryecore.runs.tasks import Running
 
 if TYPE_CHECKING:
     from ryecore.lillux.keys import PublicKey
-    from ryecore.remote.authoring import NewRemote
     from ryecore.remote.config import Remote, RemotesReader
     from ryecore.remote.connection import NodePool
     from ryecore.remote.plan import PushPlan, PushPlanner
@@ -78,24 +77,40 @@ class Remotes:
 
         return await self._running.run("remotes", partial(fetch_identity, url))
 
-    def add(self, new: "NewRemote", *, in_project: bool = False) -> Path:
+    def add(
+        self,
+        name: str,
+        url: str,
+        key: "PublicKey",
+        *,
+        include: Sequence[str] = (),
+        plain_http: bool = False,
+        is_default: bool = False,
+        in_project: bool = False,
+    ) -> Path:
         """Add a remote whose key a person has confirmed, and sign remotes.yaml.
 
         Args:
-            new: The remote.
+            name: Its name.
+            url: Where the node answers.
+            key: The node's public key.
+            include: Patterns of more files that travel.
+            plain_http: Whether http:// may be used beyond this machine.
+            is_default: Whether it becomes the remote of the target `remote`.
             in_project: Whether it is added to the project, and not to user space.
 
         Returns:
             The file.
 
         Raises:
-            InputError: There is a remote of this name.
+            InputError: There is a remote of this name, or an argument can't be one's.
             RyeError: The file as it is isn't signed by a trusted key, or there is no key to sign
                 with.
         """
-        from ryecore.remote.authoring import check_new, with_remote  # noqa: PLC0415
+        from ryecore.remote.authoring import NewRemote, check_new, with_remote  # noqa: PLC0415
 
-        check_new(new.name, new.url, include=new.include, plain_http=new.plain_http)
+        url = check_new(name, url, include=include, plain_http=plain_http)
+        new = NewRemote(name, url, key, include, plain_http, is_default)
         space = self._space(in_project)
         return self._write(space, with_remote(self._read.content_in(space), new))
 

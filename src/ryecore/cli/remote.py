@@ -14,7 +14,7 @@ from ryecore.cli.output import can_redraw, show, show_done, show_json
 from ryecore.display.text import StyledText, byte_size, counted, dollars, status_mark
 from ryecore.errors import InputError, RemoteUntrusted
 from ryecore.lillux.keys import PublicKey
-from ryecore.remote.authoring import NewRemote, check_new
+from ryecore.remote.authoring import check_new
 from ryecore.remote.config import Remote
 from ryecore.remote.plan import PushPlan
 from ryecore.rye import Rye
@@ -102,9 +102,10 @@ def add(
     url = check_new(name, url, include=include, plain_http=plain_http)
     identity, key = with_project(project_path, lambda rye: rye.remotes.identify(url))
     _confirm_key(url, key, identity, fingerprint, is_shown=not as_json)
-    new = NewRemote(name, url, key, include, plain_http, is_default)
-    opened = Rye.open(project_path)
-    path = opened.remotes.add(new, in_project=in_project)
+    path = Rye.open(project_path).remotes.add(
+        name, url, key, include=include, plain_http=plain_http, is_default=is_default,
+        in_project=in_project,
+    )  # fmt: skip
     show_done(
         f"remote {name} is {url} with the key {key.fingerprint}: {path}",
         {"name": name, "url": url, "fingerprint": key.fingerprint, "path": str(path)},
