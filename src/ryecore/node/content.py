@@ -18,6 +18,7 @@ from ryecore.caches import BoundedDict
 from ryecore.convert.strict import RECORDS
 from ryecore.node.callers import Caller
 from ryecore.node.files import (
+    cost_of,
     is_older,
     list_files,
     size_of_tree,
@@ -180,12 +181,14 @@ class CallerContent:
                 return ()
             missing = self._missing(snapshot)
             needed = {one.sha256: one.size_bytes for one in snapshot.files}
-            lacking = sum(needed[one.sha256] - one.have_bytes for one in missing)
+            lacking = sum(
+                cost_of(needed[one.sha256]) - _cost_of_part(one.have_bytes) for one in missing
+            )
             path, content = self._snapshots / snapshot.id, snapshot.to_bytes()
             if path.exists():
                 self._touch(path)
             else:
-                self.charge(len(content) + lacking)
+                self.charge(cost_of(len(content)) + lacking)
                 self.charge(-lacking)  # counted as it arrives
                 write_synced(path, content)
             if not missing:
@@ -313,22 +316,24 @@ class CallerContent:
         Raises:
             NodeProblem: `no_room`: the caller's quota or the disk is full.
         """
-        temporary, size = self._temporary(), 0
-        digest = hashlib.sha256()
+        temporary, digest = self._temporary(), hashlib.sha256()
+        size, charged = 0, cost_of(0)
+        self.charge(charged)
         with _disk_problems():
             try:
                 with temporary.open("xb") as copy:
                     for chunk in _chunks(content):
-                        self.charge(len(chunk))
                         size += len(chunk)
+                        self.charge(cost_of(size) - charged)
+                        charged = cost_of(size)
                         digest.update(chunk)
                         copy.write(chunk)
                 with self.lock:
                     if not self._is_kept(digest.hexdigest()):
+                        charged = 0
                         self._keep({digest.hexdigest(): temporary})
-                        size = 0
             finally:
-                self.charge(-size)
+                self.charge(-charged)
                 temporary.unlink(missing_ok=True)
         return digest.hexdigest()
 
@@ -351,16 +356,16 @@ class CallerContent:
         if piece.offset == 0 and end == size:
             if hashlib.sha256(content).hexdigest() != sha256:
                 return 0
-            self.charge(size)
+            self.charge(cost_of(size))
             temporary = self._temporary()
             try:
                 write_new(temporary, content, is_synced=False)
             except BaseException:
-                self.charge(-size)
+                self.charge(-cost_of(size))
                 raise
             whole[sha256] = temporary
             return None
-        self.charge(len(content))
+        self.charge(cost_of(end) - _cost_of_part(have))
         now = self._append(sha256, have, size, content)
         if now is None:
             whole[sha256] = self._partial / sha256
@@ -377,7 +382,7 @@ class CallerContent:
             except OSError:
                 self._hashes.pop(sha256, None)
                 os.ftruncate(descriptor, have)
-                self.charge(-len(content))
+                self.charge(_cost_of_part(have) - cost_of(have + len(content)))
                 raise
             digest.update(content)
             have += len(content)
@@ -390,7 +395,7 @@ class CallerContent:
         if digest.hexdigest() == sha256:
             return None
         path.unlink()
-        self.charge(-size)
+        self.charge(-cost_of(size))
         return 0
 
     def _hash_so_far(self, sha256: str, have: int) -> "hashlib._Hash":
@@ -414,7 +419,7 @@ class CallerContent:
         if have < size:
             return have
         path.unlink()  # the node died before it could be kept
-        self.charge(-have)
+        self.charge(-cost_of(have))
         return 0
 
     def _is_kept(self, sha256: str) -> bool:
@@ -438,7 +443,7 @@ class CallerContent:
                     sync_file(path)
         except OSError:
             for path in whole.values():
-                self.charge(-path.stat().st_size)
+                self.charge(-cost_of(path.stat().st_size))
                 path.unlink()
             raise
         for sha256, path in whole.items():
@@ -466,6 +471,11 @@ class CallerContent:
             detail=f"It takes {self._max_object_bytes:,} bytes.",
             next_step="Leave the file out of push.include, or ask the node's operator.",
         )
+
+
+def _cost_of_part(have_bytes: int) -> int:
+    """Return what the beginning of an object takes; nothing where there is none."""
+    return cost_of(have_bytes) if have_bytes else 0
 
 
 def _chunks(content: bytes | Path) -> Iterator[bytes]:

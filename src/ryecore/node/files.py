@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 __all__ = [
+    "cost_of",
     "is_older",
     "list_files",
     "size_of_tree",
@@ -18,6 +19,7 @@ __all__ = [
     "write_synced",
 ]
 
+_BLOCK_BYTES: Final = 4096
 _libc: Final = ctypes.CDLL(None, use_errno=True)
 
 
@@ -92,11 +94,19 @@ def is_older(path: Path, time_s: float) -> bool:
         return False
 
 
+def cost_of(size_bytes: int) -> int:
+    """Return the bytes that a file of a size takes of a quota: whole blocks, and at least one.
+
+    So that many small files can't fill a disk that their bytes alone wouldn't.
+    """
+    return max(-(-size_bytes // _BLOCK_BYTES), 1) * _BLOCK_BYTES
+
+
 def size_of_tree(folder: Path) -> int:
-    """Return the bytes of the files below a folder."""
+    """Return what the files below a folder take of a quota."""
     size = 0
     for path, _, names in os.walk(folder):
         for name in names:
             with suppress(OSError):
-                size += os.lstat(os.path.join(path, name)).st_size
+                size += cost_of(os.lstat(os.path.join(path, name)).st_size)
     return size

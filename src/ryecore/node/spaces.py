@@ -20,6 +20,7 @@ from ryecore.items.refs import EXPORT_FOLDER, KIND_FOLDERS
 from ryecore.items.trust import TRUSTED_KEYS_PATH
 from ryecore.lillux.digests import sha256_file, stat_tree
 from ryecore.node.content import CallerContent
+from ryecore.node.files import cost_of
 from ryecore.node.problems import refusal
 from ryecore.remote.protocol.reports import Change
 from ryecore.remote.protocol.snapshots import Snapshot, SnapshotFile, check_snapshot
@@ -70,7 +71,7 @@ class RunSpace:
     Attributes:
         folder: The folder of its own that holds `project` and `user`.
         snapshot: The snapshot.
-        size_bytes: The bytes of the snapshot's files.
+        size_bytes: What the snapshot's files take of the quota.
     """
 
     folder: Path
@@ -224,7 +225,7 @@ def _remove(folder: Path) -> None:
 
 
 def _size_of(snapshot: Snapshot) -> int:
-    return sum(one.size_bytes for one in snapshot.files)
+    return sum(cost_of(one.size_bytes) for one in snapshot.files)
 
 
 def _why_refused(snapshot: Snapshot) -> str | None:

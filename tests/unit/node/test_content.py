@@ -99,14 +99,14 @@ def test_a_piece_that_is_no_part_of_an_object_is_refused(
 
 
 def test_a_quota_ends_what_is_taken_and_frees_again(tmp_path: Path) -> None:
-    content = CallerContent(tmp_path, max_bytes=1000)
+    content = CallerContent(tmp_path, max_bytes=100_000)
 
-    assert _refusal(content, _whole(b"a" * 600), _whole(b"b" * 600)) == "no_room"
-    assert content.size_of(_sha256(b"a" * 600)) == 600  # what came before is stored
+    assert _refusal(content, _whole(b"a" * 60_000), _whole(b"b" * 60_000)) == "no_room"
+    assert content.size_of(_sha256(b"a" * 60_000)) == 60_000  # what came before is stored
     with pytest.raises(NodeProblem) as caught:
-        content.take(_snapshot(b"c" * 300))
+        content.take(_snapshot(b"c" * 60_000))
     assert caught.value.problem.status == 507
-    assert content.store([_whole(b"d" * 400)]).stored
+    assert content.store([_whole(b"d" * 30_000)]).stored
 
 
 def test_an_object_beyond_the_nodes_limit_is_refused_before_it_comes(tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ def test_a_result_is_stored_from_bytes_or_a_file(tmp_path: Path) -> None:
 
     assert from_file == content.put(b"result" * 100) == content.put(tmp_path / "result")
     assert _read(content, from_file) == b"result" * 100
-    assert content.used_bytes == 600
+    assert content.used_bytes == 4096
     assert list((tmp_path / "data" / "partial").iterdir()) == []
 
 
@@ -155,7 +155,7 @@ def test_what_a_dead_node_left_half_done_is_taken_again(tmp_path: Path) -> None:
     missing = again.take(_snapshot(whole))
     answer = again.store([_whole(whole)])
 
-    assert before == len(whole)
+    assert before == 4096
     assert missing == (Missing(sha256, 0),)
     assert answer.stored == (sha256,)
     assert again.used_bytes == CallerContent(tmp_path).used_bytes
@@ -171,3 +171,12 @@ def test_many_objects_in_one_body_are_stored(tmp_path: Path) -> None:
     assert content.take(_snapshot(*contents)) == ()
     assert content.used_bytes == CallerContent(tmp_path).used_bytes
     assert list((tmp_path / "partial").iterdir()) == []
+
+
+def test_many_tiny_objects_take_whole_blocks_of_the_quota(tmp_path: Path) -> None:
+    content = CallerContent(tmp_path, max_bytes=40_960)
+
+    assert _refusal(content, *(_whole(str(at).encode()) for at in range(11))) == "no_room"
+    tiny = [Piece(_sha256(str(at).encode()), 2, 0, b"1") for at in range(11)]
+    assert _refusal(CallerContent(tmp_path / "x", max_bytes=40_960), *tiny) == "no_room"
+    assert CallerContent(tmp_path / "x").used_bytes == 40_960

@@ -74,8 +74,8 @@ def test_a_space_counts_for_the_quota_until_it_is_removed(content: CallerContent
     one = file(content, "data", b"x" * 1000)
     used = content.used_bytes
     space = made(content, one)
-    assert content.used_bytes == used + 1000
-    content.max_bytes = used + 1500
+    assert content.used_bytes == used + 4096
+    content.max_bytes = used + 6000
     with pytest.raises(NodeProblem) as refused:
         made(content, one)
     assert refused.value.problem.type == "no_room"

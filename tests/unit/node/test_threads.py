@@ -13,6 +13,7 @@ from ryecore.llm.cost import Price
 from ryecore.llm.parts import ToolResultPart
 from ryecore.llm.result import Usage
 from ryecore.node.events import NodeEvent
+from ryecore.node.files import cost_of
 from ryecore.remote.protocol.models import CancelBody, Ceiling
 from ryecore.testing import FunctionProvider, ScriptedProvider, call, say
 from tests.node_host import DirectNode, direct_node
@@ -137,7 +138,7 @@ async def test_a_thread_that_leaves_more_than_there_is_room_for_still_tells_its_
         content = node.content.of(node.caller)
         snapshot = content.snapshot(body.snapshot)
         assert snapshot is not None
-        space_bytes = sum(one.size_bytes for one in snapshot.files)
+        space_bytes = sum(cost_of(one.size_bytes) for one in snapshot.files)
         full = evolve(node.caller, max_bytes=content.used_bytes + space_bytes + 2_000)
         report = node.report(await node.send(body, full))
         assert (report.status, report.result["result"]) == ("completed", "Hello!")
