@@ -20,6 +20,7 @@ LAZY = [
     "ryecore.lillux",
     "ryecore.llm",
     "ryecore.mcp_server",
+    "ryecore.node",
     "ryecore.results",
     "ryecore.testing",
     "ryecore.tools",
