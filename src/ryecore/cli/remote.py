@@ -11,7 +11,7 @@ from ryecore.cli.groups import HintedGroup
 from ryecore.cli.opening import with_project
 from ryecore.cli.options import json_option, project_option
 from ryecore.cli.output import can_redraw, show, show_done, show_json
-from ryecore.display.text import StyledText, byte_size, counted, dollars, status_mark
+from ryecore.display.text import StyledText, brief, byte_size, counted, dollars, status_mark
 from ryecore.errors import InputError, RemoteUntrusted
 from ryecore.lillux.keys import PublicKey
 from ryecore.remote.authoring import check_new
@@ -132,7 +132,7 @@ def _confirm_key(
             next_step="Ask the node's operator, and pass it: --key FINGERPRINT",
         )
     text = StyledText()
-    text.line("The node at ", (url, "strong"), (f"  ryecore {identity.ryecore}", "dim"))
+    text.line("The node at ", (url, "strong"), (f"  ryecore {brief(identity.ryecore, 40)}", "dim"))
     text.line("has the key ", (key.fingerprint, "id"))
     text.line(("Its operator sees it with: rye node show", "dim"))
     show(text)
@@ -192,7 +192,7 @@ def check(name: str | None, project_path: str, as_json: bool) -> None:
         (f"  {at.key.fingerprint}", "id"),
         (f"  {found.round_trip_ms:.1f} ms", "dim"),
     )
-    text.line(("  ryecore  ", "dim"), status.ryecore)
+    text.line(("  ryecore  ", "dim"), brief(status.ryecore, 40))
     text.line(("  runs     ", "dim"), f"{status.running} of {status.max_running}")
     stored, most = byte_size(status.stored_bytes), byte_size(status.max_stored_bytes)
     text.line(("  storage  ", "dim"), f"{stored} of {most}")

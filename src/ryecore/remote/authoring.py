@@ -11,7 +11,7 @@ from ryecore.errors import InputError
 from ryecore.frozen import frozen
 from ryecore.lillux.keys import PublicKey
 from ryecore.remote.config import is_loopback, is_remote_name, read_url
-from ryecore.remote.selection import why_no_pattern
+from ryecore.remote.rules import why_no_pattern
 
 __all__ = ["NewRemote", "check_new", "with_remote", "without_remote"]
 

@@ -19,7 +19,7 @@ from ryecore.frozen import frozen
 from ryecore.items.spaces import Space
 from ryecore.lillux.keys import PublicKey
 from ryecore.lillux.witness import Evidence
-from ryecore.remote.selection import why_no_pattern
+from ryecore.remote.rules import why_no_pattern
 
 __all__ = [
     "REMOTES_PATH",

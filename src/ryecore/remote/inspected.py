@@ -15,7 +15,8 @@ from ryecore.frozen import frozen
 from ryecore.items.files import write_atomically
 from ryecore.lillux.digests import read_digest
 from ryecore.remote.protocol.snapshots import MAX_FILES
-from ryecore.remote.selection import CONTENT_RULE, FileIdentity
+from ryecore.remote.rules import CONTENT_RULE
+from ryecore.remote.selection import FileIdentity
 
 __all__ = ["Inspected", "InspectedFiles", "has_rested"]
 

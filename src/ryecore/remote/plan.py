@@ -17,14 +17,13 @@ from ryecore.items.spaces import project_digest
 from ryecore.remote.inspected import Inspected, InspectedFiles, has_rested
 from ryecore.remote.protocol.models import MAX_SNAPSHOT_BYTES
 from ryecore.remote.protocol.snapshots import Snapshot, SnapshotFile, check_snapshot
+from ryecore.remote.rules import INSPECTED_BYTES, why_content_stays
 from ryecore.remote.selection import (
-    INSPECTED_BYTES,
     FileIdentity,
     LeftOut,
     SelectedFile,
     Selection,
     select_files,
-    why_content_stays,
 )
 
 __all__ = ["PushPlan", "PushPlanner", "open_selected"]

@@ -1,202 +1,31 @@
-"""What travels to a node: the rule, without I/O, and the walk that applies it.
+"""The walk that finds what travels to a node.
 
 Source: docs/design/remote.md#at-home; decision 66.
 """
 
-import hashlib
 import os
-import re
 import stat
 from collections.abc import Iterator, Sequence
-from fnmatch import translate
 from pathlib import Path
 from typing import Final, Literal
 
 from ryecore.errors import InputError, LinkLeavesSpace
 from ryecore.frozen import frozen
-from ryecore.items.files import is_left_over, leads_out
+from ryecore.items.files import leads_out
 from ryecore.items.refs import KIND_FOLDERS
-from ryecore.items.spaces import SKIPPED_FOLDERS
-from ryecore.remote.protocol.snapshots import MAX_FILES, MAX_PATH_BYTES
+from ryecore.remote.protocol.snapshots import MAX_FILES
+from ryecore.remote.rules import Pattern, why_it_stays
 
 __all__ = [
-    "CONTENT_RULE",
-    "INSPECTED_BYTES",
     "FileIdentity",
     "LeftOut",
     "SelectedFile",
     "Selection",
     "select_files",
-    "why_content_stays",
-    "why_it_stays",
-    "why_no_pattern",
 ]
 
-INSPECTED_BYTES: Final = 64 * 1024
-"""How much of the beginning of each file is searched for a private key."""
-
 SpaceName = Literal["project", "user"]
-_MAX_PATTERNS_CHARS: Final = 500
 _MAX_DEPTH: Final = 64
-
-# The rule
-
-_FOLDERS: Final = {
-    **dict.fromkeys(SKIPPED_FOLDERS, "is a cache, version control or installed packages"),
-    **dict.fromkeys((".git", ".hg", ".svn", ".jj", ".bzr"), "is version control"),
-    **dict.fromkeys(
-        (".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".gcloud", ".password-store",
-         ".terraform"),
-        "holds credentials",
-    ),
-}  # fmt: skip
-_SECRET_NAMES: Final = re.compile(
-    r"""
-      id_(?:rsa|dsa|ecdsa|ed25519|ecdsa_sk|ed25519_sk|xmss)(?:[.\-_](?!pub$).*)? | identity
-    | .*_(?:rsa|dsa|ecdsa|ed25519)
-    | .*\.(?:pem|key|p8|p12|pfx|pkcs12|jks|jceks|keystore|ppk|kdbx?|agekey|secrets?|tfstate(?:\..*)?
-            |tfvars|ovpn|gpg|pgp|asc|der|keytab|wallet|mobileprovision)
-    | [._]netrc | \.pgpass | \.my\.cnf | \.mylogin\.cnf | \.npmrc | \.yarnrc | \.pypirc | \.gemrc
-    | \.htpasswd | \.git-credentials | \.dockercfg | \.dockerconfigjson | \.boto | \.s3cfg
-    | \.vault-token | \.vault_pass.* | \.bash_history | \.zsh_history | \.python_history
-    | kubeconfig | .*\.kubeconfig | wp-config\.php
-    | \.?credentials?(?:\.(?:json|ya?ml|toml|ini|txt|csv|db|xml|conf|cfg))?
-    | \.?secrets?(?:[.\-_].*)?\.(?:json|ya?ml|toml|ini|txt|csv|xml|conf|cfg|properties)
-    | \.?secrets?
-    | \.?passwords?(?:\.(?:json|ya?ml|toml|ini|txt|csv|xml))? | passwd | shadow
-    | client_secret.*\.json | .*service[-_]?account.*\.json | .*[-_.]credentials?\.json
-    """,
-    re.VERBOSE | re.DOTALL,
-)
-_ENVIRONMENT: Final = re.compile(r"\.env.*|.*\.env|\.flaskenv", re.DOTALL)
-_SECRET_FOLDERS: Final = frozenset(
-    {"secret", "secrets", ".secret", ".secrets", "credentials", "private"}
-)
-_ITEMS: Final = (".ai/tools/", ".ai/directives/", ".ai/knowledge/")
-_OF_THE_MACHINE: Final = {
-    ".ai/state": "is the state of runs here",
-    ".ai/cache": "is a cache",
-    ".ai/config/keys/signing": "holds private keys",
-    ".ai/config/projects": "is about folders of this machine",
-    ".ai/config/remotes": "is about this end",
-}
-_PRIVATE_KEY: Final = re.compile(
-    rb"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----(?:\s|\\[nr])*[A-Za-z0-9+/]{8}"
-    rb"|PuTTY-User-Key-File-\d|AGE-SECRET-KEY-1[0-9A-Z]{20}|\xef\xbb\xbf?openssh-key-v1\0"
-)
-
-CONTENT_RULE: Final = hashlib.sha256(_PRIVATE_KEY.pattern + b"%d" % INSPECTED_BYTES).hexdigest()
-"""The name of the rule of `why_content_stays`: what another rule found counts for nothing."""
-
-
-def why_it_stays(path: str, *, is_folder: bool = False) -> str | None:
-    """Return why a file or folder never travels, by its path alone, as the end of a sentence.
-
-    Args:
-        path: The path below the project's folder, or below the folder that holds `.ai`, with `/`.
-        is_folder: Whether it is a folder. Items may lie in one that is named for secrets.
-
-    Returns:
-        The reason; None where its path is no reason.
-    """
-    folded = path.casefold()
-    for place, reason in _OF_THE_MACHINE.items():
-        if f"{folded}/".startswith(f"{place}/"):
-            return reason
-    *folders, name = folded.split("/")
-    for one in (*folders, name):
-        if one in _FOLDERS:
-            return _FOLDERS[one]
-        if _ENVIRONMENT.fullmatch(one):
-            return "may hold variables that are secret"
-    if not folded.startswith(_ITEMS):
-        named = [one for one in (*folders, name) if one in _SECRET_FOLDERS]
-        if named and (is_folder or named[0] != name):
-            return "lies in a folder that is named for secrets"
-    if not is_folder and _SECRET_NAMES.fullmatch(name):
-        return "has the name of a key or secret"
-    if is_left_over(name):
-        return "was left behind by a write that was killed"
-    return _why_unwritable(path)
-
-
-def _why_unwritable(path: str) -> str | None:
-    try:
-        size = len(path.encode())
-    except UnicodeEncodeError:
-        return "has a name that isn't Unicode"
-    if size > MAX_PATH_BYTES:
-        return f"has a path of more than {MAX_PATH_BYTES} bytes"
-    if "\\" in path or not path.isprintable():
-        return "has a backslash or an unprintable character in its name"
-    return None
-
-
-def why_content_stays(beginning: bytes) -> str | None:
-    """Return why a file never travels, by the beginning of its content; None for no reason."""
-    return "has a private key in it" if _PRIVATE_KEY.search(beginning) else None
-
-
-# Patterns
-
-
-def why_no_pattern(text: str) -> str | None:
-    """Return why a text can't be a pattern of `push.include`; None where it can."""
-    if not text or len(text) > _MAX_PATTERNS_CHARS or not text.isprintable():
-        return f"must be a pattern of at most {_MAX_PATTERNS_CHARS} characters, such as src/**"
-    parts = text.rstrip("/").split("/")
-    if any(part in ("", ".", "..") for part in parts) or "\\" in text:
-        return "must be below the project's folder, without . and .., such as src/**"
-    return None
-
-
-class _Pattern:
-    """One pattern, matched part by part: `*` within a name, `**` over any number of folders."""
-
-    __slots__ = ("_parts", "_takes_folders", "text")
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-        parts = text.rstrip("/").split("/")
-        self._takes_folders = not any(one in text for one in "*?[")
-        self._parts = [
-            None if part == "**" else re.compile(translate(part), re.DOTALL) for part in parts
-        ]
-
-    def begin(self) -> frozenset[int]:
-        """Return the positions before the first name."""
-        return self._skipped({0})
-
-    def step(self, at: frozenset[int], name: str) -> frozenset[int]:
-        """Return the positions behind a name."""
-        behind: set[int] = set()
-        for one in at:
-            if one == len(self._parts):
-                if self._takes_folders:
-                    behind.add(one)
-                continue
-            part = self._parts[one]
-            if part is None:
-                behind.add(one)
-            elif part.fullmatch(name):
-                behind.add(one + 1)
-        return self._skipped(behind)
-
-    def is_met(self, at: frozenset[int]) -> bool:
-        """Return whether what leads to these positions matches the whole pattern."""
-        return len(self._parts) in at
-
-    def _skipped(self, at: set[int]) -> frozenset[int]:
-        found = set(at)
-        for one in at:
-            position = one
-            while position < len(self._parts) and self._parts[position] is None:
-                position += 1  # `**` also stands for no folder at all
-                found.add(position)
-        return frozenset(found)
-
-
-# The walk
 
 
 @frozen
@@ -291,7 +120,7 @@ def select_files(project: Path, user: Path, include: Sequence[str] = ()) -> Sele
         LinkLeavesSpace: A link among them leaves the project, or the user's `.ai`.
         InputError: They are more than a snapshot may have, or can't be read.
     """
-    patterns = [_Pattern(one) for one in include]
+    patterns = [Pattern(one) for one in include]
     met: set[str] = set()
     files: dict[tuple[str, str], SelectedFile] = {}
     left_out: list[LeftOut] = []
@@ -323,7 +152,7 @@ def _collect(found: Iterator[SelectedFile], files: dict[tuple[str, str], Selecte
             )
 
 
-_States = list[tuple[_Pattern, frozenset[int]]]
+_States = list[tuple[Pattern, frozenset[int]]]
 
 
 class _Walk:
@@ -356,7 +185,7 @@ class _Walk:
             return
         yield from self._folder(path, real, None, {real}, 0)
 
-    def matching(self, patterns: Sequence[_Pattern], met: set[str]) -> Iterator[SelectedFile]:
+    def matching(self, patterns: Sequence[Pattern], met: set[str]) -> Iterator[SelectedFile]:
         """Yield the files that patterns match, outside `.ai`; and note the patterns met."""
         self._met = met
         states = [(one, one.begin()) for one in patterns]

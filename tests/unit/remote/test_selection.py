@@ -11,7 +11,8 @@ import pytest
 from ryecore.errors import LinkLeavesSpace
 from ryecore.remote.inspected import has_rested
 from ryecore.remote.plan import PushPlan, PushPlanner
-from ryecore.remote.selection import FileIdentity, why_it_stays, why_no_pattern
+from ryecore.remote.rules import why_content_stays, why_it_stays, why_no_pattern
+from ryecore.remote.selection import FileIdentity
 from tests.workspace import Workspace
 
 PRIVATE_KEY = b"-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VwBCIEIAAAAAAAAAAAAAAAAAAAAAAA\n"
@@ -32,6 +33,8 @@ NEVER_BY_NAME = [
     ".venv/bin/python", "src/__pycache__/a.pyc",
     ".ai/state/threads.db", ".ai/cache/sealed/x", ".AI/State/x",
     ".ai/config/keys/signing/private_key.pem", ".ai/config/keys/signing/public_key.pem",
+    "sub/.ai/state/threads.db", "home/.ai/cache/x", "home/.ai/config/keys/signing/key",
+    ".ai/node/node.db", "home/.ai/node/data/x",
     ".ai/config/projects/x.yaml", ".ai/config/remotes/remotes.yaml",
     ".notes.txt.0123456789ab",
     "a\\b", "a\nb", "a\x1bb", "x" * 1025, "\udcff",
@@ -60,6 +63,45 @@ def test_a_name_may_travel(path: str) -> None:
 @pytest.mark.parametrize("text", ["", "/etc", "../x", "a/../b", "./a", "a//b", "a\\b", "x" * 501])
 def test_a_text_is_no_pattern(text: str) -> None:
     assert why_no_pattern(text) is not None
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        PRIVATE_KEY,
+        b"key: |\n  -----BEGIN RSA PRIVATE KEY-----\n  MIIEvQIBADANBgkq",
+        b"-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1rZXktdjE",
+        b"-----BEGIN PGP PRIVATE KEY BLOCK-----\n\nlQOYBGVx",
+        b"-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n",
+        b"-----BEGIN ENCRYPTED PRIVATE KEY-----\r\nMIIFHzBJBgkqh",
+        b"PuTTY-User-Key-File-3: ssh-ed25519",
+        b"# created\nAGE-SECRET-KEY-1QQQQQQQQQQQQQQQQQQQQQQQQQ",
+        b"token = 'ghp_" + b"a1" * 18 + b"'",
+        b"HF=hf_" + b"a" * 34,
+        b"[default]\naws_secret_access_key = " + b"Aa/+" * 10,
+        b"machine example.org\n  login me\n  password secret",
+    ],
+    ids=lambda content: content[:20].decode(),
+)
+def test_a_content_never_travels(content: bytes) -> None:
+    assert why_content_stays(content) is not None
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\x00\xff" * 100,
+        b"A key begins with -----BEGIN PRIVATE KEY----- and ends with -----END PRIVATE KEY-----.",
+        b"-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEAGb9ECWmEzf6FQbrBZ9w7lshQhqow",
+        b"-----BEGIN CERTIFICATE-----\nMIIB",
+        b"the prefix ghp_ is GitHub's; aws_secret_access_key = os.environ['X']",
+        b"machine learning",
+    ],
+    ids=lambda content: content[:20].decode("latin-1"),
+)
+def test_a_content_may_travel(content: bytes) -> None:
+    assert why_content_stays(content) is None
 
 
 def write(path: Path, content: bytes = b"content") -> Path:
