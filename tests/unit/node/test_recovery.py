@@ -11,6 +11,7 @@ from ryecore import __version__
 from ryecore.lillux import watch
 from ryecore.remote.protocol.models import RunState, read_answer
 from ryecore.remote.protocol.reports import RunReport, read_report
+from tests.graphs import graph
 from tests.node_host import snapshot_of
 from tests.served_node import NodeClient, ServedNode, allow, client_of, served_node
 from tests.thread_host import COST, FACTORY, PlannedWorkspace
@@ -117,3 +118,33 @@ async def test_a_tool_that_died_with_the_node_is_not_run_again(planned: PlannedW
             report = await report_of(client, node)
             assert (report.status, report.result["effect_unknown"]) == ("error", True)
             assert ran.read_text() == "ran\n"
+
+
+async def test_a_graph_is_taken_up_like_a_local_one(planned: PlannedWorkspace) -> None:
+    gated = planned.write("gated", ["gate", {"name": "a"}])
+    workspace = planned.workspace
+    safe = workspace.shell("acme/safe", 'echo safe >> "$HOME/../safe"')
+    nodes = {
+        "first": {"action": {"item_id": safe}, "next": "ask"},
+        "ask": {
+            "action": {"item_id": gated, "thread": "fork", "params": {}},
+            "next": "done",
+        },
+        "done": {"type": "return", "output": {"ok": True}},
+    }
+    flow = graph(workspace, nodes, permissions=("rye.execute.*",))
+    with served(planned) as node:
+        allow(node.identity, workspace.key)
+        async with client_of(node, workspace.key) as client:
+            await start(client, planned, flow)
+            await planned.begun("a")
+            node.process.kill()
+            node.process.wait()
+    planned.allow("a")
+    with served(planned) as node:
+        async with client_of(node, workspace.key) as client:
+            report = await report_of(client, node)
+            assert (report.status, report.assumed) == ("error", True)
+            assert "whether it took effect is unknown" in report.result["error"]
+            assert (planned.root / "safe").read_text() == "safe\n"
+            assert report.cost.spend_microcents >= COST
