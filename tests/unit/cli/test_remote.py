@@ -1,5 +1,6 @@
 """`rye remote`, and `rye execute --push-plan`."""
 
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -163,3 +164,17 @@ def test_a_node_with_another_key_is_not_trusted(
     ref = workspace.shell("acme/a", "true")
     done = run("execute", ref, "--target", "remote", "--json")
     assert (done.code, done.json["error_type"]) == (2, "remote_untrusted")
+
+
+def test_a_person_sees_how_far_a_push_is(workspace: Workspace, node: ServedNode) -> None:
+    node.allow(workspace.key)
+    name_remote(workspace, node.url, node.identity.key.public, more={"push": '{include: ["data"]}'})
+    (workspace.project / "data").write_bytes(os.urandom(9 * 2**20))
+    ref = workspace.shell("acme/a", "echo done there")
+    shown = run_on_terminal(workspace, "execute", ref, "--target", "remote:gpu")
+    assert "pushing  ████" in shown
+    assert "9.4 MB of 9.4 MB" in shown
+    assert shown.rindex("done there") > shown.rindex("pushing")
+    again = run_on_terminal(workspace, "execute", ref, "--target", "remote:gpu")
+    assert "pushing" not in again
+    assert "done there" in again
