@@ -29,7 +29,7 @@ from ryecore.testing.node.wire import (
 
 __all__ = ["AdmissionCases"]
 
-_EXPIRY_S = 20.0
+_EXPIRY_S = 5.0
 _BODY = b'{"files":[],"version":1}'
 
 
