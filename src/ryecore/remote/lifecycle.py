@@ -7,6 +7,7 @@ Source: docs/design/remote.md#at-home; decisions 70 to 74.
 """
 
 import time
+import uuid
 from abc import abstractmethod
 from collections.abc import Mapping
 from contextlib import suppress
@@ -293,7 +294,7 @@ class RemoteLifecycle(RunLifecycle[RemoteEnding, ResultT], Generic[ResultT]):
         ceiling = self._ceiling
         body = self._ask(
             ExecuteBody(
-                thread_id=self.run_id,
+                thread_id=str(uuid.uuid4()),  # run ids are those of one project
                 item_id=self.item_id,
                 parameters=dict(self._inputs),
                 thread="inline",

@@ -2,10 +2,12 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 
 import anyio
 import anyio.to_thread
@@ -235,3 +237,26 @@ async def test_an_asynchronous_tool_is_killed_on_the_node(
         assert (report.status, report.result["status"]) == ("killed", "error")
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
+
+
+async def test_two_projects_of_one_author_run_the_same_directive_at_once(
+    planned: PlannedWorkspace, node: ServedNode
+) -> None:
+    """Run ids are made of names and seconds, and only one project's are all different."""
+    ref = planned.write("work", ["mark", {"text": "there"}])
+    roots = [planned.root / name for name in ("one", "two", "three")]
+    for root in roots:
+        for part in ("project", "user"):
+            shutil.copytree(planned.root / part, root / part)
+    results: list[str] = []
+
+    async def run(root: Path) -> None:
+        async with Workspace(root, is_new=False).open() as rye:
+            done = await rye.execute(ref, thread="fork", target="remote:gpu")
+            results.append(done.status)
+
+    async with anyio.create_task_group() as group:
+        for root in roots:
+            group.start_soon(run, root)
+    assert results == ["success"] * 3
+    assert (planned.root / "marks").read_text() == "there\n" * 3
