@@ -7,6 +7,7 @@ import logging
 import os
 import socket
 import ssl
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from ipaddress import ip_address
@@ -138,6 +139,7 @@ async def serve_app(
     *,
     tls: ssl.SSLContext | None = None,
     max_connections: int | None = None,
+    head_timeout_s: float = 20.0,
     runs_lifespan: bool = True,
     announce: Callable[[], None] = lambda: None,
     silenced: Sequence[str] = (),
@@ -149,6 +151,8 @@ async def serve_app(
         listening: The socket, which is closed at the end.
         tls: The certificate; None for plain HTTP.
         max_connections: The most connections at once; further ones get 503.
+        head_timeout_s: How long the head of a request may take to come, in seconds. Its connection
+            is closed then: connections that never send a request could else take all there are.
         runs_lifespan: Whether the application's lifespan is run, and not by the caller.
         announce: Called when the server accepts connections.
         silenced: Loggers that say nothing of streams that are closed at the end.
@@ -176,6 +180,7 @@ async def serve_app(
     with listening:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(run)
+            tasks.start_soon(web.close_silent, head_timeout_s)
             announce()
             try:
                 await anyio.sleep_forever()
@@ -193,6 +198,25 @@ class _Web(uvicorn.Server):
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
+
+    async def close_silent(self, timeout_s: float) -> None:
+        """Close connections on which the head of a request is awaited for too long.
+
+        uvicorn has a timeout only for a connection on which nothing comes after a response.
+        """
+        awaited: dict[object, tuple[object, float]] = {}  # the last request, and since when
+        while True:
+            await anyio.sleep(timeout_s / 4)
+            now, before, awaited = time.monotonic(), awaited, {}
+            for one in tuple(self.server_state.connections):
+                request, transport = getattr(one, "cycle", None), getattr(one, "transport", None)
+                if transport is None or (request is not None and not request.response_complete):
+                    continue
+                known = before.get(one)
+                since = known[1] if known is not None and known[0] is request else now
+                awaited[one] = (request, since)
+                if now - since > timeout_s:
+                    transport.close()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         # Closing a stream that a client holds open would print a traceback.

@@ -1,8 +1,82 @@
 """What listens for HTTP requests."""
 
 import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
 
-from ryecore.serving import listen
+import anyio
+import pytest
+from anyio.abc import SocketStream
+from starlette.applications import Starlette
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
+
+from ryecore.serving import listen, serve_app
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """uvicorn's own loop."""
+    return "asyncio"
+
+
+@asynccontextmanager
+async def _served(go_on: anyio.Event, head_timeout_s: float) -> AsyncIterator[int]:
+    """Serve an answer at once, and one that waits; yields the port."""
+
+    async def at_once(_: object) -> PlainTextResponse:
+        return PlainTextResponse("at once")
+
+    async def later(_: object) -> PlainTextResponse:
+        await go_on.wait()
+        return PlainTextResponse("later")
+
+    app = Starlette(routes=[Route("/", at_once), Route("/later", later)])
+    listening, ready = listen("127.0.0.1", 0), anyio.Event()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(
+            partial(serve_app, app, listening, head_timeout_s=head_timeout_s, announce=ready.set)
+        )
+        await ready.wait()
+        yield listening.getsockname()[1]
+        tasks.cancel_scope.cancel()
+
+
+async def _read(stream: SocketStream, until: bytes = b"") -> bytes:
+    """Read up to some bytes, or to the end of the connection."""
+    text = b""
+    with anyio.fail_after(30):
+        while not until or until not in text:
+            try:
+                text += await stream.receive()
+            except (anyio.EndOfStream, anyio.BrokenResourceError):
+                break
+    return text
+
+
+@pytest.mark.anyio
+async def test_a_connection_without_a_whole_request_is_closed_and_no_other() -> None:
+    go_on = anyio.Event()
+    async with _served(go_on, head_timeout_s=0.2) as port:
+        silent, half, second, waiting = [
+            await anyio.connect_tcp("127.0.0.1", port) for _ in range(4)
+        ]
+        await half.send(b"GET / HTTP/1.1\r\nHost: x\r\nX-Slow: ")
+        await waiting.send(b"GET /later HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        await second.send(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        first_answer = await _read(second, b"at once")
+        await second.send(b"GET / HTTP/1.1\r\n")
+
+        closed = [await _read(one) for one in (silent, half, second)]
+        go_on.set()
+        answer = await _read(waiting)
+        for one in (silent, half, second, waiting):
+            await one.aclose()
+
+    assert closed == [b"", b"", b""]
+    assert first_answer.startswith(b"HTTP/1.1 200")
+    assert answer.endswith(b"later")
 
 
 def test_an_answer_in_two_parts_does_not_wait_for_an_acknowledgement() -> None:
