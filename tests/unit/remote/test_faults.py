@@ -4,6 +4,7 @@ import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import anyio
@@ -13,10 +14,12 @@ from ryecore.errors import (
     CallCancelled,
     InputError,
     ItemNotFound,
+    RemoteError,
     RemoteUnavailable,
     RemoteUntrusted,
 )
 from ryecore.policy import CallContext, CancelToken
+from tests.lying import lie
 from tests.proxy import Fault, Hold, Proxy
 from tests.remotes import connect, name_remote
 from tests.served_node import ServedNode
@@ -281,3 +284,47 @@ async def test_a_secret_travels_sealed_and_only_where_it_is_named_and_listed(
     assert SECRET.encode() not in sent
     assert SECRET[::-1].encode() not in sent
     assert proxy.count("GET /identity") == 1
+
+
+async def test_a_long_tool_is_asked_for_until_it_ends(
+    workspace: Workspace, proxy: Proxy, counter: Path, tmp_path: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr("ryecore.remote.calls.MAX_WAIT_S", 0.1)
+    os.mkfifo(tmp_path / "go")
+    ref = workspace.shell("acme/wait", f"cat {tmp_path}/go; echo x >> {counter}; echo done")
+    results: list[Any] = []
+    async with workspace.open() as rye, anyio.create_task_group() as group:
+
+        async def call() -> None:
+            results.append(await rye.execute(ref, target="remote", timeout_s=60))
+
+        async def wait_for_polls(count: int) -> None:
+            with anyio.fail_after(30):
+                while proxy.count("GET /runs/") < count:
+                    await anyio.sleep(0.01)
+
+        group.start_soon(call)
+        await wait_for_polls(2)
+        with proxy.down():
+            pass
+        await wait_for_polls(4)
+        await anyio.to_thread.run_sync((tmp_path / "go").write_text, "")
+    (done,) = results
+    assert done.success
+    assert counter.read_text() == "x\n"
+    assert proxy.count("POST /execute") == 2  # the first found that files were missing
+
+
+async def test_a_node_that_forgot_a_run_is_not_asked_to_repeat_it(
+    workspace: Workspace, proxy: Proxy, counter: Path, node: ServedNode, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr("ryecore.remote.calls.MAX_WAIT_S", 0.1)
+    ref = workspace.shell("acme/wait", f"echo x >> {counter}; read < {counter}.never")
+    os.mkfifo(f"{counter}.never")
+    async with workspace.open() as rye:
+        await rye.remotes.push()
+        forgotten = {"type": "not_found", "title": "No run.", "status": 404}
+        proxy.fail("GET /runs/", lie(proxy, node.identity.key, lambda _: forgotten, status=404))
+        with pytest.raises(RemoteError, match="Look at its effect"):
+            await rye.execute(ref, target="remote", timeout_s=20)
+    assert proxy.count("POST /execute") == 1

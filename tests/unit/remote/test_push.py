@@ -1,8 +1,8 @@
 """The push: what is sent, how it resumes, and what it holds in memory."""
 
 import hashlib
+import json
 import os
-import time
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,8 +12,8 @@ import anyio
 import pytest
 
 from ryecore.errors import RemoteError, RemoteUntrusted
-from ryecore.remote.protocol.signatures import combine_headers, sign_response
 from ryecore.remote.push import PushProgress
+from tests.lying import lie
 from tests.proxy import Fault, Hold, Proxy
 from tests.remotes import connect
 from tests.served_node import ServedNode
@@ -136,23 +136,9 @@ async def test_a_node_that_asks_for_more_than_the_snapshot_gets_nothing(
     async with workspace.open() as rye:
         snapshot = (await rye.remotes.plan()).snapshot.id
 
-        def lie(_: bytes) -> bytes:
-            listed = missing % digest if b"%s" in missing else missing
-            body = b'{"snapshot":"%s","missing":%s}' % (snapshot.encode(), listed)
-            head = proxy.requests[-1].head.split(b"\r\n")[1:]
-            pairs = [tuple(line.split(b": ", 1)) for line in head if b": " in line]
-            signed = sign_response(
-                node.identity.key,
-                status=200,
-                body=body,
-                request=combine_headers(pairs),  # type: ignore[arg-type]
-                now_s=int(time.time()),
-            )
-            lines = [f"{name}: {value}" for name, value in signed.items()]
-            lines += [f"Content-Length: {len(body)}", "Connection: close"]
-            return "\r\n".join(["HTTP/1.1 200 OK", *lines, "", ""]).encode() + body
-
-        proxy.fail("POST /snapshots", Fault(change_answer=lie))
+        listed = missing % digest if b"%s" in missing else missing
+        asked = {"snapshot": snapshot, "missing": json.loads(listed)}
+        proxy.fail("POST /snapshots", lie(proxy, node.identity.key, lambda _: asked))
         with pytest.raises(RemoteUntrusted):
             await rye.remotes.push()
     assert sent_bytes(proxy) == []
