@@ -121,7 +121,8 @@ class _NodeApp:
         self._requests = RequestMetrics()
         route = self._route
         self.starlette: Final = Starlette(
-            routes=[
+            routes=[  # the one that is asked most often first
+                route("POST", "/execute", _execute, _MAX_EXECUTE_BYTES),
                 Route("/health", _health, methods=["GET"]),
                 Route("/identity", self._identity, methods=["GET"]),
                 route("GET", "/status", _status),
@@ -129,7 +130,6 @@ class _NodeApp:
                 route("POST", "/snapshots", _snapshots, MAX_SNAPSHOT_BYTES),
                 route("POST", "/objects", _store, MAX_BODY_BYTES),
                 route("GET", "/objects/{sha256}", _read_object),
-                route("POST", "/execute", _execute, _MAX_EXECUTE_BYTES),
                 route("GET", "/runs/{thread_id:path}/events", _events),
                 route("POST", "/runs/{thread_id:path}/cancel", _cancel, _MAX_SMALL_BYTES),
                 route("GET", "/runs/{thread_id:path}", _state),

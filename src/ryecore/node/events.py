@@ -4,7 +4,8 @@ Source: docs/design/remote.md#requests; decision 63.
 """
 
 import json
-from collections.abc import AsyncGenerator, Mapping
+import sqlite3
+from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Any, Final, Literal
 
 import anyio
@@ -40,19 +41,30 @@ class NodeEvent:
 
 
 class RunEvents:
-    """The stored events of all runs."""
+    """The stored events of all runs.
 
-    def __init__(self, database: Database) -> None:
+    Args:
+        database: The node's database.
+        start: Starts a task that calls the log's `write`; called when its first event is added.
+    """
+
+    def __init__(self, database: Database, start: "Callable[[EventLog], None]") -> None:
         self._database = database
+        self._start = start
 
-    async def open(self, caller: str, thread_id: str) -> "EventLog":
-        """Open the log of a run that is about to begin, or is recovered."""
+    def begin(self, caller: str, thread_id: str) -> "EventLog":
+        """Open the log of a new run."""
+        return EventLog(self._database, self._start, caller, thread_id)
+
+    async def reopen(self, caller: str, thread_id: str) -> "EventLog":
+        """Open the log of a run that is recovered."""
         rows = await self._database.fetch(
             "SELECT coalesce(max(id), 0), coalesce(sum(length(data)), 0) FROM events"
             " WHERE caller = ? AND thread_id = ?",
             (caller, thread_id),
         )
-        return EventLog(self._database, caller, thread_id, *rows[0])
+        last_id, size_bytes = rows[0]
+        return EventLog(self._database, self._start, caller, thread_id, last_id, size_bytes)
 
     async def follow(
         self, caller: str, thread_id: str, after: int, log: "EventLog | None"
@@ -79,11 +91,19 @@ class EventLog:
     """The events of a run of this process. `write` stores them, in a task of its own."""
 
     def __init__(
-        self, database: Database, caller: str, thread_id: str, last_id: int, size_bytes: int
+        self,
+        database: Database,
+        start: "Callable[[EventLog], None]",
+        caller: str,
+        thread_id: str,
+        last_id: int = 0,
+        size_bytes: int = 0,
     ) -> None:
         self._database = database
         self._caller = caller
-        self._thread_id = thread_id
+        self._start = start
+        self._is_started = False
+        self.thread_id = thread_id
         self._last_id = last_id
         self._stored_id = last_id
         self._size_bytes = size_bytes
@@ -106,7 +126,25 @@ class EventLog:
             self._size_bytes += len(text)
         self._last_id += 1
         self._pending.append((self._last_id, event, text))
+        self._wake_writer()
+
+    def _wake_writer(self) -> None:
+        if not self._is_started:
+            self._is_started = True
+            self._start(self)
         self._added.set()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the run has had no events yet."""
+        return self._last_id == 0
+
+    def store_only(self, run: sqlite3.Connection, data: Mapping[str, Any]) -> None:
+        """Store the `status` of a run that has no other events, as a part of a transaction."""
+        run.execute(
+            "INSERT INTO events (caller, thread_id, id, event, data) VALUES (?, ?, 1, 'status', ?)",
+            (self._caller, self.thread_id, _encode(data)),
+        )
 
     def add_tree(self, tree: Mapping[str, Any]) -> None:
         """Add the tree of the run's threads, unless it is the same as the last one."""
@@ -134,7 +172,7 @@ class EventLog:
         batch, self._pending = self._pending, []
         if not batch:
             return
-        key = (self._caller, self._thread_id)
+        key = (self._caller, self.thread_id)
         trees = [number for number, event, _ in batch if event == "tree"]
         async with self._database.writing() as run:
             if trees:  # only the last tree counts
@@ -150,7 +188,11 @@ class EventLog:
     def close(self) -> None:
         """Close the log once all is stored."""
         self._is_ending = True
-        self._added.set()
+        if self._is_started:
+            self._added.set()
+        else:
+            self.is_closed = True
+            self._wake()
 
     async def closed(self) -> None:
         """Wait until all is stored."""

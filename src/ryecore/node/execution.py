@@ -99,7 +99,7 @@ class Execution:
             borrowed = self._hosts.borrow(
                 live.caller,
                 row.body.snapshot,
-                space=row.space,
+                space=row.space if live.was_left else None,
                 alone=row.body.collect,
                 secrets=open_secrets(row.body, self._box_key),
             )
@@ -127,21 +127,10 @@ class Execution:
         row = live.row
         is_left = live.was_left and row.space is not None
         ctx = _context_of(live)
-        failures: list[RyeError] = []
-
-        async def note_place() -> None:
-            try:
-                await self._table.place(row.caller, row.thread_id, host.space.folder.name)
-                await self._table.synced()
-            except RyeError as error:
-                failures.append(error)
-
-        is_thread = False
-        async with anyio.create_task_group() as group:  # no effect before the row is durable
-            group.start_soon(note_place)
-            is_thread = await has_thread(host, row.body.item_id, ctx)
-        if failures:
-            raise failures[0]
+        if row.space != host.space.folder.name:
+            await self._table.place(row.caller, row.thread_id, host.space.folder.name)
+        is_thread = await has_thread(host, row.body.item_id, ctx)
+        await self._table.synced()  # no effect before the row is durable
         if is_thread:
             if row.body.thread == "inline" and row.body.timeout_s is not None:
                 until = time.monotonic() + row.body.timeout_s

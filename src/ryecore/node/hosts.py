@@ -96,6 +96,16 @@ class HostPool:
         """Return whether a space of a snapshot is open."""
         return (caller.fingerprint, snapshot_id, caller.trust) in self._hosts
 
+    def find_place(self, caller: Caller, snapshot_id: str, item_id: str) -> str | None:
+        """Return the name of the space in which a tool is likely to run, if one is open.
+
+        Only where the item is known to be a tool that has no thread: a graph that is recovered
+        would begin there, though another run may have changed the files.
+        """
+        hosts = self._hosts.get((caller.fingerprint, snapshot_id, caller.trust), ())
+        likely = (one for one in hosts if one.graphs.get(item_id) is False)
+        return next((one.space.folder.name for one in likely), None)
+
     @asynccontextmanager
     async def borrow(
         self,
@@ -120,7 +130,7 @@ class HostPool:
             NodeProblem: The snapshot or an object of it is missing, or can't become a space.
         """
         key = (caller.fingerprint, snapshot_id, caller.trust)
-        async with self._locks.setdefault(key, anyio.Lock()):
+        async with self._locks.setdefault(key, anyio.Lock(fast_acquire=True)):
             if space is None:
                 host = await self._find(key, alone=alone) or await self._open(key, caller, None)
             else:

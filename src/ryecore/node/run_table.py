@@ -4,8 +4,8 @@ Source: docs/design/remote.md#on-the-node; decision 70.
 """
 
 import json
-from collections.abc import Mapping
-from sqlite3 import Row
+from collections.abc import Callable, Mapping
+from sqlite3 import Connection, Row
 from typing import Any, Literal, Self
 
 from ryecore.convert.strict import WIRE
@@ -98,19 +98,22 @@ class RunTable:
         )
         return int((await self._database.fetch(query, (caller,)))[0][0])
 
-    async def insert(self, row: RunRow) -> None:
-        """Insert a run that is about to begin, under an id that its caller hasn't used."""
+    async def insert(self, row: RunRow) -> bool:
+        """Insert a run that is about to begin; return whether its caller hadn't used its id."""
         body = row.body
         async with self._database.writing() as run:
-            run.execute(
+            inserted = run.execute(
                 "INSERT INTO runs"
-                " (caller, thread_id, item_id, snapshot, request_sha256, request,"
-                " max_spend_microcents, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                " (caller, thread_id, item_id, snapshot, request_sha256, request, space,"
+                " max_spend_microcents, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+                " ON CONFLICT DO NOTHING",
                 (
                     row.caller, row.thread_id, body.item_id, body.snapshot, row.request_sha256,
-                    json.dumps(WIRE.write(body)), row.max_spend_microcents, row.created_at,
+                    json.dumps(WIRE.write(body)), row.space, row.max_spend_microcents,
+                    row.created_at,
                 ),
             )  # fmt: skip
+        return inserted.rowcount == 1
 
     async def place(self, caller: str, thread_id: str, space: str) -> None:
         """Note the space of a run."""
@@ -140,8 +143,9 @@ class RunTable:
         status: RunStatus,
         report: Mapping[str, Any],
         spend_microcents: int,
+        also: Callable[[Connection], None] = lambda _: None,
     ) -> None:
-        """End a run that hasn't ended."""
+        """End a run that hasn't ended; `also` is a part of the same transaction."""
         await self._update(
             "UPDATE runs SET status = ?, report = ?, spend_microcents = ?, ended_at = ?",
             caller,
@@ -150,14 +154,23 @@ class RunTable:
             json.dumps(report),
             spend_microcents,
             utc_now(),
+            also=also,
         )
 
-    async def _update(self, change: str, caller: str, thread_id: str, *values: object) -> None:
+    async def _update(
+        self,
+        change: str,
+        caller: str,
+        thread_id: str,
+        *values: object,
+        also: Callable[[Connection], None] = lambda _: None,
+    ) -> None:
         async with self._database.writing() as run:
             run.execute(
                 f"{change} WHERE caller = ? AND thread_id = ? AND ended_at IS NULL",
                 (*values, caller, thread_id),
             )
+            also(run)
 
 
 def _read(row: Row) -> RunRow:

@@ -7,6 +7,7 @@ import json
 import logging
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
+from sqlite3 import Connection
 from typing import Any, Final
 
 import anyio
@@ -19,7 +20,7 @@ from ryecore.items.signature import utc_now
 from ryecore.lillux.keys import BoxKey, SigningKey
 from ryecore.node.callers import Caller
 from ryecore.node.content import NodeContent
-from ryecore.node.events import NodeEvent, RunEvents
+from ryecore.node.events import EventLog, NodeEvent, RunEvents
 from ryecore.node.execution import Execution, LiveRun, failed_outcome, open_secrets
 from ryecore.node.hosts import HostOptions, HostPool, snapshot_missing
 from ryecore.node.problems import refusal
@@ -81,7 +82,7 @@ class NodeRuns:
     ) -> None:
         self._key = key
         self._table = RunTable(database)
-        self._events = RunEvents(database)
+        self._events = RunEvents(database, self._start_writing)
         self._content = content
         self._tasks = Tasks()
         self._box_key = box_key
@@ -90,7 +91,7 @@ class NodeRuns:
         self._max_runs = max_runs
         self._find_caller = find_caller
         self._live: dict[tuple[str, str], LiveRun] = {}
-        self._starting = anyio.Lock()
+        self._starting = anyio.Lock(fast_acquire=True)
 
     async def begin(self) -> None:
         """Take new runs, and recover those that the last process left."""
@@ -105,7 +106,7 @@ class NodeRuns:
                 error = StateError("The node's operator doesn't allow this caller any more.")
                 await self._end(row, failed_outcome(row, error))
                 continue
-            log = await self._events.open(row.caller, row.thread_id)
+            log = await self._events.reopen(row.caller, row.thread_id)
             self._carry_on(LiveRun(row, caller, log, row.max_spend_microcents, was_left=True))
 
     async def finish_tools(self, within_s: float) -> None:
@@ -224,16 +225,21 @@ class NodeRuns:
         if snapshot is None:
             raise snapshot_missing()
         async with self._starting:  # the quotas are checked and taken at once
-            known = await self._table.find(caller.fingerprint, body.thread_id)
-            if known is not None:  # the same request came twice at once
-                return known
+            twin = self._live.get((caller.fingerprint, body.thread_id))
+            if twin is not None:  # the same request came twice at once
+                return twin.row
             self._check_number(caller)
             row = RunRow.of(caller.fingerprint, body, request_sha256)
-            live = LiveRun(row, caller, await self._events.open(row.caller, row.thread_id))
+            live = LiveRun(row, caller, self._events.begin(row.caller, row.thread_id))
             if body.thread == "fork":  # a tool spends nothing, unless it turns out to be a graph
                 await self._hold(live)
-            live.row = row = evolve(row, max_spend_microcents=live.max_spend_microcents)
-            await self._table.insert(row)
+            live.row = row = evolve(
+                row,
+                max_spend_microcents=live.max_spend_microcents,
+                space=self._hosts.find_place(caller, body.snapshot, body.item_id),
+            )
+            if not await self._table.insert(row):  # its twin has ended already
+                return await self._find(caller, body.thread_id)
             self._carry_on(live)
         return row
 
@@ -309,14 +315,16 @@ class NodeRuns:
     def _carry_on(self, live: LiveRun) -> None:
         """Start the tasks of a run."""
         self._live[live.row.caller, live.row.thread_id] = live
-        self._tasks.start_soon(self._write_events, live)
         self._tasks.start_soon(self._carry_out, live)
 
-    async def _write_events(self, live: LiveRun) -> None:
+    def _start_writing(self, log: EventLog) -> None:
+        self._tasks.start_soon(self._write_events, log)
+
+    async def _write_events(self, log: EventLog) -> None:
         try:
-            await live.log.write()
+            await log.write()
         except Exception as problem:  # of any kind: the run doesn't need its events
-            _log.warning("The events of %s can't be written: %s", live.row.thread_id, problem)
+            _log.warning("The events of %s can't be written: %s", log.thread_id, problem)
 
     async def _carry_out(self, live: LiveRun) -> None:
         """Execute a run to its end, and report it. The task of one run; it raises nothing."""
@@ -327,13 +335,11 @@ class NodeRuns:
                 return
             while not live.row.report:
                 try:
-                    live.row = await self._end(live.row, outcome)
+                    live.row = await self._end(live.row, outcome, live.log)
                 except (RyeError, OSError):  # such as a full disk
                     _log.exception("The end of the run %s can't be written yet.", row.thread_id)
                     await anyio.sleep(pause_s)
                     pause_s = min(pause_s * 2, _MAX_PAUSE_S)
-            status = {"status": live.row.status, "node_thread_id": live.row.node_thread_id}
-            live.log.add("status", status)
         except Exception:  # of any kind: the node itself runs on, and its next start tries again
             _log.exception("The end of the run %s can't be written.", row.thread_id)
         finally:
@@ -355,20 +361,29 @@ class NodeRuns:
             _log.exception("The run %s failed.", row.thread_id)
             return failed_outcome(live.row, problem)
 
-    async def _end(self, row: RunRow, outcome: Outcome) -> RunRow:
-        """Sign the report of a run, and write its end. Returns its row."""
+    async def _end(self, row: RunRow, outcome: Outcome, log: EventLog | None = None) -> RunRow:
+        """Sign the report of a run, and write its end, also to its log. Returns its row."""
         if _is_brief(outcome.result):
             report = self._sign(row, outcome)
         else:
             report = await run_in_thread(self._sign, row, outcome)
         spent = outcome.cost.spend_microcents
-        await self._table.end(row.caller, row.thread_id, report["status"], report, spent)
-        return evolve(
+        ended = evolve(
             row,
             status=report["status"],
             report=report,
             node_thread_id=outcome.node_thread_id or row.node_thread_id,
         )
+        event = {"status": ended.status, "node_thread_id": ended.node_thread_id}
+
+        def log_end(run: Connection) -> None:
+            if log is not None and log.is_empty:  # then one transaction is enough
+                log.store_only(run, event)
+
+        await self._table.end(row.caller, row.thread_id, ended.status, report, spent, log_end)
+        if log is not None and not log.is_empty:
+            log.add("status", event)
+        return ended
 
     def _sign(self, row: RunRow, outcome: Outcome) -> Mapping[str, Any]:
         result = _plain(outcome.result, row.body.item_id)

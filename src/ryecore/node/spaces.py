@@ -304,22 +304,23 @@ def _fingerprint(folder: Path) -> str:
     for space in _SPACES:
         for top in ("", ".ai"):
             digest.update(f"{space}/{top}\n".encode())
-            for name, path in _listed(folder / space / top):
+            where = f"{folder}/{space}/{top}"
+            for name in _listed(where):
                 if (not top and name == ".ai") or (top and f".ai/{name}" in _OWN):
                     continue
-                digest.update(os.fsencode(name) + b"\0" + _stats_of(path))
+                digest.update(os.fsencode(name) + b"\0" + _stats_of(f"{where}/{name}"))
     return digest.hexdigest()
 
 
-def _listed(folder: Path) -> list[tuple[str, Path]]:
+def _listed(folder: str) -> list[str]:
     try:
-        return [(name, folder / name) for name in sorted(os.listdir(folder))]
+        return sorted(os.listdir(folder))
     except FileNotFoundError:
         return []
 
 
-def _stats_of(path: Path) -> bytes:
-    status = path.lstat()
+def _stats_of(path: str) -> bytes:
+    status = os.lstat(path)
     if stat.S_ISDIR(status.st_mode):
         return stat_tree(path).encode()
     return repr((stat.S_IFMT(status.st_mode), FileStats.of(status))).encode()
