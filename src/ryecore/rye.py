@@ -181,6 +181,7 @@ class Rye:
         trace: bool = False,
         output_log: str | os.PathLike[str] | None = None,
         idempotency_key: str | None = None,
+        pull: bool = False,
         ctx: CallContext | None = None,
     ) -> ExecutionResult:
         """Execute a tool in a process of its own, or a directive, verified first.
@@ -192,41 +193,38 @@ class Rye:
             dry_run: Whether to verify, validate and plan only.
             target: Where to execute: `local`, `remote` or `remote:NAME`.
             thread: `inline`; or for a directive `fork`, a managed thread with a model.
-            async_: Whether to return as soon as the run is registered, in a process of its own.
+            async_: Whether to return at once; the run has a process of its own.
             model: For a directive: `provider/model`, or a tier or name of `agent/agent.yaml`.
             limits: For a directive: limits, such as `{"turns": 8}`.
             timeout_s: For a tool: the seconds after which its process group is ended.
             trace: Whether the result carries the events of every decision.
-            output_log: A file to which a tool's output is also written, as it comes.
+            output_log: A file to which a tool's output is written, too.
             idempotency_key: With `async_` or `fork`: a repeated start finds the first one's run.
+            pull: On a node: whether to collect changed project files, for `rye.threads.pull`.
             ctx: The caller; the host itself by default, which may do everything.
 
         Returns:
-            The result; a tool that ran and failed has the status `error`. For a directive it is a
-            `DirectiveResult` with `your_directions`, or a `ThreadResult`.
+            The result; a tool that ran and failed has the status `error`. That of a directive is a
+            `DirectiveResult` or a `ThreadResult`.
 
         Raises:
-            RyeError: Nothing ran. The error says why and what to do, with the partial chain.
+            RyeError: Nothing ran. The error says why and what to do.
         """
         log = None if output_log is None else os.fspath(output_log)
         request = ExecuteRequest(
             ref, parameters, dry_run, target, thread, async_, model, limits, timeout_s,
-            trace, log, idempotency_key,
+            trace, log, idempotency_key, pull=pull,
         )  # fmt: skip
         call = partial(self._parts.execute, request, ctx or CallContext())
         return await self._running.run(ref, call)
 
     async def start(
-        self,
-        ref: str | ItemRef,
-        inputs: Mapping[str, Any] | None = None,
-        *,
-        target: str = "local",
-        model: str | None = None,
+        self, ref: str | ItemRef, inputs: Mapping[str, Any] | None = None, *,
+        target: str = "local", model: str | None = None,
         limits: "Limits | Mapping[str, float] | None" = None,
-        idempotency_key: str | None = None,
+        idempotency_key: str | None = None, pull: bool = False,
         ctx: CallContext | None = None,
-    ) -> "Thread":
+    ) -> "Thread":  # fmt: skip
         """Start a directive in a managed thread, and return as soon as it runs.
 
         Args:
@@ -236,17 +234,18 @@ class Rye:
             model: `provider/model`, or a tier or name of `agent/agent.yaml`.
             limits: Limits that override those of the directive and the configuration.
             idempotency_key: A repeated start, in any process, finds the first thread.
+            pull: Whether to collect changed project files, as `execute` does.
             ctx: The caller; the host itself by default.
 
         Returns:
             The thread's handle. The thread is cancelled when the Rye is closed.
 
         Raises:
-            RyeError: Nothing runs: for example, the Rye has no models or was not entered.
+            RyeError: Nothing runs: for example, the Rye was not entered.
         """
         request = ExecuteRequest(
             ref, inputs, target=target, thread="fork", model=model, limits=limits,
-            idempotency_key=idempotency_key,
+            idempotency_key=idempotency_key, pull=pull,
         )  # fmt: skip
         call = partial(self._parts.execute.start, request, ctx or CallContext())
         return await self._running.run(ref, call)

@@ -254,6 +254,7 @@ class SyncThreads(_Runs[Threads]):
     kill = blocking(Threads.kill)
     hand_off = blocking(Threads.hand_off)
     verify = blocking(Threads.verify)
+    pull = blocking(Threads.pull)
     replay = blocking(Threads.replay)
     prune = blocking(Threads.prune)
     thread = starting(SyncThread, Threads.thread)

@@ -226,7 +226,11 @@ class Parts:
         from ryecore.actions.threads import Threads  # noqa: PLC0415
 
         return Threads(
-            self.store.open_existing, running, lambda: self.threads, self.prune, self._follow
+            self.store.open_existing,
+            running,
+            lambda: self.threads,
+            self.prune,
+            lambda: self.remote_runs,
         )
 
     def make_remotes(self, running: Running) -> "Remotes":

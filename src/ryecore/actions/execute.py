@@ -63,6 +63,7 @@ class ExecuteRequest:
     output_log: str | None = None
     idempotency_key: str | None = None
     muted_hooks: frozenset[str] = frozenset()
+    pull: bool = False
 
 
 class ExecuteAction:
@@ -144,6 +145,8 @@ class ExecuteAction:
                         f"{name} is for local calls: a node sends the result alone.",
                         next_step="Leave it out, or execute the tool locally.",
                     )
+            if request.pull or await self._is_graph(ref, ctx):  # it needs a row, or spends money
+                return await self._threads().run(_run_request(ref, request, ctx), ctx)
             node = await self._connect(request.target)
             from ryecore.remote.calls import call_tool  # noqa: PLC0415 - for nodes alone
 
@@ -151,6 +154,13 @@ class ExecuteAction:
         except RyeError as error:
             error.during(str(ref))
             raise
+
+    async def _is_graph(self, ref: ItemRef, ctx: CallContext) -> bool:
+        """Return whether a tool is known here as a graph. Only its node has to verify it."""
+        try:
+            return (await self._executor.chain(ref, ctx)).is_own_process
+        except RyeError:
+            return False
 
     async def _fork(
         self, run: "RunRequest", ctx: CallContext, *, is_async: bool
@@ -280,6 +290,7 @@ def _run_request(ref: ItemRef, request: ExecuteRequest, ctx: CallContext) -> "Ru
         request.model,
         request.timeout_s,
         target=request.target,
+        collect=request.pull,
     )
     if request.muted_hooks:
         run = evolve(run, thread=ThreadOptions(request.muted_hooks))
@@ -328,6 +339,11 @@ def check_modes(request: ExecuteRequest) -> None:
         raise UnsupportedExecution(
             f"Unknown target {target!r}.",
             next_step='Write "local", "remote" or "remote:NAME".',
+        )
+    if request.pull and target == "local":
+        raise UnsupportedExecution(
+            "pull is for remote targets: what runs here changes the project's files itself.",
+            next_step="Leave it out, or pass a remote target.",
         )
     if dry_run and async_:
         raise UnsupportedExecution(

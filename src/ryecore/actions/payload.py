@@ -22,7 +22,7 @@ from ryecore.runs.request import GraphOptions, RunRequest, ThreadOptions
 
 __all__ = ["Payload"]
 
-_VERSION: Final = 6
+_VERSION: Final = 7
 _CONTEXT: Final = ("budget_account", "depth", "deadline", "call_id", "parent")
 
 
@@ -76,6 +76,7 @@ class Payload:
                 "muted_hooks": sorted(request.thread.muted_hooks),
                 "digest": request.graph.digest,
                 "target": request.target,
+                "collect": request.collect,
             },
             "ctx": {
                 "capabilities": None if ctx.capabilities is None else sorted(ctx.capabilities),
@@ -129,6 +130,7 @@ def _read_request(values: Mapping[str, Any]) -> RunRequest:
         values["model"],
         values["timeout_s"],
         target=values["target"],
+        collect=values["collect"],
         thread=ThreadOptions(frozenset(values["muted_hooks"])),
         graph=GraphOptions(values["digest"]),
     )

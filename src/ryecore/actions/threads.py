@@ -1,28 +1,27 @@
 """The interface `rye.threads` to the threads of a project."""
 
 import math
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from ryecore.actions.reports import ThreadReport, check_page, list_threads, read_log, verify_thread
+from ryecore.actions.thread_access import ThreadAccess
 from ryecore.errors import InputError
 from ryecore.policy import CallContext
 from ryecore.runs.request import RunRequest, check_grace, parse_limits
-from ryecore.runs.tasks import Running
-from ryecore.state.model import ThreadRecord, ThreadRecords, thread_not_found
+from ryecore.state.model import ThreadRecord, ThreadRecords
 from ryecore.state.waiting import run_in_thread
 
 if TYPE_CHECKING:
     from ryecore.actions.pruning import OnProgress, PruneReport
     from ryecore.policy.budget import Account, Charge, TreeSum
     from ryecore.policy.limits import Limits
-    from ryecore.runs.ports import Follow
+    from ryecore.remote.changes import PullReport
     from ryecore.state.store import ThreadStore
     from ryecore.state.transcript_report import TranscriptReport
     from ryecore.threads.records.replay import ReplayReport
     from ryecore.threads.result import ThreadResult
-    from ryecore.threads.service import ThreadService
     from ryecore.threads.thread import Thread
     from ryecore.threads.tree import TreeNode
 
@@ -31,25 +30,11 @@ __all__ = ["ThreadReport", "Threads"]
 T = TypeVar("T")
 
 
-class Threads:
+class Threads(ThreadAccess):
     """The threads of one project: `rye.threads`.
 
     Wherever an id is expected, an unambiguous beginning of it suffices.
     """
-
-    def __init__(
-        self,
-        store: "Callable[[], ThreadStore | None]",  # None where there are no threads yet
-        running: Running,
-        service: "Callable[[], ThreadService]",
-        prune: Callable[[], Awaitable[None]],
-        follow: "Follow",
-    ) -> None:
-        self._store = store
-        self._running = running
-        self._service = service
-        self._prune = prune
-        self._follow = follow
 
     async def account(self, thread_id: str) -> "Account":
         """Return the account of a thread: its limit, holds and spending, in money and in tokens.
@@ -305,6 +290,19 @@ class Threads:
         """
         return await self._use_followed(thread_id, partial(verify_thread, self._service))
 
+    async def pull(self, thread_id: str) -> "PullReport":
+        """Apply the project files that a run on a node changed, whole or not at all.
+
+        Raises:
+            InputError: The run collected none.
+            RyeError: They can't be fetched or written; then the project is as it was.
+        """
+
+        async def pull(store: "ThreadStore", found: str) -> "PullReport":
+            return await self._remote().pull(await store.registry.get_thread(found))
+
+        return await self._use_followed(thread_id, pull)
+
     async def replay(self, thread_id: str) -> "ReplayReport":
         """Repeat the decisions of a thread from its transcript, and run nothing.
 
@@ -447,53 +445,3 @@ class Threads:
         return await self._use(
             thread_id, lambda store, found: read_log(store, found, offset, wait_s)
         )
-
-    async def _report(
-        self,
-        thread_id: str,
-        act: "Callable[[ThreadStore, str], Awaitable[ThreadRecord]]",
-    ) -> ThreadReport:
-        async def report(store: "ThreadStore", found: str) -> ThreadReport:
-            record = await act(store, found)
-            await store.synced()
-            return await ThreadReport.of(store, record)
-
-        return await self._use_followed(thread_id, report)
-
-    async def _use_followed(
-        self,
-        thread_id: str,
-        use: "Callable[[ThreadStore, str], Awaitable[T]]",
-    ) -> T:
-        """Call a function as `_use` does, and follow the runs of the tree on nodes meanwhile."""
-
-        async def follow(store: "ThreadStore", found: str) -> T:
-            await self._look(await store.registry.list_tree(found, and_after=True))
-            return await use(store, found)
-
-        return await self._use(thread_id, follow)
-
-    async def _follow_one(self, record: ThreadRecord) -> None:
-        await self._follow((record,), must=True)
-
-    async def _look(self, records: Sequence[ThreadRecord]) -> bool:
-        """Follow those of some runs that are on nodes; return whether there are any."""
-        placed = [one for one in records if one.place is not None]
-        if placed:
-            await self._follow(placed, must=False)
-        return bool(placed)
-
-    async def _use(self, thread_id: str, use: "Callable[[ThreadStore, str], Awaitable[T]]") -> T:
-        """Call a function of the store and a thread's whole id, until the Rye is closed."""
-
-        async def run() -> T:
-            return await use(*await self._find(thread_id))
-
-        return await self._running.run(thread_id, run)
-
-    async def _find(self, thread_id: str) -> "tuple[ThreadStore, str]":
-        """Return the store, and the whole id of a thread for its id or a beginning of it."""
-        store = await run_in_thread(self._store)
-        if store is None or not thread_id:
-            raise thread_not_found(thread_id)
-        return store, await store.find(thread_id)

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 import click
+from attrs import evolve
 
 from ryecore.chain.model import ExecutionResult
 from ryecore.cli.opening import (
@@ -25,7 +26,7 @@ from ryecore.cli.options import (
     read_overrides,
     read_pairs,
 )
-from ryecore.cli.output import EXIT_FAILED, can_redraw, show, show_json, show_text
+from ryecore.cli.output import EXIT_FAILED, can_redraw, show, show_json, show_text, tell
 from ryecore.errors import RyeError
 from ryecore.rye import Rye
 
@@ -53,6 +54,9 @@ __all__ = ["execute"]
     metavar="WHERE",
     help="local; or a node: remote, or remote:NAME.",
 )
+@click.option(
+    "--pull", is_flag=True, help="On a node: bring home the project files that it changed."
+)
 @click.option("--push-plan", is_flag=True, help="Show what would travel; send and run nothing.")
 @click.option(
     "--thread", default="inline", metavar="HOW", help="inline; for a directive also fork."
@@ -76,6 +80,7 @@ def execute(
     limits: Sequence[str],
     dry_run: bool,
     target: str,
+    pull: bool,
     push_plan: bool,
     thread: str,
     async_: bool,
@@ -103,7 +108,7 @@ def execute(
         is_shown=not as_json and can_redraw(sys.stderr),
         timeout_s=timeout_s, model=model, limits=read_overrides(limits),
         dry_run=dry_run, target=target, thread=thread, async_=async_, trace=trace,
-        idempotency_key=idempotency_key,
+        idempotency_key=idempotency_key, pull=pull,
     )  # fmt: skip
     done = run_until_stopped(run)
     document = done.to_dict()
@@ -136,6 +141,8 @@ async def _execute(
             with suppress(RyeError):
                 schema = await opened.schema(ref)
         given = params | read_pairs(pairs, schema)
+        if options["pull"] and not options["async_"]:
+            return await _execute_and_pull(opened, ref, given, options, is_shown=is_shown)
         if forks and not options["dry_run"]:
             has_models = "agent" in models
             return await _execute_fork(
@@ -147,6 +154,26 @@ async def _execute(
             with push_progress(is_shown=True) as progress:
                 await opened.remotes.push(options["target"], progress=progress)
         return await opened.execute(ref, given, **options)
+
+
+async def _execute_and_pull(
+    rye: Rye,
+    ref: str,
+    given: Mapping[str, Any],
+    options: Mapping[str, Any],
+    *,
+    is_shown: bool,
+) -> ExecutionResult:
+    """Execute on a node, and apply the project files that changed there."""
+    if options["thread"] == "fork":
+        done = await _execute_fork(rye, ref, given, options, has_models=True, is_shown=is_shown)
+    else:
+        done = await rye.execute(ref, given, **options)
+    if not done.success:
+        return done
+    pulled = await rye.threads.pull(str(done.to_dict()["thread_id"]))
+    tell(pulled.render())
+    return evolve(done, metadata={**done.metadata, "pull": pulled.to_dict()})
 
 
 async def _execute_fork(
@@ -175,6 +202,7 @@ async def _execute_fork(
             ref,
             inputs,
             target=options["target"],
+            pull=options["pull"],
             model=options["model"],
             limits=options["limits"],
             idempotency_key=options["idempotency_key"],

@@ -25,7 +25,7 @@ from ryecore.cli.output import (
     tell,
 )
 from ryecore.cli.pictures import Drawing, drawing_options
-from ryecore.cli.threads_records import adopt, prune, replay, verify
+from ryecore.cli.threads_records import adopt, prune, pull, replay, verify
 from ryecore.cli.threads_resume import fork, handoff, recover, resume
 from ryecore.cli.threads_transcript import transcript
 from ryecore.display.text import StyledText, thread_line
@@ -284,7 +284,7 @@ def watch(thread_id: str, project_path: str) -> None:
 
 
 for _command in (
-    *(tree, watch, transcript, verify, replay),
+    *(tree, watch, transcript, verify, pull, replay),
     *(resume, recover, fork, handoff, adopt, prune),
 ):
     threads.add_command(_command)

@@ -17,7 +17,7 @@ from ryecore.state.attestation import alone_in, set_aside
 from ryecore.state.model import THREADS_FOLDER
 from ryecore.state.pruning import AGE_UNITS
 
-__all__ = ["adopt", "prune", "replay", "verify"]
+__all__ = ["adopt", "prune", "pull", "replay", "verify"]
 
 
 @click.command(short_help="Prove a thread's transcript, turn by turn.")
@@ -35,6 +35,25 @@ def verify(thread_id: str, project_path: str, as_json: bool) -> None:
     else:
         show(report.render(thread_id))
     if not report.ok:
+        sys.exit(EXIT_FAILED)
+
+
+@click.command(short_help="Bring home the project files that a run on a node changed.")
+@click.argument("thread_id", metavar="ID")
+@project_option
+@json_option
+def pull(thread_id: str, project_path: str, as_json: bool) -> None:
+    """Apply the project files that a run on a node changed, whole or not at all.
+
+    The run has to be begun with --pull. Exits with 1 where a file was changed here meanwhile: then
+    nothing is applied, and the node's versions are kept beside the thread.
+    """
+    report = with_threads(project_path, lambda threads: threads.pull(thread_id))
+    if as_json:
+        show_json({"status": "success" if report.applied else "error", **report.to_dict()})
+    else:
+        show(report.render())
+    if not report.applied:
         sys.exit(EXIT_FAILED)
 
 

@@ -300,6 +300,7 @@ class RemoteLifecycle(RunLifecycle[RemoteEnding, ResultT], Generic[ResultT]):
                 thread="inline",
                 snapshot=await self._node.snapshot(),
                 ryecore=_version(),
+                collect=self._request.collect,
                 deadline_s=_left_s(self._ctx.deadline),
                 capabilities=None if self._held is None else tuple(sorted(self._held)),
             )

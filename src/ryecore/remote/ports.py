@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ryecore.frozen import frozen
+from ryecore.items.refs import ItemRef
 from ryecore.lillux.keys import PublicKey
 from ryecore.remote.protocol.models import CancelBody, ExecuteBody, RunState
 
@@ -49,6 +50,15 @@ class Node(Protocol):
 
     async def snapshot(self) -> str:
         """Return the id of the snapshot that a run gets now. Nothing is sent."""
+        ...
+
+    async def seal(self, ref: ItemRef) -> str | None:
+        """Return the secrets that a tool asks for, sealed for the node; None where it has none.
+
+        Raises:
+            RemoteError: The node can't be reached, or has another key.
+            RyeError: The tool can't be verified.
+        """
         ...
 
     async def execute(self, body: ExecuteBody) -> RunState:

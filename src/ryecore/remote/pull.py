@@ -32,7 +32,7 @@ from ryecore.state.transcript_report import TranscriptReport
 from ryecore.state.waiting import run_in_thread
 from ryecore.strict_json import read_json
 
-__all__ = ["prove", "pull_files", "read_object"]
+__all__ = ["find_report", "prove", "pull_files", "read_object"]
 
 REPORT_FILE: Final = "report.json"
 _NAMES: Final = (TRANSCRIPT, THREAD_FILE, CAPABILITIES_FILE, "export.md")
@@ -105,6 +105,24 @@ class _Reported:
     document: Mapping[str, Any] | None
 
 
+async def find_report(store: ThreadStore, record: ThreadRecord) -> RunReport | None:
+    """Return the proved report of a run on a node; None where the node has reported nothing.
+
+    Raises:
+        SigningError: The log at home hasn't the key of the node.
+        RemoteUntrusted: The report isn't signed by it.
+    """
+    found = await _reported(store, record.thread_id)
+    if found.document is None:  # a late one came when the log at home was closed
+        content = store.node_files(record.thread_id).read(REPORT_FILE, MAX_REPORT_BYTES)
+        found = evolve(found, document=None if content is None else _read(content))
+    if record.place is None or found.document is None:
+        return None
+    if found.key is None or found.key.fingerprint != record.place.node:
+        raise SigningError(f"The key of the node {record.place.node} isn't in the log at home.")
+    return read_report(found.document, found.key)
+
+
 async def prove(
     store: ThreadStore, record: ThreadRecord, at_home: TranscriptReport
 ) -> TranscriptReport:
@@ -120,19 +138,13 @@ async def prove(
         home where the node has reported nothing.
     """
     place = record.place
-    found = await _reported(store, record.thread_id)
-    if found.document is None:  # a late one came when the log at home was closed
-        content = store.node_files(record.thread_id).read(REPORT_FILE, MAX_REPORT_BYTES)
-        found = evolve(found, document=None if content is None else _read(content))
-    if place is None or found.document is None:
-        return at_home
     problems = [f"At home: {one}" for one in at_home.problems]
     try:
-        if found.key is None or found.key.fingerprint != place.node:
-            raise SigningError(f"The key of the node {place.node} isn't in the log at home.")
-        report = read_report(found.document, found.key)
+        report = await find_report(store, record)
     except RyeError as problem:
         return evolve(at_home, ok=False, problems=(*problems, problem.message))
+    if place is None or report is None:
+        return at_home
     files = store.node_files(record.thread_id)
     return await run_in_thread(_prove_files, files, report, place, at_home, problems)
 

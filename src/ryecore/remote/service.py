@@ -12,13 +12,15 @@ from typing import Any, Final
 import anyio
 
 from ryecore.caches import BoundedDict
-from ryecore.errors import RemoteUntrusted, RyeError, ThreadConflict
+from ryecore.errors import InputError, RemoteUntrusted, RyeError, ThreadConflict
 from ryecore.items.refs import ItemRef
 from ryecore.lillux.processes import current_process
 from ryecore.policy import CallContext
+from ryecore.remote.changes import PullReport, pull_changes
 from ryecore.remote.late import correct, lacks_report
 from ryecore.remote.lifecycle import FOLLOWED, RemoteLifecycle
 from ryecore.remote.ports import Node
+from ryecore.remote.pull import find_report
 from ryecore.remote.threads import RemoteThreadLifecycle
 from ryecore.remote.tools import RemoteToolLifecycle
 from ryecore.runs.host import RunHost
@@ -91,6 +93,22 @@ class RemoteRuns:
             async with anyio.create_task_group() as group:
                 for thread, life in followed:
                     group.start_soon(_wait_for_answer, thread, life)
+
+    async def pull(self, record: ThreadRecord) -> PullReport:
+        """Apply the project files that a run on a node changed; see `pull_changes`.
+
+        Raises:
+            InputError: It is no run on a node, has not ended, or the files weren't collected.
+        """
+        store = self._host.store
+        report = await find_report(store, record)
+        if report is None or report.changes is None:
+            raise InputError(
+                f"No changed files of {record.thread_id} were collected on a node.",
+                next_step="Execute it with a remote target and pull (--pull).",
+            )
+        files, project = store.node_files(record.thread_id), self._host.project_root.parent
+        return await pull_changes(await self._node_of(record), report.changes, project, files)
 
     async def _correct(self, record: ThreadRecord) -> None:
         """Ask for the report of a run that ended here without one, once in a while."""

@@ -35,21 +35,26 @@ class RemoteToolResult(ExecutionResult):
     """The result of a tool on a node that has a row at home.
 
     Attributes:
+        thread_id: Its id, for `rye.threads`.
         document: The response object, or that of the error.
     """
 
     chain: ValidChain = _NO_CHAIN
+    thread_id: str = ""
     document: Mapping[str, Any] = field(factory=dict, repr=False)
 
     def to_dict(self) -> dict[str, object]:
         """Return the response object."""
-        return dict(self.document)
+        about = self.document.get("metadata")
+        known = about if isinstance(about, Mapping) else {}
+        return {**self.document, "metadata": {**known, **self.metadata}}
 
 
 class RemoteToolLifecycle(RemoteLifecycle[RemoteToolResult]):
     """The lifecycle of a tool's run on a node. Only a graph spends anything."""
 
     _is_graph = False
+    _envelope: str | None = None
 
     async def _plan(self) -> LayeredLimits:
         """Verify the tool, and bound the run by its parent."""
@@ -57,6 +62,7 @@ class RemoteToolLifecycle(RemoteLifecycle[RemoteToolResult]):
         chain = await self._host.dispatcher.chain(request.ref, ctx=self._ctx)
         self._is_graph = chain.is_own_process
         self._inputs = request.inputs
+        self._envelope = await self._node.seal(request.ref)
         self._item_hash = "" if chain.head.item is None else chain.head.item.integrity
         parent = self._parent
         check_depth(parent)
@@ -70,9 +76,9 @@ class RemoteToolLifecycle(RemoteLifecycle[RemoteToolResult]):
 
     def _ask(self, body: ExecuteBody) -> ExecuteBody:
         if not self._is_graph:
-            return evolve(body, timeout_s=self._request.timeout_s)
+            return evolve(body, timeout_s=self._request.timeout_s, envelope=self._envelope)
         ceiling = Ceiling(self._ceiling.spend_microcents, self._ceiling.tokens)
-        return evolve(body, limits=self._limits.to_dict(), ceiling=ceiling)
+        return evolve(body, limits=self._limits.to_dict(), ceiling=ceiling, envelope=self._envelope)
 
     def _read_report(self, report: RunReport) -> Mapping[str, Any]:
         """Return the response object of a tool that ran, or that of its error."""
@@ -93,6 +99,8 @@ class RemoteToolLifecycle(RemoteLifecycle[RemoteToolResult]):
 
     def _make_result(self, ending: RemoteEnding, cost: Cost, total: Amount) -> RemoteToolResult:
         document = {**ending.result, "item_id": self.item_id}
+        if self._request.registered is None and not self._is_adopted:
+            document["thread_id"] = self.run_id
         error = document.get("error")
         return RemoteToolResult(
             status="error" if document.get("status") != "success" else "success",
@@ -100,5 +108,6 @@ class RemoteToolLifecycle(RemoteLifecycle[RemoteToolResult]):
             data=document.get("data"),
             error=None if error is None else str(error),
             duration_ms=(time.monotonic() - self._started) * 1000,
+            thread_id=self.run_id,
             document=document,
         )

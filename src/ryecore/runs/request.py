@@ -104,7 +104,7 @@ class RunRequest:
     The inputs are those of a directive or graph, or a tool's parameters. The model is the caller's
     choice, before the directive's own. A tool may have a timeout in seconds. `registered` is the
     run, where another process has registered it already. `target` is `local`, `remote` or
-    `remote:NAME`.
+    `remote:NAME`; with `collect` the node keeps the project files that the run changed.
     """
 
     ref: ItemRef
@@ -115,6 +115,7 @@ class RunRequest:
     start_key: "IdempotencyKey | None" = None
     registered: Registered | None = None
     target: str = "local"
+    collect: bool = False
     thread: ThreadOptions = ThreadOptions()
     graph: GraphOptions = GraphOptions()
 

@@ -9,6 +9,7 @@ import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from copy import copy
 from pathlib import Path
 from typing import Final
 
@@ -36,8 +37,18 @@ class NodeFiles:
 
     def __init__(self, threads: Path, thread_id: str) -> None:
         self._threads = threads
-        self._names = (*thread_id.split("/"), _FOLDER)
-        self.path = threads / thread_id / _FOLDER
+        self._names: tuple[str, ...] = (*thread_id.split("/"), _FOLDER)
+
+    @property
+    def path(self) -> Path:
+        """Where a person finds them."""
+        return self._threads.joinpath(*self._names)
+
+    def below(self, *names: str) -> "NodeFiles":
+        """Return the files of a folder below."""
+        found = copy(self)
+        found._names = (*self._names, *names)
+        return found
 
     @contextmanager
     def writing(self) -> Iterator[Path]:
