@@ -3,6 +3,7 @@
 Needs uvicorn, and asyncio.
 """
 
+import asyncio
 import logging
 import os
 import socket
@@ -12,10 +13,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from ipaddress import ip_address
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import anyio
 import uvicorn
+from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 from ryecore.display.sanitize import warn
 from ryecore.errors import ConfigError
@@ -27,6 +29,7 @@ __all__ = ["is_loopback", "listen", "load_tls", "renew_tls", "serve_app", "url_o
 
 _SHUTDOWN_S: Final = 1
 _BACKLOG: Final = 1024
+_JOINED_BYTES: Final = 64 * 1024
 
 
 def is_loopback(host: str) -> bool:
@@ -159,6 +162,7 @@ async def serve_app(
     """
     config = uvicorn.Config(
         app,
+        http=_Http,
         lifespan="auto" if runs_lifespan else "off",
         log_config=None,
         log_level="warning",
@@ -223,3 +227,44 @@ class _Web(uvicorn.Server):
         for name in self._silenced:
             logging.getLogger(name).setLevel(logging.CRITICAL + 1)
         await super().shutdown(sockets)
+
+
+class _JoinedWrites:
+    """A transport that joins small writes of one step of the event loop.
+
+    The head and the body of a short answer then leave in one packet, and wake their reader once.
+    """
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self._loop = asyncio.get_running_loop()
+        self._parts: list[bytes] = []
+        self._size_bytes = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        """Write at the end of this step, or now where much is to be written."""
+        if not self._parts:
+            self._loop.call_soon(self._flush)
+        self._parts.append(data)
+        self._size_bytes += len(data)
+        if self._size_bytes > _JOINED_BYTES:
+            self._flush()
+
+    def close(self) -> None:
+        """Close the connection once all is written."""
+        self._flush()
+        self._transport.close()
+
+    def _flush(self) -> None:
+        parts, self._parts, self._size_bytes = self._parts, [], 0
+        if parts:
+            self._transport.write(b"".join(parts))
+
+
+class _Http(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        joined = _JoinedWrites(cast(asyncio.Transport, transport))
+        super().connection_made(cast(asyncio.Transport, joined))

@@ -9,10 +9,12 @@ import anyio
 import pytest
 from anyio.abc import SocketStream
 from starlette.applications import Starlette
-from starlette.responses import PlainTextResponse
+from starlette.responses import PlainTextResponse, StreamingResponse
 from starlette.routing import Route
 
 from ryecore.serving import listen, serve_app
+
+_PIECE, _PIECES = b"0123456789" * 5_000, 40
 
 
 @pytest.fixture
@@ -22,7 +24,7 @@ def anyio_backend() -> str:
 
 
 @asynccontextmanager
-async def _served(go_on: anyio.Event, head_timeout_s: float) -> AsyncIterator[int]:
+async def _served(go_on: anyio.Event, head_timeout_s: float = 20.0) -> AsyncIterator[int]:
     """Serve an answer at once, and one that waits; yields the port."""
 
     async def at_once(_: object) -> PlainTextResponse:
@@ -32,7 +34,11 @@ async def _served(go_on: anyio.Event, head_timeout_s: float) -> AsyncIterator[in
         await go_on.wait()
         return PlainTextResponse("later")
 
-    app = Starlette(routes=[Route("/", at_once), Route("/later", later)])
+    async def long(_: object) -> StreamingResponse:
+        return StreamingResponse(iter([_PIECE] * _PIECES))
+
+    routes = [Route("/", at_once), Route("/later", later), Route("/long", long)]
+    app = Starlette(routes=routes)
     listening, ready = listen("127.0.0.1", 0), anyio.Event()
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(
@@ -77,6 +83,22 @@ async def test_a_connection_without_a_whole_request_is_closed_and_no_other() -> 
     assert closed == [b"", b"", b""]
     assert first_answer.startswith(b"HTTP/1.1 200")
     assert answer.endswith(b"later")
+
+
+@pytest.mark.anyio
+async def test_a_short_answer_leaves_in_one_packet_and_a_long_one_whole() -> None:
+    async with _served(anyio.Event()) as port:
+        stream = await anyio.connect_tcp("127.0.0.1", port)
+        await stream.send(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        short = await stream.receive()
+        await stream.send(b"GET /long HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        long = await _read(stream)
+        await stream.aclose()
+
+    assert short.startswith(b"HTTP/1.1 200")
+    assert short.endswith(b"at once")
+    assert long.count(_PIECE) == _PIECES
+    assert long.endswith(b"0\r\n\r\n")
 
 
 def test_an_answer_in_two_parts_does_not_wait_for_an_acknowledgement() -> None:
