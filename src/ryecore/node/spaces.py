@@ -39,6 +39,7 @@ _OWN: Final = (".ai/state", ".ai/cache")
 """Folders of a project, and of user space, that only the node's ryecore writes."""
 
 _KEY_FILES: Final = f".ai/{KIND_FOLDERS['config']}/{TRUSTED_KEYS_PATH}/"
+_SIGNING_KEYS: Final = f".ai/{KIND_FOLDERS['config']}/keys/signing"
 _EXPORTS: Final = f".ai/{KIND_FOLDERS['knowledge']}/{EXPORT_FOLDER}"
 _NEVER_COLLECTED: Final = (".git", _EXPORTS, *_OWN)
 _SPACES: Final = ("project", "user")
@@ -229,8 +230,12 @@ def _size_of(snapshot: Snapshot) -> int:
 
 
 def _why_refused(snapshot: Snapshot) -> str | None:
-    own = next((one for one in snapshot.files if _is_own(one.path, _OWN)), None)
-    return None if own is None else f"{own.path!r} is ryecore's own state, which doesn't travel."
+    for one in snapshot.files:
+        if _is_own(one.path, _OWN):
+            return f"{one.path!r} is ryecore's own state, which doesn't travel."
+        if _is_own(one.path, (_SIGNING_KEYS,)):
+            return f"{one.path!r} may be a private key, which doesn't travel."
+    return None
 
 
 def _is_own(path: str, folders: tuple[str, ...]) -> bool:

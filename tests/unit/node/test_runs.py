@@ -11,6 +11,7 @@ from attrs import evolve
 from ryecore import SigningKey
 from ryecore.lillux import watch
 from ryecore.lillux.keys import BoxKey, seal_envelope
+from ryecore.node.events import NodeEvent
 from ryecore.node.problems import NodeProblem
 from ryecore.remote.protocol.models import (
     MAX_RESULT_DEPTH,
@@ -51,6 +52,9 @@ async def test_a_tool_runs_in_its_space_and_its_report_is_signed(
         assert str(node.folder) in report.result["data"]["at"]
         assert report.caller == workspace.key.public.fingerprint
         assert (state.status, state.node_thread_id) == ("completed", None)
+        ended = NodeEvent(1, "status", {"status": "completed", "node_thread_id": None})
+        assert [one async for one in node.runs.events(node.caller, "one")] == [ended]
+        assert [one async for one in node.runs.events(node.caller, "one", 1)] == []
 
 
 async def test_a_repeated_request_finds_the_first_ones_run(
@@ -71,7 +75,7 @@ async def test_a_repeated_request_finds_the_first_ones_run(
         async with anyio.create_task_group() as group:
 
             async def send() -> None:
-                states.append(await node.send(body))
+                states.append(await node.send(body, evolve(node.caller, max_runs=1)))
 
             for _ in range(5):
                 group.start_soon(send)

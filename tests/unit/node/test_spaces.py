@@ -41,8 +41,18 @@ def test_a_space_has_copies_that_its_runs_may_change(content: CallerContent) -> 
     assert (one.is_unchanged(), other.is_unchanged()) == (False, True)
 
 
-@pytest.mark.parametrize("path", [".ai/state/keys/run_key.pem", ".ai/cache/sealed/x", ".ai/state"])
-def test_a_snapshot_brings_no_state(content: CallerContent, path: str) -> None:
+@pytest.mark.parametrize(
+    "path",
+    [
+        ".ai/state/keys/run_key.pem",
+        ".ai/cache/sealed/x",
+        ".ai/state",
+        ".ai/config/keys/signing/private_key.pem",
+    ],
+)
+def test_a_snapshot_brings_no_state_and_no_key_that_signs(
+    content: CallerContent, path: str
+) -> None:
     for space in ("project", "user"):
         one = SnapshotFile(space, path, content.put(b"x"), 1)  # type: ignore[arg-type]
         with pytest.raises(NodeProblem) as refused:
