@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -16,6 +17,8 @@ import pytest
 from ryecore import SigningKey
 from ryecore.errors import RemoteError, RemoteUnavailable, RemoteUntrusted
 from ryecore.policy import CallContext
+from ryecore.remote.config import Remote, RemoteEntry
+from ryecore.remote.connection import ConnectedNode
 from ryecore.state.records import canonical_json
 from tests.lying_node import Answer, LyingNode, lying_node, sign_again
 from tests.remotes import name_remote
@@ -205,6 +208,28 @@ def _peak_kib() -> int:
         return int(next(line.split()[1] for line in status if line.startswith("VmHWM")))
 
 
+async def test_an_object_that_comes_drop_by_drop_is_not_awaited_for_ever(
+    workspace: Workspace, node: LyingNode, tmp_path: Path
+) -> None:
+    def drip(answer: Answer) -> None:
+        answer.send(b"", stream=True)
+        while True:
+            answer.write(b"x")
+            threading.Event().wait(0.1)
+
+    node.answer("GET /objects/*", drip)
+    entry = RemoteEntry(node.url, node.served.identity.key.public, timeout_s=1)
+    remote = ConnectedNode(Remote("gpu", entry), lambda: workspace.key, _unused, _unused)
+    with anyio.fail_after(20), pytest.raises(RemoteUnavailable, match="1,000 bytes"):
+        await remote.read_object("ab" * 32, 1000, tmp_path / "object")
+    await remote.aclose()
+    assert not (tmp_path / "object").exists()
+
+
+def _unused(*_: object) -> Any:
+    raise AssertionError("nothing is pushed")
+
+
 async def test_a_run_that_never_ends_is_not_asked_for_all_the_time(
     workspace: Workspace, node: LyingNode
 ) -> None:
@@ -285,6 +310,40 @@ def test_no_text_of_a_node_steers_a_terminal(
             assert not set(text) & set("\x1b\x07\x9b\u202e"), text
             assert "Traceback" not in text
             assert len(text) < 20_000
+        assert out or err
+
+
+@pytest.mark.parametrize("command", ["add", "check"])
+def test_what_a_node_says_of_itself_steers_no_terminal(
+    workspace: Workspace, node: LyingNode, command: str
+) -> None:
+    key = node.served.identity.key
+
+    def identity(answer: Answer) -> None:
+        document = {
+            "node_key": key.public.pem.decode() + ESCAPES, "box_key": ESCAPES, "protocol": 1,
+            "ryecore": ESCAPES * 100, "more": ESCAPES,
+        }  # fmt: skip
+        answer.send(json.dumps(document).encode())
+
+    many = {"running", "max_running", "stored_bytes", "max_stored_bytes", "spent_microcents"}
+    node.change("GET /status", lambda status: {
+        name: ESCAPES if name == "ryecore" else 10**300 if name in many else value
+        for name, value in status.items()
+    })  # fmt: skip
+    node.answer("GET /identity", identity)
+    arguments = {"add": ["evil", node.url, "--key", key.public.fingerprint], "check": ["gpu"]}
+    for more in ((), ("--json",)):
+        ran = PlannedWorkspace(workspace).fork(
+            "ryecore.cli", "remote", command, *arguments[command], *more,
+            "--project", str(workspace.project),
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        out, err = ran.communicate()
+        for text in (out.decode(), err.decode()):
+            assert not set(text) & set("\x1b\x07\x9b\u202e"), text
+            assert "Traceback" not in text
+            assert len(text) < 5000
         assert out or err
 
 

@@ -20,7 +20,7 @@ from anyio.lowlevel import current_token
 from ryecore.bounded_http import BodyBounds
 from ryecore.convert.json_text import make_encoder
 from ryecore.convert.strict import RECORDS, WIRE, ConversionError
-from ryecore.errors import InputError, RemoteError, RemoteUntrusted
+from ryecore.errors import InputError, RemoteError, RemoteUnavailable, RemoteUntrusted
 from ryecore.items.refs import ItemRef
 from ryecore.lillux.keys import PublicKey, SigningKey, seal_envelope
 from ryecore.remote.client import NodeClient
@@ -43,6 +43,7 @@ _encode: Final = make_encoder()
 _MAX_EVENT_BYTES: Final = 1024 * 1024
 _MAX_EVENTS_BYTES: Final = 1024 * 1024 * 1024
 _EVENTS_TIMEOUT_S: Final = 60.0
+_SLOWEST_BYTES_PER_S: Final = 64 * 1024
 _EARLY_PAUSE_S: Final = 0.5
 _BOX_KEY_BYTES: Final = 32
 _BOX_KEY_KEPT_S: Final = 60.0
@@ -237,10 +238,24 @@ class ConnectedNode:
     async def read_object(self, sha256: str, size_bytes: int, path: Path) -> None:
         """Read an object into a new file, whose hash is checked as it arrives.
 
+        It may take the remote's `timeout_s`, and a second for each 64 KiB.
+
         Raises:
-            RemoteUnavailable: The node can't be reached.
+            RemoteUnavailable: The node can't be reached, or sends it too slowly.
             RemoteUntrusted: It isn't what its hash says.
         """
+        longest_s = self.settings.timeout_s + size_bytes / _SLOWEST_BYTES_PER_S
+        try:
+            with anyio.fail_after(longest_s):
+                await self._read_object(sha256, size_bytes, path)
+        except TimeoutError:
+            raise RemoteUnavailable(
+                f"The node {self._name} didn't send {size_bytes:,} bytes in {longest_s:.0f} s.",
+                next_step="Try again; where the network is slow, raise the remote's timeout_s.",
+                remote=self._name,
+            ) from None
+
+    async def _read_object(self, sha256: str, size_bytes: int, path: Path) -> None:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
             digest, got_bytes = hashlib.sha256(), 0
