@@ -8,29 +8,26 @@ from typing import Any
 from ryecore import SigningKey
 from ryecore.remote.protocol.signatures import combine_headers, sign_response
 from ryecore.state.records import sign_record
-from tests.proxy import Fault, Proxy
+from tests.proxy import Fault, Request
 
 __all__ = ["lie", "sign_again"]
 
 
-def lie(
-    proxy: Proxy, key: SigningKey, tell: Callable[[Any], object], *, status: int | None = None
-) -> Fault:
+def lie(key: SigningKey, tell: Callable[[Any], object], *, status: int | None = None) -> Fault:
     """Return a fault that changes an answer's document, and signs the answer as the node does.
 
     Args:
-        proxy: The proxy, whose latest request is answered.
         key: The node's key.
         tell: Returns the other document, or bytes in its place.
         status: Another status of the answer.
     """
 
-    def change(answer: bytes) -> bytes:
+    def change(asked: Request, answer: bytes) -> bytes:
         head, _, body = answer.partition(b"\r\n\r\n")
         told = tell(json.loads(body))
         other = told if isinstance(told, bytes) else json.dumps(told).encode()
         code = status or int(head.split(b" ", 2)[1])
-        lines = proxy.requests[-1].head.split(b"\r\n")[1:]
+        lines = asked.head.split(b"\r\n")[1:]
         pairs = [line.split(b": ", 1) for line in lines if b": " in line]
         request = combine_headers((name, value) for name, value in pairs)
         signed = sign_response(
@@ -40,7 +37,7 @@ def lie(
         named += [f"Content-Length: {len(other)}", "Connection: close"]
         return "\r\n".join([f"HTTP/1.1 {code} Lie", *named, "", ""]).encode() + other
 
-    return Fault(change_answer=change)
+    return Fault(answer_to=change)
 
 
 def sign_again(key: SigningKey, state: Mapping[str, Any], **lies: object) -> dict[str, Any]:

@@ -8,7 +8,8 @@ import asyncio
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from threading import Event, Semaphore, Thread
 from typing import Final, Self
 
@@ -70,6 +71,7 @@ class Fault:
         lose_answer: Whether the connection ends after the node has answered.
         hold_answer: Where the answer waits, once it has begun.
         change_answer: Changes the whole answer, head and body.
+        answer_to: Makes another answer from the request and the whole answer.
         cut_answer_bytes: How much of the answer, its head included, arrives before the end.
     """
 
@@ -82,6 +84,7 @@ class Fault:
     lose_answer: bool = False
     hold_answer: Hold | None = None
     change_answer: Callable[[bytes], bytes] | None = None
+    answer_to: Callable[[Request, bytes], bytes] | None = None
     cut_answer_bytes: int | None = None
 
 
@@ -222,6 +225,8 @@ class Proxy:
         request = Request(method.decode("latin-1"), target.decode("latin-1"), head, body)
         self.requests.append(request)
         fault = self._fault_for(request)
+        if fault.answer_to is not None:
+            fault = replace(fault, change_answer=partial(fault.answer_to, request))
         if fault.hold_request is not None:
             await fault.hold_request.keep()
         if fault.lose_request:

@@ -126,7 +126,7 @@ async def pull_changes(
 
 def _stays(path: str) -> bool:
     """Return whether a file is never taken from a node: items, configuration, keys, secrets."""
-    return path.casefold().split("/")[0] == ".ai" or why_it_stays(path) is not None
+    return ".ai" in path.casefold().split("/") or why_it_stays(path) is not None
 
 
 def _in_bundle(files: NodeFiles, path: str) -> tuple[NodeFiles, str]:

@@ -73,7 +73,7 @@ async def test_no_lie_about_a_call_is_believed(
     key = node.identity.key
     async with workspace.open() as rye:
         await rye.remotes.push()
-        proxy.fail("POST /execute", lie(proxy, key, lambda state: tell(key, state)), times=9)
+        proxy.fail("POST /execute", lie(key, lambda state: tell(key, state)), times=9)
         with pytest.raises(RemoteUntrusted) as caught:
             await rye.execute(tool, target="remote")
     assert caught.value.next_step
@@ -92,7 +92,7 @@ async def test_a_problem_is_shown_on_a_line_of_its_own_without_controls(
     }
     async with workspace.open() as rye:
         await rye.remotes.push()
-        told = lie(proxy, node.identity.key, lambda _: problem, status=403)
+        told = lie(node.identity.key, lambda _: problem, status=403)
         proxy.fail("POST /execute", told)
         with pytest.raises(RemoteError) as caught:
             await rye.execute(tool, target="remote")
@@ -110,7 +110,7 @@ async def test_a_problem_that_the_protocol_lacks_is_not_believed(
     problem = {"type": name, "title": "x", "status": 418}
     async with workspace.open() as rye:
         await rye.remotes.push()
-        proxy.fail("POST /execute", lie(proxy, node.identity.key, lambda _: problem, status=418))
+        proxy.fail("POST /execute", lie(node.identity.key, lambda _: problem, status=418))
         with pytest.raises(RemoteUntrusted):
             await rye.execute(tool, target="remote")
 
@@ -142,8 +142,8 @@ async def test_a_node_that_never_has_enough_ends_the_push(
     async with workspace.open() as rye:
         plan = await rye.remotes.plan()
         kept += [{"sha256": one.sha256, "have_bytes": 0} for one in plan.snapshot.files]
-        proxy.fail("POST /objects", lie(proxy, key, partial), times=1000)
-        proxy.fail("POST /snapshots", lie(proxy, key, missing), times=1000)
+        proxy.fail("POST /objects", lie(key, partial), times=1000)
+        proxy.fail("POST /snapshots", lie(key, missing), times=1000)
         with pytest.raises(RemoteError):
             await rye.remotes.push()
     assert proxy.count("POST /objects") < 20

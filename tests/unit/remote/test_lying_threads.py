@@ -2,7 +2,8 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -103,7 +104,7 @@ async def test_a_report_that_lies_ends_the_run_charged_in_full(
         key, lies = told[-1]
         return sign_again(key, state, **lies) if state.get("report") else state
 
-    fault = lie(proxy, node.identity.key, tell)
+    fault = lie(node.identity.key, tell)
     proxy.fail("POST /execute|GET /runs/.*\\?wait_s", fault, times=1000)
     async with planned.workspace.open() as rye:
         for key, lies in (*((node.identity.key, one) for one in LIES), (OTHER, {})):
@@ -114,6 +115,7 @@ async def test_a_report_that_lies_ends_the_run_charged_in_full(
             assert isinstance(done, ThreadResult)
             assert done.status == "error", lies
             assert done.error
+            assert "didn't make it" not in done.error  # it is the report that is refused
             account = await rye.threads.account(done.thread_id)
             assert account.held.spend_microcents == 0
             assert account.own.spend_microcents == 1_000_000
@@ -134,3 +136,56 @@ async def test_a_file_that_is_changed_on_its_way_is_never_proved(
         assert isinstance(done, ThreadResult)
         assert (done.status, done.error) == ("success", None)
         assert not (await rye.threads.verify(done.thread_id)).ok
+
+
+@pytest.mark.parametrize("name", ["..", "/etc", "a/../.."])
+async def test_a_change_that_leads_out_of_the_project_ends_the_run(
+    planned: PlannedWorkspace, node: ServedNode, proxy: Proxy, name: str
+) -> None:
+    await _check_changes(planned, node, proxy, [f"{name}/x"], is_believed=False)
+
+
+async def test_changes_of_what_runs_by_itself_are_never_applied(
+    planned: PlannedWorkspace, node: ServedNode, proxy: Proxy
+) -> None:
+    names = (
+        ".git/hooks/x", "sub/.git/hooks/x", ".GIT/config", ".ai/tools/x", ".AI/tools/x",
+        "sub/.ai/tools/x", "sub/.Ai/config/keys/trusted/x", ".ssh/config", "sub/.env",
+    )  # fmt: skip
+    await _check_changes(planned, node, proxy, names, is_believed=True)
+
+
+async def _check_changes(
+    planned: PlannedWorkspace,
+    node: ServedNode,
+    proxy: Proxy,
+    names: Sequence[str],
+    *,
+    is_believed: bool,
+) -> None:
+    """Run a tool that writes a file, on a node that says it has written others, too."""
+    workspace = planned.workspace
+    ref = workspace.shell("acme/write", "echo made > made.txt")
+    before = set(workspace.root.rglob("x"))
+
+    def tell(state: dict[str, Any]) -> object:
+        if not state.get("report"):
+            return state
+        (made,) = state["report"]["changes"]
+        changes = [made, *({**made, "path": one, "executable": True} for one in names)]
+        return sign_again(node.identity.key, state, changes=changes)
+
+    fault = lie(node.identity.key, tell)
+    proxy.fail("POST /execute|GET /runs/.*\\?wait_s", fault, times=1000)
+    async with workspace.open() as rye:
+        done = await rye.execute(ref, target="remote:gpu", pull=True)
+        assert done.success == is_believed, done.error
+        if is_believed:
+            report = await rye.threads.pull(str(done.to_dict()["thread_id"]))
+            assert (report.applied, report.changed) == (True, ("made.txt",))
+            assert set(report.left_out) == set(names)
+            assert (workspace.project / "made.txt").read_text() == "made\n"
+        else:
+            assert "isn't one of the project" in str(done.to_dict()["error"])
+    found = {path for path in workspace.root.rglob("x") if "spaces" not in path.parts}
+    assert found == before
