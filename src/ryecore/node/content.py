@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Lock, RLock
-from typing import BinaryIO, Final, Protocol
+from typing import BinaryIO, Final
 
 from ryecore.caches import BoundedDict
 from ryecore.convert.strict import RECORDS
@@ -30,9 +30,10 @@ from ryecore.node.files import (
 )
 from ryecore.node.problems import disk_full, refusal, refusal_of
 from ryecore.remote.protocol.models import Missing, StoredAnswer
+from ryecore.remote.protocol.pieces import Piece
 from ryecore.remote.protocol.snapshots import Snapshot
 
-__all__ = ["CallerContent", "NodeContent", "Piece", "is_sha256"]
+__all__ = ["CallerContent", "NodeContent", "is_sha256"]
 
 _SHA256: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _CHUNK_BYTES: Final = 1024 * 1024
@@ -42,19 +43,6 @@ _SYNCED_EACH: Final = 4
 
 _TEMPORARY: Final = "new."
 _TOUCHED_AT_MOST_EACH_S: Final = 60
-
-
-class Piece(Protocol):
-    """A part of an object, as it arrives."""
-
-    @property
-    def sha256(self) -> str: ...  # noqa: D102
-    @property
-    def size_bytes(self) -> int: ...  # noqa: D102
-    @property
-    def offset(self) -> int: ...  # noqa: D102
-    @property
-    def content(self) -> memoryview | bytes: ...  # noqa: D102
 
 
 def is_sha256(text: str) -> bool:
@@ -138,7 +126,7 @@ class CallerContent:
 
     @property
     def used_bytes(self) -> int:
-        """The bytes of all that is kept for the caller, spaces included."""
+        """The bytes of all that is kept for the caller, spaces and runs included."""
         if self._used_bytes is None:
             with self.lock:
                 if self._used_bytes is None:
@@ -163,6 +151,10 @@ class CallerContent:
             room = os.statvfs(self.folder)
             if room.f_bavail * room.f_frsize - size_bytes < self._min_free_bytes:
                 raise disk_full()
+        self.count(size_bytes)
+
+    def count(self, size_bytes: int) -> None:
+        """Count bytes that are kept, or were removed, where negative, whatever the quota is."""
         with self.lock:
             self._used_bytes = self.used_bytes + size_bytes
 
@@ -230,12 +222,15 @@ class CallerContent:
                 raise refusal("invalid", f"The object {sha256} has {size} bytes.")
         return tuple(missing)
 
-    def forget_unused(self, unused_since_s: float, pinned: Collection[str]) -> bool:
+    def forget_unused(
+        self, unused_since_s: float, pinned: Collection[str], database_bytes: int = 0
+    ) -> bool:
         """Remove what was not used since a time: snapshots, then objects that none of them names.
 
         Args:
             unused_since_s: The time, in seconds since the epoch.
             pinned: The snapshots that are kept, however old.
+            database_bytes: What the caller's runs take of the database.
 
         Returns:
             Whether no snapshot and no object is left.
@@ -254,7 +249,7 @@ class CallerContent:
                     path.unlink(missing_ok=True)
                 else:
                     is_empty = False
-            self._used_bytes = size_of_tree(self.folder)
+            self._used_bytes = size_of_tree(self.folder) + database_bytes
             return is_empty
 
     # Objects
@@ -351,7 +346,7 @@ class CallerContent:
         if self._is_kept(sha256):
             return None
         have = self._partial_bytes(sha256, size)
-        if piece.offset != have:
+        if piece.offset != have or (size and not content):
             return have
         if piece.offset == 0 and end == size:
             if hashlib.sha256(content).hexdigest() != sha256:

@@ -33,6 +33,7 @@ _MIGRATIONS: Final[Sequence[Migration]] = (
             stop TEXT CHECK (stop IN ('cancel', 'kill')),
             max_spend_microcents INTEGER,
             spend_microcents INTEGER NOT NULL DEFAULT 0,
+            size_bytes INTEGER NOT NULL DEFAULT 0,
             created_at TEXT NOT NULL,
             ended_at TEXT,
             report TEXT,

@@ -5,6 +5,7 @@ Source: docs/design/remote.md#on-the-node; decision 70.
 
 import json
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from sqlite3 import Connection, Row
 from typing import Any, Literal, Self
 
@@ -65,6 +66,11 @@ class RunRow:
             None,
         )
 
+    @cached_property
+    def request(self) -> str:
+        """The request as it is stored."""
+        return json.dumps(WIRE.write(self.body))
+
     def to_state(self) -> RunState:
         """Return the state that its caller sees."""
         return RunState(self.thread_id, self.status, self.node_thread_id, self.report)
@@ -105,11 +111,12 @@ class RunTable:
             inserted = run.execute(
                 "INSERT INTO runs"
                 " (caller, thread_id, item_id, snapshot, request_sha256, request, space,"
-                " max_spend_microcents, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+                " max_spend_microcents, size_bytes, created_at)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
                 " ON CONFLICT DO NOTHING",
                 (
                     row.caller, row.thread_id, body.item_id, body.snapshot, row.request_sha256,
-                    json.dumps(WIRE.write(body)), row.space, row.max_spend_microcents,
+                    row.request, row.space, row.max_spend_microcents, len(row.request),
                     row.created_at,
                 ),
             )  # fmt: skip
@@ -144,18 +151,32 @@ class RunTable:
         report: Mapping[str, Any],
         spend_microcents: int,
         also: Callable[[Connection], None] = lambda _: None,
-    ) -> None:
-        """End a run that hasn't ended; `also` is a part of the same transaction."""
+    ) -> int:
+        """End a run that hasn't ended; `also` is a part of the same transaction.
+
+        Returns:
+            The bytes of its report.
+        """
+        text = json.dumps(report)
         await self._update(
-            "UPDATE runs SET status = ?, report = ?, spend_microcents = ?, ended_at = ?",
+            "UPDATE runs SET status = ?, report = ?, spend_microcents = ?, ended_at = ?,"
+            " size_bytes = size_bytes + ? + (SELECT coalesce(sum(length(data)), 0) FROM events"
+            " WHERE events.caller = runs.caller AND events.thread_id = runs.thread_id)",
             caller,
             thread_id,
             status,
-            json.dumps(report),
+            text,
             spend_microcents,
             utc_now(),
+            len(text),
             also=also,
         )
+        return len(text)
+
+    async def stored_bytes(self) -> Mapping[str, int]:
+        """Return the bytes of each caller's runs in the database."""
+        query = "SELECT caller, sum(size_bytes) FROM runs GROUP BY caller"
+        return {row[0]: int(row[1]) for row in await self._database.fetch(query)}
 
     async def _update(
         self,

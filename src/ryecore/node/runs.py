@@ -238,7 +238,9 @@ class NodeRuns:
                 max_spend_microcents=live.max_spend_microcents,
                 space=self._hosts.find_place(caller, body.snapshot, body.item_id),
             )
+            content.charge(len(row.request))
             if not await self._table.insert(row):  # its twin has ended already
+                content.count(-len(row.request))
                 return await self._find(caller, body.thread_id)
             self._carry_on(live)
         return row
@@ -380,7 +382,10 @@ class NodeRuns:
             if log is not None and log.is_empty:  # then one transaction is enough
                 log.store_only(run, event)
 
-        await self._table.end(row.caller, row.thread_id, ended.status, report, spent, log_end)
+        size_bytes = await self._table.end(
+            row.caller, row.thread_id, ended.status, report, spent, log_end
+        )
+        self._content.of_fingerprint(row.caller).count(size_bytes)
         if log is not None and not log.is_empty:
             log.add("status", event)
         return ended

@@ -15,6 +15,7 @@ from ryecore.display.sanitize import warn
 from ryecore.errors import RyeError
 from ryecore.node.callers import Callers
 from ryecore.node.content import NodeContent
+from ryecore.node.run_table import RunTable
 from ryecore.state.database import Database
 from ryecore.state.waiting import run_in_thread
 
@@ -66,10 +67,19 @@ async def remove_unused(
     pinned: dict[str, set[str]] = {}
     for row in await database.fetch("SELECT caller, snapshot FROM runs WHERE ended_at IS NULL"):
         pinned.setdefault(row["caller"], set()).add(row["snapshot"])
+    stored = await RunTable(database).stored_bytes()
     for fingerprint in await run_in_thread(_list_callers, content):
         used = pinned.get(fingerprint, set())
         is_known = callers.find(fingerprint) is not None
-        await run_in_thread(_remove_of_caller, content, fingerprint, unused_since_s, used, is_known)
+        await run_in_thread(
+            _remove_of_caller,
+            content,
+            fingerprint,
+            unused_since_s,
+            used,
+            stored.get(fingerprint, 0),
+            is_known,
+        )
 
 
 def _list_callers(content: NodeContent) -> list[str]:
@@ -82,10 +92,11 @@ def _remove_of_caller(
     fingerprint: str,
     unused_since_s: float,
     pinned: Collection[str],
+    database_bytes: int,
     is_known: bool,
 ) -> None:
     of_caller = content.of_fingerprint(fingerprint)
-    is_empty = of_caller.forget_unused(unused_since_s, pinned)
+    is_empty = of_caller.forget_unused(unused_since_s, pinned, database_bytes)
     if is_empty and not pinned and not is_known:
         content.close(fingerprint)
         shutil.rmtree(of_caller.folder, ignore_errors=True)

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ryecore.node.content import CallerContent
+from ryecore.node.files import cost_of
 from ryecore.node.problems import NodeProblem
 from ryecore.remote.protocol.pieces import Piece
 from tests.matrix import IS_SOAK
@@ -36,14 +37,14 @@ def test_whatever_is_sent_objects_have_their_hash_and_bytes_are_counted(
 ) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        max_bytes = data.draw(st.sampled_from([10, 1030, 10_000]))
+        max_bytes = data.draw(st.sampled_from([10, 4096, 10_000, 40_000]))
         content = CallerContent(folder, max_bytes=max_bytes, max_object_bytes=1500)
         for body in bodies:
             with suppress(NodeProblem):
                 answer = content.store(body)
                 assert all(content.size_of(one) is not None for one in answer.stored)
             kept = [path for path in folder.rglob("*") if path.is_file()]
-            on_disk = sum(path.stat().st_size for path in kept)
+            on_disk = sum(cost_of(path.stat().st_size) for path in kept)
             assert content.used_bytes == on_disk <= max_bytes
             again = CallerContent(folder, max_bytes=max_bytes)
             assert again.used_bytes == on_disk

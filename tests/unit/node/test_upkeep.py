@@ -8,8 +8,9 @@ from ryecore import SigningKey
 from ryecore.node.callers import Caller, Callers
 from ryecore.node.content import NodeContent
 from ryecore.node.database import open_node_database
-from ryecore.node.run_table import RunTable
+from ryecore.node.run_table import RunRow, RunTable
 from ryecore.node.upkeep import remove_unused
+from ryecore.remote.protocol.models import ExecuteBody
 from ryecore.remote.protocol.snapshots import Snapshot, SnapshotFile
 from ryecore.state.database import Database
 from tests.served_node import whole
@@ -149,3 +150,20 @@ async def test_the_folder_of_a_revoked_caller_goes_once_it_is_unused(
     assert before == [True, True]
     assert [one.exists() for one in folders] == [False, True]
     _push(content, revoked, b"y")  # allowed again
+
+
+async def test_bytes_of_runs_in_the_database_count(
+    content: NodeContent, database: Database, callers: Callers
+) -> None:
+    caller = Caller(SigningKey.generate().public)
+    callers.allow(caller)
+    body = ExecuteBody("one", "tool:x", {"x": "y" * 5000}, "inline", "s", "1")
+    of_caller, table = content.of(caller), RunTable(database)
+    before = of_caller.used_bytes
+
+    await table.insert(RunRow.of(caller.fingerprint, body, "sha"))
+    report = {"result": "z" * 3000}
+    assert await table.end(caller.fingerprint, "one", "completed", report, 0) > 3000
+    await remove_unused(database, content, callers, time.time() - 30 * _DAY_S)
+
+    assert 8000 < of_caller.used_bytes - before < 10_000
