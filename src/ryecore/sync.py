@@ -290,6 +290,7 @@ class SyncRemotes(_Runs[Remotes]):
     plan = blocking(Remotes.plan)
     push = blocking(Remotes.push)
     check = blocking(Remotes.check)
+    metrics = blocking(Remotes.metrics)
 
 
 class SyncRye:

@@ -209,6 +209,25 @@ class Remotes:
         """
         return await self._running.run("remotes", partial(self._check, target))
 
+    async def metrics(self, target: str = "remote") -> str:
+        """Return a node's metrics, in the text format of Prometheus.
+
+        The node's operator has to give this user's key the scope `rye.node.metrics`.
+
+        Args:
+            target: `remote` or `remote:NAME`.
+
+        Raises:
+            RemoteError: The node can't be reached, or refuses it.
+            RyeError: The remote is unknown.
+        """
+
+        async def read() -> str:
+            node = await self._nodes().connect(target)
+            return await node.client.metrics()
+
+        return await self._running.run("remotes", read)
+
     async def _check(self, target: str) -> RemoteCheck:
         node = await self._nodes().connect(target)
         identity, key = await node.client.identity()

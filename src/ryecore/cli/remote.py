@@ -10,7 +10,7 @@ import click
 from ryecore.cli.groups import HintedGroup
 from ryecore.cli.opening import with_project
 from ryecore.cli.options import json_option, project_option
-from ryecore.cli.output import can_redraw, show, show_done, show_json
+from ryecore.cli.output import can_redraw, errors_shown, show, show_done, show_json, show_piece
 from ryecore.display.text import StyledText, brief, byte_size, counted, dollars, status_mark
 from ryecore.errors import InputError, RemoteUntrusted
 from ryecore.lillux.keys import PublicKey
@@ -202,6 +202,19 @@ def check(name: str | None, project_path: str, as_json: bool) -> None:
     if not status.is_accepting:
         text.line(("  it takes no new runs now", "warn"))
     show(text)
+
+
+@remote.command("metrics", short_help="Print a node's metrics, in the format of Prometheus.")
+@click.argument("name", required=False)
+@project_option
+def metrics(name: str | None, project_path: str) -> None:
+    """Print a node's metrics, in the format of Prometheus, as for its textfile collector.
+
+    Without NAME, that is the default remote. Your key needs the scope rye.node.metrics.
+    """
+    target = "remote" if name is None else f"remote:{name}"
+    with errors_shown(as_json=False):
+        show_piece(with_project(project_path, lambda rye: rye.remotes.metrics(target)))
 
 
 @remote.command("push")

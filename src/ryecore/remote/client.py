@@ -127,6 +127,10 @@ class NodeClient:
             within_s=within_s, max_bytes=MAX_SNAPSHOT_BYTES,
         )  # fmt: skip
 
+    async def metrics(self) -> str:
+        """Return the node's metrics, for a key with the scope `rye.node.metrics`."""
+        return await self.request("GET", "/metrics", str)
+
     async def store(self, body: bytes, *, within_s: float | None = None) -> StoredAnswer:
         """Store a body of pieces, and return which objects are complete."""
         return await self.request(
@@ -384,6 +388,8 @@ class NodeClient:
 
     def _read(self, content: bytes, kind: type[T]) -> T:
         try:
+            if issubclass(kind, str):
+                return kind(content.decode())
             return read_answer(decode_answer(content), kind)
         except (ValueError, ConversionError) as problem:
             raise self._untrusted(

@@ -178,3 +178,17 @@ def test_a_person_sees_how_far_a_push_is(workspace: Workspace, node: ServedNode)
     again = run_on_terminal(workspace, "execute", ref, "--target", "remote:gpu")
     assert "pushing" not in again
     assert "done there" in again
+
+
+def test_metrics_are_printed_for_a_key_with_their_scope(
+    workspace: Workspace, node: ServedNode, run: Run
+) -> None:
+    name_remote(workspace, node.url, node.identity.key.public)
+    node.allow(workspace.key)
+    refused = run("remote", "metrics", "gpu")
+    node.allow(workspace.key, scopes=("rye.node.metrics",))
+    printed = run("remote", "metrics", "gpu")
+
+    assert (refused.code, printed.code) == (2, 0)
+    assert "rye.node.metrics" in refused.err
+    assert "\nryecore_node_requests_total{" in printed.out
