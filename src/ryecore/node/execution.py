@@ -162,6 +162,7 @@ class Execution:
         except RyeError as error:
             if live.row.node_thread_id is None:
                 raise
+            error.next_step = "See what it has done, then start it anew: the node can't resume it."
             return await thread_outcome(host, live.row.node_thread_id, error, content)
         if isinstance(run, ThreadReport):
             result = run.result if isinstance(run.result, Mapping) else {}

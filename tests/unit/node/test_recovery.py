@@ -146,5 +146,6 @@ async def test_a_graph_is_taken_up_like_a_local_one(planned: PlannedWorkspace) -
             report = await report_of(client, node)
             assert (report.status, report.assumed) == ("error", True)
             assert "whether it took effect is unknown" in report.result["error"]
+            assert "start it anew" in report.result["next_step"]
             assert (planned.root / "safe").read_text() == "safe\n"
             assert report.cost.spend_microcents >= COST
