@@ -1,6 +1,8 @@
 """A caller that is allowed, and sends what no ryecore sends: the node refuses it, and runs on."""
 
+import hashlib
 import http.client
+import itertools
 import json
 import socket
 import time
@@ -12,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ryecore import SigningKey
+from ryecore import SigningKey, __version__
 from ryecore.convert.strict import WIRE
 from ryecore.remote.protocol.models import CancelBody, Ceiling, ExecuteBody
 from ryecore.remote.protocol.pieces import Piece, encode_pieces
@@ -23,15 +25,18 @@ from tests.matrix import IS_SOAK
 from tests.served_node import ServedNode
 
 KEY = SigningKey(bytes([7]) * 32)
-HASH = "0" * 64
-SNAPSHOT = WIRE.write(Snapshot((SnapshotFile("project", ".ai/tools/a.py", HASH, 3, True),)))
+OBJECT = b"#!/bin/sh\n"
+HASH = hashlib.sha256(OBJECT).hexdigest()
+FILES = Snapshot((SnapshotFile("project", ".ai/tools/acme/hi.sh", HASH, len(OBJECT), True),))
+SNAPSHOT = WIRE.write(FILES)
 EXECUTE = WIRE.write(
     ExecuteBody(
-        "t-1", "tool:greet", {"name": "x"}, "inline", HASH, "0.1", ceiling=Ceiling(1, 2),
-        capabilities=("rye.execute.*",), limits={"turns": 1}, wait_s=0.1,
+        "t-1", "tool:acme/hi", {"name": "x"}, "inline", FILES.id, __version__, wait_s=10,
+        ceiling=Ceiling(1, 2), capabilities=("rye.execute.*",), limits={"turns": 1},
     )
 )  # fmt: skip
 PIECES = encode_pieces([Piece("1" * 64, 7, 0, b"content"), Piece("2" * 64, 7, 3, b"tent")])
+NUMBERS = itertools.count()
 FUZZ = settings(
     max_examples=1000 if IS_SOAK else 40,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
@@ -83,6 +88,10 @@ def _lowered(pairs: object) -> dict[str, str]:
 def caller(node: ServedNode) -> Iterator[Caller]:
     node.allow(KEY)
     found = Caller(node)
+    found.send("POST", "/objects", encode_pieces([Piece(HASH, len(OBJECT), 0, OBJECT)]))
+    status, content = found.send("POST", "/snapshots", FILES.to_bytes())
+    assert status == 200, content
+    assert json.loads(content)["missing"] == []
     yield found
     assert node.process.poll() is None
     status, content = found.send("GET", "/status")
@@ -146,6 +155,8 @@ def test_documents_that_are_nearly_right_never_fail_the_node(
         )
     )
     document = data.draw(st.one_of(st.just(changed(data, right)), anything))
+    if isinstance(document, dict) and document.get("thread_id") == "t-1":
+        document["thread_id"] = f"t/{next(NUMBERS)}"  # a run of its own, which ends as an error
     _check_refusal(*caller.send("POST", target, json.dumps(document).encode()))
 
 
