@@ -51,9 +51,9 @@ class OwnNode:
 
 
 @contextmanager
-def node_process(folder: Path) -> Iterator[OwnNode]:
-    """`rye node serve` as a process, which is killed at its end."""
-    settings = f"port: {_port_of(folder)}\n{_SETTINGS}"
+def node_process(folder: Path, settings: str = "") -> Iterator[OwnNode]:
+    """`rye node serve` as a process, which is killed at its end; `settings` are for node.yaml."""
+    settings = f"port: {_port_of(folder)}\n{_SETTINGS}{settings}"
     with served_node(folder / "node", settings=settings) as served:
         yield OwnNode(Address(served.url), served.identity)
 

@@ -170,3 +170,24 @@ async def test_a_thread_never_holds_more_than_its_caller(
     }
     assert "mine" in said["acme/mine"]
     assert "42" not in said["other/theirs"]
+
+
+async def test_a_run_never_signs(workspace: Workspace, tmp_path: Path) -> None:
+    signing = directive("signing", permissions="<sign><tool>acme/mine</tool></sign>")
+    workspace.write("directives/acme/signing.md", signing)
+    workspace.write("tools/acme/mine.sh", "echo mine\n", sign=False)
+    asks = call("rye_sign", {"item_id": "tool:acme/mine"}, call_id="asks")
+    provider = ScriptedProvider([asks, say("done")], usage=USAGE)
+    async with direct_node(workspace, tmp_path / "node", agent=deps(provider)) as node:
+        scopes = ("rye.*", "rye.sign.tool.acme.mine")
+        broad = evolve(node.caller, scopes=scopes)
+        body = node.body("directive:acme/signing", capabilities=scopes, collect=True)
+        report = node.report(await node.send(body, broad))
+    (said,) = [
+        part.text
+        for message in provider.requests[-1].messages
+        for part in message.parts
+        if isinstance(part, ToolResultPart)
+    ]
+    assert "rye.sign.tool.acme.mine" in said or "rye_sign" in said, said
+    assert report.changes == ()

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 from ryecore.testing.conformance.bench import check, equal
@@ -122,6 +123,29 @@ class ContentCases(NodeCases):
             if part is not None:
                 equal(answer.body, part, f"the part {asked}")
                 equal(answer.headers["content-range"].rpartition("/")[2], f"{size}", "the size")
+
+    @node_case
+    def test_one_object_is_pushed_many_times_at_once(self, node: NodeUnderTest) -> None:
+        """It is whole in the end, and counted once."""
+        peer, content = Peer.allowed(node), bytes(range(256)) * 2000
+        name, size = sha256_of(content), 256 * 2000
+        step = 64_000
+
+        def push(_: int) -> None:
+            have = 0
+            for _round in range(100):
+                part = piece(content[have : have + step], whole=content, offset=have)
+                answer = peer.store(part)
+                if answer["stored"]:
+                    return
+                have = answer["partial"][0]["have_bytes"]
+            raise AssertionError("A push got nowhere beside others of the same object.")
+
+        with ThreadPoolExecutor(8) as threads:
+            list(threads.map(push, range(8)))
+        equal(peer.get(f"/objects/{name}").body, content, "the object")
+        kept = peer.found("/status")["stored_bytes"] - _status_of_nothing(node)
+        check(size <= kept < size + 100_000, f"{kept} bytes are counted of {size}.")
 
     @node_case
     def test_a_push_that_was_cut_is_resumed(self, node: NodeUnderTest) -> None:
