@@ -50,6 +50,6 @@ if TYPE_CHECKING:
     from ryecore.threads.records.report import ReplayReport as ReplayReport
     from ryecore.threads.result import StartedThread as StartedThread
     from ryecore.threads.result import ThreadResult as ThreadResult
-    from ryecore.threads.tree import TreeNode as TreeNode
+    from ryecore.threads.tree_node import TreeNode as TreeNode
 else:
     __getattr__, __dir__ = lazy_names(__name__)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ryecore.threads.records.replay import ReplayReport
     from ryecore.threads.result import ThreadResult
     from ryecore.threads.thread import Thread
-    from ryecore.threads.tree import TreeNode
+    from ryecore.threads.tree_node import TreeNode
 
 __all__ = ["ThreadReport", "Threads"]
 

@@ -18,7 +18,7 @@ from ryecore.policy import CallContext
 from ryecore.policy.budget import NOTHING, Amount
 from ryecore.rye import Rye
 from ryecore.threads.rendering import render_change, render_tree
-from ryecore.threads.tree import TreeNode
+from ryecore.threads.tree_node import TreeNode
 
 if TYPE_CHECKING:
     from ryecore.graph.result import GraphResult

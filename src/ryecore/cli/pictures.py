@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ryecore.display import Picture
     from ryecore.graph.model import Graph
     from ryecore.graph.run_view import RunView
-    from ryecore.threads.tree import TreeNode
+    from ryecore.threads.tree_node import TreeNode
 
 __all__ = ["Drawing", "drawing_options"]
 

@@ -31,7 +31,7 @@ from ryecore.cli.threads_transcript import transcript
 from ryecore.display.text import StyledText, thread_line
 from ryecore.errors import RyeError
 from ryecore.threads.rendering import render_page, render_tree
-from ryecore.threads.tree import TreeNode
+from ryecore.threads.tree_node import TreeNode
 
 __all__ = ["threads"]
 

@@ -36,7 +36,7 @@ from ryecore.threads.thread import Thread
 
 if TYPE_CHECKING:
     from ryecore.actions.reports import ThreadReport
-    from ryecore.threads.tree import TreeNode
+    from ryecore.threads.tree_node import TreeNode
 
 __all__ = [
     "Outcome",

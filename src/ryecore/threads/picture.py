@@ -10,7 +10,7 @@ from ryecore.threads.tree_rows import TreeRow, rows_of
 
 if TYPE_CHECKING:
     from ryecore.threads.result import ThreadResult
-    from ryecore.threads.tree import TreeNode
+    from ryecore.threads.tree_node import TreeNode
 
 __all__ = ["result_picture", "tree_picture"]
 

@@ -17,7 +17,7 @@ from ryecore.items.refs import ItemRef
 from ryecore.policy.limits import Limits, read_limits
 from ryecore.state.model import Status, check_status
 from ryecore.strict_json import read_json
-from ryecore.threads.tree import TreeNode
+from ryecore.threads.tree_node import TreeNode
 
 if TYPE_CHECKING:
     from ryecore.state.node_files import NodeFiles

@@ -35,7 +35,7 @@ from ryecore.state.model import ThreadRecord, ThreadRecords
 from ryecore.threads.tree_rows import STATUS_ORDER, TreeRow, rows_of
 
 if TYPE_CHECKING:
-    from ryecore.threads.tree import TreeNode
+    from ryecore.threads.tree_node import TreeNode
 
 __all__ = ["render_change", "render_page", "render_thread", "render_tree"]
 

@@ -9,7 +9,8 @@ from ryecore.runs.handle import RunHandle
 from ryecore.state.model import ThreadRecord
 from ryecore.threads.rendering import render_tree
 from ryecore.threads.result import ThreadResult, kept_result
-from ryecore.threads.tree import TreeNode, load_tree
+from ryecore.threads.tree import load_tree
+from ryecore.threads.tree_node import TreeNode
 
 __all__ = ["Thread"]
 

@@ -8,7 +8,7 @@ from ryecore.frozen import frozen
 from ryecore.state.model import Status
 
 if TYPE_CHECKING:
-    from ryecore.threads.tree import TreeNode
+    from ryecore.threads.tree_node import TreeNode
 
 __all__ = ["STATUS_ORDER", "TreeRow", "rows_of"]
 

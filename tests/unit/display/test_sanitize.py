@@ -28,7 +28,7 @@ from ryecore.state.events import RunEvent
 from ryecore.threads.records.conversation import fenced
 from ryecore.threads.records.export import frontmatter
 from ryecore.threads.rendering import render_change, render_tree
-from ryecore.threads.tree import TreeNode
+from ryecore.threads.tree_node import TreeNode
 
 HOSTILE = {
     "escape": "\x1b]0;owned\x07\x1b[2Jx",

@@ -15,7 +15,7 @@ import pytest
 
 from ryecore.errors import RyeError
 from ryecore.state.model import RemotePlace
-from ryecore.threads.tree import TreeNode
+from ryecore.threads.tree_node import TreeNode
 from tests.remotes import connect
 from tests.served_node import ServedNode, served_node
 from tests.thread_host import COST, FACTORY, PlannedWorkspace

@@ -9,7 +9,7 @@ from ryecore.policy.limits import Limits
 from ryecore.state.model import Cost
 from ryecore.threads.picture import result_picture, tree_picture
 from ryecore.threads.result import ThreadResult
-from ryecore.threads.tree import TreeNode
+from ryecore.threads.tree_node import TreeNode
 from tests.unit.threads.test_rendering import NOW, TREE, USD, thread
 
 

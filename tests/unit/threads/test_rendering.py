@@ -12,7 +12,7 @@ from ryecore.display.text import StyledText, dollars, out_of
 from ryecore.policy.limits import Limits
 from ryecore.state.model import Status
 from ryecore.threads.rendering import render_tree
-from ryecore.threads.tree import TreeNode
+from ryecore.threads.tree_node import TreeNode
 from ryecore.threads.tree_rows import rows_of
 
 NOW = 1_700_000_000.0

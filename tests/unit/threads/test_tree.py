@@ -9,7 +9,8 @@ import pytest
 from ryecore.errors import ThreadNotFound
 from ryecore.state.model import Cost, ThreadRecords
 from ryecore.state.waiting import run_blocking
-from ryecore.threads.tree import TreeNode, load_tree, watch_tree
+from ryecore.threads.tree import load_tree, watch_tree
+from ryecore.threads.tree_node import TreeNode
 from tests.unit.threads.thread_tree import ThreadTree
 from tests.workspace import Workspace
 
