@@ -5,6 +5,7 @@ Source: docs/design/remote.md#on-the-node; decisions 70 to 73.
 
 import json
 import logging
+from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from sqlite3 import Connection
@@ -91,6 +92,7 @@ class NodeRuns:
         self._max_runs = max_runs
         self._find_caller = find_caller
         self._live: dict[tuple[str, str], LiveRun] = {}
+        self._active: Counter[str] = Counter()  # the runs of each caller that have not ended
         self._starting = anyio.Lock(fast_acquire=True)
 
     async def begin(self) -> None:
@@ -268,8 +270,7 @@ class NodeRuns:
 
     def _check_number(self, caller: Caller) -> None:
         """Refuse more runs at once than the caller, or the node, may have."""
-        active = [one.caller.fingerprint for one in self._live.values() if not one.ended.is_set()]
-        running = active.count(caller.fingerprint)
+        running = self._active[caller.fingerprint]
         if running >= caller.max_runs:
             raise refusal(
                 "too_many_runs",
@@ -277,7 +278,7 @@ class NodeRuns:
                 next_step="Wait for one to end, or ask the node's operator for more.",
                 retry_after_s=_RETRY_S,
             )
-        if len(active) >= self._max_runs:
+        if self._active.total() >= self._max_runs:
             raise refusal(
                 "busy",
                 "The node has as many runs as it takes.",
@@ -317,6 +318,7 @@ class NodeRuns:
     def _carry_on(self, live: LiveRun) -> None:
         """Start the tasks of a run."""
         self._live[live.row.caller, live.row.thread_id] = live
+        self._active[live.row.caller] += 1
         self._tasks.start_soon(self._carry_out, live)
 
     def _start_writing(self, log: EventLog) -> None:
@@ -346,6 +348,7 @@ class NodeRuns:
             _log.exception("The end of the run %s can't be written.", row.thread_id)
         finally:
             live.ended.set()
+            self._active[row.caller] -= 1
             live.log.close()
             try:
                 await live.log.closed()
