@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from ryecore.policy.budget import Settled as Settled
     from ryecore.policy.budget import TreeSum as TreeSum
     from ryecore.policy.limits import LimitHit as LimitHit
+    from ryecore.remote.changes import PullReport as PullReport
     from ryecore.remote.plan import PushPlan as PushPlan
     from ryecore.remote.push import PushProgress as PushProgress
     from ryecore.search.model import SearchResult as SearchResult
