@@ -131,6 +131,9 @@ class RunSpace:
             if before.get(path) == stats:
                 continue
             pushed = base.get(path)
+            if pushed is None or pushed.size_bytes != stats.size_bytes:
+                content.charge(stats.size_bytes)  # refused before a huge one is read
+                content.count(-stats.size_bytes)  # counted as it is stored
             digest = sha256_file(self.project / path)
             if pushed and (pushed.sha256, pushed.executable) == (digest, stats.executable):
                 continue
@@ -286,8 +289,12 @@ def _make_folders(folder: Path) -> None:
 
 
 def _walk(root: Path) -> Iterator[tuple[str, FileStats | None]]:
-    """Yield each file below a folder; None for what is neither a file nor a folder."""
-    waiting = [""]
+    """Yield each file below a folder; None for what is neither a file nor a folder.
+
+    Nothing is below what a run has put in the place of the folder, such as a link.
+    """
+    is_folder = not root.is_symlink() and root.is_dir()
+    waiting = [""] if is_folder else []
     while waiting:
         below = waiting.pop()
         with os.scandir(root / below) as entries:

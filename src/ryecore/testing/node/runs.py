@@ -206,6 +206,19 @@ class RunCases(NodeCases):
         other.refused(other.get(f"/objects/{made}"), "not_found", 404)
 
     @node_case
+    def test_changes_are_of_the_project_and_within_the_quota(self, node: NodeUnderTest) -> None:
+        """A link in the place of the folder isn't followed, and a huge file isn't even read."""
+        link = 'cd /; rm -rf "$1"; ln -s /etc "$1"; echo "{}"'
+        huge = 'truncate -s 1T "$1/huge"; echo "{}"'
+        for name, script in (("link", link), ("huge", huge)):
+            peer, snapshot, ref = _with_tool(node, script)
+            state = peer.execute(peer.execute_body(snapshot, ref, name, collect=True))
+            check(state["status"] != "running", f"The changes of the run {name} take too long.")
+            changes = state["report"]["changes"] or []
+            came = [one["path"] for one in changes if one["sha256"] is not None]
+            equal(came, [], f"what came of the run {name}")
+
+    @node_case
     def test_a_result_beyond_the_bound(self, node: NodeUnderTest) -> None:
         """A tool that says too much, or never ends its line, leaves the node as it was."""
         peer, snapshot, ref = _with_tool(node, "head -c 40000000 /dev/zero | tr '\\0' x")
@@ -251,7 +264,8 @@ class RunCases(NodeCases):
         """It doesn't run again: the run ended as an error, whose effect is unknown."""
         began = folder / "began"
         with open_node() as node:
-            peer, snapshot, ref = _with_tool(node, f"echo x >> '{began}'; {_WAITS}")
+            script = f"echo x >> '{began}'; while test -e '{began}'; do sleep 0.1; done"
+            peer, snapshot, ref = _with_tool(node, script)
             _, quick, says = _with_tool(node, _SAYS, peer)
             ended = peer.execute(peer.execute_body(quick, says, "ended"))
             body = peer.execute_body(snapshot, ref, "left", wait_s=0)
