@@ -39,31 +39,32 @@ def _places() -> dict[str, tuple[set[str], set[str]]]:
     rye_execute_takes = {*signature(rye_execute).parameters, *_ExecuteMore.__annotations__}
     item_schema = item_tool("execute", cast("Dispatcher", None)).parameters
     by_host = {"output_log"}
+    by_person = by_host | {"pull"}  # who then applies what was collected: rye threads pull
     per_process = {"timeout_s", "trace"}  # what a model isn't offered
     return {
         "ryecore.sync.SyncRye.execute": (_options(signature(SyncRye.execute).parameters), set()),
         "ryecore.actions.execute.ExecuteRequest": (
             {one.name for one in fields(ExecuteRequest)}, set(),
         ),
-        "ryecore.calls.EXECUTE_KEYWORDS": (set(EXECUTE_KEYWORDS.values()), by_host),
-        "the parameters of ryecore.calls.rye_execute": (_options(rye_execute_takes), by_host),
+        "ryecore.calls.EXECUTE_KEYWORDS": (set(EXECUTE_KEYWORDS.values()), by_person),
+        "the parameters of ryecore.calls.rye_execute": (_options(rye_execute_takes), by_person),
         "the options of ryecore.cli.execute": (
             {str(one.name) for one in execute_command.params}, by_host,
         ),
         "ryecore.mcp_server.schemas.INPUT_SCHEMAS": (
             _options(INPUT_SCHEMAS["rye_execute"]["properties"]),
-            by_host | per_process | {"idempotency_key"},  # that one stands in the call's _meta
+            by_person | per_process | {"idempotency_key"},  # that one stands in the call's _meta
         ),
         "ryecore.threads.calls.item_tools": (
             _options(item_schema["properties"]),
-            by_host | per_process | {"idempotency_key", "target"},
+            by_person | per_process | {"idempotency_key"},
         ),
     }  # fmt: skip
 
 
 _OF_A_PLACE = {
     "self", "ref", "ctx", "item", "item_id", "project_path", "deps", "more",
-    "params", "as_json", "muted_hooks",
+    "params", "as_json", "muted_hooks", "push_plan",
 }  # fmt: skip
 """What names the item, the caller or the place, and isn't an option of execute."""
 

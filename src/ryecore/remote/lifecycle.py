@@ -55,7 +55,7 @@ __all__ = ["FOLLOWED", "RemoteEnding", "RemoteLifecycle"]
 ResultT = TypeVar("ResultT", bound=ExecutionResult)
 
 FOLLOWED: Final[set[tuple[str, str]]] = set()
-"""The runs that this process follows, each by the folder of its threads and its id."""
+"""The runs that this process follows, each by its project's folder and its id."""
 
 _UNLOCKED_WITHIN_S: Final = 10.0
 _LOOK_AGAIN_S: Final = 0.05
@@ -156,7 +156,7 @@ class RemoteLifecycle(RunLifecycle[RemoteEnding, ResultT], Generic[ResultT]):
 
     @property
     def _followed_key(self) -> tuple[str, str]:
-        return (str(self._store.folder), self.run_id)
+        return (self._store.project, self.run_id)
 
     async def _open_log(self, record: ThreadRecord) -> None:
         store = self._store

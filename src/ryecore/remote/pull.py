@@ -21,13 +21,15 @@ from ryecore.lillux.keys import PublicKey
 from ryecore.remote.following import REPORTED, REQUESTED
 from ryecore.remote.ports import Node
 from ryecore.remote.protocol.models import MAX_REPORT_BYTES
-from ryecore.remote.protocol.reports import ReportedFile, RunReport, read_report
-from ryecore.state.exports import CAPABILITIES_FILE
+from ryecore.remote.protocol.reports import (
+    THREAD_FILES,
+    ReportedFile,
+    RunReport,
+    read_report,
+)
 from ryecore.state.model import RemotePlace, ThreadRecord
 from ryecore.state.node_files import NodeFiles
 from ryecore.state.store import ThreadStore
-from ryecore.state.thread_file import THREAD_FILE, TRANSCRIPT
-from ryecore.state.transcript_check import verify_transcript
 from ryecore.state.transcript_report import TranscriptReport
 from ryecore.state.waiting import run_in_thread
 from ryecore.strict_json import read_json
@@ -35,7 +37,6 @@ from ryecore.strict_json import read_json
 __all__ = ["find_report", "prove", "pull_files", "read_object"]
 
 REPORT_FILE: Final = "report.json"
-_NAMES: Final = (TRANSCRIPT, THREAD_FILE, CAPABILITIES_FILE, "export.md")
 _MAX_BYTES: Final = 512 * 1024 * 1024
 """The most bytes of all files of one run that come home."""
 
@@ -91,7 +92,7 @@ async def read_object(node: Node, sha256: str, size_bytes: int, path: Path) -> N
 
 def _wanted(report: RunReport) -> Iterator[ReportedFile]:
     by_name = {one.name: one for one in report.files}
-    return (by_name[name] for name in _NAMES if name in by_name)
+    return (by_name[name] for name in THREAD_FILES if name in by_name)
 
 
 # Proof
@@ -171,12 +172,8 @@ def _prove_files(
         except RyeError as problem:
             problems.append(f"The run key in the node's report can't be read: {problem.message}")
             return evolve(proved, ok=False, problems=tuple(problems))
-        proved = verify_transcript(
-            files.path / TRANSCRIPT,
-            report.node_thread_id,
-            key,
-            None if head is None else (head.offset, head.digest),
-            ended=True,
+        proved = files.verify_transcript(
+            report.node_thread_id, key, None if head is None else (head.offset, head.digest)
         )
         proved = evolve(proved, node=place, ok=proved.ok and at_home.ok)
         problems += proved.problems

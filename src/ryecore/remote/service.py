@@ -141,7 +141,7 @@ class RemoteRuns:
 
     async def _follow(self, record: ThreadRecord) -> tuple[Thread, RemoteLifecycle[Any]] | None:
         host = self._host
-        key = (str(host.store.folder), record.thread_id)
+        key = (host.store.project, record.thread_id)
         is_left = record.owner == current_process() and key not in FOLLOWED
         if record.place is None or record.ended or not (is_left or lacks_follower(record)):
             return None

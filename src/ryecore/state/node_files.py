@@ -19,7 +19,11 @@ from ryecore.items.files import (
     make_folder_without_links,
     write_atomically,
 )
+from ryecore.lillux.keys import PublicKey
 from ryecore.state.refusals import advice
+from ryecore.state.thread_file import TRANSCRIPT
+from ryecore.state.transcript_check import verify_transcript
+from ryecore.state.transcript_report import TranscriptReport
 
 __all__ = ["NodeFiles"]
 
@@ -119,6 +123,18 @@ class NodeFiles:
             with open(descriptor, "rb", buffering=0) as file:
                 return hashlib.file_digest(file, "sha256").hexdigest(), file.tell()
         return None
+
+    def verify_transcript(
+        self, thread_id: str, key: PublicKey, head: tuple[int, str] | None
+    ) -> TranscriptReport:
+        """Check the transcript of a thread that has ended on the node, turn by turn.
+
+        Args:
+            thread_id: Its id there.
+            key: The run key that signed it there.
+            head: Its last checkpoint, as the node reported it.
+        """
+        return verify_transcript(self.path / TRANSCRIPT, thread_id, key, head, ended=True)
 
     def read(self, name: str, max_bytes: int) -> bytes | None:
         """Return the content of a file; None where it is missing, too large, or a link."""
