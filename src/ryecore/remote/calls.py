@@ -8,6 +8,7 @@ import json
 import time
 import uuid
 from collections.abc import Mapping
+from itertools import count
 from typing import Any, Final
 
 import anyio
@@ -29,6 +30,7 @@ __all__ = ["call_tool", "check_report", "request_digest"]
 
 _canonical: Final = make_encoder(sort_keys=True)
 _CANCEL_WITHIN_S: Final = 5.0
+_MAX_SNAPSHOTS: Final = 3
 _HOMEWARD_S: Final = 1.0
 """How much of the caller's time is left for the result to come home, in seconds."""
 
@@ -96,11 +98,7 @@ class _Call:
         )
 
     async def run(self) -> RemoteResult:
-        self._body = evolve(
-            self._body,
-            snapshot=await self._node.snapshot(),
-            envelope=await self._node.seal(self._ref),
-        )
+        self._body = evolve(self._body, envelope=await self._node.seal(self._ref))
         is_sent = False
         try:
             with anyio.fail_after(None if self._deadline is None else self._left_s()):
@@ -128,7 +126,7 @@ class _Call:
         return read_result(report, self._node.remote, duration_ms)
 
     async def _reported(self) -> RunState:
-        found = await self._node.execute(self._body, within_s=self._within_s())
+        found = await self._requested()
         while found.report is None:
             wait_s = min(self._left_s(), MAX_WAIT_S)
             state = await self._node.state(
@@ -144,6 +142,18 @@ class _Call:
                 )
             found = state
         return found
+
+    async def _requested(self) -> RunState:
+        """Request the call in the project as it is now; anew where that changes meanwhile."""
+        for tried in count(1):
+            self._body = evolve(self._body, snapshot=await self._node.snapshot())
+            try:
+                return await self._node.execute(self._body, within_s=self._within_s())
+            except RemoteError as refused:
+                # The node has no run of this id yet.
+                if refused.problem != "snapshot_missing" or tried == _MAX_SNAPSHOTS:
+                    raise
+        raise AssertionError("the loop has no end of its own")
 
     async def _stop(self) -> None:
         """Ask the node to stop the tool, for a bounded time."""

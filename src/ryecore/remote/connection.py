@@ -73,6 +73,9 @@ class ConnectedNode:
         self._planner = planner
         self._secrets = secrets
         self._plan: PushPlan | None = None
+        self._pushing = anyio.Lock()
+        self._pushed = ""
+        self._pushes = 0
         self._box_key: tuple[bytes, float] = b"", 0.0
 
     @property
@@ -152,6 +155,15 @@ class ConnectedNode:
         except RemoteError as refused:
             if refused.problem != "snapshot_missing":
                 raise
+        pushes = self._pushes
+        async with self._pushing:  # of many calls at once, one pushes
+            if self._pushed != body.snapshot or self._pushes == pushes:
+                await self._push_for(body)
+                self._pushed, self._pushes = body.snapshot, self._pushes + 1
+        return await self._execute(body, sent, within_s)
+
+    async def _push_for(self, body: ExecuteBody) -> None:
+        """Push the snapshot of a request, if the project is still what it was then."""
         if self._plan is None or self._plan.snapshot.id != body.snapshot:
             await self.snapshot()
         plan = self._plan
@@ -164,7 +176,6 @@ class ConnectedNode:
                 problem="snapshot_missing",
             )
         await self._push(plan)
-        return await self._execute(body, sent, within_s)
 
     async def _execute(self, body: ExecuteBody, sent: bytes, within_s: float | None) -> RunState:
         found = await self.client.execute(sent, wait_s=body.wait_s, within_s=within_s)

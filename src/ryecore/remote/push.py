@@ -154,6 +154,7 @@ def _read(source: SelectedFile, offset: int, length: int, remote: str) -> bytes:
             f"{source.source} was changed while it was sent.",
             next_step="Execute it again when the file rests.",
             remote=remote,
+            problem="snapshot_missing",
         )
     return content
 

@@ -324,7 +324,45 @@ async def test_a_node_that_forgot_a_run_is_not_asked_to_repeat_it(
     async with workspace.open() as rye:
         await rye.remotes.push()
         forgotten = {"type": "not_found", "title": "No run.", "status": 404}
-        proxy.fail("GET /runs/", lie(proxy, node.identity.key, lambda _: forgotten, status=404))
+        proxy.fail("GET /runs/", lie(node.identity.key, lambda _: forgotten, status=404))
         with pytest.raises(RemoteError, match="Look at its effect"):
             await rye.execute(ref, target="remote", timeout_s=20)
     assert proxy.count("POST /execute") == 1
+
+
+async def test_a_file_that_changes_on_the_way_travels_as_it_is_then(
+    workspace: Workspace, node: ServedNode, proxy: Proxy
+) -> None:
+    connect(workspace, node, url=proxy.url, push='{include: ["data"]}')
+    data = workspace.project / "data"
+    data.write_text("one")
+    ref = workspace.shell("acme/read", "cat data")
+    hold = Hold()
+    proxy.fail("POST /snapshots", Fault(hold_answer=hold))
+
+    async def change() -> None:
+        await anyio.to_thread.run_sync(hold.reached)
+        data.write_text("two")
+        hold.release()
+
+    async with workspace.open() as rye, anyio.create_task_group() as group:
+        group.start_soon(change)
+        done = await rye.execute(ref, target="remote")
+    assert "two" in str(done.data)
+
+
+async def test_of_many_calls_at_once_one_pushes(
+    workspace: Workspace, proxy: Proxy, counter: Path
+) -> None:
+    results: list[Any] = []
+    async with workspace.open() as rye, anyio.create_task_group() as group:
+
+        async def call() -> None:
+            to = {"to": str(counter)}
+            results.append(await rye.execute("tool:acme/count", to, target="remote"))
+
+        for _ in range(8):
+            group.start_soon(call)
+    assert len(results) == 8
+    assert counter.read_text() == "x" * 8
+    assert proxy.count("POST /objects") == 1

@@ -138,7 +138,7 @@ async def test_a_node_that_asks_for_more_than_the_snapshot_gets_nothing(
 
         listed = missing % digest if b"%s" in missing else missing
         asked = {"snapshot": snapshot, "missing": json.loads(listed)}
-        proxy.fail("POST /snapshots", lie(proxy, node.identity.key, lambda _: asked))
+        proxy.fail("POST /snapshots", lie(node.identity.key, lambda _: asked))
         with pytest.raises(RemoteUntrusted):
             await rye.remotes.push()
     assert sent_bytes(proxy) == []
