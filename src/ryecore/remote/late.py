@@ -49,9 +49,9 @@ async def correct(store: ThreadStore, record: ThreadRecord, node: Node) -> bool:
             return False  # a part of what the node reported is assumed there
     if body is None:
         return False
-    found = await node.state(record.thread_id)
+    found = await node.state(body.thread_id)
     if found is not None and found.report is None and record.status in ("cancelled", "killed"):
-        found = await node.cancel(record.thread_id, CancelBody(kill=record.status == "killed"))
+        found = await node.cancel(body.thread_id, CancelBody(kill=record.status == "killed"))
     if found is None or found.report is None:
         return False
     report = read_report(found.report, node.key)

@@ -112,7 +112,7 @@ class ThreadService:
         self, thread_id: str, message: str, limits: Limits, *, again: bool = False
     ) -> RunRequest:
         """Return the request that resumes a thread that has ended."""
-        record = await self._directives(thread_id)
+        record = await self._at_home(thread_id)
         config = await run_in_thread(self._planner.loop_config)
         continues = await resume_of(
             self._host.store, record, message, config.resume_ceiling_tokens, again=again
@@ -126,7 +126,7 @@ class ThreadService:
 
         Source: decision 47.
         """
-        record = await self._directives(thread_id)
+        record = await self._at_home(thread_id)
         continues = await fork_of(self._host.store, record, turn, message)
         return _continuing(record, continues, limits)
 
@@ -143,6 +143,19 @@ class ThreadService:
                 f"The thread {thread_id} runs the graph {record.item_id}, which has no "
                 "conversation.",
                 next_step=f"See the run, and how to continue it: rye graph show {thread_id}",
+                thread_id=thread_id,
+                state=record.status,
+            )
+        return record
+
+    async def _at_home(self, thread_id: str) -> ThreadRecord:
+        """Return the row of a directive's thread of this machine; refuse one that a node ran."""
+        record = await self._directives(thread_id)
+        if record.place is not None:
+            raise ThreadConflict(
+                f"The thread {thread_id} ran on the node of {record.place.remote}, which has its "
+                "conversation.",
+                next_step=f"Execute {record.item_id} again there, with what is to be done yet.",
                 thread_id=thread_id,
                 state=record.status,
             )
@@ -180,7 +193,7 @@ class ThreadService:
 
     async def replay(self, thread_id: str) -> ReplayReport:
         """Repeat the decisions of a directive's thread, and run nothing."""
-        record, project = await self._directives(thread_id), self._host.project_root.parent
+        record, project = await self._at_home(thread_id), self._host.project_root.parent
         return await replay(self._host.store, self._planner, record, str(project))
 
     async def hand_off(self, thread_id: str, ctx: CallContext) -> Shown:

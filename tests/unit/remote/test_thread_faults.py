@@ -97,9 +97,10 @@ async def test_what_is_charged_in_full_is_corrected_by_a_late_report(
             assert [one.mark for one in await rye.threads.charges(thread.thread_id)] == ["assumed"]
     async with planned.workspace.open() as rye:
         report = await rye.threads.wait(thread.thread_id)  # tells the node, which then reports
-        while (await rye.threads.account(thread.thread_id)).own.spend_microcents != COST:
-            await anyio.sleep(0.1)
-            report = await rye.threads.show(thread.thread_id)
+        with anyio.fail_after(30):
+            while (await rye.threads.account(thread.thread_id)).own.spend_microcents != COST:
+                await anyio.sleep(0.1)
+                report = await rye.threads.show(thread.thread_id)
         assert report.status == "cancelled"
         assert report.record.cost.spend_microcents == COST
         proved = await rye.threads.verify(thread.thread_id)

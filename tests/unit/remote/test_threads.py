@@ -13,7 +13,7 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from ryecore.errors import RyeError
+from ryecore.errors import RyeError, ThreadConflict
 from ryecore.state.model import RemotePlace
 from ryecore.threads.tree_node import TreeNode
 from tests.remotes import connect
@@ -162,6 +162,10 @@ async def test_what_comes_home_is_proved_by_the_key_of_the_node(
         assert proved.node == RemotePlace("gpu", node.identity.fingerprint)
         assert len(proved.turns) > 1
         assert "signed by the node" in proved.render().plain()
+        with pytest.raises(ThreadConflict, match="on the node"):
+            await rye.threads.resume(done.thread_id, "Go on.")
+        with pytest.raises(ThreadConflict, match="on the node"):
+            await rye.threads.replay(done.thread_id)
         transcript = folder / "transcript.jsonl"
         content = transcript.read_bytes()
         transcript.write_bytes(content.replace(b"there", b"Here!"))
