@@ -15,7 +15,7 @@ from typing import Any, Final
 import anyio
 from attrs import evolve
 
-from ryecore.errors import RemoteUnavailable, RyeError, SigningError
+from ryecore.errors import RemoteUnavailable, RemoteUntrusted, RyeError, SigningError
 from ryecore.frozen import frozen
 from ryecore.lillux.keys import PublicKey
 from ryecore.remote.following import REPORTED, REQUESTED
@@ -100,9 +100,10 @@ def _wanted(report: RunReport) -> Iterator[ReportedFile]:
 
 @frozen
 class _Reported:
-    """The report of a run as the log at home has it, and the key that must have signed it."""
+    """The report of a run as the log at home has it, its id there, and the key that signed it."""
 
     key: PublicKey | None
+    asked_id: str | None
     document: Mapping[str, Any] | None
 
 
@@ -111,7 +112,7 @@ async def find_report(store: ThreadStore, record: ThreadRecord) -> RunReport | N
 
     Raises:
         SigningError: The log at home hasn't the key of the node.
-        RemoteUntrusted: The report isn't signed by it.
+        RemoteUntrusted: The report isn't signed by it, or is that of another run.
     """
     found = await _reported(store, record.thread_id)
     if found.document is None:  # a late one came when the log at home was closed
@@ -121,7 +122,15 @@ async def find_report(store: ThreadStore, record: ThreadRecord) -> RunReport | N
         return None
     if found.key is None or found.key.fingerprint != record.place.node:
         raise SigningError(f"The key of the node {record.place.node} isn't in the log at home.")
-    return read_report(found.document, found.key)
+    report = read_report(found.document, found.key)
+    if report.thread_id != found.asked_id:
+        raise RemoteUntrusted(
+            f"The report kept for {record.thread_id} is that of another run.",
+            next_step="Ask for it again once the node can be reached: rye threads show "
+            f"{record.thread_id}",
+            remote=record.place.remote,
+        )
+    return report
 
 
 async def prove(
@@ -190,11 +199,13 @@ def _read(content: bytes) -> Mapping[str, Any] | None:
 
 async def _reported(store: ThreadStore, thread_id: str) -> _Reported:
     key: PublicKey | None = None
+    asked_id: str | None = None
     document: Mapping[str, Any] | None = None
     async for one in store.records.read(thread_id):
         if one.type == REQUESTED:
             with suppress(RyeError, KeyError, AttributeError, TypeError):
                 key = PublicKey.from_pem(one.payload["node_key"])
+                asked_id = one.payload["body"]["thread_id"]
         if one.type == REPORTED and isinstance(one.payload.get("report"), Mapping):
             document = one.payload["report"]
-    return _Reported(key, document)
+    return _Reported(key, asked_id, document)

@@ -106,6 +106,13 @@ async def test_what_is_charged_in_full_is_corrected_by_a_late_report(
         proved = await rye.threads.verify(thread.thread_id)
         assert (proved.ok, proved.problems) == (True, ())
         assert proved.node is not None
+        other = await rye.execute(planned.write("other"), thread="fork", target="remote:gpu")
+        of_other = (await rye.threads.show(str(other.to_dict()["thread_id"]))).folder
+        kept = of_other / "node/report.json"
+        (report.folder / "node/report.json").write_bytes(kept.read_bytes())
+        swapped = await rye.threads.verify(thread.thread_id)
+        assert not swapped.ok
+        assert "another run" in str(swapped.problems)
 
 
 async def test_a_changed_answer_is_not_believed(planned: PlannedWorkspace, proxy: Proxy) -> None:
