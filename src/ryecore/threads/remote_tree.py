@@ -71,7 +71,7 @@ class _Reader:
     """
 
     def __init__(self, ended: Status | None) -> None:
-        self._ended = ended
+        self._ended: Status | None = ended
         self._left = _MAX_NODES
 
     def read(self, document: Any) -> TreeNode:
