@@ -146,7 +146,7 @@ class ExecuteAction:
                         next_step="Leave it out, or execute the tool locally.",
                     )
             if request.pull or await self._is_graph(ref, ctx):  # it needs a row, or spends money
-                return await self._threads().run(_run_request(ref, request, ctx), ctx)
+                return await self._run_remote(_run_request(ref, request, ctx), ctx)
             node = await self._connect(request.target)
             from ryecore.remote.calls import call_tool  # noqa: PLC0415 - for nodes alone
 
@@ -154,6 +154,15 @@ class ExecuteAction:
         except RyeError as error:
             error.during(str(ref))
             raise
+
+    async def _run_remote(self, run: "RunRequest", ctx: CallContext) -> ExecutionResult:
+        """Run a tool, or a graph, on a node as a run at home, and wait for its result."""
+        from ryecore.remote.tools import RemoteToolResult  # noqa: PLC0415 - for nodes alone
+
+        done: ExecutionResult = await self._threads().run(run, ctx)
+        if isinstance(done, RemoteToolResult):
+            done.raise_failure(ctx.cancellation)
+        return done
 
     async def _is_graph(self, ref: ItemRef, ctx: CallContext) -> bool:
         """Return whether a tool is known here as a graph. Only its node has to verify it."""

@@ -22,7 +22,13 @@ from ryecore.policy import CallContext
 from ryecore.policy.cancelling import cancelled_by
 from ryecore.remote.connection import ConnectedNode
 from ryecore.remote.ports import Node
-from ryecore.remote.protocol.models import MAX_WAIT_S, CancelBody, ExecuteBody, RunState
+from ryecore.remote.protocol.models import (
+    MAX_WAIT_S,
+    CancelBody,
+    Ceiling,
+    ExecuteBody,
+    RunState,
+)
 from ryecore.remote.protocol.reports import RunReport, read_report
 from ryecore.remote.results import RemoteResult, read_result
 
@@ -95,6 +101,7 @@ class _Call:
             deadline_s=None if ctx.deadline is None else self._time_there_s(),
             wait_s=min(self._left_s(), MAX_WAIT_S),
             capabilities=None if held is None else tuple(sorted(held)),
+            ceiling=Ceiling(0, 0),  # what may spend has an account at home
         )
 
     async def run(self) -> RemoteResult:

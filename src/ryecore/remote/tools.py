@@ -6,7 +6,7 @@ Source: docs/design/remote.md#at-home; decisions 70 to 73.
 import time
 from collections.abc import Mapping
 from decimal import Decimal
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 from attrs import evolve, field
 
@@ -14,7 +14,9 @@ from ryecore.chain.model import ExecutionResult, ValidChain
 from ryecore.chain.trace import Trace
 from ryecore.errors import CallCancelled, RyeError
 from ryecore.frozen import frozen
+from ryecore.policy import CancelToken
 from ryecore.policy.budget import Amount
+from ryecore.policy.cancelling import is_cancelled
 from ryecore.policy.limits import LayeredLimits, Limits
 from ryecore.remote.lifecycle import RemoteEnding, RemoteLifecycle
 from ryecore.remote.protocol.models import Ceiling, ExecuteBody
@@ -37,11 +39,24 @@ class RemoteToolResult(ExecutionResult):
     Attributes:
         thread_id: Its id, for `rye.threads`.
         document: The response object, or that of the error.
+        failure: The error that the same call raises locally; None where it has a result.
     """
 
     chain: ValidChain = _NO_CHAIN
     thread_id: str = ""
     document: Mapping[str, Any] = field(factory=dict, repr=False)
+    failure: RyeError | None = field(default=None, repr=False)
+
+    def raise_failure(self, cancellation: CancelToken | None) -> None:
+        """Raise what the same call raises locally.
+
+        Args:
+            cancellation: The token of the caller, who may have cancelled the call.
+        """
+        if self.failure is not None:
+            raise self.failure
+        if not self.success and is_cancelled(cancellation):
+            raise CallCancelled(f"{self.item_id} was cancelled by its caller.")
 
     def to_dict(self) -> dict[str, object]:
         """Return the response object."""
@@ -55,6 +70,7 @@ class RemoteToolLifecycle(RemoteLifecycle[RemoteToolResult]):
 
     _is_graph = False
     _envelope: str | None = None
+    _failure: RyeError | None = None
 
     async def _plan(self) -> LayeredLimits:
         """Verify the tool, and bound the run by its parent."""
@@ -67,11 +83,12 @@ class RemoteToolLifecycle(RemoteLifecycle[RemoteToolResult]):
         parent = self._parent
         check_depth(parent)
         self._held = within_bounds(self._ctx.capabilities, parent.capabilities if parent else None)
+        timeout_s = None if request.timeout_s is None else Decimal(request.timeout_s)
         if not self._is_graph:
-            timeout_s = None if request.timeout_s is None else Decimal(request.timeout_s)
             return LayeredLimits(evolve(_NOTHING, duration_s=timeout_s), True, True)
         layered = self._planner.limits(Limits(), request.limits, Trace(None))
         limits = layered.limits if parent is None else layered.limits.capped_by(parent.limits)
+        limits = limits.within(Limits(duration_s=timeout_s))
         return evolve(layered, limits=limits_until(limits, self._ctx.deadline))
 
     def _ask(self, body: ExecuteBody) -> ExecuteBody:
@@ -84,30 +101,51 @@ class RemoteToolLifecycle(RemoteLifecycle[RemoteToolResult]):
         """Return the response object of a tool that ran, or that of its error."""
         duration_ms = (time.monotonic() - self._started) * 1000
         try:
-            return read_result(report, self._node.remote, duration_ms).to_dict()
+            document = read_result(report, self._node.remote, duration_ms).to_dict()
         except RyeError as error:
-            return error.during(self.item_id).to_dict()
+            return self._error_document(error)
+        data = document.get("data")
+        if report.node_thread_id is not None and _is_of_graph(data):
+            document["data"] = {
+                **data,
+                "graph_run_id": self.run_id,
+            }  # the node's means nothing here
+        return document
+
+    def _error_document(self, error: RyeError) -> Mapping[str, Any]:
+        self._failure = error.during(self.item_id)
+        return self._failure.to_dict()
 
     def _stopped(self, *, killed: bool) -> RemoteEnding:
-        error = CallCancelled(f"{self.item_id} was stopped.").during(self.item_id)
-        return RemoteEnding("killed" if killed else "cancelled", error.to_dict())
+        error = CallCancelled(f"{self.item_id} was stopped.")
+        return RemoteEnding("killed" if killed else "cancelled", self._error_document(error))
 
     def _failed(self, error: Exception) -> RemoteEnding:
         if isinstance(error, RyeError):
-            return RemoteEnding("error", error.during(self.item_id).to_dict())
+            return RemoteEnding("error", self._error_document(error))
         return super()._failed(error)
 
     def _make_result(self, ending: RemoteEnding, cost: Cost, total: Amount) -> RemoteToolResult:
+        request, data = self._request, ending.result.get("data")
         document = {**ending.result, "item_id": self.item_id}
-        if self._request.registered is None and not self._is_adopted:
+        is_called = request.registered is None and not self._is_adopted
+        if is_called and (request.collect or not _is_of_graph(data)):
             document["thread_id"] = self.run_id
         error = document.get("error")
+        is_unknown = document.get("error_code") == "remote_unavailable"
         return RemoteToolResult(
             status="error" if document.get("status") != "success" else "success",
             item_id=self.item_id,
-            data=document.get("data"),
+            data=data,
             error=None if error is None else str(error),
             duration_ms=(time.monotonic() - self._started) * 1000,
             thread_id=self.run_id,
             document=document,
+            failure=self._failure,
+            effect_unknown=is_unknown or (_is_of_graph(data) and bool(data.get("effect_unknown"))),
         )
+
+
+def _is_of_graph(data: object) -> TypeGuard[Mapping[str, Any]]:
+    """Return whether data of a result are the document of a graph's run."""
+    return isinstance(data, Mapping) and isinstance(data.get("graph_run_id"), str)

@@ -177,7 +177,8 @@ async def test_a_graph_on_a_node_is_a_run_at_home_with_its_budget(
     async with planned.workspace.open() as rye:
         done = await rye.execute(flow, target="remote:gpu")
         assert done.error is None
-        thread_id = str(done.to_dict()["thread_id"])
+        assert isinstance(done.data, dict)
+        thread_id = str(done.data["graph_run_id"])
         account = await rye.threads.account(thread_id)
         assert account.own.spend_microcents > 0
         assert (await rye.threads.verify(thread_id)).problems == ()
