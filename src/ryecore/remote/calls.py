@@ -32,7 +32,7 @@ from ryecore.remote.protocol.models import (
 from ryecore.remote.protocol.reports import RunReport, read_report
 from ryecore.remote.results import RemoteResult, read_result
 
-__all__ = ["call_tool", "check_report", "request_digest"]
+__all__ = ["call_tool", "check_report", "own_version", "request_digest"]
 
 _canonical: Final = make_encoder(sort_keys=True)
 _CANCEL_WITHIN_S: Final = 5.0
@@ -96,7 +96,7 @@ class _Call:
             parameters=parameters,
             thread="inline",
             snapshot="",
-            ryecore=_version(),
+            ryecore=own_version(),
             timeout_s=timeout_s,
             deadline_s=None if ctx.deadline is None else self._time_there_s(),
             wait_s=min(self._left_s(), MAX_WAIT_S),
@@ -214,7 +214,8 @@ def request_digest(body: ExecuteBody) -> str:
     return hashlib.sha256(_canonical(document).encode()).hexdigest()
 
 
-def _version() -> str:
+def own_version() -> str:
+    """Return the version of ryecore that requests name."""
     from ryecore import __version__  # noqa: PLC0415 - the package imports this room
 
     return __version__

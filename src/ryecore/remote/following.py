@@ -133,8 +133,9 @@ class FollowedRun:
             if found is not None:
                 await self._note_accepted(found)
                 self.is_running.set()
+            wait_s = 0.0 if found is None else _POLL_S  # at once, whether the node has it at all
             try:
-                found = await self._node.state(self.body.thread_id, wait_s=_POLL_S)
+                found = await self._node.state(self.body.thread_id, wait_s=wait_s)
                 if found is None:
                     found = await self._send_again()
                 pause_s = _RETRY_S[0]

@@ -24,7 +24,7 @@ from ryecore.frozen import frozen
 from ryecore.policy import CallContext
 from ryecore.policy.budget import NOTHING, Amount
 from ryecore.policy.cancelling import bounded_by, is_cancelled
-from ryecore.remote.calls import check_report
+from ryecore.remote.calls import check_report, own_version
 from ryecore.remote.following import (
     ACCEPTED,
     REPORTED,
@@ -299,7 +299,7 @@ class RemoteLifecycle(RunLifecycle[RemoteEnding, ResultT], Generic[ResultT]):
                 parameters=dict(self._inputs),
                 thread="inline",
                 snapshot=await self._node.snapshot(),
-                ryecore=_version(),
+                ryecore=own_version(),
                 collect=self._request.collect,
                 deadline_s=_left_s(self._ctx.deadline),
                 capabilities=None if self._held is None else tuple(sorted(self._held)),
@@ -438,9 +438,3 @@ def _until(
 
 def _left_s(deadline: float | None) -> float | None:
     return None if deadline is None else max(deadline - time.monotonic(), 0.0)
-
-
-def _version() -> str:
-    from ryecore import __version__  # noqa: PLC0415 - the package imports this room
-
-    return __version__

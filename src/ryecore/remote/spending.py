@@ -19,7 +19,6 @@ ATTEMPT: Final = 1
 
 @frozen
 class _Reported:
-    cost: Cost
     actual: Amount
     mark: Mark
 
@@ -48,11 +47,11 @@ class RemoteSpending:
     def report(self, cost: Cost, *, assumed: bool) -> None:
         """Note what the node reports. It is charged in full, also above the hold."""
         self.cost = cost
-        self._reported = _Reported(cost, cost.amount, "assumed" if assumed else "counted")
+        self._reported = _Reported(cost.amount, "assumed" if assumed else "counted")
 
     def free(self) -> None:
         """Note that the node refused the run, so that nothing was spent."""
-        self._reported = _Reported(Cost(), NOTHING, "counted")
+        self._reported = _Reported(NOTHING, "counted")
 
     @property
     def has_overspent(self) -> bool:

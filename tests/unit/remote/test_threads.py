@@ -48,13 +48,6 @@ async def test_a_directive_runs_on_the_node_with_its_thread_at_home(
         report = await rye.threads.show(done.thread_id)
         assert report.status == "completed"
         assert report.record.place == RemotePlace("gpu", node.identity.fingerprint)
-        print(
-            [
-                e.payload
-                async for e in (await rye.threads.thread(done.thread_id)).events()
-                if e.type == "remote_reported"
-            ]
-        )
         account = await rye.threads.account(done.thread_id)
         assert account.own.spend_microcents == 2 * COST
         assert account.held.spend_microcents == 0
@@ -78,8 +71,9 @@ async def test_a_started_thread_is_stopped_on_the_node(
 
 
 async def test_who_looks_follows_a_run_whose_follower_was_killed(
-    planned: PlannedWorkspace, node: ServedNode
+    planned: PlannedWorkspace, node: ServedNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("ryecore.remote.service._LOOK_S", 60.0)  # the node answers before that
     ref = planned.write("long", ["gate", {"name": "long"}], ["mark", {"text": "once"}])
     program = f"""
 import sys
@@ -98,7 +92,8 @@ anyio.run(main)
     follower.kill()
     follower.wait()
     async with workspace.open() as rye:
-        (left,) = await rye.threads.list()
+        with anyio.fail_after(20):
+            (left,) = await rye.threads.list()
         assert left.status == "running"
     planned.allow("long")
     async with workspace.open() as rye:
