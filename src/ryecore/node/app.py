@@ -8,7 +8,7 @@ import logging
 import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -114,7 +114,7 @@ def create_node_app(
 class _NodeApp:
     """The routes of a node, and what it holds in memory for them."""
 
-    def __init__(self, opener: Callable[[], Any]) -> None:
+    def __init__(self, opener: Callable[[], AbstractAsyncContextManager[NodeService]]) -> None:
         self._opener = opener
         self._service: NodeService | None = None
         self._held_bytes = 0

@@ -120,6 +120,7 @@ class CallerContent:
         for left in self._partial.glob(f"{_TEMPORARY}*"):  # of a node that died
             left.unlink(missing_ok=True)
         self._used_bytes: int | None = None
+        self._counting = RLock()  # not held while files are written: the event loop counts
         self._complete: BoundedDict[str, Snapshot] = BoundedDict(32)
         # The hash of each partial object so far, which would else be read again for each piece.
         self._hashes: BoundedDict[str, tuple[int, hashlib._Hash]] = BoundedDict(_MAX_HASHED)
@@ -128,7 +129,7 @@ class CallerContent:
     def used_bytes(self) -> int:
         """The bytes of all that is kept for the caller, spaces and runs included."""
         if self._used_bytes is None:
-            with self.lock:
+            with self._counting:
                 if self._used_bytes is None:
                     self._used_bytes = size_of_tree(self.folder)
         return self._used_bytes
@@ -155,7 +156,7 @@ class CallerContent:
 
     def count(self, size_bytes: int) -> None:
         """Count bytes that are kept, or were removed, where negative, whatever the quota is."""
-        with self.lock:
+        with self._counting:
             self._used_bytes = self.used_bytes + size_bytes
 
     # Snapshots
@@ -249,7 +250,10 @@ class CallerContent:
                     path.unlink(missing_ok=True)
                 else:
                     is_empty = False
-            self._used_bytes = size_of_tree(self.folder) + database_bytes
+            before = self.used_bytes
+            found = size_of_tree(self.folder) + database_bytes
+            with self._counting:  # with what was counted meanwhile
+                self._used_bytes = found + self.used_bytes - before
             return is_empty
 
     # Objects

@@ -116,6 +116,8 @@ class EventLog:
 
     def add(self, event: EventName, data: Mapping[str, Any]) -> None:
         """Add an event, without waiting. One that JSON lacks, or that is too much, is left out."""
+        if self.is_closed:  # its writer failed, such as on a full disk: nothing is stored any more
+            return
         try:
             text = _encode(data)
         except (TypeError, ValueError, RecursionError):

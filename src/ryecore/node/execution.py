@@ -41,7 +41,7 @@ from ryecore.rye import Rye
 from ryecore.state.model import Cost
 from ryecore.state.waiting import run_in_thread
 
-__all__ = ["Execution", "LiveRun", "failed_outcome", "open_secrets"]
+__all__ = ["Execution", "LiveRun", "failed_outcome", "open_secrets", "stopped_outcome"]
 
 _MAX_ENVELOPE: Final = 2 * 1024 * 1024
 _TELL_OPERATOR: Final = "Tell the node's operator; its log says more."
@@ -148,12 +148,11 @@ class Execution:
     ) -> Outcome:
         row, content = live.row, self._content.of(live.caller)
         if row.stop is not None and is_left:
-            stopped = CallCancelled("The run was stopped.").during(row.body.item_id)
-            status = _stopped_status(row)
             if row.node_thread_id is None:
-                return evolve(failed_outcome(row, stopped, may_have_begun=True), status=status)
+                return stopped_outcome(row, may_have_begun=True)
+            stopped = _stopped(row)
             outcome = await thread_outcome(host, row.node_thread_id, stopped, content)
-            return evolve(outcome, status=status)
+            return evolve(outcome, status=_stopped_status(row))
         if row.body.thread == "inline" and not is_left:  # a graph, which may spend
             await self._hold(live)
             await self._table.bound(row.caller, row.thread_id, live.max_spend_microcents)
@@ -232,6 +231,16 @@ async def _run_tool(live: LiveRun, host: Host, ctx: CallContext) -> Outcome:
     except CallCancelled as cancelled:
         return Outcome(_stopped_status(live.row), write_error(cancelled.during(body.item_id)))
     return Outcome("completed" if done.status == "success" else "error", done.to_dict())
+
+
+def stopped_outcome(row: RunRow, *, may_have_begun: bool = False) -> Outcome:
+    """Return the outcome of a run that was asked to stop before it had a thread."""
+    outcome = failed_outcome(row, _stopped(row), may_have_begun=may_have_begun)
+    return evolve(outcome, status=_stopped_status(row))
+
+
+def _stopped(row: RunRow) -> CallCancelled:
+    return CallCancelled("The run was stopped.").during(row.body.item_id)
 
 
 def _stopped_status(row: RunRow) -> RunStatus:

@@ -16,13 +16,13 @@ from attrs import evolve
 
 from ryecore import __version__
 from ryecore.convert.money import write_usd
-from ryecore.errors import CallCancelled, RyeError, StateError
+from ryecore.errors import RyeError, StateError
 from ryecore.items.signature import utc_now
 from ryecore.lillux.keys import BoxKey, SigningKey
 from ryecore.node.callers import Caller
 from ryecore.node.content import NodeContent
 from ryecore.node.events import EventLog, NodeEvent, RunEvents
-from ryecore.node.execution import Execution, LiveRun, failed_outcome, open_secrets
+from ryecore.node.execution import Execution, LiveRun, failed_outcome, open_secrets, stopped_outcome
 from ryecore.node.hosts import HostOptions, HostPool, snapshot_missing
 from ryecore.node.problems import refusal
 from ryecore.node.run_table import RunRow, RunTable
@@ -224,6 +224,7 @@ class NodeRuns:
             snapshot = content.snapshot(body.snapshot)
         else:
             snapshot = await run_in_thread(content.snapshot, body.snapshot)
+            await run_in_thread(lambda: content.used_bytes)  # counted before the loop charges
         if snapshot is None:
             raise snapshot_missing()
         async with self._starting:  # the quotas are checked and taken at once
@@ -241,8 +242,13 @@ class NodeRuns:
                 space=self._hosts.find_place(caller, body.snapshot, body.item_id),
             )
             content.charge(len(row.request))
-            if not await self._table.insert(row):  # its twin has ended already
-                content.count(-len(row.request))
+            is_new = False
+            try:
+                is_new = await self._table.insert(row)
+            finally:
+                if not is_new:
+                    content.count(-len(row.request))
+            if not is_new:  # its twin has ended already
                 return await self._find(caller, body.thread_id)
             self._carry_on(live)
         return row
@@ -358,8 +364,7 @@ class NodeRuns:
     async def _perform(self, live: LiveRun) -> Outcome:
         row = live.row
         if row.stop is not None and row.space is None:
-            stopped = CallCancelled("The run was stopped.").during(row.body.item_id)
-            return Outcome("cancelled", write_error(stopped))
+            return stopped_outcome(row)
         try:
             return await self._execution.perform(live)
         except Exception as problem:  # of any kind: its caller has to learn of it

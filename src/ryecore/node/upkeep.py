@@ -24,7 +24,6 @@ __all__ = ["keep_up", "remove_unused"]
 _EACH_S: Final = 3600.0
 _DAY_S: Final = 86_400.0
 _FINGERPRINT: Final = re.compile(r"[0-9a-f]{16}", re.ASCII)
-_RUN_PARTS: Final = ("events", "runs")
 
 
 async def keep_up(

@@ -1,4 +1,5 @@
 import hashlib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -180,3 +181,12 @@ def test_many_tiny_objects_take_whole_blocks_of_the_quota(tmp_path: Path) -> Non
     tiny = [Piece(_sha256(str(at).encode()), 2, 0, b"1") for at in range(11)]
     assert _refusal(CallerContent(tmp_path / "x", max_bytes=40_960), *tiny) == "no_room"
     assert CallerContent(tmp_path / "x").used_bytes == 40_960
+
+
+def test_counting_does_not_wait_for_an_upload_that_is_written(tmp_path: Path) -> None:
+    content = CallerContent(tmp_path)
+
+    with ThreadPoolExecutor(1) as pool, content.lock:  # which a push or the upkeep holds
+        pool.submit(content.charge, 10).result(10)
+
+    assert content.used_bytes == 10

@@ -11,8 +11,10 @@ from attrs import evolve
 from ryecore import SigningKey
 from ryecore.lillux import watch
 from ryecore.lillux.keys import BoxKey, seal_envelope
+from ryecore.node.database import open_node_database
 from ryecore.node.events import NodeEvent
 from ryecore.node.problems import NodeProblem
+from ryecore.node.run_table import RunRow, RunTable
 from ryecore.remote.protocol.models import (
     MAX_RESULT_DEPTH,
     CancelBody,
@@ -305,3 +307,21 @@ async def test_a_graph_runs_with_its_tree(workspace: Workspace, tmp_path: Path) 
         events = [one async for one in node.runs.events(node.caller, "one")]
         assert {one.event for one in events} == {"status", "run", "tree"}
         assert "transcript.jsonl" in {one.name for one in report.files}
+
+
+async def test_a_run_that_was_killed_before_it_began_is_reported_as_killed(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    folder, ref = tmp_path / "node", workspace.shell("acme/never", "echo never")
+    async with direct_node(workspace, folder) as node:
+        body, caller = node.body(ref), node.caller.fingerprint
+    database = open_node_database(folder)  # of a process that died before the run had a space
+    table = RunTable(database)
+    await table.insert(RunRow.of(caller, body, "0" * 64))
+    await table.ask_to_stop(caller, "one", kill=True)
+    database.close()
+
+    async with direct_node(workspace, folder) as node:
+        report = node.report(await node.runs.state(node.caller, "one", 30))
+
+    assert (report.status, report.cost.spend_microcents) == ("killed", 0)

@@ -80,8 +80,8 @@ class Snapshot:
 def check_snapshot(snapshot: Snapshot) -> str | None:
     """Return what is wrong with a snapshot, in one sentence; None where nothing is.
 
-    A path that leaves its space, a file that is another one's folder, and a path that differs from
-    another only where a file system may not see it, are refused.
+    A path that leaves its space, one that stands there twice, and a file that is another one's
+    folder, are refused. Paths that differ only in upper and lower case are two paths.
     """
     if snapshot.version != 1:
         return f"It has the version {snapshot.version}, not 1."
