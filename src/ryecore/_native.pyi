@@ -26,6 +26,7 @@ __all__ = [
     "cancel",
     "current_process",
     "digest_tree",
+    "exchange_files",
     "kill_processes",
     "list_tree",
     "monotonic_ns",
