@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from attrs import evolve
 
 from ryecore.agent.outcome import NodeOutcome
-from ryecore.errors import InputError, StateError
+from ryecore.errors import InputError, StateError, ThreadConflict
 from ryecore.frozen import frozen
 from ryecore.graph.journal.positions import PositionStore
 from ryecore.graph.journal.recovery import RecoveredRun, is_unknown, never_began, read_run
@@ -19,7 +19,7 @@ from ryecore.graph.schedule import Position, after, first
 from ryecore.runs.host import RunHost
 from ryecore.runs.request import ResumeOptions
 from ryecore.runs.resume import idle_followers, refuse_running
-from ryecore.state.model import Predecessor, ThreadRecord
+from ryecore.state.model import Predecessor, RemotePlace, ThreadRecord
 
 __all__ = [
     "Resumed", "StartPosition", "find_resumed", "outcome_options", "start_position",
@@ -47,12 +47,14 @@ async def find_resumed(host: RunHost, options: ResumeOptions) -> Resumed:
     that names a step wants to repeat it.
 
     Raises:
-        ThreadConflict: The run hasn't ended, or another run continues it.
+        ThreadConflict: The run hasn't ended, another run continues it, or a node ran it.
         InputError: The run is completed.
         StateError: Its records were altered or can't be read, or it never began.
     """
     record = await host.store.look_closed(options.run_id)
     refuse_running(record)
+    if record.place is not None:
+        raise _elsewhere(record, record.place)
     if record.status == "completed" and options.at is None:
         raise _completed(options.run_id)
     beside = None
@@ -66,6 +68,16 @@ async def find_resumed(host: RunHost, options: ResumeOptions) -> Resumed:
     if options.at is None and not options.again:
         call_root = str(found.started.get("call_root") or record.thread_id)
     return Resumed(found, Predecessor(record.thread_id, root, beside), call_root)
+
+
+def _elsewhere(record: ThreadRecord, place: RemotePlace) -> ThreadConflict:
+    return ThreadConflict(
+        f"The run {record.thread_id} ran on the node of {place.remote}, which has its steps.",
+        next_step=f"See its result, then execute {record.item_id} anew: "
+        f"rye threads show {record.thread_id}",
+        thread_id=record.thread_id,
+        state=record.status,
+    )
 
 
 async def _never_began(host: RunHost, run_id: str) -> frozenset[str]:

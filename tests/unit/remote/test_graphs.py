@@ -9,7 +9,7 @@ import anyio.to_thread
 import pytest
 
 from ryecore.chain.model import ExecutionResult
-from ryecore.errors import CallCancelled, InvalidParameters
+from ryecore.errors import CallCancelled, InvalidParameters, ThreadConflict
 from ryecore.items.refs import ItemRef
 from ryecore.policy import CallContext, CancelToken
 from ryecore.remote.calls import call_tool
@@ -62,6 +62,8 @@ async def test_its_result_is_like_a_local_one(planned: PlannedWorkspace, node: S
         run_id = data_of(done)["graph_run_id"]
         report = await rye.threads.show(run_id)
         assert report.record.place == RemotePlace("gpu", node.identity.fingerprint)
+        with pytest.raises(ThreadConflict, match="on the node of gpu"):
+            await rye.graphs.resume(run_id, at=1)
 
 
 async def test_what_fails_and_stops_is_as_locally(
