@@ -130,7 +130,7 @@ class _Call:
             raise CallCancelled(
                 f"{report.item_id} was {report.status} on the node {self._node.remote}."
             )
-        return read_result(report, self._node.remote, duration_ms)
+        return read_result(report, self._node, duration_ms)
 
     async def _reported(self) -> RunState:
         found = await self._requested()

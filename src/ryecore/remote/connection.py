@@ -7,7 +7,7 @@ import hashlib
 import os
 import time
 from base64 import b64decode, b64encode
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from pathlib import Path
 from typing import Final
@@ -92,6 +92,11 @@ class ConnectedNode:
     def caller(self) -> str:
         """The fingerprint of the key that signs the requests."""
         return self.client.caller
+
+    @property
+    def spaces(self) -> Mapping[str, Path]:
+        """The folders at home that the node has copies of: `project` and `user`."""
+        return self._planner.spaces
 
     async def snapshot(self) -> str:
         """Return the id of the snapshot that a run gets now. Nothing is sent."""

@@ -104,9 +104,13 @@ class PushPlanner:
     """Plans pushes. A file is read again only when its stat has changed, by any process.
 
     Threads may ask at the same time; at worst a file is read twice.
+
+    Attributes:
+        spaces: The folders that files travel from, by the names of their spaces.
     """
 
     def __init__(self, project: Path, user: Path) -> None:
+        self.spaces: Mapping[str, Path] = {"project": project, "user": user}
         self._project = project
         self._user = user
         cache = user / ".ai/cache/remote" / f"{project_digest(project)}.json"

@@ -48,6 +48,11 @@ class Node(Protocol):
         """The fingerprint of the key that signs the requests."""
         ...
 
+    @property
+    def spaces(self) -> Mapping[str, Path]:
+        """The folders at home that the node has copies of: `project` and `user`."""
+        ...
+
     async def snapshot(self) -> str:
         """Return the id of the snapshot that a run gets now. Nothing is sent."""
         ...

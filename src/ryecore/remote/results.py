@@ -3,7 +3,9 @@
 What a node reports is untrusted: it is read with its types, and only what is known of it is kept.
 """
 
+import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Final, Literal
 
 from attrs import field
@@ -12,12 +14,17 @@ from ryecore.chain.model import ExecutionResult, ValidChain
 from ryecore.convert.strict import RECORDS, ConversionError
 from ryecore.errors import RemoteUntrusted
 from ryecore.frozen import frozen
+from ryecore.remote.ports import Node
 from ryecore.remote.protocol.error_documents import read_error
 from ryecore.remote.protocol.reports import RunReport
 
 __all__ = ["RemoteResult", "read_result"]
 
 _NO_CHAIN: Final = ValidChain(())
+_IN_SPACE: Final = re.compile(
+    r"/spaces/[0-9a-f]{64}-\d+/(?P<space>project|user)/(?P<path>\.ai/[^\0]+)\Z"
+)
+"""A path in a folder of the node that has a copy of a space."""
 
 
 @frozen
@@ -56,10 +63,10 @@ class _Element:
     executor_id: str | None = None
     placeholder: str | None = None
 
-    def to_dict(self) -> dict[str, object]:
+    def to_dict(self, spaces: Mapping[str, Path]) -> dict[str, object]:
         document: dict[str, object] = {
             "item_id": self.item_id,
-            "path": self.path,
+            "path": self._path_in(spaces),
             "space": self.space,
             "tool_type": self.tool_type,
             "executor_id": self.executor_id,
@@ -68,6 +75,13 @@ class _Element:
         if self.placeholder is not None:
             document = {"placeholder": self.placeholder} | document
         return document
+
+    def _path_in(self, spaces: Mapping[str, Path]) -> str | None:
+        """Return the path at home of a file that the node has a copy of; else the node's."""
+        found = None if self.path is None else _IN_SPACE.search(self.path)
+        if found is None or found["space"] != self.space or ".." in found["path"].split("/"):
+            return self.path
+        return str(spaces[found["space"]] / found["path"])
 
 
 @frozen
@@ -83,19 +97,19 @@ class _Result:
     metadata: Mapping[str, Any] = {}
 
 
-def read_result(report: RunReport, remote: str, duration_ms: float) -> RemoteResult:
+def read_result(report: RunReport, node: Node, duration_ms: float) -> RemoteResult:
     """Return the result that a report has.
 
     Args:
         report: The proved report of the call.
-        remote: The name of the remote.
+        node: The node that reports it.
         duration_ms: How long the call took here, in milliseconds.
 
     Raises:
         RyeError: The tool didn't run: the error is of the same class as locally.
         RemoteUntrusted: The result can't be read.
     """
-    document = report.result
+    document, remote = report.result, node.remote
     try:
         if "error_type" in document:
             raise read_error(document).during(report.item_id, duration_ms=duration_ms)
@@ -116,6 +130,6 @@ def read_result(report: RunReport, remote: str, duration_ms: float) -> RemoteRes
         duration_ms=duration_ms,
         metadata=metadata | {"remote": remote},
         remote=remote,
-        elements=tuple(one.to_dict() for one in found.chain_elements),
-        links=tuple(one.to_dict() for one in found.linked_items),
+        elements=tuple(one.to_dict(node.spaces) for one in found.chain_elements),
+        links=tuple(one.to_dict(node.spaces) for one in found.linked_items),
     )

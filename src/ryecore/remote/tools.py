@@ -101,7 +101,7 @@ class RemoteToolLifecycle(RemoteLifecycle[RemoteToolResult]):
         """Return the response object of a tool that ran, or that of its error."""
         duration_ms = (time.monotonic() - self._started) * 1000
         try:
-            document = read_result(report, self._node.remote, duration_ms).to_dict()
+            document = read_result(report, self._node, duration_ms).to_dict()
         except RyeError as error:
             return self._error_document(error)
         data = document.get("data")

@@ -29,6 +29,7 @@ async def test_a_tool_runs_on_the_node_with_a_result_like_a_local_one(
     document, same = done.to_dict(), local.to_dict()
     assert document.keys() == same.keys()
     assert document["chain"] == same["chain"]
+    assert document["chain_elements"] == same["chain_elements"]  # with the paths of this project
     assert document["metadata"]["remote"] == "gpu"  # type: ignore[index]
     assert "acme/sum" in str(done)
 

@@ -40,7 +40,7 @@ def spending(planned: PlannedWorkspace, item_id: str = "acme/flow") -> str:
     """A graph with one thread."""
     child = planned.write("child", ["mark", {"text": "there"}])
     nodes = {"one": {"action": {"item_id": child, "thread": "fork"}}}
-    return graph(planned.workspace, nodes, item_id, permissions=("rye.execute.directive.*",))
+    return graph(planned.workspace, nodes, item_id, permissions=("rye.execute.*",))
 
 
 def data_of(done: ExecutionResult) -> Mapping[str, Any]:
@@ -59,6 +59,7 @@ async def test_its_result_is_like_a_local_one(planned: PlannedWorkspace, node: S
         assert data_of(done).keys() == data_of(at_home).keys()
         assert data_of(done)["output"] == data_of(at_home)["output"] == {"sum": 2}
         assert (there["chain"], there["item_id"]) == (local["chain"], flow)
+        assert there["chain_elements"] == local["chain_elements"]  # with the paths of this project
         run_id = data_of(done)["graph_run_id"]
         report = await rye.threads.show(run_id)
         assert report.record.place == RemotePlace("gpu", node.identity.fingerprint)
@@ -146,3 +147,7 @@ async def test_a_graph_whose_node_calls_it_pays_for_it(
         (row,) = await run.children()
         assert row.place is not None
         assert (await run.cost()).spend_microcents == 2 * COST
+        poor = await rye.graphs.run(outer, limits={"spend": 0.000001})
+        assert not poor.success
+        assert poor.total.spend_microcents <= 100
+    assert (planned.root / "marks").read_text() == "there\n"  # only of the first one

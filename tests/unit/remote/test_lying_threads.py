@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from ryecore import SigningKey
+from ryecore.errors import RemoteUntrusted
 from ryecore.threads.result import ThreadResult
 from tests.lying import lie, sign_again
 from tests.proxy import Fault, Proxy
@@ -178,14 +179,16 @@ async def _check_changes(
     fault = lie(node.identity.key, tell)
     proxy.fail("POST /execute|GET /runs/.*\\?wait_s", fault, times=1000)
     async with workspace.open() as rye:
-        done = await rye.execute(ref, target="remote:gpu", pull=True)
-        assert done.success == is_believed, done.error
         if is_believed:
+            done = await rye.execute(ref, target="remote:gpu", pull=True)
             report = await rye.threads.pull(str(done.to_dict()["thread_id"]))
             assert (report.applied, report.changed) == (True, ("made.txt",))
             assert set(report.left_out) == set(names)
             assert (workspace.project / "made.txt").read_text() == "made\n"
         else:
-            assert "isn't one of the project" in str(done.to_dict()["error"])
+            with pytest.raises(RemoteUntrusted, match="isn't one of the project"):
+                await rye.execute(ref, target="remote:gpu", pull=True)
+            (row,) = await rye.threads.list(all=True)
+            assert row.status == "error"
     found = {path for path in workspace.root.rglob("x") if "spaces" not in path.parts}
     assert found == before
