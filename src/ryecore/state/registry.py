@@ -165,7 +165,7 @@ class ThreadRegistry(Transactions, Protocol):
         ...
 
     async def take_over(self, thread_id: str, owner: ProcessId | None = None) -> int:
-        """Take over the following of a thread that a node runs, if no living process does that.
+        """Take over the following of a thread that a node runs, if no other living process does that.
 
         Args:
             thread_id: The thread.
@@ -175,7 +175,7 @@ class ThreadRegistry(Transactions, Protocol):
             The fence of the new owner.
 
         Raises:
-            ThreadConflict: It has ended, runs here, or is followed by a living process.
+            ThreadConflict: It has ended, runs here, or is followed by another living process.
             ThreadNotFound: No thread has this id.
 
         Source: decision 71.

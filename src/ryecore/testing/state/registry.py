@@ -211,7 +211,8 @@ class RegistryCases(StateCases):
         taken = await registry.take_over("a")
         row = await registry.get_thread("a")
         equal((row.status, row.place, row.fence), ("running", node, taken), "the row")
-        await raises(ThreadConflict, registry.take_over("a"))
+        await raises(ThreadConflict, registry.take_over("a", dead_process()))
+        taken = await registry.take_over("a")  # by the same process, which has stopped following
         await raises(StateError, registry.settle("a", "completed", {}, fence=fence))
         await registry.settle("a", "completed", {}, fence=taken)
         await raises(ThreadConflict, registry.take_over("a"))
