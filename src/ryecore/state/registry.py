@@ -165,7 +165,7 @@ class ThreadRegistry(Transactions, Protocol):
         ...
 
     async def take_over(self, thread_id: str, owner: ProcessId | None = None) -> int:
-        """Take over the following of a thread that a node runs, if no other living process does that.
+        """Take over the following of a run on a node, if no other living process follows it.
 
         Args:
             thread_id: The thread.
