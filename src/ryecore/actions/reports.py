@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from attrs import field
 
+from ryecore.convert.money import write_usd
 from ryecore.display.text import Rendered, StyledText
 from ryecore.errors import InputError
 from ryecore.frozen import frozen
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from ryecore.state.store import ThreadStore
     from ryecore.state.transcript_report import TranscriptReport
     from ryecore.threads.service import ThreadService
+    from ryecore.threads.tree_node import TreeNode
 
 __all__ = ["ThreadReport", "check_page", "list_threads", "read_log", "verify_thread"]
 
@@ -33,6 +35,10 @@ class ThreadReport(Rendered):
         folder: Its folder below `.ai/state/threads`.
         children: The threads that it has started, oldest first.
         chain: The ids of its chain of continuations, its own included.
+        assumed_spend_microcents: The part of its spend that is assumed, because the real cost
+            isn't known, in units of 1e-8 USD.
+        on_node: What its node says of it, with the threads below it there; None unless it runs
+            on a node.
     """
 
     record: ThreadRecord
@@ -40,17 +46,27 @@ class ThreadReport(Rendered):
     folder: Path
     children: tuple[ThreadRecord, ...] = ()
     chain: tuple[str, ...] = ()
+    assumed_spend_microcents: int = 0
+    on_node: "TreeNode | None" = field(default=None, repr=False)
 
     @classmethod
     async def of(cls, store: "ThreadStore", record: ThreadRecord) -> Self:
         """Make the report of a thread from its row."""
         registry, thread_id = store.registry, record.thread_id
+        on_node = None
+        if record.place is not None and not record.ended:
+            from ryecore.threads.remote_tree import read_tree  # noqa: PLC0415 - for nodes
+
+            on_node = read_tree(store.node_files(thread_id))
+        charges = await store.ledger.charges(thread_id)
         return cls(
             record,
             await registry.get_result(thread_id),
             store.location_of(thread_id),
             await registry.list_children(thread_id),
             tuple(one.thread_id for one in await registry.get_chain(thread_id)),
+            sum(one.actual.spend_microcents for one in charges if one.mark == "assumed"),
+            on_node,
         )
 
     @property
@@ -81,12 +97,18 @@ class ThreadReport(Rendered):
 
     def to_dict(self) -> dict[str, object]:
         """Return the report as a JSON-ready object."""
-        limits = self.record.limits
+        limits, on_node = self.record.limits, self.on_node
+        use = None
+        if on_node is not None:
+            spend = write_usd(on_node.spend_microcents)
+            use = {"turns": on_node.turns, "tokens": on_node.tokens, "spend": spend}
         return {
             **self.record.to_dict(),
             "limits": None if limits is None else dict(limits),
             "children": [one.thread_id for one in self.children],
             "chain": list(self.chain),
+            "assumed_spend": write_usd(self.assumed_spend_microcents),
+            "on_node": use,
             "folder": str(self.folder),
             "result": self.result,
         }
@@ -96,7 +118,13 @@ class ThreadReport(Rendered):
         from ryecore.threads.rendering import render_thread  # noqa: PLC0415 - to be shown alone
 
         return render_thread(
-            self.record, self.result, str(self.folder), children=self.children, chain=self.chain
+            self.record,
+            self.result,
+            str(self.folder),
+            children=self.children,
+            chain=self.chain,
+            assumed_spend_microcents=self.assumed_spend_microcents,
+            on_node=self.on_node,
         )
 
     def __repr__(self) -> str:

@@ -40,6 +40,7 @@ class PullReport(Rendered):
     Attributes:
         applied: Whether the project has them now; not where there is a conflict.
         changed: The files that were added or changed.
+        added: Those of `changed` that the run made new.
         removed: The files that were removed.
         conflicts: The files that were changed at home meanwhile, which stay as they are.
         left_out: The files that are never taken from a node, such as items and keys.
@@ -52,12 +53,14 @@ class PullReport(Rendered):
     conflicts: tuple[str, ...]
     left_out: tuple[str, ...]
     folder: Path
+    added: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, object]:
         """Return the report as a JSON-ready object."""
         return {
             "applied": self.applied,
             "changed": list(self.changed),
+            "added": list(self.added),
             "removed": list(self.removed),
             "conflicts": list(self.conflicts),
             "left_out": list(self.left_out),
@@ -68,7 +71,8 @@ class PullReport(Rendered):
         """Return the report for a terminal."""
         text = StyledText()
         if self.applied:
-            count = counted(len(self.changed) + len(self.removed), "file")
+            total = len(self.changed) + len(self.removed)
+            count = counted(total, "file") if total else "no file"
             text.line((f"{count} of the project changed", "good"))
         else:
             text.line(
@@ -76,9 +80,14 @@ class PullReport(Rendered):
                 f"{counted(len(self.conflicts), 'file')} changed here meanwhile; the node's "
                 f"versions are in {self.folder}",
             )
-        kinds = (
-            ("  changed  ", self.changed, "dim"),
+        changed = tuple(one for one in self.changed if one not in self.added)
+        applied = (
+            ("  new      ", self.added, "dim"),
+            ("  changed  ", changed, "dim"),
             ("  removed  ", self.removed, "dim"),
+        )
+        kinds = (
+            *(applied if self.applied else ()),
             ("  conflict ", self.conflicts, "bad"),
             ("  left out ", self.left_out, "warn"),
         )
@@ -181,6 +190,11 @@ class _Application:
             tuple(conflicts),
             self._left_out,
             self._files.path / _FOLDER,
+            tuple(
+                one.path
+                for one in self._changes
+                if one.sha256 is not None and one.base_sha256 is None
+            ),
         )
 
     def _conflicts(self, change: Change) -> bool:

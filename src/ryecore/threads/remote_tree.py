@@ -22,7 +22,7 @@ from ryecore.threads.tree_node import TreeNode
 if TYPE_CHECKING:
     from ryecore.state.node_files import NodeFiles
 
-__all__ = ["keep_tree", "with_remote_tree"]
+__all__ = ["keep_tree", "read_tree", "with_remote_tree"]
 
 _FILE: Final = "tree.json"
 _MAX_BYTES: Final = 1024 * 1024
@@ -46,13 +46,9 @@ def with_remote_tree(node: TreeNode, files: "NodeFiles") -> TreeNode:
 
     What the node sent is untrusted: it is drawn, and decides nothing.
     """
-    content = files.read(_FILE, _MAX_BYTES)
-    if content is None:
+    found = read_tree(files, ended=node.status if node.ended else None)
+    if found is None:
         return node
-    try:
-        found = _Reader(node.status if node.ended else None).read(read_json(content.decode()))
-    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
-        return node  # not a tree
     return evolve(
         node,
         turns=found.turns,
@@ -61,6 +57,22 @@ def with_remote_tree(node: TreeNode, files: "NodeFiles") -> TreeNode:
         model=node.model or found.model,
         children=(*node.children, *found.children),
     )
+
+
+def read_tree(files: "NodeFiles", *, ended: Status | None = None) -> TreeNode | None:
+    """Return the tree that a node has sent last; None where there is none.
+
+    Args:
+        files: The run's files of the node.
+        ended: The status of threads that run in it, where the whole run has ended.
+    """
+    content = files.read(_FILE, _MAX_BYTES)
+    if content is None:
+        return None
+    try:
+        return _Reader(ended).read(read_json(content.decode()))
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
+        return None  # not a tree
 
 
 class _Reader:

@@ -31,7 +31,7 @@ from ryecore.display.text import (
     thread_line,
 )
 from ryecore.frozen import frozen
-from ryecore.state.model import ThreadRecord, ThreadRecords
+from ryecore.state.model import Cost, ThreadRecord, ThreadRecords
 from ryecore.threads.tree_rows import STATUS_ORDER, TreeRow, rows_of
 
 if TYPE_CHECKING:
@@ -335,8 +335,14 @@ def render_thread(
     *,
     children: Sequence[ThreadRecord] = (),
     chain: Sequence[str] = (),
+    assumed_spend_microcents: int = 0,
+    on_node: "TreeNode | None" = None,
 ) -> StyledText:
-    """Render a thread and its result, with its children and the ids of its whole chain."""
+    """Render a thread and its result, with its children and the ids of its whole chain.
+
+    While it runs on a node, its use is what the node says. Assumed spend, in units of 1e-8 USD, is
+    marked.
+    """
     text = StyledText()
     text.line(*thread_line(record))
     text.line(("  since   ", "dim"), record.created_at)
@@ -348,13 +354,17 @@ def render_thread(
     if record.model is not None:
         text.line(("  model   ", "dim"), record.model)
     if record.limits is not None:
-        for place, (used, most, noun) in enumerate(_used_of_limits(record)):
+        use = record.cost if on_node is None else on_node
+        for place, (used, most, noun) in enumerate(_used_of_limits(record, use)):
             text.line(
                 ("  used    " if not place else "          ", "dim"),
                 f"{used}",
                 (most, "dim"),
                 f" {noun}",
             )
+    if assumed_spend_microcents:
+        amount = dollars(assumed_spend_microcents)
+        text.line(("  assumed ", "dim"), f"{amount} of the spend; the real cost isn't known")
     if len(chain) > 1:
         for place, one in enumerate(chain):
             here = ("  this one", "dim") if one == record.thread_id else ("", "")
@@ -370,13 +380,13 @@ def render_thread(
     return text
 
 
-def _used_of_limits(record: ThreadRecord) -> list[tuple[str, str, str]]:
+def _used_of_limits(record: ThreadRecord, use: "Cost | TreeNode") -> list[tuple[str, str, str]]:
     """Return rows of own use, limit, which includes the threads below, and noun."""
-    cost, limits = record.cost, record.limits or {}
+    limits = record.limits or {}
     used = {
-        "turns": cost.turns,
-        "tokens": cost.input_tokens + cost.output_tokens,
-        "spend": cost.spend_microcents,
+        "turns": use.turns,
+        "tokens": use.tokens,
+        "spend": use.spend_microcents,
         "spawns": record.spawn_count,
     }
     rows = []

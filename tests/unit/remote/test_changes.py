@@ -86,6 +86,15 @@ async def test_changes_come_home_when_asked(
         report = await rye.threads.pull(thread_id)
         assert report.applied
         assert {*report.left_out} <= {".ai/tools/evil.sh", ".env"}
+        assert report.added == ("out/new/c",)
+        lines = str(report).splitlines()
+        assert lines[:5] == [
+            "4 files of the project changed",
+            "  new      out/new/c",
+            "  changed  data/a",
+            "  changed  run.txt",
+            "  removed  data/b",
+        ]
         now = {"data/a": "A", "out/new/c": "c", "run.txt": "ran", "other": "not pushed"}
         assert files_of(workspace.project) == now
         assert os.access(workspace.project / "run.txt", os.X_OK)
@@ -104,6 +113,7 @@ async def test_a_conflict_changes_nothing_and_keeps_both(
         before = files_of(workspace.project)
         report = await rye.threads.pull(thread_id)
         assert (report.applied, report.conflicts) == (False, ("data/a",))
+        assert str(report).splitlines()[1:] == ["  conflict data/a"]
         assert files_of(workspace.project) == before
         assert (report.folder / "data/a").read_text() == "there"
         (workspace.project / "data/a").write_text("there")  # resolved

@@ -95,6 +95,9 @@ async def test_what_is_charged_in_full_is_corrected_by_a_late_report(
             account = await rye.threads.account(thread.thread_id)
             assert account.own.spend_microcents == _CEILING
             assert [one.mark for one in await rye.threads.charges(thread.thread_id)] == ["assumed"]
+            shown = await rye.threads.show(thread.thread_id)
+            assert shown.assumed_spend_microcents == _CEILING
+            assert "of the spend; the real cost isn't known" in str(shown)
     spent = _CEILING
     with anyio.fail_after(30):
         while spent != COST:  # the first one tells the node, which then reports

@@ -57,16 +57,24 @@ async def test_a_directive_runs_on_the_node_with_its_thread_at_home(
 async def test_a_started_thread_is_stopped_on_the_node(
     planned: PlannedWorkspace, node: ServedNode
 ) -> None:
-    ref = planned.write("wait", ["gate", {"name": "wait"}])
+    ref = planned.write("wait", ["mark", {"text": "there"}], ["gate", {"name": "wait"}])
     async with planned.workspace.open() as rye:
         thread = await rye.start(ref, target="remote:gpu")
         await planned.begun("wait")
         assert [one.status for one in await rye.threads.list()] == ["running"]
+        with anyio.fail_after(10):
+            shown = await rye.threads.show(thread.thread_id)
+            while shown.on_node is None or not shown.on_node.turns:
+                await anyio.sleep(0.05)
+                shown = await rye.threads.show(thread.thread_id)
+        turns = shown.on_node.turns
+        assert f"  used    {turns}/25 turns" in str(shown)
+        assert f'"on_node": {{"turns": {turns},' in json.dumps(shown.to_dict())
         await thread.cancel()
         done = await thread.result()
         assert (done.status, done.ended) == ("error", "cancelled")
         account = await rye.threads.account(done.thread_id)
-        assert account.own.spend_microcents == COST
+        assert account.own.spend_microcents == 2 * COST
         assert account.held.spend_microcents == 0
 
 
