@@ -20,6 +20,8 @@ class TestServedNode(NodeConformance):
 
 
 class TestMountedNode(NodeConformance):
+    test_a_hundred_thousand_files = None  # long, and the same as for a served node
+
     @contextmanager
     def open_node(self, folder: Path) -> Iterator[NodeUnderTest]:
         with mounted_node(folder) as node:

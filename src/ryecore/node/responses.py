@@ -5,31 +5,22 @@ Source: docs/design/remote.md#requests.
 
 import json
 import re
-from collections.abc import AsyncIterator, Mapping
-from typing import BinaryIO, Final, Protocol
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import BinaryIO, Final
 
 import anyio
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from ryecore.node.events import NodeEvent
 from ryecore.state.waiting import run_in_thread
 
-__all__ = ["EventStream", "ObjectResponse", "SentEvent", "read_range"]
+__all__ = ["EventStream", "ObjectResponse", "read_range"]
 
 _CHUNK_BYTES: Final = 256 * 1024
 _KEEP_ALIVE_S: Final = 15.0
 _RANGE: Final = re.compile(r"bytes=(0|[1-9][0-9]{0,15})-([0-9]{0,16})", re.ASCII)
-
-
-class SentEvent(Protocol):
-    """An event of a run."""
-
-    @property
-    def id(self) -> int: ...  # noqa: D102
-    @property
-    def event(self) -> str: ...  # noqa: D102
-    @property
-    def data(self) -> Mapping[str, object]: ...  # noqa: D102
 
 
 def read_range(header: str | None, size_bytes: int) -> tuple[int, int] | None:
@@ -94,7 +85,7 @@ class EventStream(Response):
 
     media_type = "text/event-stream"
 
-    def __init__(self, events: AsyncIterator[SentEvent]) -> None:
+    def __init__(self, events: AsyncGenerator[NodeEvent]) -> None:
         super().__init__(headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
         del self.headers["content-length"]
         self._events = events
@@ -119,10 +110,10 @@ class EventStream(Response):
                 pass
             tasks.cancel_scope.cancel()
 
-        async with anyio.create_task_group() as tasks:
+        async with aclosing(self._events) as events, anyio.create_task_group() as tasks:
             tasks.start_soon(keep_alive)
             tasks.start_soon(notice_end)
-            async for one in self._events:
+            async for one in events:
                 data = json.dumps(one.data, separators=(",", ":"))
                 await write(f"id: {one.id}\nevent: {one.event}\ndata: {data}\n\n")
             await write("", more=False)

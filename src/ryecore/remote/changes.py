@@ -18,6 +18,7 @@ from ryecore.display.text import Rendered, StyledText, counted
 from ryecore.errors import RemoteError, StateError
 from ryecore.frozen import frozen
 from ryecore.items.files import folder_without_links, make_folder_without_links
+from ryecore.lillux.digests import sha256_file
 from ryecore.remote.ports import Node
 from ryecore.remote.protocol.reports import Change
 from ryecore.remote.pull import read_object
@@ -242,7 +243,7 @@ class _Application:
                 own = (folder / name).lstat().st_mode & 0o666
                 mode = own | ((own & 0o444) >> 2 if change.executable else 0)
             staged.chmod(mode)
-            if hashlib.sha256(staged.read_bytes()).hexdigest() != change.sha256:
+            if sha256_file(staged) != change.sha256:
                 raise OSError(None, "the bundle was changed meanwhile")
 
     def _replace(self, change: Change) -> None:
