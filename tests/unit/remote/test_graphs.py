@@ -93,6 +93,9 @@ async def test_what_fails_and_stops_is_as_locally(
 
         async def cancel_once_it_runs() -> None:
             await anyio.to_thread.run_sync(pipe.read_text)
+            (row,) = await rye.threads.list()
+            account = await rye.threads.account(row.thread_id)
+            assert account.held.spend_microcents == account.ceiling.spend_microcents > 0
             token.cancel()
 
         async with anyio.create_task_group() as group:
