@@ -383,7 +383,7 @@ def check_cell(kind: str, target: str, thread: str, *, async_: bool) -> None:
     if kind == "directive" and is_remote and thread == "inline":
         raise UnsupportedExecution(
             "Directives need thread=fork on a remote target: nobody there follows them inline.",
-            next_step='Pass thread="fork".',
+            next_step='Pass thread="fork", or --thread fork.',
         )
     if kind == "directive" and async_ and thread == "inline":
         raise UnsupportedExecution(

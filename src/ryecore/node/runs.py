@@ -16,6 +16,7 @@ from attrs import evolve
 
 from ryecore import __version__
 from ryecore.convert.money import write_usd
+from ryecore.display.text import dollars
 from ryecore.errors import RyeError, StateError
 from ryecore.items.signature import utc_now
 from ryecore.lillux.keys import BoxKey, SigningKey
@@ -312,9 +313,10 @@ class NodeRuns:
         )
         left = max(caller.max_spend_microcents - spent - held, 0)
         if left == 0 or (wanted is not None and wanted > left):
+            asked = "" if wanted is None else f", and this run may spend {dollars(wanted)}"
             raise refusal(
                 "too_many_runs",
-                "What you may spend here is used up, or held for other runs.",
+                f"You may spend {dollars(left)} more here{asked}. Running runs hold their limits.",
                 detail=f"{write_usd(left):.4f} USD are left.",
                 next_step="Pass a lower limit of spend, or ask the node's operator for more.",
                 retry_after_s=_RETRY_S,

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import anyio.to_thread
 import pytest
 
+from ryecore.display.text import dollars
 from tests.proxy import Fault, Proxy
 from tests.remotes import connect
 from tests.served_node import ServedNode, served_node
@@ -139,6 +140,8 @@ async def test_a_refused_run_costs_nothing(
     async with planned.workspace.open() as rye:
         done = await rye.execute(ref, thread="fork", limits=_LIMITS, target="remote:gpu")
         assert (done.status, done.code) == ("error", "remote")
+        more, wanted = dollars(COST), dollars(_CEILING)
+        assert f"spend {more} more here, and this run may spend {wanted}." in str(done.error)
         account = await rye.threads.account(done.thread_id)
         assert account.own.spend_microcents == account.held.spend_microcents == 0
     assert not (planned.root / "marks").exists()
