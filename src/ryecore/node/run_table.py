@@ -4,7 +4,7 @@ Source: docs/design/remote.md#on-the-node; decision 70.
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import cached_property
 from sqlite3 import Connection, Row
 from typing import Any, Literal, Self
@@ -92,6 +92,24 @@ class RunTable:
         """Return the runs that have not ended, oldest first."""
         query = "SELECT * FROM runs WHERE ended_at IS NULL ORDER BY created_at, thread_id"
         return tuple(map(_read, await self._database.fetch(query)))
+
+    async def count_running(self, caller: str) -> int:
+        """Return how many runs of a caller have not ended."""
+        query = "SELECT count(*) FROM runs WHERE caller = ? AND ended_at IS NULL"
+        return int((await self._database.fetch(query, (caller,)))[0][0])
+
+    async def count_ended(self) -> Mapping[str, int]:
+        """Return how many runs that are kept have ended, by their statuses."""
+        query = "SELECT status, count(*) FROM runs WHERE ended_at IS NOT NULL GROUP BY status"
+        return {row[0]: int(row[1]) for row in await self._database.fetch(query)}
+
+    async def list_snapshots(self) -> Mapping[str, Collection[str]]:
+        """Return the snapshots of the runs that have not ended, by caller."""
+        found: dict[str, set[str]] = {}
+        query = "SELECT DISTINCT caller, snapshot FROM runs WHERE ended_at IS NULL"
+        for row in await self._database.fetch(query):
+            found.setdefault(row[0], set()).add(row[1])
+        return found
 
     async def spent_microcents(self, caller: str) -> int:
         """Return what a caller's ended runs have spent, in units of 1e-8 USD.

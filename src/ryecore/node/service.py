@@ -64,11 +64,9 @@ class NodeService:
         """Return the node's load, and the use of a caller's quotas."""
         content = self.content.of(caller)
         used_bytes = await run_in_thread(lambda: content.used_bytes)
-        ((running,),) = await self.database.fetch(
-            "SELECT count(*) FROM runs WHERE caller = ? AND ended_at IS NULL",
-            (caller.fingerprint,),
-        )
-        spent = await RunTable(self.database).spent_microcents(caller.fingerprint)
+        table = RunTable(self.database)
+        running = await table.count_running(caller.fingerprint)
+        spent = await table.spent_microcents(caller.fingerprint)
         return NodeStatus(
             ryecore=self.identity.to_document().ryecore,
             running=running,
@@ -103,8 +101,7 @@ class NodeService:
             ),
             ("ryecore_node_free_bytes", (), free.f_bavail * free.f_frsize),
         ]
-        ended = "SELECT status, count(*) FROM runs WHERE ended_at IS NOT NULL GROUP BY status"
-        for status, count in await self.database.fetch(ended):
+        for status, count in (await RunTable(self.database).count_ended()).items():
             samples.append(("ryecore_node_ended_runs", (("status", status),), count))
         for caller in self.callers.list():
             labels = (("caller", caller.fingerprint), ("label", caller.label))

@@ -63,12 +63,10 @@ async def remove_unused(
             (ended_before,),
         )
         run.execute("DELETE FROM runs WHERE ended_at < ?", (ended_before,))
-    pinned: dict[str, set[str]] = {}
-    for row in await database.fetch("SELECT caller, snapshot FROM runs WHERE ended_at IS NULL"):
-        pinned.setdefault(row["caller"], set()).add(row["snapshot"])
-    stored = await RunTable(database).stored_bytes()
+    table = RunTable(database)
+    pinned, stored = await table.list_snapshots(), await table.stored_bytes()
     for fingerprint in await run_in_thread(_list_callers, content):
-        used = pinned.get(fingerprint, set())
+        used = pinned.get(fingerprint, ())
         is_known = callers.find(fingerprint) is not None
         await run_in_thread(
             _remove_of_caller,
