@@ -230,7 +230,7 @@ class _Walk:
                 behind = [(one, at) for one, was in states if (at := one.step(was, entry.name))]
                 if not behind:
                     continue
-            is_folder = entry.is_dir()
+            is_folder = _is_folder(entry)
             if not is_folder and behind is not None:
                 met = [one for one, at in behind if one.is_met(at)]
                 if not met:
@@ -293,3 +293,11 @@ class _Walk:
             path=Path(where),
             leads_to=Path(real),
         )
+
+
+def _is_folder(entry: "os.DirEntry[str]") -> bool:
+    """Return whether an entry is a folder, or a link to one; a link in a circle is neither."""
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False

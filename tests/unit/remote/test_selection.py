@@ -215,6 +215,7 @@ def test_a_link_to_what_never_travels_stays(workspace: Workspace) -> None:
     (tools / "state").symlink_to(project / ".ai/state")
     (tools / "all").symlink_to(project)
     (tools / "nowhere").symlink_to("missing")
+    (tools / "circle").symlink_to("circle")
     (tools / "real.py").symlink_to("../../../src/real.py")
     found = plan(workspace)
     assert paths(found) == [".ai/tools/acme/all/src/real.py", ".ai/tools/acme/real.py"]
@@ -222,6 +223,7 @@ def test_a_link_to_what_never_travels_stays(workspace: Workspace) -> None:
     assert reasons[".ai/tools/acme/values.txt"] == "may hold variables that are secret"
     assert reasons[".ai/tools/acme/state"] == "is the state of runs here"
     assert reasons[".ai/tools/acme/nowhere"] == "is a link that leads nowhere"
+    assert reasons[".ai/tools/acme/circle"] == "is a link that leads nowhere"
     assert reasons[".ai/tools/acme/all/.ai/state"] == "is the state of runs here"
     assert ".ai/tools/acme/all/.env" in reasons
     assert reasons[".ai/tools/acme/all/.ai/tools"] == "is a link to a folder above it"
