@@ -101,10 +101,12 @@ def within_processes(root: Path, say: Say, folder: str) -> None:
     async def main() -> None:
         async with open_rye(root) as rye:
             await warm_up(rye)
-            await right_calls(rye, range(16))
             with anyio.fail_after(30):
-                while stats_of(rye)[0].spares < 4:
-                    await anyio.sleep(0.001)
+                while stats_of(rye)[0].spares < 4:  # on a busy machine, they go before there are 4
+                    await right_calls(rye, range(16))
+                    with anyio.move_on_after(1):
+                        while stats_of(rye)[0].spares < 4:
+                            await anyio.sleep(0.001)
             (group / "pids.max").write_text((group / "pids.current").read_text())
             other = await rye.execute("tool:a/other", {"id": 1000}, trace=True)
             await right_calls(rye, range(100, 120))
