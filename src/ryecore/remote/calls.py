@@ -105,6 +105,7 @@ class _Call:
         )
 
     async def run(self) -> RemoteResult:
+        """Send the request, and wait for the node's report within the caller's time."""
         self._body = evolve(self._body, envelope=await self._node.seal(self._ref))
         is_sent = False
         try:

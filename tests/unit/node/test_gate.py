@@ -201,15 +201,15 @@ async def test_one_nonce_is_not_taken_from_another_caller(gate: Gate, callers: C
     """A caller who sees another's nonce can't use it up."""
     callers.allow(Caller(STRANGER.public))
     head = make_head()
-    await gate.admit(make_head(key=STRANGER))
-    await gate.admit(head)
+    assert (await gate.admit(make_head(key=STRANGER))).key == STRANGER.public
+    assert (await gate.admit(head)).key == CALLER.public
 
 
 async def test_a_request_refused_for_its_signature_uses_no_nonce(gate: Gate) -> None:
     head = make_head()
     for wrong in (tampered(head), evolve(head, authority="other.example")):
         await refused(gate, wrong)
-    await gate.admit(head)
+    assert (await gate.admit(head)).key == CALLER.public
 
 
 def test_another_body_is_refused(gate: Gate) -> None:
