@@ -12,7 +12,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # Compiled test modules are kept for the next run; without them each worker compiles all of them.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: help build demo test check format bench docs seal soak release-check clean
+.PHONY: help build demo test check format bench docs pictures seal soak release-check clean
 
 help: ## what can be made
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 15
@@ -39,6 +39,7 @@ demo: build ## sign a tool, run it through the verified chain, change a byte, se
 test: build ## every test
 	@cd native && cargo test --quiet --workspace --exclude ryecore-py
 	@$(BIN)/python -m pytest --numprocesses=$(WORKERS) --dist=worksteal
+	@$(BIN)/python -c 'from tests.postgres import find_binaries as find; find() or print("Left out: tests of state on PostgreSQL, which need its server (apt-get install postgresql).")'
 
 check: build ## format, lint, types, layers, table of rooms, clippy, stubs
 	@$(BIN)/ruff format --check .
@@ -63,6 +64,9 @@ bench: build ## the quick set of benchmarks, one JSON line a figure
 docs: build ## the documentation site, into site/
 	@$(BIN)/python -m pip install --quiet --requirement requirements-docs.lock
 	@$(BIN)/mkdocs build --strict --quiet
+
+pictures: build ## the pictures of the documentation, drawn anew by running what they show
+	@$(BIN)/python .ci/pictures.py
 
 seal: build ## sign the system bundle and this project's own items with a throwaway key
 	@$(BIN)/python -m ryecore.items.seal src/ryecore/system .

@@ -3,7 +3,6 @@
 import gc
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +13,8 @@ from hypothesis import settings
 from tests.forking import forking_python
 from tests.loops import choose_loops, spare_loops
 from tests.matrix import IS_SOAK
+from tests.postgres import serving_postgres
+from tests.small_disk import mount_small_disk
 from tests.workspace import Workspace
 
 # Who starts the tests in the background has signals ignored, and children would inherit that.
@@ -97,14 +98,17 @@ def forked_walkers(
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 64 KiB, where one may be mounted."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(disk)]
-    if subprocess.run(command, capture_output=True, check=False).returncode != 0:
-        pytest.skip("mounting a small file system is not permitted here")
-    try:
+def small_disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
+    """A file system of 64 KiB, where one may be mounted.
+
+    A test that needs more room is parametrized with its size, indirectly.
+    """
+    with mount_small_disk(tmp_path / "disk", getattr(request, "param", "64k")) as disk:
         yield disk
-    finally:
-        subprocess.run(["umount", str(disk)], check=True)
+
+
+@pytest.fixture(scope="session")
+def postgres_address() -> Iterator[str]:
+    """The address of a PostgreSQL server, which runs until the last test of this process."""
+    with serving_postgres() as address:
+        yield address

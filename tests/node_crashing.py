@@ -9,8 +9,12 @@ from typing import Any, Final
 
 import anyio
 
+from ryecore.lillux.keys import PublicKey
+from ryecore.node.content import CallerContent
 from ryecore.remote.protocol.models import Ceiling
-from ryecore.remote.protocol.reports import RunReport
+from ryecore.remote.protocol.reports import EarlierThread, RunReport
+from ryecore.state.thread_file import TRANSCRIPT
+from ryecore.state.transcript_check import verify_transcript
 from tests import crashing
 from tests.crashing import ASKED, EFFECTS, PARENT, agent_of
 from tests.killing import lines_of, main
@@ -43,7 +47,25 @@ async def _live(root: Path) -> RunReport:
         body = node.body(
             PARENT, snapshot=(root / "snapshot").read_text(), ceiling=Ceiling(10**9, 900_000)
         )
-        return node.report(await node.send(body))
+        report = node.report(await node.send(body))
+        _prove_chain(report, node.content.of(node.caller), root)
+        return report
+
+
+def _prove_chain(report: RunReport, content: CallerContent, root: Path) -> None:
+    """Prove the transcript of each thread that the run had."""
+    assert report.run_key is not None
+    key = PublicKey.from_pem(report.run_key)
+    last = EarlierThread(report.node_thread_id or "", report.transcript, report.files)
+    for one in (*report.earlier, last):
+        files = {file.name: content.open(file.sha256).read() for file in one.files}
+        if one.transcript is None and TRANSCRIPT not in files:
+            continue  # it never began
+        path = root / TRANSCRIPT
+        path.write_bytes(files[TRANSCRIPT])
+        head = None if one.transcript is None else (one.transcript.offset, one.transcript.digest)
+        proved = verify_transcript(path, one.node_thread_id, key, head, ended=True)
+        assert proved.ok, (one, proved.problems)
 
 
 async def _recover(root: Path) -> dict[str, Any]:

@@ -67,7 +67,14 @@ class Reader:
         return self.places.get(user, home), {**self.environ, "HOME": str(home), "LOGNAME": user}
 
     def serve(self, url: str, command: str, user: str) -> None:
-        """Start a server, which prints its URL, and have this one stand for it on the page."""
+        """Start a server, which prints its URL, and have this one stand for it on the page.
+
+        One that served this URL before is ended first: it is restarted.
+        """
+        if url in self.servers:
+            _, before = self.servers.pop(url)
+            before.terminate()
+            before.communicate(timeout=30)
         folder, environ = self._login(user)
         server = subprocess.Popen(
             ["bash", "-c", f"exec {command} 2>&1"],

@@ -12,6 +12,7 @@ import anyio
 from ryecore import AgentRunnerDeps, ToolRegistry
 from ryecore.llm.request import LlmRequest
 from ryecore.testing import FunctionProvider, call, say
+from ryecore.tools import tool
 from tests.scripted_host import KEY, TOTAL, add, directive
 from tests.workspace import Workspace
 
@@ -30,11 +31,21 @@ async def _model(request: LlmRequest) -> Any:
             given = {"item_id": "directive:acme/sum", "thread": "fork", "parameters": {"x": 4}}
             return call("rye_execute", given)
         return say("The child has answered.")
+    if "Order" in said:
+        return call("order", {"item": "tea"}) if last.role == "user" else say("It is done.")
     if "Add" in said and last.role != "user":
         return call("rye_directive_return", {"total": 7})
     if "Add" in said:
         return call("add", {"a": 4, "b": 3})
     return say(f"I was told: {last.text.splitlines()[-1]}")
+
+
+@tool(needs_approval=True)
+async def order(item: str) -> str:
+    """Order something."""
+    with open("ordered", "a") as file:
+        file.write(f"{item}\n")
+    return f"{item} ordered"
 
 
 def deps() -> Mapping[str, Any]:
@@ -44,7 +55,7 @@ def deps() -> Mapping[str, Any]:
         "agent": AgentRunnerDeps(
             resolve_provider={"scripted": provider}.get,
             key_for=lambda _: KEY,
-            registry=ToolRegistry([add]),
+            registry=ToolRegistry([add, order]),
             unpriced_models=frozenset({"scripted/*"}),
         )
     }
@@ -59,5 +70,6 @@ def furnish(workspace: Workspace) -> None:
         ("parent", "Ask the child.", {"permissions": tools, "limits": 'turns="4" depth="2"'}),
         ("talk", "Talk.", {"permissions": ""}),
         ("hang", "Hang.", {}),
+        ("order", "Order tea.", {}),
     ):
         workspace.write(f"directives/acme/{name}.md", directive(name, body, **more))

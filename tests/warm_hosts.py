@@ -100,13 +100,12 @@ def furnish(root: Path) -> Workspace:
 
 def wrap_python(workspace: Workspace, script: str) -> None:
     """Have tools run by a shell script; `$real` in it is the interpreter, `$template` is 1 or 0."""
-    folder = workspace.root / "bin"
-    folder.mkdir()
+    wrapped = workspace.root / "bin/python3"
+    wrapped.parent.mkdir()
     lines = ["#!/bin/sh", f"real={PYTHON}", "template=0"]
     lines += ['case "$*" in *"read(3, "*) template=1;; esac', script, 'exec "$real" "$@"', ""]
-    for name in ("python", "python3"):
-        (folder / name).write_text("\n".join(lines))
-        (folder / name).chmod(0o755)
+    wrapped.write_text("\n".join(lines))
+    wrapped.chmod(0o755)
 
 
 def effects(root: Path) -> list[int]:
@@ -118,10 +117,12 @@ def effects(root: Path) -> list[int]:
 
 
 def _options(root: Path, options: Mapping[str, Any]) -> dict[str, Any]:
+    wrapped = root / "bin/python3"
     environ = {
-        "PATH": f"{root / 'bin'}:{Path(PYTHON).parent}:/usr/local/bin:/usr/bin:/bin",
+        "PATH": f"{Path(PYTHON).parent}:/usr/local/bin:/usr/bin:/bin",
         "HOME": str(root / "user"),
         "LANG": "C.UTF-8",
+        "RYE_PYTHON": str(wrapped) if wrapped.exists() else PYTHON,
     }
     ours = {"user_space": root / "user", "environ": environ, "system_spaces": (built_in_space(),)}
     return ours | dict(options)

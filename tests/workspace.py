@@ -40,6 +40,7 @@ class Workspace:
             "PATH": f"{Path(PYTHON).parent}:/usr/local/bin:/usr/bin:/bin",
             "HOME": str(self.user),
             "LANG": "C.UTF-8",
+            "RYE_PYTHON": PYTHON,  # else the interpreter of the test run, with all its packages
         }
         self.keys = AuthorKeys(Space("user", self.user / ".ai"), {})
         self.key = self.keys.generate("the author") if is_new else self.keys.load()

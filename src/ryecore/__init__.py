@@ -33,12 +33,15 @@ except ModuleNotFoundError as problem:
 
 if TYPE_CHECKING:
     from ryecore.actions.settings import OpenOptions as OpenOptions
+    from ryecore.agent.approvals import PendingApproval as PendingApproval
     from ryecore.agent.deps import AgentRunnerDeps as AgentRunnerDeps
     from ryecore.agent.deps import AgentTurnLimits as AgentTurnLimits
     from ryecore.agent.deps import MediaSurface as MediaSurface
     from ryecore.agent.events import AgentToken as AgentToken
     from ryecore.agent.events import AgentToolCall as AgentToolCall
     from ryecore.agent.events import AgentToolResult as AgentToolResult
+    from ryecore.agent.events import ApprovalRequested as ApprovalRequested
+    from ryecore.agent.events import ApprovalResolved as ApprovalResolved
     from ryecore.agent.events import CostUpdated as CostUpdated
     from ryecore.agent.model import Agent as Agent
     from ryecore.agent.model import AgentNode as AgentNode
@@ -70,6 +73,7 @@ if TYPE_CHECKING:
     from ryecore.items.verification import VerifiedItem as VerifiedItem
     from ryecore.items.verification import verify_item as verify_item
     from ryecore.lillux.keys import SigningKey as SigningKey
+    from ryecore.llm.attachments import Media as Media
     from ryecore.llm.cost import CostTracker as CostTracker
     from ryecore.llm.fallback import FallbackChain as FallbackChain
     from ryecore.llm.fallback_rules import FallbackPlanEntry as FallbackPlanEntry

@@ -73,7 +73,7 @@ async def rye_execute(
         target: `local`, `remote` or `remote:NAME`.
         thread: `inline` or `fork`.
         model: For a directive: `provider/model`, or a tier or name of `agent/agent.yaml`.
-        limit_overrides: For a directive: limits by name, such as `{"turns": 8}`.
+        limit_overrides: For a directive or a graph: limits by name, such as `{"turns": 8}`.
         deps: For a directive: `module:function`, the host's factory of models; by default models
             come from the keys in the environment.
         **more: `async_` (`async` in JSON, a reserved word of Python), `trace`, `timeout_s` and

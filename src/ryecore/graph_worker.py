@@ -23,6 +23,7 @@ from ryecore.graph.live import ProgressLines
 from ryecore.graph.result import failure_result
 from ryecore.graph.run import GraphRun
 from ryecore.policy import CallContext, CancelToken
+from ryecore.policy.execution import Execution
 from ryecore.runs.request import Registered
 from ryecore.rye import Rye
 from ryecore.state.store import ThreadStore
@@ -61,13 +62,21 @@ async def _walk(payload: Payload, received: Sequence[int]) -> Mapping[str, objec
         return _failed(payload, error, "cancelled")
     except RyeError as error:
         return _failed(payload, error)
-    return await walk_claimed(payload, threads, fence, received)
+    # The process that waits for it records its end.
+    return await walk_claimed(payload, threads, fence, received, Execution.elsewhere())
 
 
 async def walk_claimed(
-    payload: Payload, threads: ThreadStore, fence: int, received: Sequence[int]
+    payload: Payload,
+    threads: ThreadStore,
+    fence: int,
+    received: Sequence[int],
+    execution: Execution | None = None,
 ) -> Mapping[str, object]:
-    """Run a graph that this process has claimed, settle it in any case, and return its result."""
+    """Run a graph that this process has claimed, settle it in any case, and return its result.
+
+    `execution` is the execute that it is part of; by default it is one by itself.
+    """
     threads.announce(payload.run_id)
     try:
         try:
@@ -75,7 +84,7 @@ async def walk_claimed(
         except RyeError:
             await threads.free_start_key(payload.run_id)
             raise
-        return await _run(opened, payload, fence, received)
+        return await _run(opened, payload, fence, received, execution)
     except RyeError as error:
         document = _failed(payload, error)
     except Exception as error:  # whatever it is, the run has to end with it
@@ -88,14 +97,19 @@ async def walk_claimed(
 
 
 async def _run(
-    opened: Rye, payload: Payload, fence: int, received: Sequence[int]
+    opened: Rye,
+    payload: Payload,
+    fence: int,
+    received: Sequence[int],
+    execution: Execution | None,
 ) -> Mapping[str, object]:
     stop = CancelToken()
     failed: Exception | None = None
     async with opened as rye, anyio.create_task_group() as helpers:
         await helpers.start(cancel_on_signal, stop, received)
         try:
-            return await _run_graph(rye, payload, fence, evolve(payload.ctx, cancellation=stop))
+            ctx = evolve(payload.ctx, cancellation=stop, execution=execution)
+            return await _run_graph(rye, payload, fence, ctx)
         except Exception as error:  # which the group would wrap
             failed = error
         finally:

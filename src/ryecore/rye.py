@@ -7,25 +7,15 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-import anyio
-
 from ryecore.actions.execute import ExecuteRequest
-from ryecore.actions.settings import (
-    WARM_MEMORY_MIB,
-    Settings,
-    check_allowed,
-    check_durability,
-    check_factory,
-    check_warm_memory,
-    key_pem,
-)
+from ryecore.actions.settings import WARM_MEMORY_MIB, check_options
 from ryecore.chain.config import HostConfig
 from ryecore.chain.model import ChainTrace, ExecutionResult
-from ryecore.items.paths import existing_folder, folder_to_be, user_space_in
 from ryecore.items.project_trust import trust_project
 from ryecore.items.refs import ItemRef
-from ryecore.items.spaces import Space, discover_bundles
+from ryecore.items.spaces import Space
 from ryecore.items.verification import VerifiedItem
+from ryecore.lillux.event_loop import shielded
 from ryecore.lillux.keys import PublicKey
 from ryecore.policy import CallContext
 from ryecore.policy.environment import InheritEnv
@@ -33,14 +23,20 @@ from ryecore.runs.tasks import Running
 from ryecore.wiring import Parts
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
+    from ryecore.actions.costs import CostRows
     from ryecore.actions.fetch import FetchedItem
     from ryecore.actions.graphs import Graphs
+    from ryecore.actions.maps import Map
     from ryecore.actions.recovering import Recovered
     from ryecore.actions.remotes import Remotes
     from ryecore.actions.sign import SignReport
     from ryecore.actions.threads import Threads
     from ryecore.actions.verify import VerifyReport
     from ryecore.agent.deps import AgentRunnerDeps
+    from ryecore.agent.telemetry import Observer
+    from ryecore.audit import Audit
     from ryecore.policy.limits import Limits
     from ryecore.policy.permissions import Approve
     from ryecore.search.model import SearchResults
@@ -82,6 +78,11 @@ class Rye:
         return self._parts.make_graphs(self._running)
 
     @cached_property
+    def map(self) -> "Map":
+        """Calls of one item for each of many rows: `await rye.map("directive:ID", rows)`."""
+        return self._parts.make_map(self._running)
+
+    @cached_property
     def threads(self) -> "Threads":
         """The project's threads and runs, of this process and of others."""
         return self._parts.make_threads(self._running)
@@ -94,24 +95,18 @@ class Rye:
     @classmethod
     def open(
         cls,
-        project_path: str | os.PathLike[str] = ".",
-        *,
+        project_path: str | os.PathLike[str] = ".", *,
         user_space: str | os.PathLike[str] | None = None,
         system_spaces: Iterable[Space] | None = None,
-        environ: Mapping[str, str] | None = None,
-        inherit_env: InheritEnv = "safe",
-        allow_env: Iterable[str] = (),
-        trusted_keys: Iterable[PublicKey | str | bytes] = (),
-        trust_project_interpreters: bool = False,
-        config: HostConfig | None = None,
-        cache_dir: str | os.PathLike[str] | None = None,
-        approve: "Approve | None" = None,
-        agent: "AgentRunnerDeps | None" = None,
-        deps_factory: str | None = None,
-        durability: "Durability" = "process",
-        warm_memory_mib: int = WARM_MEMORY_MIB,
-        recover: bool = False,
-    ) -> Self:
+        environ: Mapping[str, str] | None = None, inherit_env: InheritEnv = "safe",
+        allow_env: Iterable[str] = (), trusted_keys: Iterable[PublicKey | str | bytes] = (),
+        trust_project_interpreters: bool = False, config: HostConfig | None = None,
+        cache_dir: str | os.PathLike[str] | None = None, approve: "Approve | None" = None,
+        agent: "AgentRunnerDeps | None" = None, deps_factory: str | None = None,
+        durability: "Durability" = "process", warm_memory_mib: int = WARM_MEMORY_MIB,
+        recover: bool = False, observer: "Observer | None" = None,
+        audit: "str | os.PathLike[str] | Audit | None" = None, state: str | None = None,
+    ) -> Self:  # fmt: skip
         """Open a project.
 
         Args:
@@ -139,51 +134,39 @@ class Rye:
             warm_memory_mib: The most memory, in MiB, for the templates of warm starts and their
                 forked children; with 0 every process starts cold.
             recover: Whether to resume every run whose process died, on entry; see `recovered`.
+            observer: Observes executes, and agents unless `agent` has an observer of its own.
+            audit: The audit log: a file, or a function that takes each `AuditRecord`; by default
+                the file that the variable `RYE_AUDIT` names, if it is set.
+            state: The address of a PostgreSQL server that holds the rows of threads, such as
+                `postgresql://user@host/database`; by default that of `RYE_STATE`, else they are in
+                the project's `.ai/state`.
 
         Returns:
             The open Rye, an asynchronous context manager.
 
         Raises:
-            ConfigError: The project isn't a folder, another path can't be used, a bundle can't be
-                loaded, or an option has an invalid value.
+            ConfigError: The project, another path, a bundle or an option can't be used.
         """
         environ = dict(os.environ if environ is None else environ)
-        user = user_space_in(environ, user_space)
-        cache = folder_to_be(cache_dir, "cache") if cache_dir else user / ".ai/cache/sealed"
-        settings = Settings(
-            project_path=str(existing_folder(project_path)),
-            user_space=str(user),
-            system_spaces=(discover_bundles() if system_spaces is None else tuple(system_spaces)),
-            inherit_env=inherit_env,
-            allow_env=check_allowed(allow_env),
-            trusted_keys=tuple(map(key_pem, trusted_keys)),
-            trust_project_interpreters=trust_project_interpreters,
-            config=config or {},
-            cache_dir=str(cache),
-            durability=check_durability(durability),
-            deps_factory=check_factory(deps_factory),
-            warm_memory_mib=check_warm_memory(warm_memory_mib),
-        )
-        return cls(Parts(settings, environ, approve, agent), recover=recover)
+        settings = check_options(
+            project_path, environ, user_space=user_space, system_spaces=system_spaces,
+            inherit_env=inherit_env, allow_env=allow_env, trusted_keys=trusted_keys,
+            trust_project_interpreters=trust_project_interpreters, config=config,
+            cache_dir=cache_dir, deps_factory=deps_factory, durability=durability,
+            warm_memory_mib=warm_memory_mib, audit=audit, state=state,
+        )  # fmt: skip
+        return cls(Parts(settings, environ, approve, agent, observer, audit), recover=recover)
 
     async def execute(
-        self,
-        ref: str | ItemRef,
-        parameters: Mapping[str, Any] | None = None,
-        *,
-        dry_run: bool = False,
-        target: str = "local",
-        thread: str = "inline",
-        async_: bool = False,
-        model: str | None = None,
+        self, ref: str | ItemRef, parameters: Mapping[str, Any] | None = None, *,
+        dry_run: bool = False, target: str = "local", thread: str = "inline",
+        async_: bool = False, model: str | None = None,
         limits: "Limits | Mapping[str, float] | None" = None,
-        timeout_s: float | None = None,
-        trace: bool = False,
+        timeout_s: float | None = None, trace: bool = False,
         output_log: str | os.PathLike[str] | None = None,
-        idempotency_key: str | None = None,
-        pull: bool = False,
-        ctx: CallContext | None = None,
-    ) -> ExecutionResult:
+        idempotency_key: str | None = None, pull: bool = False,
+        labels: Mapping[str, str] | None = None, ctx: CallContext | None = None,
+    ) -> ExecutionResult:  # fmt: skip
         """Execute a tool in a process of its own, or a directive, verified first.
 
         Args:
@@ -195,12 +178,13 @@ class Rye:
             thread: `inline`; or for a directive `fork`, a managed thread with a model.
             async_: Whether to return at once; the run has a process of its own.
             model: For a directive: `provider/model`, or a tier or name of `agent/agent.yaml`.
-            limits: For a directive: limits, such as `{"turns": 8}`.
+            limits: For a directive or a graph: limits, such as `{"turns": 8}`.
             timeout_s: For a tool: the seconds after which its process group is ended.
             trace: Whether the result carries the events of every decision.
             output_log: A file to which a tool's output is written, too.
             idempotency_key: With `async_` or `fork`: a repeated start finds the first one's run.
             pull: On a node: whether to collect changed project files, for `rye.threads.pull`.
+            labels: What the run is for, such as `{"tenant": "acme"}`; children inherit them.
             ctx: The caller; the host itself by default, which may do everything.
 
         Returns:
@@ -215,7 +199,7 @@ class Rye:
             ref, parameters, dry_run, target, thread, async_, model, limits, timeout_s,
             trace, log, idempotency_key, pull=pull,
         )  # fmt: skip
-        call = partial(self._parts.execute, request, ctx or CallContext())
+        call = partial(self._parts.execute, request, (ctx or CallContext()).labelled(labels))
         return await self._running.run(ref, call)
 
     async def start(
@@ -223,7 +207,7 @@ class Rye:
         target: str = "local", model: str | None = None,
         limits: "Limits | Mapping[str, float] | None" = None,
         idempotency_key: str | None = None, pull: bool = False,
-        ctx: CallContext | None = None,
+        labels: Mapping[str, str] | None = None, ctx: CallContext | None = None,
     ) -> "Thread":  # fmt: skip
         """Start a directive in a managed thread, and return as soon as it runs.
 
@@ -235,6 +219,7 @@ class Rye:
             limits: Limits that override those of the directive and the configuration.
             idempotency_key: A repeated start, in any process, finds the first thread.
             pull: Whether to collect changed project files, as `execute` does.
+            labels: What the thread is for, as `execute` takes them.
             ctx: The caller; the host itself by default.
 
         Returns:
@@ -247,16 +232,13 @@ class Rye:
             ref, inputs, target=target, thread="fork", model=model, limits=limits,
             idempotency_key=idempotency_key, pull=pull,
         )  # fmt: skip
-        call = partial(self._parts.execute.start, request, ctx or CallContext())
+        call = partial(self._parts.execute.start, request, (ctx or CallContext()).labelled(labels))
         return await self._running.run(ref, call)
 
     async def recover(
-        self,
-        *,
-        dry_run: bool = False,
-        limits: "Limits | Mapping[str, float] | None" = None,
-        ctx: CallContext | None = None,
-    ) -> "tuple[Recovered, ...]":
+        self, *, dry_run: bool = False,
+        limits: "Limits | Mapping[str, float] | None" = None, ctx: CallContext | None = None,
+    ) -> "tuple[Recovered, ...]":  # fmt: skip
         """Resume all threads and graph runs whose process died, as tasks of this Rye.
 
         Runs that were stopped, were resumed already or have a parent are left out. Where several
@@ -277,6 +259,29 @@ class Rye:
 
         store, runs = self._parts.store.open_existing(), (self.threads, self.graphs)
         call = partial(recover, store, *runs, limits, ctx or CallContext(), dry_run=dry_run)
+        return await self._running.run("threads", call)
+
+    async def costs(
+        self, *, by: str = "directive", since: "str | datetime | None" = None,
+        labels: Mapping[str, str] | None = None,
+    ) -> "CostRows":  # fmt: skip
+        """Sum what threads and graphs have cost, each without its children.
+
+        Args:
+            by: `directive`, `model`, `day`, `label`, or `label:NAME` such as `label:tenant`.
+            since: From when on they count: an age such as `30d`, or a date or time (in UTC).
+            labels: The labels that they must have.
+
+        Returns:
+            The rows, the dearest first, days in order; `pandas.DataFrame(rows)` takes them.
+
+        Raises:
+            InputError: An argument can't be used.
+            StateError: The registry can't be read.
+        """
+        from ryecore.actions.costs import sum_costs  # noqa: PLC0415 - seldom needed
+
+        call = partial(sum_costs, self._parts.store.open_existing, by, since, labels)
         return await self._running.run("threads", call)
 
     async def trace(self, ref: str | ItemRef, *, ctx: CallContext | None = None) -> ChainTrace:
@@ -315,14 +320,11 @@ class Rye:
         return await self._running.run(ref, call)
 
     async def fetch(
-        self,
-        ref: str | ItemRef,
-        *,
+        self, ref: str | ItemRef, *,
         source: Literal["project", "user", "system"] | None = None,
         destination: Literal["project", "user"] | None = None,
-        overwrite: bool = False,
-        ctx: CallContext | None = None,
-    ) -> "FetchedItem":
+        overwrite: bool = False, ctx: CallContext | None = None,
+    ) -> "FetchedItem":  # fmt: skip
         """Read one verified item of any kind, and copy it to another space on request.
 
         Args:
@@ -346,16 +348,10 @@ class Rye:
         return await self._running.run(ref, call)
 
     async def search(
-        self,
-        query: str,
-        *,
-        scope: str | Sequence[str] = "*",
+        self, query: str, *, scope: str | Sequence[str] = "*",
         source: Literal["project", "user", "system"] | None = None,
-        limit: int = 10,
-        offset: int = 0,
-        records: bool = False,
-        ctx: CallContext | None = None,
-    ) -> "SearchResults":
+        limit: int = 10, offset: int = 0, records: bool = False, ctx: CallContext | None = None,
+    ) -> "SearchResults":  # fmt: skip
         """Find items by name, description and content.
 
         Args:
@@ -382,12 +378,9 @@ class Rye:
         return await self._running.run(query, call)
 
     def sign(
-        self,
-        pattern: str | os.PathLike[str],
-        *,
-        space: Literal["project", "user"] = "project",
-        ctx: CallContext | None = None,
-    ) -> "SignReport":
+        self, pattern: str | os.PathLike[str], *,
+        space: Literal["project", "user"] = "project", ctx: CallContext | None = None,
+    ) -> "SignReport":  # fmt: skip
         """Sign one item, or all that a glob matches, with the author's key.
 
         Args:
@@ -441,12 +434,9 @@ class Rye:
         return self._parts.verify(os.fspath(ref), ctx or CallContext())
 
     def verify_all(
-        self,
-        pattern: str,
-        *,
-        space: Literal["project", "user"] = "project",
+        self, pattern: str, *, space: Literal["project", "user"] = "project",
         ctx: CallContext | None = None,
-    ) -> "VerifyReport":
+    ) -> "VerifyReport":  # fmt: skip
         """Verify every file that a glob matches, and run nothing.
 
         Args:
@@ -473,7 +463,7 @@ class Rye:
         """Cancel what still runs, and wait until none of its processes is left."""
         await self._running.aclose()
         await self._parts.tasks.stop()
-        with anyio.CancelScope(shield=True):
+        with shielded():
             await self._parts.aclose()
 
     async def __aenter__(self) -> Self:

@@ -6,21 +6,23 @@ Needs uvicorn, and asyncio.
 import asyncio
 import logging
 import os
+import resource
 import socket
 import ssl
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import anyio
 import uvicorn
-from uvicorn.protocols.http.auto import AutoHTTPProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from ryecore.display.sanitize import warn
 from ryecore.errors import ConfigError
+from ryecore.lillux.os_errors import exhaustion_of
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
@@ -30,6 +32,18 @@ __all__ = ["is_loopback", "listen", "load_tls", "renew_tls", "serve_app", "url_o
 _SHUTDOWN_S: Final = 1
 _BACKLOG: Final = 1024
 _JOINED_BYTES: Final = 64 * 1024
+_MAX_HEAD_BYTES: Final = 64 * 1024
+_MAX_PIPELINED: Final = 16
+"""So many requests of one connection wait for the answers of earlier ones."""
+
+_TOLD_CONNECTIONS: Final = 64
+"""So many connections beyond the most are answered with 503; further ones are closed at once."""
+
+_OTHER_FILES: Final = 512
+"""How many files the process may have open beside its connections."""
+
+_WARNED_EACH_S: Final = 60.0
+_log: Final = logging.getLogger("ryecore.serving")
 
 
 def is_loopback(host: str) -> bool:
@@ -153,14 +167,17 @@ async def serve_app(
         app: The application.
         listening: The socket, which is closed at the end.
         tls: The certificate; None for plain HTTP.
-        max_connections: The most connections at once; further ones get 503.
+        max_connections: The most connections at once; further ones get 503, or are closed. The
+            process's limit of open files is raised for them where that is possible.
         head_timeout_s: How long the head of a request may take to come, in seconds. Its connection
             is closed then: connections that never send a request could else take all there are.
+            asyncio gives TLS 60 s to begin.
         runs_lifespan: Whether the application's lifespan is run, and not by the caller.
         announce: Called when the server accepts connections.
         silenced: Loggers that say nothing of streams that are closed at the end.
     """
-    config = uvicorn.Config(
+    limit, most = _make_room(max_connections)
+    config = _Config(
         app,
         http=_Http,
         lifespan="auto" if runs_lifespan else "off",
@@ -169,10 +186,11 @@ async def serve_app(
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        limit_concurrency=max_connections,
+        limit_concurrency=limit,
         timeout_graceful_shutdown=_SHUTDOWN_S,
         ssl_context_factory=None if tls is None else lambda _config, _default: tls,
     )
+    config.most_connections = most
     web = _Web(config, ("uvicorn.error", *silenced))
 
     async def run() -> None:
@@ -181,7 +199,7 @@ async def serve_app(
             await web.serve(sockets=[listening])
         tasks.cancel_scope.cancel()
 
-    with listening:
+    with listening, _full_tables_logged(listening):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(run)
             tasks.start_soon(web.close_silent, head_timeout_s)
@@ -190,6 +208,73 @@ async def serve_app(
                 await anyio.sleep_forever()
             finally:
                 web.should_exit = True
+
+
+def _make_room(max_connections: int | None) -> tuple[int | None, int | None]:
+    """Raise the limit of open files for connections, or have fewer of them.
+
+    Returns:
+        From how many connections on requests get 503, and from how many on none is held open.
+    """
+    if max_connections is None:
+        return None, None
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = max_connections + _TOLD_CONNECTIONS
+    wanted = most + _OTHER_FILES
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        raised = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (raised, hard))
+            soft = raised
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        most = min(most, max(soft - _OTHER_FILES, soft // 2))
+    limit = min(max_connections, max(most - _TOLD_CONNECTIONS, most // 2))
+    if limit < max_connections:
+        _log.warning(
+            "%d connections are taken at once, and not %d: this process may open only %d files "
+            "(ulimit -n).",
+            limit,
+            max_connections,
+            soft,
+        )
+    return limit, most
+
+
+@contextmanager
+def _full_tables_logged(listening: socket.socket) -> Iterator[None]:
+    """Log in one line, once a minute, that no connection can be taken.
+
+    asyncio has a traceback for each of its attempts, up to a thousand in a second.
+    """
+    loop = asyncio.get_running_loop()
+    before, number = loop.get_exception_handler(), listening.fileno()
+    logged_at = -_WARNED_EACH_S
+
+    def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        nonlocal logged_at
+        problem, at = context.get("exception"), context.get("socket")
+        used_up = exhaustion_of(problem) if isinstance(problem, OSError) else None
+        if used_up is not None and at is not None and at.fileno() == number:
+            now = loop.time()
+            if now - logged_at >= _WARNED_EACH_S:
+                logged_at = now
+                _log.error("Connections can't be taken: %s", used_up)
+        elif before is not None:
+            before(loop, context)
+        else:
+            loop.default_exception_handler(context)
+
+    loop.set_exception_handler(handle)
+    try:
+        yield
+    finally:
+        loop.set_exception_handler(before)
+
+
+class _Config(uvicorn.Config):
+    """uvicorn's settings, with the most connections that are held open; None for no bound."""
+
+    most_connections: int | None = None
 
 
 class _Web(uvicorn.Server):
@@ -247,24 +332,76 @@ class _JoinedWrites:
     def write(self, data: bytes) -> None:
         """Write at the end of this step, or now where much is to be written."""
         if not self._parts:
-            self._loop.call_soon(self._flush)
+            self._loop.call_soon(self.flush)
         self._parts.append(data)
         self._size_bytes += len(data)
         if self._size_bytes > _JOINED_BYTES:
-            self._flush()
+            self.flush()
 
     def close(self) -> None:
         """Close the connection once all is written."""
-        self._flush()
+        self.flush()
         self._transport.close()
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Write what waits."""
         parts, self._parts, self._size_bytes = self._parts, [], 0
         if parts:
             self._transport.write(b"".join(parts))
 
 
-class _Http(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
+class _Http(HttpToolsProtocol):
+    """HTTP by httptools, with bounds: it reads heads, trailers and chunk headers of any length.
+
+    Each has at most 64 to 128 KiB here.
+    """
+
+    _has_head = False
+    _awaited_bytes = 0
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        joined = _JoinedWrites(cast(asyncio.Transport, transport))
-        super().connection_made(cast(asyncio.Transport, joined))
+        self._joined = _JoinedWrites(cast(asyncio.Transport, transport))
+        super().connection_made(cast(asyncio.Transport, self._joined))
+        most = cast(_Config, self.config).most_connections
+        if most is not None and len(self.connections) > most:
+            cast(asyncio.Transport, transport).abort()
+
+    def data_received(self, data: bytes) -> None:
+        for begin in range(0, len(data), _MAX_HEAD_BYTES):
+            if self.transport.is_closing():
+                return
+            piece = data[begin : begin + _MAX_HEAD_BYTES]
+            self._awaited_bytes += len(piece)
+            super().data_received(piece)
+            if self._awaited_bytes > _MAX_HEAD_BYTES and not self.transport.is_closing():
+                self.send_400_response("The head of the request is too long.")
+
+    def on_message_begin(self) -> None:
+        self._has_head = False
+        super().on_message_begin()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if not self._has_head:  # else it is one of a trailer, which nothing here reads
+            super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        """Take a request, or raise, which refuses it: httptools takes any number of hosts.
+
+        Source: RFC 9112, section 3.2.
+        """
+        hosts = sum(name == b"host" for name, _ in self.headers)
+        version = self.parser.get_http_version()  # pyright: ignore[reportOptionalMemberAccess]
+        if hosts > 1 or (hosts == 0 and version != "1.0"):
+            raise ValueError("A request names one host.")
+        if len(self.pipeline) >= _MAX_PIPELINED:
+            raise ValueError("Too many requests wait for the answer of an earlier one.")
+        self._has_head, self._awaited_bytes = True, 0
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self._awaited_bytes = 0
+        super().on_body(body)
+
+    def on_response_complete(self) -> None:
+        self._joined.flush()  # and not at the end of this step: somebody waits for it
+        super().on_response_complete()

@@ -5,7 +5,7 @@ have.
 """
 
 import os
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from copy import copy
 from functools import partial, wraps
 from pathlib import Path
@@ -26,10 +26,12 @@ from typing import (
 from weakref import finalize
 
 from ryecore.actions.graphs import Graphs
+from ryecore.actions.maps import Map, MapResult, Progress
 from ryecore.actions.remotes import Remotes
 from ryecore.actions.settings import OpenOptions
 from ryecore.actions.threads import Threads
 from ryecore.errors import RyeClosed
+from ryecore.graph.map_result import MapReport, fields_of
 from ryecore.items.keys import AuthorKeys
 from ryecore.rye import Rye
 from ryecore.sync_loop import EventLoopThread, check_process, closed
@@ -42,14 +44,24 @@ if TYPE_CHECKING:
     from ryecore.graph.run import GraphRun
     from ryecore.items.spaces import Spaces
     from ryecore.items.trust import TrustStore
+    from ryecore.policy import CallContext
     from ryecore.policy.budget import Amount
+    from ryecore.policy.limits import Limits
     from ryecore.runs.handle import RunHandle
     from ryecore.state.events import RunEvent
     from ryecore.state.model import Status, ThreadRecord
     from ryecore.threads.result import ThreadResult
     from ryecore.threads.thread import Thread
 
-__all__ = ["SyncGraphRun", "SyncGraphs", "SyncRye", "SyncThread", "SyncThreads"]
+__all__ = [
+    "SyncGraphRun",
+    "SyncGraphs",
+    "SyncMap",
+    "SyncMapResult",
+    "SyncRye",
+    "SyncThread",
+    "SyncThreads",
+]
 
 P = ParamSpec("P")
 S = TypeVar("S")
@@ -242,6 +254,9 @@ class SyncThreads(_Runs[Threads]):
     """The threads of a project, with calls that block: `rye.threads` of a `SyncRye`."""
 
     account = blocking(Threads.account)
+    approvals = blocking(Threads.approvals)
+    approve = blocking(Threads.approve)
+    deny = blocking(Threads.deny)
     charges = blocking(Threads.charges)
     spent = blocking(Threads.spent)
     list = blocking(Threads.list)
@@ -278,6 +293,35 @@ class SyncGraphs(_Runs[Graphs]):
     show = blocking(Graphs.show)
     list = blocking(Graphs.list)
     forget_results = blocking(Graphs.forget_results)
+
+
+class SyncMapResult(MapReport):
+    """The result of `rye.map` of a `SyncRye`: a row for each row that it was given."""
+
+    _result: MapResult
+    _call: _Call
+
+    def __init__(self, result: MapResult, call: _Call) -> None:
+        super().__init__(**fields_of(result))
+        object.__setattr__(self, "_result", result)
+        object.__setattr__(self, "_call", call)
+
+    def retry_failed(
+        self, *, limits: "Limits | Mapping[str, float] | None" = None,
+        progress: Progress = None, ctx: "CallContext | None" = None,
+    ) -> "SyncMapResult":  # fmt: skip
+        """Run the rows again that did not complete, and no others; see `MapResult.retry_failed`."""
+        again = partial(self._result.retry_failed, limits=limits, progress=progress, ctx=ctx)
+        return SyncMapResult(self._call(self.run_id, again), self._call)
+
+
+class SyncMap(_Runs[Map]):
+    """Calls of one item for each of many rows, with calls that block: `rye.map` of a `SyncRye`."""
+
+    __call__ = starting(SyncMapResult, Map.__call__)
+    resume = starting(SyncMapResult, Map.resume)
+    retry_failed = starting(SyncMapResult, Map.retry_failed)
+    show = starting(SyncMapResult, Map.show)
 
 
 class SyncRemotes(_Runs[Remotes]):
@@ -353,6 +397,11 @@ class SyncRye:
         return SyncGraphs(lambda: self._target.graphs, self._call)
 
     @property
+    def map(self) -> SyncMap:
+        """Calls of one item for each of many rows: `rye.map("directive:ID", rows)`."""
+        return SyncMap(lambda: self._target.map, self._call)
+
+    @property
     def remotes(self) -> "SyncRemotes":
         """The nodes that the project knows."""
         return SyncRemotes(lambda: self._target.remotes, self._call)
@@ -374,6 +423,7 @@ class SyncRye:
     schema = blocking(Rye.schema)
     fetch = blocking(Rye.fetch)
     search = blocking(Rye.search)
+    costs = blocking(Rye.costs)
     request_signing = blocking(Rye.request_signing)
     sign = direct(Rye.sign)
     verify = direct(Rye.verify)

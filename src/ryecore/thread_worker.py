@@ -17,6 +17,7 @@ from attrs import evolve
 from ryecore.actions.payload import Payload
 from ryecore.display.sanitize import escape_controls
 from ryecore.errors import (
+    AuditError,
     CallCancelled,
     ChainError,
     ConfigError,
@@ -29,6 +30,7 @@ from ryecore.errors import (
     ThreadConflict,
 )
 from ryecore.policy import CancelToken
+from ryecore.policy.execution import Execution
 from ryecore.runs.request import Registered
 from ryecore.rye import Rye
 from ryecore.state.model import Status
@@ -45,7 +47,7 @@ from ryecore.worker import (
 __all__ = ["main"]
 
 _NOTHING_RAN: Final = (
-    ItemError, IntegrityError, ChainError, ConfigError, InputError, SpawnFailed,
+    AuditError, ItemError, IntegrityError, ChainError, ConfigError, InputError, SpawnFailed,
 )  # fmt: skip
 """Errors of a call before its process starts, after which its idempotency key is free again."""
 
@@ -141,7 +143,9 @@ async def _execute(
             payload.request.inputs,
             timeout_s=payload.request.timeout_s,
             output_log=threads.log_of(payload.run_id),
-            ctx=evolve(payload.ctx, cancellation=stop),
+            ctx=evolve(
+                payload.ctx, cancellation=stop, execution=Execution.elsewhere(payload.run_id)
+            ),
         )
     return "completed" if done.success else "error", done.to_dict()
 

@@ -8,10 +8,9 @@ import os
 from collections.abc import Iterable, Mapping
 from functools import cached_property, partial
 from pathlib import Path
-from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 
-import anyio.to_thread
+from attrs import evolve
 
 from ryecore.actions.execute import ExecuteAction
 from ryecore.actions.settings import Settings
@@ -33,9 +32,11 @@ from ryecore.items.snapshots import SnapshotStore
 from ryecore.items.spaces import Space, Spaces, built_in_space
 from ryecore.items.trust import TrustStore
 from ryecore.items.verification import Verifier
+from ryecore.lillux.event_loop import run_in_thread
 from ryecore.lillux.keys import PublicKey
 from ryecore.policy import CallContext
 from ryecore.runs.tasks import Running, Tasks
+from ryecore.state.lazy_store import LazyThreadStore
 
 if TYPE_CHECKING:
     from ryecore.actions.directive import DirectiveAction
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from ryecore.actions.graph_process import GraphProcesses
     from ryecore.actions.graphs import Graphs
     from ryecore.actions.launch import LaunchAction
+    from ryecore.actions.maps import Map
     from ryecore.actions.pruning import AutomaticPruning
     from ryecore.actions.remotes import Remotes
     from ryecore.actions.search import SearchAction
@@ -51,8 +53,11 @@ if TYPE_CHECKING:
     from ryecore.actions.threads import Threads
     from ryecore.actions.verify import VerifyAction
     from ryecore.agent.deps import AgentRunnerDeps
+    from ryecore.agent.telemetry import Observer
+    from ryecore.audit import Audit
     from ryecore.graph.result_cache import Entries
     from ryecore.graph.run import GraphService
+    from ryecore.policy.execution import Executions, WriteRecord
     from ryecore.policy.permissions import Approve
     from ryecore.remote.config import RemotesReader
     from ryecore.remote.connection import ConnectedNode, NodePool
@@ -62,12 +67,11 @@ if TYPE_CHECKING:
     from ryecore.runs.host import RunHost
     from ryecore.runs.request import RunRequest
     from ryecore.state.exports import ExportVerifier
-    from ryecore.state.model import Durability, ThreadRecord
-    from ryecore.state.store import ThreadStore
+    from ryecore.state.model import ThreadRecord
     from ryecore.threads.planner.planning import DirectivePlanner
     from ryecore.threads.service import ThreadService
 
-__all__ = ["LazyThreadStore", "Parts"]
+__all__ = ["Parts"]
 
 _DEV_MODE: Final = "RYE_DEV_MODE"
 
@@ -85,11 +89,17 @@ class Parts:
         environ: Mapping[str, str],
         approve: "Approve | None",
         agent: "AgentRunnerDeps | None",
+        observer: "Observer | None" = None,
+        audit: "Audit | str | os.PathLike[str] | None" = None,
     ) -> None:
         self._settings = settings
         self._environ = environ
         self._approve = approve
         self._agent = agent
+        self._observer = observer
+        self._audit = audit if callable(audit) else None
+        if observer is not None and agent is not None and agent.observer is None:
+            self._agent = evolve(agent, observer=observer)
         self.tasks = Tasks()
         self.project = project = Path(settings.project_path)
         user = Space("user", Path(settings.user_space) / ".ai")
@@ -97,55 +107,29 @@ class Parts:
         self.keys = AuthorKeys(user, environ)
         host_keys = [PublicKey.from_pem(pem) for pem in settings.trusted_keys]
         self.trust = TrustStore(self.spaces, host_keys)
-        self.store = LazyThreadStore(self.spaces.project.root, user.root, settings.durability)
+        self.store = LazyThreadStore(
+            self.spaces.project.root, user.root, settings.durability, settings.state
+        )
         file_types = FileTypes(self.spaces, self.trust)
         self._forms = file_types.comment_forms
-        dev_mode = environ.get(_DEV_MODE) == "1"
-        if dev_mode:
+        is_dev = environ.get(_DEV_MODE) == "1"
+        if is_dev:
             warn(f"{_DEV_MODE}=1: integrity errors are warnings, and what runs is not verified.")
-        verifier = Verifier(self.trust, dev_mode=dev_mode, file_types=self._forms)
-        auditor = Verifier(self.trust, dev_mode=dev_mode, file_types=self._forms, remember=False)
-        interpreters = Interpreters(
-            project,
-            lambda evidence: (
-                settings.trust_project_interpreters
-                or is_project_trusted(user, project, verifier, evidence)
-            ),
-            user.root.parent,
-        )
-        self._verifier = verifier
-        self._configs = ConfigResolver(self.spaces, verifier, settings.config)
-        allowed = partial(allowed_variables, user, project, verifier)
-        dotenv = DotenvReader(
+        self._verifier = Verifier(self.trust, dev_mode=is_dev, file_types=self._forms)
+        auditor = Verifier(self.trust, dev_mode=is_dev, file_types=self._forms, remember=False)
+        self._configs = ConfigResolver(self.spaces, self._verifier, settings.config)
+        self._builder = ChainBuilder(self.spaces, self._verifier, file_types)
+        allowed = partial(allowed_variables, user, project, self._verifier)
+        self._dotenv = DotenvReader(
             project,
             environ,
             lambda evidence: allowed(evidence) | set(settings.allow_env),
             settings.inherit_env,
         )
-        self.env = ProjectEnv(project, user, self.keys, dotenv, allowed)
-        self._variables = EnvResolver(environ, dotenv, interpreters, settings.inherit_env)
-        self._dotenv = dotenv
-        self._builder = ChainBuilder(self.spaces, verifier, file_types)
-        preparer = Preparer(
-            self._builder,
-            Sealer(SnapshotStore(Path(settings.cache_dir)), verifier),
-            self._variables,
-            self._configs,
-            {
-                "project_path": str(project),
-                "user_space": settings.user_space,
-                "system_space": str(built_in_space().root),
-            },
-        )
-        self._executor = PrimitiveExecutor(
-            preparer,
-            interpreters,
-            auditor,
-            os.path.realpath(project),
-            _keep_connectors,
-            lambda: self._graph_processes,
-            settings.warm_memory_mib * 1024 * 1024,
-        )
+        self.env = ProjectEnv(project, user, self.keys, self._dotenv, allowed)
+        interpreters = self._make_interpreters()
+        self._variables = EnvResolver(environ, self._dotenv, interpreters, settings.inherit_env)
+        self._executor = self._make_executor(interpreters, auditor)
         self.execute = ExecuteAction(
             self.spaces,
             self._executor,
@@ -153,7 +137,59 @@ class Parts:
             lambda: self._directives,
             lambda: self.threads,
             self._connect,
+            self._executions,
         )
+
+    def _make_interpreters(self) -> Interpreters:
+        user, project = self.spaces.user, self.project
+        return Interpreters(
+            project,
+            lambda evidence: (
+                self._settings.trust_project_interpreters
+                or is_project_trusted(user, project, self._verifier, evidence)
+            ),
+            user.root.parent,
+        )
+
+    def _make_executor(self, interpreters: Interpreters, auditor: Verifier) -> PrimitiveExecutor:
+        settings = self._settings
+        preparer = Preparer(
+            self._builder,
+            Sealer(SnapshotStore(Path(settings.cache_dir)), self._verifier),
+            self._variables,
+            self._configs,
+            {
+                "project_path": str(self.project),
+                "user_space": settings.user_space,
+                "system_space": str(built_in_space().root),
+            },
+        )
+        return PrimitiveExecutor(
+            preparer,
+            interpreters,
+            auditor,
+            os.path.realpath(self.project),
+            _keep_connectors,
+            lambda: self._graph_processes,
+            settings.warm_memory_mib * 1024 * 1024,
+        )
+
+    @cached_property
+    def _executions(self) -> "Executions | None":
+        """The observer and the audit log, where there is one."""
+        path, observer, audit = self._settings.audit, self._observer, self._audit
+        if path is None and observer is None and audit is None:
+            return None
+        from ryecore.policy.execution import Executions  # noqa: PLC0415
+
+        write: WriteRecord | None = None
+        if path is not None or audit is not None:
+            from ryecore.audit import AuditFile, AuditLog  # noqa: PLC0415
+
+            is_synced = self._settings.durability == "machine"
+            write = AuditLog(audit or AuditFile(path or "", is_synced=is_synced)).write
+        observe = None if observer is None else observer.execute
+        return Executions(str(self.project), observe, write)
 
     @cached_property
     def fetch(self) -> "FetchAction":
@@ -203,7 +239,7 @@ class Parts:
     def _pruning(self) -> "AutomaticPruning":
         from ryecore.actions.pruning import AutomaticPruning  # noqa: PLC0415
 
-        return AutomaticPruning(self.store.open, self.planner)
+        return AutomaticPruning(self.store.open_existing, self.planner)
 
     async def prune(self) -> None:
         """Prune the threads that signed retention doesn't keep, where that is due."""
@@ -220,6 +256,12 @@ class Parts:
             self.store.open_existing,
             self.execute.schema,
         )
+
+    def make_map(self, running: Running) -> "Map":
+        """Make the interface to maps, for the calls of one Rye."""
+        from ryecore.actions.maps import Map  # noqa: PLC0415
+
+        return Map(running, lambda: self.graphs, self.store.open_existing, self.execute.checker)
 
     def make_threads(self, running: Running) -> "Threads":
         """Make the interface to the project's threads, for the calls of one Rye."""
@@ -275,10 +317,10 @@ class Parts:
         try:
             from ryecore.remote.connection import NodePool  # noqa: PLC0415
         except ModuleNotFoundError as problem:
-            if problem.name != "httpx2":
+            if problem.name not in ("httptools", "httpx2"):
                 raise
             raise MissingExtra(
-                "A remote target needs the package httpx2, which is not installed.",
+                f"A remote target needs the package {problem.name}, which is not installed.",
                 next_step="Run `pip install 'ryecore[remote]'`.",
                 extra="remote",
             ) from None
@@ -321,6 +363,7 @@ class Parts:
             lambda asked: self.planner.limits(Limits(), asked, Trace(None)),
             ResultsCache(self._dispatcher, self.graph_results),
             self._variables.names,
+            lambda: self.planner.loop_config().rate_limits,
         )
         return GraphService(self._host, deps)
 
@@ -344,6 +387,7 @@ class Parts:
 
         return RunHost(
             self.store.open,
+            self.store.last,
             self._dispatcher,
             self._agent,
             self.tasks,
@@ -353,6 +397,7 @@ class Parts:
             user_root=self.spaces.user.root,
             durability=self._settings.durability,
             environ=self._environ,
+            executions=self._executions,
         )
 
     @cached_property
@@ -387,7 +432,9 @@ class Parts:
 
     def __copy__(self) -> "Parts":
         """Return the parts of another Rye with the same settings."""
-        return Parts(self._settings, self._environ, self._approve, self._agent)
+        return Parts(
+            self._settings, self._environ, self._approve, self._agent, self._observer, self._audit
+        )
 
     async def aclose(self) -> None:
         """End the processes that are kept, and close the store and the search index."""
@@ -395,7 +442,7 @@ class Parts:
         if "_nodes" in self.__dict__:
             await self._nodes.aclose()
         if self.store.is_open:  # who closes it last moves its log home, which waits for the disk
-            await anyio.to_thread.run_sync(self.store.close)
+            await run_in_thread(self.store.close)
         if "search" in self.__dict__:  # a part that was never needed isn't made to be closed
             self.search.close()
 
@@ -404,64 +451,3 @@ def _keep_connectors() -> KeptProcesses:
     from ryecore.mcp_client.pool import ConnectorPool  # noqa: PLC0415 - for MCP servers alone
 
     return ConnectorPool()
-
-
-class LazyThreadStore:
-    """The store of a project's threads, opened once, when it is first needed."""
-
-    def __init__(self, project_root: Path, user_root: Path, durability: "Durability") -> None:
-        self._project_root = project_root
-        self._user_root = user_root
-        self._durability: Durability = durability
-        self._lock = Lock()
-        self._store: ThreadStore | None = None
-        self._removed: list[ThreadStore] = []
-
-    def open(self) -> "ThreadStore":
-        """Return the store of threads, and make its folder if it is missing."""
-        with self._lock:
-            if self._store is not None and not self._store.is_in_place():
-                self._removed.append(self._store)  # not closed yet: calls may still use it
-                self._store = None
-            if self._store is None:
-                from ryecore.state.store import ThreadStore  # noqa: PLC0415 - SQLite comes with it
-
-                self._store = ThreadStore.open(
-                    self._project_root, self._user_root, self._durability
-                )
-                self._store.begin_log()
-            return self._store
-
-    def open_existing(self) -> "ThreadStore | None":
-        """Return the store of threads; None if the project has none. Nothing is made or moved.
-
-        If its folder was removed, the store that this process has opened is returned.
-        """
-        from ryecore.state.attestation import find_attested_folder  # noqa: PLC0415
-        from ryecore.state.model import THREADS_FOLDER  # noqa: PLC0415
-        from ryecore.state.store import ThreadStore  # noqa: PLC0415 - SQLite comes with it
-
-        with self._lock:
-            if self._store is not None and self._store.is_in_place():
-                return self._store
-            found = find_attested_folder(
-                self._project_root / "state", THREADS_FOLDER, self._user_root
-            )
-            if found is None:
-                return self._store
-            if self._store is not None:
-                self._removed.append(self._store)
-            self._store = ThreadStore(found, self._durability, self._user_root)
-            return self._store
-
-    @property
-    def is_open(self) -> bool:
-        """Whether a store is open."""
-        return self._store is not None
-
-    def close(self) -> None:
-        """Close the opened stores."""
-        with self._lock:
-            for store in (*self._removed, self._store):
-                if store is not None:
-                    store.close()

@@ -16,7 +16,7 @@ import anyio
 from anyio.abc import TaskStatus
 
 from ryecore.actions.payload import Payload
-from ryecore.actions.settings import Settings
+from ryecore.actions.settings import Settings, missing_audit
 from ryecore.host_factory import call_factory
 from ryecore.policy import CancelToken
 from ryecore.policy.context import THREAD_ID, THREAD_MARK
@@ -60,7 +60,7 @@ async def claim_run(payload: Payload) -> tuple[ThreadStore, int]:
     """
     settings = payload.settings
     roots = Path(settings.project_path) / ".ai", Path(settings.user_space) / ".ai"
-    threads = await run_in_thread(ThreadStore.open, *roots, settings.durability)
+    threads = await run_in_thread(ThreadStore.open, *roots, settings.durability, settings.state)
     fence = await threads.registry.claim(payload.run_id, owns_process=True, token=payload.token)
     await threads.synced()
     return threads, fence
@@ -76,6 +76,8 @@ def open_rye(settings: Settings, environ: Mapping[str, str] | None = None) -> Ry
         options.update(call_factory(settings.deps_factory))
     if environ is not None:
         options["environ"] = environ
+    if settings.must_audit and options.get("audit") is None:
+        raise missing_audit()
     return Rye.open(settings.project_path, **options)
 
 

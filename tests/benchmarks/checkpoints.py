@@ -21,9 +21,9 @@ from ryecore.graph.journal.positions import PositionStore
 from ryecore.graph.schedule import Position
 from ryecore.state.database import Database
 from ryecore.state.model import Durability
+from ryecore.state.objects import Objects
 from ryecore.state.schema import MIGRATIONS
-from ryecore.state.sqlite_registry import SqliteRegistry
-from ryecore.state.store import Objects
+from ryecore.state.sql_registry import SqlRegistry
 from ryecore.state.transcript_format import Head
 from ryecore.state.transcript_store import FileRecordStore
 from ryecore.state.waiting import run_blocking
@@ -100,7 +100,7 @@ class _Bare:
 def _measure(folder: Path, durability: Durability) -> None:
     key = SigningKey.generate()
     database = Database(folder / "threads.db", MIGRATIONS, durability=durability)
-    registry = SqliteRegistry(database)
+    registry = SqlRegistry(database)
     run_blocking(registry.register(_RUN, "tool:acme/flow"))
     bare = _Bare(folder, durability, key)
 

@@ -12,12 +12,13 @@ from packaging.requirements import Requirement
 from tests.benchmarks.harness import compare, report
 
 _MIB = 1024 * 1024
-_COMMAND = (
-    "import anyio._backends._asyncio, attrs, click, hashlib, json, nacl.bindings, ruamel.yaml\n"
-    "import tomllib"
-)
+_COMMAND = "import attrs, click, json, pathlib"
 """The libraries that `rye execute` of a shell tool uses."""
-_THREADS = f"{_COMMAND}, cattrs, defusedxml.ElementTree, sqlite3"
+_THREADS = (
+    f"{_COMMAND}\n"
+    "import anyio._backends._asyncio, cattrs, defusedxml.ElementTree, hashlib, ruamel.yaml\n"
+    "import sqlite3, tomllib"
+)
 """The libraries that threads use besides."""
 _PRICES = "import genai_prices.data"
 _PEAK = (

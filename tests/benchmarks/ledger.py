@@ -20,8 +20,8 @@ from ryecore.policy.budget import Amount
 from ryecore.state.database import Database
 from ryecore.state.model import Cost, Durability
 from ryecore.state.schema import MIGRATIONS
-from ryecore.state.sqlite_ledger import SqliteLedger
-from ryecore.state.sqlite_registry import SqliteRegistry
+from ryecore.state.sql_ledger import SqlLedger
+from ryecore.state.sql_registry import SqlRegistry
 from ryecore.state.waiting import run_blocking
 from tests.benchmarks.harness import compare, report
 
@@ -96,12 +96,12 @@ class _Bare:
         )
 
 
-def _ledger_in(folder: Path, durability: Durability) -> tuple[SqliteRegistry, SqliteLedger]:
+def _ledger_in(folder: Path, durability: Durability) -> tuple[SqlRegistry, SqlLedger]:
     database = Database(folder / "threads.db", MIGRATIONS, durability=durability)
-    return SqliteRegistry(database), SqliteLedger(database)
+    return SqlRegistry(database), SqlLedger(database)
 
 
-def _set_up(folder: Path, durability: Durability) -> SqliteLedger:
+def _set_up(folder: Path, durability: Durability) -> SqlLedger:
     registry, ledger = _ledger_in(folder, durability)
     run_blocking(registry.register(_ROOT, "directive:acme/research"))
     run_blocking(registry.claim(_ROOT))

@@ -23,8 +23,8 @@ from ryecore.state.database import Database
 from ryecore.state.exports import export_path
 from ryecore.state.model import Cost
 from ryecore.state.schema import MIGRATIONS
-from ryecore.state.sqlite_ledger import SqliteLedger
-from ryecore.state.sqlite_registry import SqliteRegistry
+from ryecore.state.sql_ledger import SqlLedger
+from ryecore.state.sql_registry import SqlRegistry
 from ryecore.state.store import ThreadStore
 from ryecore.state.thread_file import ThreadFile
 from ryecore.state.transcript import Transcript
@@ -115,7 +115,7 @@ def _report(
 
 def _settle_and_hold(folder: Path) -> Callable[[], None]:
     database = Database(folder / "threads.db", MIGRATIONS)
-    registry, ledger = SqliteRegistry(database), SqliteLedger(database)
+    registry, ledger = SqlRegistry(database), SqlLedger(database)
     run_blocking(registry.register(_THREAD, "directive:acme/add"))
     run_blocking(registry.claim(_THREAD))
     run_blocking(ledger.register(_THREAD, Amount(0, 2**40)))
@@ -202,8 +202,8 @@ class _Bare:
         file = evolve(self._file, thread_id=thread_id)
         await store.write_file(file)
         await store.write_capabilities(thread_id, "x" * 150)
-        await store.write_file(file.ended("completed", Cost(1, 1, 1, 0), file.updated_at))
-        await store.export(thread_id, "x" * 700)
+        ended = file.ended("completed", Cost(1, 1, 1, 0), file.updated_at)
+        await store.leave_files(ended, "x" * 700)
         return thread_id
 
     def write_transcript(self, folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""Another machine on loopback, beside bare signed POSTs and a push by hand.
+"""Another machine on loopback, beside bare signed POSTs, and a run and a push by hand.
 
 `python -m tests.benchmarks remote`; TMPDIR says on which disk. A node, the bare server and the
 caller are processes of their own.
@@ -8,16 +8,20 @@ import asyncio
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, cast
 from urllib.parse import urlsplit
 
+from anyio import to_thread
 from attrs import evolve
 
 from ryecore import AgentRunnerDeps, Rye
 from ryecore.tools import ToolRegistry, tool
 from tests import thread_host
+from tests.benchmarks.floor.rsync import rsync_to
 from tests.benchmarks.floor.signed_posts import SignedPosts, signed_posts
+from tests.benchmarks.floor.signed_runs import SignedRuns, signed_runs
 from tests.benchmarks.harness import report
 from tests.proxy import Proxy
 from tests.remotes import name_remote
@@ -29,6 +33,7 @@ _TARGET: Final = "remote:gpu"
 _CALLS: Final = 200
 _AT_ONCE: Final = 200
 _ROUNDS_AT_ONCE: Final = 5
+_Copy = Callable[[Path], None] | None
 _FILES: Final = 5_000
 _FILE_BYTES: Final = 1_000
 _PUSHES: Final = 3
@@ -57,14 +62,16 @@ def deps() -> Mapping[str, Any]:
 # A tool, alone and many at once
 
 
-async def _measure_calls(workspace: Workspace, bare: SignedPosts, ref: str) -> None:
+async def _measure_calls(
+    workspace: Workspace, bare: SignedPosts, by_hand: SignedRuns, ref: str
+) -> None:
     async with workspace.open() as rye:
         ways: dict[str, Callable[[], Awaitable[object]]] = {
             "local": lambda: rye.execute(ref),
             "remote": lambda: rye.execute(ref, target=_TARGET),
             "bare": lambda: bare.post("/bare", _BODY),
         }
-        one = await _in_turn(ways, _CALLS)
+        one = await _in_turn({**ways, "by_hand": lambda: by_hand.execute(ref)}, _CALLS)
         _report_overhead("inline tool on a node", one, goal="<= 3 ms where a bare POST takes 1.5")
 
         def many(way: Callable[[], Awaitable[object]]) -> Callable[[], Awaitable[object]]:
@@ -101,9 +108,10 @@ def _report_overhead(name: str, times: Mapping[str, list[float]], *, goal: str) 
     for how, part in (("least", 0.0), ("p10", 0.1), ("median", 0.5)):
         local, remote, bare = (_at(times[way], part) for way in ("local", "remote", "bare"))
         over = remote - local
+        more = {"by_hand": _at(times["by_hand"], part) - local} if "by_hand" in times else {}
         report(
             f"{name}, over the local call, {how}", over, "ms",
-            local=local, remote=remote, floor=bare, ratio=over / bare, goal=goal,
+            local=local, remote=remote, floor=bare, ratio=over / bare, goal=goal, **more,
         )  # fmt: skip
 
 
@@ -117,18 +125,23 @@ def _at(samples: list[float], part: float) -> float:
 
 async def _measure_pushes(workspace: Workspace, served: ServedNode, root: Path) -> None:
     """Measure pushes beside one that hashes all files each time, and sends those that are new."""
-    times: dict[str, list[tuple[float, float]]] = {}
+    times: dict[str, list[tuple[float, ...]]] = {}
     data = workspace.project / "data"
     for number in range(_PUSHES):
         _write_files(data, number)
         time.sleep(0.2)  # until then, the files' times can't tell whether they change again
-        with signed_posts(root / f"pushed{number}") as url:
+        serving = signed_posts(root / f"pushed{number}")
+        with serving as url, rsync_to(root / f"copied{number}") as copy:
             bare = SignedPosts(url)
 
-            async def measure(name: str, rye: Rye, bare: SignedPosts = bare) -> None:
-                floor_ms = await _timed_ms(lambda: bare.push(data))
+            async def measure(
+                name: str, rye: Rye, bare: SignedPosts = bare, copy: _Copy = copy
+            ) -> None:
+                took = [await _timed_ms(lambda: bare.push(data))]
+                if copy is not None:
+                    took.append(await _timed_ms(partial(to_thread.run_sync, copy, data)))
                 own_ms = await _timed_ms(lambda: rye.remotes.push(_TARGET))
-                times.setdefault(name, []).append((own_ms, floor_ms))
+                times.setdefault(name, []).append((own_ms, *took))
 
             async with workspace.open() as rye:
                 await rye.remotes.check("gpu")
@@ -141,10 +154,11 @@ async def _measure_pushes(workspace: Workspace, served: ServedNode, root: Path) 
                 await measure("unchanged, by a Rye that knows no file yet", rye)
             await bare.aclose()
     for name, samples in times.items():
-        mine, base = (min(one) for one in zip(*samples, strict=True))
+        mine, base, *copied = (min(one) for one in zip(*samples, strict=True))
         report(
-            f"push of {_FILES:,} files, {name}, least", mine, "ms", floor=base, ratio=mine / base
-        )
+            f"push of {_FILES:,} files, {name}, least", mine, "ms",
+            floor=base, ratio=mine / base, rsync=copied[0] if copied else None,
+        )  # fmt: skip
     with Proxy(urlsplit(served.url).port or 0) as proxy:
         name_remote(workspace, proxy.url, served.identity.key.public, more=_PUSHED)
         async with workspace.open() as rye:
@@ -189,10 +203,14 @@ def run() -> None:
             planned.root / "node", "--deps", f"{__name__}:deps",
             environ=planned.environ, settings=_SETTINGS,
         )  # fmt: skip
-        with serving as served, signed_posts(planned.root / "bare") as url:
+        with (
+            serving as served,
+            signed_posts(planned.root / "bare") as url,
+            signed_runs(workspace, planned.root / "by-hand") as hand,
+        ):
             served.allow(workspace.key, max_runs=2 * _AT_ONCE)
             name_remote(workspace, served.url, served.identity.key.public)
-            asyncio.run(_measure_calls(workspace, SignedPosts(url), ref))
+            asyncio.run(_measure_calls(workspace, SignedPosts(url), SignedRuns(hand), ref))
             asyncio.run(_measure_events(planned))
             name_remote(workspace, served.url, served.identity.key.public, more=_PUSHED)
             asyncio.run(_measure_pushes(workspace, served, planned.root))

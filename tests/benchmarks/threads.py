@@ -10,7 +10,7 @@ from pathlib import Path
 from ryecore import SyncRye
 from ryecore.state.database import Database
 from ryecore.state.schema import MIGRATIONS
-from ryecore.state.sqlite_registry import SqliteRegistry
+from ryecore.state.sql_registry import SqlRegistry
 from ryecore.state.waiting import run_blocking
 from ryecore.threads.result import StartedThread
 from tests.benchmarks.harness import compare, report_ways
@@ -21,7 +21,7 @@ _ROUNDS = 15
 
 
 def _registry(folder: Path) -> None:
-    registry = SqliteRegistry(Database(folder / "threads.db", MIGRATIONS))
+    registry = SqlRegistry(Database(folder / "threads.db", MIGRATIONS))
     bare = sqlite3.connect(folder / "bare.db", isolation_level=None)
     bare.execute("PRAGMA journal_mode = WAL")
     bare.execute("PRAGMA synchronous = NORMAL")

@@ -73,7 +73,13 @@ class AnthropicWire(Wire):
         thinking = body.get("thinking", {}).get("type")
         choice = body.get("tool_choice", {}).get("type")
         system = body.get("system", "")
-        assert isinstance(system, str)
+        lifetimes = [*_lifetimes(body)]
+        assert len(lifetimes) <= 4  # what the API takes
+        assert len({*lifetimes}) <= 1
+        if not isinstance(system, str):
+            ((kind, system),) = [(one["type"], one["text"]) for one in system]
+            assert kind == "text"
+            assert system.strip()
         return SeenRequest(
             model=body["model"],
             key=raw.headers.get("authorization", "").removeprefix("Bearer "),
@@ -89,6 +95,7 @@ class AnthropicWire(Wire):
             response_schema=output.get("format", {}).get("schema"),
             thinks=None if thinking is None else thinking in ("adaptive", "enabled"),
             stop=tuple(body.get("stop_sequences", ())),
+            cache=lifetimes[0] if lifetimes else None,
         )
 
     def stream(self, script: Script) -> list[bytes]:
@@ -122,6 +129,21 @@ class AnthropicWire(Wire):
         )
 
 
+def _lifetimes(told: object) -> Iterator[Any]:
+    """Yield the lifetime of each mark for the cache; blocks of reasoning can't have one."""
+    if isinstance(told, list):
+        for one in told:
+            yield from _lifetimes(one)
+    elif isinstance(told, dict):
+        mark = told.get("cache_control")
+        if mark is not None:
+            assert mark["type"] == "ephemeral"
+            assert told.get("type") not in ("thinking", "redacted_thinking")
+            yield mark.get("ttl", "5m")
+        for one in told.values():
+            yield from _lifetimes(one)
+
+
 def _event(event: dict[str, Any]) -> bytes:
     return f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode()
 
@@ -135,7 +157,11 @@ def _input(usage: Usage) -> dict[str, Any]:
     return {
         "input_tokens": usage.input_tokens,
         "cache_read_input_tokens": usage.cache_read_tokens,
-        "cache_creation_input_tokens": usage.cache_write_tokens,
+        "cache_creation_input_tokens": usage.cache_write_tokens + usage.cache_write_1h_tokens,
+        "cache_creation": {
+            "ephemeral_5m_input_tokens": usage.cache_write_tokens,
+            "ephemeral_1h_input_tokens": usage.cache_write_1h_tokens,
+        },
     }
 
 

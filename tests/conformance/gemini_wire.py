@@ -61,7 +61,9 @@ _ERRORS: dict[Failure, tuple[int, str, str, list[dict[str, Any]]]] = {
 
 class GeminiWire(Wire):
     # Arguments travel as objects; what is written to the cache isn't counted.
-    lacks: ClassVar[frozenset[Feature]] = frozenset({"raw_arguments", "cache_write"})
+    lacks: ClassVar[frozenset[Feature]] = frozenset(
+        {"cache_lifetime", "cache_write", "cache_write_1h", "raw_arguments"}
+    )
     environment: ClassVar[dict[str, str]] = {
         "GOOGLE_API_KEY": "leaked-key",
         "GEMINI_API_KEY": "leaked-key-2",

@@ -96,7 +96,7 @@ class ChatWire(OpenAIWire):
     """Chat completions, with the reasoning that compatible servers add."""
 
     lacks: ClassVar[frozenset[Feature]] = frozenset(
-        {"error_results", "media_output", "result_media"}
+        {"cache_lifetime", "cache_write_1h", "error_results", "media_output", "result_media"}
     )
 
     def read_request(self, raw: RawRequest) -> SeenRequest:
@@ -225,7 +225,9 @@ class ChatWire(OpenAIWire):
 class ResponsesWire(OpenAIWire):
     """The Responses API."""
 
-    lacks: ClassVar[frozenset[Feature]] = frozenset({"error_results", "media_output", "stop"})
+    lacks: ClassVar[frozenset[Feature]] = frozenset(
+        {"cache_lifetime", "error_results", "media_output", "stop"}
+    )
 
     def read_request(self, raw: RawRequest) -> SeenRequest:
         assert (raw.method, raw.path) == ("POST", "/v1/responses")
@@ -364,13 +366,18 @@ class ResponsesWire(OpenAIWire):
         return {"type": "reasoning", "summary": summary, **json.loads(part.opaque)}
 
     def _usage(self, usage: Usage) -> dict[str, Any]:
-        read = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
+        stored = usage.cache_write_tokens + usage.cache_write_1h_tokens
+        read = usage.input_tokens + usage.cache_read_tokens + stored
         written = usage.output_tokens + usage.reasoning_tokens
         return {
             "input_tokens": read,
             "input_tokens_details": {
                 "cached_tokens": usage.cache_read_tokens,
-                "cache_write_tokens": usage.cache_write_tokens,
+                "cache_write_tokens": stored,
+                "cache_write_tokens_details": {
+                    "ttl_30m_tokens": usage.cache_write_tokens,
+                    "ttl_12h_tokens": usage.cache_write_1h_tokens,
+                },
             },
             "output_tokens": written,
             "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},

@@ -11,7 +11,7 @@ from tests.matrix import IS_SOAK
 
 """`make soak` tries all points; else a sample that is spread over the whole life."""
 
-EVERY: Final = {"between": 30, "torn": 15, "again": 40, "later": 45, "machine": 80}
+EVERY: Final = {"between": 48, "torn": 24, "again": 64, "later": 72, "machine": 128}
 TOGETHER: Final = (["between"], ["torn", "again"], ["later", "machine"])
 LEAST: Final = {"between": 100, "torn": 40, "again": 80, "later": 60, "machine": 120}
 

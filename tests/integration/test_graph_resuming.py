@@ -35,6 +35,7 @@ from tests.graph_crashing import (
 )
 from tests.graphs import graph
 from tests.killing import check_transcript
+from tests.small_disk import mount_small_disk
 from tests.unit.lillux.system import wait_until_dead
 from tests.workspace import Workspace
 
@@ -319,13 +320,8 @@ async def test_each_member_that_was_being_done_is_asked_about(workspace: Workspa
 def on_small_disk(tmp_path: Path) -> Iterator[Workspace]:
     """A workspace whose project stands on a file system of 2 MiB."""
     workspace = Workspace(tmp_path)
-    command = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(workspace.project)]
-    if subprocess.run(command, capture_output=True, check=False).returncode != 0:
-        pytest.skip("mounting a small file system is not permitted here")
-    try:
+    with mount_small_disk(workspace.project, "2m"):
         yield workspace
-    finally:
-        subprocess.run(["umount", "--lazy", str(workspace.project)], check=True)
 
 
 async def test_a_disk_that_fills_stops_a_run_and_room_lets_it_go_on(

@@ -21,6 +21,7 @@ from ryecore.remote.config import Remote, RemoteEntry
 from ryecore.remote.connection import ConnectedNode
 from ryecore.state.records import canonical_json
 from tests.lying_node import Answer, LyingNode, lying_node, sign_again
+from tests.matrix import IS_SOAK
 from tests.remotes import name_remote
 from tests.served_node import ServedNode, served_node
 from tests.thread_host import FACTORY, PlannedWorkspace
@@ -196,9 +197,10 @@ async def test_an_answer_that_is_meant_to_harm_is_bounded(
     began = time.monotonic()
 
     with pytest.raises((RemoteUntrusted, RemoteUnavailable)) as caught:
-        await _run(workspace, 6.0)
+        await _run(workspace, 6.0 if IS_SOAK else 2.5)
 
     assert time.monotonic() - began < 25
+    assert "POST /execute" in node.requests
     assert _peak_kib() - before < 700_000
     assert len(str(caught.value)) < 3000
 
@@ -223,7 +225,7 @@ async def test_an_object_that_comes_drop_by_drop_is_not_awaited_for_ever(
     with anyio.fail_after(20), pytest.raises(RemoteUnavailable, match="1,000 bytes"):
         await remote.read_object("ab" * 32, 1000, tmp_path / "object")
     await remote.aclose()
-    assert not (tmp_path / "object").exists()
+    assert (tmp_path / "object").stat().st_size < 1000
 
 
 def _unused(*_: object) -> Any:
@@ -273,6 +275,27 @@ async def test_a_push_that_gets_nowhere_ends(workspace: Workspace, node: LyingNo
     assert 2 < len(node.requests) < 100
 
 
+def _prints_plain_text(workspace: Workspace, most: int, *arguments: str) -> None:
+    """See that a command prints something, without escapes, to people and as JSON.
+
+    Args:
+        workspace: Where it runs.
+        most: It prints fewer characters than these, to each of its streams.
+        arguments: The command of `rye`.
+    """
+    for more in ((), ("--json",)):
+        ran = PlannedWorkspace(workspace).fork(
+            "ryecore.cli", *arguments, *more, "--project", str(workspace.project),
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        out, err = ran.communicate()
+        for text in (out.decode(), err.decode()):
+            assert not set(text) & set("\x1b\x07\x9b\u202e"), text
+            assert "Traceback" not in text
+            assert len(text) < most
+        assert out or err
+
+
 @pytest.mark.parametrize("what", ["problem", "error", "data"])
 def test_no_text_of_a_node_steers_a_terminal(
     workspace: Workspace, node: LyingNode, what: str
@@ -299,18 +322,7 @@ def test_no_text_of_a_node_steers_a_terminal(
         node.answer("POST /execute", refuse)
     else:
         node.change("POST /execute", lie)
-    for more in ((), ("--json",)):
-        command = ["ryecore.cli", "execute", "tool:acme/hi", "--target", "remote:gpu", *more]
-        ran = PlannedWorkspace(workspace).fork(
-            *command, "--project", str(workspace.project),
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        )  # fmt: skip
-        out, err = ran.communicate()
-        for text in (out.decode(), err.decode()):
-            assert not set(text) & set("\x1b\x07\x9b\u202e"), text
-            assert "Traceback" not in text
-            assert len(text) < 20_000
-        assert out or err
+    _prints_plain_text(workspace, 20_000, "execute", "tool:acme/hi", "--target", "remote:gpu")
 
 
 @pytest.mark.parametrize("command", ["add", "check"])
@@ -333,18 +345,7 @@ def test_what_a_node_says_of_itself_steers_no_terminal(
     })  # fmt: skip
     node.answer("GET /identity", identity)
     arguments = {"add": ["evil", node.url, "--key", key.public.fingerprint], "check": ["gpu"]}
-    for more in ((), ("--json",)):
-        ran = PlannedWorkspace(workspace).fork(
-            "ryecore.cli", "remote", command, *arguments[command], *more,
-            "--project", str(workspace.project),
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        )  # fmt: skip
-        out, err = ran.communicate()
-        for text in (out.decode(), err.decode()):
-            assert not set(text) & set("\x1b\x07\x9b\u202e"), text
-            assert "Traceback" not in text
-            assert len(text) < 5000
-        assert out or err
+    _prints_plain_text(workspace, 5000, "remote", command, *arguments[command])
 
 
 # Directives

@@ -170,6 +170,15 @@ def test_structured_content_that_fits_its_schema_is_handed_on(workspace: Workspa
     assert done.data["structured_content"] == {"a": 1}
 
 
+@pytest.mark.parametrize("warm", WAYS)
+def test_a_format_of_an_output_schema_only_annotates(workspace: Workspace, warm: bool):
+    at = {"type": "string", "format": "date-time"}
+    schema = {"type": "object", "properties": {"at": at}, "required": ["at"]}
+    answer = b'"result": {"content": [], "structuredContent": {"at": "2026-03-01T10:00:00"}}'
+    done: Any = workspace.execute(odd_tool(workspace, answer, warm=warm, outputSchema=schema))
+    assert done.data["structured_content"] == {"at": "2026-03-01T10:00:00"}
+
+
 def test_a_result_without_the_structured_content_that_was_promised_is_a_failure(
     workspace: Workspace,
 ):

@@ -28,7 +28,7 @@ INHERITED: list[tuple[Any, set[str]]] = [
     ("safe", set()),
     ("none", set()),
     (["EDITOR"], {"EDITOR"}),
-    ("all", {"EDITOR", "STRIPE_SK", "NODE_ENV"}),
+    ("all", {"EDITOR", "STRIPE_SK", "NODE_ENV", "RYE_PYTHON"}),
 ]
 
 

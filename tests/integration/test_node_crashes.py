@@ -9,7 +9,7 @@ from tests.killing import kill_at_points
 from tests.matrix import IS_SOAK
 from tests.node_crashing import furnish
 
-EVERY: Final = 1 if IS_SOAK else 25
+EVERY: Final = 1 if IS_SOAK else 40
 """How many points lie between two that are tried; `make soak` tries them all."""
 
 LEAST: Final = {"between": 150, "torn": 30, "again": 60}

@@ -13,7 +13,7 @@ from tests.remotes import connect
 from tests.served_node import served_node
 from tests.thread_host import FACTORY
 
-EVERY: Final = 1 if IS_SOAK else 25
+EVERY: Final = 1 if IS_SOAK else 40
 """How many points lie between two that are tried; `make soak` tries them all."""
 
 LEAST: Final = {"between": 60, "torn": 8, "again": 10}

@@ -1,8 +1,7 @@
 """A settlement that a full disk keeps from being written is charged once."""
 
 import sqlite3
-import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -10,15 +9,15 @@ from typing import Any
 import pytest
 
 from ryecore import AgentRunnerDeps, Limits
+from ryecore.agent.spending import Spending
 from ryecore.errors import StateError
 from ryecore.llm.cost import Price
 from ryecore.llm.fallback_rules import GO
 from ryecore.policy import CancelToken
 from ryecore.policy.budget import Amount
-from ryecore.runs.spending import Spending
 from ryecore.state.transcript_format import Head
-from tests.integration.test_thread_disk import fill
-from tests.unit.state.test_sqlite_ledger import Books
+from tests.small_disk import fill_disk
+from tests.unit.state.test_sql_ledger import Books
 
 
 class Page:
@@ -39,22 +38,12 @@ class Page:
         pass
 
 
-@pytest.fixture
-def small(tmp_path: Path) -> Iterator[Path]:
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(disk)]
-    if subprocess.run(command, capture_output=True, check=False).returncode != 0:
-        pytest.skip("mounting a small file system is not permitted here")
-    try:
-        yield disk
-    finally:
-        subprocess.run(["umount", "--lazy", str(disk)], check=True)
-
-
 @pytest.mark.anyio
-async def test_what_can_not_be_settled_is_charged_once_there_is_room(small: Path) -> None:
-    books = Books(small)
+@pytest.mark.parametrize("small_disk", ["1m"], indirect=True)
+async def test_what_can_not_be_settled_is_charged_once_there_is_room(
+    small_disk: Path,
+) -> None:
+    books = Books(small_disk)
     books.root("t", 10**9, 10**6)
     deps = AgentRunnerDeps(
         resolve_provider=lambda _: None,
@@ -64,10 +53,10 @@ async def test_what_can_not_be_settled_is_charged_once_there_is_room(small: Path
     spending = Spending("t", books.ledger, Limits(spend_usd=10), deps, Page(), CancelToken())
     spending.begin_turn(1)
     assert await spending.before_media("p", "m", 100) is GO
-    for registry in small.rglob("*.db"):
+    for registry in small_disk.rglob("*.db"):
         with closing(sqlite3.connect(registry)) as database:  # no room is left in its log either
             database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    filler = fill(small)
+    filler = fill_disk(small_disk)
     spending.assume_open()
     for _ in range(2):
         with pytest.raises(StateError):

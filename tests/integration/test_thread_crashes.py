@@ -9,7 +9,7 @@ from tests.crashing import furnish
 from tests.killing import kill_at_points
 from tests.matrix import IS_SOAK
 
-EVERY: Final = 1 if IS_SOAK else 15
+EVERY: Final = 1 if IS_SOAK else 25
 """How many points lie between two that are tried; `make soak` tries them all."""
 
 TOGETHER: Final = (["between"], ["torn", "again"])

@@ -26,6 +26,7 @@ from ryecore.threads.thread import Thread
 from ryecore.tools import ToolRegistry, tool
 from tests.graphs import graph
 from tests.integration.test_thread_stopping import PATIENCE_S, settled
+from tests.small_disk import fill_disk, mount_small_disk
 from tests.thread_host import COST, USAGE, PlannedWorkspace
 from tests.workspace import Workspace
 
@@ -36,29 +37,8 @@ pytestmark = pytest.mark.anyio
 def on_small_disk(tmp_path: Path) -> Iterator[PlannedWorkspace]:
     """A workspace whose project stands on a file system of 2 MiB."""
     workspace = Workspace(tmp_path)
-    command = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(workspace.project)]
-    if subprocess.run(command, capture_output=True, check=False).returncode != 0:
-        pytest.skip("mounting a small file system is not permitted here")
-    try:
+    with mount_small_disk(workspace.project, "2m"):
         yield PlannedWorkspace(workspace)
-    finally:
-        subprocess.run(["umount", "--lazy", str(workspace.project)], check=True)
-
-
-def fill(disk: Path) -> Path:
-    """Write until there is no room; the file that takes it all."""
-    filler = disk / "filler"
-    descriptor = os.open(filler, os.O_WRONLY | os.O_CREAT)
-    try:
-        for size in (65536, 4096, 512, 1):
-            while True:
-                try:
-                    os.write(descriptor, b"x" * size)
-                except OSError:
-                    break
-    finally:
-        os.close(descriptor)
-    return filler
 
 
 async def test_a_full_disk_ends_a_thread_with_what_to_do_and_nothing_is_doubled(
@@ -72,7 +52,7 @@ async def test_a_full_disk_ends_a_thread_with_what_to_do_and_nothing_is_doubled(
         async with planned.open() as rye:
             thread = await rye.start(ref)
             await planned.begun("full")
-            filler = await anyio.to_thread.run_sync(fill, planned.workspace.project)
+            filler = await anyio.to_thread.run_sync(fill_disk, planned.workspace.project)
             planned.allow("full")
             with pytest.raises(StateError) as caught:
                 await thread.result()
@@ -99,7 +79,7 @@ async def test_whose_process_dies_on_a_full_disk_is_found_dead_once_there_is_roo
     process = planned.host([ref], stderr=subprocess.PIPE)
     with anyio.fail_after(PATIENCE_S):
         await planned.begun("full")
-        filler = await anyio.to_thread.run_sync(fill, planned.workspace.project)
+        filler = await anyio.to_thread.run_sync(fill_disk, planned.workspace.project)
         planned.allow("full")
         _, said = await anyio.to_thread.run_sync(process.communicate)
         assert b"StateError" in said
@@ -178,7 +158,7 @@ async def test_what_a_full_disk_kept_unsettled_is_charged_once_and_for_what_it_w
         (registry,) = planned.workspace.project.rglob("threads.db")
         with closing(sqlite3.connect(registry)) as database:  # no room is left in its log either
             database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        fillers.append(fill(planned.workspace.project))
+        fillers.append(fill_disk(planned.workspace.project))
         match how:
             case "cut":
                 return say("tw") + cut()

@@ -69,14 +69,16 @@ async def test_of_many_processes_that_resume_a_thread_at_once_one_does(tmp_path:
         "            print('refused', error.thread_id, flush=True)\n"
         "anyio.run(main)\n"
     )
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     hosts = [planned.fork(script, str(tmp_path), thread_id, **pipes) for _ in range(4)]
     assert [host.stdout.readline() for host in hosts if host.stdout] == [b"ready\n"] * 4
     for host in hosts:
         assert host.stdin
         host.stdin.write(b"go\n")
         host.stdin.flush()
-    said = sorted(host.communicate(timeout=PATIENCE_S)[0].split()[0] for host in hosts)
+    ended = [(*host.communicate(timeout=PATIENCE_S), host.returncode) for host in hosts]
+    assert [code for *_, code in ended] == [0, 0, 0, 0], ended
+    said = sorted(printed.split()[0] for printed, *_ in ended)
     assert said == [b"refused", b"refused", b"refused", b"resumed"]
     assert marks(planned) == ["done"]
     async with planned.open() as rye:

@@ -2,7 +2,6 @@
 
 import os
 import resource
-import subprocess
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ import pytest
 
 from ryecore import Rye
 from tests.matrix import IS_SOAK, in_turn
+from tests.unit.lillux.system import wait_until_dead
 from tests.warm_hosts import (
     MARK,
     Hosts,
@@ -84,13 +84,10 @@ def control_group(controller: str) -> Iterator[Path]:
 
 
 def _remove(folder: Path) -> None:
-    end = time.monotonic() + 10
-    while folder.exists():
-        try:
-            folder.rmdir()
-        except OSError:
-            assert time.monotonic() < end, f"{folder} is still in use"
-            time.sleep(0.01)
+    """Remove a control group, once the processes in it have ended."""
+    while running := (folder / "cgroup.procs").read_text().split():
+        wait_until_dead(*map(int, running))
+    folder.rmdir()
 
 
 def within_processes(root: Path, say: Say, folder: str) -> None:
@@ -181,8 +178,8 @@ def on_a_full_disk(root: Path, say: Say) -> None:
     anyio.run(main)
 
 
+@pytest.mark.parametrize("small_disk", ["4m"], indirect=True)
 def test_on_a_full_disk_calls_stay_warm(hosts: Hosts, small_disk: Path) -> None:
-    subprocess.run(["mount", "-o", "remount,size=4m", str(small_disk)], check=True)
     root = small_disk / "workspace"
     root.mkdir()
     furnish(root)

@@ -1,8 +1,9 @@
 """What a type checker sees of models, tools and agents. Checked by mypy and pyright, never run."""
 
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from decimal import Decimal
-from typing import Literal, assert_never, assert_type
+from typing import Any, Literal, TypedDict, assert_never, assert_type
 
 from ryecore import (
     Agent,
@@ -13,6 +14,9 @@ from ryecore import (
     AgentToolCall,
     AgentToolResult,
     AgentTurnLimits,
+    ApprovalRequested,
+    ApprovalResolved,
+    CallContext,
     CostTracker,
     CostUpdated,
     ErrorCode,
@@ -25,12 +29,25 @@ from ryecore import (
     NodeExecutor,
     NodeFailure,
     NodeOutcome,
+    SyncRye,
     ToolDef,
     ToolRegistry,
     create_agent_node_executor,
     tool,
 )
-from ryecore.agent import AgentEvent, AgentObserver, OtelObserver, Reply
+from ryecore.agent import (
+    AgentEnd,
+    AgentEvent,
+    AgentReasoning,
+    Compact,
+    CompactionFailed,
+    ConversationCompacted,
+    Observer,
+    OtelObserver,
+    Reply,
+    Retry,
+    SessionStream,
+)
 from ryecore.llm import (
     AttemptRecord,
     Capabilities,
@@ -45,8 +62,10 @@ from ryecore.llm import (
     StreamFold,
     TextDelta,
     Usage,
+    messages_from_json,
+    messages_to_json,
 )
-from ryecore.results import Envelope, EventsMissed, EventStream
+from ryecore.results import Envelope, EventsMissed, EventStream, ThreadResult
 from ryecore.testing import ScriptedProvider, call, say
 from ryecore.tools import ToolContext
 
@@ -98,7 +117,8 @@ def tools_stay_functions() -> None:
     assert_type(add(1, b=2), int)
     add("1")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     plain: ToolDef = add
-    assert_type(plain.parallel_safe, bool)
+    assert_type(plain.parallel_safe, bool | None)
+    assert_type(plain.runs_in_parallel, bool)
     assert_type(ToolDef.from_function(len).name, str)
 
 
@@ -168,14 +188,153 @@ async def session() -> None:
     assert_type(events.reply, Reply)
 
 
+@dataclass
+class Invoice:
+    number: str
+    total: float
+
+
+class Refund(TypedDict):
+    invoice: str
+
+
+def checked(invoice: Invoice) -> None:
+    if invoice.total < 0:
+        raise Retry("The total is never negative.")
+
+
+async def rounded(invoice: Invoice) -> Invoice | None:
+    return Invoice(invoice.number, round(invoice.total, 2))
+
+
+async def typed_output() -> None:
+    billing = Agent(name="billing", provider="mine", model="m", output_type=Invoice)
+    assert_type(billing, Agent[Invoice])
+    conversation = AgentSession(billing, deps)
+    assert_type(conversation, AgentSession[Invoice])
+    saved = conversation.to_json()
+    assert_type(saved, str)
+    again = AgentSession.from_json(billing, deps, saved, session_id="s", on_event=None)
+    assert_type(again, AgentSession[Invoice])
+    AgentSession.from_json(billing, deps, {"format": "ryecore.session"})
+    AgentSession.from_json(billing, deps, 5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    AgentSession.from_json(billing, deps, saved, messages=())  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    assert_type(messages_from_json(messages_to_json(again.messages)), tuple[Message, ...])
+    reply = await conversation.send("Bill it.")
+    assert_type(reply, Reply[Invoice])
+    assert_type(reply.output, Invoice)
+    assert_type((await conversation.retry()).output, Invoice)
+    async with conversation.stream("Again.") as events:
+        assert_type(events, SessionStream[Invoice])
+    assert_type(events.reply.output, Invoice)
+    reply.output.sum  # type: ignore[attr-defined]  # noqa: B018  # pyright: ignore[reportAttributeAccessIssue]
+    any_agent: Agent = billing
+    assert any_agent.name
+    assert_type(agent, Agent)
+    assert_type((await AgentSession(agent, deps).send("Hello.")).output, object)
+
+
+async def typed_output_of_a_node(node: AgentNode) -> None:
+    billing = Agent(name="billing", provider="mine", model="m", output_type=Invoice)
+    ctx = NodeExecContext(vertex=node, resolved_agent=billing)
+    outcome = await create_agent_node_executor(deps)(ctx)
+    assert_type(outcome, NodeOutcome[Invoice])
+    assert_type(outcome.output, Invoice | None)
+
+
+def typed_outputs_of_a_thread(rye: SyncRye) -> None:
+    result = rye.start("directive:acme/bill").result()
+    assert_type(result, ThreadResult)
+    assert_type(result.outputs_as(Invoice), Invoice)
+    assert_type(result.outputs_as(Refund), Refund)
+
+
+async def typed_output_of_any_form() -> None:
+    either = Agent[Invoice | Refund](
+        name="a", provider="mine", model="m", output_type=Invoice | Refund
+    )
+    assert_type((await AgentSession(either, deps).send("")).output, Invoice | Refund)
+    several = Agent(name="a", provider="mine", model="m", output_type=list[Invoice])
+    assert_type((await AgentSession(several, deps).send("")).output, list[Invoice])
+    text = Agent(name="a", provider="mine", model="m", output_type=str)
+    assert_type((await AgentSession(text, deps).send("")).output, str)
+    mood = Agent[Literal["good", "bad"]](
+        name="a", provider="mine", model="m", output_type=Literal["good", "bad"]
+    )
+    assert_type((await AgentSession(mood, deps).send("")).output, Literal["good", "bad"])
+    Agent(name="a", provider="p", model="m", output_type=5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+async def several_agents() -> None:
+    billing = Agent(name="billing", provider="mine", model="m", output_type=Invoice)
+    conversation = AgentSession(agent, deps).hand_to(billing)
+    assert_type(conversation, AgentSession[Invoice])
+    assert_type((await conversation.send("Bill it.")).output, Invoice)
+    assert_type(conversation.hand_to(agent), AgentSession)
+    conversation.hand_to("billing")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    asks = billing.as_tool(deps, description="Bills.", needs_approval=True)
+    assert_type(asks, ToolDef)
+    Agent(name="boss", provider="mine", model="m", tools=[billing.as_tool(), add])
+    billing.as_tool(timeout="5")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+
+
+async def opened_by_name() -> None:
+    session = AgentSession.open("mine/m", tools=[add, "look"], system_prompt="Be brief.")
+    assert_type(session, AgentSession)
+    assert_type((await session.send("")).output, object)
+    billing = AgentSession.open("mine/m", output_type=Invoice, deps=deps, session_id="s")
+    assert_type((await billing.send("")).output, Invoice)
+    AgentSession.open("mine/m", output_type=Invoice, output_check=rounded)
+    AgentSession.open("mine/m", sytem_prompt="")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
+    Agent(name="a", provider="mine", model="m", tools=[add, look_up])
+    AgentRunnerDeps(resolve_provider=provider_of, key_for=tenant_key)
+    assert_type(AgentRunnerDeps.from_env(), AgentRunnerDeps)
+
+
+def provider_of(provider_id: str, call: CallContext) -> LlmProvider | None:
+    return PROVIDERS.get(provider_id) if call.depth == 0 else None
+
+
+async def tenant_key(provider_id: str, call: CallContext) -> str:
+    return KEYS[f"{provider_id}/{call.budget_account}"]
+
+
+def output_checks() -> None:
+    common: dict[str, Any] = {"name": "a", "provider": "mine", "model": "m"}
+    Agent(**common, output_type=Invoice, output_check=checked)
+    Agent(**common, output_type=Invoice, output_check=rounded)
+    Agent(**common, output_type=Refund, output_check=checked)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+def in_a_word(messages: tuple[Message, ...]) -> str:
+    return messages[-1].text
+
+
+async def in_a_while(messages: tuple[Message, ...]) -> str:
+    return messages[-1].text
+
+
+def long_conversations(agent: Agent[Invoice], deps: AgentRunnerDeps) -> None:
+    AgentSession(agent, deps, compact=Compact(at=0.7, by=in_a_word))
+    AgentSession.open("mine/m", compact=Compact(by=in_a_while))
+    Compact(by=agent, window_tokens=8_000)
+    Compact(by=rounded)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
 def told(event: AgentEvent) -> str:
-    """Every event is one of four, and no other."""
+    """Every event is one of these, and no other."""
     match event:
         case AgentToken():
             return event.token
-        case AgentToolCall() | AgentToolResult():
+        case AgentToolCall() | AgentToolResult() | ApprovalRequested() | ApprovalResolved():
             return event.tool_id
-        case CostUpdated():
+        case AgentReasoning():
+            return event.text
+        case ConversationCompacted():
+            return event.summary
+        case CompactionFailed():
+            return event.reason
+        case CostUpdated() | AgentEnd():
             return str(event.cost_usd)
         case _:
             assert_never(event)
@@ -201,5 +360,5 @@ async def chain(request: LlmRequest) -> None:
 
 
 def observer() -> None:
-    watching: AgentObserver = OtelObserver()
+    watching: Observer = OtelObserver()
     AgentRunnerDeps(resolve_provider=PROVIDERS.get, key_for=key_of, observer=watching)

@@ -1,9 +1,13 @@
 """Options that a type checker knows: a misspelt one is an error. Checked, never run."""
 
+from contextlib import AbstractContextManager
+from decimal import Decimal
+from pathlib import Path
 from typing import assert_type
 
 from ryecore import ExecutionResult, Limits, OpenOptions, Rye, SyncRye, rye_execute
-from ryecore.results import GraphResult, SyncThread, ThreadRecords
+from ryecore.agent import Observer, OtelObserver
+from ryecore.results import AuditRecord, Execution, GraphResult, SyncThread, ThreadRecords
 
 
 def a_dictionary_of_options(options: OpenOptions) -> None:
@@ -20,6 +24,24 @@ def blocking_calls(rye: SyncRye) -> None:
     assert_type(rye.start("directive:acme/x", limits=Limits(turns=8)), SyncThread)
     assert_type(rye.threads.list(all=True, limit=5), ThreadRecords)
     assert_type(rye.graphs.step("tool:acme/flow", "load", state={"n": 1}), GraphResult)
+
+
+async def audited(records: list[AuditRecord], observer: Observer) -> None:
+    async def take(record: AuditRecord) -> None:
+        assert_type(record.cost_usd, Decimal | None)
+
+    Rye.open(".", audit=take, observer=observer)
+    SyncRye.open(".", audit=records.append, observer=OtelObserver())
+    Rye.open(".", audit=Path("audit.jsonl"))
+    Rye.open(".", audit=3)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+class TokenCounter(Observer):
+    """An observer that a host writes: what it doesn't override observes nothing."""
+
+    def execute(self, execution: Execution) -> AbstractContextManager[object]:
+        assert_type(execution.spend_microcents, int | None)
+        return super().execute(execution)
 
 
 def misspelt_options(rye: SyncRye) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, assert_type
 
-from ryecore import Rye
+from ryecore import Agent, AgentRunnerDeps, AgentSession, Rye
 from ryecore.llm.parts import ToolCallPart
 from ryecore.llm.request import ToolSpec
 from ryecore.tools import (
@@ -48,6 +48,29 @@ def plain(a: str) -> str:
 
 async def run(arguments: Mapping[str, Any], ctx: ToolContext) -> object:
     return dict(arguments)
+
+
+@tool
+async def stock(item: str, ctx: ToolContext[Shop]) -> float:
+    assert_type(ctx.deps, Shop)
+    return ctx.deps.price(item)
+
+
+async def run_in_shop(arguments: Mapping[str, Any], ctx: ToolContext[Shop]) -> object:
+    return ctx.deps.price(arguments["item"])
+
+
+async def dependencies(ctx: ToolContext, agent: Agent, deps: AgentRunnerDeps) -> None:
+    assert_type(ctx.deps, object)
+    in_shop: ToolContext[Shop] = ToolContext(deps=Shop())
+    assert_type(in_shop.as_call("1").deps, Shop)
+    assert_type(await stock("tea", in_shop), float)
+    await stock("tea", ToolContext(deps="no shop"))  # type: ignore[arg-type]
+    any_deps: list[ToolContext] = [in_shop]
+    assert_type(any_deps[0].deps, object)
+    ToolDef(name="own", description="", parameters={}, run=run_in_shop)
+    session = AgentSession(agent, deps, tool_deps=Shop())
+    await session.send("Hi", deps=Shop())
 
 
 async def approve(request: ToolApprovalRequest, /) -> bool:

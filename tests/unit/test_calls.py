@@ -39,12 +39,13 @@ def _places() -> dict[str, tuple[set[str], set[str]]]:
     rye_execute_takes = {*signature(rye_execute).parameters, *_ExecuteMore.__annotations__}
     item_schema = item_tool("execute", cast("Dispatcher", None)).parameters
     by_host = {"output_log"}
-    by_person = by_host | {"pull"}  # who then applies what was collected: rye threads pull
+    # Who applies what was collected (rye threads pull), and knows whom a run is for.
+    by_person = by_host | {"pull", "labels"}
     per_process = {"timeout_s", "trace"}  # what a model isn't offered
     return {
         "ryecore.sync.SyncRye.execute": (_options(signature(SyncRye.execute).parameters), set()),
         "ryecore.actions.execute.ExecuteRequest": (
-            {one.name for one in fields(ExecuteRequest)}, set(),
+            {one.name for one in fields(ExecuteRequest)}, {"labels"},  # they stand in the context
         ),
         "ryecore.calls.EXECUTE_KEYWORDS": (set(EXECUTE_KEYWORDS.values()), by_person),
         "the parameters of ryecore.calls.rye_execute": (_options(rye_execute_takes), by_person),

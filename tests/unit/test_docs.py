@@ -5,8 +5,9 @@ temporary project. A block with a title is a file that is written there. What st
 command, or in a `text` block behind a `python` block, is the output that is expected: `…` matches
 anything, and durations, hashes, times and the machine's own paths don't count. A comment before a
 block says what else there is: `<!-- not run: REASON -->`, or `<!-- setup: COMMAND -->`. With
-`<!-- serve: URL COMMAND -->` a server runs to the end of the page, and its real URL stands for this
-one. The prompt `bob@gpu$ ` is that of another user, who has a home of their own.
+`<!-- serve: URL COMMAND -->` a server runs to the end of the page, or until the same URL is served
+again, and its real URL stands for this one. The prompt `bob@gpu$ ` is that of another user, who has
+a home of their own.
 """
 
 import importlib
@@ -25,6 +26,7 @@ from typing import Any
 
 import click
 import pytest
+from ruamel.yaml import YAML
 
 import ryecore
 import ryecore.agent
@@ -244,6 +246,44 @@ def test_the_index_of_decisions_has_each_record_with_its_title_and_status() -> N
 def test_the_navigation_has_each_decision_once_and_in_order() -> None:
     listed = re.findall(r": adr/(\S+)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
     assert listed == ["index.md", *(file for file, _, _ in _records())]
+
+
+def _pages_of(entry: object) -> Iterator[str]:
+    if isinstance(entry, str):
+        yield entry
+    elif isinstance(entry, dict):
+        for below in entry.values():
+            yield from _pages_of(below)
+    else:
+        assert isinstance(entry, list)
+        for below in entry:
+            yield from _pages_of(below)
+
+
+def test_the_navigation_has_a_tab_for_each_reader_and_each_page_once() -> None:
+    navigation = YAML(typ="safe").load(ROOT / "mkdocs.yml")["nav"]
+    tabs = {name: [*_pages_of(below)] for tab in navigation for name, below in tab.items()}
+    listed = [page for pages in tabs.values() for page in pages]
+
+    assert [*tabs] == ["Start", "Embed", "Write", "Operate", "Reference", "Design"]
+    assert sorted(listed) == sorted(p.relative_to(DOCS).as_posix() for p in DOCS.rglob("*.md"))
+    assert {page for page in listed if page.startswith(("adr/", "design/"))} == {*tabs["Design"]}
+
+
+def test_each_page_begins_with_what_it_is_for() -> None:
+    for page in DOCS.rglob("*.md"):
+        first = re.sub(r"<!--.*?-->\s*", "", page.read_text(), flags=re.DOTALL).split("\n\n")[1]
+        assert not first.startswith(("```", "````", "#", "|", "- ", "!")), _named(page)
+
+
+def test_the_glossary_is_in_order_and_leads_on() -> None:
+    text = (DOCS / "glossary.md").read_text()
+    entries = re.findall(r"^\*\*([^*]+)\*\*\n:   (.*(?:\n    .*)*)$", text, re.MULTILINE)
+    terms = [term for term, _ in entries]
+
+    assert len(terms) == text.count("\n**")
+    assert terms == sorted(terms, key=str.casefold)
+    assert [term for term, meaning in entries if "](" not in meaning] == []
 
 
 def test_a_decision_that_extends_or_replaces_another_is_named_by_it() -> None:

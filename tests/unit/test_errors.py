@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 
 import pytest
+from IPython.core.interactiveshell import InteractiveShell
 
 from ryecore import errors
 from ryecore.errors import (
@@ -124,11 +125,14 @@ def test_the_error_object_has_what_is_known_and_no_more() -> None:
         "status": "error",
         "error": "It broke. Mend it.",
         "error_type": "error",
+        "next_step": "Mend it.",
     }
+    assert "next_step" not in RyeError("It broke.").to_dict()
     assert example(AmbiguousItem).to_dict() == {
         "status": "error",
         "error": "It broke. Mend it.",
         "error_type": "ambiguous",
+        "next_step": "Mend it.",
         "item_id": "tool:acme/x",
         "chain": ["acme/x"],
         "metadata": {"duration_ms": 2},
@@ -151,3 +155,18 @@ def test_a_key_error_shows_the_key() -> None:
     error = UntrustedKey("x", path=Path("/x"), fingerprint="0" * 16)
     assert error.fingerprint == "0" * 16
     assert error.error_type == "integrity"
+
+
+def test_a_notebook_shows_the_lines_of_its_cells_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    shell = InteractiveShell()
+    shell.run_cell("from ryecore import SyncRye")
+    shell.run_cell(
+        "def look():\n    with SyncRye.open('.') as rye:\n        rye.verify('tool:a/b')"
+    )
+    shell.run_cell("look()")
+    said = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out)
+    assert [line.strip() for line in said.splitlines() if line.startswith("    ")] == [
+        "look()",
+        "rye.verify('tool:a/b')",
+    ]
+    assert "ItemNotFound: tool:a/b was not found" in said

@@ -6,15 +6,15 @@ from pathlib import Path
 import anyio
 import pytest
 
-import ryecore.host_factory
+import ryecore.agent.environment
 from ryecore.agent.deps import AgentRunnerDeps
+from ryecore.agent.environment import missing_models_error
 from ryecore.errors import ConfigError, MissingExtra
 from ryecore.host_factory import (
     ENVIRONMENT_FACTORY,
     call_factory,
     from_environment,
     host_options,
-    missing_models_error,
 )
 
 DEPS = """
@@ -125,7 +125,7 @@ def test_without_a_key_it_says_which_there_could_be() -> None:
 
 
 def test_a_key_without_its_extra_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ryecore.host_factory, "find_spec", lambda _: None)
+    monkeypatch.setattr(ryecore.agent.environment, "find_spec", lambda _: None)
     assert host_options(None, {"OPENAI_API_KEY": "sk-1"}) == {}
     error = missing_models_error({"OPENAI_API_KEY": "sk-1"})
     assert isinstance(error, MissingExtra)

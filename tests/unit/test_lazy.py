@@ -3,6 +3,7 @@
 import ast
 import importlib
 import py_compile
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -48,7 +49,8 @@ def test_these_are_the_modules_with_lazy_names() -> None:
     users = {
         ".".join(("ryecore", *path.relative_to(root).with_suffix("").parts))
         for path in root.rglob("*.py")
-        if "lazy_names(__name__)" in path.read_text() and path.name != "_lazy.py"
+        if re.search(r"= lazy_names(_of_extra)?\(__name__", path.read_text())
+        and path.name not in ("_lazy.py", "_extras.py")
     }
     assert {name.removesuffix(".__init__") for name in users} == set(LAZY)
 

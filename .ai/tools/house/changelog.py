@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T14:32:07Z:919b8480c29b75bc4358edb00efb3e8d89ecc18c400de48a3b1d1cd2f82ccddc:yIMCty7pQtho_isTiCvoEe3kWD9iAw-6jw8fU6OvjqhamXWuINrIUHKYtUJB2LzGViGtSRz91SFVrxymxfFGCA:fc967654c60a9c56
+# rye:signed:2026-11-28T07:36:49Z:919b8480c29b75bc4358edb00efb3e8d89ecc18c400de48a3b1d1cd2f82ccddc:jYjXPzxkAYz-0NO3sxFxOdIPcqogVnWhIF4gPr6M25ky9ImYvSHq_kkYw3OjAwqB6b9uro2O8QWP24mGWY_ZBA:3ee37a823c22c95d
 """See that the changelog tells what a version changes, and since when there is that version."""
 
 __version__ = "1.0.0"

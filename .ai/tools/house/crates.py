@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T14:32:07Z:fdc2249e000c156cd562d964dbf3d67434351f450e6e0da13d8b6cd7145633cd:4mOq_sN--58y9WEvv0TDN_KGi7L8mqj8plyUWNgb3rv9_RdTOnExTgCCD1HtrtT8uwn8OFnlIuTgIz4Hu39RAg:fc967654c60a9c56
+# rye:signed:2026-11-28T07:36:49Z:fdc2249e000c156cd562d964dbf3d67434351f450e6e0da13d8b6cd7145633cd:ICpAgTSCxl0g43RcR2uG3209CbrOGFjf0xsks6dA6DrIvzGNgG9JRDuWXOqmlGX0y5TZVSVh0L_LEisgxejWAg:3ee37a823c22c95d
 """See that Cargo.lock fits the manifests of the Rust part."""
 
 __version__ = "1.0.0"

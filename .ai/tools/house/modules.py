@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T14:32:07Z:8efa29a9344caf0963e63838560cff4fc855f17778b233e7e9c45bd341750405:h4omLqODdr6Y_PYBU6DnpCI6e_Si4V5AfLhz22YsazT4J8MAhjCBtjI7Yxr1LT7pzZHbXSrbHSr52S6XMwnYBw:fc967654c60a9c56
+# rye:signed:2026-11-28T07:36:49Z:8efa29a9344caf0963e63838560cff4fc855f17778b233e7e9c45bd341750405:q8dL1osXIxoAuxvLKJsX8ovumDRd_o6-xIPxSbQpi-K5X9bxM5l4Df7MXAbzaOVTVeDw1JnE_2UHNy-_sVxdCA:3ee37a823c22c95d
 """List the modules that have grown too long to do one thing."""
 
 __version__ = "1.0.0"

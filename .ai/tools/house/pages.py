@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T14:32:07Z:aa12a1b6d6d9ea33dceb889fe5b8903fd52d6c8d7efb5d5da3d5fb5fdb2f4df9:ZIbshAzGBuukA81IFP0wpmKA8S5gX5Yqr220MKjv6YHJq8XufDGIJfX96tGo23EGUv9HUgZPlQWymrJtEXH3CQ:fc967654c60a9c56
+# rye:signed:2026-11-28T07:36:49Z:aa12a1b6d6d9ea33dceb889fe5b8903fd52d6c8d7efb5d5da3d5fb5fdb2f4df9:YG4hd1y2mW1ZuMgp4pZPPbKCX7LV-fDCOZxvgrhVSHtUddCbaV2DzkhnJvD19erFxVJh1y7F3GCcNT2mYIqECw:3ee37a823c22c95d
 """See that no page of the documentation leads to one that isn't there."""
 
 __version__ = "1.0.0"

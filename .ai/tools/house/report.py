@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T14:32:07Z:3ac7393dde9f65e726cc1671a7339a4a8e984dfe5f28552215b1145eb42ec685:Yn7KU2Hq3isKW1tjpkWSFhikrdmvHFY_KTJpbZL5OUMBobEQZbQZp2Kk6YyA4GrkrvCL6hRvdqGQFJZxXrKoBQ:fc967654c60a9c56
+# rye:signed:2026-11-28T07:36:49Z:3ac7393dde9f65e726cc1671a7339a4a8e984dfe5f28552215b1145eb42ec685:S0hRGg7ddO-jMxzOqYR_EF5zb0lxOo7HhnYhb69eQvWGtWT3eDOU-cxbw0Y8IBnN3PxOWl4BAZE9gBQl5YEVAA:3ee37a823c22c95d
 """Say what the checks of a release have found, and fail where that is anything."""
 
 __version__ = "1.0.0"

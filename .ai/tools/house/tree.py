@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T14:32:07Z:fb5f9411e4bcb595cc8d4b33cb3c698a8a560c948e5f28f877956db7a30edc4c:TjspvYCEVV_5J2So9Rh0CWATODgmSQ7ZCrq3qZsyfO3j5N1HtA24M_5pYL6M4PBEKsNNKFipVcy0xOkh4aE6BA:fc967654c60a9c56
+# rye:signed:2026-11-28T07:36:49Z:fb5f9411e4bcb595cc8d4b33cb3c698a8a560c948e5f28f877956db7a30edc4c:2dyAuPxLGywBoszrZmov3Ys7sKimg90cYmSVNpZyhU6MeVV9Mt46d9GFAQIkwUBR2hb3EmR45oPYFriyT2RcAQ:3ee37a823c22c95d
 """See that what would be released is committed, and that its tag is free."""
 
 __version__ = "1.0.0"

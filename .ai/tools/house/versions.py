@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T14:32:07Z:d06753a15df7e0adc65afad0c2d9df9dbbdcc2f122242dfcc2cdddf5a975bacd:I-JZg-jScNWKEzTMGk55M2K2kkD6lE7_BXIpKEyYt2JuWAYiqkHbScgrXWcS50t82Jr-MjscU6droOs7P__pDQ:fc967654c60a9c56
+# rye:signed:2026-11-28T07:36:49Z:d06753a15df7e0adc65afad0c2d9df9dbbdcc2f122242dfcc2cdddf5a975bacd:Ep9TaMQ7oD1czOFj-RnDjWGdXN2tlY8DFOctPdXpozw82CYGmYv-x9-ksmLOwaewx14YT9Kiih4mHNB2WWBXAA:3ee37a823c22c95d
 """See that every file that names this project's version names the same one."""
 
 __version__ = "1.0.0"

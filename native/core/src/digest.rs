@@ -25,6 +25,15 @@ pub fn sha256(bytes: &[u8]) -> Digest {
     Sha256::digest(bytes).into()
 }
 
+/// The SHA-256 of parts as if they were one.
+pub fn sha256_of(parts: &[&[u8]]) -> Digest {
+    let mut hasher = Sha256::new();
+    for part in parts {
+        hasher.update(part);
+    }
+    hasher.finalize().into()
+}
+
 /// Lower-case hex.
 pub fn to_hex(digest: &Digest) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";

@@ -46,9 +46,10 @@ pub struct Failure {
 }
 
 impl Schema {
-    /// Draft 2020-12, unless the schema names another. Nothing is fetched, and `format` only
-    /// annotates.
-    pub fn new(schema_json: &str) -> Result<Self> {
+    /// Draft 2020-12, unless the schema names another. Nothing is fetched. Each `format` that the
+    /// draft names is checked, with `check_formats`; `regex`, the international ones and others only
+    /// annotate.
+    pub fn new(schema_json: &str, check_formats: bool) -> Result<Self> {
         let mut schema = parse(schema_json, "the schema")?;
         name_the_unexpected(&mut schema);
         let (weight, compiled_bytes) = weigh_patterns(&schema)?;
@@ -59,7 +60,8 @@ impl Schema {
         let options = jsonschema::options_for::<Metered>()
             .with_draft(declared_draft(&schema)?)
             .with_pattern_options(patterns)
-            .should_validate_formats(false)
+            .should_validate_formats(check_formats)
+            .with_format("regex", |_: &str| true) // to parse one takes the square of its groups
             .offline();
         let built = options.build(&schema).map_err(|error| {
             let failure = explain(&error);
@@ -93,7 +95,10 @@ impl Schema {
         }
         let listed = || -> Vec<Failure> {
             let failures = self.validator.iter_errors(value).take(MAX_FAILURES);
-            failures.map(|error| explain(&error)).collect()
+            let mut listed = Vec::new();
+            failures.for_each(|error| explain_all(&error, &mut listed));
+            listed.truncate(MAX_FAILURES);
+            listed
         };
         let budget_for_failures = Budget {
             steps: MAX_STEPS_FOR_FAILURES,
@@ -175,15 +180,71 @@ fn declared_draft(schema: &Value) -> Result<Draft> {
     }
 }
 
+/// Explain an error: that of a choice by the only alternative that was meant, if there is one.
+fn explain_all(error: &ValidationError<'_>, listed: &mut Vec<Failure>) {
+    let (ValidationErrorKind::AnyOf { context } | ValidationErrorKind::OneOfNotValid { context }) =
+        error.kind()
+    else {
+        listed.push(explain(error));
+        return;
+    };
+    match &meant_among(context, error.instance_path())[..] {
+        [only] => only.iter().for_each(|one| explain_all(one, listed)),
+        _ => listed.push(explain(error)),
+    }
+}
+
+/// The alternatives of a choice that a value can be meant for: those of its type, and among several
+/// those whose constants it has.
+fn meant_among<'a>(
+    context: &'a [Vec<ValidationError<'static>>],
+    place: &Location,
+) -> Vec<&'a [ValidationError<'static>]> {
+    let of_its_type = context.iter().map(Vec::as_slice).filter(|errors| {
+        let is_other = |error: &ValidationError<'_>| {
+            matches!(error.kind(), ValidationErrorKind::Type { .. })
+                && error.instance_path() == place
+        };
+        !errors.is_empty() && !errors.iter().any(is_other)
+    });
+    let all: Vec<_> = of_its_type.collect();
+    if all.len() < 2 {
+        return all;
+    }
+    let differs = |error: &ValidationError<'_>| {
+        use ValidationErrorKind::{Constant, Enum};
+        matches!(error.kind(), Constant { .. } | Enum { .. })
+    };
+    let same = |errors: &&[ValidationError<'_>]| !errors.iter().any(differs);
+    all.into_iter().filter(same).collect()
+}
+
 fn explain(error: &ValidationError<'_>) -> Failure {
     let value = shortened(error.instance(), MAX_VALUE_CHARS);
     let message = match error.kind() {
         ValidationErrorKind::FalseSchema => format!("{value} is not allowed here"),
+        ValidationErrorKind::Format { format } => {
+            let example = example_of(format);
+            let text = format!("{value} is not a {format:?}{example}");
+            shortened(&text, MAX_MESSAGE_CHARS)
+        }
         _ => shortened(&error.masked_with(value), MAX_MESSAGE_CHARS),
     };
     Failure {
         path: plain_path(error.instance_path()),
         message,
+    }
+}
+
+/// What a model needs to see that it left something out, as an offset.
+fn example_of(format: &str) -> &'static str {
+    match format {
+        "date" => ", such as 2026-01-31",
+        "date-time" => ", such as 2026-01-31T12:00:00Z or 2026-01-31T12:00:00+01:00",
+        "time" => ", such as 12:00:00Z or 12:00:00+01:00",
+        "duration" => ", such as P3DT12H",
+        "uri" => ", such as https://example.org",
+        _ => "",
     }
 }
 

@@ -10,6 +10,22 @@ use crate::convert::{path, paths, raise};
 
 type Content<'py> = (Bound<'py, PyBytes>, String);
 
+/// Below this many bytes, hashing takes less than giving up the interpreter's lock.
+const HASHED_AT_ONCE: usize = 2048;
+
+#[pyfunction]
+#[pyo3(signature = (*parts))]
+fn sha256_hex(py: Python<'_>, parts: Vec<Bound<'_, PyBytes>>) -> String {
+    let parts: Vec<&[u8]> = parts.iter().map(|part| part.as_bytes()).collect();
+    let size: usize = parts.iter().map(|part| part.len()).sum();
+    let digest = if size < HASHED_AT_ONCE {
+        digest::sha256_of(&parts)
+    } else {
+        py.detach(|| digest::sha256_of(&parts))
+    };
+    to_hex(&digest)
+}
+
 #[pyfunction]
 #[pyo3(signature = (path, /))]
 fn sha256_file(py: Python<'_>, path: &Bound<'_, PyAny>) -> PyResult<String> {
@@ -125,6 +141,7 @@ fn digest_tree(
 }
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(sha256_hex, module)?)?;
     module.add_function(wrap_pyfunction!(sha256_file, module)?)?;
     module.add_function(wrap_pyfunction!(read_digest, module)?)?;
     module.add_function(wrap_pyfunction!(read_files, module)?)?;

@@ -11,9 +11,9 @@ struct SchemaValidator(Schema);
 #[pymethods]
 impl SchemaValidator {
     #[new]
-    #[pyo3(signature = (schema_json, /))]
-    fn new(py: Python<'_>, schema_json: &str) -> PyResult<Self> {
-        py.detach(|| Schema::new(schema_json))
+    #[pyo3(signature = (schema_json, check_formats, /))]
+    fn new(py: Python<'_>, schema_json: &str, check_formats: bool) -> PyResult<Self> {
+        py.detach(|| Schema::new(schema_json, check_formats))
             .map(Self)
             .map_err(raise)
     }

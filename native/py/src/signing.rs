@@ -28,6 +28,13 @@ impl Signer {
     }
 }
 
+#[pyfunction]
+#[pyo3(signature = (public, signature, message, /))]
+fn verify_signature(public: &[u8], signature: &[u8], message: &[u8]) -> bool {
+    signing::verifies(public, signature, message)
+}
+
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(verify_signature, module)?)?;
     module.add_class::<Signer>()
 }

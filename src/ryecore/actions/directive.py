@@ -4,7 +4,7 @@ No model is needed. A dry run shows the plan of its thread.
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 import anyio.to_thread
@@ -14,7 +14,7 @@ from ryecore.actions.execute import ExecuteRequest
 from ryecore.chain.model import ExecutionResult, ValidChain
 from ryecore.chain.rendering import render_directive
 from ryecore.chain.trace import Trace
-from ryecore.directives.inputs import fill, input_schema
+from ryecore.directives.inputs import Declared, fill, input_schema, resolve_inputs
 from ryecore.directives.model import Directive
 from ryecore.display.text import StyledText
 from ryecore.errors import CallCancelled, InputError, RyeError
@@ -111,12 +111,26 @@ class DirectiveAction:
 
     async def schema(self, ref: ItemRef) -> dict[str, object]:
         """Return the JSON Schema of a directive's inputs."""
+        return input_schema(await self._inputs(ref))
+
+    async def checker(
+        self, ref: ItemRef
+    ) -> Callable[[Mapping[str, object]], Awaitable[Mapping[str, object]]]:
+        """Return the check of inputs that a start of a directive makes."""
+        declared = await self._inputs(ref)
+
+        async def check(inputs: Mapping[str, object]) -> Mapping[str, object]:
+            return resolve_inputs(declared, inputs)
+
+        return check
+
+    async def _inputs(self, ref: ItemRef) -> tuple[Declared, ...]:
         try:
             loaded = await anyio.to_thread.run_sync(self._planner.load, ref, Trace())
         except RyeError as error:
             error.during(str(ref))
             raise
-        return input_schema(loaded.directive.inputs)
+        return loaded.directive.inputs
 
     async def _check_programs(
         self, ref: ItemRef, directive: Directive, plan: DirectivePlan | None
@@ -136,6 +150,8 @@ class DirectiveAction:
     ) -> tuple[DirectiveResult, Directive]:
         planner, ref = self._planner, run.ref
         loaded = planner.load(ref, log)
+        if ctx.execution is not None:
+            ctx.execution.item = loaded.item
         inputs = planner.inputs(loaded, run.inputs, log)
         model = None if run.model is None else planner.model(run.model, log)
         metadata: dict[str, object] = {}

@@ -42,11 +42,12 @@ class ActionDispatcher:
         parameters: Mapping[str, Any] | None = None,
         *,
         dry_run: bool = False,
+        limits: Mapping[str, Any] | None = None,
         target: str = "local",
         ctx: CallContext | None = None,
     ) -> ExecutionResult:
         """Execute a tool, or get a directive's directions."""
-        request = ExecuteRequest(ref, parameters, dry_run=dry_run, target=target)
+        request = ExecuteRequest(ref, parameters, dry_run=dry_run, target=target, limits=limits)
         return await self._execute(request, ctx or CallContext())
 
     async def launch(
@@ -54,11 +55,12 @@ class ActionDispatcher:
         ref: str | ItemRef,
         parameters: Mapping[str, Any],
         *,
+        limits: Mapping[str, Any] | None = None,
         target: str = "local",
         ctx: CallContext,
     ) -> Shown:
         """Launch a tool in a process of its own."""
-        request = ExecuteRequest(ref, parameters, async_=True, target=target)
+        request = ExecuteRequest(ref, parameters, async_=True, target=target, limits=limits)
         return await self._execute(request, ctx)
 
     async def fork(
@@ -96,10 +98,15 @@ class ActionDispatcher:
         return await self._execute.chain(ref, ctx or CallContext())
 
     async def plan(
-        self, ref: str | ItemRef, parameters: Mapping[str, Any], *, ctx: CallContext
+        self,
+        ref: str | ItemRef,
+        parameters: Mapping[str, Any],
+        *,
+        timeout_s: float | None = None,
+        ctx: CallContext,
     ) -> Planned:
         """Plan a call of a tool."""
-        return await self._execute.plan(ref, parameters, ctx)
+        return await self._execute.plan(ref, parameters, ctx, timeout_s)
 
     def tool_ids(self, category: str = "") -> tuple[str, ...]:
         """Return the ids of all tools of all spaces, or of those of a category."""

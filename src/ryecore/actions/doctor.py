@@ -8,8 +8,9 @@ import platform
 import shutil
 import stat
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
@@ -24,6 +25,7 @@ from ryecore.state.health import (
     StateExamination,
     shared_file_system,
 )
+from ryecore.state.model import ThreadRecord
 from ryecore.state.owners import is_abandoned
 from ryecore.state.records import find_run_key
 from ryecore.state.refusals import RESTORE_STEP, advice
@@ -31,6 +33,8 @@ from ryecore.state.refusals import RESTORE_STEP, advice
 __all__ = ["Check", "Verdict", "examine"]
 
 Verdict: TypeAlias = Literal["ok", "warning", "problem"]
+
+_NamedCheck: TypeAlias = "tuple[str, Callable[[Path, Path], Iterator[Check]]]"
 
 _LEAST_ROOM_BYTES: Final = 64 * 2**20
 _LEAST_DESCRIPTORS: Final = 256
@@ -56,16 +60,22 @@ class Check:
         }
 
 
-def examine(project_root: Path, user_root: Path) -> tuple[Check, ...]:
+def examine(project_root: Path, user_root: Path, state: str | None = None) -> tuple[Check, ...]:
     """Examine a project's state, its disk and its keys, in a fixed order.
 
-    The roots are the `.ai` folders of project and user. A check that can't be made is a problem.
+    A check that can't be made is a problem.
+
+    Args:
+        project_root: The project's `.ai` folder.
+        user_root: The user's.
+        state: The address of the server that holds the rows, if one does.
     """
-    checks: tuple[tuple[str, Callable[[Path, Path], Iterator[Check]]], ...] = (
+    rows: tuple[_NamedCheck, ...] = (("store", _store), ("locks", _locks), ("orphans", _orphans))
+    if state is not None:
+        rows = (("store", partial(_server, state)), ("orphans", _left_orphans))
+    checks: tuple[_NamedCheck, ...] = (
         ("attestation", _attestation),
-        ("store", _store),
-        ("locks", _locks),
-        ("orphans", _orphans),
+        *rows,
         ("disk", _disk),
         ("permissions", _permissions),
         ("keys", _keys),
@@ -144,6 +154,28 @@ def _locks(project_root: Path, user_root: Path) -> Iterator[Check]:
 
 def _orphans(project_root: Path, user_root: Path) -> Iterator[Check]:
     active = StateExamination(project_root, user_root).active_threads()
+    yield from _dead(active)
+    yield from _left_orphans(project_root, user_root)
+
+
+def _server(state: str, project_root: Path, user_root: Path) -> Iterator[Check]:
+    del project_root, user_root
+    try:
+        from ryecore.state.postgres.health import ServerHealth  # noqa: PLC0415 - needs an extra
+    except ModuleNotFoundError:
+        message = "State on PostgreSQL needs the package psycopg, which is not installed."
+        yield Check("store", "problem", message, "pip install 'ryecore[postgres]'")
+        return
+    found = ServerHealth.examine(state)
+    where = f"{found.shown}, PostgreSQL {found.server}"
+    if found.is_current:
+        yield Check("store", "ok", f"The registry is on {where}. Threads in it: {found.threads}.")
+        yield from _dead(found.active)
+    else:
+        yield Check("store", "ok", f"The first run makes or upgrades the registry on {where}.")
+
+
+def _dead(active: Sequence[ThreadRecord] | None) -> Iterator[Check]:
     dead = [one.thread_id for one in active or () if is_abandoned(one)]
     if dead:
         named = ", ".join(dead[:MAX_PROBLEMS])
@@ -156,6 +188,10 @@ def _orphans(project_root: Path, user_root: Path) -> Iterator[Check]:
     elif active is not None:
         message = f"Running threads: {len(active)}. Each has a living process."
         yield Check("orphans", "ok", message)
+
+
+def _left_orphans(project_root: Path, user_root: Path) -> Iterator[Check]:
+    del user_root
     left = _left_over(project_root)
     if left:
         named = ", ".join(left[:MAX_PROBLEMS])

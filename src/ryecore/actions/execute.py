@@ -3,6 +3,7 @@
 Source: docs/design/execute.md#matrix; decision 31.
 """
 
+import json
 import re
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -12,8 +13,10 @@ from typing import TYPE_CHECKING, Any, Final
 from attrs import evolve, field
 
 from ryecore.actions.approval import check_capability
+from ryecore.caches import BoundedDict
 from ryecore.chain.executor import PrimitiveExecutor
 from ryecore.chain.model import ExecutionResult, ValidChain
+from ryecore.chain.plan import checked_parameters
 from ryecore.chain.prepared import PreparedChain
 from ryecore.convert.lines import check_mapping
 from ryecore.errors import (
@@ -25,11 +28,14 @@ from ryecore.errors import (
 from ryecore.frozen import frozen
 from ryecore.items.refs import ORCHESTRATOR, ItemRef
 from ryecore.items.spaces import Spaces, named
+from ryecore.lillux.event_loop import need_loop
+from ryecore.lillux.schema import SchemaValidator
 from ryecore.policy import CallContext
 
 if TYPE_CHECKING:
     from ryecore.actions.directive import DirectiveAction
     from ryecore.actions.launch import LaunchAction
+    from ryecore.policy.execution import Executions, Operation
     from ryecore.policy.limits import Limits
     from ryecore.remote.connection import ConnectedNode
     from ryecore.runs.ports import Planned
@@ -40,8 +46,9 @@ if TYPE_CHECKING:
 __all__ = ["ExecuteAction", "ExecuteRequest", "check_cell", "check_modes"]
 
 _TARGET: Final = re.compile(r"local|remote|remote:[A-Za-z0-9_][A-Za-z0-9_-]*")
+_MAX_GRAPHS: Final = 1_000
 _FOREIGN_OPTIONS: Final = {
-    "tool": (("model", "limits"), "for directives; a tool has no model thread"),
+    "tool": (("model",), "for directives; a tool has no model thread"),
     "directive": (("timeout_s", "output_log"), "for tools; a directive starts no process"),
 }
 
@@ -77,6 +84,7 @@ class ExecuteAction:
         directives: "Callable[[], DirectiveAction]",
         threads: "Callable[[], ThreadService]",
         connect: "Callable[[str], Awaitable[ConnectedNode]]",
+        executions: "Executions | None" = None,
     ) -> None:
         self._spaces = spaces
         self._executor = executor
@@ -84,22 +92,44 @@ class ExecuteAction:
         self._directives = directives
         self._threads = threads
         self._connect = connect
+        self._executions = executions
+        self._graphs: BoundedDict[tuple[ItemRef, str], bool] = BoundedDict(_MAX_GRAPHS)
 
     async def __call__(self, request: ExecuteRequest, ctx: CallContext) -> ExecutionResult:
-        """Execute an item."""
+        """Execute an item, seen by the observer and the audit log, where there is one."""
+        if self._executions is None:
+            return await self._execute(request, ctx)
+        operation: Operation = "execute"
+        if request.async_ or request.dry_run:
+            operation = "dry_run" if request.dry_run else "start"
+        return await self._executions.run(
+            str(request.item),
+            ctx,
+            partial(self._execute, request),
+            operation=operation,
+            target=str(request.target),
+            announced=None if ctx.execution is None else ctx.execution.announced,
+        )
+
+    async def _execute(self, request: ExecuteRequest, ctx: CallContext) -> ExecutionResult:
         try:
             check_modes(request)
             ref = self._find_ref(request.item)
+            if ctx.execution is not None:
+                ctx.execution.ref = str(ref)
             check_cell(ref.kind, request.target, request.thread, async_=request.async_)
             _check_options(ref.kind, request)
             check_capability("execute", ref, ctx)
             parameters = check_mapping(request.parameters)
+            limits = _limits_of(request)
             _check_key(request)
             is_inline = ref.kind == "tool" and not request.async_
             run = None if is_inline else _run_request(ref, request, ctx)
         except RyeError as error:
             error.during(str(request.item))
             raise
+        if run is not None or request.target != "local" or ref.id == ORCHESTRATOR:
+            need_loop()
         if run is not None and ref.kind == "directive":
             if request.thread == "fork" and not request.dry_run:
                 return await self._fork(run, ctx, is_async=request.async_)
@@ -108,7 +138,7 @@ class ExecuteAction:
             return await self._launch()(run, ctx)
         if request.target != "local":
             return await self._call_remote(ref, parameters, request, ctx)
-        if ref.id == ORCHESTRATOR and not request.dry_run:
+        if ref.id == ORCHESTRATOR and not request.dry_run and limits is None:
             return await self._orchestrate(ref, parameters, ctx)
         done = await self._executor.execute(
             ref,
@@ -118,8 +148,10 @@ class ExecuteAction:
             dry_run=request.dry_run,
             trace=request.trace,
             output_log=request.output_log,
+            limits=limits,
         )
         if request.dry_run and done.chain.is_own_process:
+            need_loop()
             from ryecore.graph.preflight import plan_graph  # noqa: PLC0415 - for graphs alone
 
             called = partial(self.chain, ctx=CallContext())
@@ -145,12 +177,20 @@ class ExecuteAction:
                         f"{name} is for local calls: a node sends the result alone.",
                         next_step="Leave it out, or execute the tool locally.",
                     )
-            if request.pull or await self._is_graph(ref, ctx):  # it needs a row, or spends money
+            if _limits_of(request) is not None:
+                (await self._executor.chain(ref, ctx)).check_takes_limits(str(ref))
+            if request.pull:  # it needs a row
                 return await self._run_remote(_run_request(ref, request, ctx), ctx)
             node = await self._connect(request.target)
             from ryecore.remote.calls import call_tool  # noqa: PLC0415 - for nodes alone
 
-            return await call_tool(node, ref, parameters, ctx, timeout_s=request.timeout_s)
+            done = await call_tool(
+                node, ref, parameters, ctx, timeout_s=request.timeout_s,
+                is_graph=partial(self._is_graph, ref, ctx),
+            )  # fmt: skip
+            if done is None:
+                return await self._run_remote(_run_request(ref, request, ctx), ctx)
+            return done
         except RyeError as error:
             error.during(str(ref))
             raise
@@ -164,12 +204,19 @@ class ExecuteAction:
             done.raise_failure(ctx.cancellation)
         return done
 
-    async def _is_graph(self, ref: ItemRef, ctx: CallContext) -> bool:
-        """Return whether a tool is known here as a graph. Only its node has to verify it."""
-        try:
-            return (await self._executor.chain(ref, ctx)).is_own_process
-        except RyeError:
-            return False
+    async def _is_graph(self, ref: ItemRef, ctx: CallContext, snapshot: str) -> bool:
+        """Return whether a tool is known here as a graph. Only its node has to verify it.
+
+        In one snapshot of the project and user space a tool stays what it is.
+        """
+        known = self._graphs.get((ref, snapshot))
+        if known is None:
+            try:
+                known = (await self._executor.chain(ref, ctx)).is_own_process
+            except RyeError:
+                return False
+            self._graphs[ref, snapshot] = known
+        return known
 
     async def _fork(
         self, run: "RunRequest", ctx: CallContext, *, is_async: bool
@@ -197,6 +244,10 @@ class ExecuteAction:
         item = chain.head.item
         if item is None or item.source.space.name != "system":
             return await self._executor.execute(ref, parameters, ctx)
+        if ctx.execution is not None:
+            ctx.execution.item = item
+            await ctx.execution.begins()
+            ctx = evolve(ctx, execution=None)  # what it starts is an execute by itself
         try:
             document = await self._threads().orchestrator.perform(parameters, ctx)
         except RyeError as error:
@@ -214,9 +265,22 @@ class ExecuteAction:
 
     async def start(self, request: ExecuteRequest, ctx: CallContext) -> "Thread":
         """Start a directive's thread; see `Rye.start`."""
+        if self._executions is None:
+            return await self._start(request, ctx)
+        return await self._executions.run(
+            str(request.item),
+            ctx,
+            partial(self._start, request),
+            operation="start",
+            target=str(request.target),
+        )
+
+    async def _start(self, request: ExecuteRequest, ctx: CallContext) -> "Thread":
         item = request.item
         try:
             ref = item if isinstance(item, ItemRef) else self._directive_ref(item)
+            if ctx.execution is not None:
+                ctx.execution.ref = str(ref)
             check_modes(request)
             check_cell(ref.kind, request.target, request.thread, async_=False)
             check_capability("execute", ref, ctx)
@@ -234,11 +298,15 @@ class ExecuteAction:
         return await self._executor.chain(self._allowed_tool(item, ctx), ctx)
 
     async def plan(
-        self, item: str | ItemRef, parameters: Mapping[str, Any], ctx: CallContext
+        self,
+        item: str | ItemRef,
+        parameters: Mapping[str, Any],
+        ctx: CallContext,
+        timeout_s: float | None = None,
     ) -> "Planned":
         """Plan a call of a tool, if the caller may make it. Nothing runs."""
         ref = self._allowed_tool(item, ctx)
-        chain, plan = await self._executor.plan(ref, check_mapping(parameters), ctx)
+        chain, plan = await self._executor.plan(ref, check_mapping(parameters), ctx, timeout_s)
         from ryecore.runs.ports import Planned  # noqa: PLC0415 - for threads and graphs alone
 
         return Planned(chain, plan, is_served_here=ref.id == ORCHESTRATOR)
@@ -247,8 +315,24 @@ class ExecuteAction:
         """Return the JSON Schema of an item's parameters; None where a tool declares none."""
         ref = self._allowed(item, ctx)
         if ref.kind == "directive":
+            need_loop()
             return await self._directives().schema(ref)
         return (await self._executor.inspect(ref, ctx)).chain.parameter_schema
+
+    async def checker(
+        self, item: str | ItemRef, ctx: CallContext
+    ) -> "tuple[ItemRef, Callable[[Mapping[str, object]], Awaitable[object]]]":
+        """Return an item's ref, and the check of inputs that a call of it makes. Nothing runs.
+
+        The check raises InvalidInputs of a directive, InvalidParameters of a tool.
+        """
+        ref = self._allowed(item, ctx)
+        if ref.kind == "directive":
+            need_loop()
+            return ref, await self._directives().checker(ref)
+        schema = (await self._executor.inspect(ref, ctx)).chain.parameter_schema
+        validator = None if schema is None else SchemaValidator(json.dumps(schema))
+        return ref, partial(checked_parameters, ref.id, schema, validator)
 
     def _allowed(self, item: str | ItemRef, ctx: CallContext) -> ItemRef:
         """Return the ref of an item that the caller may execute."""
@@ -303,7 +387,17 @@ def _run_request(ref: ItemRef, request: ExecuteRequest, ctx: CallContext) -> "Ru
     )
     if request.muted_hooks:
         run = evolve(run, thread=ThreadOptions(request.muted_hooks))
-    return run.with_key(request.idempotency_key, ctx.capabilities)
+    return run.with_key(request.idempotency_key, ctx.capabilities, ctx.labels)
+
+
+def _limits_of(request: ExecuteRequest) -> "Limits | None":
+    """Return the limits that a caller sets, if any."""
+    if request.limits is None:
+        return None
+    from ryecore.runs.request import parse_limits  # noqa: PLC0415 - for limits alone
+
+    limits = parse_limits(request.limits)
+    return limits if limits.to_dict() else None
 
 
 def _check_key(request: ExecuteRequest) -> None:

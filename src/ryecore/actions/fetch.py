@@ -6,7 +6,6 @@ from functools import partial
 from pathlib import Path
 from typing import Final, Literal
 
-import anyio.to_thread
 from attrs import evolve
 
 from ryecore.actions.approval import ask, check_capability, file_to_approve
@@ -27,6 +26,7 @@ from ryecore.items.signature import SIDECAR, FileTypesReader, comment_form
 from ryecore.items.spaces import ItemSource, Space, Spaces, locate, refs_of
 from ryecore.items.verification import MAX_SIDECAR_BYTES, VerifiedItem
 from ryecore.lillux.digests import read_digest
+from ryecore.lillux.event_loop import run_in_thread
 from ryecore.policy import CallContext, allows, capability_of
 from ryecore.policy.permissions import ApprovalRequest, Approve
 from ryecore.state.exports import AttestedExport, ExportVerifier
@@ -179,7 +179,7 @@ class FetchAction:
             ref = item if isinstance(item, ItemRef) else self._parse(item, ctx)
             _check_options(source, destination)
             check_capability("fetch", ref, ctx)
-            found = await anyio.to_thread.run_sync(self._fetch, ref, source)
+            found = await run_in_thread(self._fetch, ref, source)
             if destination is None:
                 return found
             if isinstance(found.item, AttestedExport):
@@ -239,7 +239,7 @@ class FetchAction:
     ) -> FetchedItem:
         source = item.source
         path = space.folder(source.ref.kind) / source.relative
-        is_there = await anyio.to_thread.run_sync(
+        is_there = await run_in_thread(
             partial(_check_place, item, path, space, overwrite=overwrite)
         )
         if is_there != "same":
@@ -253,9 +253,7 @@ class FetchAction:
                 )
                 request = ApprovalRequest("copy", space.label, (candidate,), ctx.call_id)
                 await ask(self._approve, request)
-            await anyio.to_thread.run_sync(
-                partial(self._write, item, path, space, replace=overwrite)
-            )
+            await run_in_thread(partial(self._write, item, path, space, replace=overwrite))
         problem = None
         try:
             self._verifier.verify(ItemSource(source.ref, path, space, source.relative))

@@ -25,10 +25,11 @@ from ryecore.lillux.processes import ProcessResult, ProcessSpec, run_process
 from ryecore.policy import CallContext
 from ryecore.policy.cancelling import run_to_end
 from ryecore.policy.context import thread_variables
-from ryecore.runs.request import RunRequest
+from ryecore.runs.request import RunRequest, parse_limits
 from ryecore.state.waiting import run_in_thread
 
 if TYPE_CHECKING:
+    from ryecore.policy.execution import Execution
     from ryecore.state.store import ThreadStore
 
 __all__ = ["GraphProcesses"]
@@ -62,7 +63,7 @@ class GraphProcesses:
         store = await run_in_thread(self._threads)
         # From the registration to the `try` nothing is awaited. The process syncs what is written
         # here with its claim.
-        request = graph_request(plan, RunRequest(ref))
+        request = graph_request(plan, RunRequest(ref, limits=parse_limits(plan.limits)))
         deadline = time.monotonic() + plan.timeout_s
         payload = await register_for_process(
             store, self._settings, self._environ, request, ctx, deadline
@@ -90,7 +91,7 @@ class GraphProcesses:
             why = str(problem)
             raise
         finally:
-            end = partial(_end, store, run_id, str(ref), why)
+            end = partial(_end, store, run_id, str(ref), why, ctx.execution)
             try:
                 document = await run_to_end(end)
             except BaseException:  # such as a closed event loop
@@ -99,7 +100,9 @@ class GraphProcesses:
         return _with_document(done, document, why)
 
 
-async def _end(store: "ThreadStore", run_id: str, item_id: str, why: str) -> Mapping[str, object]:
+async def _end(
+    store: "ThreadStore", run_id: str, item_id: str, why: str, execution: "Execution | None"
+) -> Mapping[str, object]:
     """End the run of a process that has ended, where it hasn't, and return its document."""
     document = failure_document(run_id, why)
     with suppress(StateError):
@@ -109,6 +112,9 @@ async def _end(store: "ThreadStore", run_id: str, item_id: str, why: str) -> Map
                 result = failure_result(item_id, document)
                 await store.settle(run_id, "error", result, record.fence)
             record = await store.registry.get_thread(run_id)
+        if execution is not None:
+            execution.thread_id = run_id
+            execution.spends(record.cost.spend_microcents, record.cost.unpriced)
         stored = await store.registry.get_result(run_id)
         data = stored.get("data") if isinstance(stored, Mapping) else None
         return data if isinstance(data, Mapping) else {**document, "status": record.status}

@@ -50,10 +50,12 @@ class GraphRunOptions(_GraphOptions, total=False):
         limits: The limits of the run, its nodes and everything that these start.
         idempotency_key: A call repeated with the same key, here or elsewhere, finds the first run:
             `run` waits for its result, and `start` returns its handle.
+        labels: What the run is for, such as `{"tenant": "acme"}`; all that it starts inherits them.
         ctx: The caller's context; the host's own by default.
     """
 
     idempotency_key: str | None
+    labels: Mapping[str, str] | None
 
 
 class GraphStepOptions(_GraphOptions, total=False):
@@ -76,6 +78,7 @@ class _Resumption(TypedDict, total=False):
     rerun: bool
     result: Any
     members: Mapping[int, Any] | None
+    failed: bool
     state: Mapping[str, Any] | None
     changed: bool
 
@@ -90,6 +93,8 @@ class GraphResumeOptions(_GraphOptions, _Resumption, total=False):
         result: The result of that node, if you found it out.
         members: The results of the finished members of that node, if it is a foreach, by their
             indexes; `rerun` repeats the others.
+        failed: Whether to call only those members again that did not complete, of the foreach
+            that follows the step `at`.
         state: Values to set in the state first.
         changed: Whether to resume although the graph has changed.
         limits: The limits of the new run.
@@ -201,7 +206,8 @@ class Graphs:
         Args:
             ref: `tool:ID`, or its bare id.
             inputs: Its inputs, checked against its `config_schema`.
-            **options: The keywords of `GraphRunOptions`: `limits`, `idempotency_key`, `ctx`.
+            **options: The keywords of `GraphRunOptions`: `limits`, `idempotency_key`,
+                `labels`, `ctx`.
 
         Returns:
             The result, also of a run that failed.
@@ -244,13 +250,14 @@ class Graphs:
         *,
         limits: Limits | Mapping[str, float] | None = None,
         idempotency_key: str | None = None,
+        labels: Mapping[str, str] | None = None,
         ctx: CallContext | None = None,
     ) -> tuple[RunRequest, CallContext]:
-        ctx = ctx or CallContext()
+        ctx = (ctx or CallContext()).labelled(labels)
         request = RunRequest(
             self._ref(ref, ctx), check_mapping(inputs, "Inputs"), parse_limits(limits)
         )
-        return request.with_key(idempotency_key, ctx.capabilities), ctx
+        return request.with_key(idempotency_key, ctx.capabilities, ctx.labels), ctx
 
     async def step(
         self, ref: str | ItemRef, node: str, **options: Unpack[GraphStepOptions]
@@ -305,7 +312,7 @@ class Graphs:
         Args:
             run_id: The run: its id, or an unambiguous beginning of it.
             **options: The keywords of `GraphResumeOptions`: `at`, `again`, `rerun`, `result`,
-                `members`, `state`, `changed`, `limits`, `ctx`.
+                `members`, `failed`, `state`, `changed`, `limits`, `ctx`.
 
         Returns:
             The result of the new run.
@@ -372,11 +379,10 @@ class Graphs:
             _, whole_id = await self._find(run_id)
             view, found = await load_run_view(await self._opened(run_id), whole_id)
             try:
-                ref = ItemRef.parse(view.item_id, "tool")
-                loaded = await self._service().load(ref, CallContext())
+                graph = await self._service().load_of(view, found)
             except RyeError:  # the graph of today doesn't matter for a past run
                 return view
-            return with_graph(view, found, loaded.graph)
+            return with_graph(view, found, graph)
 
         return await self._running.run(run_id, show)
 

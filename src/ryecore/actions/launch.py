@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 from attrs import evolve
 
 from ryecore.actions.payload import Payload
-from ryecore.actions.settings import Settings
+from ryecore.actions.settings import Settings, missing_audit
 from ryecore.chain.executor import PrimitiveExecutor
 from ryecore.chain.model import ExecutionPlan, ValidChain
 from ryecore.chain.trace import Trace
@@ -35,6 +35,7 @@ from ryecore.state.waiting import run_in_thread
 from ryecore.threads.result import StartedThread
 
 if TYPE_CHECKING:
+    from ryecore.policy.execution import Execution
     from ryecore.state.store import ThreadStore
     from ryecore.threads.planner.planning import DirectivePlanner
 
@@ -88,7 +89,12 @@ class LaunchAction:
             return await self._launch_remote(request, ctx, started)
         # A wrong call is reported to the caller, not in a thread's result.
         checked = await self._executor.execute(
-            ref, request.inputs, ctx, timeout_s=request.timeout_s, dry_run=True
+            ref,
+            request.inputs,
+            ctx,
+            timeout_s=request.timeout_s,
+            dry_run=True,
+            limits=request.limits if request.limits.to_dict() else None,
         )
         deadline = None
         if checked.plan is not None and checked.chain.is_own_process:
@@ -109,7 +115,11 @@ class LaunchAction:
         """Launch a process that follows a tool on a node, once the tool is verified here."""
         ref = request.ref
         chain = await self._executor.chain(ref, ctx)
+        if ctx.execution is not None:
+            ctx.execution.item = chain.head.item
         try:
+            if request.limits.to_dict():
+                chain.check_takes_limits(str(ref))
             run_id, process = await self._launch(request, ctx)
         except AlreadyStarted as found:
             return await self._found(found.thread_id, ref, chain, started)
@@ -160,7 +170,10 @@ class LaunchAction:
 
     def _check_inputs(self, request: RunRequest, ctx: CallContext) -> None:
         planner, log = self._planner(), Trace(ctx.event_sink)
-        planner.inputs(planner.load(request.ref, log), request.inputs, log)
+        loaded = planner.load(request.ref, log)
+        if ctx.execution is not None:
+            ctx.execution.item = loaded.item
+        planner.inputs(loaded, request.inputs, log)
 
     async def _launch(
         self, request: RunRequest, ctx: CallContext, deadline: float | None = None
@@ -170,9 +183,12 @@ class LaunchAction:
         payload = await register_for_process(
             store, self._settings, self._environ, request, ctx, deadline
         )
-        return payload.run_id, await run_to_end(partial(self._start, store, payload))
+        process = await run_to_end(partial(self._start, store, payload, ctx.execution))
+        return payload.run_id, process
 
-    async def _start(self, threads: "ThreadStore", payload: Payload) -> ProcessId:
+    async def _start(
+        self, threads: "ThreadStore", payload: Payload, execution: "Execution | None"
+    ) -> ProcessId:
         run_id, process = payload.run_id, None
         # A tool's parent comes from the context alone.
         environ = {} if payload.token is None else parent_variable(payload.ctx)
@@ -183,6 +199,8 @@ class LaunchAction:
                     next_step="Set sys.executable, or leave async out.",
                 )
             try:
+                if execution is not None:
+                    await execution.begins(run_id)
                 await threads.prepare(run_id)
                 log = threads.log_of(run_id)
                 spec = ProcessSpec(
@@ -201,6 +219,8 @@ class LaunchAction:
                 # From now on every reader notices if it died before it claimed the thread.
                 await threads.registry.assign_process(run_id, process)
                 await threads.synced()
+                if execution is not None:
+                    execution.moves()
             except BaseException:
                 if process is not None:
                     with suppress(ProcessError):
@@ -241,6 +261,8 @@ async def register_for_process(
     from ryecore.runs.request import register_run  # noqa: PLC0415
 
     refuse_unproved_parent(environ, ctx.budget_account)
+    if settings.must_audit and settings.deps_factory is None:
+        raise missing_audit()
     is_graph = request.graph.digest is not None
     if is_graph:
         await store.check_objects()
@@ -250,10 +272,17 @@ async def register_for_process(
     if is_tool:
         run_id = str(uuid.uuid4())
         await store.registry.register(
-            run_id, str(request.ref), ctx.budget_account, start=start, spawns=spawns
+            run_id,
+            str(request.ref),
+            ctx.budget_account,
+            start=start,
+            spawns=spawns,
+            labels=ctx.labels,
         )
     else:
-        record = await register_run(store.registry, request, ctx.budget_account, spawns=spawns)
+        record = await register_run(
+            store.registry, request, ctx.budget_account, spawns=spawns, labels=ctx.labels
+        )
         run_id = record.thread_id
     async with _ended_by_failure(store, run_id, request):
         await store.prepare(run_id)

@@ -22,12 +22,12 @@ from ryecore.runs.request import GraphOptions, RunRequest, ThreadOptions
 
 __all__ = ["Payload"]
 
-_VERSION: Final = 7
-_CONTEXT: Final = ("budget_account", "depth", "deadline", "call_id", "parent")
+_VERSION: Final = 8
+_CONTEXT: Final = ("budget_account", "depth", "deadline", "call_id", "parent", "caller")
 
 
 def _portable(ctx: CallContext) -> CallContext:
-    return evolve(ctx, cancellation=None, event_sink=None)
+    return evolve(ctx, cancellation=None, event_sink=None, budget=None, execution=None)
 
 
 @frozen
@@ -81,6 +81,7 @@ class Payload:
             "ctx": {
                 "capabilities": None if ctx.capabilities is None else sorted(ctx.capabilities),
                 **{name: getattr(ctx, name) for name in _CONTEXT},
+                "labels": dict(ctx.labels),
             },
         }
         try:

@@ -120,8 +120,10 @@ _LOOK_EVERY_S: Final = 60.0
 class AutomaticPruning:
     """The automatic pruning after runs, by the rule in signed configuration."""
 
-    def __init__(self, store: "Callable[[], ThreadStore]", planner: "DirectivePlanner") -> None:
-        self._store = store
+    def __init__(
+        self, open_store: "Callable[[], ThreadStore | None]", planner: "DirectivePlanner"
+    ) -> None:
+        self._open_store = open_store
         self._planner = planner
         self._look_at = 0.0
 
@@ -141,8 +143,8 @@ class AutomaticPruning:
                 retention = await run_in_thread(self._planner.retention)
                 if retention is None:
                     return
-                store = await run_in_thread(self._store)
-                if not await store.pruning.prune_daily(retention):
+                store = await run_in_thread(self._open_store)
+                if store is not None and not await store.pruning.prune_daily(retention):
                     self._look_at = 0.0  # the next run's end continues
         except RyeError as error:
             with suppress(RyeWarning):  # under `python -W error` too, the run has its result

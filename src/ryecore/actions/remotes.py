@@ -6,8 +6,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import anyio.to_thread
-
 from ryecore.errors import InputError, RemoteUntrusted
 from ryecore.frozen import frozen
 from ryecore.items.keys import AuthorKeys
@@ -172,7 +170,9 @@ class Remotes:
         include: tuple[str, ...] = ()
         if target is not None or remotes.default is not None or len(remotes.remotes) == 1:
             include = remotes.find(target or "remote").settings.push.include
-        return await anyio.to_thread.run_sync(self._planner, include)
+        from ryecore.remote.plan import make_plan  # noqa: PLC0415 - for remotes alone
+
+        return await make_plan(self._planner, include)
 
     async def push(
         self, target: str = "remote", *, progress: "Progress | None" = None

@@ -1,16 +1,17 @@
 """The report of a thread: its row, its result and its log."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
-from attrs import field
+from attrs import evolve, field
 
 from ryecore.convert.money import write_usd
 from ryecore.display.text import Rendered, StyledText
 from ryecore.errors import InputError
 from ryecore.frozen import frozen
+from ryecore.state.approvals import approvals_by_thread
 from ryecore.state.model import ThreadRecord, ThreadRecords
 
 if TYPE_CHECKING:
@@ -59,11 +60,13 @@ class ThreadReport(Rendered):
 
             on_node = read_tree(store.node_files(thread_id))
         charges = await store.ledger.charges(thread_id)
+        children = await registry.list_children(thread_id)
+        record, *below = await _with_approvals(store, (record, *children))
         return cls(
             record,
             await registry.get_result(thread_id),
             store.location_of(thread_id),
-            await registry.list_children(thread_id),
+            tuple(below),
             tuple(one.thread_id for one in await registry.get_chain(thread_id)),
             sum(one.actual.spend_microcents for one in charges if one.mark == "assumed"),
             on_node,
@@ -132,14 +135,44 @@ class ThreadReport(Rendered):
 
 
 async def list_threads(
-    store: "ThreadStore", *, active_only: bool, limit: int, offset: int
+    store: "ThreadStore", *, active_only: bool, limit: int, offset: int, after: str | None = None
 ) -> ThreadRecords:
-    """List the active threads, or all threads, newest first."""
+    """List the active threads, or all threads, newest first; `after` a thread, the next ones."""
     if not active_only:
-        rows = await store.look_at_all(lambda found: found.list_threads(limit=limit, offset=offset))
-        return ThreadRecords(rows, await store.registry.count_threads())
-    active = await store.look_at_all(lambda found: found.list_active())
-    return ThreadRecords(active[offset : offset + limit], len(active))
+        found = await store.look_at_all(
+            lambda registry: registry.list_threads(limit=limit + 1, offset=offset, after=after)
+        )
+        total = await store.registry.count_threads()
+        page = await _with_approvals(store, found[:limit])
+        return ThreadRecords(page, total, is_cut=len(found) > limit)
+    active = await store.look_at_all(lambda registry: registry.list_active())
+    rest = active if after is None else await _after(store, active, after)
+    page = await _with_approvals(store, rest[offset : offset + limit])
+    return ThreadRecords(page, len(active), is_cut=offset + limit < len(rest))
+
+
+async def _with_approvals(
+    store: "ThreadStore", records: Sequence[ThreadRecord]
+) -> tuple[ThreadRecord, ...]:
+    """Return the rows of threads with the calls that each waits for a person to approve."""
+    if all(one.ended for one in records):
+        return tuple(records)
+    waiting = await approvals_by_thread(store.approvals)
+    return tuple(
+        evolve(one, approvals=waiting[one.thread_id]) if one.thread_id in waiting else one
+        for one in records
+    )
+
+
+async def _after(
+    store: "ThreadStore", active: tuple[ThreadRecord, ...], after: str
+) -> tuple[ThreadRecord, ...]:
+    """Return the active threads after one, which may have ended since it was listed."""
+    for place, one in enumerate(active):
+        if one.thread_id == after:
+            return active[place + 1 :]
+    last = await store.registry.get_thread(after)
+    return tuple(one for one in active if one.created_at >= last.created_at)
 
 
 async def verify_thread(
@@ -180,6 +213,6 @@ def check_page(limit: int, offset: int) -> None:
     """Check the page of a list: a limit from 1 to 1,000, and an offset from 0."""
     if not 1 <= limit <= 1000 or not 0 <= offset <= _MAX_OFFSET:
         raise InputError(
-            f"limit={limit}, offset={offset} can't be listed.",
-            next_step="Pass a limit from 1 to 1000 and an offset from 0.",
+            f"limit={limit}, offset={offset} can't be listed: a page has at most 1,000.",
+            next_step="Pass a limit from 1 to 1000 and an offset from 0, and list page by page.",
         )

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-import anyio.to_thread
 from attrs import evolve
 
 from ryecore.errors import (
@@ -26,6 +25,7 @@ from ryecore.frozen import frozen
 from ryecore.items.refs import EXPORT_FOLDER, is_export
 from ryecore.items.signature import FileTypesReader
 from ryecore.items.spaces import Space, Spaces
+from ryecore.lillux.event_loop import run_in_thread
 from ryecore.policy import CallContext, allows, capability_of
 from ryecore.search.excerpt import beginning, excerpt
 from ryecore.search.index import WEIGHTS, IndexedTexts, IndexHit, SearchIndex
@@ -80,7 +80,7 @@ class SearchAction:
         request = _request(query, scope, source, limit, offset, ctx, records=records)
         search = _Search(request, self._items, self._exports, self._verifier)
         try:
-            page = await anyio.to_thread.run_sync(search.page, abandon_on_cancel=True)
+            page = await run_in_thread(search.page, abandon_on_cancel=True)
         finally:
             search.stop()
         return SearchResults(

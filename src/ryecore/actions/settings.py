@@ -11,30 +11,43 @@ from attrs import field
 from ryecore.chain.config import HostConfig
 from ryecore.errors import ConfigError
 from ryecore.frozen import frozen
-from ryecore.items.spaces import Space
+from ryecore.items.paths import existing_folder, folder_to_be, user_space_in
+from ryecore.items.spaces import Space, discover_bundles
 from ryecore.lillux.keys import PublicKey
 from ryecore.policy.environment import InheritEnv, may_set_from_dotenv
 
 if TYPE_CHECKING:
     from ryecore.agent.deps import AgentRunnerDeps
+    from ryecore.agent.telemetry import Observer
+    from ryecore.audit import Audit
     from ryecore.policy.permissions import Approve
     from ryecore.state.model import Durability
 
 __all__ = [
+    "AUDIT",
+    "STATE",
     "WARM_MEMORY_MIB",
     "OpenOptions",
     "Settings",
     "check_allowed",
     "check_durability",
     "check_factory",
+    "check_options",
+    "check_state",
     "check_warm_memory",
-    "key_pem",
+    "missing_audit",
 ]
 
 WARM_MEMORY_MIB: Final = 256
 """The default memory bound of the templates of warm starts, in MiB."""
 
 _MAX_WARM_MEMORY_MIB: Final = 1024 * 1024
+
+AUDIT: Final = "RYE_AUDIT"
+"""The variable that names the file of the audit log."""
+
+STATE: Final = "RYE_STATE"
+"""The variable that names the address of the state."""
 
 _FACTORY: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 
@@ -57,48 +70,9 @@ class OpenOptions(TypedDict, total=False):
     durability: "Durability"
     warm_memory_mib: int
     recover: bool
-
-
-@frozen
-class Settings:
-    """The settings of an open Rye, with which another process can open the same one.
-
-    They are the options of `Rye.open` in a form that can be written: trusted keys are PEM texts.
-    """
-
-    project_path: str
-    user_space: str
-    system_spaces: tuple[Space, ...]
-    inherit_env: InheritEnv
-    trusted_keys: tuple[str, ...]
-    trust_project_interpreters: bool
-    config: Mapping[str, Mapping[str, Any]] = field(repr=False)
-    cache_dir: str
-    durability: "Durability"
-    deps_factory: str | None
-    warm_memory_mib: int = WARM_MEMORY_MIB
-    allow_env: tuple[str, ...] = ()
-
-    @property
-    def user_root(self) -> Path:
-        """The user's `.ai` folder."""
-        return Path(self.user_space) / ".ai"
-
-    def to_options(self) -> OpenOptions:
-        """Return the options with which `Rye.open` opens the same project."""
-        return {
-            "user_space": self.user_space,
-            "system_spaces": self.system_spaces,
-            "inherit_env": self.inherit_env,
-            "trusted_keys": self.trusted_keys,
-            "trust_project_interpreters": self.trust_project_interpreters,
-            "config": self.config,
-            "cache_dir": self.cache_dir,
-            "durability": self.durability,
-            "deps_factory": self.deps_factory,
-            "warm_memory_mib": self.warm_memory_mib,
-            "allow_env": self.allow_env,
-        }
+    observer: "Observer | None"
+    audit: "str | PathLike[str] | Audit | None"
+    state: str | None
 
 
 def check_factory(deps_factory: str | None) -> str | None:
@@ -142,6 +116,140 @@ def check_allowed(names: Iterable[str]) -> tuple[str, ...]:
     return allowed
 
 
-def key_pem(key: PublicKey | str | bytes) -> str:
+@frozen
+class Settings:
+    """The settings of an open Rye, with which another process can open the same one.
+
+    They are the options of `Rye.open` in a form that can be written: trusted keys are PEM texts.
+    `audit` is the path of the audit log; where it is a function, another process `must_audit` with
+    one of its own.
+    """
+
+    project_path: str
+    user_space: str
+    system_spaces: tuple[Space, ...]
+    inherit_env: InheritEnv
+    trusted_keys: tuple[str, ...]
+    trust_project_interpreters: bool
+    config: Mapping[str, Mapping[str, Any]] = field(repr=False)
+    cache_dir: str
+    durability: "Durability" = field(converter=check_durability)
+    deps_factory: str | None = field(converter=check_factory)
+    warm_memory_mib: int = field(default=WARM_MEMORY_MIB, converter=check_warm_memory)
+    allow_env: tuple[str, ...] = field(default=(), converter=check_allowed)
+    audit: str | None = None
+    must_audit: bool = False
+    state: str | None = field(default=None, repr=False)  # it may hold a password
+
+    @property
+    def user_root(self) -> Path:
+        """The user's `.ai` folder."""
+        return Path(self.user_space) / ".ai"
+
+    def to_options(self) -> OpenOptions:
+        """Return the options with which `Rye.open` opens the same project."""
+        return {
+            "user_space": self.user_space,
+            "system_spaces": self.system_spaces,
+            "inherit_env": self.inherit_env,
+            "trusted_keys": self.trusted_keys,
+            "trust_project_interpreters": self.trust_project_interpreters,
+            "config": self.config,
+            "cache_dir": self.cache_dir,
+            "durability": self.durability,
+            "deps_factory": self.deps_factory,
+            "warm_memory_mib": self.warm_memory_mib,
+            "allow_env": self.allow_env,
+            "audit": self.audit,
+            "state": self.state,
+        }
+
+
+def check_options(
+    project_path: str | PathLike[str],
+    environ: Mapping[str, str],
+    *,
+    user_space: str | PathLike[str] | None,
+    system_spaces: Iterable[Space] | None,
+    inherit_env: InheritEnv,
+    allow_env: Iterable[str],
+    trusted_keys: Iterable[PublicKey | str | bytes],
+    trust_project_interpreters: bool,
+    config: HostConfig | None,
+    cache_dir: str | PathLike[str] | None,
+    deps_factory: str | None,
+    durability: "Durability",
+    warm_memory_mib: int,
+    audit: "str | PathLike[str] | Audit | None",
+    state: str | None,
+) -> Settings:
+    """Check the options of `Rye.open`, and return them as settings.
+
+    Raises:
+        ConfigError: A path, a bundle or another option can't be used.
+    """
+    user = user_space_in(environ, user_space)
+    cache = folder_to_be(cache_dir, "cache") if cache_dir else user / ".ai/cache/sealed"
+    return Settings(
+        project_path=str(existing_folder(project_path)),
+        user_space=str(user),
+        system_spaces=discover_bundles() if system_spaces is None else tuple(system_spaces),
+        inherit_env=inherit_env,
+        allow_env=allow_env,
+        trusted_keys=tuple(map(_key_pem, trusted_keys)),
+        trust_project_interpreters=trust_project_interpreters,
+        config=config or {},
+        cache_dir=str(cache),
+        durability=durability,
+        deps_factory=deps_factory,
+        warm_memory_mib=warm_memory_mib,
+        audit=_check_audit(audit, environ),
+        must_audit=callable(audit),
+        state=check_state(state, environ),
+    )
+
+
+def _check_audit(
+    audit: "str | PathLike[str] | Audit | None", environ: Mapping[str, str]
+) -> str | None:
+    """Return the path of the audit log's file, by default the one of `RYE_AUDIT`.
+
+    None where there is no audit log, and where it is a function.
+    """
+    named = audit or environ.get(AUDIT)
+    if not named or callable(named):
+        return None
+    if not isinstance(named, str | PathLike):
+        raise ConfigError(
+            f"audit is {named!r}.", next_step="Pass a path, or a function that takes a record."
+        )
+    from ryecore.audit import audit_path  # noqa: PLC0415 - with an audit log alone
+
+    return audit_path(named)
+
+
+def check_state(state: str | None, environ: Mapping[str, str]) -> str | None:
+    """Return the address of the state, by default that of `RYE_STATE`; None for the project's."""
+    found = state or environ.get(STATE)
+    if not found:
+        return None
+    if not isinstance(found, str):
+        raise ConfigError("state isn't text.", next_step="Pass the address of a server.")
+    from ryecore.state.postgres.address import PostgresAddress  # noqa: PLC0415 - with one alone
+
+    PostgresAddress.parse(found)
+    return found
+
+
+def missing_audit() -> ConfigError:
+    """Return the error that the audit log can't be written by another process."""
+    return ConfigError(
+        "The audit log is a function of the process that began this; another one has to run it.",
+        next_step='Pass a file, Rye.open(audit="PATH"), or let the deps_factory return '
+        '{"audit": ...}.',
+    )
+
+
+def _key_pem(key: PublicKey | str | bytes) -> str:
     """Return a public key, or its PEM, as PEM."""
     return (key if isinstance(key, PublicKey) else PublicKey.from_pem(key)).pem.decode()

@@ -5,7 +5,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
-import anyio.to_thread
 from attrs import evolve
 
 from ryecore.actions.approval import ask, check_capability, file_to_approve, own_space
@@ -30,6 +29,7 @@ from ryecore.items.signing import SignedFile, check_name, find_files, sign_file
 from ryecore.items.spaces import ItemSource, Space, Spaces, named
 from ryecore.items.verification import MAX_ITEM_BYTES, Verifier
 from ryecore.lillux.digests import read_digest
+from ryecore.lillux.event_loop import run_in_thread
 from ryecore.policy import CallContext
 from ryecore.policy.permissions import ApprovalRequest, Approve, FileToApprove
 
@@ -163,13 +163,13 @@ class SignAction:
                 f"{pattern!r} doesn't say what kind of item it names.",
                 next_step="Write tool:acme/name, or a glob such as tool:acme/*.",
             )
-        found = await anyio.to_thread.run_sync(find_files, place, pattern)
+        found = await run_in_thread(find_files, place, pattern)
         files, _ = _without_records(found, pattern)
         self._keys.load()  # without a key there is nothing to approve
         for kind, _, relative in files:
             check_name(kind, relative)
             check_capability("sign", ItemRef.of_file(kind, relative), ctx)
-        candidates = await anyio.to_thread.run_sync(self._candidates, files, place)
+        candidates = await run_in_thread(self._candidates, files, place)
         alone = [
             (candidate,) for candidate in candidates if candidate.item_id.startswith("config:")
         ]
@@ -181,7 +181,7 @@ class SignAction:
                 request = ApprovalRequest("sign", place.label, asked, ctx.call_id)
                 await ask(self._approve, request)
         approved = {candidate.path: candidate.content_hash for candidate in candidates}
-        return await anyio.to_thread.run_sync(self._sign, files, approved)
+        return await run_in_thread(self._sign, files, approved)
 
     def _sign(self, files: Files, approved: Mapping[Path, str] | None = None) -> SignReport:
         key = self._keys.load()

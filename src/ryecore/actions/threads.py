@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from ryecore.actions.reports import ThreadReport, check_page, list_threads, read_log, verify_thread
-from ryecore.actions.thread_access import ThreadAccess
+from ryecore.actions.thread_answers import ThreadAnswers
 from ryecore.errors import InputError
 from ryecore.policy import CallContext
 from ryecore.runs.request import RunRequest, check_grace, parse_limits
@@ -30,7 +30,7 @@ __all__ = ["ThreadReport", "Threads"]
 T = TypeVar("T")
 
 
-class Threads(ThreadAccess):
+class Threads(ThreadAnswers):
     """The threads of one project: `rye.threads`.
 
     Wherever an id is expected, an unambiguous beginning of it suffices.
@@ -68,16 +68,21 @@ class Threads(ThreadAccess):
         all: bool = False,  # noqa: A002 - the word of `rye threads list`
         limit: int = 50,
         offset: int = 0,
+        after: str | None = None,
     ) -> ThreadRecords:
         """List the threads that have not ended. Threads whose process died are ended before.
 
         Args:
             all: Whether to list ended threads too, newest first.
-            limit: How many, from 1 to 1,000; `total` of the result is the number of all.
+            limit: How many, from 1 to 1,000; `total` of the result is the number of all, and
+                `is_cut` says whether more follow.
             offset: How many to skip.
+            after: The thread after which the page begins: `next_after` of the last page. Threads
+                that start meanwhile shift no page.
 
         Raises:
             InputError: `limit` or `offset` is negative or not a whole number.
+            ThreadNotFound: No thread has the id `after`.
             StateError: The registry can't be read.
         """
         check_page(limit, offset)
@@ -86,7 +91,14 @@ class Threads(ThreadAccess):
             store = await run_in_thread(self._store)
             if store is None:
                 return ThreadRecords()
-            listing = partial(list_threads, store, active_only=not all, limit=limit, offset=offset)
+            listing = partial(
+                list_threads,
+                store,
+                active_only=not all,
+                limit=limit,
+                offset=offset,
+                after=None if after is None else await store.find(after),
+            )
             found = await listing()
             if await self._look(found):
                 found = await listing()

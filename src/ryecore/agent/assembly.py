@@ -3,34 +3,41 @@
 Source: docs/design/agent-node.md#steps.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import TYPE_CHECKING
 
+from attrs import evolve
+
+from ryecore.agent.costs import CostMeter
 from ryecore.agent.deps import AgentRunnerDeps
-from ryecore.agent.events import CostMeter, Emit
-from ryecore.agent.model import Agent, AgentNode, RetrySpec
+from ryecore.agent.events import Emit
 from ryecore.agent.outcome import turn_error
-from ryecore.agent.policies import OutputSchema
+from ryecore.agent.output import AnswerReader, typed_answer
 from ryecore.agent.verdicts import TurnPolicy
 from ryecore.frozen import frozen
 from ryecore.llm.cost import AttemptCost, CostTracker
 from ryecore.llm.fallback import FallbackChain
 from ryecore.llm.fallback_rules import AttemptRecord, Backoff, ChainOptions, FallbackPlanEntry
+from ryecore.llm.media import MediaStore
 from ryecore.llm.request import LlmRequest, ResponseFormat, ToolSpec
 from ryecore.policy.context import CallContext
 from ryecore.tools.context import PresentResult, ToolContext
+from ryecore.tools.definition import ToolDef, same_tool
 from ryecore.tools.registry import ToolRegistry
+
+if TYPE_CHECKING:
+    from ryecore.agent.model import Agent, AgentNode
 
 __all__ = [
     "TurnSetup",
+    "answer_reader",
     "build_plan",
     "build_setup",
     "chain_options",
     "cost_meter",
     "granted_tools",
     "observed_run",
-    "output_schema",
     "plan_entry",
     "system_text",
     "tool_context",
@@ -42,7 +49,8 @@ class TurnSetup:
     """The setup of a conversation's turns; messages are added to the common `request`.
 
     `registry` has the tools that may be called, in at most `max_tool_turns` turns. Results of calls
-    are emitted only where `emits_results`.
+    are emitted only where `emits_results`. Where `suspends`, a call that needs an approval ends the
+    turns until a person has answered. `in_order` lets no calls of one answer run at the same time.
     """
 
     deps: AgentRunnerDeps
@@ -56,29 +64,42 @@ class TurnSetup:
     meter: CostMeter
     policy: TurnPolicy
     emits_results: bool = True
+    suspends: bool = False
+    in_order: bool = False
+
+    def for_reply(self, call_id: str, deps: object) -> "TurnSetup":
+        """Return the setup of one reply, whose calls of tools get ids of their own.
+
+        `deps` are what its tools get; None keeps those that the setup has.
+        """
+        context = self.tool_context.as_call(call_id)
+        if deps is not None:
+            context = evolve(context, deps=deps)
+        return evolve(self, tool_context=context)
 
 
 def observed_run(
-    deps: AgentRunnerDeps, node_id: str, agent: Agent
+    deps: AgentRunnerDeps, node_id: str, agent: "Agent"
 ) -> AbstractContextManager[object]:
     """Return the observer's context manager around a run; an empty one without an observer."""
     return nullcontext() if deps.observer is None else deps.observer.run(node_id, agent)
 
 
 def build_plan(
-    deps: AgentRunnerDeps, agent: Agent, node: AgentNode | None = None
+    deps: AgentRunnerDeps, agent: "Agent", call: CallContext, node: "AgentNode | None" = None
 ) -> tuple[FallbackPlanEntry, ...]:
     """Return the fallback plan. Only its first entry is retried.
 
     Source: docs/design/agent-node.md#plan; decision 50.
     """
-    retry = (node.retry if node else None) or agent.retry or RetrySpec()
+    retry = (node.retry if node else None) or agent.retry
+    tries, backoff = (retry.max, retry.backoff) if retry else (1, None)
     model = (node.model if node else None) or agent.model
-    first = plan_entry(deps, agent.provider, model, retry.max, retry.backoff)
+    first = plan_entry(deps, call, agent.provider, model, tries, backoff)
     return (
         first,
         *(
-            plan_entry(deps, one.provider, one.model, one.max_attempts)
+            plan_entry(deps, call, one.provider, one.model, one.max_attempts)
             for one in agent.fallback_chain
         ),
     )
@@ -86,13 +107,14 @@ def build_plan(
 
 def plan_entry(
     deps: AgentRunnerDeps,
+    call: CallContext,
     provider_id: str,
     model: str,
     attempts: int = 1,
     backoff: Backoff | None = None,
 ) -> FallbackPlanEntry:
     """Return one entry of a plan, with the host's own provider; refuse one that the host lacks."""
-    provider = deps.resolve_provider(provider_id)
+    provider = deps.provider_for(provider_id, call)
     if provider is None:
         raise turn_error(
             "internal",
@@ -109,14 +131,14 @@ def plan_entry(
     return FallbackPlanEntry(provider, model, attempts, backoff or deps.limits.backoff)
 
 
-def granted_tools(agent: Agent, node: AgentNode | None = None) -> tuple[str, ...]:
+def granted_tools(agent: "Agent", node: "AgentNode | None" = None) -> tuple[str, ...]:
     """Return the names of the tools that may be called; a node narrows its agent's grant.
 
     Source: docs/design/agent-node.md#tools.
     """
     if node is None or node.tools is None:
-        return agent.tools
-    wider = [name for name in node.tools if name not in agent.tools]
+        return agent.tool_names
+    wider = [name for name in node.tools if name not in agent.tool_names]
     if wider:
         raise turn_error(
             "validation",
@@ -126,7 +148,7 @@ def granted_tools(agent: Agent, node: AgentNode | None = None) -> tuple[str, ...
     return node.tools
 
 
-def system_text(agent: Agent, node: AgentNode | None = None) -> str:
+def system_text(agent: "Agent", node: "AgentNode | None" = None) -> str:
     """Return the system prompt: the authors' texts, verbatim, and nothing else.
 
     Source: docs/design/agent-node.md#messages.
@@ -135,13 +157,23 @@ def system_text(agent: Agent, node: AgentNode | None = None) -> str:
     return "\n\n".join(text for text in texts if text)
 
 
-def output_schema(owner: str, schema: Mapping[str, Any] | None) -> OutputSchema | None:
-    """Return the validator of a structured answer; None if the answer is text."""
-    if schema is None:
+def answer_reader(agent: "Agent", node: "AgentNode | None" = None) -> AnswerReader | None:
+    """Return the reader of an agent's answers; None if each text is one.
+
+    A node's schema replaces all that the agent declares of its output.
+    """
+    own = node is not None and node.output_schema is not None
+    schema = node.output_schema if node is not None and own else agent.output_schema
+    typed = None if own or agent.output_type is None else typed_answer(agent.output_type)
+    check = None if own else agent.output_check
+    if schema is None and typed is None and check is None:
         return None
     try:
-        return OutputSchema(schema)
+        if typed is not None:
+            return AnswerReader(typed.schema, typed.convert, check)
+        return AnswerReader(schema, None, check)
     except ValueError as problem:
+        owner = node.id if node else agent.name
         raise turn_error(
             "validation", f"The output_schema of '{owner}' isn't a JSON Schema: {problem}."
         ) from None
@@ -159,70 +191,119 @@ def cost_meter(
 
 def build_setup(
     deps: AgentRunnerDeps,
-    agent: Agent,
+    agent: "Agent",
     plan: Sequence[FallbackPlanEntry],
     *,
-    node: AgentNode | None = None,
-    output: OutputSchema | None,
+    node: "AgentNode | None" = None,
+    answer: AnswerReader | None,
     node_id: str,
     emit: Emit,
     call: CallContext,
     policy: TurnPolicy,
     meter: CostMeter,
+    suspends: bool = False,
+    media: MediaStore | None = None,
+    tool_deps: object = None,
 ) -> TurnSetup:
-    """Return the setup of a run's turns. Each tool must be granted, and exist."""
+    """Return the setup of a run's turns. Each tool must be granted, and exist.
+
+    `media` serves where the host has no store of media. `tool_deps` replaces the host's.
+    """
     names = granted_tools(agent, node)
+    registry = registry_of(deps, agent)
     request = LlmRequest(
         model=plan[0].model,
         messages=(),
         system=system_text(agent, node),
-        tools=_specs(deps, names),
+        tools=_specs(deps, registry, names),
         max_output_tokens=agent.max_output_tokens or deps.limits.max_output_tokens,
         temperature=agent.temperature,
-        response_format=ResponseFormat(output.schema) if output else None,
+        response_format=ResponseFormat(answer.schema) if answer and answer.schema else None,
         reasoning=agent.reasoning,
+        cache=agent.cache,
     )
     return TurnSetup(
         deps=deps,
-        registry=deps.registry,
+        registry=registry,
         max_tool_turns=deps.limits.max_tool_turns,
-        chain=FallbackChain(plan, chain_options(deps, meter, policy)),
-        tool_context=tool_context(deps, frozenset(names), call),
+        chain=FallbackChain(plan, chain_options(deps, call, meter, policy, media)),
+        tool_context=tool_context(
+            deps,
+            frozenset(names),
+            evolve(call, caller=f"agent:{agent.name}"),
+            media=media,
+            tool_deps=tool_deps,
+        ),
         request=request,
         node_id=node_id,
         emit=emit,
         meter=meter,
         policy=policy,
+        suspends=suspends,
     )
 
 
 def chain_options(
-    deps: AgentRunnerDeps, meter: CostMeter, policy: TurnPolicy | None = None
+    deps: AgentRunnerDeps,
+    call: CallContext,
+    meter: CostMeter,
+    policy: TurnPolicy | None = None,
+    media: MediaStore | None = None,
 ) -> ChainOptions:
-    """Return the options of a run's calls to models. Without a policy, each try may go ahead."""
+    """Return the options of a run's calls to models. Without a policy, each try may go ahead.
+
+    `media` serves where the host has no store.
+    """
     return ChainOptions(
-        key_for=deps.key_for,
+        key_for=deps.keys_of(call),
         sleep=deps.sleep,
         now=deps.now,
         on_auth_error=deps.on_auth_error,
         on_attempt=meter.on_attempt,
         before_attempt=None if policy is None else policy.before_attempt,
-        media=deps.media,
+        media=deps.media or media,
         stall_s=deps.limits.stall_s,
         cooldown_s=deps.limits.cooldown_s,
+        rate_limits=deps.rate_limits,
     )
 
 
-def _specs(deps: AgentRunnerDeps, names: Sequence[str]) -> tuple[ToolSpec, ...]:
-    shown = deps.registry if deps.tools is None else {tool.name: tool for tool in deps.tools}
+def registry_of(deps: AgentRunnerDeps, agent: "Agent") -> ToolRegistry:
+    """Return the host's tools with those that the agent has itself; refuse two of one name."""
+    own = [tool for tool in agent.tools if not isinstance(tool, str)]
+    if not own:
+        return deps.registry
+    registry = ToolRegistry(deps.registry, limits=deps.registry.limits)
+    for tool in own:
+        there = registry.get(tool.name)
+        if there is None:
+            registry.add(tool)
+        elif not same_tool(there, tool):
+            raise turn_error(
+                "internal",
+                f"The agent '{agent.name}' and the host have different tools of the name "
+                f"'{tool.name}'.",
+                next_step=f"Rename one of them, or name the host's: Agent(tools=[{tool.name!r}]).",
+            )
+    return registry
+
+
+def _specs(
+    deps: AgentRunnerDeps, registry: ToolRegistry, names: Sequence[str]
+) -> tuple[ToolSpec, ...]:
+    shown: ToolRegistry | dict[str, ToolDef] = registry
+    if deps.tools is not None:
+        of_agent = [tool for tool in registry if tool.name not in deps.registry]
+        shown = {tool.name: tool for tool in (*deps.tools, *of_agent)}
     specs: list[ToolSpec] = []
     for name in names:
         tool = shown.get(name)
-        if tool is None or name not in deps.registry:
+        if tool is None or name not in registry:
             raise turn_error(
                 "internal",
                 f"The host has no tool '{name}'.",
-                next_step="Register it: AgentRunnerDeps(registry=ToolRegistry([...])).",
+                next_step="Pass the tool itself, Agent(tools=[...]), or register it: "
+                "AgentRunnerDeps(registry=ToolRegistry([...])).",
             )
         specs.append(tool.spec)
     return tuple(specs)
@@ -235,6 +316,8 @@ def tool_context(
     *,
     present: PresentResult | None = None,
     recorded: Callable[[], Awaitable[None]] | None = None,
+    media: MediaStore | None = None,
+    tool_deps: object = None,
 ) -> ToolContext:
     """Return the context of a run's calls of tools; see `ToolContext`."""
     resolver = deps.resolver_capabilities
@@ -246,7 +329,9 @@ def tool_context(
         capabilities=deps.host_capabilities,
         approve=deps.approve,
         results=deps.results,
-        media=deps.media,
+        media=deps.media or media,
         present=present,
         recorded=recorded,
+        deps=deps.tool_deps if tool_deps is None else tool_deps,
+        agent_deps=deps,
     )

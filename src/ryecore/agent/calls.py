@@ -2,12 +2,17 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import partial
+from secrets import token_hex
+from types import MappingProxyType
 from typing import Final
 
 import anyio
+from attrs import evolve
 
+from ryecore.agent.approvals import PendingApproval
 from ryecore.agent.assembly import TurnSetup
-from ryecore.agent.events import AgentToolCall, AgentToolResult
+from ryecore.agent.events import AgentToolCall, AgentToolResult, ApprovalRequested
 from ryecore.agent.verdicts import Dispatch, Fail, Feed, Finish, OnCall, TurnState
 from ryecore.errors import ToolCallError, ToolCancelledError
 from ryecore.frozen import frozen
@@ -16,7 +21,8 @@ from ryecore.llm.result import LlmResult
 from ryecore.policy.cancelling import run_to_end
 from ryecore.policy.context import place_id
 from ryecore.strict_json import read_json
-from ryecore.tools.context import ToolContext
+from ryecore.tools.approval import CallSuspended, denial
+from ryecore.tools.context import ToolApprovalRequest, ToolContext
 from ryecore.tools.results import ToolCalled, ToolOutcome, ToolReturned
 
 __all__ = ["Served", "ServedCalls"]
@@ -29,24 +35,42 @@ _UNKNOWN: Final = "broken off while it ran: whether it has had its effect is not
 
 @frozen
 class Served:
-    """The verdict that ends the turns, if one does, and the mistake that was fed back, if any."""
+    """The verdict that ends the turns, if one does, and the mistake that was fed back, if any.
+
+    `pending` are the calls that wait for an approval; the others have their results.
+    """
 
     ending: Finish | Fail | None = None
     correction: str = ""
+    pending: tuple[PendingApproval, ...] = ()
 
 
 class ServedCalls:
-    """The calls of one answer, served in parallel if all tools allow it."""
+    """The calls of one answer, served in parallel if all tools allow it.
 
-    def __init__(self, setup: TurnSetup, state: TurnState, asked: LlmResult) -> None:
+    `answers` are those to the calls that waited for an approval, by their places, and `results`
+    those of the others.
+    """
+
+    def __init__(
+        self,
+        setup: TurnSetup,
+        state: TurnState,
+        asked: LlmResult,
+        answers: Mapping[int, PendingApproval] = MappingProxyType({}),
+        results: Mapping[int, ToolResultPart] = MappingProxyType({}),
+    ) -> None:
         self._setup = setup
         self._state = state
         self._asked = asked
         self._calls = asked.tool_calls
-        self._results: dict[int, ToolResultPart] = {}
+        self._answers = answers
+        self._results = dict(results)
+        self._pending: dict[int, PendingApproval] = {}
         self._unreported: dict[int, ToolResultPart] = {}
         self._begun: set[int] = set()
         self._fail: Fail | None = None
+        self._suspended = False
         self._correction = ""
 
     async def serve(self) -> Served:
@@ -82,7 +106,39 @@ class ServedCalls:
                     await self._feed(place, feed)
                     self._tell_unrun(place, feed)
         await self._run(places)
-        return Served(self._fail, self._correction)
+        return self._served()
+
+    async def resume(self) -> Served:
+        """Serve the calls that a person has answered, in their order."""
+        for place, answer in sorted(self._answers.items()):
+            if self._fail is not None:
+                break
+            if answer.approved:
+                await self._dispatch(place)
+            else:
+                why = f": {answer.answer_reason}" if answer.answer_reason else "."
+                feed = Feed(str(denial(answer.tool_name, why)))
+                await self._feed(place, feed)
+                self._tell_unrun(place, feed)
+        return self._served()
+
+    def _served(self) -> Served:
+        if self._fail is not None or not self._pending:
+            return Served(self._fail, self._correction)
+        pending = tuple(one for _, one in sorted(self._pending.items()))
+        for one in pending:
+            self._setup.emit(
+                ApprovalRequested(
+                    self._setup.node_id,
+                    one.id,
+                    one.call_id,
+                    one.tool_name,
+                    one.arguments,
+                    one.reason,
+                )
+            )
+        self._suspended = True
+        return Served(None, self._correction, pending)
 
     def _is_cut(self, call: ToolCallPart) -> bool:
         """Return whether the answer was cut off before the call's arguments."""
@@ -114,7 +170,7 @@ class ServedCalls:
 
     def _is_parallel_safe(self, place: int) -> bool:
         tool = self._setup.registry.get(self._calls[place].name)
-        return tool is not None and tool.parallel_safe
+        return tool is not None and tool.runs_in_parallel and not self._setup.in_order
 
     async def _run_together(self, places: Sequence[int]) -> None:
         raised: list[ToolCancelledError] = []
@@ -147,6 +203,9 @@ class ServedCalls:
                     came = await setup.registry.dispatch(call, context, told.on_event)
         except ToolCancelledError:
             raise
+        except CallSuspended as waits:
+            self._suspend(place, waits.request)
+            return
         except ToolCallError as error:
             came = error
             if not told.result:
@@ -171,7 +230,29 @@ class ServedCalls:
             return context
         turn = self._state.turn
         call_id = place_id(context.call.call_id, turn, place, call.name, call.arguments_json)
-        return context.as_call(call_id)
+        own = context.as_call(call_id)
+        if self._setup.suspends and (tool.needs_approval or tool.policy.unlisted == "ask"):
+            own = evolve(own, approve=partial(self._approve, place))
+        return own
+
+    async def _approve(self, place: int, request: ToolApprovalRequest) -> bool:
+        """Approve exactly what a person has approved; anything else waits for an answer."""
+        answer = self._answers.get(place)
+        if answer is not None and answer.approved and answer.covers(request):
+            return True
+        raise CallSuspended(request)
+
+    def _suspend(self, place: int, request: ToolApprovalRequest) -> None:
+        self._begun.discard(place)
+        self._pending[place] = PendingApproval(
+            token_hex(8),
+            request.tool_name,
+            request.arguments,
+            request.reason,
+            request.tool_digest,
+            request.tool_call_id,
+            place,
+        )
 
     def _tell_unrun(self, place: int, feed: Feed) -> None:
         if feed.is_error:
@@ -195,8 +276,13 @@ class ServedCalls:
         await self._setup.policy.on_final_result(self._state, part)
 
     def results(self) -> tuple[ToolResultPart, ...]:
-        """Return a result for each call, also for calls that were not run or were interrupted."""
+        """Return a result for each call, also for calls that were not run or were interrupted.
+
+        Only the calls of suspended turns that wait for an approval have none.
+        """
         results, count = self._results, len(self._calls)
+        if self._suspended:
+            return tuple([results[place] for place in range(count) if place in results])
         for place in range(count):
             if place not in results:
                 text = _UNKNOWN if place in self._begun else _NOT_RUN

@@ -3,22 +3,29 @@
 Source: docs/design/agent-node.md#what-the-host-injects; decision 61.
 """
 
+import inspect
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
+from types import NoneType
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
 
 import anyio
 from attrs import Factory, field
 from attrs.validators import in_, optional
 
+from ryecore.agent.compaction import Compact
+from ryecore.agent.environment import EnvironmentProviders, missing_models_error
 from ryecore.errors import ConfigError
 from ryecore.frozen import frozen
 from ryecore.llm.checks import above, at_least, function, of, tuple_of_names
 from ryecore.llm.fallback_rules import Backoff, Refuse
 from ryecore.llm.media import MediaStore
 from ryecore.llm.provider import LlmProvider
+from ryecore.llm.rate_limits import RateLimits, read_rate_limits
 from ryecore.llm.request import LlmRequest
+from ryecore.policy.context import CallContext
 from ryecore.policy.limits import DEFAULT_TOOL_TURNS
 from ryecore.tools.context import ApproveToolCall, FsScope
 from ryecore.tools.definition import ToolDef
@@ -26,7 +33,7 @@ from ryecore.tools.registry import ToolRegistry
 from ryecore.tools.store import MemoryResultStore, ResultStore
 
 if TYPE_CHECKING:
-    from ryecore.agent.telemetry import AgentObserver
+    from ryecore.agent.telemetry import Observer
     from ryecore.llm.cost import PriceLookup
 
 __all__ = [
@@ -140,14 +147,27 @@ def _names(declared: Iterable[str]) -> frozenset[str]:
     return frozenset(tuple_of_names(declared))
 
 
+ResolveProvider: TypeAlias = (
+    Callable[[str], LlmProvider | None] | Callable[[str, CallContext], LlmProvider | None]
+)
+"""Returns the provider with an id, perhaps for a caller."""
+
+KeyFor: TypeAlias = (
+    Callable[[str], str | Awaitable[str]] | Callable[[str, CallContext], str | Awaitable[str]]
+)
+"""Returns the credential for a provider's id, perhaps for a caller."""
+
+
 @frozen(kw_only=True)
 class AgentRunnerDeps:
     """The dependencies of a host. Keys pass through and aren't stored.
 
     Attributes:
-        resolve_provider: Returns the provider with an id; None if the host has none.
+        resolve_provider: Returns the provider with an id; None if the host has none. If it needs a
+            second argument, it gets the `CallContext` of the caller.
         key_for: Returns the credential for a provider's id, at once or awaited; empty if none is
-            needed. Its exceptions become `provider_auth`; their texts are dropped.
+            needed. Its exceptions become `provider_auth`; their texts are dropped. If it needs a
+            second argument, it gets the `CallContext` of the caller.
         registry: The tools.
         tools: The tools that models are told about; by default all of the registry.
         sleep: Waits a number of seconds.
@@ -168,10 +188,17 @@ class AgentRunnerDeps:
         media: The store of media.
         results: The store of large results of tools; by default in memory.
         observer: Records traces and metrics.
+        tool_deps: What tools get as `ToolContext.deps`, also in threads and graphs; a session may
+            have its own.
+        rate_limits: The `RateLimit` of providers, by the provider's id or by `provider/model`,
+            which goes first. All that has these dependencies, or a copy with other fields, shares
+            them; in another process they count anew.
+        compact: When long conversations of sessions, threads and nodes are shortened, and who
+            summarizes them; a session may have its own.
     """
 
-    resolve_provider: Callable[[str], LlmProvider | None] = field(validator=function, repr=False)
-    key_for: Callable[[str], str | Awaitable[str]] = field(validator=function, repr=False)
+    resolve_provider: ResolveProvider = field(validator=function, repr=False)
+    key_for: KeyFor = field(validator=function, repr=False)
     registry: ToolRegistry = field(
         factory=ToolRegistry, validator=of("a ToolRegistry", ToolRegistry)
     )
@@ -198,4 +225,70 @@ class AgentRunnerDeps:
     host_capabilities: frozenset[str] = field(default=frozenset(), converter=_names)
     media: MediaStore | None = None
     results: ResultStore = Factory(MemoryResultStore)
-    observer: "AgentObserver | None" = None
+    observer: "Observer | None" = None
+    tool_deps: object = field(default=None, repr=False)
+    rate_limits: RateLimits | None = field(default=None, converter=read_rate_limits)
+    compact: Compact | None = field(default=None, validator=of("a Compact", Compact, NoneType))
+
+    @classmethod
+    def from_env(cls, environ: Mapping[str, str] | None = None) -> "AgentRunnerDeps":
+        """Return dependencies with the providers whose API keys stand in the environment.
+
+        These are `ANTHROPIC_API_KEY`, `OPENAI_API_KEY`, and `GEMINI_API_KEY` or `GOOGLE_API_KEY`,
+        where the provider's extra is installed. A key is read at each call of a model, and isn't
+        stored. `attrs.evolve` adds other fields.
+
+        Args:
+            environ: The variables; by default those of the process.
+
+        Raises:
+            ConfigError: No key is set.
+            MissingExtra: A key is set, but its provider's extra isn't installed.
+        """
+        providers = EnvironmentProviders(environ)
+        if not providers:
+            raise missing_models_error(environ, otherwise=WRITE_DEPS)
+        return AgentRunnerDeps(resolve_provider=providers.resolve, key_for=providers.key_for)
+
+    def provider_for(self, provider_id: str, call: CallContext) -> LlmProvider | None:
+        """Return the provider with an id for a caller; None if the host has none."""
+        resolve: Any = self.resolve_provider
+        provider: LlmProvider | None = (
+            resolve(provider_id, call) if self._takes_call[0] else resolve(provider_id)
+        )
+        return provider
+
+    def keys_of(self, call: CallContext) -> Callable[[str], str | Awaitable[str]]:
+        """Return the function that returns credentials for a caller."""
+        key_for: Any = self.key_for
+        if not self._takes_call[1]:
+            own: Callable[[str], str | Awaitable[str]] = key_for
+            return own
+
+        def key_of_caller(provider_id: str) -> str | Awaitable[str]:
+            key: str | Awaitable[str] = key_for(provider_id, call)
+            return key
+
+        return key_of_caller
+
+    @cached_property
+    def _takes_call(self) -> tuple[bool, bool]:
+        return _needs_call(self.resolve_provider), _needs_call(self.key_for)
+
+
+WRITE_DEPS: Final = "pass AgentRunnerDeps(resolve_provider=..., key_for=...)"
+"""What to do without keys in the environment."""
+
+
+def _needs_call(function: Callable[..., Any]) -> bool:
+    """Return whether a function needs a second argument; one with a default isn't needed."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # as of some built-in functions
+        return False
+    needed = [
+        one
+        for one in parameters
+        if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD) and one.default is one.empty
+    ]
+    return len(needed) > 1

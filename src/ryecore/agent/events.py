@@ -1,4 +1,4 @@
-"""The events of a run, and the meter that emits its costs.
+"""The events of a run.
 
 The event bus adds the envelope: run, time and number.
 
@@ -7,31 +7,33 @@ Source: docs/design/agent-node.md#events.
 
 from collections.abc import Callable, Mapping
 from decimal import Decimal
-from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Literal, Self, TypeAlias
 
 from attrs import field
 
-from ryecore.agent.outcome import TokensUsed
+from ryecore.agent.outcome import ErrorCode
 from ryecore.convert.fields import camel_keys, omitted_at_default
 from ryecore.convert.money import to_usd
 from ryecore.convert.strict import WIRE
 from ryecore.frozen import frozen
-from ryecore.llm.cost import AttemptCost, CostTracker, TokenEstimate, is_uncounted
-from ryecore.llm.fallback_rules import AttemptRecord
-from ryecore.llm.request import LlmRequest
+from ryecore.llm.result import StopReason
 
 if TYPE_CHECKING:
-    from ryecore.agent.telemetry import AgentObserver
+    from ryecore.agent.costs import Spent
 
 __all__ = [
+    "AgentEnd",
     "AgentEvent",
+    "AgentReasoning",
     "AgentToken",
     "AgentToolCall",
     "AgentToolResult",
-    "CostMeter",
+    "ApprovalRequested",
+    "ApprovalResolved",
+    "CompactionFailed",
+    "ConversationCompacted",
     "CostUpdated",
     "Emit",
-    "Spent",
 ]
 
 
@@ -58,6 +60,23 @@ class AgentToken(_Event):
 
     node_id: str
     token: str
+    model: str
+
+
+@frozen(field_transformer=camel_keys)
+class AgentReasoning(_Event):
+    """A piece of the model's reasoning, from models that show it.
+
+    Attributes:
+        node_id: The id of the node or session.
+        text: The text.
+        model: The model that is reasoning.
+    """
+
+    type: ClassVar[Literal["agent:reasoning"]] = "agent:reasoning"
+
+    node_id: str
+    text: str
     model: str
 
 
@@ -121,6 +140,10 @@ class CostUpdated(_Event):
         priced: Whether a price was known. Without one the cost is zero.
         estimated: Whether the tokens are an estimate, because the provider counted none.
         attempt_number: The number of the try, from 1.
+        cache_read_tokens: How many of the input tokens came from the provider's cache.
+        cache_write_tokens: How many of them were written to it.
+        cache_saved_microcents: What the cache saved; below 0 where writing to it cost more.
+        waited_ms: How long the try waited for its provider's rate limit before it was made.
 
     Source: docs/design/agent-node.md#events; decision 55.
     """
@@ -136,6 +159,10 @@ class CostUpdated(_Event):
     priced: bool = True
     estimated: bool = False
     attempt_number: int | None = field(default=None, metadata=omitted_at_default())
+    cache_read_tokens: int = field(default=0, metadata=omitted_at_default())
+    cache_write_tokens: int = field(default=0, metadata=omitted_at_default())
+    cache_saved_microcents: int = field(default=0, metadata=omitted_at_default())
+    waited_ms: float = field(default=0.0, metadata=omitted_at_default())
 
     @property
     def cost_usd(self) -> Decimal:
@@ -148,120 +175,165 @@ class CostUpdated(_Event):
         return to_usd(self.cumulative_cost_microcents)
 
 
-AgentEvent: TypeAlias = AgentToken | AgentToolCall | AgentToolResult | CostUpdated
-
-Emit: TypeAlias = Callable[[AgentEvent], None]
-"""Takes each event. It must neither block nor raise; `EventBus.emit` is one."""
-
-
-# The costs
-
-
-@frozen
-class Spent:
-    """The tokens and the cost of attempts.
+@frozen(field_transformer=camel_keys, slots=False)
+class AgentEnd(_Event):
+    """The end of a session's reply: no event of it follows.
 
     Attributes:
-        tokens_used: The tokens.
+        node_id: The id of the session.
+        stop_reason: Why the model stopped; `error` for a reply that failed or was cancelled,
+            `approval` for one whose calls wait for an approval.
+        turns: The number of turns; 0 where it failed.
+        input_tokens: All tokens that were read for the reply.
+        output_tokens: All tokens that were written for it, reasoning included.
         cost_microcents: The cost; 1 microcent is 1e-8 USD.
-        unpriced: The number of tries without a price.
-        estimated: The number of tries with estimated tokens, as their provider reported none.
+        priced: Whether all of its tries had a price. Without one, a try costs zero.
+        estimated: Whether some of the tokens are an estimate.
+        error_code: Why it failed.
     """
 
-    tokens_used: TokensUsed
+    type: ClassVar[Literal["agent:end"]] = "agent:end"
+
+    node_id: str
+    stop_reason: StopReason | Literal["approval"]
+    turns: int
+    input_tokens: int
+    output_tokens: int
     cost_microcents: int
-    unpriced: int
-    estimated: int = 0
+    priced: bool = True
+    estimated: bool = False
+    error_code: ErrorCode | None = field(default=None, metadata=omitted_at_default())
+
+    @classmethod
+    def of(
+        cls,
+        node_id: str,
+        spent: "Spent",
+        *,
+        stop_reason: StopReason | Literal["approval"] = "error",
+        turns: int = 0,
+        error_code: ErrorCode | None = None,
+    ) -> Self:
+        """Return the end of a reply by its costs."""
+        used = spent.tokens_used
+        return cls(
+            node_id,
+            stop_reason,
+            turns,
+            used.input,
+            used.output,
+            spent.cost_microcents,
+            not spent.unpriced,
+            spent.estimated > 0,
+            error_code,
+        )
 
     @property
     def cost_usd(self) -> Decimal:
-        """The cost in US dollars."""
+        """The cost of the reply in US dollars."""
         return to_usd(self.cost_microcents)
 
-    def since(self, before: "Spent") -> "Spent":
-        """Return the difference to an earlier snapshot."""
-        now, then = self.tokens_used, before.tokens_used
-        estimated = self.estimated - before.estimated
-        return Spent(
-            TokensUsed(now.input - then.input, now.output - then.output, now.model, estimated > 0),
-            self.cost_microcents - before.cost_microcents,
-            self.unpriced - before.unpriced,
-            estimated,
-        )
 
+@frozen(field_transformer=camel_keys)
+class ApprovalRequested(_Event):
+    """A call of a tool waits for a person's approval.
 
-class CostMeter:
-    """The cost meter of one run: each try except skipped ones emits one `cost:updated`, if it may.
-
-    `attempt_number` is that of the last try, from 1. The current `request` serves for an estimate
-    if the provider doesn't count tokens. `on_cost` is called first with the cost of each try.
-
-    Source: docs/design/agent-node.md#what-the-host-injects; docs/design/agent-node.md#events;
-    decision 55.
+    Attributes:
+        node_id: The id of the session or thread.
+        approval_id: The id of the approval, by which it is answered.
+        call_id: The model's id of the call.
+        tool_id: The tool's name.
+        tool_input: The exact arguments, without those that the host sets.
+        reason: Why approval is needed.
     """
 
-    def __init__(
-        self,
-        tracker: CostTracker,
-        emit: Emit | None,
-        node_id: str,
-        observer: "AgentObserver | None" = None,
-        on_cost: Callable[[AttemptRecord, AttemptCost], None] | None = None,
-    ) -> None:
-        self._tracker = tracker
-        self._emit = emit
-        self._node_id = node_id
-        self._observer = observer
-        self._on_cost = on_cost
-        self._model = ""
-        self._made = 0
-        self._estimate = TokenEstimate()
-        self.attempt_number: int | None = None
-        self.request: LlmRequest | None = None
+    type: ClassVar[Literal["approval:requested"]] = "approval:requested"
 
-    def on_attempt(self, record: AttemptRecord) -> None:
-        """Count a try by its record."""
-        if self._observer is not None:
-            self._observer.attempt(self._node_id, record)
-        if record.outcome in ("skipped", "refused"):
-            return
-        self._made += 1
-        self.attempt_number = self._made
-        self._model = record.model
-        request = self.request if is_uncounted(record) else None
-        estimate = self._estimate.of(request) if request is not None else 0
-        cost = self._tracker.record(record, input_tokens_estimate=estimate)
-        if self._on_cost is not None:
-            self._on_cost(record, cost)
-        if self._emit is not None:
-            self._emit(
-                CostUpdated(
-                    self._node_id,
-                    record.model,
-                    cost.usage.total_input_tokens,
-                    cost.usage.total_output_tokens,
-                    cost.cost_microcents,
-                    self._tracker.cost_microcents,
-                    cost.priced,
-                    cost.estimated,
-                    self._made,
-                )
-            )
+    node_id: str
+    approval_id: str
+    call_id: str
+    tool_id: str
+    tool_input: Mapping[str, object]
+    reason: str
 
-    @property
-    def spent(self) -> Spent:
-        """The tokens and the cost of all tries so far."""
-        usage, estimated = self._tracker.usage, self._tracker.estimated
-        return Spent(
-            TokensUsed(
-                usage.total_input_tokens, usage.total_output_tokens, self._model, estimated > 0
-            ),
-            self._tracker.cost_microcents,
-            self._tracker.unpriced,
-            estimated,
-        )
 
-    @property
-    def tokens_used(self) -> TokensUsed:
-        """The tokens of all tries."""
-        return self.spent.tokens_used
+@frozen(field_transformer=camel_keys)
+class ApprovalResolved(_Event):
+    """A person has answered whether a call may be made.
+
+    Attributes:
+        node_id: The id of the session or thread.
+        approval_id: The id of the approval.
+        call_id: The model's id of the call.
+        tool_id: The tool's name.
+        approved: Whether exactly this call may be made.
+        reason: The reason that was given; that of a denial is told to the model.
+    """
+
+    type: ClassVar[Literal["approval:resolved"]] = "approval:resolved"
+
+    node_id: str
+    approval_id: str
+    call_id: str
+    tool_id: str
+    approved: bool
+    reason: str
+
+
+@frozen(field_transformer=camel_keys)
+class ConversationCompacted(_Event):
+    """The beginning of a long conversation was replaced by a summary.
+
+    Attributes:
+        node_id: The id of the node or session.
+        replaced_messages: How many messages became the first one, which has the summary.
+        tokens_before: The tokens of the next request, as they were.
+        tokens_after: The tokens that it has now, estimated.
+        window_tokens: The size of the model's context in tokens.
+        summary: The summary, as the model sees it.
+    """
+
+    type: ClassVar[Literal["conversation:compacted"]] = "conversation:compacted"
+
+    node_id: str
+    replaced_messages: int
+    tokens_before: int
+    tokens_after: int
+    window_tokens: int
+    summary: str
+
+
+@frozen(field_transformer=camel_keys)
+class CompactionFailed(_Event):
+    """A long conversation couldn't be summarized, and stays as it is.
+
+    Attributes:
+        node_id: The id of the node or session.
+        reason: Why.
+        tokens_used: The tokens of the next request.
+        window_tokens: The size of the model's context in tokens.
+    """
+
+    type: ClassVar[Literal["conversation:compaction_failed"]] = "conversation:compaction_failed"
+
+    node_id: str
+    reason: str
+    tokens_used: int
+    window_tokens: int
+
+
+AgentEvent: TypeAlias = (
+    AgentToken
+    | AgentReasoning
+    | AgentToolCall
+    | AgentToolResult
+    | ApprovalRequested
+    | ApprovalResolved
+    | ConversationCompacted
+    | CompactionFailed
+    | CostUpdated
+    | AgentEnd
+)
+
+Emit: TypeAlias = Callable[[AgentEvent], None]
+"""Takes each event. It must neither block nor raise; `EventBus.emit` is one."""

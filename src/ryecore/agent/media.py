@@ -5,21 +5,30 @@ Source: docs/design/agent-node.md#media; decision 59.
 
 import base64
 import json
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from typing import Final
 
 from ryecore.agent.assembly import chain_options, plan_entry
+from ryecore.agent.costs import CostMeter
 from ryecore.agent.deps import AgentRunnerDeps, Egress
-from ryecore.agent.events import CostMeter
 from ryecore.agent.node import TurnBudget
 from ryecore.agent.outcome import NodeOutcome, turn_error
 from ryecore.agent.policies import ask_gate
+from ryecore.errors import LlmError
 from ryecore.frozen import frozen
+from ryecore.llm.admission import Admission
 from ryecore.llm.attempt import AskForMedia, call_for_media
-from ryecore.llm.cost import text_tokens
 from ryecore.llm.fallback_rules import FallbackPlanEntry, Refuse
 from ryecore.llm.media import MediaStore
-from ryecore.llm.provider import LlmProvider, MediaJob, MediaProvider, MediaRequest
+from ryecore.llm.provider import (
+    LlmProvider,
+    MediaJob,
+    MediaOutcome,
+    MediaProvider,
+    MediaRequest,
+)
+from ryecore.llm.token_estimates import text_tokens
+from ryecore.policy.context import CallContext
 
 __all__ = ["MediaFork"]
 
@@ -32,6 +41,7 @@ class MediaFork:
     """Makes the media of one node. Only one provider is asked, without a fallback."""
 
     deps: AgentRunnerDeps
+    call: CallContext
     node_id: str
     meter: CostMeter
     budget: TurnBudget | None = None
@@ -51,16 +61,34 @@ class MediaFork:
             )
         maker, store = self._able(entry.provider)
         await self._gate(entry.provider.provider_id, entry.model)
-        await self._hold(entry, prompt)
         request = MediaRequest(entry.model, prompt, wanted[0] if wanted else _ANY_IMAGE)
-        return await self._outcome(
-            name, entry, lambda key: maker.generate_media(request, key=key, media=store)
-        )
+
+        def ask(key: str) -> Awaitable[MediaOutcome]:
+            return maker.generate_media(request, key=key, media=store)
+
+        admission = Admission((entry,), chain_options(self.deps, self.call, self.meter))
+        if not admission.is_limited(0):
+            await self._hold(entry, prompt)
+            return await self._outcome(name, entry, ask)
+        admitted = await admission.enter(0)
+        try:
+            await self._hold(entry, prompt)
+        except BaseException:
+            admitted.give_back()
+            raise
+        error: LlmError | None = None
+        try:
+            return await self._outcome(name, entry, ask, admitted.waited_s)
+        except LlmError as problem:
+            error = problem
+            raise
+        finally:
+            admitted.settle(0, error)  # only the request counts, as its tokens aren't known before
 
     async def poll(self, job_id: str) -> NodeOutcome:
         """Check a job by the id of a pending outcome."""
         name, model, job = _read_job(job_id)
-        entry = plan_entry(self.deps, name, model)
+        entry = plan_entry(self.deps, self.call, name, model)
         maker, store = self._able(entry.provider)
         return await self._outcome(
             name, entry, lambda key: maker.poll_media(job, key=key, media=store)
@@ -100,14 +128,17 @@ class MediaFork:
         if isinstance(said, Refuse):
             raise turn_error("budget_exceeded", said.message)
 
-    async def _outcome(self, name: str, entry: FallbackPlanEntry, ask: AskForMedia) -> NodeOutcome:
+    async def _outcome(
+        self, name: str, entry: FallbackPlanEntry, ask: AskForMedia, waited_s: float = 0.0
+    ) -> NodeOutcome:
         provider_id = entry.provider.provider_id
         made = await call_for_media(
             provider_id,
             entry.model,
-            chain_options(self.deps, self.meter),
+            chain_options(self.deps, self.call, self.meter),
             ask,
             timeout_s=self.deps.limits.media_timeout_s,
+            waited_s=waited_s,
         )
         if isinstance(made, MediaJob):
             job_id = _write_job(name, entry.model, made.job_id)

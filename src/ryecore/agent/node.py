@@ -1,13 +1,13 @@
 """The interface between a run loop and the executors of its nodes."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Final, Protocol
+from typing import Final, Generic, Protocol
 
 from attrs import Factory, field
 
 from ryecore.agent.events import AgentEvent, Emit
 from ryecore.agent.model import Agent
-from ryecore.agent.outcome import NodeOutcome
+from ryecore.agent.outcome import NodeOutcome, OutputT_co
 from ryecore.frozen import frozen
 from ryecore.llm.checks import of, plain_function
 from ryecore.llm.cost import AttemptCost
@@ -91,7 +91,7 @@ def _drop(event: AgentEvent) -> None:
 
 
 @frozen(kw_only=True)
-class NodeExecContext:
+class NodeExecContext(Generic[OutputT_co]):
     """The context in which a node runs.
 
     Attributes:
@@ -111,7 +111,9 @@ class NodeExecContext:
     """
 
     vertex: Vertex
-    resolved_agent: Agent | None = field(default=None, validator=of("an Agent", Agent, _NONE))
+    resolved_agent: Agent[OutputT_co] | None = field(
+        default=None, validator=of("an Agent", Agent, _NONE)
+    )
     inputs: Mapping[str, object] = Factory(dict)
     ctx: Mapping[str, object] = Factory(dict)
     outputs: Mapping[str, object] = Factory(dict)

@@ -3,7 +3,7 @@
 Source: docs/design/agent-node.md#failures; decisions 49 to 53 and 59.
 """
 
-from typing import Final, Literal, Self, TypeAlias, get_args
+from typing import TYPE_CHECKING, Final, Generic, Literal, Self, TypeAlias, get_args
 
 from attrs import asdict, field
 
@@ -27,6 +27,18 @@ from ryecore.frozen import frozen
 from ryecore.llm.parts import MediaPart
 from ryecore.llm.redaction import redact
 from ryecore.llm.result import StopReason
+from ryecore.tools.results import as_json
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    OutputT = TypeVar("OutputT", default=object)
+    OutputT_co = TypeVar("OutputT_co", covariant=True, default=object)
+else:
+    from typing import TypeVar
+
+    OutputT = TypeVar("OutputT")
+    OutputT_co = TypeVar("OutputT_co", covariant=True)
 
 __all__ = [
     "ERROR_CODES",
@@ -34,6 +46,8 @@ __all__ = [
     "ErrorCode",
     "NodeFailure",
     "NodeOutcome",
+    "OutputT",
+    "OutputT_co",
     "TokensUsed",
     "failure_of",
     "is_correctable",
@@ -112,19 +126,22 @@ class TokensUsed:
 
 
 def _json_ready(output: object) -> object:
+    if output is None or isinstance(output, str):
+        return output
     media = output.get("media") if isinstance(output, dict) else None
     if not isinstance(output, dict) or not isinstance(media, list):
-        return output
+        return as_json(output)
     return output | {"media": [asdict(one) if isinstance(one, MediaPart) else one for one in media]}
 
 
 @frozen
-class NodeOutcome:
+class NodeOutcome(Generic[OutputT_co]):
     """The outcome of a node.
 
     Attributes:
         status: `completed`, `failed`, or `pending` while a job of the provider runs.
-        output: The answer: text, the structured value, or `{"text", "media"}` if it has media.
+        output: The answer: text, a value of the agent's `output_type`, the JSON value of a schema,
+            or `{"text", "media"}` if it has media.
         tokens_used: The tokens.
         failure: The failure, if it failed.
         stop_reason: Why the model stopped, if it was asked; `length` means that it was cut off.
@@ -134,7 +151,7 @@ class NodeOutcome:
     """
 
     status: Literal["completed", "failed", "pending"]
-    output: object = field(default=None, metadata=written_by(_json_ready))
+    output: OutputT_co | None = field(default=None, metadata=written_by(_json_ready))
     tokens_used: TokensUsed = TokensUsed()
     failure: NodeFailure | None = None
     stop_reason: StopReason | None = None
@@ -163,7 +180,11 @@ class NodeOutcome:
         return cls("failed", None, tokens_used or TokensUsed(), failure)
 
     def to_dict(self) -> dict[str, object]:
-        """Return the outcome as JSON types, with media by their handles."""
+        """Return the outcome as JSON types, with media by their handles.
+
+        Raises:
+            TypeError: The output has no JSON form.
+        """
         outcome: dict[str, object] = WIRE.write(self)
         return outcome
 

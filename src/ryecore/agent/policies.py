@@ -1,28 +1,27 @@
 """The policies of agent nodes and sessions for the turn core."""
 
-import json
-import re
-from collections.abc import Mapping
 from inspect import isawaitable
-from typing import Any, Final
+from typing import TYPE_CHECKING
 
+from ryecore.agent.compaction import NotCompacted
+from ryecore.agent.compactor import Compactor
 from ryecore.agent.deps import Egress, PreEgress
-from ryecore.agent.node import TurnBudget
 from ryecore.agent.outcome import turn_error
+from ryecore.agent.output import AnswerReader
 from ryecore.agent.verdicts import (
     ACCEPT,
+    CONTINUE,
     GO,
     KEEP,
     RAISE,
-    Accept,
+    AfterTurn,
     BeforeTurn,
-    Fail,
     Feed,
     GoWithin,
-    Nudge,
     OnError,
     OnResult,
     OnText,
+    Replace,
     RetryTurn,
     TurnPolicy,
     TurnState,
@@ -30,69 +29,23 @@ from ryecore.agent.verdicts import (
 )
 from ryecore.errors import LlmError, ToolCallError, ToolExecutionError, ToolPolicyError
 from ryecore.frozen import frozen
-from ryecore.lillux.schema import SchemaValidator
-from ryecore.llm.cost import TokenEstimate
 from ryecore.llm.fallback_rules import AttemptVerdict, FallbackPlanEntry, Refuse
 from ryecore.llm.parts import ToolCallPart
 from ryecore.llm.request import LlmRequest
 from ryecore.llm.result import LlmResult
-from ryecore.strict_json import read_json
+from ryecore.llm.token_estimates import TokenEstimate
 from ryecore.tools.results import ToolOutcome
 
+if TYPE_CHECKING:
+    from ryecore.agent.node import TurnBudget
+
 __all__ = [
-    "Misfit",
     "NodePolicy",
-    "OutputSchema",
     "RequestGate",
     "SessionPolicy",
     "Spender",
     "ask_gate",
 ]
-
-_FENCED: Final = re.compile(r"\s*```(?:json)?[ \t]*\n(.*)\n[ \t]*```\s*", re.DOTALL)
-_MAX_FAILURES: Final = 20
-_MAX_PATH_CHARS: Final = 200
-
-
-@frozen
-class Misfit:
-    """The mismatch of an answer and its schema, in words for the model."""
-
-    text: str
-
-
-class OutputSchema:
-    """The compiled schema of answers. Where it isn't valid, a ValueError says why."""
-
-    def __init__(self, schema: Mapping[str, Any]) -> None:
-        try:
-            text = json.dumps(schema)
-        except (TypeError, RecursionError) as problem:
-            raise ValueError(f"it is not JSON: {problem}") from None
-        self.schema = schema
-        self._validator = SchemaValidator(text)
-
-    async def read(self, answer: str) -> object:
-        """Parse an answer, JSON alone or in the only fence, and check it against the schema."""
-        fenced = _FENCED.fullmatch(answer)
-        text = fenced[1] if fenced else answer
-        try:
-            value = read_json(text)
-            failures = await self._validator.failures_async(text)
-        except (ValueError, RecursionError) as problem:
-            return Misfit(
-                f"Your answer isn't JSON ({problem}). Answer with the JSON value alone, "
-                "nothing before or after it."
-            )
-        if not failures:
-            return value
-        listed = "; ".join(
-            f"{one.path[:_MAX_PATH_CHARS] or 'the value'}: {one.message}"
-            for one in failures[:_MAX_FAILURES]
-        )
-        return Misfit(
-            f"Your answer doesn't fit the schema: {listed}. Answer again with the whole JSON value."
-        )
 
 
 async def ask_gate(gate: PreEgress, egress: Egress) -> Refuse | None:
@@ -137,13 +90,13 @@ class RequestGate:
 class Spender:
     """A run's budget, with the first entry of its plan and the wanted bound of an answer."""
 
-    budget: TurnBudget
+    budget: "TurnBudget"
     entry: FallbackPlanEntry
     wanted: int | None
 
 
 class NodePolicy(TurnPolicy):
-    """The policy of an agent node: the host's gate, and an answer that fits the node's schema.
+    """The policy of an agent node: the host's gate, and an answer that fits the agent's output.
 
     Source: docs/design/agent-node.md#failures.
     """
@@ -152,12 +105,14 @@ class NodePolicy(TurnPolicy):
         self,
         gate: PreEgress | None,
         node_id: str,
-        output: OutputSchema | None,
+        answer: AnswerReader | None,
         spender: Spender | None = None,
+        compactor: Compactor | None = None,
     ) -> None:
         self._gate = None if gate is None else RequestGate(gate, node_id)
-        self._output = output
+        self._answer = answer
         self._spender = spender
+        self._compactor = compactor
 
     async def before_turn(self, state: TurnState) -> BeforeTurn:
         """Bound the answer by the rest of the budget."""
@@ -175,6 +130,8 @@ class NodePolicy(TurnPolicy):
             said = await self._gate.ask(entry, request, number)
             if isinstance(said, Refuse):
                 return said
+        if self._compactor is not None:
+            self._compactor.use.request = request
         if self._spender is None:
             return GO
         return await self._spender.budget.before_attempt(entry, request, number)
@@ -183,27 +140,32 @@ class NodePolicy(TurnPolicy):
         """Settle the cost of the answer, before its calls are dispatched."""
         if self._spender is not None:
             await self._spender.budget.settle()
+        if self._compactor is not None:
+            self._compactor.note(result, len(state.messages))
         return result
 
     async def on_error(self, state: TurnState, error: LlmError) -> OnError:
-        """Request a shorter answer, once, if the budget refused."""
+        """Request a shorter answer, once, if the budget refused; or shorten the conversation."""
         spender = self._spender
         if spender is not None:
             await spender.budget.settle()
         if spender is not None and error.kind == "refused" and spender.budget.asks_again():
             return RetryTurn()
+        if self._compactor is not None and error.kind == "context_length":
+            done = await self._compactor.when_refused(state.messages)
+            if isinstance(done, NotCompacted):
+                raise self._compactor.refuse(done)
+            return Replace(done.messages)
         return RAISE
 
     async def on_text(self, state: TurnState, result: LlmResult) -> OnText:
-        """Check the answer against the schema, in full. Source: decisions 53 and 54."""
-        if self._output is None:
-            return ACCEPT
-        if result.stop_reason == "length":
-            return Fail("validation", "The answer was cut at its longest, so it fits no schema.")
-        value = await self._output.read(result.text)
-        if isinstance(value, Misfit):
-            return Nudge(value.text)
-        return Accept(value)
+        """Read the answer by its schema, type and check. Source: decisions 53 and 54."""
+        return ACCEPT if self._answer is None else await self._answer.read(result)
+
+    async def after_turn(self, state: TurnState, result: LlmResult) -> AfterTurn:
+        """Shorten a long conversation."""
+        shorter = None if self._compactor is None else await self._compactor.fitting(state.messages)
+        return CONTINUE if shorter is None else Replace(shorter)
 
 
 class SessionPolicy(NodePolicy):

@@ -5,17 +5,19 @@ Source: docs/design/agent-node.md; decisions 49 to 60.
 
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import Final
+from typing import Any, Final, cast
 
 from attrs import evolve
 
-from ryecore.agent.assembly import build_plan, build_setup, cost_meter, observed_run, output_schema
+from ryecore.agent.assembly import answer_reader, build_plan, build_setup, cost_meter, observed_run
+from ryecore.agent.called import summarizer
+from ryecore.agent.compactor import Compactor, compaction_event, window_tokens
+from ryecore.agent.costs import CostMeter
 from ryecore.agent.deps import AgentRunnerDeps
-from ryecore.agent.events import CostMeter
 from ryecore.agent.media import MediaFork
 from ryecore.agent.model import Agent, AgentNode
 from ryecore.agent.node import NodeExecContext, NodeExecutor
-from ryecore.agent.outcome import NodeOutcome, failure_of, turn_error
+from ryecore.agent.outcome import NodeOutcome, OutputT_co, failure_of, turn_error
 from ryecore.agent.policies import NodePolicy, Spender
 from ryecore.agent.prompts import ReadFileMissing, TemplateMiss, file_reader
 from ryecore.agent.turns import TurnResult, run_turns
@@ -64,7 +66,7 @@ class AgentNodeExecutor:
         self._deps = deps
         self._handlers = handlers
 
-    async def __call__(self, ctx: NodeExecContext, /) -> NodeOutcome:
+    async def __call__(self, ctx: NodeExecContext[OutputT_co], /) -> NodeOutcome[OutputT_co]:
         """Run a node to its outcome.
 
         Failures of models, tools, providers and authors are failed outcomes, and so is a
@@ -76,12 +78,13 @@ class AgentNodeExecutor:
             return await _to_outcome(ctx, run.meter, run.run)
         handler = self._handlers.get(kind)
         if handler is None:
-            return NodeOutcome.failed(
+            unknown: NodeOutcome[Any] = NodeOutcome.failed(
                 "internal",
                 f"No handler runs a vertex of the type '{kind}'. Pass one to "
                 f"create_agent_node_executor(handlers={{{kind!r}: ...}}).",
             )
-        return await handler(ctx)
+            return unknown
+        return cast("NodeOutcome[OutputT_co]", await handler(ctx))
 
     async def poll(self, job_id: str, ctx: NodeExecContext) -> NodeOutcome:
         """Check the job of a pending outcome.
@@ -94,13 +97,13 @@ class AgentNodeExecutor:
             The outcome: still pending with the same id, completed, or failed.
         """
         meter = _meter(self._deps, ctx)
-        fork = MediaFork(self._deps, ctx.vertex.id, meter, ctx.budget)
+        fork = MediaFork(self._deps, ctx.call, ctx.vertex.id, meter, ctx.budget)
         return await _to_outcome(ctx, meter, partial(fork.poll, job_id))
 
 
 async def _to_outcome(
     ctx: NodeExecContext, meter: CostMeter, run: Callable[[], Awaitable[NodeOutcome]]
-) -> NodeOutcome:
+) -> NodeOutcome[Any]:
     """Run a function, and return its failures as outcomes. Cancellation takes precedence."""
     tokens, deadline = (ctx.signal, ctx.call.cancellation), ctx.call.deadline
     outcome: NodeOutcome | None = None
@@ -137,11 +140,11 @@ class _AgentRun:
             raise turn_error("validation", f"'{node.id}' is of the type 'agent', but no AgentNode.")
         agent = self._resolved(node)
         with observed_run(self._deps, node.id, agent):
-            plan = build_plan(self._deps, agent, node)
+            plan = build_plan(self._deps, agent, self._ctx.call, node)
             prompt = await self._prompt(node)
             surface = self._deps.resolve_media_surface
             if surface is not None and surface(plan[0].model) == "generative":
-                fork = MediaFork(self._deps, node.id, self.meter, self._ctx.budget)
+                fork = MediaFork(self._deps, self._ctx.call, node.id, self.meter, self._ctx.budget)
                 return await fork.generate(agent.provider, plan[0], prompt, node.output_media)
             return await self._turns(agent, node, plan, prompt)
 
@@ -179,8 +182,7 @@ class _AgentRun:
         self, agent: Agent, node: AgentNode, plan: "tuple[FallbackPlanEntry, ...]", prompt: str
     ) -> NodeOutcome:
         ctx = self._ctx
-        schema = node.output_schema if node.output_schema is not None else agent.output_schema
-        output = output_schema(node.id, schema)
+        answer = answer_reader(agent, node)
         wanted = agent.max_output_tokens or self._deps.limits.max_output_tokens
         spender = None if ctx.budget is None else Spender(ctx.budget, plan[0], wanted)
         setup = build_setup(
@@ -188,15 +190,30 @@ class _AgentRun:
             agent,
             plan,
             node=node,
-            output=output,
+            answer=answer,
             node_id=node.id,
             emit=ctx.emit,
             call=ctx.call,
-            policy=NodePolicy(self._deps.pre_egress, node.id, output, spender),
+            policy=NodePolicy(
+                self._deps.pre_egress, node.id, answer, spender, self._compactor(agent, plan[0])
+            ),
             meter=self.meter,
         )
         setup = evolve(setup, tool_context=evolve(setup.tool_context, recorded=ctx.recorded))
         return _completed(await run_turns(setup, [Message.user(prompt)]), self.meter)
+
+    def _compactor(self, agent: Agent, entry: FallbackPlanEntry) -> Compactor | None:
+        """Return what shortens the node's conversation, where the host wants that."""
+        deps, ctx = self._deps, self._ctx
+        if deps.compact is None:
+            return None
+        asked = evolve(agent, model=entry.model)
+        return Compactor(
+            deps.compact,
+            window_tokens(deps.compact, entry),
+            summarizer(deps.compact, asked, deps, ctx.call),
+            lambda outcome: ctx.emit(compaction_event(ctx.vertex.id, outcome)),
+        )
 
 
 def _meter(deps: AgentRunnerDeps, ctx: NodeExecContext) -> CostMeter:

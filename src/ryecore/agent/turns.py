@@ -5,14 +5,15 @@ It is the same for runs, sessions and threads, which differ by their policies.
 Source: docs/design/agent-node.md#failures; decisions 49 to 57.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, Literal
 
 from attrs import evolve
 
+from ryecore.agent.approvals import PendingApproval, results_so_far
 from ryecore.agent.assembly import TurnSetup
-from ryecore.agent.calls import ServedCalls
-from ryecore.agent.events import AgentToken
+from ryecore.agent.calls import Served, ServedCalls
+from ryecore.agent.events import AgentReasoning, AgentToken
 from ryecore.agent.outcome import ErrorCode, turn_error
 from ryecore.agent.verdicts import (
     THE_TEXT,
@@ -32,7 +33,7 @@ from ryecore.agent.verdicts import (
 )
 from ryecore.errors import LlmError
 from ryecore.frozen import frozen
-from ryecore.llm.parts import Message
+from ryecore.llm.parts import Message, ReasoningPart
 from ryecore.llm.request import LlmRequest
 from ryecore.llm.result import LlmResult
 from ryecore.llm.stream import (
@@ -53,26 +54,35 @@ class TurnResult:
     """The result of the turns.
 
     Attributes:
-        ended: `answered` by text, `finished` by a call, `handed_off`, or `stopped`.
+        ended: `answered` by text, `finished` by a call, `handed_off`, `stopped`, or `suspended`
+            until calls are approved.
         output: The output of `Accept` or `Finish`; `THE_TEXT` for the text of the last answer.
         hand_off: The data for the thread that continues.
         reason: The reason for a stop.
+        reasoning: The readable reasoning of all its answers.
+        pending: The calls that wait for an approval.
     """
 
-    ended: Literal["answered", "finished", "handed_off", "stopped"]
+    ended: Literal["answered", "finished", "handed_off", "stopped", "suspended"]
     output: object = THE_TEXT
     last: LlmResult | None = None
     turns: int = 0
     hand_off: Mapping[str, object] | None = None
     reason: str = ""
+    reasoning: tuple[str, ...] = ()
+    pending: tuple[PendingApproval, ...] = ()
 
 
-async def run_turns(setup: TurnSetup, messages: list[Message]) -> TurnResult:
+async def run_turns(
+    setup: TurnSetup, messages: list[Message], answers: Sequence[PendingApproval] = ()
+) -> TurnResult:
     """Run the turns of a conversation until they end, or fail with an AgentTurnError or LlmError.
 
     The conversation grows only by whole turns: even after an error, every tool call has its result.
+    Only suspended turns leave calls without one: those that wait for an approval. With the answers
+    to all of them, the turns continue with these calls.
     """
-    return await _Turns(setup, messages).run()
+    return await _Turns(setup, messages).run(answers)
 
 
 class _Turns:
@@ -85,9 +95,14 @@ class _Turns:
         self._tool_turns = 0
         self._last: LlmResult | None = None
         self._on_chunk = _chunk_reader(setup)
+        self._reasoning: list[str] = []
 
-    async def run(self) -> TurnResult:
+    async def run(self, answers: Sequence[PendingApproval]) -> TurnResult:
         policy = self._setup.policy
+        if answers:
+            ended = await self._resume(answers)
+            if ended is not None:
+                return ended
         while True:
             before = self._state
             turn = before.turn + (not before.errors)  # a retry belongs to the same turn
@@ -104,6 +119,9 @@ class _Turns:
             if asked is None:
                 continue
             self._last = asked = await policy.on_answer(state, asked)
+            for part in asked.parts:
+                if type(part) is ReasoningPart and part.text:
+                    self._reasoning.append(part.text)
             ended = await (self._serve(asked) if asked.tool_calls else self._read(asked))
             if ended is not None:
                 return ended
@@ -122,6 +140,7 @@ class _Turns:
             common.response_format,
             common.reasoning,
             common.stop,
+            common.cache,
         )
         setup.meter.request = request
         try:
@@ -133,6 +152,10 @@ class _Turns:
                 case RetryTurn(delay_s):
                     self._state = evolve(self._state, errors=self._state.errors + 1)
                     await setup.deps.sleep(delay_s)
+                    return None
+                case Replace(messages):
+                    self._messages[:] = messages
+                    self._state = evolve(self._state, errors=self._state.errors + 1)
                     return None
                 case Stop() as stop:
                     return stop
@@ -155,12 +178,36 @@ class _Turns:
                 next_step="Raise AgentTurnLimits.max_tool_turns, or give it less to do.",
             )
         calls = ServedCalls(self._setup, self._state, asked)
+        return await self._close(asked, calls, calls.serve, len(self._messages))
+
+    async def _resume(self, answers: Sequence[PendingApproval]) -> TurnResult | None:
+        """Serve the calls of the last answer that waited for an approval."""
+        place, results = results_so_far(self._messages)
+        asked = LlmResult(
+            self._messages[place].parts, "tool_use", None, self._setup.request.model, ""
+        )
+        self._last = asked
+        answered = {one.place: one for one in answers}
+        calls = ServedCalls(self._setup, self._state, asked, answered, results)
+        return await self._close(asked, calls, calls.resume, place)
+
+    async def _close(
+        self,
+        asked: LlmResult,
+        calls: ServedCalls,
+        serve: Callable[[], Awaitable[Served]],
+        start: int,
+    ) -> TurnResult | None:
         try:
-            served = await calls.serve()
+            served = await serve()
         finally:
             # After a cancellation, too: tools that ran have had effects, which a resume must know.
-            self._messages += (asked.message, Message("tool", calls.results()))
+            results = calls.results()
+            closed = (asked.message, Message("tool", results)) if results else (asked.message,)
+            self._messages[start:] = closed
             await calls.report_rest()
+        if served.pending:
+            return evolve(self._result("suspended"), pending=served.pending)
         match served.ending:
             case Finish(output):
                 return self._result("finished", output)
@@ -212,13 +259,15 @@ class _Turns:
 
     def _result(
         self,
-        ended: Literal["answered", "finished", "handed_off", "stopped"],
+        ended: Literal["answered", "finished", "handed_off", "stopped", "suspended"],
         output: object = THE_TEXT,
         *,
         hand_off: Mapping[str, object] | None = None,
         reason: str = "",
     ) -> TurnResult:
-        return TurnResult(ended, output, self._last, self._state.turn, hand_off, reason)
+        return TurnResult(
+            ended, output, self._last, self._state.turn, hand_off, reason, tuple(self._reasoning)
+        )
 
 
 def _chunk_reader(setup: TurnSetup) -> Callable[[], Callable[[StreamChunk], None]]:
@@ -239,6 +288,8 @@ def _chunk_reader(setup: TurnSetup) -> Callable[[], Callable[[StreamChunk], None
                 chars = len(chunk.arguments_json)
             elif type(chunk) is ReasoningDelta:
                 chars = len(chunk.text) + len(chunk.opaque)
+                if chunk.text:
+                    emit(AgentReasoning(node_id, chunk.text, chain.active_model))
             elif type(chunk) is ToolCallStart:
                 chars = _CALL_CHARS + len(chunk.call_id) + len(chunk.name)
             else:

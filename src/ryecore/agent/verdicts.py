@@ -141,7 +141,7 @@ class Continue:
 
 @frozen
 class Replace:
-    """The verdict to take the next turn with another conversation, passed as a whole."""
+    """The verdict to go on, or to ask again, with another conversation, passed as a whole."""
 
     messages: tuple[Message, ...]
 
@@ -163,7 +163,7 @@ BeforeTurn: TypeAlias = Go | GoWithin | Stop
 OnCall: TypeAlias = Dispatch | Feed | Fail | Finish
 OnResult: TypeAlias = Keep | Feed | Fail
 OnText: TypeAlias = Accept | Nudge | Fail
-OnError: TypeAlias = Raise | RetryTurn | Stop
+OnError: TypeAlias = Raise | RetryTurn | Replace | Stop
 AfterTurn: TypeAlias = Continue | Replace | HandOff | Stop
 
 

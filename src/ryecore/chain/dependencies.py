@@ -6,7 +6,6 @@ Source: docs/design/chain.md#anchors; decisions 16 and 22.
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
@@ -24,7 +23,7 @@ from ryecore.items.refs import ItemRef
 from ryecore.items.signature import SIDECAR
 from ryecore.items.spaces import ItemSource
 from ryecore.items.verification import VerifiedItem, Verifier
-from ryecore.lillux.digests import TreeFilter, list_tree, stat_tree
+from ryecore.lillux.digests import TreeFilter, list_tree, sha256_hex, stat_tree
 from ryecore.lillux.witness import Evidence, TreeStat
 
 __all__ = ["Dependencies"]
@@ -68,7 +67,7 @@ class Dependencies:
         for item in found.values():
             # The stat leaves out files that only a sidecar lets in: record their content.
             if item.source.path.suffix not in deps.extensions:
-                evidence.file(str(item.source.path), sha256(item.content).hexdigest())
+                evidence.file(str(item.source.path), sha256_hex(item.content))
         return found
 
     def verify_named(

@@ -1,13 +1,11 @@
 """Execute a tool through its verified chain."""
 
 import os
+import re
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-import anyio
-import anyio.to_thread
-from anyio.lowlevel import checkpoint
 from attrs import evolve
 
 from ryecore.chain.interpreters import Interpreters
@@ -37,15 +35,27 @@ from ryecore.items.paths import find_on_path
 from ryecore.items.refs import ItemRef
 from ryecore.items.spaces import ItemSource
 from ryecore.items.verification import Verifier
+from ryecore.lillux.event_loop import checkpoint, is_without_loop, need_loop, run_in_thread
 from ryecore.lillux.processes import ProcessResult, WarmPool
 from ryecore.lillux.witness import Evidence
-from ryecore.policy.cancelling import cancelled_by
 from ryecore.policy.context import CALL_ID, CallContext, call_id_of, thread_variables
+
+if TYPE_CHECKING:
+    import anyio
+
+    from ryecore.policy.limits import Limits
 
 __all__ = ["PrimitiveExecutor"]
 
 _MAX_AUDITED_INLINE: Final = 4
 """How many files a dry run verifies where it is: a thread to do it takes as long as two of them."""
+
+_FAILED_IMPORT: Final = re.compile(
+    r"^(?:ModuleNotFoundError: No module named '([\w.]+)'|ImportError: [^\n]*)"
+    r"(?:\Z|\n\nThe above exception was the direct cause of )",
+    re.MULTILINE,
+)
+"""A failed import that ends a tool's error, or caused what ends it."""
 
 
 class PrimitiveExecutor:
@@ -91,11 +101,13 @@ class PrimitiveExecutor:
         dry_run: bool = False,
         trace: bool = False,
         output_log: str | None = None,
+        limits: "Limits | None" = None,
     ) -> ExecutionResult:
         """Execute a tool, or show what would be executed. A tool that ran and failed has a result.
 
         Args:
             dry_run: Stop before anything runs, with every signature checked anew.
+            limits: The caller's limits, where the tool is a graph.
 
         Raises:
             RyeError: Nothing ran: the tool can't be found, verified, planned or started.
@@ -107,11 +119,15 @@ class PrimitiveExecutor:
         try:
             # Who asks for the events gets those of this very call, so nothing is remembered.
             prepared = await self._prepared(ref, log, fresh=is_traced)
+            if ctx.execution is not None:
+                ctx.execution.item = prepared.chain.head.item
+            if limits is not None:
+                prepared.chain.check_takes_limits(str(ref))
             if dry_run:
                 await self._audit(prepared, ref, log)
             plan = await self._plan(prepared, ref, parameters, ctx, timeout_s, log)
-            if output_log is not None:
-                plan = evolve(plan, output_log=output_log)
+            if output_log is not None or limits is not None:
+                plan = evolve(plan, output_log=output_log, limits=limits)
             done = None if dry_run else await self._run(plan, prepared, ref, ctx, log)
         except RyeError as error:
             _explain(error, ref, prepared)
@@ -153,12 +169,16 @@ class PrimitiveExecutor:
             raise
 
     async def plan(
-        self, ref: ItemRef, parameters: Mapping[str, Any], ctx: CallContext
+        self,
+        ref: ItemRef,
+        parameters: Mapping[str, Any],
+        ctx: CallContext,
+        timeout_s: float | None = None,
     ) -> tuple[ValidChain, ExecutionPlan]:
         """Return what an execution would run; its chain is cached as for the execution."""
         try:
             prepared = await self._prepared(ref, Trace(ctx.event_sink))
-            plan = await self._plan(prepared, ref, parameters, ctx, None, Trace(None))
+            plan = await self._plan(prepared, ref, parameters, ctx, timeout_s, Trace(None))
         except RyeError as error:
             error.item_id = str(ref)
             raise
@@ -178,8 +198,12 @@ class PrimitiveExecutor:
         found = self._cache.get(ref)
         if found is not None:
             return found
+        if is_without_loop():
+            return await self._prepare(ref, log)
+        from anyio import Lock  # noqa: PLC0415 - where a loop runs
+
         # Of many calls at once, one makes the chain ready and the others take it from there.
-        lock = self._making.setdefault(ref, anyio.Lock())
+        lock = self._making.setdefault(ref, Lock())
         try:
             async with lock:
                 found = self._cache.get(ref)
@@ -194,7 +218,7 @@ class PrimitiveExecutor:
 
     async def _prepare(self, ref: ItemRef, log: Trace) -> PreparedChain:
         # Reading, verifying and sealing can take a while, so the event loop keeps running.
-        prepared = await anyio.to_thread.run_sync(self._preparer.prepare, ref, log)
+        prepared = await run_in_thread(self._preparer.prepare, ref, log)
         self._cache.put(ref, prepared)
         if prepared.witness is None:
             self._unremembered.add(ref)
@@ -211,7 +235,7 @@ class PrimitiveExecutor:
                 self._audit_all(sources)
                 await checkpoint()
             else:
-                await anyio.to_thread.run_sync(self._audit_all, sources)
+                await run_in_thread(self._audit_all, sources)
 
     def _audit_all(self, sources: Iterable[ItemSource]) -> None:
         for source in sources:
@@ -294,14 +318,19 @@ class PrimitiveExecutor:
         self, plan: ExecutionPlan, chain: Chain, ref: ItemRef, ctx: CallContext
     ) -> ProcessResult:
         if chain.is_own_process:
+            need_loop()
             if self._own is None:
                 raise ConfigError("This executor starts no process of ryecore's own.")
+            await _begins(ctx)
             return await self._own().run(plan, ref, ctx)
         if plan.keep is None or self._keeper is None:
+            await _begins(ctx)
             pool = self._warm_pool() if plan.warm is not None else None
             return await PRIMITIVE_MAP[chain.elements[-1].item_id](pool).run(plan)
+        need_loop()
         if self._kept is None:
             self._kept = self._keeper()
+        await _begins(ctx)
         return await self._kept.run(process_spec(plan), plan.keep)
 
     def _warm_pool(self) -> WarmPool | None:
@@ -321,6 +350,8 @@ class PrimitiveExecutor:
             try:
                 if ctx.cancellation is None:
                     return await self._carry_out(plan, prepared.chain, ref, ctx)
+                from ryecore.policy.cancelling import cancelled_by  # noqa: PLC0415 - with anyio
+
                 with cancelled_by(ctx.cancellation):
                     return await self._carry_out(plan, prepared.chain, ref, ctx)
             except SpawnFailed:
@@ -345,15 +376,43 @@ def _read_outcome(
     # What was left of a deadline is a number that nobody has written.
     timeout_s = None if _is_past(ctx.deadline) else plan.timeout_s
     outcome = read_outcome(done, timeout_s, prepared.layout.as_authored)
-    if outcome.success or prepared.layout.anchor_path is not None:
+    if outcome.success:
         return outcome
-    hint = anchor_hint(prepared.chain, outcome.error)
-    return evolve(outcome, error=f"{outcome.error}\n{hint}") if hint else outcome
+    if prepared.layout.anchor_path is None:
+        hint = anchor_hint(prepared.chain, outcome.error)
+        if hint:  # the module is the author's own: no package is to be installed in its place
+            return evolve(outcome, error=f"{outcome.error}\n{hint}")
+    return _with_interpreter(outcome, plan.command)
+
+
+def _with_interpreter(outcome: Outcome, command: str) -> Outcome:
+    """Name the interpreter on which an import of a Python tool failed."""
+    failed = _FAILED_IMPORT.search((outcome.error or "").rstrip())
+    if failed is None or not command.rpartition("/")[2].startswith("python"):
+        return outcome
+    notes, module = {**outcome.notes, "interpreter": command}, failed[1]
+    if module is None:
+        hint = f"{command} ran this tool: what it imports has to be installed there."
+    else:
+        notes["missing_module"] = module
+        package, _, inner = module.partition(".")
+        hint = f"{command} ran this tool and has no module {module}. " + (
+            f"Another version of {package} may have it."
+            if inner
+            else f"If a package has it, install that there: {command} -m pip install {module}"
+        )
+    return evolve(outcome, error=f"{outcome.error}\n{hint}", notes=notes)
+
+
+async def _begins(ctx: CallContext) -> None:
+    """Record that the call begins; see `Execution.begins`."""
+    if ctx.execution is not None:
+        await ctx.execution.begins()
 
 
 async def _close(pool: WarmPool) -> None:
     try:
-        await anyio.to_thread.run_sync(pool.close)
+        await run_in_thread(pool.close)
     except RuntimeError:  # no thread can be started any more while the interpreter ends
         pool.close()
 

@@ -22,6 +22,9 @@ __all__ = ["FoundInterpreter", "Interpreters"]
 
 _RESOLVE_TIMEOUT_S: Final = 5.0
 
+_PYTHON: Final = frozenset({"python", "python3"})
+"""The fallbacks for which the host's own interpreter is taken before any on the PATH."""
+
 _Seen = tuple[str, int, int, int, int]
 """A path, and the device, inode, time of change and mode of what stands there."""
 
@@ -30,7 +33,7 @@ _Seen = tuple[str, int, int, int, int]
 class FoundInterpreter:
     """An interpreter that may be used, and what was passed over, with the reason.
 
-    It was found as own, preset, local_binary, system_binary, command or fallback.
+    It was found as own, preset, local_binary, system_binary, command, host or fallback.
     """
 
     path: str
@@ -74,15 +77,18 @@ class Interpreters:
             return FoundInterpreter(sys.executable, "own")
         tried: list[str] = []
         passed_over: list[str] = []
+        unusable: tuple[str, ...] = ()
         for how, candidate in self._candidates(
             wanted, environ, child_env, path, render, tried, evidence
         ):
             if not is_program(candidate):
                 tried.append(f"{candidate} ({_why_not(candidate)})")
+                if how == "preset":  # somebody meant it, so the trace says why it isn't used
+                    unusable = (f"{wanted.var}={candidate}: {_why_not(candidate)}",)
                 if not os.path.lexists(candidate):
                     evidence.absent(candidate)
             elif self.may_run(candidate, evidence):
-                return FoundInterpreter(candidate, how, tuple(passed_over))
+                return FoundInterpreter(candidate, how, (*unusable, *passed_over))
             else:
                 passed_over.append(f"{candidate}: inside the project, which is not trusted")
         names = ", ".join(wanted.names) or " ".join(wanted.resolve_cmd)
@@ -152,6 +158,8 @@ class Interpreters:
         else:
             yield from self._by_command(wanted, path, child_env, tried, evidence)
         if wanted.fallback is not None:
+            if wanted.fallback in _PYTHON and sys.executable:
+                yield "host", sys.executable
             yield from self._on_path("fallback", wanted.fallback, path, tried, evidence)
 
     def _on_path(
@@ -215,7 +223,7 @@ def _own_interpreter(wanted: InterpreterSpec) -> FoundInterpreter:
             )
     if not sys.executable:
         raise InterpreterNotFound(
-            f"No interpreter was found for {wanted.var}: this host is no Python program.",
+            f"No interpreter was found for {wanted.var}: this host isn't a Python program.",
             next_step="Run ryecore under a Python interpreter.",
             tried=("ryecore's own",),
         )

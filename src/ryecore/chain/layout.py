@@ -404,7 +404,7 @@ def anchor_hint(chain: Chain, error: str | None) -> str:
     if found is None or path is None or spec is None or not spec.markers_any:
         return ""
     name = Path(found["python"] or found["node"] or found["ruby"]).name
-    if not _stands_beside(path.parent, name):
+    if not _stands_beside(path, name):
         return ""
     return (
         f"{name} stands beside the tool, which has no anchor: a tool runs as a sealed copy of its "
@@ -413,8 +413,10 @@ def anchor_hint(chain: Chain, error: str | None) -> str:
     )
 
 
-def _stands_beside(folder: Path, name: str) -> bool:
+def _stands_beside(tool: Path, name: str) -> bool:
+    """Return whether another file of the name stands beside a tool, which may have it itself."""
     try:
-        return any(one.name == name or one.name.split(".")[0] == name for one in folder.iterdir())
+        beside = (one.name for one in tool.parent.iterdir() if one.name != tool.name)
+        return any(one == name or one.split(".")[0] == name for one in beside)
     except OSError:
         return False

@@ -11,7 +11,7 @@ from attrs import field
 from ryecore.chain.rendering import render_chain, render_result
 from ryecore.chain.spec import ElementSpec, PinSpec
 from ryecore.display.text import StyledText
-from ryecore.errors import ToolFailed
+from ryecore.errors import InputError, ToolFailed
 from ryecore.frozen import frozen
 from ryecore.items.verification import VerifiedItem
 from ryecore.lillux.witness import Witness
@@ -19,6 +19,7 @@ from ryecore.policy.dialects import SCRIPT_KEYWORD
 
 if TYPE_CHECKING:
     from ryecore.display.picture import BoxStatus
+    from ryecore.policy.limits import Limits
 
 __all__ = [
     "Chain",
@@ -139,6 +140,18 @@ class Chain:
     def is_own_process(self) -> bool:
         """Whether what runs is ryecore itself, and not a tool, in a process of its own."""
         return any(element.spec.own_process for element in self.elements)
+
+    def check_takes_limits(self, item_id: str) -> None:
+        """Check that what runs is a graph: no other tool has limits.
+
+        Raises:
+            InputError: It isn't one.
+        """
+        if not self.is_own_process:
+            raise InputError(
+                f"limits is for directives and graphs; {item_id} runs no model.",
+                next_step="Leave it out; a tool's time is bounded by its timeout.",
+            )
 
     @cached_property
     def parameter_schema(self) -> Mapping[str, object] | None:
@@ -296,6 +309,7 @@ class ExecutionPlan:
         output_log: A file that the output is also written to as it comes.
         warm: How the process can start warm, with the same result; None where it can't.
         call_env: Variables of this one call, above `env`: its id, and that of its run.
+        limits: The caller's limits of a graph's run; None for no limits.
     """
 
     command: str
@@ -310,6 +324,7 @@ class ExecutionPlan:
     output_log: str | None = None
     warm: WarmPlan | None = field(default=None, repr=False)
     call_env: Mapping[str, str] = field(factory=dict, repr=False, eq=False)
+    limits: "Limits | None" = None
 
     def to_dict(self) -> dict[str, object]:
         """Return the plan as a dry run shows it: names of variables, never values."""
@@ -322,6 +337,7 @@ class ExecutionPlan:
             "timeout_s": self.timeout_s,
             "deps": self.deps,
             **({} if self.keep is None else {"kept": True}),
+            **({} if self.limits is None else {"limits": self.limits.to_dict()}),
         }
 
 
@@ -358,6 +374,11 @@ class ExecutionResult:
     def success(self) -> bool:
         """Whether it ran well, or would be allowed to."""
         return self.status != "error"
+
+    @property
+    def error_code(self) -> str:
+        """The code of its error, such as `tool_failed`; empty where it didn't fail."""
+        return "tool_failed" if self.status == "error" else ""
 
     def raise_for_status(self) -> Self:
         """Return the result itself, or raise ToolFailed where it ran and failed.

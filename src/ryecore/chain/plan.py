@@ -270,9 +270,9 @@ def merge_configs(
 ) -> tuple[dict[str, object], dict[str, object]]:
     """Merge the elements' `config` into one, the tool's winning, and the placeholders that are set.
 
-    A key that a runtime names in its own `config_schema` is no execution key in the elements before
-    it: it sets that placeholder, for good (`{command}` of a shell tool, say). Before a process of
-    ryecore's own, only bounds are execution keys.
+    A key that a runtime names in its own `config_schema` isn't an execution key in the elements
+    before it: it sets that placeholder, for good (`{command}` of a shell tool, say). Before a
+    process of ryecore's own, only bounds are execution keys.
     """
     merged: dict[str, object] = {}
     bound: dict[str, object] = {}
@@ -380,9 +380,19 @@ async def checked_parameters(
     listed = tuple(map(str, failures))
     raise InvalidParameters(
         f"The parameters don't fit {item_id}: {'; '.join(listed)}.",
-        next_step=f"Its schema: {_known_parameters(schema)}.",
+        next_step=f"Its schema: {_known_parameters(schema)}."
+        + _unknown_parameters(schema, parameters),
         failures=listed,
     )
+
+
+def _unknown_parameters(schema: Mapping[str, Any], parameters: Mapping[str, Any]) -> str:
+    """Name the parameters that an open schema allows without knowing them: misspelt, perhaps."""
+    known = schema.get("properties", {})
+    unknown = [name for name in parameters if name not in known]
+    if not unknown or schema.get("additionalProperties") is False or "patternProperties" in schema:
+        return ""
+    return f" It doesn't name {', '.join(map(repr, unknown))}."
 
 
 def _known_parameters(schema: Mapping[str, Any]) -> str:

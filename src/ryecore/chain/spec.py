@@ -158,6 +158,7 @@ class ElementSpec:
         own_process: Whether its process is ryecore itself, and not a tool: it inherits the whole
             environment, receives on whose behalf it acts, and nothing before it in the chain
             changes how it is started. Only ryecore's own bundle may say so.
+        parallel_safe: Whether a model's calls of it may run in parallel with others.
     """
 
     executor_id: str | None = None
@@ -180,6 +181,7 @@ class ElementSpec:
     item_paths: Mapping[str, str] = {}
     pinned_by: PinSpec | None = None
     own_process: bool = False
+    parallel_safe: bool | None = None
     warm: WarmSpec | Literal[False] | None = None
 
 
@@ -289,7 +291,7 @@ _WARM: Final = {
 }
 _AS_DECLARED: Final = (
     "executor_id", "version", "tool_type", "category", "description", "config", "config_schema",
-    "file_types", "item_paths", "own_process",
+    "file_types", "item_paths", "own_process", "parallel_safe",
 )  # fmt: skip
 """The keys that stand in `ElementSpec` as they are declared."""
 
@@ -319,6 +321,7 @@ SPEC_SCHEMA: Final[Mapping[str, object]] = {
         "item_paths": _map(_NAME, _NAME),
         "pinned_by": _object({"config_key": _TEXT, "next_step": _TEXT}, "config_key", "next_step"),
         "own_process": _FLAG,
+        "parallel_safe": _FLAG,
         "warm": _WARM,
     },
 }

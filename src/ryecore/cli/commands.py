@@ -11,6 +11,7 @@ from ryecore.cli.groups import LazyCommand, LazyGroup
 __all__ = ["rye"]
 
 _COMMANDS: Final = {
+    "costs": LazyCommand("ryecore.cli.costs", "Show what threads have cost."),
     "doctor": LazyCommand(
         "ryecore.cli.projects", "Examine a project's state, keys, locks and disk."
     ),
@@ -24,6 +25,7 @@ _COMMANDS: Final = {
     "keys": LazyCommand(
         "ryecore.cli.keys", "Make your signing key, and choose whose keys you trust."
     ),
+    "map": LazyCommand("ryecore.cli.maps", "Call an item for each row of a file."),
     "mcp": LazyCommand("ryecore.cli.mcp", "Offer a project to MCP clients, and use MCP servers."),
     "new": LazyCommand(
         "ryecore.cli.projects", "Make a tool, directive, graph or piece of knowledge."

@@ -14,19 +14,23 @@ from ryecore.cli.opening import (
     deps_option,
     missing_models,
     models_of,
+    run_shortly,
     run_until_stopped,
     with_project,
 )
 from ryecore.cli.options import (
     TakesParameters,
     json_option,
+    label_option,
     limit_option,
     project_option,
+    read_labels,
     read_object,
     read_overrides,
     read_pairs,
 )
-from ryecore.cli.output import EXIT_FAILED, can_redraw, show, show_json, show_text, tell
+from ryecore.cli.output import EXIT_FAILED, show, show_json, show_text, tell
+from ryecore.display.live import can_redraw
 from ryecore.errors import RyeError
 from ryecore.rye import Rye
 
@@ -46,7 +50,7 @@ __all__ = ["execute"]
 @click.option(
     "--model", metavar="MODEL", help="A directive's model: provider/model, a tier or a name."
 )
-@limit_option("A directive's limit, such as turns=8; repeatable.")
+@limit_option("A limit of a directive or graph, such as turns=8; repeatable.")
 @click.option("--dry-run", is_flag=True, help="Verify, validate and plan; run nothing.")
 @click.option(
     "--target",
@@ -67,6 +71,7 @@ __all__ = ["execute"]
     metavar="KEY",
     help="A repeated start with the same key finds the first run.",
 )
+@label_option("What a run is for, such as tenant=acme; repeatable.")
 @click.option("--trace", is_flag=True, help="Show every decision.")
 @deps_option
 @json_option
@@ -85,6 +90,7 @@ def execute(
     thread: str,
     async_: bool,
     idempotency_key: str | None,
+    labels: Sequence[str],
     trace: bool,
     deps: str | None,
     as_json: bool,
@@ -92,7 +98,8 @@ def execute(
     """Execute a tool through its verified chain, or print a directive's directions.
 
     With --thread fork a directive runs in a thread of its own, with a model. On a terminal its
-    tree is shown while it runs; Ctrl-C asks it to stop.
+    tree is shown while it runs; Ctrl-C asks it to stop. Calls of its tools that need
+    an approval are asked about; without a terminal the command that approves is printed.
 
     KEY=VALUE is text where the item's schema says so, else JSON if it reads as JSON, else text.
     """
@@ -108,9 +115,10 @@ def execute(
         is_shown=not as_json and can_redraw(sys.stderr),
         timeout_s=timeout_s, model=model, limits=read_overrides(limits),
         dry_run=dry_run, target=target, thread=thread, async_=async_, trace=trace,
-        idempotency_key=idempotency_key, pull=pull,
+        idempotency_key=idempotency_key, pull=pull, labels=read_labels(labels),
     )  # fmt: skip
-    done = run_until_stopped(run)
+    is_short = (target, thread, async_) == ("local", "inline", False)
+    done = run_shortly(run) if is_short else run_until_stopped(run)
     document = done.to_dict()
     if as_json:
         show_json(document)
@@ -171,7 +179,15 @@ async def _execute_and_pull(
         done = await rye.execute(ref, given, **options)
     if not done.success:
         return done
-    pulled = await rye.threads.pull(str(done.to_dict()["thread_id"]))
+    thread_id = str(done.to_dict()["thread_id"])
+    try:
+        pulled = await rye.threads.pull(thread_id)
+    except RyeError as problem:
+        problem.facts = {**problem.facts, "thread_id": thread_id}
+        problem.next_step += (
+            f" {thread_id} itself has ended well; then: rye threads pull {thread_id}"
+        )
+        raise
     tell(pulled.render())
     return evolve(done, metadata={**done.metadata, "pull": pulled.to_dict()})
 
@@ -206,6 +222,7 @@ async def _execute_fork(
             model=options["model"],
             limits=options["limits"],
             idempotency_key=options["idempotency_key"],
+            labels=options["labels"],
             ctx=ctx,
         ),
         is_shown=is_shown,

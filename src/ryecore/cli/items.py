@@ -48,6 +48,7 @@ def fetch(
     found = with_project(
         project_path,
         lambda rye: rye.fetch(ref, source=source, destination=destination, overwrite=overwrite),
+        is_short=destination is None,
     )
     if as_json:
         show_json(found.to_dict())

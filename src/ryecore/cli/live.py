@@ -1,17 +1,18 @@
 """The live views of runs at a terminal: drawn in place, or a line for each change."""
 
 import os
-import shutil
 import signal
 import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
-from typing import TYPE_CHECKING, Final, Protocol, Self, TextIO, TypeVar
+from contextlib import ExitStack, suppress
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 import anyio
 
-from ryecore.cli.output import can_redraw, show, tell
+from ryecore.cli.output import show, tell
+from ryecore.cli.questions import ApprovalQuestions
+from ryecore.display.live import LiveText, can_redraw, size_of
 from ryecore.display.text import StyledText
 from ryecore.errors import RyeError
 from ryecore.policy import CallContext
@@ -28,10 +29,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ChangeLines",
-    "LiveText",
     "LiveTree",
     "graph_to_its_end",
-    "size_of",
     "thread_to_its_end",
     "to_its_end",
 ]
@@ -50,36 +49,6 @@ _DRAW_EVERY_S: Final = 0.1
 _COUNT_EVERY_S: Final = 1.0
 
 
-class LiveText:
-    """A text that is drawn over the one before. Leaving it gives the cursor back."""
-
-    def __init__(self, out: TextIO) -> None:
-        self._out = out
-        self._lines = 0
-
-    def redraw(self, text: StyledText) -> None:
-        """Draw a text, whose lines fit the terminal, over the one before."""
-        shown = text.plain() if os.environ.get("NO_COLOR") else text.ansi()
-        lines = shown.split("\n")
-        back = f"\x1b[{self._lines}F" if self._lines else ""
-        # One write, each line cleared behind its text: nothing flickers.
-        self._write(back + "".join(f"{line}\x1b[K\n" for line in lines) + "\x1b[J")
-        self._lines = len(lines)
-
-    def _write(self, text: str) -> None:
-        encoding = self._out.encoding or "utf-8"
-        with suppress(OSError):  # a lost terminal doesn't stop the run
-            self._out.write(text.encode(encoding, errors="replace").decode(encoding))
-            self._out.flush()
-
-    def __enter__(self) -> Self:
-        self._write("\x1b[?25l")
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._write("\n\x1b[?25h" if self._lines else "\x1b[?25h")
-
-
 class LiveTree(LiveText):
     """A tree of threads that is drawn over the one before."""
 
@@ -90,24 +59,18 @@ class LiveTree(LiveText):
         self.redraw(render_tree([tree], width=columns, now=time.time(), max_rows=most))
 
 
-def size_of(out: TextIO) -> tuple[int, int]:
-    """Return the number of columns and rows of a terminal."""
-    with suppress(OSError):
-        columns, rows = os.get_terminal_size(out.fileno())
-        if columns and rows:  # an unknown size is 0
-            return columns, rows
-    return shutil.get_terminal_size()
-
-
 class ChangeLines:
-    """A line for each thread that began, took a turn or ended, for outputs other than terminals."""
+    """A line for each change of a thread, for outputs other than terminals.
+
+    It began, took a turn, waits for an approval, or ended.
+    """
 
     def __init__(self) -> None:
-        self._known: Mapping[str, tuple[str, int]] = {}
+        self._known: Mapping[str, tuple[object, ...]] = {}
 
     def draw(self, tree: TreeNode) -> None:
         """Print what has changed since the last time."""
-        now = {one.thread_id: (one.status, one.turns) for one in tree.walk()}
+        now = {one.thread_id: (one.status, one.turns, one.approvals) for one in tree.walk()}
         text = StyledText()
         for one in tree.walk():
             if self._known.get(one.thread_id) != now[one.thread_id]:
@@ -122,16 +85,23 @@ async def thread_to_its_end(
 ) -> "ThreadResult":
     """Start a thread and wait for its end, with a live view at a terminal if `is_shown`.
 
+    Calls that wait for an approval are asked about at a terminal; elsewhere the command is printed.
     The first signal asks it and all below it to stop, and its result is still returned; a second
     one raises KeyboardInterrupt at once.
     """
     thread = await start(CallContext())
 
     async def view() -> None:
-        with suppress(RyeError), LiveTree(sys.stderr) as live:
-            await rye.threads.watch(thread.thread_id, live.draw)
+        with ExitStack() as stack:
+            live = stack.enter_context(LiveTree(sys.stderr)) if is_shown else None
+            questions = ApprovalQuestions(rye, live)
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(questions.answer)
+                with suppress(RyeError):
+                    await rye.threads.watch(thread.thread_id, questions.draw)
+                questions.end()
 
-    return await to_its_end(thread, view if is_shown else None)
+    return await to_its_end(thread, view if sys.stderr is not None else None)
 
 
 class Handle(Protocol[T_co]):

@@ -3,6 +3,7 @@
 import os
 import secrets
 import shlex
+import signal
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -156,7 +157,7 @@ async def _serve(
         options = {"grants": frozenset(grants)} if grants else {}
         server = create_server(ryes, approvals=approvals, **options)
 
-        async def close() -> bool:  # which ends and answers each running call
+        async def close(_: signal.Signals) -> bool:  # which ends and answers each running call
             for rye in ryes:
                 await rye.aclose()
             return True

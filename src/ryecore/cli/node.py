@@ -5,8 +5,10 @@ Source: decisions 64 and 65.
 
 import logging
 import os
+import signal
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from decimal import Decimal, InvalidOperation
 from functools import partial
 from pathlib import Path
@@ -141,8 +143,9 @@ def serve(
         async def run() -> None:
             stop = anyio.Event()
 
-            async def end() -> bool:
+            async def end(number: signal.Signals) -> bool:
                 is_second = stop.is_set()
+                _say(f"ryecore ends the node{' at once' if is_second else ''}: {number.name} came")
                 stop.set()
                 return is_second
 
@@ -175,8 +178,13 @@ def _log_refusals() -> None:
 
 
 def _announce(url: str) -> None:
-    sys.stderr.write(f"ryecore serves a node at {url}\n")
-    sys.stderr.flush()
+    _say(f"ryecore serves a node at {url}")
+
+
+def _say(line: str) -> None:
+    with suppress(OSError):  # who would read it may have gone
+        sys.stderr.write(line + "\n")
+        sys.stderr.flush()
 
 
 # Callers

@@ -1,19 +1,17 @@
 """The project of a command: opened, with models if it needs them, and closed at the end."""
 
-import asyncio
 import os
 import signal
-import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from types import FrameType
 from typing import TYPE_CHECKING, Final, TypeVar
 
-import anyio
 import click
 
 from ryecore.actions.settings import OpenOptions
 from ryecore.errors import RyeError
+from ryecore.lillux.event_loop import EventLoopNeeded, run_without_loop
 from ryecore.rye import Rye
 
 if TYPE_CHECKING:
@@ -24,6 +22,7 @@ __all__ = [
     "missing_models",
     "models_of",
     "opened_with_models",
+    "run_shortly",
     "run_until_stopped",
     "serve_until_signalled",
     "with_project",
@@ -36,15 +35,22 @@ _END_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQ
 
 
 def with_project(
-    project_path: str, use: Callable[[Rye], Awaitable[T]], options: OpenOptions | None = None
+    project_path: str,
+    use: Callable[[Rye], Awaitable[T]],
+    options: OpenOptions | None = None,
+    *,
+    is_short: bool = False,
 ) -> T:
-    """Open a project, use it, and close it; signals stop this as Ctrl-C does."""
+    """Open a project, use it, and close it; signals stop this as Ctrl-C does.
+
+    What `is_short` only reads, and begins without an event loop, as `run_shortly` does.
+    """
 
     async def run() -> T:
         async with Rye.open(project_path, **(options or {})) as rye:
             return await use(rye)
 
-    return run_until_stopped(run)
+    return run_shortly(run) if is_short else run_until_stopped(run)
 
 
 def with_threads(project_path: str, use: "Callable[[Threads], Awaitable[T]]") -> T:
@@ -57,6 +63,7 @@ def with_threads(project_path: str, use: "Callable[[Threads], Awaitable[T]]") ->
 
 def run_until_stopped(run: Callable[[], Awaitable[T]]) -> T:
     """Run the work of a command on an event loop; signals stop it as Ctrl-C does."""
+    import anyio  # noqa: PLC0415 - `run_shortly` does without
 
     async def run_awake() -> T:
         with _woken_by_signals():
@@ -66,23 +73,39 @@ def run_until_stopped(run: Callable[[], Awaitable[T]]) -> T:
         return anyio.run(run_awake)
 
 
+def run_shortly(run: Callable[[], Awaitable[T]]) -> T:
+    """Run work that is most often short: without an event loop, as far as it needs none.
+
+    An event loop takes longer to import than most tools take to run. Where one is needed, which is
+    known before the work has had any effect, it begins anew on one.
+    """
+    with suppress(EventLoopNeeded), _stopped_by_signals():
+        return run_without_loop(run)
+    return run_until_stopped(run)
+
+
 async def serve_until_signalled(
-    serve: Callable[[], Awaitable[None]], at_signal: Callable[[], Awaitable[bool]]
+    serve: Callable[[], Awaitable[None]], at_signal: Callable[[signal.Signals], Awaitable[bool]]
 ) -> None:
     """Serve until that ends by itself, or is cancelled by a signal.
 
+    A signal that was ignored stays so, such as that of a closed terminal behind nohup.
+
     Args:
         serve: Serves.
-        at_signal: Awaited at each signal, so that running calls can be answered; returns whether to
-            cancel then.
+        at_signal: Awaited with each signal, so that running calls can be answered; returns whether
+            to cancel then.
     """
+    import anyio  # noqa: PLC0415 - `run_shortly` does without
+
     refusal: RyeError | None = None
-    with anyio.open_signal_receiver(*_END_SIGNALS) as signals:
+    wanted = [one for one in _END_SIGNALS if signal.getsignal(one) is not signal.SIG_IGN]
+    with anyio.open_signal_receiver(*wanted) as signals:
         async with anyio.create_task_group() as tasks:
 
             async def wait_for_signal() -> None:
-                async for _ in signals:
-                    if await at_signal():
+                async for number in signals:
+                    if await at_signal(number):
                         tasks.cancel_scope.cancel()
 
             tasks.start_soon(wait_for_signal)
@@ -102,6 +125,9 @@ def _woken_by_signals() -> Iterator[None]:
     Python handles a signal between two of its instructions. One that arrives behind the last of
     them before the loop waits would be handled only when something else wakes it.
     """
+    import asyncio  # noqa: PLC0415 - where it runs already
+    import socket  # noqa: PLC0415 - which asyncio imports
+
     loop = asyncio.get_running_loop()
     reader, writer = socket.socketpair()
     with reader, writer:
@@ -174,6 +200,6 @@ async def opened_with_models(project_path: str, deps: str | None) -> AsyncIterat
 
 def missing_models() -> RyeError:
     """Return the error that says why there are no models."""
-    from ryecore.host_factory import missing_models_error  # noqa: PLC0415 - for threads alone
+    from ryecore.agent.environment import missing_models_error  # noqa: PLC0415 - for threads alone
 
-    return missing_models_error(os.environ)
+    return missing_models_error()

@@ -21,9 +21,11 @@ __all__ = [
     "TakesParameters",
     "find_project",
     "json_option",
+    "label_option",
     "limit_option",
     "page_options",
     "project_option",
+    "read_labels",
     "read_object",
     "read_overrides",
     "read_pairs",
@@ -96,6 +98,11 @@ def page_options(command: Command) -> Command:
 def limit_option(help_text: str) -> Callable[[Command], Command]:
     """Return the option `--limit`, whose values `read_overrides` reads."""
     return click.option("--limit", "limits", multiple=True, metavar="NAME=N", help=help_text)
+
+
+def label_option(help_text: str) -> Callable[[Command], Command]:
+    """Return the option `--label`, whose values `read_labels` reads."""
+    return click.option("--label", "labels", multiple=True, metavar="NAME=VALUE", help=help_text)
 
 
 # Arguments
@@ -179,6 +186,20 @@ def read_overrides(pairs: Sequence[str]) -> dict[str, Any] | None:
             )
         limits[name] = value
     return limits or None
+
+
+def read_labels(pairs: Sequence[str]) -> dict[str, str]:
+    """Read labels written as NAME=VALUE, each at most once."""
+    labels: dict[str, str] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or not name or name in labels:
+            raise InputError(
+                f"--label {pair!r} isn't NAME=VALUE, or names a label twice.",
+                next_step="Write such as --label tenant=acme.",
+            )
+        labels[name] = value
+    return labels
 
 
 def _json_or_text(value: str) -> Any:

@@ -20,7 +20,6 @@ from ryecore.lillux.os_errors import exhaustion_of
 __all__ = [
     "EXIT_FAILED",
     "EXIT_REFUSED",
-    "can_redraw",
     "errors_shown",
     "is_output_lost",
     "show",
@@ -146,11 +145,6 @@ def show_done(
     for at, step in enumerate(steps):
         text.line(("        " if at else "  next: ", "dim"), step)
     show(text)
-
-
-def can_redraw(out: TextIO | None) -> bool:
-    """Return whether a stream is a terminal whose lines can be redrawn."""
-    return out is not None and out.isatty() and os.environ.get("TERM") != "dumb"
 
 
 def _stream(name: str) -> TextIO | None:

@@ -13,6 +13,7 @@ from ryecore.cli.output import show, show_piece
 from ryecore.display.text import StyledText
 from ryecore.errors import InputError
 from ryecore.frozen import frozen
+from ryecore.lillux.os_errors import failure_of
 
 if TYPE_CHECKING:
     from ryecore.chain.model import ChainTrace
@@ -96,8 +97,10 @@ def _write(name: str, text: str) -> None:
             if isinstance(problem, OSError) and problem.errno
             else (str(problem))
         )
-        is_link = isinstance(problem, OSError) and problem.errno == errno.ELOOP
+        number = problem.errno if isinstance(problem, OSError) else None
         raise InputError(
-            f"{name!r} can't be written: {'it is a link' if is_link else reason}.",
-            next_step="Name a file in a folder that is there and that you may write to.",
+            f"{name!r} can't be written: {'it is a link' if number == errno.ELOOP else reason}.",
+            next_step=failure_of(number).next_step
+            if number in (errno.ENOSPC, errno.EDQUOT)
+            else "Name a file in a folder that is there and that you may write to.",
         ) from None

@@ -10,6 +10,7 @@ from typing import Final, cast
 
 import click
 
+from ryecore.actions.settings import check_state
 from ryecore.cli.opening import with_project
 from ryecore.cli.options import json_option, project_option
 from ryecore.cli.output import EXIT_FAILED, show, show_done, show_json
@@ -133,7 +134,8 @@ def doctor(project_path: str, as_json: bool) -> None:
     from ryecore.actions.doctor import examine  # noqa: PLC0415 - SQLite comes with it
 
     spaces = Rye.open(project_path).spaces
-    checks = examine(spaces.project.root, spaces.user.root)
+    state = check_state(None, os.environ)
+    checks = examine(spaces.project.root, spaces.user.root, state)
     has_problem = any(one.verdict == "problem" for one in checks)
     if as_json:
         status = "error" if has_problem else "success"

@@ -10,7 +10,9 @@ import click
 from ryecore.cli.groups import HintedGroup
 from ryecore.cli.opening import with_project
 from ryecore.cli.options import json_option, project_option
-from ryecore.cli.output import can_redraw, errors_shown, show, show_done, show_json, show_piece
+from ryecore.cli.output import errors_shown, show, show_done, show_json, show_piece
+from ryecore.display.live import can_redraw
+from ryecore.display.sanitize import to_one_line
 from ryecore.display.text import StyledText, brief, byte_size, counted, dollars, status_mark
 from ryecore.errors import InputError, RemoteUntrusted
 from ryecore.lillux.keys import PublicKey
@@ -121,8 +123,10 @@ def _confirm_key(
     if fingerprint is not None:
         if fingerprint.strip().lower() != key.fingerprint:
             raise RemoteUntrusted(
-                f"The node at {url} has the key {key.fingerprint}, and not {fingerprint[:80]}.",
-                next_step="Ask its operator which key it has: rye node show",
+                f"The node at {url} shows the key {key.fingerprint}, and --key names another one: "
+                f"{to_one_line(fingerprint[:80])!r}. Nothing was written.",
+                next_step="Ask its operator which key it has (rye node show); pass --key "
+                f"{key.fingerprint} only where that is the answer.",
                 remote=url,
             )
         return
@@ -165,8 +169,7 @@ def check(name: str | None, project_path: str, as_json: bool) -> None:
 
     Without NAME, that is the default remote.
     """
-    target = "remote" if name is None else f"remote:{name}"
-    found = with_project(project_path, lambda rye: rye.remotes.check(target))
+    found = with_project(project_path, lambda rye: rye.remotes.check(_target(name)))
     status, at = found.status, found.remote
     if as_json:
         show_json({
@@ -212,9 +215,8 @@ def metrics(name: str | None, project_path: str) -> None:
 
     Without NAME, that is the default remote. Your key needs the scope rye.node.metrics.
     """
-    target = "remote" if name is None else f"remote:{name}"
     with errors_shown(as_json=False):
-        show_piece(with_project(project_path, lambda rye: rye.remotes.metrics(target)))
+        show_piece(with_project(project_path, lambda rye: rye.remotes.metrics(_target(name))))
 
 
 @remote.command("push")
@@ -226,7 +228,7 @@ def push(name: str | None, project_path: str, as_json: bool) -> None:
 
     Without NAME, that is the default remote.
     """
-    target = "remote" if name is None else f"remote:{name}"
+    target = _target(name)
     with push_progress(is_shown=not as_json) as progress:
         sent = with_project(project_path, lambda rye: rye.remotes.push(target, progress=progress))
     if sent.files:
@@ -284,3 +286,8 @@ def show_plan(found: PushPlan, *, as_json: bool) -> None:
         show_json({"status": "success", **found.to_dict()})
     else:
         show(found.render())
+
+
+def _target(name: str | None) -> str:
+    """Return the target of a remote; that of the default one without a name."""
+    return "remote" if name is None else f"remote:{name}"

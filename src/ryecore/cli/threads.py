@@ -16,7 +16,6 @@ from ryecore.cli.opening import with_threads
 from ryecore.cli.options import json_option, page_options, project_option
 from ryecore.cli.output import (
     EXIT_FAILED,
-    can_redraw,
     errors_shown,
     show,
     show_json,
@@ -25,9 +24,11 @@ from ryecore.cli.output import (
     tell,
 )
 from ryecore.cli.pictures import Drawing, drawing_options
+from ryecore.cli.threads_approvals import approvals, approve, deny
 from ryecore.cli.threads_records import adopt, prune, pull, replay, verify
 from ryecore.cli.threads_resume import fork, handoff, recover, resume
 from ryecore.cli.threads_transcript import transcript
+from ryecore.display.live import can_redraw
 from ryecore.display.text import StyledText, thread_line
 from ryecore.errors import RyeError
 from ryecore.threads.rendering import render_page, render_tree
@@ -51,22 +52,34 @@ def threads() -> None:
 @threads.command("list")
 @click.option("--all", "ended_too", is_flag=True, help="List ended threads too, newest first.")
 @page_options
+@click.option(
+    "--after", metavar="ID", help="Begin behind this thread, the last of the page before."
+)
 @project_option
 @json_option
 def list_threads(
-    ended_too: bool, limit: int, offset: int, project_path: str, as_json: bool
+    ended_too: bool, limit: int, offset: int, after: str | None, project_path: str, as_json: bool
 ) -> None:
     """List the threads that have not ended."""
     found = with_threads(
-        project_path, lambda threads: threads.list(all=ended_too, limit=limit, offset=offset)
+        project_path,
+        lambda threads: threads.list(all=ended_too, limit=limit, offset=offset, after=after),
     )
     if as_json:
         rows = [dict(one.to_dict()) for one in found]
-        show_json({"status": "success", "threads": rows, "total": found.total})
+        page = {"total": found.total, "next_after": found.next_after}
+        show_json({"status": "success", "threads": rows, **page})
         return
     none = "no threads" if ended_too else "no running threads; list ended ones with --all"
     again = "rye threads list --all" if ended_too else "rye threads list"
-    show(render_page(found, none, limit, offset, again))
+    if after is None:
+        show(render_page(found, none, limit, offset, again))
+        return
+    text = render_page(found, none, limit, found.total, again)
+    if found.next_after is not None:
+        size = "" if limit == 50 else f" --limit {limit}"
+        text.line((f"more follow; see them: {again}{size} --after {found.next_after}", "dim"))
+    show(text)
 
 
 @threads.command("show", short_help="Show a thread and its result.")
@@ -286,5 +299,6 @@ def watch(thread_id: str, project_path: str) -> None:
 for _command in (
     *(tree, watch, transcript, verify, pull, replay),
     *(resume, recover, fork, handoff, adopt, prune),
+    *(approvals, approve, deny),
 ):
     threads.add_command(_command)

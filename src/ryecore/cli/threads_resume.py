@@ -18,7 +18,8 @@ from ryecore.cli.opening import (
     with_threads,
 )
 from ryecore.cli.options import json_option, limit_option, project_option, read_overrides
-from ryecore.cli.output import EXIT_FAILED, can_redraw, show, show_json, show_result
+from ryecore.cli.output import EXIT_FAILED, show, show_json, show_result
+from ryecore.display.live import can_redraw
 from ryecore.display.text import StyledText, status_mark
 from ryecore.errors import RyeError
 from ryecore.frozen import frozen

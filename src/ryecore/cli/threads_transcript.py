@@ -181,6 +181,13 @@ def _limit(payload: Mapping[str, Any], _: str) -> _Rendered:
     return [(f"■ {_text(payload.get('limit_code'))}", "warn"), (f"  {used}", "")], ""
 
 
+def _compacted(payload: Mapping[str, Any], _: str) -> _Rendered:
+    tokens = f"{_text(payload.get('tokens'))} tokens to {_text(payload.get('tokens_after'))}"
+    head: list[Span] = [("summary", "strong"), (f"  turn {_text(payload.get('turn'))}", "dim")]
+    facts = f"  {_text(payload.get('replaced'))} messages, {tokens}"
+    return [*head, (facts, "")], _text_of_parts(payload.get("parts"))
+
+
 def _ended(payload: Mapping[str, Any], kind: str) -> _Rendered:
     status = kind.removeprefix("thread_")
     icon, style = status_mark(status)
@@ -204,6 +211,7 @@ _RENDERERS: Final[Mapping[str, Callable[[Mapping[str, Any], str], _Rendered]]] =
     "directive_return": _returned,
     "hook": _hook,
     "limit_reached": _limit,
+    "conversation_compacted": _compacted,
     **{
         f"thread_{status}": _ended
         for status in ("completed", "error", "cancelled", "continued", "killed")

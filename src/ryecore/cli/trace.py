@@ -18,7 +18,7 @@ __all__ = ["trace"]
 @json_option
 def trace(ref: str, project_path: str, drawing: Drawing, as_json: bool) -> None:
     """Show a tool's chain and every decision that leads to it; run nothing."""
-    done = with_project(project_path, lambda rye: rye.trace(ref))
+    done = with_project(project_path, lambda rye: rye.trace(ref), is_short=True)
     if drawing.is_wanted:
         drawing.show_chain(done)
     elif as_json:

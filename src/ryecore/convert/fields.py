@@ -53,9 +53,9 @@ def omitted_at_default() -> Mapping[str, Form]:
     return {_FORM: Form(omitted_at_default=True)}
 
 
-def usd(name: str) -> Mapping[str, Form]:
+def usd(name: str, *, omitted_at_default: bool = False) -> Mapping[str, Form]:
     """Return the metadata of a field of microcents that is written in US dollars."""
-    return {_FORM: Form(name, write=write_usd, read=read_usd)}
+    return {_FORM: Form(name, omitted_at_default, write_usd, read_usd)}
 
 
 def written_by(

@@ -110,8 +110,16 @@ class Format:
             write = self._writers[kind] = converter.get_unstructure_hook(kind)
         return write(value)
 
-    def read(self, document: object, kind: type[T]) -> T:
-        """Return a document, of JSON types, as a value of a type, or raise ConversionError."""
+    def read(
+        self, document: object, kind: type[T], *, finds_every_problem: bool | None = None
+    ) -> T:
+        """Return a document, of JSON types, as a value of a type, or raise ConversionError.
+
+        Args:
+            finds_every_problem: As of the format; None for its own.
+        """
+        if finds_every_problem is None:
+            finds_every_problem = self._finds_every_problem
         read = self._readers.get(kind)
         if read is None:
             converter = self._converter or self._load()
@@ -120,7 +128,7 @@ class Format:
             made: T = read(document, kind)
             return made
         except Exception as problem:
-            if not self._finds_every_problem:
+            if not finds_every_problem:
                 raise _refusal(problem) from None
         if self._thorough is None:
             self._thorough = self._make(True)

@@ -6,6 +6,7 @@ Source: docs/design/execute.md#inputs; decision 34.
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from typing import Final
 
 from attrs import field
@@ -14,6 +15,7 @@ from ryecore.convert.lines import bounded
 from ryecore.directives.markup import Element
 from ryecore.errors import InvalidInputs
 from ryecore.frozen import frozen
+from ryecore.lillux.schema import SchemaValidator
 from ryecore.policy.paths import fill_placeholders
 from ryecore.strict_json import read_json
 
@@ -39,6 +41,7 @@ _TYPES: Final[Mapping[str, str]] = {
     "object": "object",
     "any": "any",
 }
+_FORMATS: Final = ("date", "date-time", "time", "duration", "uuid", "email", "uri")
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _INTEGER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)")
 _NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
@@ -48,7 +51,10 @@ _MAX_NAME_CHARS: Final = 300
 
 @frozen
 class Declared:
-    """An input or an output that a directive declares; its default, of its type, may be null."""
+    """An input or an output that a directive declares; its default, of its type, may be null.
+
+    A text may have a format of JSON Schema; empty for none.
+    """
 
     name: str
     type: str = "string"
@@ -56,6 +62,12 @@ class Declared:
     description: str = ""
     has_default: bool = False
     default: object = field(default=None)
+    format: str = ""
+
+    @property
+    def form(self) -> str:
+        """The format, else the type, by which people and models know it."""
+        return self.format or self.type
 
     def to_dict(self) -> dict[str, object]:
         """Return the declaration as errors and dry runs show it."""
@@ -64,6 +76,8 @@ class Declared:
             "type": self.type,
             "required": self.required,
         }
+        if self.format:
+            shown["format"] = self.format
         if self.description:
             shown["description"] = self.description
         return shown | {"default": self.default} if self.has_default else shown
@@ -80,7 +94,7 @@ def read_declared(element: Element | None, tag: str) -> tuple[Declared, ...]:
     element.check(children=(tag,))
     found: dict[str, Declared] = {}
     for child in element.children:
-        attributes = ("name", "type", "required")
+        attributes = ("name", "type", "format", "required")
         child.check(attributes=(*attributes, "default") if tag == "input" else attributes)
         one = _read_one(child)
         if one.name in found:
@@ -100,11 +114,16 @@ def _read_one(element: Element) -> Declared:
     kind = _TYPES.get(declared)
     if kind is None:
         raise element.problem(f"has the unknown type {declared[:40]!r}", tuple(_TYPES))
+    wanted = element.attributes.get("format", "").strip()
+    if wanted and wanted not in _FORMATS:
+        raise element.problem(f"has the unknown format {wanted[:40]!r}", _FORMATS)
+    if wanted and kind != "string":
+        raise element.problem(f"has the type {kind!r}, and only text has a format")
     default: object = element.attributes.get("default")
     has_default = default is not None
     if has_default:
         try:
-            default = _coerce(kind, default)
+            default = _coerce(kind, default, wanted)
         except ValueError as problem:
             raise element.problem(f"has a default that does not fit: {problem}") from None
     return Declared(
@@ -114,6 +133,7 @@ def _read_one(element: Element) -> Declared:
         description=" ".join(element.text.split()),
         has_default=has_default,
         default=default,
+        format=wanted,
     )
 
 
@@ -136,7 +156,7 @@ def resolve_inputs(declared: Iterable[Declared], given: Mapping[str, object]) ->
                 missing.append(spec.name)
             continue
         try:
-            resolved[spec.name] = _coerce(spec.type, value)
+            resolved[spec.name] = _coerce(spec.type, value, spec.format)
         except ValueError as problem:
             failures.append(f"{spec.name}: {problem}")
     unknown = [bounded(str(name), _MAX_NAME_CHARS) for name in given if name not in specs]
@@ -169,6 +189,7 @@ def input_schema(declared: Iterable[Declared]) -> dict[str, object]:
         "properties": {
             one.name: {
                 **({} if one.type == "any" else {"type": one.type}),
+                **({"format": one.format} if one.format else {}),
                 **({"description": one.description} if one.description else {}),
                 **({"default": one.default} if one.has_default else {}),
             }
@@ -180,13 +201,22 @@ def input_schema(declared: Iterable[Declared]) -> dict[str, object]:
 
 
 def _listed(specs: Iterable[Declared]) -> str:
-    shown = (f"{one.name} ({one.type}{', required' if one.required else ''})" for one in specs)
+    shown = (f"{one.name} ({one.form}{', required' if one.required else ''})" for one in specs)
     return ", ".join(shown) or "none"
 
 
-def _coerce(kind: str, value: object) -> object:
+def _coerce(kind: str, value: object, wanted: str = "") -> object:
     """Convert a value to its declared type, without loss; a ValueError says why it can't be."""
-    return _COERCIONS[kind](value)
+    coerced = _COERCIONS[kind](value)
+    if wanted:
+        for failure in _format(wanted).failures(_json(coerced)):
+            raise ValueError(failure.message)
+    return coerced
+
+
+@cache
+def _format(name: str) -> SchemaValidator:
+    return SchemaValidator(json.dumps({"format": name}))
 
 
 def _to_string(value: object) -> str:
@@ -294,6 +324,7 @@ def render_returns(outputs: Iterable[Declared]) -> str:
     """
     lines = [
         f'<output name="{one.name.translate(_ESCAPES)}" type="{one.type}"'
+        + (f' format="{one.format}"' if one.format else "")
         + (' required="true">' if one.required else ">")
         + f"{one.description.translate(_ESCAPES)}</output>"
         for one in outputs

@@ -1,6 +1,7 @@
 """What a directive is, once it was read."""
 
 from collections.abc import Mapping, Sequence
+from typing import Literal, TypeAlias
 
 from attrs import evolve, field
 
@@ -16,16 +17,22 @@ __all__ = [
     "ContextSpec",
     "Directive",
     "ModelSpec",
+    "PromptCache",
     "compose",
     "extends_by_hook",
 ]
+
+
+PromptCache: TypeAlias = Literal["5m", "1h", "none"]
+"""The least time for which a provider should keep a conversation, where that can be chosen."""
 
 
 @frozen
 class ModelSpec:
     """The model that a directive asks for: a tier such as `fast`, or a name; and a substitute.
 
-    `parallel` tells whether tool calls may run side by side; None leaves it open.
+    `parallel` tells whether the calls of one answer may run at the same time, and `cache` for how
+    long the provider should keep the conversation; None leaves it open.
     """
 
     tier: str | None = None
@@ -33,6 +40,7 @@ class ModelSpec:
     provider: str | None = None
     fallback: str | None = None
     parallel: bool | None = None
+    cache: PromptCache | None = None
 
     @property
     def wanted(self) -> str | None:
@@ -43,7 +51,7 @@ class ModelSpec:
 
     def to_dict(self) -> dict[str, object]:
         """Return what was declared."""
-        named = ("tier", "id", "provider", "fallback", "parallel")
+        named = ("tier", "id", "provider", "fallback", "parallel", "cache")
         return {name: getattr(self, name) for name in named if getattr(self, name) is not None}
 
 

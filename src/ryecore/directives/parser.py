@@ -6,7 +6,7 @@ Source: docs/design/execute.md#directives; docs/design/threads.md#the-directive;
 import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final, TypeVar, get_args
 
 from attrs import field
 
@@ -14,7 +14,7 @@ from ryecore.convert.lines import quoted
 from ryecore.directives.hooks import directive_id, read_hooks_element
 from ryecore.directives.inputs import read_declared
 from ryecore.directives.markup import OPAQUE, DirectiveProblem, Element, parse_markup
-from ryecore.directives.model import Action, ContextSpec, Directive, ModelSpec
+from ryecore.directives.model import Action, ContextSpec, Directive, ModelSpec, PromptCache
 from ryecore.directives.permissions import read_permissions
 from ryecore.frozen import frozen
 from ryecore.items.signature import COMMENT_FORMS, split_content
@@ -221,10 +221,13 @@ def _checked(element: Element, read: Callable[[V], T], value: V | None) -> T | N
         raise element.problem(str(problem)) from None
 
 
+_CACHES: Final[Mapping[str, PromptCache]] = {one: one for one in get_args(PromptCache)}
+
+
 def _model(element: Element | None) -> ModelSpec | None:
     if element is None:
         return None
-    element.check(attributes=("tier", "id", "provider", "fallback", "parallel"))
+    element.check(attributes=("tier", "id", "provider", "fallback", "parallel", "cache"))
     named = {
         name: element.attributes[name].strip() or None
         for name in ("tier", "id", "provider", "fallback")
@@ -236,7 +239,10 @@ def _model(element: Element | None) -> ModelSpec | None:
         raise element.problem("has a provider, but no id")
     has_parallel = "parallel" in element.attributes
     parallel = element.flag("parallel", default=False) if has_parallel else None
-    return ModelSpec(**named, parallel=parallel)
+    cache = _CACHES.get(written := element.attributes.get("cache", "").strip())
+    if cache is None and "cache" in element.attributes:
+        raise element.problem(f"has the cache '{written}', which isn't one of {', '.join(_CACHES)}")
+    return ModelSpec(**named, parallel=parallel, cache=cache)
 
 
 def _limits(element: Element | None) -> Limits:

@@ -26,7 +26,7 @@ from ryecore.display.shapes import (
 )
 from ryecore.display.text import counted, status_words
 
-__all__ = ["to_html", "to_svg"]
+__all__ = ["background", "framed", "scrollable", "to_html", "to_svg"]
 
 _MARGIN: Final = 14.0
 _TITLE_SIZE: Final = 14.0
@@ -86,8 +86,7 @@ def to_svg(picture: Picture) -> str:
     left = _MARGIN + (inside - layout.width) / 2
     body = "".join(
         [
-            f'<rect class="g" x=".5" y=".5" width="{_n(width - 1)}" height="{_n(height - 1)}"'
-            ' rx="8"/>',
+            background(width, height),
             _title(title, inside) if title else "",
             f'<g transform="translate({_n(left)} {_n(top)})">',
             *(_route(route) for route in sorted(layout.routes, key=lambda one: one.line.is_taken)),
@@ -97,22 +96,45 @@ def to_svg(picture: Picture) -> str:
             *_legend(rows, top + layout.height + 8),
         ]
     )
+    shown = title or counted(len(picture.boxes), "box", "boxes")
+    return framed(body, shown, _description(picture), (width, height), statuses)
+
+
+def framed(
+    body: str, title: str, described: str, size: tuple[float, float], statuses: set[BoxStatus]
+) -> str:
+    """Return one `<svg>` element with the style of all pictures, for a body of shapes and texts.
+
+    Title and description are for people who can't see it. `body` is escaped already.
+    """
     # Different pictures on a page need different class names.
     name = "rye" + hashlib.sha256(body.encode()).hexdigest()[:10]
-    shown = escape_html(title or counted(len(picture.boxes), "box", "boxes"))
+    width, height = size
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="{name}" role="img"'
         f' aria-labelledby="{name}t {name}d" width="{_n(width)}" height="{_n(height)}"'
         f' viewBox="0 0 {_n(width)} {_n(height)}" font-family="{_FONTS}">'
-        f'<title id="{name}t">{shown}</title>'
-        f'<desc id="{name}d">{escape_html(_description(picture))}</desc>'
+        f'<title id="{name}t">{escape_html(title)}</title>'
+        f'<desc id="{name}d">{escape_html(described)}</desc>'
         f"<style>{_style(name, statuses)}</style>{body}</svg>"
+    )
+
+
+def background(width: float, height: float) -> str:
+    """Return the ground that all pictures stand on."""
+    return (
+        f'<rect class="g" x=".5" y=".5" width="{_n(width - 1)}" height="{_n(height - 1)}" rx="8"/>'
     )
 
 
 def to_html(picture: Picture) -> str:
     """Wrap a picture so that a wide one is scrolled sideways, not squeezed."""
-    return f'<div style="overflow-x:auto;max-width:100%;margin:4px 0">{to_svg(picture)}</div>'
+    return scrollable(to_svg(picture))
+
+
+def scrollable(svg: str) -> str:
+    """Wrap an `<svg>` element so that a wide one is scrolled sideways, not squeezed."""
+    return f'<div style="overflow-x:auto;max-width:100%;margin:4px 0">{svg}</div>'
 
 
 # Parts

@@ -1,12 +1,12 @@
 """Styled text for a terminal, a notebook or a log; text cut to columns; counts, money and sizes.
 
-The status icons, which are told apart without colour, stand here too, and the lines of threads.
+It also has the status icons, which are told apart without colour, and the lines of threads.
 """
 
 import json
 import unicodedata
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -27,6 +27,7 @@ __all__ = [
     "Rendered",
     "Span",
     "StyledText",
+    "approval_words",
     "brief",
     "byte_size",
     "compact",
@@ -47,6 +48,11 @@ __all__ = [
     "thread_line",
 ]
 
+# Columns line up in a notebook too: JupyterLab shows outputs in the font of its interface.
+_PRE: Final = (
+    "font-family:var(--jp-code-font-family,monospace);line-height:1.4;white-space:pre-wrap"
+)
+
 _ANSI: Final = {
     "good": "32", "bad": "31", "warn": "33", "dim": "2", "strong": "1", "id": "36",
 }  # fmt: skip
@@ -54,6 +60,8 @@ _CSS: Final = {
     "good": "color:#2da44e", "bad": "color:#e5534b", "warn": "color:#bf8700",
     "dim": "opacity:.6", "strong": "font-weight:600", "id": "color:#3b8eea",
 }  # fmt: skip
+
+_MAX_TOOL_NAME: Final = 64
 
 Span = tuple[str, str]
 """A text and its style."""
@@ -114,7 +122,7 @@ class StyledText:
             )
             for line in self.lines
         )
-        return f'<pre style="line-height:1.4;white-space:pre-wrap">{body}</pre>'
+        return f'<pre style="{_PRE}">{body}</pre>'
 
 
 class Rendered(ABC):
@@ -264,6 +272,7 @@ STATUS_ICONS: Final[Mapping[str, tuple[str, str]]] = {
     "pending": ("·", "dim"),
     "skipped": ("–", "dim"),
     "running": ("▸", "id"),
+    "waiting": ("?", "warn"),
     "retrying": ("↻", "warn"),
     "completed": ("✓", "good"),
     "completed_with_errors": ("!", "warn"),
@@ -315,12 +324,26 @@ def render_threads(records: "Iterable[ThreadRecord]") -> StyledText:
     width = max((len(one.thread_id) for one in listed), default=0)
     for record in listed:
         text.line(*thread_line(record, width))
+        if record.approvals:
+            waits, command = approval_words(
+                record.thread_id, [one.tool_name for one in record.approvals]
+            )
+            text.line((f"    {waits}: ", "warn"), command)
     return text
+
+
+def approval_words(thread_id: str, tools: Sequence[str]) -> tuple[str, str]:
+    """Return that a thread waits for approval of calls of these tools, and the command for it."""
+    if len(tools) == 1:
+        name = cut(to_one_line(tools[0]), _MAX_TOOL_NAME)
+        return f"waits for approval of {name}", f"rye threads approve {to_one_line(thread_id)}"
+    return f"waits for approval of {len(tools):,} calls", "rye threads approvals"
 
 
 def thread_line(record: "ThreadRecord", id_width: int = 0) -> tuple[Span, ...]:
     """Render a thread as one line with a padded id, and the turns and spending of its model."""
-    mark, cost = status_mark(record.status), record.cost
+    mark = status_mark("waiting" if record.approvals else record.status)
+    cost = record.cost
     ended = record.completed_at
     until = datetime.fromisoformat(ended) if ended else datetime.now(UTC)
     lasted = duration((until - datetime.fromisoformat(record.created_at)).total_seconds())

@@ -29,17 +29,20 @@ RyeError
 │   └── UnresolvedPlaceholder   a placeholder of a command line has no value
 ├── InputError              a request can't be carried out as it was made
 │   ├── InvalidParameters       every failing path is listed
+│   ├── InvalidConversation     damaged, or tool calls without results
 │   ├── InvalidInputs           of a directive; the declared inputs are listed
 │   ├── InvalidQuery            a search query can't be parsed
 │   ├── NotApproved             the host's approval is missing or was refused
 │   ├── UnsupportedExecution    refused by the execution matrix
 │   └── NotAvailableYet         not part of this version
+├── AuditError              the audit log can't be written, so nothing runs
 ├── StateError              `.ai/state` can't be used
 │   ├── ThreadNotFound          (also a LookupError)
 │   ├── ThreadConflict          the thread's status rules the request out
 │   │   └── AlreadyStarted          with the same idempotency key
 │   ├── LimitReached            a limit of a thread, which `limit_code` names
 │   ├── StateLocked             another process held a lock for too long
+│   ├── StateUnreachable        its server is away, or refuses the user
 │   ├── UnattestedState         made elsewhere, or by another user space
 │   └── BudgetError             a thread's budget doesn't allow the request
 │       ├── InsufficientBudget      less is left than was requested
@@ -58,6 +61,7 @@ RyeError
 │   ├── ToolCancelledError      cancelled while it ran
 │   └── HostCapabilityMissing   the host doesn't offer what the tool needs
 ├── AgentTurnError          an agent's turns ended without a result; `code` says why
+├── Retry                   an agent's output isn't accepted (raised by an `output_check`)
 ├── MissingExtra            an optional dependency is not installed
 ├── TextTooLong             a text can't be searched for a signed regular expression
 ├── ToolFailed              a tool ran and failed (raised by `raise_for_status` alone)
@@ -79,6 +83,7 @@ if TYPE_CHECKING:
     from ryecore.errors.agents import AgentTurnError as AgentTurnError
     from ryecore.errors.agents import HostCapabilityMissing as HostCapabilityMissing
     from ryecore.errors.agents import LlmError as LlmError
+    from ryecore.errors.agents import Retry as Retry
     from ryecore.errors.agents import ToolArgsInvalidError as ToolArgsInvalidError
     from ryecore.errors.agents import ToolCallError as ToolCallError
     from ryecore.errors.agents import ToolCancelledError as ToolCancelledError
@@ -115,8 +120,10 @@ if TYPE_CHECKING:
     from ryecore.errors.items import UnresolvedPlaceholder as UnresolvedPlaceholder
     from ryecore.errors.items import UnsignedItem as UnsignedItem
     from ryecore.errors.items import UntrustedKey as UntrustedKey
+    from ryecore.errors.requests import AuditError as AuditError
     from ryecore.errors.requests import CallCancelled as CallCancelled
     from ryecore.errors.requests import InputError as InputError
+    from ryecore.errors.requests import InvalidConversation as InvalidConversation
     from ryecore.errors.requests import InvalidInputs as InvalidInputs
     from ryecore.errors.requests import InvalidParameters as InvalidParameters
     from ryecore.errors.requests import InvalidQuery as InvalidQuery
@@ -140,6 +147,7 @@ if TYPE_CHECKING:
     from ryecore.errors.state import LimitReached as LimitReached
     from ryecore.errors.state import StateError as StateError
     from ryecore.errors.state import StateLocked as StateLocked
+    from ryecore.errors.state import StateUnreachable as StateUnreachable
     from ryecore.errors.state import ThreadConflict as ThreadConflict
     from ryecore.errors.state import ThreadNotFound as ThreadNotFound
     from ryecore.errors.state import UnattestedState as UnattestedState

@@ -14,6 +14,7 @@ __all__ = [
     "HostCapabilityMissing",
     "LlmError",
     "LlmErrorKind",
+    "Retry",
     "ToolArgsInvalidError",
     "ToolCallError",
     "ToolCancelledError",
@@ -174,6 +175,12 @@ class HostCapabilityMissing(ToolCallError):
 
     error_type = "host_capability_missing"
     capability: str
+
+
+class Retry(RyeError):
+    """An agent's output isn't accepted: raised by an `output_check`, and told to the model."""
+
+    error_type = "retry"
 
 
 class AgentTurnError(RyeError):

@@ -1,6 +1,8 @@
 """The base of every error."""
 
 from collections.abc import Mapping, Sequence
+from itertools import takewhile
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 __all__ = [
@@ -21,6 +23,7 @@ class RyeError(Exception):
         chain: The ids of the chain elements found so far, the tool first.
         trace: The events up to the failing one, where tracing was on.
         duration_ms: The duration of the attempt, where measured.
+        remote_name: The name of the remote whose node raised it; None for an error of this machine.
     """
 
     error_type: ClassVar[str] = "error"
@@ -29,6 +32,7 @@ class RyeError(Exception):
     chain: tuple[str, ...]
     trace: tuple[Mapping[str, object], ...]
     duration_ms: float | None
+    remote_name: str | None
 
     def __init__(self, message: str, *, next_step: str = "", **facts: object) -> None:
         super().__init__(message)
@@ -39,11 +43,26 @@ class RyeError(Exception):
         self.chain = ()
         self.trace = ()
         self.duration_ms = None
+        self.remote_name = None
         for name, value in facts.items():
             setattr(self, name, value)
 
     def __str__(self) -> str:
-        return f"{self.message} {self.next_step}".rstrip()
+        between = "\n" if "\n" in self.message else " "
+        return f"{self.message}{between}{self.next_step}".rstrip()
+
+    def _render_traceback_(self) -> list[str]:
+        """Return the traceback that IPython shows: the frames that lead to ryecore."""
+        import traceback  # noqa: PLC0415 - for notebooks alone
+
+        package = str(Path(__file__).parents[1])
+        frames = traceback.extract_tb(self.__traceback__)
+        called = takewhile(lambda one: not one.filename.startswith(package), frames)
+        own = [one for one in called if "IPython" not in Path(one.filename).parts]
+        lines = "".join(traceback.format_list(own))
+        return f"Traceback (most recent call last):\n{lines}{type(self).__name__}: {self}".split(
+            "\n"
+        )
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (_rebuild, (type(self), self.message, self.next_step, dict(self.__dict__)))
@@ -73,12 +92,19 @@ class RyeError(Exception):
             "error": str(self),
             "error_type": self.error_type,
         }
+        if self.next_step:
+            result["next_step"] = self.next_step
         if self.item_id is not None:
             result["item_id"] = self.item_id
         if self.chain:
             result["chain"] = list(self.chain)
+        metadata: dict[str, object] = {}
         if self.duration_ms is not None:
-            result["metadata"] = {"duration_ms": round(self.duration_ms)}
+            metadata["duration_ms"] = round(self.duration_ms)
+        if self.remote_name is not None:
+            metadata["remote"] = self.remote_name
+        if metadata:
+            result["metadata"] = metadata
         if self.trace:
             result["trace"] = [dict(event) for event in self.trace]
         return result

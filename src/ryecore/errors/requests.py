@@ -5,8 +5,10 @@ from collections.abc import Mapping
 from ryecore.errors.base import RyeError
 
 __all__ = [
+    "AuditError",
     "CallCancelled",
     "InputError",
+    "InvalidConversation",
     "InvalidInputs",
     "InvalidParameters",
     "InvalidQuery",
@@ -26,6 +28,12 @@ __all__ = [
 ]
 
 
+class AuditError(RyeError):
+    """The audit log can't be written, so nothing runs."""
+
+    error_type = "audit"
+
+
 class InputError(RyeError):
     """A request can't be carried out as it was made."""
 
@@ -41,6 +49,19 @@ class InvalidParameters(InputError):
     def to_dict(self) -> dict[str, object]:
         """Return the error object, with every failure in `failures`."""
         return super().to_dict() | {"failures": list(self.failures)}
+
+
+class InvalidConversation(InputError):
+    """A conversation can't be continued: it is damaged, or tool calls and results don't match.
+
+    Attributes:
+        message_index: The index of the message, from 0; None where it isn't about one.
+        known_versions: The versions that this ryecore reads, where another one was saved.
+    """
+
+    error_type = "invalid_conversation"
+    message_index: int | None = None
+    known_versions: tuple[int, ...] = ()
 
 
 class InvalidInputs(InputError):

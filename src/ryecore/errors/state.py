@@ -12,6 +12,7 @@ __all__ = [
     "LimitReached",
     "StateError",
     "StateLocked",
+    "StateUnreachable",
     "ThreadConflict",
     "ThreadNotFound",
     "UnattestedState",
@@ -77,6 +78,12 @@ class StateLocked(StateError):
     path: str
     holders: tuple[_Holder, ...] = ()
     waited_s: float = 0.0
+
+
+class StateUnreachable(StateError):
+    """The server of the state can't be reached, or lets nobody in with this address."""
+
+    error_type = "state_unreachable"
 
 
 class UnattestedState(StateError):

@@ -13,10 +13,14 @@ from typing_extensions import override
 from ryecore.agent.deps import AgentRunnerDeps
 from ryecore.agent.outcome import NodeFailure
 from ryecore.agent.runner import create_agent_node_executor
+from ryecore.agent.spending import Spending
+from ryecore.errors import ContentChanged
 from ryecore.frozen import frozen
 from ryecore.graph.journal.journal import Journal
 from ryecore.graph.journal.positions import PositionStore
-from ryecore.graph.model import Graph
+from ryecore.graph.mapping import MAP_REF, load_map, recorded_options
+from ryecore.graph.members import MEMBER, member_graph, member_ref, read_parts
+from ryecore.graph.model import AgentForeach, Graph
 from ryecore.graph.preflight import check_inputs, check_preflight
 from ryecore.graph.reading import GraphLoader, LoadedGraph
 from ryecore.graph.result import (
@@ -30,9 +34,10 @@ from ryecore.graph.result import (
 from ryecore.graph.resume import Resumed, StartPosition, find_resumed, start_position
 from ryecore.graph.schedule import Ending, Position, first
 from ryecore.graph.walk.agents import AgentTools, AgentWork, find_agent_tools
-from ryecore.graph.walk.calls import ItemCaller
+from ryecore.graph.walk.calls import CallOutcome, ItemCaller
 from ryecore.graph.walk.vertices import Vertices
 from ryecore.graph.walk.walker import GraphWalk, Walker
+from ryecore.llm.rate_rules import RateLimit
 from ryecore.policy import CallContext
 from ryecore.policy.budget import Amount
 from ryecore.policy.hooks import by_event
@@ -46,11 +51,11 @@ from ryecore.runs.bounds import (
     read_asked,
     within_bounds,
 )
+from ryecore.runs.handle import run_to_result
 from ryecore.runs.hooks import HookRunner
 from ryecore.runs.host import RunHost
 from ryecore.runs.lifecycle import RunLifecycle
-from ryecore.runs.request import RunRequest
-from ryecore.runs.spending import Spending
+from ryecore.runs.request import GraphOptions, MapOptions, MemberOptions, RunRequest
 from ryecore.state.model import (
     ContinuationLimits,
     Cost,
@@ -75,12 +80,14 @@ class GraphDeps:
     limits: Callable[[Limits], LayeredLimits]
     cache: "ResultsCache | None"
     variables: Callable[[], Collection[str]]
+    rate_limits: Callable[[], Mapping[str, RateLimit]]
 
 
 class GraphLifecycle(RunLifecycle[Position, GraphResult]):
     """The lifecycle of one run of a graph."""
 
     _loaded: LoadedGraph
+    _map: MapOptions | None
     _resumed: Resumed | None
     _inputs: dict[str, object]
     _begun: StartPosition
@@ -121,12 +128,23 @@ class GraphLifecycle(RunLifecycle[Position, GraphResult]):
     async def check(self) -> None:
         """Check that the run can begin. Nothing is changed."""
         host, options = self._host, self._request.graph
-        self._loaded = await self._deps.load(self._request.ref, self._ctx)
+        is_map = self._request.ref == MAP_REF
+        member = options.member
+        if member is not None:  # its caller is the run of that graph, which was allowed
+            self._loaded = await self._deps.load(member.graph, self._ctx.for_host())
+            self._loaded = evolve(self._loaded, graph=_graph_of_member(self.graph, member))
+        elif not is_map:
+            self._loaded = await self._deps.load(self._request.ref, self._ctx)
+            if self.execution is not None:
+                self.execution.item = self._loaded.chain.head.item
         await host.store.check_objects()
         self._resumed = None
         if options.resumes is not None:
             self._resumed = await find_resumed(host, options.resumes)
         found = self._resumed.found if self._resumed else None
+        self._map = recorded_options(found.started) if found else options.map
+        if is_map:
+            self._loaded = load_map(self._map)
         self._inputs = await check_inputs(self.graph, self._request, found)
         check_preflight(self.graph, host, self._deps.variables, options.only)
         if found is not None and options.resumes is not None:
@@ -155,7 +173,7 @@ class GraphLifecycle(RunLifecycle[Position, GraphResult]):
     def _models(self) -> AgentRunnerDeps:
         """Return the host's models; empty ones where it has none and no node uses any."""
         if self._host.has_models:
-            return self._host.deps
+            return self._host.deps_within(self._deps.rate_limits())
         return AgentRunnerDeps(resolve_provider=lambda _: None, key_for=lambda _: "")
 
     @property
@@ -197,6 +215,8 @@ class GraphLifecycle(RunLifecycle[Position, GraphResult]):
 
     async def _plan(self) -> LayeredLimits:
         layered = await self._along_chain()
+        # Like turns and duration: its author bounds the members of a foreach, else its caller.
+        layered = evolve(layered, limits=evolve(layered.limits, spawns=self._asked.spawns))
         if self._parent is None:
             return layered
         return evolve(layered, limits=layered.limits.capped_by(self._parent.limits))
@@ -220,7 +240,7 @@ class GraphLifecycle(RunLifecycle[Position, GraphResult]):
         bounds = bounds_of(resumes.run_id, found.started).limits
         carried = ContinuationLimits(
             resumes.run_id,
-            evolve(bounds, turns=before.turns, duration_s=before.duration_s),
+            evolve(bounds, turns=before.turns, duration_s=before.duration_s, spawns=before.spawns),
             found.ran_s,
             layered.limits,
             request.limits if is_host(self._ctx) else Limits(),
@@ -230,6 +250,7 @@ class GraphLifecycle(RunLifecycle[Position, GraphResult]):
             asked,
             turns=None if asked.turns is None else limits.turns,
             duration_s=None if asked.duration_s is None else limits.duration_s,
+            spawns=None if asked.spawns is None else limits.spawns,
         )
         return evolve(layered, limits=limits)
 
@@ -258,6 +279,10 @@ class GraphLifecycle(RunLifecycle[Position, GraphResult]):
         started = {**self._file.to_dict(), "graph": graph.ref.id, "inputs": self._inputs}
         started["asked"] = self._asked.to_dict()
         started["held"] = None if self._held is None else sorted(self._held)
+        if options.member is not None:
+            started["member_of"] = options.member.node
+        if self._map is not None:
+            started["map"] = self._map.to_dict()
         if options.only is not None:
             started["only"] = options.only
         if self._call_root != run_id:
@@ -273,6 +298,7 @@ class GraphLifecycle(RunLifecycle[Position, GraphResult]):
 
     def _make_walk(self, capabilities: frozenset[str], journal: Journal) -> None:
         host, graph, deps = self._host, self.graph, self._tools.deps
+        options = self._request.graph
         self._call = call = evolve(
             self._ctx,
             capabilities=capabilities,
@@ -282,12 +308,21 @@ class GraphLifecycle(RunLifecycle[Position, GraphResult]):
             call_id=self._call_root,
             parent=self._ctx.call_id,
             event_sink=None,
+            budget=None,
+            caller="",
+            execution=None,
         )
         caller = ItemCaller(host.dispatcher, self._deps.cache)
-        vertices = Vertices(graph, caller, journal, self._begun.known)
+        vertices = Vertices(graph, caller, journal, self._run_member, self._begun.known)
         executor = create_agent_node_executor(deps, handlers=vertices.handlers())
         self._spent = spending = Spending(
-            self.run_id, self._store.ledger, self._limits, deps, journal, self.cancellation
+            self.run_id,
+            self._store.ledger,
+            self._limits,
+            deps,
+            journal,
+            self.cancellation,
+            waits=host.budget_waits.of(self.run_id, self._store.ledger),
         )
 
         async def tell(kind: str, payload: Mapping[str, Any]) -> None:
@@ -310,8 +345,30 @@ class GraphLifecycle(RunLifecycle[Position, GraphResult]):
             journal=journal,
             hooks=hooks,
             call=call,
+            member=None if options.member is None else options.member.name,
         )
         self._walker = Walker(self._walk, self._begun.position)
+
+    async def _run_member(
+        self, vertex: AgentForeach, member: object, call: CallContext
+    ) -> CallOutcome:
+        """Run an agent for one member of a foreach, as a child, and return its outcome."""
+        graph = self.graph
+        read = read_parts(
+            vertex.agent.node.prompt_template, self._inputs, self._walker.position.state
+        )
+        options = GraphOptions(
+            member=MemberOptions(graph.ref, graph.digest, vertex.id, vertex.as_),
+            state={**read.state, MEMBER: member},
+        )
+        request = RunRequest(member_ref(graph, vertex), read.inputs, graph=options)
+        life = GraphLifecycle(self._host, self._deps, request, call)
+        done = await run_to_result(self._host, life)
+        outcome = CallOutcome("completed", done.output)
+        if done.failed is not None or done.ended == "cancelled":
+            failure = done.failed or NodeFailure("cancelled", done.error or "")
+            outcome = evolve(outcome, status="failed", output=None, failure=failure)
+        return evolve(outcome, thread_id=done.run_id, spend_microcents=done.total.spend_microcents)
 
     # Run
 
@@ -382,3 +439,14 @@ class GraphLifecycle(RunLifecycle[Position, GraphResult]):
         said = str(error) or type(error).__name__
         document = failure_document(self.run_id, said, status)
         return status, failure_result(self.item_id, document)
+
+
+def _graph_of_member(graph: Graph, member: MemberOptions) -> Graph:
+    """Return the graph of a foreach's member, if the file is still the one that its run has."""
+    vertex = graph.nodes.get(member.node)
+    if member.digest != graph.digest or not isinstance(vertex, AgentForeach):
+        raise ContentChanged(
+            f"{graph.ref} has changed while it ran.",
+            next_step="Resume its run: with --changed, where its nodes still mean the same.",
+        )
+    return member_graph(graph, vertex)

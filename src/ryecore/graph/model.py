@@ -24,7 +24,9 @@ __all__ = [
     "GRAPH_RUNTIME",
     "NODE_KINDS",
     "Action",
+    "ActionForeach",
     "ActionVertex",
+    "AgentForeach",
     "AgentVertex",
     "CallingVertex",
     "Edge",
@@ -80,7 +82,8 @@ class Action:
     """The action of a node: one item to execute.
 
     `params` may contain `${...}`; those that become None are left out. A `fork` of a directive has
-    a model, else the directive's own, and limits; `inline` gets the directive's directions.
+    a model, else the directive's own, and limits; `inline` gets the directive's directions. A tool
+    that is a graph has limits.
     `remote` is the name of the node that executes it; None for this machine.
     """
 
@@ -143,21 +146,42 @@ class GateVertex(_Vertex):
 
 @frozen(kw_only=True)
 class ForeachVertex(_Vertex):
-    """A node that executes an item for each member of a list, named `as_` in the parameters.
+    """A node that does something for each member of a list, which is named `as_` there.
 
-    `collect` is the key of the state for the results, in the list's order. `tries` are those of
-    each member, and `max_concurrency` is the graph's bound by default.
+    `collect` is the key of the state for the results, in the list's order. `max_concurrency` is the
+    graph's bound by default.
     """
 
     type: Literal["foreach"] = field(default="foreach", init=False)
     over: Template
-    action: Action
     as_: str = "item"
     collect: str | None = None
     parallel: bool = False
     max_concurrency: int | None = None
+
+
+@frozen(kw_only=True)
+class ActionForeach(ForeachVertex):
+    """A foreach that executes an item for each member. `tries` are those of each one.
+
+    A map's foreach, whose results are read from the journal, doesn't repeat them: it
+    `returns_items` not.
+    """
+
+    action: Action
     tries: Tries = Tries()
     cache_result: bool = False
+    returns_items: bool = True
+
+    @property
+    def body(self) -> str:
+        """What it does for each member, in words."""
+        return str(self.action.ref)
+
+    @property
+    def body_document(self) -> "dict[str, object]":
+        """The same as a JSON-ready object."""
+        return {"item_id": str(self.action.ref)}
 
 
 @frozen(kw_only=True)
@@ -175,6 +199,23 @@ class AgentVertex(_Vertex):
 
 
 @frozen(kw_only=True)
+class AgentForeach(ForeachVertex):
+    """A foreach that runs an agent for each member, in a run of its own."""
+
+    agent: AgentVertex
+
+    @property
+    def body(self) -> str:
+        """What it does for each member, in words."""
+        return f"agent {self.agent.agent.name}"
+
+    @property
+    def body_document(self) -> "dict[str, object]":
+        """The same as a JSON-ready object."""
+        return {"agent": self.agent.agent.name}
+
+
+@frozen(kw_only=True)
 class ReturnVertex(_Vertex):
     """A node that ends the graph, with the run's output."""
 
@@ -182,10 +223,12 @@ class ReturnVertex(_Vertex):
     output: Template
 
 
-VertexOfGraph: TypeAlias = ActionVertex | GateVertex | ForeachVertex | AgentVertex | ReturnVertex
+VertexOfGraph: TypeAlias = (
+    ActionVertex | GateVertex | ActionForeach | AgentForeach | AgentVertex | ReturnVertex
+)
 
 
-CallingVertex: TypeAlias = ActionVertex | ForeachVertex
+CallingVertex: TypeAlias = ActionVertex | ActionForeach
 """The nodes that execute an item."""
 
 
@@ -217,8 +260,8 @@ NODE_KINDS: Final[Mapping[str, NodeKind]] = {
     "action": NodeKind((*_ALWAYS, *_ACTION, *_FLOW, *_DOING)),
     "gate": NodeKind((*_ALWAYS, *_FLOW), "diamond", acts=False, has_result=False),
     "foreach": NodeKind(
-        (*_ALWAYS, "over", "as", *_ACTION, "collect", "parallel", "max_concurrency", *_FLOW,
-         *_DOING),
+        (*_ALWAYS, "over", "as", *_ACTION, "agent_ref", *AGENT_NODE_KEYS, "collect", "parallel",
+         "max_concurrency", *_FLOW, *_DOING),
         "stack",
         has_members=True,
     ),
@@ -270,6 +313,12 @@ class Graph:
     uses_time: bool = False
     version: str | None = None
     description: str = ""
+
+    @property
+    def agents(self) -> "tuple[AgentVertex, ...]":
+        """The nodes that run agents, those within a foreach included."""
+        found = (one.agent if isinstance(one, AgentForeach) else one for one in self.nodes.values())
+        return tuple(one for one in found if isinstance(one, AgentVertex))
 
     def __str__(self) -> str:
         from ryecore.graph.rendering import render_graph  # noqa: PLC0415 - to be shown alone

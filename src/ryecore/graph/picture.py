@@ -62,7 +62,7 @@ def _does(node: "VertexOfGraph") -> list[str]:
         case "foreach":
             most = f", {node.max_concurrency} at a time" if node.max_concurrency else ""
             at_once = f"{most or ', several at a time'}" if node.parallel else ""
-            return [str(node.action.ref), f"for each of {node.over.source}{at_once}"]
+            return [node.body, f"for each of {node.over.source}{at_once}"]
         case "agent":
             return [f"agent {node.agent.name}"]
         case _:

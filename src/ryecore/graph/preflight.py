@@ -7,7 +7,7 @@ from ryecore.chain.model import ValidChain
 from ryecore.chain.plan import checked_parameters
 from ryecore.errors import ConfigError, ContentChanged, InputError
 from ryecore.graph.journal.recovery import RecoveredRun
-from ryecore.graph.model import GRAPH_RUNTIME, AgentVertex, Graph
+from ryecore.graph.model import GRAPH_RUNTIME, Graph
 from ryecore.graph.reading import read_graph, refuse_spliced
 from ryecore.graph.rendering import does_text
 from ryecore.lillux.schema import SchemaValidator
@@ -55,7 +55,7 @@ def check_preflight(
             f"{graph.ref} has no node '{only}'.",
             next_step=f"Its nodes: {', '.join(graph.nodes)}.",
         )
-    agents = [node.id for node in graph.nodes.values() if isinstance(node, AgentVertex)]
+    agents = [node.id for node in graph.agents]
     if agents and not host.has_models:
         raise ConfigError(
             f"{graph.ref} asks models at {', '.join(agents)}, but no models are configured.",

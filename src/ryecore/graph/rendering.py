@@ -119,8 +119,10 @@ def document_of(graph: "Graph") -> dict[str, object]:
 def _node_document(node: "VertexOfGraph") -> dict[str, object]:
     document: dict[str, object] = {"type": node.type, "line": node.line}
     match node.type:
-        case "action" | "foreach":
+        case "action":
             document["item_id"] = str(node.action.ref)
+        case "foreach":
+            document |= node.body_document
         case "agent":
             document["agent"] = node.agent.name
         case _:
@@ -232,7 +234,7 @@ def does_text(node: "VertexOfGraph") -> str:
             facts += [f"up to {node.tries.max} tries"] if node.tries.max > 1 else []
             facts += ["remembered"] if node.cache_result else []
         case "foreach":
-            facts = [f"{node.action.ref} for each of {brief(node.over.source)}"]
+            facts = [f"{node.body} for each of {brief(node.over.source)}"]
             if node.parallel:
                 facts.append(f"{node.max_concurrency or 'several'} at once")
             facts += [f"into {node.collect}"] if node.collect else []

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from attrs import field
+from typing_extensions import override
 
 from ryecore.agent.outcome import NodeFailure
 from ryecore.chain.model import ExecutionResult
@@ -58,6 +59,14 @@ class GraphResult(ExecutionResult):
     total: Amount = NOTHING
     graph: Graph | None = field(default=None, eq=False)
     run_status: RunStatus | None = field(default=None, eq=False)
+
+    @property
+    @override
+    def error_code(self) -> str:
+        """The code of its error, such as `tool_failed`; empty where it didn't fail."""
+        if self.ended == "cancelled":
+            return "cancelled"
+        return super().error_code if self.failed is None else self.failed.code
 
     def _failure(self) -> ToolFailed:
         return ToolFailed(

@@ -10,16 +10,23 @@ from collections.abc import Iterable, Mapping, Sequence
 from attrs import evolve
 
 from ryecore.agent.outcome import NodeOutcome
-from ryecore.errors import InputError, StateError, ThreadConflict
+from ryecore.errors import InputError, StateError
 from ryecore.frozen import frozen
 from ryecore.graph.journal.positions import PositionStore
 from ryecore.graph.journal.recovery import RecoveredRun, is_unknown, never_began, read_run
-from ryecore.graph.model import ForeachVertex, Graph, VertexOfGraph
+from ryecore.graph.model import (
+    ActionForeach,
+    AgentForeach,
+    ForeachVertex,
+    Graph,
+    VertexOfGraph,
+)
 from ryecore.graph.schedule import Position, after, first
+from ryecore.runs.elsewhere import refuse_elsewhere
 from ryecore.runs.host import RunHost
 from ryecore.runs.request import ResumeOptions
 from ryecore.runs.resume import idle_followers, refuse_running
-from ryecore.state.model import Predecessor, RemotePlace, ThreadRecord
+from ryecore.state.model import Predecessor, ThreadRecord
 
 __all__ = [
     "Resumed", "StartPosition", "find_resumed", "outcome_options", "start_position",
@@ -54,13 +61,18 @@ async def find_resumed(host: RunHost, options: ResumeOptions) -> Resumed:
     record = await host.store.look_closed(options.run_id)
     refuse_running(record)
     if record.place is not None:
-        raise _elsewhere(record, record.place)
+        raise await refuse_elsewhere(host.store, record, record.place, "resumed")
     if record.status == "completed" and options.at is None:
         raise _completed(options.run_id)
     beside = None
     if options.at is None and not options.again:
         beside = await _never_began(host, options.run_id)
-    found = await _read(host, record, options.at, ended=True)
+    if options.failed and options.at is None:
+        raise InputError(
+            "Without a step, failed members are called again anyway.",
+            next_step="Name the step before their foreach with --at, or leave --failed out.",
+        )
+    found = await _read(host, record, options.at, members=options.failed, ended=True)
     if found.position is None:
         raise never_began(options.run_id, record.continuation_of)
     root = record.chain_root_id or record.thread_id
@@ -68,16 +80,6 @@ async def find_resumed(host: RunHost, options: ResumeOptions) -> Resumed:
     if options.at is None and not options.again:
         call_root = str(found.started.get("call_root") or record.thread_id)
     return Resumed(found, Predecessor(record.thread_id, root, beside), call_root)
-
-
-def _elsewhere(record: ThreadRecord, place: RemotePlace) -> ThreadConflict:
-    return ThreadConflict(
-        f"The run {record.thread_id} ran on the node of {place.remote}, which has its steps.",
-        next_step=f"See its result, then execute {record.item_id} anew: "
-        f"rye threads show {record.thread_id}",
-        thread_id=record.thread_id,
-        state=record.status,
-    )
 
 
 async def _never_began(host: RunHost, run_id: str) -> frozenset[str]:
@@ -94,7 +96,12 @@ async def _never_began(host: RunHost, run_id: str) -> frozenset[str]:
 
 
 async def _read(
-    host: RunHost, record: ThreadRecord, at: int | None = None, *, ended: bool = False
+    host: RunHost,
+    record: ThreadRecord,
+    at: int | None = None,
+    *,
+    members: bool = False,
+    ended: bool = False,
 ) -> RecoveredRun:
     store, run_id = host.store, record.thread_id
     return await read_run(
@@ -103,6 +110,7 @@ async def _read(
         run_id,
         record.transcript_head,
         at=at,
+        members=members,
         ended=ended,
     )
 
@@ -150,14 +158,19 @@ def start_position(
             f"{graph.ref} no longer has the node '{position.node}', where the run stands.",
             next_step=f"Its nodes: {', '.join(graph.nodes)}.",
         )
-    if options.at is not None:
+    vertex = graph.nodes[position.node or ""]
+    if options.failed and not isinstance(vertex, ForeachVertex):
+        raise InputError(
+            f"'{vertex.id}', which follows step {options.at}, isn't a foreach.",
+            next_step="Name the step before a foreach with --at, or leave --failed out.",
+        )
+    if options.at is not None and not options.failed:
         return StartPosition(position, {})
     if found.completed is not None:
         moved = after(graph, position, inputs, found.completed, found.control, now_ms=now_ms)
         if moved.ending is None or moved.node is None:
             return StartPosition(moved, {})
         found = found.left_by_failure()  # resuming such a run repeats its last node
-    vertex = graph.nodes[position.node or ""]
     if isinstance(vertex, ForeachVertex):
         return StartPosition(position, {**found.items, **_answered(vertex, found, options)})
     if options.members:
@@ -171,7 +184,7 @@ def start_position(
 
 
 def _answered(
-    vertex: ForeachVertex, found: RecoveredRun, options: ResumeOptions
+    vertex: ActionForeach | AgentForeach, found: RecoveredRun, options: ResumeOptions
 ) -> dict[int, NodeOutcome]:
     """Return the outcomes that the caller passes for the members that have no known end.
 

@@ -3,13 +3,16 @@
 Source: docs/design/runtimes.md#state-graphs; decision 30.
 """
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 from ryecore.agent.outcome import NodeFailure
 from ryecore.chain.model import ValidChain
 from ryecore.errors import AlreadyStarted, RyeError
+from ryecore.graph.journal.recovery import RecoveredRun
 from ryecore.graph.lifecycle import GraphDeps, GraphLifecycle
+from ryecore.graph.mapping import MAP_REF, load_map, recorded_options
 from ryecore.graph.model import Graph
 from ryecore.graph.reading import GraphReport, LoadedGraph
 from ryecore.graph.result import GraphResult
@@ -156,6 +159,13 @@ class GraphService:
         """Load a graph without running it."""
         return await self._deps.load(ref, ctx)
 
+    async def load_of(self, view: RunView, found: RecoveredRun | None) -> Graph:
+        """Load the graph of a run: of a map, the one that its journal describes."""
+        ref = ItemRef.parse(view.item_id, "tool")
+        if ref == MAP_REF:
+            return load_map(recorded_options(found.started if found else {})).graph
+        return (await self.load(ref, CallContext())).graph
+
     async def examine(self, ref: ItemRef, ctx: CallContext) -> tuple[GraphReport, str]:
         """Return the errors and warnings of a graph's file, and its text."""
         return await self._deps.load.examine(ref, ctx)
@@ -169,27 +179,53 @@ class GraphService:
         """Check whether a run can begin. Nothing is changed."""
         await self._life(request, ctx).check()
 
-    async def run(self, request: RunRequest, ctx: CallContext) -> GraphResult:
+    async def run(
+        self,
+        request: RunRequest,
+        ctx: CallContext,
+        watch: Callable[[GraphRun], Awaitable[None]] | None = None,
+    ) -> GraphResult:
         """Run a graph to its end, or wait for the run that the same idempotency key started before.
 
-        Returns the result, also of a run that failed. CallCancelled ends only such a wait.
+        Returns the result, also of a run that failed. CallCancelled ends only such a wait. `watch`
+        looks on while it runs.
         """
+        return await self._host.observed(partial(self._run, watch), request, ctx)
+
+    async def _run(
+        self,
+        watch: Callable[[GraphRun], Awaitable[None]] | None,
+        request: RunRequest,
+        ctx: CallContext,
+    ) -> GraphResult:
+        life = self._life(request, ctx)
+
+        async def look() -> None:
+            if watch is not None:
+                await watch(self._handle(life))
+
         try:
-            return await run_to_result(self._host, self._life(request, ctx))
+            return await run_to_result(self._host, life, None if watch is None else look)
         except AlreadyStarted as found:
             return await wait_for_earlier(await self._earlier(found.thread_id, request, ctx), ctx)
 
     async def start(self, request: RunRequest, ctx: CallContext) -> GraphRun:
         """Start a run, and return as soon as it runs; or find the one that its key started."""
-        life, item_id = self._life(request, ctx), str(request.ref)
+        return await self._host.observed(self._start, request, ctx, "start")
+
+    async def _start(self, request: RunRequest, ctx: CallContext) -> GraphRun:
+        life = self._life(request, ctx)
         try:
             return await start_run(
                 self._host,
                 life,
-                lambda begun: GraphRun(self._host, begun.run_id, item_id, life.loaded, life),
+                lambda _: self._handle(life),
             )
         except AlreadyStarted as found:
             return await self._earlier(found.thread_id, request, ctx)
+
+    def _handle(self, life: GraphLifecycle) -> GraphRun:
+        return GraphRun(self._host, life.run_id, life.item_id, life.loaded, life)
 
     def _life(self, request: RunRequest, ctx: CallContext) -> GraphLifecycle:
         return GraphLifecycle(self._host, self._deps, request, ctx)

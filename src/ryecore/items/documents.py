@@ -2,14 +2,14 @@
 
 import json
 import re
-import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, cast
 
 from ryecore.errors import MetadataError
+from ryecore.items.bundled import find_document
 
-__all__ = ["DOCUMENT_EXTENSIONS", "parse_document"]
+__all__ = ["DOCUMENT_EXTENSIONS", "parse_content", "parse_document"]
 
 
 def _load_yaml(text: str) -> object:
@@ -19,10 +19,27 @@ def _load_yaml(text: str) -> object:
     return load_yaml(text, MAX_DEPTH)
 
 
+class _BrokenToml(ValueError):
+    def __init__(self, problem: str, line: int) -> None:
+        super().__init__(problem)
+        self.line = line
+
+
+def _load_toml(text: str) -> object:
+    import tomllib  # noqa: PLC0415 - the bundle's own key is found without it
+
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as problem:
+        named = re.search(r"\(at line (\d+), ", str(problem))
+        line = int(named[1]) if named else text.count("\n") + 1  # else: at end of document
+        raise _BrokenToml(str(problem), line) from None
+
+
 _LOADERS: Final[Mapping[str, Callable[[str], object]]] = {
     ".yaml": _load_yaml,
     ".yml": _load_yaml,
-    ".toml": tomllib.loads,
+    ".toml": _load_toml,
     ".json": json.loads,
 }
 DOCUMENT_EXTENSIONS: Final = frozenset(_LOADERS)
@@ -32,12 +49,14 @@ MAX_DEPTH: Final = 64
 
 def parse_document(content: bytes, path: Path) -> dict[str, object]:
     """Read a document whose root is a mapping. An empty file has an empty one."""
+    known = find_document(content, path.suffix)
+    return parse_content(content, path) if known is None else known
+
+
+def parse_content(content: bytes, path: Path) -> dict[str, object]:
+    """Read a document as `parse_document` does, though it be one of the built-in bundle."""
     try:
         document = _LOADERS[path.suffix](content.decode("utf-8"))
-    except tomllib.TOMLDecodeError as problem:
-        named = re.search(r"\(at line (\d+), ", str(problem))
-        line = int(named[1]) if named else content.count(b"\n") + 1  # else: at end of document
-        raise _broken(path, "TOML", str(problem), line) from None
     except json.JSONDecodeError as problem:
         raise _broken(path, "JSON", problem.msg, problem.lineno) from None
     except UnicodeDecodeError as problem:
@@ -45,7 +64,8 @@ def parse_document(content: bytes, path: Path) -> dict[str, object]:
         raise _broken(path, "text", "it is not UTF-8", line) from None
     except RecursionError:
         raise _broken(path, "document", "it is nested too deeply", None) from None
-    except ValueError as problem:  # broken YAML, or a number with more digits than Python takes
+    except ValueError as problem:
+        # Broken YAML or TOML, or a number with more digits than Python takes.
         form = _FORMS[path.suffix]
         raise _broken(path, form, str(problem), getattr(problem, "line", None)) from None
     if document is None:

@@ -7,8 +7,11 @@ Source: decisions 9 and 78.
 """
 
 import errno
+import fcntl
 import os
 import re
+import signal
+import stat
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -29,11 +32,16 @@ __all__ = [
     "leads_out",
     "make_folder_without_links",
     "remove_left_overs",
+    "remove_replaced",
+    "replace_and_keep",
     "writable_folder",
     "write_atomically",
+    "write_into",
 ]
 
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+_REPLACED: Final = os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_F_SETSIG: Final = 10  # which the module fcntl lacks
 _PRIVATE: Final = 0o600
 _IGNORE_ALL: Final = b"*\n"
 _TEMPORARY: Final = re.compile(r"\..+\.[0-9a-f]{12}")
@@ -59,20 +67,8 @@ def write_atomically(
     if mode is None:
         with suppress(OSError):
             mode = os.stat(path).st_mode & 0o7777
-    folder, slash, name = os.fspath(path).rpartition("/")
-    temporary = f"{folder}{slash}.{name}.{os.urandom(6).hex()}"
-    descriptor = os.open(temporary, _NEW, 0o644 if mode is None else _PRIVATE)
+    temporary = _written_beside(path, content, mode, durable=durable)
     try:
-        try:
-            if mode is not None and mode != _PRIVATE:
-                os.fchmod(descriptor, mode)
-            written, size = os.write(descriptor, content), len(content)
-            while written < size:
-                written += os.write(descriptor, content[written:])
-            if durable:
-                os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
         if replace and not durable and os.path.lexists(path):
             _exchange(temporary, path)
         elif replace or not _linked(temporary, path):
@@ -80,9 +76,115 @@ def write_atomically(
         else:
             os.unlink(temporary)  # noqa: PTH108
     except BaseException:
-        with suppress(FileNotFoundError):
-            os.unlink(temporary)  # noqa: PTH108
+        remove_replaced(temporary)
         raise
+
+
+def replace_and_keep(path: str, content: bytes) -> str | None:
+    """Write a private file as `write_atomically` does, unsynced, and keep the one it replaces.
+
+    Returns:
+        The path of the replaced file, for `write_into`; None if there was none.
+    """
+    if not _is_plain_file(path):
+        write_atomically(path, content, mode=_PRIVATE, durable=False)
+        return None
+    temporary = _written_beside(path, content, _PRIVATE, durable=False)
+    sys.audit("os.rename", temporary, path, -1, -1)
+    if _native.exchange_files(temporary, path):
+        return temporary
+    try:
+        os.replace(temporary, path)  # noqa: PTH105
+    except BaseException:
+        remove_replaced(temporary)
+        raise
+    return None
+
+
+def write_into(replaced: str, path: str, content: bytes) -> None:
+    """Write a private file as `write_atomically` does, unsynced, into a file that was replaced.
+
+    ext4 takes long to make a file, and longer the more were removed in the last minutes. Where the
+    replaced file can't be used, because somebody reads it, say, it is removed and a new one made.
+    """
+    try:
+        is_written = _rewritten(replaced, content)
+        if is_written and os.path.lexists(path):
+            _exchange(replaced, path)
+        elif is_written:
+            os.replace(replaced, path)  # noqa: PTH105
+    except OSError:  # such as another file system
+        is_written = False
+    if not is_written:
+        remove_replaced(replaced)
+        write_atomically(path, content, mode=_PRIVATE, durable=False)
+
+
+def remove_replaced(path: str) -> None:
+    """Remove a file that a write has replaced, or didn't use, if it is still there."""
+    with suppress(FileNotFoundError):
+        os.unlink(path)  # noqa: PTH108
+
+
+def _is_plain_file(path: str) -> bool:
+    try:
+        return stat.S_ISREG(os.lstat(path).st_mode)
+    except OSError:
+        return False
+
+
+def _written_beside(path: str | Path, content: bytes, mode: int | None, *, durable: bool) -> str:
+    """Write content to a new file beside a path, and return the new one's path."""
+    folder, slash, name = os.fspath(path).rpartition("/")
+    temporary = f"{folder}{slash}.{name}.{os.urandom(6).hex()}"
+    descriptor = os.open(temporary, _NEW, 0o644 if mode is None else _PRIVATE)
+    try:
+        if mode is not None and mode != _PRIVATE:
+            os.fchmod(descriptor, mode)
+        _write_all(descriptor, content)
+        if durable:
+            os.fsync(descriptor)
+    except BaseException:
+        remove_replaced(temporary)
+        raise
+    finally:
+        os.close(descriptor)
+    return temporary
+
+
+def _write_all(descriptor: int, content: bytes) -> None:
+    written, size = os.write(descriptor, content), len(content)
+    while written < size:
+        written += os.write(descriptor, content[written:])
+
+
+def _rewritten(path: str, content: bytes) -> bool:
+    """Replace a private file's content, unless it has another name, or is open elsewhere."""
+    descriptor = os.open(path, _REPLACED)
+    try:
+        status = os.fstat(descriptor)
+        is_private = status.st_mode == stat.S_IFREG | _PRIVATE and status.st_nlink == 1
+        if not is_private or not _is_alone(descriptor):
+            return False
+        _write_all(descriptor, content)
+        if status.st_size > len(content):  # only now: ext4 syncs a file that was emptied first
+            os.ftruncate(descriptor, len(content))
+        return True
+    finally:
+        os.close(descriptor)
+
+
+def _is_alone(descriptor: int) -> bool:
+    """Return whether a file is open nowhere else: only then does the kernel grant a lease."""
+    try:
+        # Whoever opens it during the lease sends this signal, which is ignored; by default, one
+        # that ends the process.
+        fcntl.fcntl(descriptor, _F_SETSIG, signal.SIGURG)
+        fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+        fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+    except OSError:
+        return False
+    return True
 
 
 def _exchange(temporary: str, path: str | Path) -> None:

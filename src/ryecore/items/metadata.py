@@ -14,15 +14,17 @@ from pathlib import Path
 from typing import Final, cast
 
 from ryecore.errors import MetadataError
+from ryecore.items.bundled import find_document
 from ryecore.items.documents import DOCUMENT_EXTENSIONS, parse_document
 
-__all__ = ["parse_metadata"]
+__all__ = ["parse_metadata", "parse_python"]
 
 _PLAIN_KEYS: Final = frozenset({
     "version", "tool_type", "executor_id", "category", "description", "config_schema",
     "env_config", "config", "config_resolve", "anchor", "verify_deps", "inputs", "outputs",
     "child_constraints", "execution_params", "execution_owner", "native_async", "native_resume",
     "file_types", "transport", "permissions", "warm",
+    "parallel_safe",
 })  # fmt: skip
 # Names that are documented without underscores. Others, such as VERSION, are the author's own.
 _CONSTANTS: Final = frozenset(
@@ -75,6 +77,12 @@ def _parse_python(content: bytes, path: Path) -> ast.Module:
 
 
 def _from_python(content: bytes, path: Path) -> dict[str, object]:
+    known = find_document(content, path.suffix)
+    return parse_python(content, path) if known is None else known
+
+
+def parse_python(content: bytes, path: Path) -> dict[str, object]:
+    """Read the metadata of a Python tool, though it be one of the built-in bundle."""
     try:
         module = _parse_python(content, path)
     except SyntaxError as problem:

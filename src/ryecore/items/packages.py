@@ -9,7 +9,6 @@ Source: decision 16.
 
 import os
 from collections.abc import Iterator
-from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -18,7 +17,7 @@ from ryecore.items.documents import parse_document
 from ryecore.items.files import writable_folder, write_atomically
 from ryecore.items.paths import absolute, place_of
 from ryecore.items.verification import VerifiedItem
-from ryecore.lillux.digests import TreeFilter, digest_tree
+from ryecore.lillux.digests import TreeFilter, digest_tree, sha256_hex
 from ryecore.lillux.keys import SigningKey
 
 if TYPE_CHECKING:
@@ -86,7 +85,7 @@ def packages_digest(folder: Path) -> str:
     if not links:
         return digest
     lines = "".join(f"{target}  {path}\n" for path, target in links)
-    return sha256(f"{digest}\n{lines}".encode(errors="surrogateescape")).hexdigest()
+    return sha256_hex(f"{digest}\n{lines}".encode(errors="surrogateescape"))
 
 
 def _links(root: Path, folder: str, below: str = "") -> Iterator[tuple[str, str]]:

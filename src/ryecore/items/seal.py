@@ -3,7 +3,8 @@
     python -m ryecore.items.seal FOLDER...
 
 Each folder holds an `.ai`. The public key stands in `.ai/config/keys/trusted/` afterwards, and
-nothing else can ever be signed with its private half.
+nothing else can ever be signed with its private half. The documents of the built-in bundle are
+parsed into a table beside its `.ai`.
 
 Source: decision 7.
 """
@@ -13,8 +14,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ryecore.errors import ItemNotFound, RyeError
+from ryecore.items.bundled import DOCUMENTS_PATH, render_documents
+from ryecore.items.documents import DOCUMENT_EXTENSIONS, parse_content
 from ryecore.items.files import write_atomically
-from ryecore.items.metadata import parse_metadata
+from ryecore.items.metadata import parse_metadata, parse_python
 from ryecore.items.refs import KIND_FOLDERS
 from ryecore.items.signature import CommentForm, utc_now
 from ryecore.items.signing import find_files, sign_content, sign_file
@@ -22,7 +25,7 @@ from ryecore.items.spaces import Space
 from ryecore.items.trust import TRUSTED_KEYS_PATH, render_trusted_key
 from ryecore.lillux.keys import PublicKey, SigningKey
 
-__all__ = ["seal_bundle"]
+__all__ = ["parsed_documents", "seal_bundle"]
 
 
 def seal_bundle(root: Path, owner: str) -> tuple[PublicKey, int]:
@@ -61,6 +64,17 @@ def _file_types(space: Space) -> dict[str, CommentForm]:
     return found
 
 
+def parsed_documents(root: Path) -> bytes:
+    """Return the table of all documents below a folder, and of the metadata of Python tools."""
+    readers = {**dict.fromkeys(DOCUMENT_EXTENSIONS, parse_content), ".py": parse_python}
+    parsed: dict[tuple[bytes, str], dict[str, object]] = {}
+    for path in sorted(root.rglob("*")):
+        if path.suffix in readers:
+            content = path.read_bytes()
+            parsed[content, path.suffix] = readers[path.suffix](content, path)
+    return render_documents(parsed)
+
+
 def main(arguments: Sequence[str]) -> int:
     """Seal each folder that is named, and print the results."""
     if not arguments:
@@ -73,6 +87,8 @@ def main(arguments: Sequence[str]) -> int:
             continue
         try:
             key, signed = seal_bundle(root, owner=root.parent.name)
+            if root.parent == DOCUMENTS_PATH.parent:
+                write_atomically(DOCUMENTS_PATH, parsed_documents(root))
         except RyeError as error:
             print(f"{folder}: {error}", file=sys.stderr)
             return 1

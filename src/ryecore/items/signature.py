@@ -7,7 +7,6 @@ key signs is the item's identity as well, so a file that was moved, renamed or b
 """
 
 import binascii
-import hashlib
 import re
 import time
 from base64 import urlsafe_b64decode, urlsafe_b64encode
@@ -17,6 +16,7 @@ from typing import Final
 from urllib.parse import quote
 
 from ryecore.frozen import frozen
+from ryecore.lillux.digests import sha256_hex
 from ryecore.lillux.keys import PublicKey, SigningKey
 
 __all__ = [
@@ -187,9 +187,7 @@ class SplitContent:
     @property
     def content_hash(self) -> str:
         """SHA-256 of everything but the signature line, 64 hex digits."""
-        digest = hashlib.sha256(self.before)
-        digest.update(self.after)
-        return digest.hexdigest()
+        return sha256_hex(self.before, self.after)
 
 
 def split_content(content: bytes, form: CommentForm | None) -> SplitContent:

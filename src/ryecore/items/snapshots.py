@@ -7,7 +7,6 @@ inode, size, mtime and ctime.
 Source: decision 16.
 """
 
-import hashlib
 import os
 import re
 import shlex
@@ -19,7 +18,7 @@ from typing import Final
 
 from ryecore.errors import AnchorError
 from ryecore.frozen import frozen
-from ryecore.lillux.digests import TreeFilter, digest_tree, stat_tree
+from ryecore.lillux.digests import TreeFilter, digest_tree, sha256_hex, stat_tree
 from ryecore.lillux.witness import TreeStat
 
 __all__ = ["Snapshot", "SnapshotStore"]
@@ -156,16 +155,13 @@ class SnapshotStore:
 
 
 def _digests(files: Mapping[str, bytes]) -> dict[str, str]:
-    return {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
+    return {name: sha256_hex(content) for name, content in files.items()}
 
 
 def _digest(files: Mapping[str, bytes], links: Mapping[str, Path]) -> str:
     lines = [(os.fsencode(name), digest) for name, digest in _digests(files).items()]
     lines += [(os.fsencode(name), f"link:{target}") for name, target in links.items()]
-    whole = hashlib.sha256()
-    for name, digest in sorted(lines):
-        whole.update(digest.encode() + b"  " + name + b"\n")
-    return whole.hexdigest()
+    return sha256_hex(*(digest.encode() + b"  " + name + b"\n" for name, digest in sorted(lines)))
 
 
 def _is_intact(root: Path, files: Mapping[str, bytes], links: Mapping[str, Path]) -> bool:

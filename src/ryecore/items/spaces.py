@@ -4,7 +4,6 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from hashlib import sha256
 from importlib.machinery import PathFinder
 from itertools import islice
 from pathlib import Path
@@ -22,6 +21,7 @@ from ryecore.errors import (
 )
 from ryecore.frozen import frozen
 from ryecore.items.refs import KIND_FOLDERS, ItemRef, check_item_id
+from ryecore.lillux.digests import sha256_hex
 from ryecore.lillux.witness import Evidence
 
 __all__ = [
@@ -145,7 +145,7 @@ class ItemSource:
 
 def project_digest(project: Path) -> str:
     """Return the 32 hex digits that identify a project's folder in signed user configuration."""
-    return sha256(os.fsencode(os.path.realpath(project))).hexdigest()[:32]
+    return sha256_hex(os.fsencode(os.path.realpath(project)))[:32]
 
 
 def built_in_space() -> Space:
@@ -186,9 +186,9 @@ def _is_any_bundle_offered() -> bool:
     """
     if any(hasattr(one, "find_distributions") for one in sys.meta_path if one is not PathFinder):
         return True
-    for folder in sys.path:
+    for folder in (one or "." for one in sys.path):
         try:
-            names = os.listdir(folder or ".")
+            names = os.listdir(folder)
         except FileNotFoundError:
             continue
         except OSError:  # an archive, for one
@@ -199,7 +199,8 @@ def _is_any_bundle_offered() -> bool:
             if name.endswith(".egg"):
                 return True
             try:
-                with open(os.path.join(folder, name, "entry_points.txt"), "rb") as points:
+                path = f"{folder}/{name}/entry_points.txt"
+                with open(path, "rb", buffering=0) as points:
                     if _BUNDLES.encode() in points.read():
                         return True
             except (FileNotFoundError, NotADirectoryError):

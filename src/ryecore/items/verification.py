@@ -6,7 +6,6 @@ is trusted is looked up each time.
 
 import shlex
 from copy import copy
-from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
@@ -34,7 +33,7 @@ from ryecore.items.signature import (
 )
 from ryecore.items.spaces import EXTENSIONS, ItemSource
 from ryecore.items.trust import CachedTrustStore, TrustStore
-from ryecore.lillux.digests import read_digest
+from ryecore.lillux.digests import read_digest, sha256_hex
 from ryecore.lillux.witness import Evidence
 
 __all__ = [
@@ -87,7 +86,7 @@ class VerifiedItem(Rendered):
     @property
     def digest(self) -> str:
         """The content hash of the bytes; in dev mode, their SHA-256."""
-        return self.integrity if self.is_verified else sha256(self.content).hexdigest()
+        return self.integrity if self.is_verified else sha256_hex(self.content)
 
     def verdict(self) -> tuple[Span, ...]:
         """Return the first spans of its line: an icon, its ref, and whether it is verified."""

@@ -23,7 +23,6 @@ from ruamel.yaml.events import (
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode
 from ruamel.yaml.resolver import Resolver
 from ruamel.yaml.tag import Tag
-from typing_extensions import override
 
 __all__ = ["BrokenYaml", "load_yaml"]
 
@@ -55,7 +54,6 @@ class _Loader(CSafeLoader):
         super().__init__(text)
         self.allow_duplicate_keys = False
 
-    @override
     def resolve(self, kind: type[Node], value: str, implicit: tuple[bool, bool]) -> Tag:
         if kind is not ScalarNode:
             return self.DEFAULT_MAPPING_TAG if kind is MappingNode else self.DEFAULT_SEQUENCE_TAG
@@ -65,7 +63,6 @@ class _Loader(CSafeLoader):
                     return tag
         return self.DEFAULT_SCALAR_TAG
 
-    @override
     def construct_object(self, node: Node, deep: bool = False) -> object:
         """Construct plain values at once; others, and mappings with other keys, as ruamel does."""
         tag = node.ctag

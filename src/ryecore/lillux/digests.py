@@ -1,10 +1,11 @@
-"""SHA-256 of files and folders, computed without the interpreter's lock, and a store by digest."""
+"""SHA-256 of bytes, files and folders, without the interpreter's lock, and a store by digest."""
 
 from collections.abc import Iterable
 from os import PathLike, fspath
 from typing import Final, Literal
 
 from ryecore import _native
+from ryecore._native import sha256_hex  # as hashlib does, which takes 3 ms to import
 from ryecore.errors import StoreError
 from ryecore.frozen import frozen
 
@@ -17,6 +18,7 @@ __all__ = [
     "read_digest",
     "read_files",
     "sha256_file",
+    "sha256_hex",
     "stat_tree",
 ]
 

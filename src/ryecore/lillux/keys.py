@@ -1,22 +1,21 @@
-"""Keys: Ed25519 keys that sign, in the extension, and X25519 keys that open sealed envelopes.
+"""Keys: Ed25519 keys that sign and verify, and X25519 keys that open sealed envelopes.
 
-libsodium verifies and seals.
+The extension signs and verifies. libsodium seals; its import takes 4 ms, so only that needs it.
 """
 
-import hashlib
 import json
+import os
 from base64 import b64decode, b64encode, urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Final, NoReturn, Self, cast
 
 from attrs import field
-from nacl import bindings
-from nacl.exceptions import BadSignatureError, CryptoError
 
 from ryecore import _native
 from ryecore.errors import SigningError
 from ryecore.frozen import frozen
+from ryecore.lillux.digests import sha256_hex
 
 __all__ = ["BoxKey", "PublicKey", "SigningKey", "open_envelope", "seal_envelope"]
 
@@ -75,17 +74,11 @@ class PublicKey:
     @cached_property
     def fingerprint(self) -> str:
         """The first 16 hex digits of the SHA-256 of the PEM's bytes."""
-        return hashlib.sha256(self.pem).hexdigest()[:16]
+        return sha256_hex(self.pem)[:16]
 
     def verifies(self, signature: bytes, message: bytes) -> bool:
         """Return whether this key made this 64-byte signature of this message."""
-        if len(signature) != bindings.crypto_sign_BYTES:
-            return False  # else the border between signature and message would be open
-        try:
-            bindings.crypto_sign_open(signature + message, self.raw)
-        except (BadSignatureError, ValueError):
-            return False
-        return True
+        return _native.verify_signature(self.raw, signature, message)
 
 
 @frozen(slots=False)
@@ -97,7 +90,7 @@ class SigningKey:
     @classmethod
     def generate(cls) -> Self:
         """Make a fresh key."""
-        return cls(bindings.randombytes(32))
+        return cls(os.urandom(32))
 
     @classmethod
     def from_pem(cls, pem: bytes | str) -> Self:
@@ -152,7 +145,7 @@ class BoxKey:
     @classmethod
     def generate(cls) -> Self:
         """Make a fresh key."""
-        return cls(bindings.randombytes(32))
+        return cls(os.urandom(32))
 
     @classmethod
     def from_pem(cls, pem: bytes | str) -> Self:
@@ -171,7 +164,9 @@ class BoxKey:
     @property
     def public(self) -> bytes:
         """The 32 bytes that a sender seals for."""
-        return bindings.crypto_scalarmult_base(self._secret)
+        from nacl.bindings import crypto_scalarmult_base  # noqa: PLC0415 - see this module
+
+        return crypto_scalarmult_base(self._secret)
 
     @property
     def fingerprint(self) -> str:
@@ -184,6 +179,9 @@ class BoxKey:
         Raises:
             SigningError: It was sealed for another key, or was altered.
         """
+        from nacl import bindings  # noqa: PLC0415 - see this module
+        from nacl.exceptions import CryptoError  # noqa: PLC0415
+
         try:
             return bindings.crypto_box_seal_open(ciphertext, self.public, self._secret)
         except (CryptoError, ValueError, TypeError):
@@ -215,6 +213,9 @@ def seal_envelope(recipient: bytes, secrets: Mapping[str, str]) -> bytes:
 
     Source: docs/design/formats.md#envelopes.
     """
+    from nacl import bindings  # noqa: PLC0415 - see this module
+    from nacl.exceptions import CryptoError  # noqa: PLC0415
+
     body = json.dumps({"kind": _KIND, "env": dict(secrets)}).encode()
     if not _fits(body, secrets):
         raise SigningError(
@@ -281,4 +282,4 @@ def _fits(body: bytes, secrets: Mapping[str, object]) -> bool:
 
 
 def _fingerprint(public: bytes) -> str:
-    return hashlib.sha256(public).hexdigest()[:16]
+    return sha256_hex(public)[:16]

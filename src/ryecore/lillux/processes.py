@@ -16,17 +16,19 @@ from errno import EINVAL, ENOENT, ENOEXEC
 from functools import cache
 from os import PathLike, register_at_fork
 from pathlib import Path
-from typing import Final, Literal, NoReturn
+from typing import TYPE_CHECKING, Final, Literal, NoReturn
 
-import anyio
 from attrs import field
 
 from ryecore import _native
 from ryecore.errors import ProcessError, SpawnFailed
 from ryecore.frozen import frozen
-from ryecore.lillux.mailbox import current_mailbox
+from ryecore.lillux.event_loop import is_without_loop
 from ryecore.lillux.os_errors import failure_of
 from ryecore.lillux.witness import Witness
+
+if TYPE_CHECKING:
+    import anyio
 
 __all__ = [
     "ProcessId",
@@ -221,6 +223,10 @@ async def run_process(spec: ProcessSpec) -> ProcessResult:
     Raises:
         SpawnFailed: The program can't be started.
     """
+    if is_without_loop():
+        return run_process_sync(spec)
+    from ryecore.lillux.mailbox import current_mailbox  # noqa: PLC0415 - where a loop runs
+
     try:
         report = await current_mailbox().run(spec)
     except (OSError, ValueError) as error:
@@ -262,7 +268,7 @@ class RunningProcess:
         self._spec = spec
         self._mailbox = _native.Mailbox()
         self._result: ProcessResult | OSError | None = None
-        self._waiting = anyio.Lock()
+        self._waiting: anyio.Lock | None = None
         try:
             self._token = self._mailbox.start(spec)
         except (OSError, ValueError) as error:
@@ -294,6 +300,9 @@ class RunningProcess:
         Raises:
             SpawnFailed: The program can't be started.
         """
+        import anyio  # noqa: PLC0415 - where a loop runs
+
+        self._waiting = self._waiting or anyio.Lock()
         async with self._waiting:
             while True:
                 result = self.result()

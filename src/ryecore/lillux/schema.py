@@ -13,11 +13,10 @@ from contextlib import suppress
 from typing import Any, Final
 from urllib.parse import unquote, urldefrag, urljoin
 
-import anyio.to_thread
-
 from ryecore import _native
 from ryecore.convert.lines import bounded
 from ryecore.frozen import frozen
+from ryecore.lillux.event_loop import run_in_thread
 
 __all__ = [
     "MAX_SCHEMA_CHARS",
@@ -238,10 +237,12 @@ class SchemaValidator:
     """A schema, ready to be used many times and in several threads.
 
     Draft 2020-12, unless `$schema` names another. Nothing is ever fetched: a `$ref` that leads out
-    of the schema is refused. `format` only annotates.
+    of the schema is refused. Each `format` that the draft names is checked, such as `date` and
+    `uuid`; `regex`, the international ones and others only annotate.
 
     Args:
         schema_json: The schema as JSON.
+        check_formats: Whether a `format` is checked; otherwise it only annotates.
 
     Raises:
         ValueError: The schema is invalid; the message says where. Or it is longer than
@@ -251,13 +252,13 @@ class SchemaValidator:
 
     __slots__ = ("_native",)
 
-    def __init__(self, schema_json: str) -> None:
+    def __init__(self, schema_json: str, *, check_formats: bool = True) -> None:
         if len(schema_json) > MAX_SCHEMA_CHARS:
             raise ValueError(f"the schema has more than {MAX_SCHEMA_CHARS:,} characters")
         if any(key in schema_json for key in _REFERRING):  # only references can multiply it
             with suppress(json.JSONDecodeError):  # the validator reports the problem
                 check_schema_size(json.loads(schema_json))
-        self._native = _native.SchemaValidator(schema_json)
+        self._native = _native.SchemaValidator(schema_json, check_formats)
 
     def failures(self, instance_json: str) -> tuple[SchemaFailure, ...]:
         """Return the failures of an instance, the first hundred at most; none when it is valid.
@@ -291,7 +292,7 @@ class SchemaValidator:
             found = self._native.failures(instance_json, _INLINE_STEPS, _INLINE_MS)
             if found is not None:
                 return _read(found) if found else ()
-        return await anyio.to_thread.run_sync(self.failures, instance_json, abandon_on_cancel=True)
+        return await run_in_thread(self.failures, instance_json, abandon_on_cancel=True)
 
 
 def _read(found: list[tuple[str, str]] | None) -> tuple[SchemaFailure, ...]:

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from ryecore.errors.agents import RETRYABLE_KINDS as RETRYABLE_KINDS
     from ryecore.errors.agents import LlmError as LlmError
     from ryecore.errors.agents import LlmErrorKind as LlmErrorKind
+    from ryecore.llm.attachments import Media as Media
     from ryecore.llm.cost import AttemptCost as AttemptCost
     from ryecore.llm.cost import CostTracker as CostTracker
     from ryecore.llm.cost import Price as Price
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from ryecore.llm.media import FolderMediaStore as FolderMediaStore
     from ryecore.llm.media import MediaStore as MediaStore
     from ryecore.llm.media import MemoryMediaStore as MemoryMediaStore
+    from ryecore.llm.messages import SavedJson as SavedJson
+    from ryecore.llm.messages import messages_from_json as messages_from_json
+    from ryecore.llm.messages import messages_to_json as messages_to_json
     from ryecore.llm.network import allow_model_requests as allow_model_requests
     from ryecore.llm.network import check_model_requests_allowed as check_model_requests_allowed
     from ryecore.llm.network import refuse_model_requests as refuse_model_requests
@@ -43,7 +47,9 @@ if TYPE_CHECKING:
     from ryecore.llm.provider import MediaProvider as MediaProvider
     from ryecore.llm.provider import MediaRequest as MediaRequest
     from ryecore.llm.provider import MediaResult as MediaResult
+    from ryecore.llm.rate_rules import RateLimit as RateLimit
     from ryecore.llm.redaction import redact as redact
+    from ryecore.llm.request import CacheLifetime as CacheLifetime
     from ryecore.llm.request import Capabilities as Capabilities
     from ryecore.llm.request import LlmRequest as LlmRequest
     from ryecore.llm.request import ReasoningEffort as ReasoningEffort

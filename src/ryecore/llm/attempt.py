@@ -9,7 +9,7 @@ import anyio
 import anyio.lowlevel
 
 from ryecore.errors.agents import LlmError, LlmErrorKind
-from ryecore.llm.fallback_rules import AttemptRecord, ChainOptions, fetch_key, no_credential
+from ryecore.llm.fallback_rules import AttemptRecord, ChainOptions, fetch_key
 from ryecore.llm.media import MediaStore
 from ryecore.llm.provider import LlmProvider, MediaOutcome, MediaResult
 from ryecore.llm.redaction import clean_error
@@ -32,13 +32,14 @@ class Attempt:
     Its error has no secrets, cause or context.
     """
 
-    __slots__ = ("_fold", "_id", "_provider", "_request", "error", "result")
+    __slots__ = ("_fold", "_id", "_provider", "_request", "error", "is_sent", "result")
 
     def __init__(self, provider: LlmProvider, provider_id: str, request: LlmRequest) -> None:
         self._provider = provider
         self._id = provider_id
         self._request = request
         self._fold: StreamFold | None = None
+        self.is_sent = False
         self.result: LlmResult | None = None
         self.error: LlmError | None = None
 
@@ -231,15 +232,24 @@ AskForMedia: TypeAlias = Callable[[str], Awaitable[MediaOutcome]]
 
 
 async def call_for_media(
-    provider_id: str, model: str, options: ChainOptions, ask: AskForMedia, *, timeout_s: float
+    provider_id: str,
+    model: str,
+    options: ChainOptions,
+    ask: AskForMedia,
+    *,
+    timeout_s: float,
+    waited_s: float = 0.0,
 ) -> MediaOutcome:
-    """Ask once for media, and record the outcome. A job that still runs isn't recorded yet."""
+    """Ask once for media, and record the outcome. A job that still runs isn't recorded yet.
+
+    `waited_s` is what it has waited for its rate limit.
+    """
     began = options.now()
     error: LlmError | None = None
     outcome: MediaOutcome | None = None
-    key = await fetch_key(options, provider_id)
-    if key is None:
-        error = no_credential(provider_id, model)
+    key = await fetch_key(options, provider_id, model)
+    if isinstance(key, LlmError):
+        error = key
     else:
         with anyio.move_on_after(timeout_s):
             try:
@@ -253,7 +263,8 @@ async def call_for_media(
                 provider=provider_id,
                 model=model,
             )
-    _record(options, provider_id, model, (options.now() - began) * 1000, outcome, error)
+    duration_ms = (options.now() - began) * 1000
+    _record(options, provider_id, model, duration_ms, waited_s * 1000, outcome, error)
     if outcome is None:
         raise error or RuntimeError("neither media nor an error")
     return outcome
@@ -264,6 +275,7 @@ def _record(
     provider_id: str,
     model: str,
     duration_ms: float,
+    waited_ms: float,
     outcome: MediaOutcome | None,
     error: LlmError | None,
 ) -> None:
@@ -282,5 +294,6 @@ def _record(
             made.usage if made else None,
             duration_ms=duration_ms,
             media=tuple(part.media_type for part in made.media) if made else (),
+            waited_ms=waited_ms,
         )
     )

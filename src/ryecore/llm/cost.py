@@ -1,6 +1,6 @@
-"""The costs of attempts, in integer microcents (1 microcent is 1e-8 USD), and token estimates."""
+"""The costs of attempts, in integer microcents (1 microcent is 1e-8 USD)."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from functools import cached_property, lru_cache, partial
@@ -13,9 +13,8 @@ from ryecore.convert.money import MICROCENTS_PER_USD, to_usd
 from ryecore.errors import ConfigError
 from ryecore.frozen import frozen
 from ryecore.llm.fallback_rules import AttemptRecord
-from ryecore.llm.parts import MediaPart, Message, Part, ToolCallPart, ToolResultPart
 from ryecore.llm.prices import bundled_cost, bundled_rates, has_bundled_price, have_bundled_prices
-from ryecore.llm.request import LlmRequest, ToolSpec
+from ryecore.llm.request import CacheLifetime
 from ryecore.llm.result import Usage
 
 __all__ = [
@@ -23,11 +22,7 @@ __all__ = [
     "CostTracker",
     "Price",
     "PriceLookup",
-    "TokenEstimate",
-    "estimated_tokens",
     "is_uncounted",
-    "text_tokens",
-    "tool_tokens",
 ]
 
 _MICROCENTS_A_TOKEN: Final = 100  # of 1 USD per million tokens: 1e8 / 1e6
@@ -36,7 +31,7 @@ _BYTES_A_WRITTEN_TOKEN: Final = 4
 _MOST_TOKENS: Final = 2**40
 _NOTHING: Final = Usage()
 # So far apart that the cost of one kind can't make up for another.
-_SOME_OF_EACH: Final = Usage(10**6, 10**12, 10**18, 10**24)
+_SOME_OF_EACH: Final = Usage(10**6, 10**12, 10**18, 10**24, cache_write_1h_tokens=10**30)
 _MAY_BE_ESTIMATED: Final = frozenset({"success", "cut", "cancelled"})
 
 
@@ -59,27 +54,29 @@ def _optional_usd(value: Decimal | str | int | None) -> Decimal | None:
 
 
 @lru_cache(maxsize=256)
-def _rates_of(price: "Price") -> tuple[int, int, int, int, int, int, int]:
+def _rates_of(price: "Price") -> tuple[int, int, int, int, int, int, int, int]:
     """Return a scale, and the microcents for each count, multiplied by it to be integers.
 
     They are cached by the price's value: a host's `price_of` may return a new Price at each call.
     """
+    written = price.input if price.cache_write is None else price.cache_write
     microcents = [
         one * _MICROCENTS_A_TOKEN
         for one in (
             Fraction(price.input),
             Fraction(price.output),
             Fraction(price.input if price.cache_read is None else price.cache_read),
-            Fraction(price.input if price.cache_write is None else price.cache_write),
+            Fraction(written),
+            Fraction(written if price.cache_write_1h is None else price.cache_write_1h),
             Fraction(price.output if price.reasoning is None else price.reasoning),
         )
     ]
     microcents.append(Fraction(price.per_medium or 0) * MICROCENTS_PER_USD)
     scale = lcm(*(one.denominator for one in microcents))
-    read, written, cache_read, cache_written, thought, medium = (
+    read, wrote, cache_read, cache_written, cache_written_1h, thought, medium = (
         int(one * scale) for one in microcents
     )
-    return scale, read, written, cache_read, cache_written, thought, medium
+    return scale, read, wrote, cache_read, cache_written, cache_written_1h, thought, medium
 
 
 @frozen(slots=False)
@@ -91,10 +88,12 @@ class Price:
         output: For output tokens.
         cache_read: For tokens that are read from the provider's cache; by default `input`.
         cache_write: For tokens that are written to it; by default `input`, which is too little for
-            providers that charge more for them, as Anthropic does.
+            providers that charge more for them: Anthropic 1.25 times as much.
         reasoning: For reasoning tokens; by default `output`.
         per_medium: For each medium that is made at an endpoint of its own, in USD: `0` if only its
             tokens are charged. Without it, such media have no price.
+        cache_write_1h: For tokens that are written to the cache for an hour or longer; by default
+            `cache_write`. Anthropic charges twice the price of `input`.
 
     Raises:
         TypeError: A price is a float.
@@ -107,6 +106,7 @@ class Price:
     cache_write: Decimal | None = field(default=None, converter=_optional_usd)
     reasoning: Decimal | None = field(default=None, converter=_optional_usd)
     per_medium: Decimal | None = field(default=None, converter=_optional_usd)
+    cache_write_1h: Decimal | None = field(default=None, converter=_optional_usd)
 
     def cost_of(self, usage: Usage, media: int = 0) -> int:
         """Return the cost of tokens and media in microcents, rounded up once.
@@ -116,12 +116,15 @@ class Price:
             media: The number of media. Without `per_medium`, they add nothing: ask
                 `covers_media` first.
         """
-        scale, read, written, cache_read, cache_written, thought, medium = self._rates
+        scale, read, written, cache_read, cache_written, cache_written_1h, thought, medium = (
+            self._rates
+        )
         cost = (
             usage.input_tokens * read
             + usage.output_tokens * written
             + usage.cache_read_tokens * cache_read
             + usage.cache_write_tokens * cache_written
+            + usage.cache_write_1h_tokens * cache_written_1h
             + usage.reasoning_tokens * thought
             + media * medium
         )
@@ -148,17 +151,25 @@ class AttemptCost:
         priced: Whether the model has a price.
         estimated: Whether the usage is an estimate, because the provider reported none.
         usage: The counted or estimated tokens.
+        cache_saved_microcents: What the provider's cache saved: the cost without a cache, minus
+            this one. It is below 0 where more was written than read, and that costs extra.
     """
 
     cost_microcents: int
     priced: bool
     estimated: bool
     usage: Usage = _NOTHING
+    cache_saved_microcents: int = 0
 
     @property
     def cost_usd(self) -> Decimal:
         """The cost in US dollars."""
         return to_usd(self.cost_microcents)
+
+    @property
+    def cache_saved_usd(self) -> Decimal:
+        """What the provider's cache saved, in US dollars."""
+        return to_usd(self.cache_saved_microcents)
 
 
 class CostTracker:
@@ -175,6 +186,8 @@ class CostTracker:
         cost_microcents: The whole cost.
         unpriced: The number of attempts without a price.
         estimated: The number of attempts with estimated usage.
+        cache_saved_microcents: What the providers' caches saved; see `AttemptCost`.
+        cache: The time for which providers are asked to keep what they read, for `worst_case`.
 
     Raises:
         MissingExtra: `bundled` is True, and the extra `prices` is not installed.
@@ -189,6 +202,8 @@ class CostTracker:
         self.cost_microcents = 0
         self.unpriced = 0
         self.estimated = 0
+        self.cache_saved_microcents = 0
+        self.cache: CacheLifetime | None = "5m"
 
     @property
     def cost_usd(self) -> Decimal:
@@ -217,12 +232,41 @@ class CostTracker:
         if record.usage is not None and not _can_be(record.usage):  # nothing of it is stored
             raise ValueError(f"{record.provider} counted what can be no number of tokens.")
         usage, estimated = _counted(record, input_tokens_estimate)
-        cost = self._pricing(record.provider, record.model, len(record.media))(usage)
+        cost_of = self._pricing(record.provider, record.model, len(record.media))
+        cost = cost_of(usage)
+        saved = 0
+        if cost and (usage.cache_read_tokens or usage.total_cache_write_tokens):
+            saved = (cost_of(_uncached(usage)) or cost) - cost
         self._usages.append(usage)
         self.cost_microcents += cost or 0
         self.unpriced += cost is None
         self.estimated += estimated
-        return AttemptCost(cost or 0, cost is not None, estimated, usage)
+        self.cache_saved_microcents += saved
+        return AttemptCost(cost or 0, cost is not None, estimated, usage, saved)
+
+    def add(
+        self,
+        usage: Usage,
+        cost_microcents: int,
+        *,
+        unpriced: int,
+        estimated: int,
+        cache_saved_microcents: int = 0,
+    ) -> None:
+        """Add the totals of an earlier tracker.
+
+        Args:
+            usage: Its tokens.
+            cost_microcents: Its cost.
+            unpriced: Its number of attempts without a price.
+            estimated: Its number of attempts with estimated usage.
+            cache_saved_microcents: What the providers' caches saved.
+        """
+        self._usages.append(usage)
+        self.cost_microcents += cost_microcents
+        self.unpriced += unpriced
+        self.estimated += estimated
+        self.cache_saved_microcents += cache_saved_microcents
 
     def worst_case(
         self, provider: str, model: str, input_tokens: int, output_tokens: int, media: int = 0
@@ -242,7 +286,11 @@ class CostTracker:
         if cost_of is _unpriced:
             return None
         plain = cost_of(Usage(input_tokens, output_tokens))
-        cached = cost_of(Usage(0, 0, 0, input_tokens, output_tokens))
+        if self.cache == "1h":
+            written = Usage(0, 0, 0, 0, output_tokens, input_tokens)
+        else:  # also without caching, for some providers do it unasked
+            written = Usage(0, 0, 0, input_tokens, output_tokens)
+        cached = cost_of(written)
         if plain is None or cached is None:
             return cached if plain is None else plain
         return max(plain, cached)
@@ -255,10 +303,12 @@ class CostTracker:
             "output_tokens": usage.output_tokens,
             "cache_read_tokens": usage.cache_read_tokens,
             "cache_write_tokens": usage.cache_write_tokens,
+            "cache_write_1h_tokens": usage.cache_write_1h_tokens,
             "reasoning_tokens": usage.reasoning_tokens,
             "cost_microcents": self.cost_microcents,
             "unpriced": self.unpriced,
             "estimated": self.estimated,
+            "cache_saved_microcents": self.cache_saved_microcents,
         }
 
     def _pricing(self, provider: str, model: str, media: int) -> Callable[[Usage], int | None]:
@@ -276,6 +326,15 @@ class CostTracker:
         if media or not self._bundled:  # the bundled prices are for tokens
             return _unpriced
         return _bundled_pricing(provider, model)
+
+
+def _uncached(usage: Usage) -> Usage:
+    """Return the usage that the same request has without a cache."""
+    return Usage(
+        usage.total_input_tokens,
+        usage.output_tokens,
+        reasoning_tokens=usage.reasoning_tokens,
+    )
 
 
 def _unpriced(_: Usage) -> None:
@@ -297,7 +356,8 @@ def _flat_price(provider: str, model: str) -> Price | None:
     if rates is None:
         return None
     try:
-        price = Price(*rates)
+        of_input, of_output, read, written, written_1h = rates
+        price = Price(of_input, of_output, read, written, cache_write_1h=written_1h)
     except ValueError:  # it has too many decimals
         return None
     same = price.cost_of(_SOME_OF_EACH) == bundled_cost(provider, model, _SOME_OF_EACH)
@@ -312,6 +372,7 @@ def _can_be(usage: Usage) -> bool:
         usage.cache_read_tokens,
         usage.cache_write_tokens,
         usage.reasoning_tokens,
+        usage.cache_write_1h_tokens,
     ):
         if not isinstance(one, int) or not 0 <= one <= _MOST_TOKENS:
             return False
@@ -338,88 +399,3 @@ def _counted(record: AttemptRecord, input_tokens_estimate: int) -> tuple[Usage, 
     if missing > 0 and not is_counted:
         usage = evolve(usage, output_tokens=counted.output_tokens + missing)
     return usage, usage is not counted and usage != counted
-
-
-# Estimates of the tokens of requests
-
-
-_BYTES_A_TOKEN: Final = 3
-"""Less than a token's usual length, so that an estimate is rather too high. Bytes and not
-characters, because a token holds several letters, but hardly more than one ideograph."""
-
-_BYTES_A_MEDIUM: Final = 6_000
-
-
-def estimated_tokens(request: LlmRequest) -> int:
-    """Estimate a request's tokens, rather too many than too few."""
-    return -(-(_size_around(request) + _size_of_all(request.messages)) // _BYTES_A_TOKEN)
-
-
-class TokenEstimate:
-    """Estimates the requests of one conversation, each by its additions to the one before."""
-
-    def __init__(self) -> None:
-        self._around: tuple[object, ...] = ()
-        self._around_size = 0
-        self._messages: tuple[Message, ...] = ()
-        self._messages_size = 0
-
-    def of(self, request: LlmRequest) -> int:
-        """Estimate a request's tokens, as `estimated_tokens` does."""
-        around = (request.system, request.tools, request.response_format)
-        if around != self._around:
-            self._around, self._around_size = around, _size_around(request)
-        messages, known = request.messages, len(self._messages)
-        # Identical objects compare at once, and equal messages have equal lengths.
-        if messages[:known] == self._messages:
-            self._messages_size += _size_of_all(messages[known:])
-        else:
-            self._messages_size = _size_of_all(messages)
-        self._messages = messages
-        return -(-(self._around_size + self._messages_size) // _BYTES_A_TOKEN)
-
-
-def text_tokens(text: str) -> int:
-    """Estimate a text's tokens."""
-    return -(-_size(text) // _BYTES_A_TOKEN)
-
-
-def tool_tokens(tool: ToolSpec) -> int:
-    """Estimate the tokens of a tool's definition."""
-    return -(-_tool_size(tool) // _BYTES_A_TOKEN)
-
-
-def _size_around(request: LlmRequest) -> int:
-    """Return the size of all that is sent along with a conversation."""
-    size = _size(request.system) + sum(map(_tool_size, request.tools))
-    if request.response_format is not None:
-        size += _size(str(request.response_format.schema))
-    return size
-
-
-def _size_of_all(messages: Iterable[Message]) -> int:
-    size = 0
-    for message in messages:
-        for part in message.parts:
-            size += _size_of(part)
-    return size
-
-
-def _tool_size(tool: ToolSpec) -> int:
-    return _size(tool.name) + _size(tool.description) + _size(str(tool.parameters))
-
-
-def _size_of(part: Part) -> int:
-    match part:
-        case ToolCallPart():
-            return _size(part.name) + _size(part.arguments_json)
-        case ToolResultPart():
-            return sum(map(_size_of, part.content))
-        case MediaPart():
-            return _BYTES_A_MEDIUM
-        case _:
-            return _size(part.text)
-
-
-def _size(text: str) -> int:
-    return len(text) if text.isascii() else len(text.encode(errors="surrogatepass"))

@@ -10,6 +10,7 @@ import anyio.lowlevel
 from attrs import evolve
 
 from ryecore.errors.agents import LlmError, LlmErrorKind
+from ryecore.llm.admission import Admission
 from ryecore.llm.attempt import Attempt
 from ryecore.llm.fallback_rules import (
     AttemptOutcome,
@@ -22,7 +23,6 @@ from ryecore.llm.fallback_rules import (
     Refuse,
     RetryAttempt,
     fetch_key,
-    no_credential,
     verdict_of,
 )
 from ryecore.llm.parts import Message, ReasoningPart
@@ -69,6 +69,7 @@ class FallbackChain:
         self._options = options
         self._contents = Contents()
         self._cool_until: dict[str, float] = {}
+        self._admission = Admission(self.plan, options)
         self.active_provider = self._ids[0]
         self.active_model = self.plan[0].model
 
@@ -149,7 +150,7 @@ class _Walk:
 
     __slots__ = (
         "_ask", "_cancellation", "_chain", "_lacking", "_last_resort", "_left", "_number",
-        "_options", "_passed_over", "_refreshed", "_request", "_said",
+        "_options", "_passed_over", "_refreshed", "_request", "_said", "_waited_s",
     )  # fmt: skip
 
     def __init__(
@@ -165,6 +166,7 @@ class _Walk:
         self._ask = ask
         self._cancellation = cancellation
         chain._contents.look(request.messages)
+        chain._admission.look(request)
         self._left = list(range(len(chain.plan)))  # neither tried nor excluded
         self._lacking: set[str] = set()
         self._passed_over: set[int] = set()
@@ -172,6 +174,7 @@ class _Walk:
         self._number = 0
         self._refreshed = False
         self._last_resort = False
+        self._waited_s = 0.0
 
     async def run(self) -> LlmResult:
         """Ask entry after entry until one answers."""
@@ -217,9 +220,14 @@ class _Walk:
         entry, provider_id = chain.plan[index], chain._ids[index]
         request = _request_for(self._request, entry.model, provider_id, chain._contents)
         chain.active_provider, chain.active_model = provider_id, entry.model
-        attempt = 1
+        attempt, self._waited_s = 1, 0.0
+        is_limited = chain._admission.is_limited(index)
         while True:
-            tried = await self._try(index, request)
+            tried = Attempt(entry.provider, provider_id, request)
+            if not is_limited:
+                await self._try(index, request, tried)
+            elif (too_much := await self._try_within_limit(index, request, tried)) is not None:
+                return None, too_much
             error = tried.error
             if error is None:
                 chain._cool_until.pop(provider_id, None)
@@ -255,10 +263,28 @@ class _Walk:
                 chain._cool_until[provider_id] = options.now() + cooldown_s
             return None, error
 
-    async def _try(self, index: int, request: LlmRequest) -> Attempt:
+    async def _try_within_limit(
+        self, index: int, request: LlmRequest, tried: Attempt
+    ) -> LlmError | None:
+        """Make one attempt once its rate limit has room, or return why that is too late."""
+        try:
+            admitted = await self._chain._admission.enter(index)
+        except LlmError as error:
+            self._record_skipped(index, error.message)
+            return error
+        except BaseException:
+            with suppress(Exception):  # only what ended the wait counts
+                self._record_skipped(index, "it was cancelled while it waited for its rate limit")
+            raise
+        self._waited_s = admitted.waited_s
+        try:
+            await self._try(index, request, tried)
+        finally:
+            admitted.leave(tried)
+        return None
+
+    async def _try(self, index: int, request: LlmRequest, tried: Attempt) -> None:
         """Make one attempt, and record its outcome, even when cancelled."""
-        entry = self._chain.plan[index]
-        tried = Attempt(entry.provider, self._chain._ids[index], request)
         self._number += 1
         began = self._options.now()
         try:
@@ -274,7 +300,7 @@ class _Walk:
         error = tried.error
         if error is None:
             self._record(index, tried, "success", began)
-            return tried
+            return
         if self._cancellation is not None and self._cancellation.cancelled:
             error = tried.error = self._chain._cancelled()
         outcome: AttemptOutcome = "error"
@@ -285,15 +311,14 @@ class _Walk:
         elif tried.has_content:
             outcome = "cut"
         self._record(index, tried, outcome, began, error.kind, error.message)
-        return tried
 
     async def _send(self, tried: Attempt, index: int, request: LlmRequest) -> None:
         """Fetch the credential, ask the host's gate, and make the attempt."""
         options = self._options
         provider_id = self._chain._ids[index]
-        key = await fetch_key(options, provider_id)
-        if key is None:
-            tried.error = no_credential(provider_id, request.model)
+        key = await fetch_key(options, provider_id, request.model)
+        if isinstance(key, LlmError):
+            tried.error = key
             return
         if options.before_attempt is not None:
             verdict = options.before_attempt(self._chain.plan[index], request, self._number)
@@ -302,6 +327,7 @@ class _Walk:
             if isinstance(verdict, Refuse):
                 tried.fail("refused", verdict.message, code=verdict.code)
                 return
+        tried.is_sent = True
         await self._ask(tried, key)
 
     async def _refresh(self, provider_id: str) -> bool:
@@ -323,10 +349,15 @@ class _Walk:
         return missing_capabilities(self._request, has, self._chain._contents)
 
     def _cooldown_s(self, index: int) -> float:
-        until = self._chain._cool_until
-        if not until:
-            return 0.0
-        return until.get(self._chain._ids[index], 0.0) - self._options.now()
+        """Return the seconds for which an entry is passed over if another one can be asked.
+
+        A wait for its rate limit counts where it is longer than its `backoff.cap_s`.
+        """
+        chain = self._chain
+        wait_s, until = chain._admission.long_wait_s(index), chain._cool_until
+        if until:
+            wait_s = max(wait_s, until.get(chain._ids[index], 0.0) - self._options.now())
+        return wait_s
 
     def _has_other(self, provider_id: str) -> bool:
         ids = self._chain._ids
@@ -339,13 +370,17 @@ class _Walk:
         for index in indices:
             if index not in self._passed_over:
                 self._passed_over.add(index)
-                self._skip(
-                    index, f"its provider is in cooldown for {self._cooldown_s(index):.1f} s"
-                )
+                is_full = self._chain._admission.long_wait_s(index) > 0
+                why = "has no room in its rate limit" if is_full else "is in cooldown"
+                self._skip(index, f"its provider {why} for {self._cooldown_s(index):.1f} s")
 
     def _skip(self, index: int, reason: str) -> None:
         entry, provider_id = self._chain.plan[index], self._chain._ids[index]
         self._say(provider_id, entry.model, f"skipped, because {reason}.")
+        self._record_skipped(index, reason)
+
+    def _record_skipped(self, index: int, reason: str) -> None:
+        entry, provider_id = self._chain.plan[index], self._chain._ids[index]
         if self._options.on_attempt is not None:
             self._options.on_attempt(
                 AttemptRecord(index, provider_id, entry.model, 0, "skipped", None, reason)
@@ -379,6 +414,7 @@ class _Walk:
                 stop_reason=None if result is None else result.stop_reason,
                 response_model="" if result is None else result.model,
                 status=None if tried.error is None else tried.error.status,
+                waited_ms=self._waited_s * 1000,
             )
         )
 

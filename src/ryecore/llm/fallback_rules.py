@@ -15,6 +15,7 @@ from ryecore.frozen import frozen
 from ryecore.llm.checks import above, at_least
 from ryecore.llm.media import MediaStore
 from ryecore.llm.provider import LlmProvider
+from ryecore.llm.rate_limits import RateLimits, read_rate_limits
 from ryecore.llm.request import LlmRequest
 from ryecore.llm.result import StopReason, Usage
 
@@ -33,9 +34,9 @@ __all__ = [
     "Refuse",
     "RetryAttempt",
     "Verdict",
+    "asked_wait_s",
     "backoff_s",
     "fetch_key",
-    "no_credential",
     "verdict_of",
 ]
 
@@ -100,6 +101,8 @@ class AttemptRecord:
         stop_reason: Why the model stopped, if it answered.
         response_model: The model that answered, as the provider names it; empty if none did.
         status: The HTTP status of a failure, if the provider sent one.
+        waited_ms: How long it waited for its provider's rate limit before it was made, which isn't
+            part of its duration.
     """
 
     entry: int
@@ -116,6 +119,7 @@ class AttemptRecord:
     stop_reason: StopReason | None = None
     response_model: str = ""
     status: int | None = None
+    waited_ms: float = 0.0
 
 
 _MAX_COOLDOWN_S: Final = 3600.0  # the bound of a cooldown, whatever wait a provider asks for
@@ -178,16 +182,21 @@ def verdict_of(
         return Refresh() if has_refresh and not refreshed else Failover(cooldown_s)
     if not facts.is_retryable:  # the failure concerns the request and the model, not the provider
         return Failover()
-    asked_s = retry_after_s
-    if asked_s is None or not math.isfinite(asked_s) or asked_s < 0:
-        asked_s = None
+    asked_s = asked_wait_s(retry_after_s)
     if asked_s is not None and asked_s > backoff.cap_s and (has_other or attempt >= max_attempts):
-        return Failover(min(asked_s, _MAX_COOLDOWN_S))
+        return Failover(asked_s)
     if attempt >= max_attempts:
         return Failover(cooldown_s)
     if asked_s is None:
         asked_s = backoff_s(attempt, backoff.base_s, backoff.cap_s, random)
     return RetryAttempt(min(asked_s, backoff.cap_s))
+
+
+def asked_wait_s(retry_after_s: float | None) -> float | None:
+    """Return the wait that a provider asks for, up to an hour; None for none, or no number."""
+    if retry_after_s is None or not math.isfinite(retry_after_s) or retry_after_s < 0:
+        return None
+    return min(retry_after_s, _MAX_COOLDOWN_S)
 
 
 @frozen
@@ -234,9 +243,13 @@ class ChainOptions:
             answer (`generate`) has this time in all.
         cooldown_s: The seconds for which a provider that failed is passed over.
         random: Numbers from 0 to 1, for the jitter of waits.
+        rate_limits: The most that providers may be asked, by the provider's id or by
+            `provider/model`, which goes first. Chains share it where they get the same
+            `RateLimits`, which is what this field holds of a mapping.
 
     Raises:
-        ConfigError: `stall_s` isn't above 0, or `cooldown_s` is below 0.
+        ConfigError: `stall_s` isn't above 0, `cooldown_s` is below 0, or `rate_limits` isn't a
+            mapping of names to rate limits.
 
     Source: docs/design/agent-node.md#what-the-host-injects; decisions 50 and 51.
     """
@@ -257,23 +270,22 @@ class ChainOptions:
     stall_s: float = field(default=60.0, validator=above(0))
     cooldown_s: float = field(default=30.0, validator=at_least(0))
     random: Callable[[], float] = field(default=random.random, repr=False)
+    rate_limits: RateLimits | None = field(default=None, converter=read_rate_limits, repr=False)
 
 
-async def fetch_key(options: ChainOptions, provider_id: str) -> str | None:
-    """Return the credential for a provider; None if the host can't provide it."""
+async def fetch_key(options: ChainOptions, provider_id: str, model: str) -> str | LlmError:
+    """Return the credential for a provider, or why the host has none."""
+    why = ""
     try:
         key = options.key_for(provider_id)
         if not isinstance(key, str):
             key = await key
-    except Exception:  # its text may hold a secret
-        return None
-    return key if isinstance(key, str) else None
-
-
-def no_credential(provider_id: str, model: str) -> LlmError:
-    """Return the error for a missing credential."""
+    except Exception as problem:  # its text may hold a secret
+        key, why = None, f": key_for raised {type(problem).__name__}"
+    if isinstance(key, str):
+        return key
     return LlmError(
-        f"The host has no credential for '{provider_id}'.",
+        f"The host has no credential for '{provider_id}'{why}.",
         next_step="Let key_for give it; an empty text says that none is needed.",
         kind="auth",
         provider=provider_id,

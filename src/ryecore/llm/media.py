@@ -8,9 +8,25 @@ from ryecore.errors import StoreError
 from ryecore.lillux.digests import ContentStore
 from ryecore.llm.parts import MediaPart
 
-__all__ = ["FolderMediaStore", "MediaStore", "MemoryMediaStore"]
+__all__ = ["UNKNOWN", "FolderMediaStore", "MediaStore", "MemoryMediaStore", "media_type_of"]
 
 _SCHEME: Final = "media://"
+
+UNKNOWN: Final = "application/octet-stream"
+"""The type of content whose type can't be told."""
+
+_STARTS: Final = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF87a", "image/gif"),
+    (b"GIF89a", "image/gif"),
+    (b"%PDF-", "application/pdf"),
+    (b"ID3", "audio/mpeg"),
+    (b"OggS", "audio/ogg"),
+    (b"fLaC", "audio/flac"),
+)
+_CONTAINERS: Final = ((b"WEBP", "image/webp"), (b"WAVE", "audio/wav"))
+_BRANDS: Final = ((b"avif", "image/avif"), (b"heic", "image/heic"), (b"M4A ", "audio/mp4"))
 
 
 class MediaStore(Protocol):
@@ -72,7 +88,22 @@ class MemoryMediaStore:
         try:
             return self._contents[_digest(part)]
         except KeyError:
-            raise StoreError(f"This store has no medium with the handle {part.handle}.") from None
+            raise StoreError(
+                f"This store has no medium with the handle {part.handle}.",
+                next_step="Keep media in a FolderMediaStore: it outlives the process.",
+            ) from None
+
+
+def media_type_of(content: bytes) -> str:
+    """Return the media type that content shows by its first bytes; else `UNKNOWN`."""
+    for start, media_type in _STARTS:
+        if content.startswith(start):
+            return media_type
+    if content.startswith(b"RIFF"):
+        return dict(_CONTAINERS).get(content[8:12], UNKNOWN)
+    if content[4:8] == b"ftyp":
+        return dict(_BRANDS).get(content[8:12], "video/mp4")
+    return UNKNOWN
 
 
 def _digest(part: MediaPart) -> str:

@@ -2,6 +2,9 @@
 
 from typing import ClassVar, Literal, Self, TypeAlias
 
+from attrs import field
+
+from ryecore.convert.fields import omitted_at_default
 from ryecore.frozen import frozen
 
 __all__ = [
@@ -21,11 +24,17 @@ Role: TypeAlias = Literal["user", "assistant", "tool"]
 
 @frozen
 class TextPart:
-    """Text."""
+    """Text.
+
+    Attributes:
+        text: The text.
+        summary_of: How many earlier messages it stands for, where it is their summary; else 0.
+    """
 
     type: ClassVar[Literal["text"]] = "text"
 
     text: str
+    summary_of: int = field(default=0, metadata=omitted_at_default())
 
 
 @frozen

@@ -14,13 +14,20 @@ if TYPE_CHECKING:
     from genai_prices.data_snapshot import DataSnapshot
     from genai_prices.types import ModelInfo, Provider
 
-__all__ = ["Rates", "bundled_cost", "bundled_rates", "has_bundled_price", "have_bundled_prices"]
+__all__ = [
+    "Rates",
+    "bundled_context_tokens",
+    "bundled_cost",
+    "bundled_rates",
+    "has_bundled_price",
+    "have_bundled_prices",
+]
 
 _EXACT: Final = Context(prec=60)  # independent of the precision of the host's context
 
 
-Rates: TypeAlias = tuple[Decimal, Decimal, Decimal | None, Decimal | None]
-"""USD per million tokens: input, output, read from a cache, written to it."""
+Rates: TypeAlias = tuple[Decimal, Decimal, Decimal | None, Decimal | None, Decimal | None]
+"""USD per million tokens: input, output, read from a cache, written to it, also for an hour."""
 
 
 def have_bundled_prices(*, required: bool = False) -> bool:
@@ -46,6 +53,12 @@ def has_bundled_price(provider: str, model: str) -> bool:
     return _find(provider, model) is not None
 
 
+def bundled_context_tokens(provider: str, model: str) -> int | None:
+    """Return the size of a model's context by the bundled data; None if it isn't known."""
+    found = _find(provider, model) if have_bundled_prices() else None
+    return None if found is None else found[1].context_window
+
+
 def bundled_rates(provider: str, model: str) -> Rates | None:
     """Return the flat price of a model's tokens; None if it depends on the time or the input."""
     from genai_prices.types import ModelPrice, TieredPrices  # noqa: PLC0415 - see below
@@ -62,6 +75,7 @@ def bundled_rates(provider: str, model: str) -> Rates | None:
         given.get("output_mtok") or Decimal(0),
         given.get("cache_read_mtok"),
         given.get("cache_write_mtok"),
+        given.get("cache_write_1h_mtok"),
     )
 
 
@@ -79,7 +93,8 @@ def bundled_cost(provider: str, model: str, usage: Usage) -> int | None:
         input_tokens=usage.total_input_tokens,
         output_tokens=usage.total_output_tokens,
         cache_read_tokens=usage.cache_read_tokens,
-        cache_write_tokens=usage.cache_write_tokens,
+        cache_write_tokens=usage.total_cache_write_tokens,
+        cache_write_1h_tokens=usage.cache_write_1h_tokens,
     )
     of, info = found
     with localcontext(_EXACT):

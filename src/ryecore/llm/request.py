@@ -1,5 +1,6 @@
 """Requests to models, and the capabilities of models."""
 
+import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, TypeAlias
 
@@ -9,6 +10,7 @@ from ryecore.frozen import frozen
 from ryecore.llm.parts import MediaPart, Message, ReasoningPart, ToolResultPart
 
 __all__ = [
+    "CacheLifetime",
     "Capabilities",
     "Contents",
     "LlmRequest",
@@ -48,6 +50,9 @@ class Contents:
                         if type(one) is MediaPart:
                             self.media_types.add(one.media_type)
 
+
+CacheLifetime: TypeAlias = Literal["5m", "1h"]
+"""The time that a provider should keep what it read: five minutes, or an hour."""
 
 ReasoningEffort: TypeAlias = Literal["none", "low", "medium", "high"]
 ToolChoice: TypeAlias = Literal["auto", "none", "required"]
@@ -96,6 +101,8 @@ class LlmRequest:
         response_format: The wanted form of the answer.
         reasoning: The effort of reasoning; None for the model's own.
         stop: Texts that end the answer.
+        cache: The least time for which the provider should keep what it reads for the next request,
+            where that can be chosen; None to ask for no caching.
     """
 
     model: str
@@ -108,6 +115,15 @@ class LlmRequest:
     response_format: ResponseFormat | None = None
     reasoning: ReasoningEffort | None = None
     stop: tuple[str, ...] = ()
+    cache: CacheLifetime | None = "5m"
+
+    @property
+    def system_with_schema(self) -> str:
+        """The system text with the answer's schema, for a model that takes it in no other way."""
+        if self.response_format is None:
+            return self.system
+        schema = json.dumps(dict(self.response_format.schema))
+        return f"{self.system}\n\nAnswer with JSON that fits this schema: {schema}".lstrip()
 
 
 def _as_set(media_types: Iterable[str]) -> frozenset[str]:

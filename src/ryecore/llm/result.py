@@ -21,8 +21,9 @@ class Usage:
         input_tokens: Read, and neither from a cache nor written to one.
         output_tokens: Written, without reasoning.
         cache_read_tokens: Read from the provider's cache.
-        cache_write_tokens: Read, and written to the provider's cache.
+        cache_write_tokens: Read, and written to the provider's cache for less than an hour.
         reasoning_tokens: Written as reasoning.
+        cache_write_1h_tokens: Read, and written to the provider's cache for an hour or longer.
     """
 
     input_tokens: int = 0
@@ -30,11 +31,22 @@ class Usage:
     cache_read_tokens: int = 0
     cache_write_tokens: int = 0
     reasoning_tokens: int = 0
+    cache_write_1h_tokens: int = 0
 
     @property
     def total_input_tokens(self) -> int:
         """All tokens that were read, from a cache or not."""
-        return self.input_tokens + self.cache_read_tokens + self.cache_write_tokens
+        return (
+            self.input_tokens
+            + self.cache_read_tokens
+            + self.cache_write_tokens
+            + self.cache_write_1h_tokens
+        )
+
+    @property
+    def total_cache_write_tokens(self) -> int:
+        """All tokens that were written to the provider's cache."""
+        return self.cache_write_tokens + self.cache_write_1h_tokens
 
     @property
     def total_output_tokens(self) -> int:
@@ -50,6 +62,7 @@ class Usage:
             + self.cache_read_tokens
             + self.cache_write_tokens
             + self.reasoning_tokens
+            + self.cache_write_1h_tokens
         )
 
     def __add__(self, other: "Usage") -> Self:
@@ -59,6 +72,7 @@ class Usage:
             self.cache_read_tokens + other.cache_read_tokens,
             self.cache_write_tokens + other.cache_write_tokens,
             self.reasoning_tokens + other.reasoning_tokens,
+            self.cache_write_1h_tokens + other.cache_write_1h_tokens,
         )
 
 

@@ -49,7 +49,10 @@ def read_declarations(listed: Sequence[Mapping[str, Any]]) -> dict[str, ToolDecl
     """Return a server's declarations of tools, by name, from the result of its item."""
     return {
         str(one["name"]): ToolDeclaration(
-            str(one["name"]), str(one.get("description") or ""), one.get("inputSchema") or {}
+            str(one["name"]),
+            str(one.get("description") or ""),
+            one.get("inputSchema") or {},
+            (one.get("annotations") or {}).get("readOnlyHint") is True,
         )
         for one in listed
     }
@@ -117,6 +120,7 @@ def _content(tool: ToolDeclaration, server: str, transport: str, folder: str, pa
         "executor_id": f"rye/core/runtimes/mcp/{'stdio' if transport == 'stdio' else 'http'}",
         "category": folder,
         "description": tool.description,
+        **({"parallel_safe": True} if tool.is_read_only else {}),
         "config": {"server": server, "tool_name": tool.name, "pin": tool.pin},
         "config_schema": json.loads(json.dumps(tool.input_schema)),
     }
@@ -157,11 +161,16 @@ def why_unpinnable(tool: ToolDeclaration) -> str:
 
 
 def _is_same_item(path: Path, content: bytes) -> bool:
-    """Return whether a file holds this item; the pin alone doesn't name the server."""
+    """Return whether a file holds this item; the pin alone doesn't name the server.
+
+    Whether its calls run in parallel is the choice of who signed it.
+    """
     try:
-        return parse_document(path.read_bytes(), path) == parse_document(content, path)
+        documents = (parse_document(path.read_bytes(), path), parse_document(content, path))
     except (OSError, RyeError):
         return False
+    there, new = ({**one, "parallel_safe": None} for one in documents)
+    return there == new
 
 
 def _refuse(path: Path, tool: ToolDeclaration) -> None:

@@ -112,6 +112,8 @@ class _Client(httpx2.AsyncClient):
 
     async def _note_refusal(self, response: httpx2.Response) -> None:
         status, request = response.status_code, response.request
+        if status == 405 and request.method == "GET" and not self._is_sse:
+            return  # as the protocol lets a server answer that sends no events of its own
         refusal = f"HTTP {status} {response.reason_phrase}"
         self._peer.add_output(refusal + "\n")
         if status in (401, 403):

@@ -11,6 +11,8 @@ from difflib import get_close_matches, unified_diff
 from pathlib import Path
 from typing import Final
 
+from attrs import field
+
 from ryecore.display.sanitize import escape_json
 from ryecore.errors import McpError, McpToolChanged, MetadataError
 from ryecore.frozen import frozen
@@ -28,12 +30,14 @@ class ToolDeclaration:
     """A server's declaration of a tool, as far as a model is shown it.
 
     Titles and annotations count for nothing, and results are checked at each call; so neither they
-    nor the output's schema are part of it. The description is untrusted text.
+    nor the output's schema are part of the pin. The description is untrusted text. `is_read_only`
+    is the server's hint that calls change nothing, which who pins the tool reads in its item.
     """
 
     name: str
     description: str
     input_schema: Mapping[str, object]
+    is_read_only: bool = field(default=False, eq=False)
 
     @property
     def pin(self) -> str:

@@ -58,7 +58,7 @@ INPUT_SCHEMAS: Final[Mapping[str, Mapping[str, Any]]] = {
             },
             "limit_overrides": {
                 "type": "object",
-                "description": f"For directives: limits ({', '.join(LIMIT_NAMES)}).",
+                "description": f"For directives and graphs: limits ({', '.join(LIMIT_NAMES)}).",
             },
         },
         "required": ["item_id", "project_path"],

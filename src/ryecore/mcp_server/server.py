@@ -137,7 +137,7 @@ class _Tools:
         question: InputRequired | None = None
         document: dict[str, object] = {}
         async with report_progress(ctx) as sink:
-            call_ctx = CallContext(capabilities=capabilities, event_sink=sink)
+            call_ctx = CallContext(capabilities=capabilities, event_sink=sink, caller="mcp")
             with self._asking(call_ctx.call_id, ctx, params):
                 try:
                     document = await answer(params.name, rye, arguments, call_ctx)

@@ -5,10 +5,9 @@ Its application needs the extra `server`. Nothing of it is imported before it is
 
 from typing import TYPE_CHECKING
 
-from ryecore._lazy import lazy_names
-from ryecore.errors import MissingExtra
+from ryecore._extras import lazy_names_of_extra
 
-_EXTRA = frozenset({"starlette", "uvicorn"})
+_EXTRA = frozenset({"httptools", "starlette", "uvicorn"})
 
 if TYPE_CHECKING:
     from ryecore.node.app import create_node_app as create_node_app
@@ -19,16 +18,4 @@ if TYPE_CHECKING:
     from ryecore.node.identity import make_node as make_node
     from ryecore.node.serve import serve_node as serve_node
 else:
-    _load, __dir__ = lazy_names(__name__)
-
-    def __getattr__(name: str) -> object:
-        try:
-            return _load(name)
-        except ModuleNotFoundError as problem:
-            if (problem.name or "").partition(".")[0] not in _EXTRA:
-                raise
-            raise MissingExtra(
-                f"A node needs the package {problem.name}, which is not installed.",
-                next_step="pip install 'ryecore[server]'",
-                extra="server",
-            ) from None
+    __getattr__, __dir__ = lazy_names_of_extra(__name__, "server", _EXTRA, "A node")

@@ -24,7 +24,7 @@ from ryecore.convert.json_text import make_encoder
 from ryecore.convert.strict import WIRE, ConversionError
 from ryecore.frozen import frozen
 from ryecore.node.callers import METRICS_SCOPE, Caller
-from ryecore.node.gate import RequestHead, read_head
+from ryecore.node.gate import Admission, RequestHead, read_head
 from ryecore.node.metrics import RequestMetrics, render_metrics
 from ryecore.node.problems import NodeProblem, refusal, refusal_of
 from ryecore.node.responses import EventStream, ObjectResponse, read_range
@@ -77,8 +77,13 @@ class _Call:
 
     service: NodeService
     request: Request
-    caller: Caller
+    admission: Admission
     body: bytes
+
+    @property
+    def caller(self) -> Caller:
+        """Who makes the request."""
+        return self.admission.caller
 
 
 _Handler = Callable[[_Call], Awaitable[Response]]
@@ -234,11 +239,13 @@ class _NodeApp:
         self, request: Request, head: RequestHead, handle: _Handler, max_bytes: int
     ) -> Response:
         service = self._open_service()
-        caller = await service.gate.admit(head)
-        with _Held(self) as held:
-            body = await _read_bounded(request, max_bytes, held)
-            service.gate.check_body(head, body)
-            return await handle(_Call(service, request, caller, body))
+        async with await service.gate.admit(head) as admission:
+            if handle is not _execute:  # whose nonce is in the transaction of its run
+                await admission.remember()
+            with _Held(self) as held:
+                body = await _read_bounded(request, max_bytes, held)
+                service.gate.check_body(head, body)
+                return await handle(_Call(service, request, admission, body))
 
     def _sign(self, response: Response, request: Mapping[str, str] | None) -> Response:
         if self._service is not None:
@@ -391,16 +398,17 @@ async def _snapshots(call: _Call) -> Response:
             raise refusal("invalid", "The snapshot can't be taken.", detail=wrong)
         return SnapshotAnswer(snapshot.id, content.take(snapshot))
 
-    return _document(await run_in_thread(take))
+    return _document(await call.service.runs.with_room(call.caller, take))
 
 
 async def _store(call: _Call) -> Response:
     try:
-        pieces = read_pieces(call.body)
+        pieces = tuple(read_pieces(call.body))
     except ValueError as problem:
         raise refusal("invalid", "The pieces can't be read.", detail=str(problem)) from None
     content = call.service.content.of(call.caller)
-    return _document(await run_in_thread(content.store, pieces))
+    store = partial(content.store, pieces)
+    return _document(await call.service.runs.with_room(call.caller, store))
 
 
 async def _read_object(call: _Call) -> Response:
@@ -423,7 +431,8 @@ async def _execute(call: _Call) -> Response:
     body, document = await _read_json(call, ExecuteBody)
     document.pop("wait_s", None)
     sha256 = hashlib.sha256(canonical_json(document)).hexdigest()
-    return _run_state(await call.service.runs.execute(call.caller, body, sha256))
+    runs = call.service.runs
+    return _run_state(await runs.execute(call.caller, body, sha256, call.admission))
 
 
 async def _state(call: _Call) -> Response:

@@ -6,6 +6,7 @@ Source: docs/design/remote.md#on-the-node; decisions 65 and 67.
 import json
 import os
 import re
+import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, Literal
@@ -136,9 +137,11 @@ class Callers:
         if _FINGERPRINT.fullmatch(fingerprint) is None:
             return None
         try:
-            found = os.stat(self._path(fingerprint))
+            found = os.stat(f"{self._folder}/{fingerprint}.json")
         except OSError:
             self._known.pop(fingerprint, None)
+            return None
+        if not stat.S_ISREG(found.st_mode):  # such as a pipe, whose reader would wait
             return None
         version = (found.st_ino, found.st_mtime_ns, found.st_size)
         known = self._known.get(fingerprint)

@@ -9,7 +9,7 @@ import os
 import re
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from threading import Lock, RLock
 from typing import BinaryIO, Final
@@ -28,7 +28,7 @@ from ryecore.node.files import (
     write_new,
     write_synced,
 )
-from ryecore.node.problems import disk_full, refusal, refusal_of
+from ryecore.node.problems import disk_full, disk_problems, refusal
 from ryecore.remote.protocol.models import Missing, StoredAnswer
 from ryecore.remote.protocol.pieces import Piece
 from ryecore.remote.protocol.snapshots import Snapshot
@@ -76,7 +76,7 @@ class NodeContent:
         """Return the content of whoever has a key, also of one that is no longer allowed."""
         with self._lock:
             found = self._open.get(fingerprint)
-            if found is None:
+            if found is None or not found.is_there:
                 found = self._open[fingerprint] = CallerContent(
                     self.folder / fingerprint,
                     max_object_bytes=self._max_object_bytes,
@@ -126,6 +126,11 @@ class CallerContent:
         self._hashes: BoundedDict[str, tuple[int, hashlib._Hash]] = BoundedDict(_MAX_HASHED)
 
     @property
+    def is_there(self) -> bool:
+        """Whether nobody has removed its folder."""
+        return os.path.exists(self._partial) and os.path.exists(self._snapshots)
+
+    @property
     def used_bytes(self) -> int:
         """The bytes of all that is kept for the caller, spaces and runs included."""
         if self._used_bytes is None:
@@ -168,7 +173,7 @@ class CallerContent:
             NodeProblem: An object is larger than the node takes, has another size than the
                 snapshot says, or there is no room.
         """
-        with self.lock, _disk_problems():
+        with self.lock, disk_problems():
             if snapshot.id in self._complete:
                 self._touch(self._snapshots / snapshot.id)
                 return ()
@@ -192,11 +197,11 @@ class CallerContent:
         """Return a snapshot all of whose objects are here; None where one is missing."""
         known = self._complete.get(snapshot_id)
         if known is not None:
-            self._touch(self._snapshots / snapshot_id)
+            self._touch(f"{self._snapshots}/{snapshot_id}")
             return known
         if not is_sha256(snapshot_id):
             return None
-        with self.lock, _disk_problems():
+        with self.lock, disk_problems():
             found = self._read_snapshot(self._snapshots / snapshot_id)
             if found.id != snapshot_id or self._missing(found):
                 return None
@@ -282,6 +287,15 @@ class CallerContent:
         except FileNotFoundError:
             raise refusal("not_found", "You have no such object here.") from None
 
+    def discard(self, sha256: str) -> None:
+        """Remove an object that isn't what its hash says, so that it is pushed again."""
+        path = Path(self.path_of(sha256))
+        with self.lock, suppress(FileNotFoundError):
+            self._complete.clear()
+            size = path.stat().st_size
+            path.unlink()
+            self.count(-cost_of(size))
+
     def store(self, pieces: Iterable[Piece]) -> StoredAnswer:
         """Store pieces of objects. A piece that doesn't continue what is here is left out.
 
@@ -292,7 +306,7 @@ class CallerContent:
         stored: dict[str, None] = {}
         partial: dict[str, int] = {}
         whole: dict[str, Path] = {}
-        with self.lock, _disk_problems():
+        with self.lock, disk_problems():
             try:
                 for piece in pieces:
                     if piece.sha256 in whole:
@@ -318,7 +332,7 @@ class CallerContent:
         temporary, digest = self._temporary(), hashlib.sha256()
         size, charged = 0, cost_of(0)
         self.charge(charged)
-        with _disk_problems():
+        with disk_problems():
             try:
                 with temporary.open("xb") as copy:
                     for chunk in _chunks(content):
@@ -484,14 +498,3 @@ def _chunks(content: bytes | Path) -> Iterator[bytes]:
     with content.open("rb") as file:
         while chunk := file.read(_CHUNK_BYTES):
             yield chunk
-
-
-@contextmanager
-def _disk_problems() -> Iterator[None]:
-    try:
-        yield
-    except OSError as problem:
-        refused = refusal_of(problem)
-        if refused is None:
-            raise
-        raise refused from problem

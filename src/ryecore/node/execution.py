@@ -3,25 +3,38 @@
 Source: docs/design/remote.md#on-the-node; decisions 67 to 75.
 """
 
+import logging
+import os
 import time
 from base64 import b64decode
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from datetime import datetime
-from typing import Final
+from functools import partial
+from typing import Any, Final
 
 import anyio
 from attrs import define, evolve, field
 
 from ryecore.actions.reports import ThreadReport
-from ryecore.errors import CallCancelled, ProcessError, RyeError, SigningError, StateError
+from ryecore.errors import (
+    CallCancelled,
+    ProcessError,
+    RyeError,
+    SigningError,
+    StateError,
+    ThreadNotFound,
+)
+from ryecore.items.refs import ItemRef
 from ryecore.lillux.keys import BoxKey, open_envelope
+from ryecore.lillux.processes import kill_processes
 from ryecore.node.callers import Caller
 from ryecore.node.content import NodeContent
 from ryecore.node.events import EventLog
 from ryecore.node.hosts import Host, HostPool
 from ryecore.node.problems import NodeProblem, refusal
 from ryecore.node.run_table import RunRow, RunTable
-from ryecore.node.spaces import FileStats
+from ryecore.node.spaces import FileStats, RunSpace
 from ryecore.node.threads import (
     Outcome,
     Run,
@@ -33,9 +46,10 @@ from ryecore.node.threads import (
     thread_outcome,
 )
 from ryecore.policy import CallContext, CancelToken
+from ryecore.policy.context import CALL_ID, THREAD_MARK, call_id_of, place_id, thread_mark
 from ryecore.policy.environment import is_short_listed, is_variable_name, may_set_from_dotenv
 from ryecore.policy.permissions import attenuate
-from ryecore.remote.protocol.error_documents import write_error
+from ryecore.remote.protocol.error_documents import map_errors, write_error
 from ryecore.remote.protocol.models import ExecuteBody, RunStatus
 from ryecore.rye import Rye
 from ryecore.state.model import Cost
@@ -43,6 +57,7 @@ from ryecore.state.waiting import run_in_thread
 
 __all__ = ["Execution", "LiveRun", "failed_outcome", "open_secrets", "stopped_outcome"]
 
+_log: Final = logging.getLogger("ryecore.node")
 _MAX_ENVELOPE: Final = 2 * 1024 * 1024
 _TELL_OPERATOR: Final = "Tell the node's operator; its log says more."
 _MAX_ATTEMPTS: Final = 20
@@ -104,12 +119,21 @@ class Execution:
                 secrets=open_secrets(row.body, self._box_key),
             )
             async with borrowed as host:
-                if not row.body.collect:
-                    return await self._perform_in(live, host)
-                before = await run_in_thread(host.space.stats)
-                return await self._collect(live, host, before, await self._perform_in(live, host))
+                outcome = await self._perform_on(live, host)
+                result = _without_folder(outcome.result, host.space)
+                return evolve(outcome, result=result)
         except (NodeProblem, RyeError, OSError) as problem:
             return failed_outcome(live.row, problem)
+
+    async def _perform_on(self, live: LiveRun, host: Host) -> Outcome:
+        """Execute a run on a host, and collect what it changed."""
+        is_collected = live.row.body.collect
+        before = await run_in_thread(host.space.stats) if is_collected else {}
+        try:
+            outcome = await self._perform_in(live, host)
+        except (NodeProblem, RyeError, OSError) as problem:
+            return failed_outcome(live.row, problem)
+        return await self._collect(live, host, before, outcome) if is_collected else outcome
 
     async def _collect(
         self, live: LiveRun, host: Host, before: Mapping[str, FileStats], outcome: Outcome
@@ -140,6 +164,7 @@ class Execution:
                 outcome = evolve(outcome, status=_stopped_status(live.row))
             return outcome
         if is_left:
+            await _kill_what_it_started(row)
             return Outcome("error", _effect_unknown(row.body.item_id))
         return await _run_tool(live, host, ctx)
 
@@ -147,6 +172,8 @@ class Execution:
         self, live: LiveRun, host: Host, ctx: CallContext, *, is_left: bool
     ) -> Outcome:
         row, content = live.row, self._content.of(live.caller)
+        if is_left and row.node_thread_id is not None:
+            await _kill_what_threads_started(host, row.node_thread_id)
         if row.stop is not None and is_left:
             if row.node_thread_id is None:
                 return stopped_outcome(row, may_have_begun=True)
@@ -172,7 +199,10 @@ class Execution:
         live.handle = run
         live.log.add("status", {"status": "running", "node_thread_id": node_thread_id})
         done = await follow(host.rye, run, live.log)
-        return await thread_outcome(host, node_thread_id, done, content)
+        try:
+            return await thread_outcome(host, node_thread_id, done, content)
+        except ThreadNotFound:
+            return _outcome_without_records(live.row, done)
 
     async def _begin(
         self, live: LiveRun, rye: Rye, ctx: CallContext, *, is_left: bool
@@ -210,6 +240,7 @@ def failed_outcome(row: RunRow, problem: Exception, *, may_have_begun: bool = Fa
         error = RyeError(problem.problem.title, next_step=problem.problem.next_step)
     elif isinstance(problem, OSError):
         why = problem.strerror or problem
+        _log.error("The run %s can't be executed: %s", row.thread_id, problem)
         error = ProcessError(f"The node can't run it: {why}.", next_step=_TELL_OPERATOR)
     else:
         name = type(problem).__name__
@@ -222,15 +253,69 @@ def failed_outcome(row: RunRow, problem: Exception, *, may_have_begun: bool = Fa
     return evolve(outcome, cost=cost, assumed=True, node_thread_id=row.node_thread_id)
 
 
+def _outcome_without_records(row: RunRow, done: Mapping[str, Any] | RyeError) -> Outcome:
+    """Return the outcome of a run that removed its own records; all it may have spent is assumed.
+
+    Args:
+        row: The run's row.
+        done: Its result, or the error where its end couldn't be written.
+    """
+    lost = StateError(
+        "The run removed the folder of its own records on the node (.ai/state of the project), so "
+        "that its result is lost, and its real cost isn't known.",
+        next_step="See that its tools leave .ai alone; then execute it again.",
+    )
+    outcome = failed_outcome(row, lost)
+    if isinstance(done, RyeError) or done.get("status") != "success":
+        return outcome
+    return evolve(outcome, status="completed", result=done)
+
+
 async def _run_tool(live: LiveRun, host: Host, ctx: CallContext) -> Outcome:
-    body = live.row.body
+    body, ctx = live.row.body, evolve(ctx, call_id=_call_id_of(live.row))
     try:
         done = await host.rye.execute(
             body.item_id, body.parameters, timeout_s=body.timeout_s, ctx=ctx
         )
     except CallCancelled as cancelled:
+        if live.row.stop == "kill":
+            await _kill_what_it_started(live.row)
         return Outcome(_stopped_status(live.row), write_error(cancelled.during(body.item_id)))
     return Outcome("completed" if done.status == "success" else "error", done.to_dict())
+
+
+def _call_id_of(row: RunRow) -> str:
+    """Return the id of a tool's call, by which a later process of the node knows it, too."""
+    return place_id("remote", row.caller, row.thread_id)
+
+
+async def _kill_what_it_started(row: RunRow) -> None:
+    """Kill what a tool has started and its end left, also in process groups of their own."""
+    body = row.body
+    call_id = call_id_of(_call_id_of(row), str(ItemRef.parse(body.item_id)), body.parameters)
+    kill = partial(kill_processes, (), 0.0, marks=[(CALL_ID, call_id)])
+    with suppress(ProcessError):  # what can't be ended is as a local kill leaves it
+        await run_in_thread(kill)
+
+
+async def _kill_what_threads_started(host: Host, thread_id: str) -> None:
+    """Kill what the tools of a thread, and of all below it, have started and its death left."""
+    with suppress(RyeError):  # it hadn't begun, or what can't be ended is as a local kill leaves it
+        tree = await host.rye.threads.tree(thread_id)
+        dead = [one.thread_id for one in tree.walk() if one.ended]
+
+        def kill() -> None:
+            project = os.path.realpath(host.space.project)
+            marks = [(THREAD_MARK, thread_mark(project, one)) for one in dead]
+            kill_processes((), 0.0, marks=marks)
+
+        await run_in_thread(kill)
+
+
+def _without_folder(result: Mapping[str, Any], space: RunSpace) -> Mapping[str, Any]:
+    """Return a result whose errors name no folder of the operator's before the run's space."""
+    spaces = f"{os.path.dirname(space.folder)}/"
+    return map_errors(result, lambda text: text.replace(spaces, "/spaces/"))
 
 
 def stopped_outcome(row: RunRow, *, may_have_begun: bool = False) -> Outcome:
@@ -264,6 +349,7 @@ def _context_of(live: LiveRun) -> CallContext:
         capabilities=frozenset(one for one in held if not one.startswith("rye.sign.")),
         deadline=_deadline_of(live.row),
         cancellation=live.cancellation,
+        caller=f"node:{live.caller.key.fingerprint}",
     )
 
 

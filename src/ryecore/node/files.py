@@ -1,8 +1,8 @@
-"""Files of a node: written so that they survive a loss of power, listed and measured."""
+"""Files of a node: written so that they survive a loss of power, listed, measured and removed."""
 
 import ctypes
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -11,6 +11,7 @@ __all__ = [
     "cost_of",
     "is_older",
     "list_files",
+    "remove_tree",
     "size_of_tree",
     "sync_file",
     "sync_file_system",
@@ -20,6 +21,7 @@ __all__ = [
 ]
 
 _BLOCK_BYTES: Final = 4096
+_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _libc: Final = ctypes.CDLL(None, use_errno=True)
 
 
@@ -83,7 +85,7 @@ def sync_file_system(folder: Path) -> None:
 
 def list_files(folder: Path) -> Sequence[Path]:
     """Return the files below a folder."""
-    return [Path(path, name) for path, _, names in os.walk(folder) for name in names]
+    return [Path(entry.path) for entry in _walk(folder)]
 
 
 def is_older(path: Path, time_s: float) -> bool:
@@ -105,8 +107,71 @@ def cost_of(size_bytes: int) -> int:
 def size_of_tree(folder: Path) -> int:
     """Return what the files below a folder take of a quota."""
     size = 0
-    for path, _, names in os.walk(folder):
-        for name in names:
-            with suppress(OSError):
-                size += cost_of(os.lstat(os.path.join(path, name)).st_size)
+    for entry in _walk(folder):
+        with suppress(OSError):
+            size += cost_of(entry.stat(follow_symlinks=False).st_size)
     return size
+
+
+def remove_tree(folder: Path) -> None:
+    """Remove a folder with all that is below it, also where its permissions were taken away.
+
+    What a tool has made may be nested deeper than a path can name, and than Python calls itself:
+    each folder below is moved up to the first one before it is emptied.
+
+    Raises:
+        OSError: Something can't be removed; the rest is gone.
+    """
+    failures: list[OSError] = []
+    folder.chmod(0o700)
+    top = os.open(folder, _FOLDER)
+    try:
+        waiting = _empty(top, top, failures)
+        while waiting:
+            name = waiting.pop()
+            try:
+                below = os.open(name, _FOLDER, dir_fd=top)
+                try:
+                    waiting += _empty(below, top, failures)
+                finally:
+                    os.close(below)
+                os.rmdir(name, dir_fd=top)
+            except OSError as problem:
+                failures.append(problem)
+    finally:
+        os.close(top)
+    if failures:
+        raise failures[0]
+    folder.rmdir()
+
+
+def _empty(folder: int, top: int, failures: list[OSError]) -> list[str]:
+    """Remove the files of an open folder, and move its folders to `top`; their names there."""
+    moved: list[str] = []
+    with os.scandir(folder) as listed:
+        entries = list(listed)
+    for entry in entries:
+        try:
+            if not entry.is_dir(follow_symlinks=False):
+                os.unlink(entry.name, dir_fd=folder)
+                continue
+            os.chmod(entry.name, 0o700, dir_fd=folder)
+            name = entry.name if folder == top else f".removed-{os.urandom(8).hex()}"
+            if folder != top:
+                os.rename(entry.name, name, src_dir_fd=folder, dst_dir_fd=top)
+            moved.append(name)
+        except OSError as problem:
+            failures.append(problem)
+    return moved
+
+
+def _walk(folder: Path) -> "Iterator[os.DirEntry[str]]":
+    """Yield what is below a folder and isn't one; what can't be listed is left out."""
+    waiting = [os.fspath(folder)]
+    while waiting:
+        with suppress(OSError), os.scandir(waiting.pop()) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    waiting.append(entry.path)
+                else:
+                    yield entry

@@ -7,7 +7,9 @@ Source: docs/design/remote.md#signatures; decisions 63 and 65.
 
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from sqlite3 import Connection
+from types import TracebackType
+from typing import Any, Final, Self
 
 from ryecore.frozen import frozen
 from ryecore.node.callers import Caller, Callers
@@ -21,7 +23,7 @@ from ryecore.remote.protocol.signatures import (
 )
 from ryecore.state.database import Database
 
-__all__ = ["CLOCK_TOLERANCE_S", "Gate", "RequestHead", "read_head"]
+__all__ = ["CLOCK_TOLERANCE_S", "Admission", "Gate", "RequestHead", "read_head"]
 
 CLOCK_TOLERANCE_S: Final = 60
 """By how many seconds a caller's clock may differ from the node's."""
@@ -84,14 +86,24 @@ class Gate:
         self._node = node
         self._clock = clock
         self._swept_at_s = 0
+        self._open: set[tuple[str, str]] = set()  # the nonces of admissions that have not ended
 
-    async def admit(self, head: RequestHead) -> Caller:
-        """Return who makes a request. The same request is admitted once.
+    async def admit(self, head: RequestHead) -> "Admission":
+        """Admit a request, once: as a context, whose end remembers the nonce.
 
         Raises:
             NodeProblem: `unauthorized`, which never says why; `clock` or `replayed` where the
                 signature is right. The reason, for the node's log, is the problem's cause.
         """
+        admission = self._examine(head)
+        query = "SELECT 1 FROM nonces WHERE caller = ? AND nonce = ?"
+        if await self._database.fetch(query, admission.nonce) or admission.nonce in self._open:
+            raise _replayed()
+        self._open.add(admission.nonce)
+        return admission
+
+    def _examine(self, head: RequestHead) -> "Admission":
+        """Prove a request, and that its time is now."""
         try:
             signature, caller = self._prove(head)
         except SignatureInvalid as reason:
@@ -105,13 +117,7 @@ class Gate:
                 detail=f"It was signed {signature.created_s - now_s:+,} s from the node's time.",
                 next_step="Set the clock of your machine, or tell the node's operator.",
             )
-        if not await self._take_nonce(caller.fingerprint, signature.nonce, until_s, now_s):
-            raise refusal(
-                "replayed",
-                "This request was made before.",
-                next_step="Sign each request anew, also a repeated one.",
-            )
-        return caller
+        return Admission(self, caller, (caller.fingerprint, signature.nonce), until_s)
 
     def check_body(self, head: RequestHead, body: bytes) -> None:
         """Prove that a body is the one that the request's signature covers.
@@ -142,20 +148,78 @@ class Gate:
             raise SignatureInvalid("the request is for another node")
         return signature, caller
 
-    async def _take_nonce(self, caller: str, nonce: str, until_s: int, now_s: int) -> bool:
-        """Remember a nonce until a time; return whether the caller hadn't used it yet."""
-        is_due = abs(now_s - self._swept_at_s) >= _SWEEP_EACH_S  # also where the clock was set back
+    async def _remember(self, admission: "Admission") -> None:
         async with self._database.writing() as run:
-            if is_due:
-                run.execute("DELETE FROM nonces WHERE expires_s < ?", (now_s,))
-            taken = run.execute(
-                "INSERT INTO nonces (caller, nonce, expires_s) VALUES (?, ?, ?)"
-                " ON CONFLICT DO NOTHING",
-                (caller, nonce, until_s),
-            )
-        if is_due:
+            admission.write(run)
+
+    def _sweep(self, run: Connection) -> None:
+        """Remove the nonces of requests whose time is over, now and then."""
+        now_s = int(self._clock())
+        if abs(now_s - self._swept_at_s) >= _SWEEP_EACH_S:  # also where the clock was set back
+            run.execute("DELETE FROM nonces WHERE expires_s < ?", (now_s,))
             self._swept_at_s = now_s
-        return taken.rowcount == 1
+
+
+class Admission:
+    """An admitted request, until it is handled.
+
+    Its nonce is written in the transaction of the request's first effect, or remembered before
+    that, at the latest at the end of the context. Meanwhile this process refuses the nonce. Where
+    the process is killed before, the request has had no effect, and may come again.
+
+    Attributes:
+        caller: Who makes the request.
+        nonce: The caller's fingerprint and the nonce.
+    """
+
+    def __init__(self, gate: Gate, caller: Caller, nonce: tuple[str, str], until_s: int) -> None:
+        self.caller = caller
+        self._gate = gate
+        self.nonce = nonce
+        self._until_s = until_s
+        self._is_remembered = False
+
+    def write(self, run: Connection) -> None:
+        """Write the nonce as a part of a transaction; `confirm` once that is committed.
+
+        Raises:
+            NodeProblem: `replayed`: another process has admitted the request meanwhile.
+        """
+        self._gate._sweep(run)
+        written = run.execute(
+            "INSERT INTO nonces (caller, nonce, expires_s) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
+            (*self.nonce, self._until_s),
+        )
+        if not written.rowcount:
+            raise _replayed()
+
+    def confirm(self) -> None:
+        """Note that the transaction of the nonce is committed."""
+        self._is_remembered = True
+
+    async def remember(self) -> None:
+        """Write the nonce unless it is written.
+
+        Raises:
+            NodeProblem: `replayed`, as `write` does.
+        """
+        if not self._is_remembered:
+            await self._gate._remember(self)
+            self.confirm()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        problem: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            await self.remember()
+        finally:
+            self._gate._open.discard(self.nonce)
 
 
 def _unauthorized() -> NodeProblem:
@@ -163,4 +227,12 @@ def _unauthorized() -> NodeProblem:
         "unauthorized",
         "This node doesn't accept the request.",
         next_step="Ask the node's operator to allow your key: rye node allow KEY",
+    )
+
+
+def _replayed() -> NodeProblem:
+    return refusal(
+        "replayed",
+        "This request was made before.",
+        next_step="Sign each request anew, also a repeated one.",
     )

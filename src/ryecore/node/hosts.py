@@ -3,17 +3,19 @@
 Source: docs/design/remote.md#on-the-node; decisions 67 to 69.
 """
 
+import logging
 import os
 import time
-from collections.abc import AsyncGenerator, Collection, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import anyio
 from attrs import define, field
 
+from ryecore.actions.settings import AUDIT
 from ryecore.frozen import frozen
 from ryecore.host_factory import ENVIRONMENT_FACTORY
 from ryecore.lillux.keys import PublicKey
@@ -31,6 +33,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Host", "HostOptions", "HostPool", "snapshot_missing"]
 
+T = TypeVar("T")
+
+_log: Final = logging.getLogger("ryecore.node")
 _FEW_FILES: Final = 200
 """So many files are looked at sooner than a thread is woken for it."""
 
@@ -75,8 +80,10 @@ class Host:
     graphs: dict[str, bool] = field(factory=dict)
     _users: int = 0
     _is_alone: bool = False
+    _had_a_run: bool = False
     _used_at: float = 0.0
     _closing: anyio.Event = field(factory=anyio.Event)
+    _removed: anyio.Event = field(factory=anyio.Event)
 
 
 _Key = tuple[str, str, str]
@@ -91,6 +98,7 @@ class HostPool:
         self._options = options
         self._hosts: dict[_Key, list[Host]] = {}
         self._locks: dict[_Key, anyio.Lock] = {}
+        self._leaving: set[tuple[str, Host]] = set()
 
     def has(self, caller: Caller, snapshot_id: str) -> bool:
         """Return whether a space of a snapshot is open."""
@@ -130,7 +138,10 @@ class HostPool:
             NodeProblem: The snapshot or an object of it is missing, or can't become a space.
         """
         key = (caller.fingerprint, snapshot_id, caller.trust)
-        async with self._locks.setdefault(key, anyio.Lock(fast_acquire=True)):
+        lock = self._locks.get(key)
+        if lock is None:
+            lock = self._locks[key] = anyio.Lock(fast_acquire=True)
+        async with lock:
             if space is None:
                 host = await self._find(key, alone=alone) or await self._open(key, caller, None)
             else:
@@ -145,9 +156,34 @@ class HostPool:
                 yield Host(host.space, rye, host._content, host.graphs)
         finally:
             host._users -= 1
+            host._had_a_run = True  # which may have changed the files
             host._is_alone = False
             host._used_at = time.monotonic()
             self._close_oldest()
+
+    async def with_room(self, fingerprint: str, work: Callable[[], T]) -> T:
+        """Do work that waits for the disk, in a thread; again with more room where there is none.
+
+        The room is that of the caller's spaces which no run uses.
+
+        Raises:
+            NodeProblem: The work is refused, also with more room.
+        """
+        try:
+            return await run_in_thread(work)
+        except NodeProblem as refused:
+            if refused.problem.type != "no_room":
+                raise
+        await self._release(fingerprint)
+        return await run_in_thread(work)
+
+    async def _release(self, fingerprint: str) -> None:
+        """Remove the spaces of a caller that no run uses."""
+        for _, key, host in self._idle():
+            if key[0] == fingerprint:
+                self._close(key, host)
+        for host in [one for whose, one in self._leaving if whose == fingerprint]:
+            await host._removed.wait()
 
     def _find_space(self, key: _Key, space: str) -> Host | None:
         hosts = self._hosts.get(key, ())
@@ -155,10 +191,12 @@ class HostPool:
 
     async def _find(self, key: _Key, *, alone: bool) -> Host | None:
         for host in tuple(self._hosts.get(key, ())):
-            if host._users and host.space.is_fresh and not host._is_alone and not alone:
+            is_shared = host._users and host.space.is_fresh and not host._is_alone and not alone
+            if is_shared and not host._had_a_run:
                 return host
-            if not host._users:
+            if is_shared or not host._users:
                 if await _is_unchanged(host.space):
+                    host._had_a_run = False
                     return host
                 if not host._users:
                     self._close(key, host)
@@ -167,13 +205,15 @@ class HostPool:
     async def _open(self, key: _Key, caller: Caller, name: str | None) -> Host:
         content = self._content.of(caller)
         snapshot = await run_in_thread(content.snapshot, key[1])
-        if snapshot is None:
-            raise snapshot_missing()
         if name is None:
+            if snapshot is None:
+                raise snapshot_missing()
             make = partial(make_space, snapshot, content, trust=caller.trust)
-            space = await run_in_thread(make)
+            space = await self.with_room(caller.fingerprint, make)
         else:
-            found = await run_in_thread(reopen_space, content, snapshot, name)
+            found = None
+            if snapshot is not None:
+                found = await run_in_thread(reopen_space, content, snapshot, name)
             if found is None:
                 raise refusal(
                     "failed",
@@ -183,12 +223,19 @@ class HostPool:
             space = found
         host = Host(space, self._make_rye(space, caller, {}), content)
         ready, failures = anyio.Event(), list[Exception]()
-        self._tasks.start_soon(self._keep_open, host, ready, failures)
+        self._tasks.start_soon(self._keep_space, host, ready, failures)
         await ready.wait()
         if failures:
             raise failures[0]
         self._hosts.setdefault(key, []).append(host)
         return host
+
+    async def _keep_space(self, host: Host, ready: anyio.Event, failures: list[Exception]) -> None:
+        try:
+            await self._keep_open(host, ready, failures)
+        finally:
+            host._removed.set()
+            self._leaving -= {one for one in self._leaving if one[1] is host}
 
     async def _keep_open(self, host: Host, ready: anyio.Event, failures: list[Exception]) -> None:
         """Hold a Rye open until it is to be closed, in the task that has entered it."""
@@ -201,13 +248,16 @@ class HostPool:
         finally:
             ready.set()
         # Not where the node ends: the next start takes up what ran there.
-        with suppress(OSError):
+        try:
             await run_in_thread(remove_space, host.space, host._content)
+        except Exception:  # of any kind: it mustn't end the node
+            _log.exception("The space %s can't be removed.", host.space.folder.name)
 
     def _close(self, key: _Key, host: Host) -> None:
         self._hosts[key].remove(host)
         if not self._hosts[key]:
             del self._hosts[key]
+        self._leaving.add((key[0], host))
         host._closing.set()
 
     async def close_idle(self) -> None:
@@ -260,6 +310,7 @@ class HostPool:
                 None if options.deps_factory == ENVIRONMENT_FACTORY else options.deps_factory
             ),
             warm_memory_mib=_WARM_MEMORY_MIB,
+            audit=options.environ.get(AUDIT),
         )
 
 

@@ -7,15 +7,15 @@ import os
 import shlex
 import stat
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, TypeVar
 
 from attrs import field
 
 from ryecore import __version__
 from ryecore.convert.config import ConfigFile, Configuration, between
-from ryecore.errors import ConfigError, SigningError
+from ryecore.errors import ConfigError, MetadataError, SigningError
 from ryecore.frozen import frozen
 from ryecore.items.documents import parse_document
 from ryecore.items.files import write_atomically
@@ -33,8 +33,13 @@ __all__ = [
     "make_node",
 ]
 
+T = TypeVar("T")
+
 FOLDER_VARIABLE: Final = "RYE_NODE_DIR"
 _KEY, _BOX_KEY, _SETTINGS = "key.pem", "box_key.pem", "node.yaml"
+_FOLDERS: Final = ("callers", "data")
+_PUT_BACK: Final = "Put it back from a copy; callers know the node by its key."
+_CORRECT: Final = "Correct the file."
 _GIB: Final = 1024**3
 
 _TEMPLATE: Final = """\
@@ -142,7 +147,7 @@ def make_node(folder: Path) -> NodeIdentity:
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         folder.chmod(0o700)
-        for name in ("callers", "data"):
+        for name in _FOLDERS:
             (folder / name).mkdir(exist_ok=True, mode=0o700)
         if not (folder / _KEY).exists():  # a half-made node has no key yet
             write_atomically(folder / _BOX_KEY, box_key.pem, mode=0o600)
@@ -166,17 +171,44 @@ def load_node(folder: Path) -> NodeIdentity:
     """Load a node's keys and settings.
 
     Raises:
-        ConfigError: There is no node, a file of it can't be read, or a setting is wrong.
+        ConfigError: There is no node, it is another user's, a file of it can't be read, or a
+            setting is wrong.
+        MetadataError: `node.yaml` isn't YAML.
         SigningError: Others can read its keys, or they aren't keys.
     """
-    if not (folder / _KEY).exists():
+    try:
+        (folder / _KEY).lstat()
+    except PermissionError:
+        raise _not_yours(folder) from None
+    except OSError:
         raise ConfigError(
             f"There is no node in {folder}.",
             next_step="Make one: rye node init. Or name its folder with --folder.",
-        )
-    key = SigningKey.from_pem(_read_private(folder / _KEY))
-    box_key = BoxKey.from_pem(_read_private(folder / _BOX_KEY))
+        ) from None
+    key = _read_key(folder / _KEY, SigningKey.from_pem)
+    box_key = _read_key(folder / _BOX_KEY, BoxKey.from_pem)
+    for below in (folder / name for name in _FOLDERS):
+        if below.exists() and not (
+            below.is_dir() and os.access(below, os.R_OK | os.W_OK | os.X_OK)
+        ):
+            raise _not_yours(below)
     return NodeIdentity(folder, key, box_key, _read_settings(folder / _SETTINGS))
+
+
+def _not_yours(folder: Path) -> ConfigError:
+    return ConfigError(
+        f"{folder} isn't a folder that you may use.",
+        next_step="Run this as the user who owns the node's folder.",
+    )
+
+
+def _read_key(path: Path, read: Callable[[bytes], T]) -> T:
+    try:
+        return read(_read_private(path))
+    except SigningError as problem:
+        if problem.next_step.startswith("Close it"):
+            raise
+        raise SigningError(f"{path} is damaged: {problem.message}", next_step=_PUT_BACK) from None
 
 
 def _read_private(path: Path) -> bytes:
@@ -189,7 +221,7 @@ def _read_private(path: Path) -> bytes:
     except OSError as problem:
         raise ConfigError(
             f"The node's key {path} can't be read: {problem.strerror}.",
-            next_step="Put it back from a copy; callers know the node by its key.",
+            next_step=_PUT_BACK,
         ) from None
     if mode & 0o077:
         raise SigningError(
@@ -213,6 +245,10 @@ def _read_settings(path: Path) -> NodeSettings:
             f"The node's settings {path} can't be read: {problem.strerror}.",
             next_step="See that it is a file that you may read.",
         ) from None
-    values = parse_document(content, path)
+    try:
+        values = parse_document(content, path)
+    except MetadataError as broken:
+        broken.next_step = _CORRECT  # nobody signs it
+        raise
     file = ConfigFile(str(path), values, content)
-    return Configuration(values, (file,), next_step="Correct the file.").read(NodeSettings)
+    return Configuration(values, (file,), next_step=_CORRECT).read(NodeSettings)

@@ -5,6 +5,7 @@ https://prometheus.io/docs/instrumenting/exposition_formats/.
 """
 
 import time
+from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -40,8 +41,7 @@ class RequestMetrics:
         """
         self._answers[route, str(status)] += 1
         self._seconds[route] += duration_s
-        at = next((at for at, most in enumerate(_BUCKETS_S) if duration_s <= most), -1)
-        self._buckets[route][at] += 1
+        self._buckets[route][bisect_left(_BUCKETS_S, duration_s)] += 1
         if problem is not None:
             self._problems[problem] += 1
 

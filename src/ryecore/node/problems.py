@@ -5,12 +5,14 @@ Source: docs/design/remote.md#requests; RFC 9457.
 
 import errno
 import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from ryecore.errors import StateLocked
 from ryecore.remote.protocol.models import Problem, ProblemType
 
-__all__ = ["NodeProblem", "disk_full", "refusal", "refusal_of"]
+__all__ = ["NodeProblem", "disk_full", "disk_problems", "refusal", "refusal_of"]
 
 _STATUS: Final[dict[ProblemType, int]] = {
     "unauthorized": 401,
@@ -83,3 +85,15 @@ def refusal_of(failure: BaseException) -> NodeProblem | None:
             return disk_full()
         cause = cause.__cause__
     return None
+
+
+@contextmanager
+def disk_problems() -> Iterator[None]:
+    """Raise the refusal for a full disk in place of the system's error."""
+    try:
+        yield
+    except OSError as problem:
+        refused = refusal_of(problem)
+        if refused is None:
+            raise
+        raise refused from problem

@@ -7,15 +7,19 @@ import json
 from collections.abc import Callable, Collection, Mapping
 from functools import cached_property
 from sqlite3 import Connection, Row
-from typing import Any, Literal, Self
+from typing import Any, Final, Literal, Self
 
+from ryecore.convert.json_text import make_encoder
 from ryecore.convert.strict import WIRE
 from ryecore.frozen import frozen
 from ryecore.items.signature import utc_now
+from ryecore.node.gate import Admission
 from ryecore.remote.protocol.models import ExecuteBody, RunState, RunStatus, read_body
 from ryecore.state.database import Database
 
 __all__ = ["RunRow", "RunTable"]
+
+_encode: Final = make_encoder()
 
 
 @frozen(slots=False)
@@ -69,7 +73,7 @@ class RunRow:
     @cached_property
     def request(self) -> str:
         """The request as it is stored."""
-        return json.dumps(WIRE.write(self.body))
+        return _encode(WIRE.write(self.body))
 
     def to_state(self) -> RunState:
         """Return the state that its caller sees."""
@@ -117,15 +121,25 @@ class RunTable:
         The upkeep sums up those that it removes in `spent`.
         """
         query = (
-            "SELECT (SELECT coalesce(sum(spend_microcents), 0) FROM runs WHERE caller = ?1)"
+            "SELECT (SELECT coalesce(sum(spend_microcents), 0) FROM runs"
+            " WHERE caller = ?1 AND spend_microcents > 0)"
             " + coalesce((SELECT microcents FROM spent WHERE caller = ?1), 0)"
         )
         return int((await self._database.fetch(query, (caller,)))[0][0])
 
-    async def insert(self, row: RunRow) -> bool:
-        """Insert a run that is about to begin; return whether its caller hadn't used its id."""
+    async def insert(self, row: RunRow, admission: Admission | None = None) -> bool:
+        """Insert a run that is about to begin, and with it the nonce of its request.
+
+        Returns:
+            Whether its caller hadn't used its id.
+
+        Raises:
+            NodeProblem: The nonce was used before.
+        """
         body = row.body
         async with self._database.writing() as run:
+            if admission is not None:
+                admission.write(run)
             inserted = run.execute(
                 "INSERT INTO runs"
                 " (caller, thread_id, item_id, snapshot, request_sha256, request, space,"
@@ -138,6 +152,8 @@ class RunTable:
                     row.created_at,
                 ),
             )  # fmt: skip
+        if admission is not None:
+            admission.confirm()
         return inserted.rowcount == 1
 
     async def place(self, caller: str, thread_id: str, space: str) -> None:
@@ -175,7 +191,7 @@ class RunTable:
         Returns:
             The bytes of its report.
         """
-        text = json.dumps(report)
+        text = _encode(report)
         await self._update(
             "UPDATE runs SET status = ?, report = ?, spend_microcents = ?, ended_at = ?,"
             " size_bytes = size_bytes + ? + (SELECT coalesce(sum(length(data)), 0) FROM events"
@@ -193,7 +209,7 @@ class RunTable:
 
     async def stored_bytes(self) -> Mapping[str, int]:
         """Return the bytes of each caller's runs in the database."""
-        query = "SELECT caller, sum(size_bytes) FROM runs GROUP BY caller"
+        query = "SELECT caller, sum(size_bytes) FROM runs INDEXED BY runs_by_end GROUP BY caller"
         return {row[0]: int(row[1]) for row in await self._database.fetch(query)}
 
     async def _update(

@@ -7,9 +7,9 @@ import json
 import logging
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from sqlite3 import Connection
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import anyio
 from attrs import evolve
@@ -24,6 +24,7 @@ from ryecore.node.callers import Caller
 from ryecore.node.content import NodeContent
 from ryecore.node.events import EventLog, NodeEvent, RunEvents
 from ryecore.node.execution import Execution, LiveRun, failed_outcome, open_secrets, stopped_outcome
+from ryecore.node.gate import Admission
 from ryecore.node.hosts import HostOptions, HostPool, snapshot_missing
 from ryecore.node.problems import refusal
 from ryecore.node.run_table import RunRow, RunTable
@@ -50,11 +51,14 @@ from ryecore.state.waiting import run_in_thread
 
 __all__ = ["NodeRuns"]
 
+T = TypeVar("T")
+
 _log: Final = logging.getLogger("ryecore.node")
 _CELLS: Final = frozenset({("tool", "inline"), ("directive", "fork")})
 _RETRY_S: Final = 2
 _MAX_GRACE_S: Final = 30.0
 _MAX_PAUSE_S: Final = 60.0
+_NO_END: Final = "The end of the run %s can't be written yet: %s"
 _BRIEF: Final = 10_000
 
 
@@ -107,10 +111,17 @@ class NodeRuns:
             caller = self._find_caller(row.caller)
             if caller is None:
                 error = StateError("The node's operator doesn't allow this caller any more.")
-                await self._end(row, failed_outcome(row, error))
+                try:
+                    await self._end(row, failed_outcome(row, error))
+                except (RyeError, OSError) as problem:  # such as a full disk
+                    _log.error(_NO_END, row.thread_id, problem)
                 continue
             log = await self._events.reopen(row.caller, row.thread_id)
             self._carry_on(LiveRun(row, caller, log, row.max_spend_microcents, was_left=True))
+
+    async def with_room(self, caller: Caller, work: Callable[[], T]) -> T:
+        """Do work in a thread; idle spaces of the caller are removed if it lacks room."""
+        return await self._hosts.with_room(caller.fingerprint, work)
 
     async def finish_tools(self, within_s: float) -> None:
         """Wait until the inline tools that run have ended, for so many seconds at most."""
@@ -127,13 +138,20 @@ class NodeRuns:
         """Stop, and leave what `begin` opened, in the same task."""
         await self._tasks.close()
 
-    async def execute(self, caller: Caller, body: ExecuteBody, request_sha256: str) -> RunState:
+    async def execute(
+        self,
+        caller: Caller,
+        body: ExecuteBody,
+        request_sha256: str,
+        admission: Admission | None = None,
+    ) -> RunState:
         """Start a run, or find the one that the same request started before.
 
         Args:
             caller: Who asks.
             body: The request.
             request_sha256: The SHA-256 of its canonical form, without `wait_s`.
+            admission: Its admission, whose nonce is written with the run; None without a nonce.
 
         Returns:
             Its state, once it has ended or `wait_s` has passed.
@@ -143,7 +161,11 @@ class NodeRuns:
         """
         known = await self._table.find(caller.fingerprint, body.thread_id)
         if known is None:
-            known = await self._start(caller, body, request_sha256)
+            known = await self._start(caller, body, request_sha256, admission)
+            with suppress(RyeError, OSError):  # the run waits for it too, and tells of a failure
+                await self._table.synced()  # while the run is prepared
+        if admission is not None:
+            await admission.remember()  # unless it was with the run
         if known.request_sha256 != request_sha256:
             raise refusal(
                 "other_request",
@@ -218,7 +240,9 @@ class NodeRuns:
 
     # Start
 
-    async def _start(self, caller: Caller, body: ExecuteBody, request_sha256: str) -> RunRow:
+    async def _start(
+        self, caller: Caller, body: ExecuteBody, request_sha256: str, admission: Admission | None
+    ) -> RunRow:
         self._check(body)
         content = self._content.of(caller)
         if self._hosts.has(caller, body.snapshot):  # then it is known, and found at once
@@ -245,7 +269,7 @@ class NodeRuns:
             content.charge(len(row.request))
             is_new = False
             try:
-                is_new = await self._table.insert(row)
+                is_new = await self._table.insert(row, admission)
             finally:
                 if not is_new:
                     content.count(-len(row.request))
@@ -348,8 +372,8 @@ class NodeRuns:
             while not live.row.report:
                 try:
                     live.row = await self._end(live.row, outcome, live.log)
-                except (RyeError, OSError):  # such as a full disk
-                    _log.exception("The end of the run %s can't be written yet.", row.thread_id)
+                except (RyeError, OSError) as problem:  # such as a full disk
+                    _log.error(_NO_END, row.thread_id, problem)
                     await anyio.sleep(pause_s)
                     pause_s = min(pause_s * 2, _MAX_PAUSE_S)
         except Exception:  # of any kind: the node itself runs on, and its next start tries again
@@ -422,6 +446,7 @@ class NodeRuns:
             created_at=row.created_at,
             ended_at=utc_now(),
             ryecore=__version__,
+            earlier=outcome.earlier,
         )
         return sign_report(report, self._key)
 

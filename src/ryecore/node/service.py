@@ -159,15 +159,15 @@ async def open_node(
             gate = Gate(database, callers, identity.fingerprint)
             tasks = Tasks()
             service = NodeService(identity, database, callers, content, gate, runs)
-            await runs.begin()
             await tasks.open()
-            tasks.start_soon(keep_up, database, content, callers, settings.unused_days)
             try:
+                await runs.begin()
+                tasks.start_soon(keep_up, database, content, callers, settings.unused_days)
                 yield service
             finally:
                 service.is_accepting = False
+                await runs.aclose()  # in the reverse order of their beginning
                 await tasks.close()
-                await runs.aclose()
         finally:
             database.close()
 

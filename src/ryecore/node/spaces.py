@@ -7,11 +7,10 @@ Source: docs/design/remote.md#on-the-node; decisions 66 to 68 and 74.
 """
 
 import hashlib
+import logging
 import os
-import shutil
 import stat
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Final, Literal
 
@@ -20,7 +19,7 @@ from ryecore.items.refs import EXPORT_FOLDER, KIND_FOLDERS
 from ryecore.items.trust import TRUSTED_KEYS_PATH
 from ryecore.lillux.digests import sha256_file, stat_tree
 from ryecore.node.content import CallerContent
-from ryecore.node.files import cost_of
+from ryecore.node.files import cost_of, remove_tree
 from ryecore.node.problems import refusal
 from ryecore.remote.protocol.reports import Change
 from ryecore.remote.protocol.snapshots import Snapshot, SnapshotFile, check_snapshot
@@ -34,6 +33,7 @@ __all__ = [
     "reopen_space",
 ]
 
+_log: Final = logging.getLogger("ryecore.node")
 _COPY_BYTES: Final = 1024 * 1024
 _OWN: Final = (".ai/state", ".ai/cache")
 """Folders of a project, and of user space, that only the node's ryecore writes."""
@@ -215,17 +215,12 @@ def remove_space(space: RunSpace, content: CallerContent) -> None:
 
 
 def _remove(folder: Path) -> None:
-
-    def allow(_function: object, path: str, _problem: object) -> None:
-        with suppress(OSError):
-            os.chmod(os.path.dirname(path), 0o700)
-            if os.path.isdir(path) and not os.path.islink(path):  # noqa: PTH112
-                os.chmod(path, 0o700)
-                shutil.rmtree(path, ignore_errors=True)
-            else:
-                os.unlink(path)  # noqa: PTH108
-
-    shutil.rmtree(folder, onerror=allow)
+    try:
+        remove_tree(folder)
+    except FileNotFoundError:
+        pass  # a tool has removed it
+    except OSError as problem:
+        _log.warning("A space can't be removed: %s", problem)
 
 
 def _size_of(snapshot: Snapshot) -> int:
@@ -266,6 +261,14 @@ def _copy(root: Path, file: SnapshotFile, content: CallerContent, made: set[str]
         made.add(place)
     mode = 0o700 if file.executable else 0o600
     digest, size = hashlib.sha256(), 0
+    if content.size_of(file.sha256) is None:
+        content.discard(file.sha256)  # so that the snapshot counts as incomplete
+        raise refusal(
+            "failed",
+            "An object of the snapshot is gone from the node.",
+            detail=f"{file.sha256}, for {file.path!r}",
+            next_step="Repeat the call, which pushes it again.",
+        )
     with content.open(file.sha256) as source:
         target = os.open(
             path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode
@@ -276,11 +279,14 @@ def _copy(root: Path, file: SnapshotFile, content: CallerContent, made: set[str]
                 size += len(piece)
                 written.write(piece)
     if digest.hexdigest() != file.sha256 or size != file.size_bytes:
+        _log.error("The object %s isn't what its hash says, and is removed.", file.sha256)
+        content.discard(file.sha256)
         raise refusal(
             "failed",
-            "An object on the node isn't what its hash says.",
+            "An object on the node wasn't what its hash says, and was removed.",
             detail=f"{file.sha256}, for {file.path!r}",
-            next_step="Tell the node's operator; its disk may be damaged.",
+            next_step="Repeat the call, which pushes it again; and tell the node's operator that "
+            "its disk may be damaged.",
         )
 
 
@@ -318,9 +324,11 @@ def _fingerprint(folder: Path) -> str:
             digest.update(f"{space}/{top}\n".encode())
             where = f"{folder}/{space}/{top}"
             for name in _listed(where):
-                if (not top and name == ".ai") or (top and f".ai/{name}" in _OWN):
+                path = f"{where}/{name}"
+                is_own = f".ai/{name}" in _OWN if top else name == ".ai"
+                if is_own and stat.S_ISDIR(os.lstat(path).st_mode):  # not what stands in its place
                     continue
-                digest.update(os.fsencode(name) + b"\0" + _stats_of(f"{where}/{name}"))
+                digest.update(os.fsencode(name) + b"\0" + _stats_of(path))
     return digest.hexdigest()
 
 

@@ -25,7 +25,13 @@ from ryecore.policy.budget import Amount
 from ryecore.policy.limits import Limits
 from ryecore.remote.protocol.error_documents import write_error
 from ryecore.remote.protocol.models import ExecuteBody, RunStatus
-from ryecore.remote.protocol.reports import Change, ReportedFile, TranscriptHead
+from ryecore.remote.protocol.reports import (
+    MAX_EARLIER,
+    Change,
+    EarlierThread,
+    ReportedFile,
+    TranscriptHead,
+)
 from ryecore.runs.request import parse_limits
 from ryecore.rye import Rye
 from ryecore.state.model import Cost
@@ -76,6 +82,7 @@ class Outcome:
         run_key: The public key, in PEM, that signed its records.
         transcript: The end of its transcript.
         files: Its files, stored as objects of the caller.
+        earlier: The threads of its chain before that one, with their files.
         changes: The project files that the run changed; None where that wasn't asked for.
     """
 
@@ -88,6 +95,7 @@ class Outcome:
     transcript: TranscriptHead | None = None
     files: tuple[ReportedFile, ...] = ()
     changes: tuple[Change, ...] | None = None
+    earlier: tuple[EarlierThread, ...] = ()
 
 
 Run = Thread | GraphRun
@@ -271,7 +279,7 @@ async def _log_tree(rye: Rye, run: Run, log: EventLog) -> None:
 async def thread_outcome(
     host: Host, last_id: str, done: Mapping[str, Any] | RyeError, content: CallerContent
 ) -> Outcome:
-    """Return the outcome of a run in threads, and store the files of the one that ended last.
+    """Return the outcome of a run in threads, and store the files of its chain.
 
     Args:
         host: Where it ran.
@@ -283,12 +291,17 @@ async def thread_outcome(
     if not isinstance(done, RyeError):  # another one, where it was handed off
         last_id = str(done.get("thread_id") or last_id)
     last = await rye.threads.show(last_id)
-    cost, assumed = await _cost_of(rye, last.chain or (last_id,))
+    chain = last.chain or (last_id,)
+    cost, assumed = await _cost_of(rye, chain)
     key = await run_in_thread(find_run_key, host.space.user / ".ai")
-    head = last.record.transcript_head
+    before = [await rye.threads.show(one) for one in chain if one != last.thread_id]
     files: tuple[ReportedFile, ...] = ()
+    earlier: list[EarlierThread] = []
     with suppress(NodeProblem, OSError):  # without room, the result and the cost still count
         files = await run_in_thread(_store_files, host, last, content)
+        for one in before[-MAX_EARLIER:]:
+            found = await run_in_thread(_store_files, host, one, content)
+            earlier.append(EarlierThread(one.thread_id, _head_of(one), found))
     return Outcome(
         "error" if isinstance(done, RyeError) else _STATUSES.get(last.status, "error"),
         write_error(done) if isinstance(done, RyeError) else done,
@@ -296,9 +309,15 @@ async def thread_outcome(
         assumed,
         last.thread_id,
         None if key is None else key.public.pem.decode(),
-        None if head is None else TranscriptHead(*head),
+        _head_of(last),
         files,
+        earlier=tuple(earlier),
     )
+
+
+def _head_of(report: "ThreadReport") -> TranscriptHead | None:
+    head = report.record.transcript_head
+    return None if head is None else TranscriptHead(*head)
 
 
 async def _cost_of(rye: Rye, chain: Sequence[str]) -> tuple[Cost, bool]:
@@ -316,6 +335,9 @@ async def _cost_of(rye: Rye, chain: Sequence[str]) -> tuple[Cost, bool]:
             total.output_tokens + row.output_tokens,
             total.spend_microcents + row.spend_microcents,
             total.estimated or row.estimated,
+            total.cached_tokens + row.cached_tokens,
+            total.unpriced + row.unpriced,
+            total.cache_saved_microcents + row.cache_saved_microcents,
         )
         with suppress(StateError):  # a tool's thread has no account
             charges = await rye.threads.charges(thread_id)

@@ -3,24 +3,26 @@
 Source: decision 75.
 """
 
+import logging
 import re
-import shutil
 import time
 from collections.abc import Collection
+from contextlib import suppress
 from typing import Final
 
 import anyio
 
-from ryecore.display.sanitize import warn
-from ryecore.errors import RyeError
+from ryecore.errors import StateError
 from ryecore.node.callers import Callers
 from ryecore.node.content import NodeContent
+from ryecore.node.files import remove_tree
 from ryecore.node.run_table import RunTable
 from ryecore.state.database import Database
 from ryecore.state.waiting import run_in_thread
 
 __all__ = ["keep_up", "remove_unused"]
 
+_log: Final = logging.getLogger("ryecore.node")
 _EACH_S: Final = 3600.0
 _DAY_S: Final = 86_400.0
 _FINGERPRINT: Final = re.compile(r"[0-9a-f]{16}", re.ASCII)
@@ -33,8 +35,10 @@ async def keep_up(
     while True:
         try:
             await remove_unused(database, content, callers, time.time() - unused_days * _DAY_S)
-        except (OSError, RyeError) as problem:
-            warn(f"The node's upkeep failed, and is tried again later: {problem}")
+        except (OSError, StateError) as error:  # a full disk, or too many open files
+            _log.error("The node's upkeep failed, and is tried again later: %s", error)
+        except Exception:  # of any kind: it mustn't end the node
+            _log.exception("The node's upkeep failed, and is tried again later.")
         await anyio.sleep(min(_EACH_S, unused_days * _DAY_S / 4))
 
 
@@ -96,4 +100,5 @@ def _remove_of_caller(
     is_empty = of_caller.forget_unused(unused_since_s, pinned, database_bytes)
     if is_empty and not pinned and not is_known:
         content.close(fingerprint)
-        shutil.rmtree(of_caller.folder, ignore_errors=True)
+        with suppress(OSError):
+            remove_tree(of_caller.folder)

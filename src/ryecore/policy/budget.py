@@ -5,7 +5,7 @@ Source: docs/design/threads.md#budget; decisions 39 and 40.
 
 from collections.abc import Iterable
 from decimal import Decimal
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, Protocol, TypeAlias
 
 from attrs import field
 
@@ -13,12 +13,15 @@ from ryecore.convert.fields import usd
 from ryecore.convert.money import to_usd
 from ryecore.convert.strict import WIRE
 from ryecore.frozen import frozen
+from ryecore.policy.limits import Limits
 
 __all__ = [
     "MOST",
     "NOTHING",
     "Account",
     "Amount",
+    "CallBudget",
+    "CallCost",
     "Charge",
     "Dimension",
     "Mark",
@@ -222,3 +225,74 @@ class TreeSum:
 def outstanding(ceiling: int, cascaded: int) -> int:
     """Return what a parent still sets aside for a child that has cascaded a part of its ceiling."""
     return ceiling - cascaded if ceiling > cascaded else 0
+
+
+@frozen
+class CallCost:
+    """The cost of a request that an agent made on behalf of another one, which called it.
+
+    Attributes:
+        input_tokens: The tokens that its model read.
+        output_tokens: The tokens that it wrote.
+        spend_microcents: The money, in units of 1e-8 USD.
+        mark: How the cost is known.
+        outcome: How the request ended, as in records of attempts.
+        priced: Whether the model has a price.
+        cached_tokens: The tokens that it read from its provider's cache, among those it read.
+        cache_saved_microcents: What the cache saved; below 0 where writing to it cost more.
+    """
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    spend_microcents: int = 0
+    mark: Mark = "counted"
+    outcome: str = "success"
+    priced: bool = True
+    cached_tokens: int = 0
+    cache_saved_microcents: int = 0
+
+    @property
+    def amount(self) -> Amount:
+        """The money and the tokens."""
+        return Amount(self.spend_microcents, self.input_tokens + self.output_tokens)
+
+
+class CallBudget(Protocol):
+    """The budget of a thread, node or session, for the agents that its tools call.
+
+    Each of their requests is held here before it is sent, and charged afterwards.
+    """
+
+    @property
+    def bounds(self) -> Limits:
+        """The limits of spend and tokens that bind whoever spends here."""
+        ...
+
+    async def left(self) -> Amount:
+        """Return what may still be held."""
+        ...
+
+    @property
+    def version(self) -> int:
+        """Grows whenever budget may have come back."""
+        ...
+
+    async def wait(self, seen: int) -> bool:
+        """Wait until budget may have come back since the version `seen`; False if none can."""
+        ...
+
+    async def most_left(self) -> Amount:
+        """Return what could be held if all that other runs hold or have reserved came back."""
+        ...
+
+    async def hold_call(self, agent: str, amount: Amount) -> object:
+        """Hold the most that a request of an agent can cost, and return the hold.
+
+        Raises:
+            InsufficientBudget: Less is left, here or above.
+        """
+        ...
+
+    def settle_call(self, hold: object, cost: CallCost) -> None:
+        """Charge the cost of a request in place of its hold."""
+        ...

@@ -7,16 +7,24 @@ Source: docs/concepts/recovery.md#once-and-no-more-than-once.
 """
 
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from hashlib import sha256
 from threading import RLock
-from typing import Final, Self
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, Self
 
 from attrs import evolve, field
 
 from ryecore.convert.json_text import make_encoder
+from ryecore.convert.lines import quoted
+from ryecore.errors import InputError
 from ryecore.frozen import frozen
+from ryecore.lillux.digests import sha256_hex
+
+if TYPE_CHECKING:
+    from ryecore.policy.budget import CallBudget
+    from ryecore.policy.execution import Execution
 
 __all__ = [
     "CALL_ID",
@@ -25,6 +33,7 @@ __all__ = [
     "CallContext",
     "CancelToken",
     "call_id_of",
+    "check_labels",
     "place_id",
     "thread_mark",
     "thread_variables",
@@ -88,6 +97,42 @@ class CancelToken:
         return False
 
 
+_NO_LABELS: Final[Mapping[str, str]] = MappingProxyType({})
+_LABEL_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
+_MOST_LABELS: Final = 32
+_MOST_LABEL_CHARS: Final = 256
+
+
+def check_labels(labels: Mapping[str, str] | None) -> Mapping[str, str]:
+    """Return a caller's labels, such as `{"tenant": "acme"}`; none by default.
+
+    Raises:
+        InputError: They are not a mapping of at most 32 names to texts of at most 256 characters.
+    """
+    if labels is None or labels is _NO_LABELS:
+        return _NO_LABELS
+    problem = ""
+    if not isinstance(labels, Mapping):
+        problem = f"labels is a {type(labels).__name__}, not a mapping"
+    elif len(labels) > _MOST_LABELS:
+        problem = f"{len(labels)} labels are more than {_MOST_LABELS}"
+    else:
+        for name, value in labels.items():
+            if not isinstance(name, str) or not _LABEL_NAME.fullmatch(name):
+                problem = f"{quoted(name)} isn't the name of a label"
+            elif not isinstance(value, str) or not 0 < len(value) <= _MOST_LABEL_CHARS:
+                problem = f"the label {name} isn't a text of 1 to {_MOST_LABEL_CHARS} characters"
+            elif not value.isprintable():
+                problem = f"the label {name} has a control character"
+    if problem:
+        raise InputError(
+            f"labels: {problem}.",
+            next_step='Pass names with letters, digits, "_", "." and "-", and texts, such as '
+            '{"tenant": "acme"}.',
+        )
+    return MappingProxyType(dict(labels))
+
+
 def _new_call_id() -> str:
     return os.urandom(16).hex()
 
@@ -109,6 +154,17 @@ class CallContext:
         parent: The call that this one is part of.
         event_sink: Gets each trace event as it happens; on a worker thread while a chain is made
             ready, on the event loop's own afterwards, never on both at once.
+        labels: What the call is for, such as its tenant and user. Threads keep them, their children
+            inherit them, and costs are summed by them.
+        budget: What pays for the agents that a tool calls: the budget of the thread, node or
+            session whose tool it is.
+        caller: Who calls, for the audit log, where it is neither the host nor a thread: such as
+            `mcp` or `agent:NAME`.
+        execution: The execute that this call is, for the observer and the audit log; ryecore sets
+            it.
+
+    Raises:
+        InputError: The labels are not a mapping of names to texts.
     """
 
     capabilities: frozenset[str] | None = None
@@ -119,6 +175,21 @@ class CallContext:
     call_id: str = field(factory=_new_call_id)
     parent: str | None = None
     event_sink: EventSink | None = None
+    labels: Mapping[str, str] = field(default=_NO_LABELS, converter=check_labels)
+    budget: "CallBudget | None" = None
+    caller: str = ""
+    execution: "Execution | None" = field(default=None, repr=False, eq=False)
+
+    def labelled(self, labels: Mapping[str, str] | None) -> Self:
+        """Return the same context with more labels; of those that it has already, none changes.
+
+        Raises:
+            InputError: The labels are not a mapping of names to texts.
+        """
+        if not labels:
+            check_labels(labels)
+            return self
+        return evolve(self, labels={**check_labels(labels), **self.labels})
 
     def part(self, call_id: str | None = None) -> Self:
         """Return the context of a call that is part of this one.
@@ -126,7 +197,7 @@ class CallContext:
         Args:
             call_id: Its id; by default one that no other call has.
         """
-        return evolve(self, call_id=call_id or _new_call_id(), parent=self.call_id)
+        return evolve(self, call_id=call_id or _new_call_id(), parent=self.call_id, execution=None)
 
     def for_host(self) -> "CallContext":
         """Return the same context with the capabilities of the host, which may do everything."""
@@ -139,6 +210,9 @@ class CallContext:
             self.call_id,
             self.parent,
             self.event_sink,
+            self.labels,
+            self.budget,
+            self.caller,
         )
 
     def as_call(self, call_id: str) -> "CallContext":
@@ -152,6 +226,9 @@ class CallContext:
             call_id,
             self.parent,
             self.event_sink,
+            self.labels,
+            self.budget,
+            self.caller,
         )
 
 
@@ -196,4 +273,4 @@ def thread_variables(project: str, thread_id: str) -> dict[str, str]:
 
 
 def _digest(parts: Sequence[object]) -> str:
-    return sha256(_encode(parts).encode()).hexdigest()[:32]
+    return sha256_hex(_encode(parts).encode())[:32]

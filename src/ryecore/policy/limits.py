@@ -6,7 +6,7 @@ Source: docs/design/threads.md#limits.
 from collections.abc import Mapping
 from decimal import Decimal, InvalidOperation
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, Literal, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, Literal, Protocol, Self, TypeAlias, TypeVar
 
 from attrs import evolve, field, fields
 
@@ -27,6 +27,8 @@ __all__ = [
     "LimitCode",
     "LimitHit",
     "Limits",
+    "Used",
+    "limit_of_code",
     "read_limits",
 ]
 
@@ -81,6 +83,25 @@ def _check_whole(_: object, limit: "Attribute[int | None]", value: object) -> No
     if value is not None and not (type(value) is int and lowest <= value <= _MAX):
         name = limit.name
         raise ValueError(f"{name} is {quoted(value)}, not a whole number from {lowest} to 2^53")
+
+
+class Used(Protocol):
+    """What a run has used so far."""
+
+    @property
+    def turns(self) -> int:
+        """Turns of its model."""
+        ...
+
+    @property
+    def tokens(self) -> int:
+        """Tokens, read and written."""
+        ...
+
+    @property
+    def spend_microcents(self) -> int:
+        """Money, in units of 1e-8 USD."""
+        ...
 
 
 @frozen
@@ -146,6 +167,18 @@ class Limits:
         named = ((name, getattr(above, name)) for name in _NAMES.values())
         said = {name: value for name, value in named if value is not None}
         return evolve(self, **said) if said else self
+
+    def hit_by(self, used: "Used") -> "LimitHit | None":
+        """Return the first limit that is met, of turns, tokens and spend; None where none is."""
+        if self.turns is not None and used.turns >= self.turns:
+            return LimitHit("turns_exceeded", used.turns, self.turns)
+        tokens = used.tokens
+        if self.tokens is not None and tokens >= self.tokens:
+            return LimitHit("tokens_exceeded", tokens, self.tokens)
+        most, spent = self.spend_microcents, used.spend_microcents
+        if most is not None and (spent >= most > 0 or spent > most):
+            return LimitHit.of_spend(spent, most)
+        return None
 
     def to_dict(self) -> dict[str, object]:
         """Return the limits by the names that files use; numbers, and what is not set left out."""
@@ -263,8 +296,15 @@ LimitCode: TypeAlias = Literal[
 Source: docs/design/threads.md#turn-loop; decision 40.
 """
 
-_OPTIONS: Final = {"duration": "duration_seconds"}
-"""The option that sets a limit, by the limit's code, where the two names differ."""
+_CODES: Final[Mapping[str, str]] = {
+    f"{name.removesuffix('_seconds')}_exceeded": name for name in LIMIT_NAMES
+}
+"""The name of each limit in files, by the code of meeting it."""
+
+
+def limit_of_code(code: str) -> str | None:
+    """Return the limit that an error's code says was met, as `--limit` names it."""
+    return _CODES.get(code)
 
 
 @frozen
@@ -303,8 +343,7 @@ class LimitHit:
     @property
     def advice(self) -> str:
         """The next step: the given one, or a higher limit."""
-        what = self.code.removesuffix("_exceeded")
-        more = f"Start or resume it with a higher one: --limit {_OPTIONS.get(what, what)}=..."
+        more = f"Start or resume it with a higher one: --limit {limit_of_code(self.code)}=..."
         return self.next_step or more
 
     def to_dict(self) -> dict[str, object]:

@@ -55,8 +55,8 @@ class SplicedScript:
         """The safe form."""
         return (
             "Pass the value beside the program, where the tool takes it: rye/bash takes args, "
-            'which its command reads as "$1", and env. A tool whose parameter is no program says '
-            f"so in its schema: {SCRIPT_KEYWORD}: false."
+            'which its command reads as "$1", and env. A tool whose parameter is not a program '
+            f"says so in its schema: {SCRIPT_KEYWORD}: false."
         )
 
 

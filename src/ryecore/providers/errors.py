@@ -81,7 +81,9 @@ def llm_error(
             model=model,
         )
     failure = read(error) or _failure(error)
-    text, status = redact(failure.text, key), failure.status
+    text, status = redact(failure.text, key).strip(), failure.status
+    if text and text[-1] not in ".!?":
+        text += "."
     if status is None:
         message = f"{provider} gave no answer: {text}"
     else:

@@ -7,7 +7,7 @@ import hashlib
 import json
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from itertools import count
 from typing import Any, Final
 
@@ -48,8 +48,9 @@ async def call_tool(
     ctx: CallContext,
     *,
     timeout_s: float | None = None,
-) -> RemoteResult:
-    """Run a tool on a node, and wait for its result.
+    is_graph: Callable[[str], Awaitable[bool]],
+) -> RemoteResult | None:
+    """Run a tool on a node, and wait for its result; None for a graph, of which nothing is sent.
 
     A node that can't be reached is tried again until the deadline of the caller; without one, for
     the tool's timeout and then the remote's `timeout_s`.
@@ -60,6 +61,7 @@ async def call_tool(
         parameters: Its parameters.
         ctx: The caller.
         timeout_s: The seconds after which the tool is ended.
+        is_graph: Returns whether it is a graph in the project of a snapshot's id.
 
     Raises:
         RemoteUnavailable: The node couldn't be reached in this time. A tool that was started there
@@ -67,7 +69,7 @@ async def call_tool(
         RemoteError: The node refuses the call, or can't be trusted.
         RyeError: The tool didn't run; the error is the same as locally.
     """
-    call = _Call(node, ref, parameters, ctx, timeout_s)
+    call = _Call(node, ref, parameters, ctx, timeout_s, is_graph)
     if ctx.cancellation is None:
         return await call.run()
     with cancelled_by(ctx.cancellation):
@@ -83,12 +85,16 @@ class _Call:
         parameters: Mapping[str, Any],
         ctx: CallContext,
         timeout_s: float | None,
+        is_graph: Callable[[str], Awaitable[bool]],
     ) -> None:
+        self._is_graph = is_graph
+        self._execution = ctx.execution
         self._node = node
         self._ref = ref
         self._began_s = time.monotonic()
         self._deadline = ctx.deadline
         self._patience_s = node.settings.timeout_s + (timeout_s or 0.0)
+        self._requests: list[ExecuteBody] = []
         held = ctx.capabilities
         self._body = ExecuteBody(
             thread_id=str(uuid.uuid4()),
@@ -104,13 +110,10 @@ class _Call:
             ceiling=Ceiling(0, 0),  # what may spend has an account at home
         )
 
-    async def run(self) -> RemoteResult:
+    async def run(self) -> RemoteResult | None:
         """Send the request, and wait for the node's report within the caller's time."""
-        self._body = evolve(self._body, envelope=await self._node.seal(self._ref))
-        is_sent = False
         try:
             with anyio.fail_after(None if self._deadline is None else self._left_s()):
-                is_sent = True
                 found = await self._reported()
         except TimeoutError:
             await self._stop()
@@ -121,11 +124,12 @@ class _Call:
                 remote=self._node.remote,
             ) from None
         except anyio.get_cancelled_exc_class():
-            if is_sent:
-                await self._stop()
+            await self._stop()
             raise
+        if found is None:
+            return None
         report = read_report(found.report or {}, self._node.key)
-        check_report(report, self._body, self._node)
+        check_report(report, self._requests, self._node)
         duration_ms = (time.monotonic() - self._began_s) * 1000
         if report.status in ("cancelled", "killed"):
             raise CallCancelled(
@@ -133,31 +137,46 @@ class _Call:
             )
         return read_result(report, self._node, duration_ms)
 
-    async def _reported(self) -> RunState:
+    async def _reported(self) -> RunState | None:
         found = await self._requested()
-        while found.report is None:
-            wait_s = min(self._left_s(), MAX_WAIT_S)
-            state = await self._node.state(
-                self._body.thread_id, wait_s=wait_s, within_s=self._within_s()
-            )
-            if state is None:
-                raise RemoteError(
-                    f"The node {self._node.remote} has forgotten the call of "
-                    f"{self._body.item_id}; whether it had its effect is unknown.",
-                    next_step="Look at its effect before you execute it again.",
-                    remote=self._node.remote,
-                    problem="not_found",
-                )
-            found = state
+        while found is not None and found.report is None:
+            found = await self._state()
         return found
 
-    async def _requested(self) -> RunState:
-        """Request the call in the project as it is now; anew where that changes meanwhile."""
+    async def _state(self) -> RunState:
+        wait_s = min(self._left_s(), MAX_WAIT_S)
+        found = await self._node.state(
+            self._body.thread_id, wait_s=wait_s, within_s=self._within_s()
+        )
+        if found is None:
+            raise RemoteError(
+                f"The node {self._node.remote} has forgotten the call of "
+                f"{self._body.item_id}; whether it had its effect is unknown.",
+                next_step="Look at its effect before you execute it again.",
+                remote=self._node.remote,
+                problem="not_found",
+            )
+        return found
+
+    async def _requested(self) -> RunState | None:
+        """Request the call in the project as it is now; anew where that changes meanwhile.
+
+        None where it is a graph there.
+        """
         for tried in count(1):
-            self._body = evolve(self._body, snapshot=await self._node.snapshot())
+            snapshot = await self._node.snapshot(self._ref)
+            if await self._is_graph(snapshot):
+                return None
+            sealed = await self._node.seal(self._ref)
+            self._body = evolve(self._body, snapshot=snapshot, envelope=sealed)
+            self._requests.append(self._body)
+            if self._execution is not None:
+                await self._execution.begins()
             try:
                 return await self._node.execute(self._body, within_s=self._within_s())
             except RemoteError as refused:
+                if refused.problem == "other_request":  # an earlier one came late, and runs
+                    return await self._state()
                 # The node has no run of this id yet.
                 if refused.problem != "snapshot_missing" or tried == _MAX_SNAPSHOTS:
                     raise
@@ -184,12 +203,19 @@ class _Call:
         return self._patience_s if self._deadline is None else self._left_s()
 
 
-def check_report(report: RunReport, body: ExecuteBody, node: Node) -> None:
-    """Check that a report is the one of a request: the node signs those of other runs, too.
+def check_report(report: RunReport, requests: Sequence[ExecuteBody], node: Node) -> None:
+    """Check that a report is that of a run, whose node signs those of other runs, too.
+
+    Args:
+        report: The report.
+        requests: The run's requests, all under one id: whichever comes first is carried out.
+        node: The node.
 
     Raises:
         RemoteUntrusted: It is another one's.
     """
+    by_digest = {request_digest(one): one for one in requests}
+    body = by_digest.get(report.request_sha256, requests[-1])
     expected = {
         "thread_id": body.thread_id,
         "item_id": body.item_id,

@@ -22,7 +22,7 @@ from ryecore.lillux.digests import sha256_file
 from ryecore.remote.ports import Node
 from ryecore.remote.protocol.reports import Change
 from ryecore.remote.pull import read_object
-from ryecore.remote.rules import why_it_stays
+from ryecore.remote.rules import fold_name, why_it_stays
 from ryecore.state.node_files import NodeFiles
 from ryecore.state.refusals import advice
 from ryecore.state.waiting import run_in_thread
@@ -94,7 +94,8 @@ class PullReport(Rendered):
         )
         for label, paths, style in kinds:
             for path in paths:
-                text.line((label, style), path)
+                why = _why_it_stays(path) if paths is self.left_out else None
+                text.line((label, style), path, (f"  {why}" if why else "", "dim"))
         return text
 
 
@@ -115,7 +116,7 @@ async def pull_changes(
         RemoteError: The node can't be reached, sends something else, or too much.
         StateError: A file can't be written; then the project is as it was.
     """
-    wanted = [one for one in changes if not _stays(one.path)]
+    wanted = [one for one in changes if _why_it_stays(one.path) is None]
     if sum(one.size_bytes for one in wanted) > _MAX_BYTES:
         raise RemoteError(
             f"The run changed files of more than {_MAX_BYTES:,} bytes in all, which is too much "
@@ -130,13 +131,19 @@ async def pull_changes(
         if folder.digest(name) != (one.sha256, one.size_bytes):
             with folder.receiving(name) as path:
                 await read_object(node, one.sha256, one.size_bytes, path)
-    left_out = tuple(one.path for one in changes if _stays(one.path))
+    left_out = tuple(one.path for one in changes if _why_it_stays(one.path) is not None)
     return await run_in_thread(_Application(project, files, wanted, left_out).carry_out)
 
 
-def _stays(path: str) -> bool:
-    """Return whether a file is never taken from a node: items, configuration, keys, secrets."""
-    return ".ai" in path.casefold().split("/") or why_it_stays(path) is not None
+def _why_it_stays(path: str) -> str | None:
+    """Return why a file is never taken from a node, as items, keys and secrets are not.
+
+    That holds for every spelling that a file system may take for the same name.
+    """
+    folded = fold_name(path)
+    if ".ai" in folded.split("/"):
+        return "is an item, configuration or state"
+    return why_it_stays(path) or why_it_stays(folded)
 
 
 def _in_bundle(files: NodeFiles, path: str) -> tuple[NodeFiles, str]:

@@ -4,12 +4,10 @@ Source: docs/design/remote.md#requests; decisions 63, 64 and 71.
 """
 
 import random
-import ssl
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from functools import lru_cache
-from typing import Final, TypeVar
+from typing import Final, TypeVar, cast
 from urllib.parse import quote
 
 import anyio
@@ -18,11 +16,20 @@ import httpx2
 from ryecore.bounded_http import BodyBounds, bound_body, out_of_bounds
 from ryecore.convert.json_text import make_encoder
 from ryecore.convert.strict import WIRE, ConversionError
-from ryecore.display.sanitize import shorten, to_one_line
 from ryecore.errors import RemoteError, RemoteUnavailable, RemoteUntrusted, SigningError
 from ryecore.lillux.keys import PublicKey, SigningKey
 from ryecore.llm.fallback_rules import backoff_s
-from ryecore.remote.config import Remote, RemoteEntry, is_loopback
+from ryecore.remote.config import Remote, RemoteEntry
+from ryecore.remote.http import (
+    HEADERS,
+    certificate_problem,
+    connect_timeout,
+    make_http,
+    parse_url,
+    quoted,
+    reason_of,
+)
+from ryecore.remote.ports import Delivery
 from ryecore.remote.protocol.models import (
     MAX_REPORT_BYTES,
     MAX_SNAPSHOT_BYTES,
@@ -52,11 +59,8 @@ _encode: Final = make_encoder()
 _BASE_WAIT_S: Final = 0.1
 _MAX_WAIT_S: Final = 5.0
 _MAX_ASKED_WAIT_S: Final = 60.0
-_CONNECT_TIMEOUT_S: Final = 10.0
 _SLOWEST_BYTES_PER_S: Final = 64 * 1024
 _KEY_KEPT_S: Final = 10.0
-_MAX_QUOTED_CHARS: Final = 500
-_HEADERS: Final = {"Accept": "*/*", "Accept-Encoding": "identity", "User-Agent": "ryecore"}
 _SMALL_BYTES: Final = 1024 * 1024
 
 _FROM_A_PROXY: Final = frozenset({408, 429, 500, 502, 503, 504})
@@ -92,13 +96,14 @@ class NodeClient:
         self._load_key = load_key
         self._key: SigningKey | None = None
         self._key_until_s = 0.0
-        self._http = _make_http(remote.url, remote.settings.timeout_s)
+        self._http = make_http(remote.url)
+        self._timeouts = connect_timeout(remote.settings.timeout_s)
 
     async def identity(self) -> tuple[Identity, PublicKey]:
         """Return the node's identity, and the key in it that signed it, whichever that is."""
         try:
             with anyio.fail_after(self.remote.settings.timeout_s):
-                request = self._http.build_request("GET", f"{self.remote.url}/identity")
+                request = self._request("GET", f"{self.remote.url}/identity", b"", {})
                 response, content = await self._send(request, _SMALL_BYTES)
         except TimeoutError:
             raise self._unavailable("it didn't answer in time") from None
@@ -106,7 +111,7 @@ class NodeClient:
             raise failed.error from None
         if response.status_code != 200:
             raise self._untrusted(
-                f"answered with the status {response.status_code}: it is no node of ryecore's"
+                f"answered with the status {response.status_code}: it isn't a node of ryecore's"
             )
         identity = self._read(content, Identity)
         try:
@@ -139,7 +144,12 @@ class NodeClient:
         )  # fmt: skip
 
     async def execute(
-        self, body: bytes, *, wait_s: float, within_s: float | None = None
+        self,
+        body: bytes,
+        *,
+        wait_s: float,
+        within_s: float | None = None,
+        delivery: Delivery | None = None,
     ) -> RunState:
         """Start a run, or find the one that the same request started before.
 
@@ -147,10 +157,11 @@ class NodeClient:
             body: The request, an `ExecuteBody` as JSON.
             wait_s: How long the node waits for the end, as the body says, in seconds.
             within_s: How long to try, in seconds.
+            delivery: Where it is noted whether the node may have the request.
         """
         return await self.request(
-            "POST", "/execute", RunState, body,
-            wait_s=wait_s, within_s=within_s, max_bytes=2 * MAX_REPORT_BYTES,
+            "POST", "/execute", RunState, body, wait_s=wait_s, within_s=within_s,
+            max_bytes=2 * MAX_REPORT_BYTES, delivery=delivery,
         )  # fmt: skip
 
     async def state(
@@ -184,6 +195,7 @@ class NodeClient:
         wait_s: float = 0.0,
         within_s: float | None = None,
         max_bytes: int = _SMALL_BYTES,
+        delivery: Delivery | None = None,
     ) -> T:
         """Make a request, again where that may help, and return its proved answer.
 
@@ -199,6 +211,7 @@ class NodeClient:
             wait_s: How long the node may hold the answer back, in seconds.
             within_s: How long to try, in seconds; the remote's `timeout_s` by default.
             max_bytes: The largest answer.
+            delivery: Where it is noted whether the node may have the request.
 
         Raises:
             RemoteUnavailable: The node couldn't be reached within this time.
@@ -214,7 +227,9 @@ class NodeClient:
             left_s = max(end_s - time.monotonic(), 1.0)
             try:
                 with anyio.fail_after(min(longest_s, left_s + wait_s)):
-                    answer = await self._attempt(method, path, query, body, headers, max_bytes)
+                    answer = await self._attempt(
+                        method, path, query, body, headers, max_bytes, delivery
+                    )
                 return self._read(answer, kind)
             except _Again as failed:
                 again = failed
@@ -252,7 +267,7 @@ class NodeClient:
         request.extensions["timeout"] = timeout.as_dict()
         try:
             with self._failures():
-                response = await self._http.send(request, stream=True)
+                response = await self._http.handle_async_request(request)
                 try:
                     bound_body(response, bounds)
                     is_refused = response.status_code >= 300
@@ -280,50 +295,60 @@ class NodeClient:
         body: bytes,
         headers: dict[str, str],
         max_bytes: int,
+        delivery: Delivery | None,
     ) -> bytes:
         """Make a request once, and return the body of its proved answer."""
         request = self._sign(method, path, query, body, headers)
+        may_be_there = False
+        if delivery is not None:
+            may_be_there = delivery.is_possible
+            request.extensions["trace"] = delivery.note
         response, content = await self._send(request, max_bytes)
         self._prove(response, request, content)
         if response.status_code >= 300:
+            if delivery is not None and response.status_code < 500:
+                delivery.is_possible = may_be_there  # by an attempt before this one
             raise self._refusal(response, content)
         return content
 
     async def _send(self, request: httpx2.Request, max_bytes: int) -> tuple[httpx2.Response, bytes]:
         with self._failures():
-            response = await self._http.send(request, stream=True)
+            response = await self._http.handle_async_request(request)
             try:
                 bound_body(response, BodyBounds(max_bytes))
-                return response, await response.aread()
+                stream = cast(httpx2.AsyncByteStream, response.stream)  # as it came: in no coding
+                return response, b"".join([piece async for piece in stream])
             finally:
                 await response.aclose()
+
+    def _request(
+        self, method: str, url: str, body: bytes, headers: Mapping[str, str]
+    ) -> httpx2.Request:
+        return httpx2.Request(
+            method,
+            parse_url(url),
+            headers={**HEADERS, **headers},
+            content=body or None,
+            extensions={"timeout": self._timeouts},
+        )
 
     def _sign(
         self, method: str, path: str, query: str, body: bytes, headers: dict[str, str]
     ) -> httpx2.Request:
         url = f"{self.remote.url}{path}{f'?{query}' if query else ''}"
-        # Made in half the time that the client's `build_request` takes.
-        request = httpx2.Request(
-            method,
-            _parsed(url),
-            headers={**_HEADERS, **headers},
-            content=body or None,
-            extensions={"timeout": self._http.timeout.as_dict()},
+        parsed = parse_url(url)
+        sent_path, _, sent_query = parsed.raw_path.decode("ascii").partition("?")
+        signed = sign_request(
+            self._signing_key(),
+            method=method,
+            authority=parsed.netloc.decode("ascii"),
+            path=sent_path,
+            query=sent_query,
+            body=body,
+            node=self.remote.key.fingerprint,
+            now_s=int(time.time()),
         )
-        sent_path, _, sent_query = request.url.raw_path.decode("ascii").partition("?")
-        request.headers.update(
-            sign_request(
-                self._signing_key(),
-                method=method,
-                authority=request.headers["host"],
-                path=sent_path,
-                query=sent_query,
-                body=body,
-                node=self.remote.key.fingerprint,
-                now_s=int(time.time()),
-            )
-        )
-        return request
+        return self._request(method, url, body, headers | signed)
 
     @property
     def caller(self) -> str:
@@ -343,12 +368,12 @@ class NodeClient:
         try:
             yield
         except (httpx2.HTTPError, httpx2.StreamError, OSError) as problem:
-            excess, reason = out_of_bounds(problem), _certificate_problem(problem)
+            excess, reason = out_of_bounds(problem), certificate_problem(problem)
             if excess is not None:
                 raise self._untrusted(excess.problem) from None
             if reason is not None:
                 raise self._untrusted(f"has a certificate that isn't trusted: {reason}") from None
-            raise _Again(self._unavailable(_reason(problem))) from None
+            raise _Again(self._unavailable(reason_of(problem))) from None
 
     def _prove(
         self, response: httpx2.Response, request: httpx2.Request, body: bytes | None
@@ -367,8 +392,8 @@ class NodeClient:
 
     def _refusal(self, response: httpx2.Response, content: bytes) -> Exception:
         problem = self._read(content, Problem)
-        title, detail = _quoted(problem.title), _quoted(problem.detail)
-        next_step = _quoted(problem.next_step)
+        title, detail = quoted(problem.title), quoted(problem.detail)
+        next_step = quoted(problem.next_step)
         if problem.type == "unauthorized":  # the node doesn't say which key it doesn't know
             key = self._signing_key().public.fingerprint
             next_step = (
@@ -393,7 +418,7 @@ class NodeClient:
             return read_answer(decode_answer(content), kind)
         except (ValueError, ConversionError) as problem:
             raise self._untrusted(
-                f"answered with what can't be read: {_quoted(str(problem))}"
+                f"answered with what can't be read: {quoted(str(problem))}"
             ) from None
 
     @property
@@ -401,10 +426,11 @@ class NodeClient:
         return f"{self.remote.name} ({self.remote.url})" if self.remote.name else self.remote.url
 
     def _unavailable(self, reason: str) -> RemoteUnavailable:
+        check = f": rye remote check {self.remote.name}" if self.remote.name else ""
         return RemoteUnavailable(
             f"The node {self._name} can't be reached: {reason}.",
-            next_step="See that it runs and that the network leads there: "
-            f"rye remote check {self.remote.name}. What was started there continues.",
+            next_step=f"See that it runs and that the network leads there{check}. What was started "
+            "there continues.",
             remote=self.remote.name,
         )
 
@@ -439,24 +465,6 @@ async def fetch_identity(url: str, *, timeout_s: float = 30.0) -> tuple[Identity
         await client.aclose()
 
 
-_parsed: Final = lru_cache(256)(httpx2.URL)
-
-
-def _make_http(url: str, timeout_s: float) -> httpx2.AsyncClient:
-    return httpx2.AsyncClient(
-        verify=httpx2.create_ssl_context()
-        if url.startswith("https:")
-        else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
-        # A proxy of the environment is for other machines.
-        trust_env=not is_loopback(url),
-        follow_redirects=False,
-        timeout=httpx2.Timeout(None, connect=min(timeout_s, _CONNECT_TIMEOUT_S)),
-        # Each call that waits for its result holds a connection; the node bounds their number.
-        limits=httpx2.Limits(max_connections=None, max_keepalive_connections=32),
-        headers=_HEADERS,
-    )
-
-
 def _prove(
     response: httpx2.Response,
     key: PublicKey,
@@ -476,22 +484,3 @@ def _retry_after_s(response: httpx2.Response) -> float:
     text = response.headers.get("retry-after", "")
     asked_s = int(text) if text.isascii() and text.isdigit() and len(text) < 6 else 0
     return min(float(asked_s), _MAX_ASKED_WAIT_S)
-
-
-def _quoted(text: str) -> str:
-    """Return a text of the other end for an error's: on one line, and its beginning."""
-    return to_one_line(shorten(text, _MAX_QUOTED_CHARS))
-
-
-def _reason(problem: BaseException) -> str:
-    text = _quoted(str(problem))
-    return text.rstrip(".") or f"the connection failed ({type(problem).__name__})"
-
-
-def _certificate_problem(problem: BaseException) -> str | None:
-    cause: BaseException | None = problem
-    for _ in range(8):
-        if isinstance(cause, ssl.SSLCertVerificationError):
-            return _quoted(cause.verify_message)
-        cause = None if cause is None else cause.__cause__ or cause.__context__
-    return None

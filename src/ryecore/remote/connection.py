@@ -8,7 +8,8 @@ import os
 import time
 from base64 import b64decode, b64encode
 from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, suppress
+from io import FileIO
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
@@ -25,8 +26,8 @@ from ryecore.items.refs import ItemRef
 from ryecore.lillux.keys import PublicKey, SigningKey, seal_envelope
 from ryecore.remote.client import NodeClient
 from ryecore.remote.config import Remote, RemotesReader
-from ryecore.remote.plan import PushPlan, PushPlanner
-from ryecore.remote.ports import NodeEvent
+from ryecore.remote.plan import PushPlan, PushPlanner, make_plan
+from ryecore.remote.ports import Delivery, NodeEvent
 from ryecore.remote.protocol.models import (
     MAX_PARAMETER_BYTES,
     CancelBody,
@@ -36,6 +37,7 @@ from ryecore.remote.protocol.models import (
 )
 from ryecore.remote.push import Progress, PushProgress, push
 from ryecore.remote.secrets import RemoteSecrets
+from ryecore.state.waiting import run_in_thread
 
 __all__ = ["ConnectedNode", "NodePool"]
 
@@ -45,6 +47,7 @@ _MAX_EVENTS_BYTES: Final = 1024 * 1024 * 1024
 _EVENTS_TIMEOUT_S: Final = 60.0
 _SLOWEST_BYTES_PER_S: Final = 64 * 1024
 _EARLY_PAUSE_S: Final = 0.5
+_PARTIAL: Final = 206
 _BOX_KEY_BYTES: Final = 32
 _BOX_KEY_KEPT_S: Final = 60.0
 
@@ -98,13 +101,36 @@ class ConnectedNode:
         """The folders at home that the node has copies of: `project` and `user`."""
         return self._planner.spaces
 
-    async def snapshot(self) -> str:
-        """Return the id of the snapshot that a run gets now. Nothing is sent."""
+    async def snapshot(self, ref: ItemRef) -> str:
+        """Return the id of the snapshot that a run gets now. Nothing is sent.
+
+        Raises:
+            InputError: The item doesn't travel, or the files can't.
+        """
+        plan = await self._current_plan()
+        left = plan.left_out_item(ref)
+        if left is not None:
+            raise InputError(
+                f"{ref} doesn't travel to {self._name}, because its file in {left.space} space "
+                f"{left.reason}: {self.spaces[left.space] / left.path}",
+                next_step="Change that, and sign it again; a secret travels where the remote's "
+                "secrets list it. See what travels: rye remote plan",
+            )
+        return plan.snapshot.id
+
+    async def _current_plan(self) -> PushPlan:
         include = self.settings.push.include
         self._plan = self._planner.current(include)
         if self._plan is None:
-            self._plan = await anyio.to_thread.run_sync(self._planner, include)
-        return self._plan.snapshot.id
+            self._plan = await make_plan(self._planner, include, self._find_room)
+        return self._plan
+
+    async def _find_room(self) -> int | None:
+        """Return how many bytes the node keeps for this caller at most; None where it can't say."""
+        try:
+            return (await self.client.status()).max_stored_bytes
+        except RemoteError:
+            return None  # the request itself says why
 
     async def seal(self, ref: ItemRef) -> str | None:
         """Return the secrets of a tool's call, sealed for the node; None where it has none.
@@ -139,15 +165,18 @@ class ConnectedNode:
 
     async def push(self, progress: Progress | None = None) -> PushProgress:
         """Send what the node lacks of the project as it is now."""
-        await self.snapshot()
-        return await self._push(self._plan, progress)
+        return await self._push(await self._current_plan(), progress)
 
-    async def _push(self, plan: PushPlan | None, progress: Progress | None = None) -> PushProgress:
-        if plan is None:
-            raise RuntimeError("A push is planned before it is made.")
+    async def _push(self, plan: PushPlan, progress: Progress | None = None) -> PushProgress:
         return await push(self.client, plan, progress=progress)
 
-    async def execute(self, body: ExecuteBody, *, within_s: float | None = None) -> RunState:
+    async def execute(
+        self,
+        body: ExecuteBody,
+        *,
+        within_s: float | None = None,
+        delivery: Delivery | None = None,
+    ) -> RunState:
         """Start a run, or find it under its id; push the snapshot first where the node lacks it.
 
         Raises:
@@ -156,7 +185,7 @@ class ConnectedNode:
         """
         sent = _body(body)
         try:
-            return await self._execute(body, sent, within_s)
+            return await self._execute(body, sent, within_s, delivery)
         except RemoteError as refused:
             if refused.problem != "snapshot_missing":
                 raise
@@ -165,14 +194,14 @@ class ConnectedNode:
             if self._pushed != body.snapshot or self._pushes == pushes:
                 await self._push_for(body)
                 self._pushed, self._pushes = body.snapshot, self._pushes + 1
-        return await self._execute(body, sent, within_s)
+        return await self._execute(body, sent, within_s, delivery)
 
     async def _push_for(self, body: ExecuteBody) -> None:
         """Push the snapshot of a request, if the project is still what it was then."""
-        if self._plan is None or self._plan.snapshot.id != body.snapshot:
-            await self.snapshot()
         plan = self._plan
         if plan is None or plan.snapshot.id != body.snapshot:
+            plan = await self._current_plan()
+        if plan.snapshot.id != body.snapshot:
             raise RemoteError(
                 f"The project was changed since the run was requested, and {self._name} lacks the "
                 "files of that time.",
@@ -182,8 +211,12 @@ class ConnectedNode:
             )
         await self._push(plan)
 
-    async def _execute(self, body: ExecuteBody, sent: bytes, within_s: float | None) -> RunState:
-        found = await self.client.execute(sent, wait_s=body.wait_s, within_s=within_s)
+    async def _execute(
+        self, body: ExecuteBody, sent: bytes, within_s: float | None, delivery: Delivery | None
+    ) -> RunState:
+        found = await self.client.execute(
+            sent, wait_s=body.wait_s, within_s=within_s, delivery=delivery
+        )
         self._check(found, body.thread_id)
         return found
 
@@ -252,13 +285,15 @@ class ConnectedNode:
                         yield event
 
     async def read_object(self, sha256: str, size_bytes: int, path: Path) -> None:
-        """Read an object into a new file, whose hash is checked as it arrives.
+        """Read an object into a file, whose hash is checked as it arrives.
 
-        It may take the remote's `timeout_s`, and a second for each 64 KiB.
+        What an earlier attempt has left in the file isn't read again. It may take the remote's
+        `timeout_s`, and a second for each 64 KiB.
 
         Raises:
-            RemoteUnavailable: The node can't be reached, or sends it too slowly.
-            RemoteUntrusted: It isn't what its hash says.
+            RemoteUnavailable: The node can't be reached, or sends it too slowly. What came stays.
+            RemoteUntrusted: It isn't what its hash says. The file is removed.
+            OSError: The file can't be written. It is removed.
         """
         longest_s = self.settings.timeout_s + size_bytes / _SLOWEST_BYTES_PER_S
         try:
@@ -270,28 +305,48 @@ class ConnectedNode:
                 next_step="Try again; where the network is slow, raise the remote's timeout_s.",
                 remote=self._name,
             ) from None
+        except (RemoteUntrusted, OSError):
+            with suppress(FileNotFoundError):
+                os.unlink(path)  # noqa: PTH108 - quick, and never cancelled half way
+            raise
 
     async def _read_object(self, sha256: str, size_bytes: int, path: Path) -> None:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        try:
-            digest, got_bytes = hashlib.sha256(), 0
-            stream = self.client.stream(f"/objects/{sha256}", bounds=BodyBounds(size_bytes))
-            async with stream as response, aclosing(response.aiter_bytes()) as pieces:
-                async for piece in pieces:
-                    digest.update(piece)
-                    got_bytes += len(piece)
-                    _write_all(descriptor, piece)
-            if got_bytes != size_bytes or digest.hexdigest() != sha256:
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        with FileIO(os.open(path, flags, 0o600), "r+b") as file:
+            digest = await run_in_thread(hashlib.file_digest, file, "sha256")
+            if file.tell() < size_bytes:
+                digest = await self._read_rest(sha256, size_bytes, file, digest)
+            if file.tell() != size_bytes or digest.hexdigest() != sha256:
                 raise RemoteUntrusted(
                     f"The node {self._name} sent another object than {sha256[:12]}.",
                     next_step="Try again; if that doesn't help, ask the node's operator.",
                     remote=self._name,
                 )
-        except BaseException:
-            os.unlink(path)  # noqa: PTH108 - quick, and never cancelled half way
-            raise
-        finally:
-            os.close(descriptor)
+
+    async def _read_rest(
+        self, sha256: str, size_bytes: int, file: FileIO, digest: "hashlib._Hash"
+    ) -> "hashlib._Hash":
+        """Read an object from where a file of its beginning ends; return the digest of all."""
+        headers = {"Range": f"bytes={file.tell()}-"} if file.tell() else {}
+        unwritten: OSError | None = None
+        stream = self.client.stream(
+            f"/objects/{sha256}", headers=headers, bounds=BodyBounds(size_bytes)
+        )
+        async with stream as response, aclosing(response.aiter_bytes()) as pieces:
+            if headers and response.status_code != _PARTIAL:  # it sends all of it
+                file.seek(0)
+                file.truncate()
+                digest = hashlib.sha256()
+            async for piece in pieces:
+                digest.update(piece)
+                try:
+                    _write_all(file.fileno(), piece)
+                except OSError as problem:
+                    unwritten = problem  # raised outside the stream, where it is the node's
+                    break
+        if unwritten is not None:
+            raise unwritten
+        return digest
 
     async def aclose(self) -> None:
         """Close the connections."""

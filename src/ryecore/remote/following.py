@@ -11,8 +11,9 @@ from typing import Any, ClassVar, Final
 import anyio
 
 from ryecore.errors import RemoteError, RemoteUnavailable, RemoteUntrusted
-from ryecore.remote.ports import Node
+from ryecore.remote.ports import Delivery, Node
 from ryecore.remote.protocol.models import CancelBody, ExecuteBody, RunState
+from ryecore.runs.elsewhere import REQUESTED
 from ryecore.state.events import Recorder
 from ryecore.state.model import ThreadRecord
 
@@ -26,7 +27,6 @@ __all__ = [
     "unix_s",
 ]
 
-REQUESTED: Final = "remote_requested"
 ACCEPTED: Final = "remote_accepted"
 REPORTED: Final = "remote_reported"
 
@@ -44,7 +44,7 @@ class RemoteRecorder(Recorder):
 
 
 class RequestRefused(Exception):
-    """The node refuses a request: nothing runs. `error` says why."""
+    """The node refuses a request that it never had before: nothing runs. `error` says why."""
 
     def __init__(self, error: RemoteError) -> None:
         super().__init__(str(error))
@@ -61,6 +61,7 @@ class FollowedRun:
         record: The run's row.
         show_tree: Takes the tree of the run's threads on the node, after each change.
         is_accepted: Whether the node is known to have taken the request.
+        is_sent: Whether the node may get it from another process, or an earlier one under its id.
     """
 
     def __init__(
@@ -72,15 +73,22 @@ class FollowedRun:
         *,
         show_tree: Callable[[Mapping[str, Any]], None],
         is_accepted: bool = False,
+        is_sent: bool = False,
     ) -> None:
         self._node = node
         self._show_tree = show_tree
         self._log = log
         self._record = record
         self._is_accepted = is_accepted
+        self._delivery = Delivery(is_sent)
         self.body = body
         self.is_running = anyio.Event()
         """Set once the node has answered that it carries the run out."""
+
+    @property
+    def may_run(self) -> bool:
+        """Whether the node may have the request, or get it yet."""
+        return self._is_accepted or self._delivery.is_possible
 
     async def request(self) -> RunState | None:
         """Send the request; None where it is unknown whether the node has got it.
@@ -90,18 +98,17 @@ class FollowedRun:
             RemoteUntrusted: What answers isn't the node. Whether the run has begun is unknown.
         """
         try:
-            return await self._node.execute(self.body)
-        except RemoteUnavailable:
-            return None
-        except RemoteUntrusted:
-            raise
+            return await self._execute()
         except RemoteError as problem:
-            raise RequestRefused(problem) from None
+            if _may_pass(problem):
+                return None
+            raise
 
     async def follow(self, found: RunState | None) -> RunState:
         """Return the state of the run once it has a report; show its events meanwhile.
 
         Raises:
+            RequestRefused: The node never had the request, and refuses it now.
             RemoteError: The node doesn't know the run any more, or can't be trusted.
         """
         failed: Exception | None = None
@@ -158,6 +165,7 @@ class FollowedRun:
         """Send a request whose answer was lost, of which the node knows nothing.
 
         Raises:
+            RequestRefused: The node refuses it.
             RemoteError: The node had taken it, or could have long ago: it might run twice.
         """
         age_s = time.time() - unix_s(self._record.created_at)
@@ -169,7 +177,29 @@ class FollowedRun:
                 remote=self._node.remote,
                 problem="not_found",
             )
-        return await self._node.execute(self.body)
+        return await self._execute()
+
+    async def _execute(self) -> RunState:
+        """Send the request, and return what came of it on the node.
+
+        Raises:
+            RequestRefused: The node refuses it, and has no such run.
+            RemoteError: The node can't be reached, can't be trusted, or had an earlier request.
+        """
+        try:
+            return await self._node.execute(self.body, delivery=self._delivery)
+        except (RemoteUnavailable, RemoteUntrusted):
+            raise
+        except RemoteError as problem:
+            # It may have failed once the run had begun, or come after one whose answer was lost.
+            is_other = problem.problem == "other_request"  # an earlier one came late, and runs
+            if problem.status >= 500 or self._delivery.is_possible or is_other:
+                found = await self._node.state(self.body.thread_id)
+                if found is not None:
+                    return found
+            if is_other:  # it ran, and was forgotten
+                raise
+            raise RequestRefused(problem) from None
 
     async def _show_events(self) -> None:
         """Pass the node's events on to whoever listens here. Nothing depends on them."""
@@ -189,7 +219,8 @@ class FollowedRun:
 def _may_pass(problem: RemoteError) -> bool:
     """Return whether a later request may be answered: the run on the node continues meanwhile."""
     is_busy = problem.status == 429 or problem.status >= 500
-    return isinstance(problem, RemoteUnavailable) or is_busy
+    # A clock that is wrong at either end may be set right, and the run is none the worse for it.
+    return isinstance(problem, RemoteUnavailable) or is_busy or problem.problem == "clock"
 
 
 def unix_s(text: str) -> float:

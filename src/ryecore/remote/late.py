@@ -41,21 +41,22 @@ async def correct(store: ThreadStore, record: ThreadRecord, node: Node) -> bool:
     Raises:
         RemoteError: The node can't be reached, or what it reports isn't this run's.
     """
-    body: ExecuteBody | None = None
+    requests: list[ExecuteBody] = []
     async for one in store.records.read(record.thread_id):
         if one.type == REQUESTED:
-            body = read_answer(one.payload["body"], ExecuteBody)
+            requests.append(read_answer(one.payload["body"], ExecuteBody))
         if one.type == REPORTED:
             return False  # a part of what the node reported is assumed there
-    if body is None:
+    if not requests:
         return False
-    found = await node.state(body.thread_id)
+    thread_id = requests[-1].thread_id
+    found = await node.state(thread_id)
     if found is not None and found.report is None and record.status in ("cancelled", "killed"):
-        found = await node.cancel(body.thread_id, CancelBody(kill=record.status == "killed"))
+        found = await node.cancel(thread_id, CancelBody(kill=record.status == "killed"))
     if found is None or found.report is None:
         return False
     report = read_report(found.report, node.key)
-    check_report(report, body, node)
+    check_report(report, requests, node)
     mark: Mark = "assumed" if report.assumed else "counted"
     await store.ledger.settle(record.thread_id, TURN, ATTEMPT, report.cost.amount, mark=mark)
     await store.registry.set_cost(record.thread_id, report.cost)

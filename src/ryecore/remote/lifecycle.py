@@ -12,6 +12,7 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from contextlib import suppress
 from decimal import Decimal
+from itertools import count
 from typing import Any, Final, Generic, TypeVar
 
 import anyio
@@ -62,6 +63,9 @@ _LOOK_AGAIN_S: Final = 0.05
 _PULL_S: Final = 300.0
 """How long the files of a run may take to come home, in seconds."""
 
+_MAX_SNAPSHOTS: Final = 3
+"""How often a run is requested while the project changes before the node has its files."""
+
 _GRACE_S: Final = 15.0
 """How long a node may take to report a run that it is asked to stop, in seconds."""
 
@@ -104,8 +108,12 @@ class RemoteLifecycle(RunLifecycle[RemoteEnding, ResultT], Generic[ResultT]):
         self._recorder: RemoteRecorder | None = None
         self._spends: RemoteSpending | None = None
         self._followed: FollowedRun | None = None
+        self._requests: list[ExecuteBody] = []
         self._is_adopted = False
+        self._is_confirmed = True
         self._until: float | None = None
+        self._asked_id = str(uuid.uuid4())
+        """The run's id on the node; run ids at home are those of one project."""
         self.is_running = anyio.Event()
         """Set once the node has answered that it carries the run out."""
 
@@ -204,16 +212,17 @@ class RemoteLifecycle(RunLifecycle[RemoteEnding, ResultT], Generic[ResultT]):
         log, recovery = await self._resume_log(record)
         self._recorder = RemoteRecorder(record.thread_id, log, store.records, None)
         self._recorder.head = recovery.head
-        body, is_accepted = None, False
+        is_accepted = False
         async for one in store.records.read(record.thread_id):
             if one.type == REQUESTED:
-                body = read_answer(one.payload["body"], ExecuteBody)
+                self._requests.append(read_answer(one.payload["body"], ExecuteBody))
             is_accepted = is_accepted or one.type == ACCEPTED
         self._file = _thread_file_of(await store.read_file(record.thread_id))
         self._record, self._inputs = record, {}
         self._limits = self._request.limits
         ceiling = (await store.ledger.account(record.thread_id)).ceiling
-        if body is not None:
+        if self._requests:
+            body = self._requests[-1]
             followed = FollowedRun(
                 self._node,
                 body,
@@ -221,10 +230,11 @@ class RemoteLifecycle(RunLifecycle[RemoteEnding, ResultT], Generic[ResultT]):
                 record,
                 show_tree=self._show_tree,
                 is_accepted=is_accepted,
+                is_sent=True,
             )
             self._followed, self.is_running = followed, followed.is_running
             self._limits = parse_limits(body.limits)
-            self._until = _until(record, self._limits.duration_s, body.deadline_s)
+            self._until = _until(record, self._limits.duration_s, body.timeout_s, body.deadline_s)
             if body.ceiling is not None:
                 ceiling = Amount(body.ceiling.spend_microcents, body.ceiling.tokens)
         self._spends = RemoteSpending(self.run_id, store.ledger, ceiling)
@@ -252,28 +262,38 @@ class RemoteLifecycle(RunLifecycle[RemoteEnding, ResultT], Generic[ResultT]):
             return ending
         if is_cancelled(*tokens):
             return await self._stopped_ending()
+        if await self._is_nowhere():
+            return self._unreported("The node couldn't be reached within the run's time.")
         ending = await self._stop_on_node(kill=False)
-        return ending or self._unreported("The node sent no report within the run's time.")
+        why = "The node sent no report within the run's time."
+        return ending or self._unreported(f"{why} What it may have spent is charged in full.")
 
     async def _carry_out(self) -> RemoteEnding:
         """Request the run, follow it, and read its report."""
-        followed = self._followed
-        if followed is not None:
-            return await self._ended_by(await followed.follow(None))
-        if self._is_adopted:
+        if self._followed is None and self._is_adopted:
             return await self._never_left()
-        body = await self._make_body()
-        followed = self._followed = FollowedRun(
-            self._node, body, self._log, self._record, show_tree=self._show_tree
-        )
-        self.is_running = followed.is_running
         try:
-            found = await followed.request()
+            return await self._ended_by(await self._reported())
         except RequestRefused as refused:
-            if self._spends is not None:
-                self._spends.free()
+            await self._free()
             raise refused.error from None
-        return await self._ended_by(await followed.follow(found))
+
+    async def _reported(self) -> RunState:
+        """Request the run, unless another process has, and follow it to its report.
+
+        Where the project changes before the node has its files, the run is requested anew.
+        """
+        if self._followed is not None:
+            return await self._followed.follow(None)
+        for tried in count(1):
+            followed = self._followed = await self._make_request()
+            self.is_running = followed.is_running
+            try:
+                return await followed.follow(await followed.request())
+            except RequestRefused as refused:
+                if refused.error.problem != "snapshot_missing" or tried == _MAX_SNAPSHOTS:
+                    raise
+        raise AssertionError("the loop has no end of its own")
 
     def _show_tree(self, tree: Mapping[str, Any]) -> None:
         """Keep what the node shows of its threads, for views of this and other processes."""
@@ -283,40 +303,50 @@ class RemoteLifecycle(RunLifecycle[RemoteEnding, ResultT], Generic[ResultT]):
 
     async def _never_left(self) -> RemoteEnding:
         """Return the ending of a run whose process died before it sent the request."""
-        if self._spends is not None:
-            await self._spends.hold()  # else there may be nothing to free
-            self._spends.free()
+        await self._free()
         text = "Its process died before the request left: nothing ran, and nothing was spent."
         return RemoteEnding("error", self._error_result(text, "process"))
 
-    async def _make_body(self) -> ExecuteBody:
+    async def _free(self) -> None:
+        """Free what is held for a request that the node never got."""
+        if self._spends is not None:
+            if self._followed is None:  # its process died: there may be nothing to free
+                await self._spends.hold()
+            self._spends.free()
+
+    async def _make_request(self) -> FollowedRun:
         """Hold the run's budget, and record the request: both before anything leaves."""
         ceiling = self._ceiling
         body = self._ask(
             ExecuteBody(
-                thread_id=str(uuid.uuid4()),  # run ids are those of one project
+                thread_id=self._asked_id,
                 item_id=self.item_id,
                 parameters=dict(self._inputs),
                 thread="inline",
-                snapshot=await self._node.snapshot(),
+                snapshot=await self._node.snapshot(self._request.ref),
                 ryecore=own_version(),
                 collect=self._request.collect,
                 deadline_s=_left_s(self._ctx.deadline),
                 capabilities=None if self._held is None else tuple(sorted(self._held)),
             )
         )
-        self._spends = RemoteSpending(self.run_id, self._store.ledger, ceiling)
-        await self._spends.hold()
+        spends = RemoteSpending(self.run_id, self._store.ledger, ceiling)
+        await spends.hold()
+        self._spends = spends
         place = {"remote": self._node.remote, "node_key": self._node.key.pem.decode()}
         self._log.append(REQUESTED, {**place, "item_id": self.item_id, "body": WIRE.write(body)})
         await self._log.commit()
-        return body
+        self._requests.append(body)
+        is_sent = self._followed is not None and self._followed.may_run  # it may arrive yet
+        return FollowedRun(
+            self._node, body, self._log, self._record, show_tree=self._show_tree, is_sent=is_sent
+        )
 
     async def _ended_by(self, found: RunState) -> RemoteEnding:
         """Prove the report, note its cost, and fetch what belongs to it."""
         report = read_report(found.report or {}, self._node.key)
-        if self._followed is not None:
-            check_report(report, self._followed.body, self._node)
+        if self._requests:
+            check_report(report, self._requests, self._node)
         if self._spends is not None:
             self._spends.report(report.cost, assumed=report.assumed)
         self._log.append(REPORTED, {"item_id": self.item_id, "report": dict(found.report or {})})
@@ -348,16 +378,37 @@ class RemoteLifecycle(RunLifecycle[RemoteEnding, ResultT], Generic[ResultT]):
         """Return the ending of a run that was asked to stop: the node's, if it reports in time."""
         row = await self._store.registry.get_thread(self.run_id)
         is_kill = row.kill_requested
+        if await self._is_nowhere():
+            return self._stopped(killed=is_kill)
         return await self._stop_on_node(kill=is_kill) or self._stopped(killed=is_kill)
+
+    async def _is_nowhere(self) -> bool:
+        """Return whether the node can't have got the request. Then nothing is charged."""
+        if await self._is_taken_over() or (self._followed is not None and self._followed.may_run):
+            return False
+        await self._free()
+        return True
 
     async def _stop_on_node(self, *, kill: bool) -> RemoteEnding | None:
         """Ask the node to stop the run; None where no report comes within a bounded time."""
         if self._followed is None or await self._is_taken_over():
             return None
+        self._is_confirmed = False
         with anyio.move_on_after(_GRACE_S), suppress(RemoteError):
             found = await self._followed.stop(kill=kill)
+            self._is_confirmed = True
             return None if found is None else await self._ended_by(found)
         return None
+
+    @property
+    def _unconfirmed(self) -> str:
+        """What to know where the node was to stop the run, and has not said that it did."""
+        if self._is_confirmed:
+            return ""
+        return (
+            f" The node {self._node.remote} has not confirmed that, and may still run it: whoever "
+            "opens the project when it can be reached again stops it there."
+        )
 
     async def _is_taken_over(self) -> bool:
         row = await self._store.registry.get_thread(self.run_id)
@@ -384,15 +435,15 @@ class RemoteLifecycle(RunLifecycle[RemoteEnding, ResultT], Generic[ResultT]):
 
     def _stopped(self, *, killed: bool) -> RemoteEnding:
         status: Status = "killed" if killed else "cancelled"
-        return RemoteEnding(status, self._error_result(f"The thread was {status}.", status))
+        text = f"The thread was {status}.{self._unconfirmed}"
+        return RemoteEnding(status, self._error_result(text, status))
 
     def _failed(self, error: Exception) -> RemoteEnding:
         code = error.error_type if isinstance(error, RyeError) else "internal"
         return RemoteEnding("error", self._error_result(str(error), code))
 
     def _unreported(self, why: str) -> RemoteEnding:
-        text = f"{why} What it may have spent is charged in full."
-        return RemoteEnding("error", self._error_result(text, "remote_unavailable"))
+        return RemoteEnding("error", self._error_result(why, "remote_unavailable"))
 
     def _error_result(self, error: str, code: str) -> dict[str, object]:
         return {"status": "error", "error": error, "error_code": code}
@@ -422,14 +473,14 @@ def _thread_file_of(document: Mapping[str, Any]) -> ThreadFile:
     return RECORDS.read({k: v for k, v in document.items() if k != "_signature"}, ThreadFile)
 
 
-def _until(
-    record: ThreadRecord, duration_s: Decimal | None, deadline_s: float | None
-) -> float | None:
+def _until(record: ThreadRecord, *seconds: Decimal | float | None) -> float | None:
     """Return until when a run that is taken over is followed, in monotonic seconds.
+
+    Each of `seconds` bounds it, counted from its start.
 
     Its report is asked for at least once more, however late it is.
     """
-    bounds = [float(one) for one in (duration_s, deadline_s) if one is not None]
+    bounds = [float(one) for one in seconds if one is not None]
     if not bounds:
         return None
     left_s = unix_s(record.created_at) + min(bounds) - time.time()

@@ -4,12 +4,14 @@ from collections.abc import AsyncGenerator, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
+from attrs import define
+
 from ryecore.frozen import frozen
 from ryecore.items.refs import ItemRef
 from ryecore.lillux.keys import PublicKey
 from ryecore.remote.protocol.models import CancelBody, ExecuteBody, RunState
 
-__all__ = ["Node", "NodeEvent"]
+__all__ = ["Delivery", "Node", "NodeEvent"]
 
 
 @frozen
@@ -25,6 +27,23 @@ class NodeEvent:
     id: int
     event: str
     data: Mapping[str, Any]
+
+
+@define
+class Delivery:
+    """Where a request to run something may be.
+
+    Attributes:
+        is_possible: Whether the node may have it, or get it yet: an attempt to send it has begun,
+            and the node hasn't refused that attempt.
+    """
+
+    is_possible: bool = False
+
+    async def note(self, event: str, _: object) -> None:
+        """Note that a request is being sent; the HTTP client calls this at each of its steps."""
+        if event.endswith("send_request_headers.started"):
+            self.is_possible = True
 
 
 class Node(Protocol):
@@ -53,8 +72,12 @@ class Node(Protocol):
         """The folders at home that the node has copies of: `project` and `user`."""
         ...
 
-    async def snapshot(self) -> str:
-        """Return the id of the snapshot that a run gets now. Nothing is sent."""
+    async def snapshot(self, ref: ItemRef) -> str:
+        """Return the id of the snapshot that a run gets now. Nothing is sent.
+
+        Raises:
+            InputError: The item doesn't travel, or the files can't.
+        """
         ...
 
     async def seal(self, ref: ItemRef) -> str | None:
@@ -66,8 +89,12 @@ class Node(Protocol):
         """
         ...
 
-    async def execute(self, body: ExecuteBody) -> RunState:
+    async def execute(self, body: ExecuteBody, *, delivery: Delivery | None = None) -> RunState:
         """Start a run, or find it under its id; push the snapshot first where the node lacks it.
+
+        Args:
+            body: The request.
+            delivery: Where it is noted whether the node may have the request.
 
         Raises:
             RemoteUnavailable: The node can't be reached. Whether it has begun is unknown.
@@ -100,10 +127,13 @@ class Node(Protocol):
         ...
 
     async def read_object(self, sha256: str, size_bytes: int, path: Path) -> None:
-        """Read an object into a new file, whose hash is checked as it arrives.
+        """Read an object into a file, whose hash is checked as it arrives.
+
+        What an earlier attempt has left in the file isn't read again.
 
         Raises:
-            RemoteUnavailable: The node can't be reached.
-            RemoteUntrusted: It isn't what its hash says.
+            RemoteUnavailable: The node can't be reached. What came stays.
+            RemoteUntrusted: It isn't what its hash says. The file is removed.
+            OSError: The file can't be written. It is removed.
         """
         ...

@@ -7,8 +7,9 @@ Source: docs/design/remote.md#at-home; decision 74.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,8 +24,11 @@ from ryecore.remote.ports import Node
 from ryecore.remote.protocol.models import MAX_REPORT_BYTES
 from ryecore.remote.protocol.reports import (
     THREAD_FILES,
+    TRANSCRIPT_FILE,
+    EarlierThread,
     ReportedFile,
     RunReport,
+    TranscriptHead,
     read_report,
 )
 from ryecore.state.model import RemotePlace, ThreadRecord
@@ -34,9 +38,19 @@ from ryecore.state.transcript_report import TranscriptReport
 from ryecore.state.waiting import run_in_thread
 from ryecore.strict_json import read_json
 
-__all__ = ["find_report", "prove", "pull_files", "read_object"]
+__all__ = ["find_report", "prove", "pull_files", "pull_missing", "read_object"]
 
 REPORT_FILE: Final = "report.json"
+_UNFINISHED: Final = ".unfinished"
+"""Stands beside the report until all files that it names are there."""
+
+_PAUSES_S: Final = (0.1, 0.4, 1.6, 6.4)
+"""The pauses behind attempts in a row that bring next to nothing."""
+
+_LEAST_BYTES: Final = 64 * 1024
+"""What an attempt has to bring so that it counts as progress."""
+
+_MAX_ATTEMPTS: Final = 100
 _MAX_BYTES: Final = 512 * 1024 * 1024
 """The most bytes of all files of one run that come home."""
 
@@ -46,7 +60,9 @@ async def pull_files(
 ) -> tuple[str, ...]:
     """Fetch the files that a report names, and keep the report beside them.
 
-    Files of other names, and those beyond the bound, stay on the node.
+    Those of the last thread come first, then those of the threads before it, each in a folder
+    `earlier/N`, from 1 for the first. Files of other names, and those beyond the bound, stay on
+    the node.
 
     Args:
         node: The node.
@@ -58,41 +74,92 @@ async def pull_files(
         The names of what came.
 
     Raises:
-        RemoteError: The node can't be reached, or sends another file. What came before stays.
+        RemoteError: The node can't be reached, or sends another file. What came before stays, and
+            `pull_missing` fetches the rest.
         StateError: They can't be written.
     """
+    files.write(_UNFINISHED, b"")
     files.write(REPORT_FILE, json.dumps(document).encode())
     came: list[str] = []
     left_bytes = _MAX_BYTES
-    for one in _wanted(report):
+    for folder, one in _wanted(report):
         left_bytes -= one.size_bytes
         if one.size_bytes < 0 or left_bytes < 0:
             break
-        with files.receiving(one.name) as path:
+        below = files.below(*folder)
+        if below.has(one.name):  # it came before the rest couldn't
+            continue
+        with below.receiving(one.name) as path:
             await read_object(node, one.sha256, one.size_bytes, path)
-        came.append(one.name)
+        came.append("/".join((*folder, one.name)))
+    files.remove(_UNFINISHED)
     return tuple(came)
 
 
+async def pull_missing(
+    store: ThreadStore, record: ThreadRecord, connect: Callable[[], Awaitable[Node]]
+) -> None:
+    """Fetch the files of an ended run that couldn't come home at its end, if there are any.
+
+    Args:
+        store: The threads.
+        record: The run's row.
+        connect: Returns the node, where there is something to fetch.
+
+    Raises:
+        RyeError: They can't come now either.
+    """
+    files = store.node_files(record.thread_id)
+    if files.has(REPORT_FILE) and not files.has(_UNFINISHED):
+        return
+    found = await _proved_report(store, record)
+    if found is not None:
+        await pull_files(await connect(), *found, files)
+
+
 async def read_object(node: Node, sha256: str, size_bytes: int, path: Path) -> None:
-    """Read an object of a node, again where the connection is lost.
+    """Read an object of a node; where the connection is lost, go on from there.
 
     Raises:
         RemoteError: The node can't be reached, or sends another object.
+        OSError: The file can't be written.
     """
-    for pause_s in (0.1, 0.4, 1.6, 6.4):
+    failed = 0
+    for tried in count(1):
+        had_bytes = _size_of(path)
         try:
             await node.read_object(sha256, size_bytes, path)
         except RemoteUnavailable:
-            await anyio.sleep(pause_s)
+            failed = 0 if _size_of(path) - had_bytes > _LEAST_BYTES else failed + 1
+            if failed > len(_PAUSES_S) or tried == _MAX_ATTEMPTS:
+                raise
         else:
             return
-    await node.read_object(sha256, size_bytes, path)
+        await anyio.sleep(_PAUSES_S[max(failed - 1, 0)])
 
 
-def _wanted(report: RunReport) -> Iterator[ReportedFile]:
-    by_name = {one.name: one for one in report.files}
-    return (by_name[name] for name in THREAD_FILES if name in by_name)
+def _size_of(path: Path) -> int:
+    with suppress(OSError):
+        return path.stat().st_size
+    return 0
+
+
+def _wanted(report: RunReport) -> Iterator[tuple[tuple[str, ...], ReportedFile]]:
+    """Yield each file that comes home, with the folder that it is kept in."""
+    listed: list[tuple[tuple[str, ...], tuple[ReportedFile, ...]]] = [((), report.files)]
+    listed += [(_folder(number), one.files) for number, one in _earlier(report)]
+    for folder, files in listed:
+        by_name = {one.name: one for one in files}
+        yield from ((folder, by_name[name]) for name in THREAD_FILES if name in by_name)
+
+
+def _earlier(report: RunReport) -> Iterator[tuple[int, EarlierThread]]:
+    return enumerate(report.earlier, 1)
+
+
+def _folder(number: int) -> tuple[str, ...]:
+    """Return the folder of an earlier thread's files. What the node calls it names no folder."""
+    return ("earlier", str(number))
 
 
 # Proof
@@ -114,6 +181,14 @@ async def find_report(store: ThreadStore, record: ThreadRecord) -> RunReport | N
         SigningError: The log at home hasn't the key of the node.
         RemoteUntrusted: The report isn't signed by it, or is that of another run.
     """
+    found = await _proved_report(store, record)
+    return None if found is None else found[0]
+
+
+async def _proved_report(
+    store: ThreadStore, record: ThreadRecord
+) -> tuple[RunReport, Mapping[str, Any]] | None:
+    """Return the proved report of a run, and the same as the node signed it."""
     found = await _reported(store, record.thread_id)
     if found.document is None:  # a late one came when the log at home was closed
         content = store.node_files(record.thread_id).read(REPORT_FILE, MAX_REPORT_BYTES)
@@ -130,7 +205,7 @@ async def find_report(store: ThreadStore, record: ThreadRecord) -> RunReport | N
             f"{record.thread_id}",
             remote=record.place.remote,
         )
-    return report
+    return report, found.document
 
 
 async def prove(
@@ -166,27 +241,41 @@ def _prove_files(
     at_home: TranscriptReport,
     problems: list[str],
 ) -> TranscriptReport:
-    for one in _wanted(report):
-        found = files.digest(one.name)
-        path = files.path / one.name
+    for folder, one in _wanted(report):
+        found = files.below(*folder).digest(one.name)
+        path = files.below(*folder).path / one.name
         if found is None:
             problems.append(f"{path} is missing; the node reported it.")
         elif found != (one.sha256, one.size_bytes):
             problems.append(f"{path} isn't the file that the node reported.")
     proved = evolve(at_home, node=place)
     if report.run_key is not None and report.node_thread_id is not None:
-        head = report.transcript
         try:
             key = PublicKey.from_pem(report.run_key)
         except RyeError as problem:
             problems.append(f"The run key in the node's report can't be read: {problem.message}")
             return evolve(proved, ok=False, problems=tuple(problems))
-        proved = files.verify_transcript(
-            report.node_thread_id, key, None if head is None else (head.offset, head.digest)
-        )
-        proved = evolve(proved, node=place, ok=proved.ok and at_home.ok)
+        proved = _prove_transcript(files, report.node_thread_id, report.transcript, key)
+        earlier: dict[str, TranscriptReport] = {}
+        for number, before in _earlier(report):
+            names = [one.name for one in before.files]
+            if before.transcript is None and TRANSCRIPT_FILE not in names:
+                continue  # it never began
+            below, thread_id = files.below(*_folder(number)), before.node_thread_id
+            found_there = _prove_transcript(below, thread_id, before.transcript, key)
+            earlier[thread_id] = evolve(found_there, node=place)
+            problems += [f"{thread_id}: {problem}" for problem in found_there.problems]
+        proved = evolve(proved, node=place, ok=proved.ok and at_home.ok, earlier=earlier)
         problems += proved.problems
     return evolve(proved, ok=proved.ok and not problems, problems=tuple(problems))
+
+
+def _prove_transcript(
+    files: NodeFiles, thread_id: str, head: TranscriptHead | None, key: PublicKey
+) -> TranscriptReport:
+    return files.verify_transcript(
+        thread_id, key, None if head is None else (head.offset, head.digest)
+    )
 
 
 def _read(content: bytes) -> Mapping[str, Any] | None:

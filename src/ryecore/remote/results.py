@@ -15,16 +15,23 @@ from ryecore.convert.strict import RECORDS, ConversionError
 from ryecore.errors import RemoteUntrusted
 from ryecore.frozen import frozen
 from ryecore.remote.ports import Node
-from ryecore.remote.protocol.error_documents import read_error
+from ryecore.remote.protocol.error_documents import map_errors, read_error
 from ryecore.remote.protocol.reports import RunReport
 
-__all__ = ["RemoteResult", "read_result"]
+__all__ = ["RemoteResult", "errors_at_home", "read_result"]
 
 _NO_CHAIN: Final = ValidChain(())
 _IN_SPACE: Final = re.compile(
     r"/spaces/[0-9a-f]{64}-\d+/(?P<space>project|user)/(?P<path>\.ai/[^\0]+)\Z"
 )
 """A path in a folder of the node that has a copy of a space."""
+
+_SPACE: Final = re.compile(
+    r"/spaces/[0-9a-f]{64}-\d{1,7}/(project|user)(?![\w.-]|/\.ai/(?:state|cache)(?![\w.-]))"
+)
+"""A folder of the node that has a copy of a space, as errors from there name it.
+
+The state and caches in it are the node's own."""
 
 
 @frozen
@@ -81,7 +88,7 @@ class _Element:
         found = None if self.path is None else _IN_SPACE.search(self.path)
         if found is None or found["space"] != self.space or ".." in found["path"].split("/"):
             return self.path
-        return str(spaces[found["space"]] / found["path"])
+        return f"{spaces[found['space']]}/{found['path']}"
 
 
 @frozen
@@ -109,10 +116,12 @@ def read_result(report: RunReport, node: Node, duration_ms: float) -> RemoteResu
         RyeError: The tool didn't run: the error is of the same class as locally.
         RemoteUntrusted: The result can't be read.
     """
-    document, remote = report.result, node.remote
+    document, remote = errors_at_home(report.result, node.spaces), node.remote
     try:
         if "error_type" in document:
-            raise read_error(document).during(report.item_id, duration_ms=duration_ms)
+            error = read_error(document)
+            error.message, error.remote_name = f"On {remote}: {error.message}", remote
+            raise error.during(report.item_id, duration_ms=duration_ms)
         found = RECORDS.read(document, _Result)
     except ConversionError as problem:
         raise RemoteUntrusted(
@@ -133,3 +142,13 @@ def read_result(report: RunReport, node: Node, duration_ms: float) -> RemoteResu
         elements=tuple(one.to_dict(node.spaces) for one in found.chain_elements),
         links=tuple(one.to_dict(node.spaces) for one in found.linked_items),
     )
+
+
+def errors_at_home(document: Mapping[str, Any], spaces: Mapping[str, Path]) -> Mapping[str, Any]:
+    """Return what a node reports, whose errors name folders at home and not the node's copies.
+
+    Args:
+        document: A result, or an error's document.
+        spaces: The folders at home that the node has copies of.
+    """
+    return map_errors(document, lambda text: _SPACE.sub(lambda found: str(spaces[found[1]]), text))

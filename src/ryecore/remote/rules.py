@@ -7,6 +7,7 @@ import hashlib
 import re
 from fnmatch import translate
 from typing import Final
+from unicodedata import normalize
 
 from ryecore.items.files import is_left_over
 from ryecore.items.spaces import SKIPPED_FOLDERS
@@ -16,6 +17,7 @@ __all__ = [
     "CONTENT_RULE",
     "INSPECTED_BYTES",
     "Pattern",
+    "fold_name",
     "why_content_stays",
     "why_it_stays",
     "why_no_pattern",
@@ -58,6 +60,13 @@ _SECRET_FOLDERS: Final = frozenset(
     {"secret", "secrets", ".secret", ".secrets", "credentials", "private"}
 )
 _ITEMS: Final = (".ai/tools/", ".ai/directives/", ".ai/knowledge/")
+_IGNORABLE: Final = re.compile(
+    r"[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f"
+    r"\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
+    r"\U000e0000-\U000e0fff]"
+)
+"""The characters that Unicode calls Default_Ignorable_Code_Point (DerivedCoreProperties.txt)."""
+
 _OF_THE_MACHINE: Final = {
     ".ai/state": "is the state of runs here",
     ".ai/cache": "is a cache",
@@ -94,6 +103,12 @@ CONTENT_RULE: Final = hashlib.sha256(
 """The name of the rule of `why_content_stays`: what another rule found counts for nothing."""
 
 
+def fold_name(name: str) -> str:
+    """Return a name as file systems compare it that ignore case, or what shows nothing."""
+    plain = name if name.isascii() else _IGNORABLE.sub("", normalize("NFD", name))
+    return normalize("NFD", plain.casefold())
+
+
 def why_it_stays(path: str, *, is_folder: bool = False) -> str | None:
     """Return why a file or folder never travels, by its path alone, as the end of a sentence.
 
@@ -102,7 +117,7 @@ def why_it_stays(path: str, *, is_folder: bool = False) -> str | None:
         is_folder: Whether it is a folder. Items may lie in one that is named for secrets.
 
     Returns:
-        The reason; None where its path is no reason.
+        The reason; None where its path gives none.
     """
     folded = path.casefold()
     for place, reason in _OF_THE_MACHINE.items():

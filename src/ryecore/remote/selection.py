@@ -5,7 +5,7 @@ Source: docs/design/remote.md#at-home; decision 66.
 
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, Literal
 
@@ -108,13 +108,20 @@ def _identity_of(path: str) -> FileIdentity | None:
         return None
 
 
-def select_files(project: Path, user: Path, include: Sequence[str] = ()) -> Selection:
+def select_files(
+    project: Path,
+    user: Path,
+    include: Sequence[str] = (),
+    *,
+    check: Callable[[], None] = lambda: None,
+) -> Selection:
     """Return the files that travel to a node.
 
     Args:
         project: The project's folder.
         user: The folder that holds user space's `.ai`.
         include: Patterns of more files of the project.
+        check: Called before each folder is read; what it raises ends the walk.
 
     Raises:
         LinkLeavesSpace: A link among them leaves the project, or the user's `.ai`.
@@ -124,9 +131,9 @@ def select_files(project: Path, user: Path, include: Sequence[str] = ()) -> Sele
     met: set[str] = set()
     files: dict[tuple[str, str], SelectedFile] = {}
     left_out: list[LeftOut] = []
-    walks = [_Walk("project", project, project, left_out)]
+    walks = [_Walk("project", project, project, left_out, check)]
     if user != project:
-        walks.append(_Walk("user", user, user / ".ai", left_out))
+        walks.append(_Walk("user", user, user / ".ai", left_out, check))
     for walk in walks:
         walk.note_folder(".ai")
         for folder in KIND_FOLDERS.values():
@@ -159,13 +166,19 @@ class _Walk:
     """A walk through the folders of a space, which follows links only within a boundary."""
 
     def __init__(
-        self, space: SpaceName, root: Path, boundary: Path, left_out: list[LeftOut]
+        self,
+        space: SpaceName,
+        root: Path,
+        boundary: Path,
+        left_out: list[LeftOut],
+        check: Callable[[], None],
     ) -> None:
         self._space: SpaceName = space
         self._root = str(root)
         self._boundary = boundary
         self._real = os.path.realpath(root)
         self._left_out = left_out
+        self._check = check
         self.folders: dict[str, FileIdentity | None] = {}
         self.has_links = False
 
@@ -212,6 +225,7 @@ class _Walk:
         if depth > _MAX_DEPTH:
             self._left_out.append(LeftOut(self._space, folder, "lies too deep"))
             return
+        self._check()
         self.note_folder(folder)  # before it is read: a later change is seen
         try:
             with os.scandir(where) as found:

@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 import anyio
@@ -19,13 +20,14 @@ from ryecore.policy import CallContext
 from ryecore.remote.changes import PullReport, pull_changes
 from ryecore.remote.late import correct, lacks_report
 from ryecore.remote.lifecycle import FOLLOWED, RemoteLifecycle
+from ryecore.remote.lost import LostNode
 from ryecore.remote.ports import Node
-from ryecore.remote.pull import find_report
+from ryecore.remote.pull import find_report, pull_missing
 from ryecore.remote.threads import RemoteThreadLifecycle
 from ryecore.remote.tools import RemoteToolLifecycle
 from ryecore.runs.host import RunHost
 from ryecore.runs.request import RunRequest
-from ryecore.state.model import ThreadRecord
+from ryecore.state.model import RemotePlace, ThreadRecord
 from ryecore.state.owners import lacks_follower
 from ryecore.threads.planner.planning import DirectivePlanner
 from ryecore.threads.thread import Thread
@@ -74,23 +76,23 @@ class RemoteRuns:
             must: Whether to raise why a run can't be followed.
         """
         followed: list[tuple[Thread, RemoteLifecycle[Any]]] = []
+        ended: list[ThreadRecord] = []
         for record in records:
+            if record.ended:
+                ended.append(record)
+                continue
             try:
-                found = None
-                if not record.ended:
-                    found = await self._follow(record)
-                elif await lacks_report(self._host.store, record):
-                    await self._correct(record)
+                found = await self._follow(record)
             except RyeError:
                 if must:
                     raise
                 continue
             if found is not None:
                 followed.append(found)
-        if not followed:
-            return
         with anyio.move_on_after(_LOOK_S):
             async with anyio.create_task_group() as group:
+                for record in ended:
+                    group.start_soon(self._complete, record)
                 for thread, life in followed:
                     group.start_soon(_wait_for_answer, thread, life)
 
@@ -110,14 +112,16 @@ class RemoteRuns:
         files, project = store.node_files(record.thread_id), self._host.project_root.parent
         return await pull_changes(await self._node_of(record), report.changes, project, files)
 
-    async def _correct(self, record: ThreadRecord) -> None:
-        """Ask for the report of a run that ended here without one, once in a while."""
-        now_s, thread_id = time.monotonic(), record.thread_id
+    async def _complete(self, record: ThreadRecord) -> None:
+        """Ask for what an ended run lacks of its report and its files, once in a while."""
+        store, now_s, thread_id = self._host.store, time.monotonic(), record.thread_id
         if self._asked.get(thread_id, -math.inf) > now_s - _ASK_EVERY_S:
             return
         self._asked[thread_id] = now_s
-        with anyio.move_on_after(_LOOK_S):
-            await correct(self._host.store, record, await self._node_of(record))
+        with suppress(RyeError):
+            if await lacks_report(store, record):
+                await correct(store, record, await self._node_of(record))
+            await pull_missing(store, record, partial(self._node_of, record))
 
     async def _node_of(self, record: ThreadRecord) -> Node:
         """Return the node of a run.
@@ -139,6 +143,22 @@ class RemoteRuns:
             )
         return node
 
+    async def _node_to_follow(self, record: ThreadRecord, place: RemotePlace) -> Node:
+        """Return the node of a run; a lost one where the run is to be stopped without it.
+
+        Raises:
+            RyeError: The node can't be connected to, and the run wasn't asked to stop.
+        """
+        try:
+            return await self._node_of(record)
+        except RyeError as problem:
+            if record.cancel_requested or record.kill_requested:
+                return LostNode(place.remote, problem)
+            give_up = f"rye threads cancel {record.thread_id}"
+            if give_up not in problem.next_step:
+                problem.next_step += f" To give the run up: {give_up}"
+            raise
+
     async def _follow(self, record: ThreadRecord) -> tuple[Thread, RemoteLifecycle[Any]] | None:
         host = self._host
         key = (host.store.project, record.thread_id)
@@ -147,7 +167,7 @@ class RemoteRuns:
             return None
         if not host.tasks.are_possible:
             return None
-        node = await self._node_of(record)
+        node = await self._node_to_follow(record, record.place)
         life = self._life(node, RunRequest(ItemRef.parse(record.item_id)), CallContext())
         host.supervisor.start(host.tasks)
         try:

@@ -5,9 +5,9 @@ Source: decision 72.
 
 from typing import Final
 
+from ryecore.agent.settlements import Unwritten
 from ryecore.frozen import frozen
 from ryecore.policy.budget import NOTHING, Amount, Mark, Settlement
-from ryecore.runs.settlements import Unwritten
 from ryecore.state.ledger import BudgetLedger
 from ryecore.state.model import Cost
 

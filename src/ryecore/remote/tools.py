@@ -68,7 +68,7 @@ class RemoteToolResult(ExecutionResult):
 class RemoteToolLifecycle(RemoteLifecycle[RemoteToolResult]):
     """The lifecycle of a tool's run on a node. Only a graph spends anything."""
 
-    _is_graph = False
+    _graph_timeout_s: float | None = None
     _envelope: str | None = None
     _failure: RyeError | None = None
 
@@ -76,26 +76,51 @@ class RemoteToolLifecycle(RemoteLifecycle[RemoteToolResult]):
         """Verify the tool, and bound the run by its parent."""
         request = self._request
         chain = await self._host.dispatcher.chain(request.ref, ctx=self._ctx)
-        self._is_graph = chain.is_own_process
         self._inputs = request.inputs
         self._envelope = await self._node.seal(request.ref)
         self._item_hash = "" if chain.head.item is None else chain.head.item.integrity
+        if self.execution is not None:
+            self.execution.item = chain.head.item
         parent = self._parent
         check_depth(parent)
         self._held = within_bounds(self._ctx.capabilities, parent.capabilities if parent else None)
+        if chain.is_own_process:
+            return await self._plan_graph()
         timeout_s = None if request.timeout_s is None else Decimal(request.timeout_s)
-        if not self._is_graph:
-            return LayeredLimits(evolve(_NOTHING, duration_s=timeout_s), True, True)
+        return LayeredLimits(evolve(_NOTHING, duration_s=timeout_s), True, True)
+
+    async def _plan_graph(self) -> LayeredLimits:
+        """Plan a graph within the time that it has locally: its timeout, or the caller's."""
+        request, parent, ctx = self._request, self._parent, self._ctx
+        planned = await self._host.dispatcher.plan(
+            request.ref, request.inputs, timeout_s=request.timeout_s, ctx=ctx
+        )
+        timeout_s = self._graph_timeout_s = planned.plan.timeout_s
         layered = self._planner.limits(Limits(), request.limits, Trace(None))
-        limits = layered.limits if parent is None else layered.limits.capped_by(parent.limits)
-        limits = limits.within(Limits(duration_s=timeout_s))
-        return evolve(layered, limits=limits_until(limits, self._ctx.deadline))
+        limits = evolve(layered.limits, spawns=request.limits.spawns)  # as a graph here
+        limits = limits if parent is None else limits.capped_by(parent.limits)
+        bounds = request.limits.within(Limits(duration_s=timeout_s))
+        limits = evolve(limits, duration_s=bounds.duration_s)
+        return evolve(layered, limits=limits_until(limits, ctx.deadline))
+
+    @property
+    def _binding_limits(self) -> Limits:
+        """The limits; a graph's turns and duration only where the caller asked for them."""
+        if self._graph_timeout_s is None:
+            return self._limits
+        asked = self._request.limits
+        return evolve(self._limits, turns=asked.turns, duration_s=asked.duration_s)
 
     def _ask(self, body: ExecuteBody) -> ExecuteBody:
-        if not self._is_graph:
-            return evolve(body, timeout_s=self._request.timeout_s, envelope=self._envelope)
-        ceiling = Ceiling(self._ceiling.spend_microcents, self._ceiling.tokens)
-        return evolve(body, limits=self._limits.to_dict(), ceiling=ceiling, envelope=self._envelope)
+        body = evolve(body, timeout_s=self._request.timeout_s, envelope=self._envelope)
+        if self._graph_timeout_s is None:
+            return body
+        return evolve(
+            body,
+            timeout_s=self._graph_timeout_s,
+            limits=self._binding_limits.to_dict(),
+            ceiling=Ceiling(self._ceiling.spend_microcents, self._ceiling.tokens),
+        )
 
     def _read_report(self, report: RunReport) -> Mapping[str, Any]:
         """Return the response object of a tool that ran, or that of its error."""
@@ -117,7 +142,7 @@ class RemoteToolLifecycle(RemoteLifecycle[RemoteToolResult]):
         return self._failure.to_dict()
 
     def _stopped(self, *, killed: bool) -> RemoteEnding:
-        error = CallCancelled(f"{self.item_id} was stopped.")
+        error = CallCancelled(f"{self.item_id} was stopped.{self._unconfirmed}")
         return RemoteEnding("killed" if killed else "cancelled", self._error_document(error))
 
     def _failed(self, error: Exception) -> RemoteEnding:

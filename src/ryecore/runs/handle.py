@@ -1,9 +1,9 @@
 """The handle of a run: its state, its cost and its result, wherever it runs."""
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import anyio
 
@@ -22,6 +22,9 @@ __all__ = ["RunHandle", "run_to_result", "start_run", "wait_for_earlier"]
 
 ResultT = TypeVar("ResultT", bound=ExecutionResult)
 HandleT = TypeVar("HandleT", bound="RunHandle[Any]")
+
+_LAST_LOOK_S: Final = 2.0
+"""How long a view of a run may take to show its end."""
 
 
 class RunHandle(ABC, Generic[ResultT]):
@@ -147,7 +150,8 @@ class RunHandle(ABC, Generic[ResultT]):
         if self._life is None:
             return
         try:
-            self._result = await self._life.run_chain()
+            execution, run = self._life.execution, self._life.run_chain
+            self._result = await (run() if execution is None else execution.run_moved(run))
         except Exception as error:
             self._error = error
         except BaseException:  # a waiter in another task isn't cancelled with it
@@ -201,25 +205,58 @@ async def start_run(
     host.supervisor.start(host.tasks)
     await life.begin()
     started = handle(life)
+    if life.execution is not None:
+        life.execution.moves()
     host.tasks.start_soon(started.settle)
     return started
 
 
-async def run_to_result(host: RunHost, life: RunLifecycle[Any, ResultT]) -> ResultT:
+async def run_to_result(
+    host: RunHost,
+    life: RunLifecycle[Any, ResultT],
+    watch: Callable[[], Awaitable[None]] | None = None,
+) -> ResultT:
     """Run to the end in the caller's task, with every run that this one is handed off to.
 
     A caller that is cancelled cancels the run, and waits until its end is written. So this isn't
     `start_run` and a wait: a task of the Rye would outlive its caller, needs a Rye that is entered,
-    and would break the Rye where a host's callback raises what no task may raise.
+    and would break the Rye where a host's callback raises what no task may raise. `watch` looks on
+    from the beginning of the run until its log is closed.
     """
 
     async def run() -> ResultT:
         await life.begin()
-        result = await life.run_chain()
+        result = await (life.run_chain() if watch is None else _watched(life, watch))
         await host.prune()
         return result
 
     return await host.supervisor.during(host.tasks, run)
+
+
+async def _watched(
+    life: RunLifecycle[Any, ResultT], watch: Callable[[], Awaitable[None]]
+) -> ResultT:
+    failed: Exception | None = None
+    seen = anyio.Event()
+
+    async def look() -> None:
+        try:
+            await watch()
+        finally:
+            seen.set()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(look)
+        try:
+            result = await life.run_chain()
+            with anyio.move_on_after(_LAST_LOOK_S):
+                await seen.wait()
+            return result
+        except Exception as error:  # which the group would wrap
+            failed = error
+        finally:
+            tasks.cancel_scope.cancel()
+    raise failed or AssertionError("the task group is left by the return above")
 
 
 async def wait_for_earlier(earlier: RunHandle[ResultT], ctx: CallContext) -> ResultT:

@@ -1,7 +1,7 @@
 """The host of the threads and graph runs of one open Rye."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar, TypeVarTuple
 
@@ -11,7 +11,11 @@ from ryecore.agent.deps import AgentRunnerDeps
 from ryecore.caches import BoundedDict
 from ryecore.errors import ConfigError
 from ryecore.lillux.keys import SigningKey
+from ryecore.policy import CallContext
+from ryecore.policy.execution import Executions, Operation
+from ryecore.runs.budget_waits import BudgetWaits
 from ryecore.runs.ports import Dispatcher, Follow
+from ryecore.runs.request import RunRequest
 from ryecore.runs.supervisor import Supervised, Supervisor
 from ryecore.runs.tasks import Tasks
 from ryecore.state.ledger import BudgetLedger
@@ -21,6 +25,7 @@ from ryecore.state.waiting import run_in_thread, run_off_loop
 from ryecore.tools.definition import ToolDef
 
 if TYPE_CHECKING:
+    from ryecore.llm.rate_rules import RateLimit
     from ryecore.state.registry import ThreadRegistry
     from ryecore.state.store import ThreadStore
 
@@ -38,6 +43,7 @@ class RunHost:
     def __init__(
         self,
         store: "Callable[[], ThreadStore]",
+        last_store: "Callable[[], ThreadStore]",
         dispatcher: Dispatcher,
         deps: AgentRunnerDeps | None,
         tasks: Tasks,
@@ -48,10 +54,12 @@ class RunHost:
         user_root: Path,
         durability: Durability,
         environ: Mapping[str, str],
+        executions: Executions | None = None,
     ) -> None:
         self._open = store
         self._is_open = False
         self._deps = deps
+        self._limited: tuple[Mapping[str, RateLimit], AgentRunnerDeps] | None = None
         self._user_root = user_root
         self.dispatcher = dispatcher
         self.tasks = tasks
@@ -60,8 +68,10 @@ class RunHost:
         self.project_root = project_root
         self.durability: Durability = durability
         self.environ = environ
-        self.supervisor = Supervisor(store)
+        self._executions = executions
+        self.supervisor = Supervisor(last_store)
         self.running: dict[str, Supervised] = {}
+        self.budget_waits = BudgetWaits()
         self.recent_ids: BoundedDict[str, str] = BoundedDict(_MAX_RECENT)
         """The last id without a suffix of each item's runs; see `register_run`."""
 
@@ -106,6 +116,28 @@ class RunHost:
         """Call what writes files, off the event loop where that takes long; see `run_off_loop`."""
         return await run_off_loop(self.durability, write, *values, size_bytes=size_bytes)
 
+    async def observed(
+        self,
+        call: Callable[[RunRequest, CallContext], Awaitable[T]],
+        request: RunRequest,
+        ctx: CallContext,
+        operation: Operation = "execute",
+    ) -> T:
+        """Make the call that runs or starts a run, seen by the observer and the audit log.
+
+        What the execute action has begun is seen by it already.
+        """
+        if self._executions is None or ctx.execution is not None:
+            return await call(request, ctx)
+        return await self._executions.run(
+            str(request.ref),
+            ctx,
+            partial(call, request),
+            operation=operation,
+            target=request.target,
+            announced=None if request.registered is None else request.registered.run_id,
+        )
+
     @cached_property
     def key(self) -> SigningKey:
         """The run key, which signs what runs leave behind."""
@@ -127,6 +159,18 @@ class RunHost:
                 "provider's extra and set its key.",
             )
         return self._deps
+
+    def deps_within(self, rate_limits: "Mapping[str, RateLimit]") -> AgentRunnerDeps:
+        """Return `deps` with the rate limits of the configuration, if the host has set none.
+
+        All runs share what counts towards them, until the configuration says other ones.
+        """
+        deps = self.deps
+        if not rate_limits or deps.rate_limits is not None:
+            return deps
+        if self._limited is None or self._limited[0] != rate_limits:
+            self._limited = (rate_limits, evolve(deps, rate_limits=rate_limits))
+        return self._limited[1]
 
 
 HOST_CAPABILITY: Final = "rye.execute.tool.host."

@@ -11,11 +11,13 @@ from abc import ABC, abstractmethod
 from contextlib import suppress
 from decimal import Decimal
 from functools import partial
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import anyio
 from attrs import evolve
 
+from ryecore.agent.settlements import Unwritten
+from ryecore.agent.spending import OVERSPENT
 from ryecore.chain.model import ExecutionResult
 from ryecore.errors import LinkLeavesSpace, RyeError, StateError, ThreadConflict
 from ryecore.items.signature import utc_now
@@ -24,10 +26,9 @@ from ryecore.policy.budget import Amount
 from ryecore.policy.cancelling import bounded_by, is_cancelled, run_to_end
 from ryecore.policy.limits import LayeredLimits, Limits
 from ryecore.runs.bounds import RunBounds, find_parent
+from ryecore.runs.children import running_children, stop_children, wait_for_children
 from ryecore.runs.host import RunHost
 from ryecore.runs.request import RunRequest, register_run
-from ryecore.runs.settlements import Unwritten
-from ryecore.runs.spending import OVERSPENT
 from ryecore.runs.supervisor import pass_on_requests
 from ryecore.state.events import Recorder
 from ryecore.state.model import Cost, Predecessor, SpawnLimit, Status, ThreadRecord
@@ -38,8 +39,6 @@ __all__ = ["RunLifecycle", "RunSpending"]
 
 EndingT = TypeVar("EndingT")
 ResultT = TypeVar("ResultT", bound=ExecutionResult)
-
-_CHILDREN_GRACE_S: Final = 30.0
 
 
 class RunSpending(Protocol):
@@ -71,7 +70,8 @@ class RunSpending(Protocol):
 class RunLifecycle(ABC, Generic[EndingT, ResultT]):
     """The lifecycle of one run: `begin` starts it, `finish` runs it to its end.
 
-    `run_id` is set once it is registered, and `continuation` once it was handed off.
+    `run_id` is set once it is registered, and `continuation` once it was handed off. The observer
+    and the audit log see it as its `execution`.
     """
 
     _store: ThreadStore
@@ -83,6 +83,7 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
         self._host = host
         self._request = request
         self._ctx = ctx
+        self.execution = ctx.execution
         self._started = time.monotonic()
         self._may_have_children = True
         self._parent: RunBounds | None = None
@@ -202,13 +203,18 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
                 await store.registry.check_start(request.start_key, account)
             await self._prepare()
             record = await self._register()
+            self._ctx = evolve(self._ctx, labels=record.labels)  # what it inherits, too
             self._planned = await self._plan()
             await store.prepare(self.run_id)
             parent = host.running.get(self._parent.run_id) if self._parent else None
             if parent is not None:  # so that its child can have all that is left
                 await parent.settle_spending()
-            self._fence = await store.registry.together(self._claim)
+            claim = partial(store.registry.together, self._claim)
+            above = self._parent.run_id if self._parent else None
+            self._fence = await host.budget_waits.claim(self.run_id, above, claim)
             host.supervisor.add(self.run_id, self._fence, self)
+            if self.execution is not None:
+                await self.execution.begins(self.run_id)
             pass_on_requests(record, self)  # a request that comes later wakes the supervisor
             await self._open_log(record)
             await store.synced()
@@ -228,6 +234,7 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
             follows=self._follows,
             spawns=self._spawns,
             recent=self._host.recent_ids,
+            labels=self._ctx.labels,
         )
         self.run_id = record.thread_id
         return record
@@ -250,6 +257,7 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
                 reserves_spend=planned.declares_spend,
                 reserves_tokens=planned.declares_tokens,
             )
+            self._host.budget_waits.reserve(self.run_id, planned, granted, self._parent.run_id)
         # Not a division, which rounds to the digits of the caller's context.
         spend_usd = Decimal(f"{granted.spend_microcents}e-8")
         self._limits = limits
@@ -329,12 +337,12 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
 
         A run without running children has nothing left to stop, so a request to stop is too late.
         """
-        self._may_have_children = bool(await _running_children(self._store, self.run_id))
+        self._may_have_children = bool(await running_children(self._store, self.run_id))
         if not self._may_have_children:
             return ending
         tokens = (self.cancellation, self._ctx.cancellation)
         with bounded_by(*tokens, deadline=self._deadline):
-            await _wait_for_children(self._store, self.run_id)
+            await wait_for_children(self._store, self.run_id)
         return await self._stopped_ending() if is_cancelled(*tokens) else ending
 
     async def _stopped_ending(self) -> EndingT:
@@ -369,7 +377,7 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
     async def _settle(self, ending: EndingT) -> ResultT:
         store, run_id = self._store, self.run_id
         if self._may_have_children:
-            await _stop_children(store, run_id)
+            await stop_children(store, run_id)
         if self._spending is not None and self._spending.has_overspent:
             await self.settle_spending()
         ending = await self._conclude(ending)
@@ -395,6 +403,8 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
             snapshot=cost,
             charge=partial(unwritten.write, store.ledger),
         )
+        if self.execution is not None:
+            self.execution.spends(cost.spend_microcents, cost.unpriced)
         return result
 
     @property
@@ -435,6 +445,8 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
         status, result = self._failure_result(error)
         unwritten = None if spending is None else spending.unwritten()
         cost = None if unwritten is None else unwritten.cost
+        if self.execution is not None and cost is not None:
+            self.execution.spends(cost.spend_microcents, cost.unpriced)
         head, is_closed = None, log is None
         if log is not None:
             with suppress(StateError):
@@ -458,6 +470,7 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
     async def _forget(self) -> None:
         self._host.supervisor.remove(self.run_id)
         self._host.running.pop(self.run_id, None)
+        self._host.budget_waits.close(self.run_id)
         if self.recorder is not None:
             with suppress(StateError):  # the end of the run reports it
                 await self.recorder.close()
@@ -465,28 +478,3 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
 
 def _position(log: Recorder) -> tuple[int, str] | None:
     return None if log.head is None else (log.head.offset, log.head.digest)
-
-
-# No child outlives its parent: its budget is part of the parent's, whose account closes last.
-
-
-async def _wait_for_children(store: ThreadStore, run_id: str) -> None:
-    """Wait until the children of a run, and those that continue them, have ended."""
-    while running := await _running_children(store, run_id):
-        for child in running:
-            await store.wait(child)
-
-
-async def _stop_children(store: ThreadStore, run_id: str) -> None:
-    """Ask the children of a run to stop, and wait a bounded time for their end."""
-    running = await _running_children(store, run_id)
-    for child in running:
-        await store.cancel(child)
-    if running:
-        with anyio.move_on_after(_CHILDREN_GRACE_S):
-            await _wait_for_children(store, run_id)
-
-
-async def _running_children(store: ThreadStore, run_id: str) -> list[str]:
-    children = await store.registry.list_children(run_id)
-    return [child.thread_id for child in children if not child.ended]

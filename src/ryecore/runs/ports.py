@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ryecore.search.model import SearchResults
     from ryecore.state.model import ThreadRecord
 
-__all__ = ["Dispatcher", "Fetched", "Follow", "Planned", "Shown", "Tell", "Where"]
+__all__ = ["CallOptions", "Dispatcher", "Fetched", "Follow", "Planned", "Shown", "Tell"]
 
 Tell: TypeAlias = Callable[[str, Mapping[str, Any]], Awaitable[None]]
 """Records an event: its type and its payload."""
@@ -44,10 +44,11 @@ class Planned:
     is_served_here: bool = False
 
 
-class Where(TypedDict, total=False):
-    """Where a call runs, if not on this machine."""
+class CallOptions(TypedDict, total=False):
+    """The options of a call: where it runs, if not on this machine, and a graph's limits."""
 
     target: str
+    limits: Mapping[str, Any]
 
 
 class Follow(Protocol):
@@ -70,6 +71,7 @@ class Dispatcher(Protocol):
         parameters: Mapping[str, Any] | None = None,
         *,
         dry_run: bool = False,
+        limits: Mapping[str, Any] | None = None,
         target: str = "local",
         ctx: CallContext | None = None,
     ) -> ExecutionResult:
@@ -79,6 +81,7 @@ class Dispatcher(Protocol):
             ref: The item.
             parameters: Its parameters.
             dry_run: Whether to run nothing.
+            limits: The limits of a graph's run.
             target: `local`, or the node that runs it: `remote` or `remote:NAME`.
             ctx: The caller.
         """
@@ -89,10 +92,11 @@ class Dispatcher(Protocol):
         ref: str | ItemRef,
         parameters: Mapping[str, Any],
         *,
+        limits: Mapping[str, Any] | None = None,
         target: str = "local",
         ctx: CallContext,
     ) -> Shown:
-        """Launch a tool in a process of its own, and return at once."""
+        """Launch a tool, or a graph with limits, in a process of its own, and return at once."""
         ...
 
     async def fork(
@@ -123,7 +127,12 @@ class Dispatcher(Protocol):
         ...
 
     async def plan(
-        self, ref: str | ItemRef, parameters: Mapping[str, Any], *, ctx: CallContext
+        self,
+        ref: str | ItemRef,
+        parameters: Mapping[str, Any],
+        *,
+        timeout_s: float | None = None,
+        ctx: CallContext,
     ) -> Planned:
         """Plan a call of a tool. Its chain is verified as for the call; nothing runs."""
         ...

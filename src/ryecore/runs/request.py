@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from ryecore.state.registry import ThreadRegistry
 
 __all__ = [
-    "GraphOptions", "Registered", "ResumeOptions", "RunRequest", "ThreadOptions", "check_grace",
-    "parse_limits", "register_run",
+    "GraphOptions", "MapOptions", "MemberOptions", "Registered", "ResumeOptions", "RunRequest",
+    "ThreadOptions", "check_grace", "parse_limits", "register_run",
 ]  # fmt: skip
 
 _NO_LIMITS: Final = Limits()
@@ -70,6 +70,7 @@ class ResumeOptions:
         rerun: Whether to repeat the node that had begun and has no known end.
         result: The result of that node, as the caller found out; `...` where it is not known.
         members: The results of single members of a foreach, by their indexes.
+        failed: Whether to call only those members again that failed, of the foreach at `at`.
         changed: Whether to resume although the graph has changed.
         state: Values to set in the state first, by key.
     """
@@ -80,20 +81,62 @@ class ResumeOptions:
     rerun: bool = False
     result: object = field(default=..., repr=False)
     members: Mapping[int, Any] = field(factory=dict, repr=False, converter=_members)
+    failed: bool = False
     changed: bool = False
     state: Mapping[str, Any] = field(factory=dict, repr=False, converter=_state)
+
+
+@frozen
+class MapOptions:
+    """The options of a map, from which its graph is made: the item that it calls for each row.
+
+    Attributes:
+        item: A directive, which runs in threads, or a tool, which may be a graph.
+        concurrency: The most rows at once, from 1.
+        model: The model of a directive's threads; by default the directive's own.
+    """
+
+    item: ItemRef
+    concurrency: int
+    model: str | None = None
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the options as a run's journal holds them."""
+        model = {} if self.model is None else {"model": self.model}
+        return {"item": str(self.item), "concurrency": self.concurrency, **model}
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> Self:
+        """Return the options that `to_dict` wrote, from a proved journal."""
+        return cls(ItemRef.parse(document["item"]), document["concurrency"], document.get("model"))
+
+
+@frozen
+class MemberOptions:
+    """The foreach of a graph whose agent runs for one member: the graph, its digest, and the node.
+
+    `name` is that of the member in the agent's prompt.
+    """
+
+    graph: ItemRef
+    digest: str
+    node: str
+    name: str
 
 
 @frozen
 class GraphOptions:
     """The options of a request for the run of a graph, whose file must have the SHA-256 `digest`.
 
-    `only` is the single node to run; `state` is set above the initial state of the file for it.
+    `only` is the single node to run; `state` is set above the initial state of the graph. `map`
+    makes the graph of a map, which has no file, and `member` that of a foreach's member.
     """
 
     digest: str | None = None
     resumes: ResumeOptions | None = None
     only: str | None = None
+    map: MapOptions | None = None
+    member: MemberOptions | None = None
     state: Mapping[str, Any] = field(factory=dict, repr=False, converter=_state)
 
 
@@ -119,10 +162,16 @@ class RunRequest:
     thread: ThreadOptions = ThreadOptions()
     graph: GraphOptions = GraphOptions()
 
-    def with_key(self, key: str | None, capabilities: Collection[str] | None) -> Self:
+    def with_key(
+        self,
+        key: str | None,
+        capabilities: Collection[str] | None,
+        labels: Mapping[str, str] | None = None,
+    ) -> Self:
         """Return the request with a caller's idempotency key, bound to the content of the request.
 
-        The key's scope is the caller's capabilities; None for the host.
+        The key's scope is the caller's capabilities; None for the host. Labels are content, so that
+        a key of one tenant doesn't find the run of another.
         """
         if key is None:
             return self
@@ -133,6 +182,7 @@ class RunRequest:
             "model": self.model,
             "limits": self.limits.to_dict(),
             **({} if self.target == "local" else {"target": self.target}),
+            **({"labels": dict(labels)} if labels else {}),
         }
         return evolve(self, start_key=IdempotencyKey.of(key, str(self.ref), identity, capabilities))
 
@@ -170,6 +220,7 @@ async def register_run(
     follows: "Predecessor | None" = None,
     spawns: "SpawnLimit | None" = None,
     recent: "MutableMapping[str, str] | None" = None,
+    labels: Mapping[str, str] | None = None,
 ) -> "ThreadRecord":
     """Register a thread, or the run of a graph.
 
@@ -183,7 +234,13 @@ async def register_run(
     async def register(run_id: str) -> "ThreadRecord":
         item_id, start = str(request.ref), request.start_key
         return await registry.register(
-            run_id, item_id, parent_id, follows=follows, start=start, spawns=spawns
+            run_id,
+            item_id,
+            parent_id,
+            follows=follows,
+            start=start,
+            spawns=spawns,
+            labels=labels,
         )
 
     item_id = request.ref.id

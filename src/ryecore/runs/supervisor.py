@@ -11,10 +11,10 @@ from typing import Final, Protocol, TypeVar
 
 import anyio
 
+from ryecore.agent.settlements import Unwritten
 from ryecore.errors import RyeError, StateError, ThreadConflict
 from ryecore.frozen import frozen
 from ryecore.policy import CancelToken
-from ryecore.runs.settlements import Unwritten
 from ryecore.runs.tasks import Tasks
 from ryecore.state.model import Status, ThreadRecord
 from ryecore.state.owners import LEASE_S

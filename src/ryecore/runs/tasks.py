@@ -1,13 +1,15 @@
 """The calls and tasks of one open Rye, which end when it is closed."""
 
 from collections.abc import Awaitable, Callable
-from typing import TypeVar, TypeVarTuple, Unpack
-
-import anyio
-from anyio.abc import TaskGroup
+from typing import TYPE_CHECKING, TypeVar, TypeVarTuple, Unpack
 
 from ryecore.errors import RyeClosed
+from ryecore.lillux.event_loop import is_without_loop, shielded
 from ryecore.lillux.os_errors import exhaustion_of
+
+if TYPE_CHECKING:
+    import anyio
+    from anyio.abc import TaskGroup
 
 __all__ = ["Running", "Tasks"]
 
@@ -15,12 +17,12 @@ T = TypeVar("T")
 Values = TypeVarTuple("Values")
 
 
-class _Scopes(set[anyio.CancelScope]):
+class _Scopes(set["anyio.CancelScope"]):
     """The scopes of what runs; each is removed as it ends."""
 
-    _idle: anyio.Event | None = None
+    _idle: "anyio.Event | None" = None
 
-    def end(self, scope: anyio.CancelScope) -> None:
+    def end(self, scope: "anyio.CancelScope") -> None:
         """Remove a scope, and wake whoever waits for the last one."""
         self.discard(scope)
         if self._idle is not None and not self:
@@ -31,8 +33,10 @@ class _Scopes(set[anyio.CancelScope]):
         for scope in tuple(self):
             scope.cancel()
         if self:
-            self._idle = self._idle or anyio.Event()  # shared by all who wait
-            with anyio.CancelScope(shield=True):
+            from anyio import Event  # noqa: PLC0415 - where a loop runs
+
+            self._idle = self._idle or Event()  # shared by all who wait
+            with shielded():
                 await self._idle.wait()
 
 
@@ -50,9 +54,13 @@ class Tasks:
         return self._group is not None and not self._is_stopped
 
     async def open(self) -> None:
-        """Open the group."""
-        self._group = await anyio.create_task_group().__aenter__()
+        """Open the group; without an event loop there is none."""
         self._is_stopped = False
+        if is_without_loop():
+            return
+        from anyio import create_task_group  # noqa: PLC0415 - where a loop runs
+
+        self._group = await create_task_group().__aenter__()
 
     def start_soon(
         self, function: Callable[[Unpack[Values]], Awaitable[object]], *args: *Values
@@ -60,8 +68,10 @@ class Tasks:
         """Start a task, which raises nothing but its cancellation."""
         if self._group is None:
             raise RuntimeError("Ask `are_possible` first.")
+        from anyio import CancelScope  # noqa: PLC0415 - where a loop runs
+
         # Each task has its own scope: that of the group also spans the code of the Rye's user.
-        scope = anyio.CancelScope()
+        scope = CancelScope()
         if self._is_stopped:  # let the task only clean up
             scope.cancel()
         self._scopes.add(scope)
@@ -69,7 +79,7 @@ class Tasks:
 
     async def _scoped(
         self,
-        scope: anyio.CancelScope,
+        scope: "anyio.CancelScope",
         function: Callable[..., Awaitable[object]],
         args: tuple[object, ...],
     ) -> None:
@@ -107,15 +117,14 @@ class Running:
         """
         if self.is_closed:
             raise RyeClosed("This Rye is closed.", next_step="Open another one.").during(str(ref))
-        with anyio.CancelScope() as scope:
+        if is_without_loop():
+            return await _reporting_exhaustion(ref, call)
+        from anyio import CancelScope  # noqa: PLC0415 - where a loop runs
+
+        with CancelScope() as scope:
             self._scopes.add(scope)
             try:
-                return await call()
-            except (OSError, RuntimeError, ExceptionGroup) as problem:
-                used_up = exhaustion_of(problem)
-                if used_up is None:
-                    raise
-                raise used_up.during(str(ref)) from problem
+                return await _reporting_exhaustion(ref, call)
             finally:
                 self._scopes.end(scope)
         raise RyeClosed(
@@ -127,3 +136,13 @@ class Running:
         """Cancel every call, and wait until none is left."""
         self.is_closed = True
         await self._scopes.stop()
+
+
+async def _reporting_exhaustion(ref: object, call: Callable[[], Awaitable[T]]) -> T:
+    try:
+        return await call()
+    except (OSError, RuntimeError, ExceptionGroup) as problem:
+        used_up = exhaustion_of(problem)
+        if used_up is None:
+            raise
+        raise used_up.during(str(ref)) from problem

@@ -8,13 +8,13 @@ below it are charged further up.
 Source: docs/design/threads.md#budget; decisions 39 and 40.
 """
 
-import sqlite3
 from typing import Final, NamedTuple
 
 from ryecore.errors import BudgetError
 from ryecore.policy.budget import MOST, Account, Amount, outstanding
 from ryecore.state.refusals import not_registered, refuse_closed, refuse_opening
 from ryecore.state.schema import OPEN_ACCOUNT, below
+from ryecore.state.statements import Row, Statements
 
 __all__ = [
     "ACCOUNT",
@@ -47,6 +47,8 @@ class Step(NamedTuple):
     on_tokens: int
     spend_left: int
     tokens_left: int
+    spend_unspent: int
+    tokens_unspent: int
     state: str
     stopped: int
 
@@ -55,19 +57,23 @@ class Step(NamedTuple):
         """The amount that may still be held here."""
         return Amount(max(self.spend_left, 0), max(self.tokens_left, 0))
 
-    @property
-    def share(self) -> Amount:
-        """The amount that a child may get here, without a bound on what isn't charged here."""
-        left = self.left
+    def share(self, *, reserves_spend: bool, reserves_tokens: bool) -> Amount:
+        """The amount that a child may get here, without a bound on what isn't charged here.
+
+        One that reserves gets what is left. One that shares gets what isn't spent, since what
+        others hold may come back; its holds are bounded by what is left then.
+        """
+        spend = self.spend_left if reserves_spend else self.spend_unspent
+        tokens = self.tokens_left if reserves_tokens else self.tokens_unspent
         return Amount(
-            left.spend_microcents if self.on_spend else MOST,
-            left.tokens if self.on_tokens else MOST,
+            max(spend, 0) if self.on_spend else MOST, max(tokens, 0) if self.on_tokens else MOST
         )
 
 
 _STEP: Final = """SELECT parent_id, reserves_spend, reserves_tokens,
     spend_ceiling - spend_own - spend_children - spend_held - spend_reserved,
     tokens_ceiling - tokens_own - tokens_children - tokens_held - tokens_reserved,
+    spend_ceiling - spend_own - spend_children, tokens_ceiling - tokens_own - tokens_children,
     state, stopped FROM accounts WHERE thread_id = ?"""
 
 _ABOVE: Final = "RETURNING parent_id, state <> 'open', reserves_spend, reserves_tokens, stopped"
@@ -90,7 +96,7 @@ _OPEN: Final = (
 )
 
 _STOP: Final = (
-    f"{below('accounts')} UPDATE accounts SET stopped = 1"
+    f"{below('accounts')} UPDATE accounts SET stopped = TRUE"
     " WHERE thread_id IN (SELECT thread_id FROM below)"
 )
 
@@ -105,9 +111,7 @@ _KEEP: Final = (
 )
 
 
-def path_of(
-    run: sqlite3.Connection, thread_id: str | None, spend: int = 1, tokens: int = 1
-) -> list[Step]:
+def path_of(run: Statements, thread_id: str | None, spend: int = 1, tokens: int = 1) -> list[Step]:
     """Return the accounts that a thread's requests are charged to, its own first.
 
     Follows the path of money where `spend` is 1, and that of tokens where `tokens` is. There is
@@ -118,8 +122,9 @@ def path_of(
         row = run.execute(_STEP, (thread_id,)).fetchone()
         if row is None:
             raise not_registered(thread_id)
-        above, reserves_spend, reserves_tokens, spend_left, tokens_left, state, stopped = row
-        path.append(Step(thread_id, spend, tokens, spend_left, tokens_left, state, stopped))
+        above, reserves_spend, reserves_tokens, *step = row
+        path.append(Step._make((thread_id, spend, tokens, *step)))
+        state = path[-1].state
         if state == "open":
             spend = 0 if reserves_spend else spend
             tokens = 0 if reserves_tokens else tokens
@@ -127,9 +132,7 @@ def path_of(
     return path
 
 
-def charge(
-    run: sqlite3.Connection, thread_id: str, freed: tuple[int, int], spent: tuple[int, int]
-) -> bool:
+def charge(run: Statements, thread_id: str, freed: tuple[int, int], spent: tuple[int, int]) -> bool:
     """Free a held amount and add a spent one along a thread's path; both are money and tokens.
 
     Returns whether the thread's account is stopped.
@@ -152,7 +155,7 @@ def charge(
     return is_stopped
 
 
-def cascade(run: sqlite3.Connection, thread_id: str) -> None:
+def cascade(run: Statements, thread_id: str) -> None:
     """Charge a thread's total, as far as it isn't yet, to the accounts that reserved its budget."""
     row = _whole(run, thread_id)
     if row["state"] != "open" or row["parent_id"] is None:
@@ -165,7 +168,7 @@ def cascade(run: sqlite3.Connection, thread_id: str) -> None:
     )
 
 
-def release(run: sqlite3.Connection, thread_id: str, status: str) -> None:
+def release(run: Statements, thread_id: str, status: str) -> None:
     """Charge a thread's open holds in full, cascade, and release its reservation.
 
     Holds and reservations below it stay reserved above it. A thread without an open account is left
@@ -186,7 +189,7 @@ def release(run: sqlite3.Connection, thread_id: str, status: str) -> None:
     )
 
 
-def keep_to_used(run: sqlite3.Connection, thread_id: str) -> None:
+def keep_to_used(run: Statements, thread_id: str) -> None:
     """Lower a closed account to its spent and reserved amounts, if threads below it still run.
 
     The rest is granted to the continuation, so threads that share this account get none of it.
@@ -194,21 +197,21 @@ def keep_to_used(run: sqlite3.Connection, thread_id: str) -> None:
     run.execute(_KEEP, (thread_id, thread_id))
 
 
-def stop_subtree(run: sqlite3.Connection, thread_id: str) -> None:
+def stop_subtree(run: Statements, thread_id: str) -> None:
     """Refuse every later hold and reservation of a thread and its subtree."""
     run.execute(_STOP, (thread_id,))
 
 
 _ADD_TO_COST: Final = (
     "UPDATE threads SET spend_microcents = spend_microcents + ?, input_tokens = input_tokens + ?,"
-    " cost_estimated = 1 WHERE thread_id = ?"
+    " cost_estimated = TRUE WHERE thread_id = ?"
 )
 
 
-def _assume(run: sqlite3.Connection, thread_id: str) -> None:
+def _assume(run: Statements, thread_id: str) -> None:
     """Settle open requests, whose costs will never be reported, at the full amounts held."""
     spend, tokens = run.execute(
-        "SELECT sum(held_spend), sum(held_tokens) FROM charges"
+        "SELECT CAST(sum(held_spend) AS BIGINT), CAST(sum(held_tokens) AS BIGINT) FROM charges"
         " WHERE thread_id = ? AND mark = 'held'",
         (thread_id,),
     ).fetchone()
@@ -221,7 +224,7 @@ def _assume(run: sqlite3.Connection, thread_id: str) -> None:
     add_to_cost(run, thread_id, spend, tokens)
 
 
-def add_to_cost(run: sqlite3.Connection, thread_id: str, spend: int, tokens: int) -> None:
+def add_to_cost(run: Statements, thread_id: str, spend: int, tokens: int) -> None:
     """Add what was charged without the thread to the cost that its row shows.
 
     The tokens count as read: whether they were read or written isn't known.
@@ -229,8 +232,8 @@ def add_to_cost(run: sqlite3.Connection, thread_id: str, spend: int, tokens: int
     run.execute(_ADD_TO_COST, (spend, tokens, thread_id))
 
 
-def _whole(run: sqlite3.Connection, thread_id: str) -> sqlite3.Row:
-    row: sqlite3.Row | None = run.execute(
+def _whole(run: Statements, thread_id: str) -> Row:
+    row: Row | None = run.execute(
         "SELECT * FROM accounts WHERE thread_id = ?", (thread_id,)
     ).fetchone()
     if row is None:
@@ -238,7 +241,7 @@ def _whole(run: sqlite3.Connection, thread_id: str) -> sqlite3.Row:
     return row
 
 
-def _move(run: sqlite3.Connection, row: sqlite3.Row, *, released: bool) -> None:
+def _move(run: Statements, row: Row, *, released: bool) -> None:
     """Charge the uncharged part above a reservation, and lower the reservation by as much."""
     spend = _moved(row, "spend", released=released)
     tokens = _moved(row, "tokens", released=released)
@@ -253,7 +256,7 @@ def _move(run: sqlite3.Connection, row: sqlite3.Row, *, released: bool) -> None:
         )
 
 
-def _moved(row: sqlite3.Row, dimension: str, *, released: bool) -> tuple[int, int, int]:
+def _moved(row: Row, dimension: str, *, released: bool) -> tuple[int, int, int]:
     """Return the amounts that accounts above gain in children, held and reserved."""
     total = row[f"{dimension}_own"] + row[f"{dimension}_children"]
     ceiling, cascaded = row[f"{dimension}_ceiling"], row[f"{dimension}_cascaded"]
@@ -275,7 +278,7 @@ ACCOUNT: Final = (
 """The SQL that finds what `account_of` reads."""
 
 
-def account_of(thread_id: str, row: sqlite3.Row) -> Account:
+def account_of(thread_id: str, row: Row) -> Account:
     """Return a row of `ACCOUNT` as an account."""
     parent_id, state, reserves_spend, reserves_tokens, stopped, *amounts = row
     spend, tokens = amounts[::2], amounts[1::2]
@@ -297,6 +300,7 @@ def account_of(thread_id: str, row: sqlite3.Row) -> Account:
 
 _PLACE: Final = (
     "INSERT INTO charges (thread_id, turn, attempt, held_spend, held_tokens) VALUES (?, ?, ?, ?, ?)"
+    " ON CONFLICT DO NOTHING"
 )
 _FIND: Final = (
     "SELECT held_spend, held_tokens, spend, tokens, mark FROM charges"
@@ -313,20 +317,17 @@ MARK_HELD: Final = f"{MARK} AND mark = 'held' RETURNING held_spend, held_tokens"
 
 
 def place(
-    run: sqlite3.Connection, thread_id: str, turn: int, attempt: int, spend: int, tokens: int
+    run: Statements, thread_id: str, turn: int, attempt: int, spend: int, tokens: int
 ) -> bool:
     """Store a hold, and return whether it is new. A try that has another charge is refused."""
-    try:
-        run.execute(_PLACE, (thread_id, turn, attempt, spend, tokens))
-    except sqlite3.IntegrityError:
-        if not is_placed(run, thread_id, turn, attempt, spend, tokens):
-            raise
-        return False
-    return True
+    if run.execute(_PLACE, (thread_id, turn, attempt, spend, tokens)).rowcount:
+        return True
+    is_placed(run, thread_id, turn, attempt, spend, tokens)
+    return False
 
 
 def is_placed(
-    run: sqlite3.Connection, thread_id: str, turn: int, attempt: int, spend: int, tokens: int
+    run: Statements, thread_id: str, turn: int, attempt: int, spend: int, tokens: int
 ) -> bool:
     """Return whether a try has this hold. One that has another charge is refused."""
     found = run.execute(_FIND, (thread_id, turn, attempt)).fetchone()
@@ -335,12 +336,12 @@ def is_placed(
             f"The try {attempt} of turn {turn} of {thread_id} has a charge already.",
             next_step="Give each try a number of its own.",
             account=thread_id,
-        ) from None
+        )
     return found is not None
 
 
 def find(
-    run: sqlite3.Connection, thread_id: str, turn: int, attempt: int
+    run: Statements, thread_id: str, turn: int, attempt: int
 ) -> tuple[int, int, int, int, str]:
     """Return the hold of a try, its cost, and its mark. A try without a hold is refused."""
     found = run.execute(_FIND, (thread_id, turn, attempt)).fetchone()
@@ -360,7 +361,7 @@ RESERVE: Final = (
 """The SQL that reserves money and tokens of an account for a child."""
 
 
-def transfer_account(run: sqlite3.Connection, thread_id: str, continuation_id: str) -> Amount:
+def transfer_account(run: Statements, thread_id: str, continuation_id: str) -> Amount:
     """Close an account, and open one below the same parent with the rest of its budget.
 
     One transaction, so that no other thread can take the rest in between. Returns the new account's
@@ -378,7 +379,7 @@ def transfer_account(run: sqlite3.Connection, thread_id: str, continuation_id: s
     spend, tokens = _left(old, "spend"), _left(old, "tokens")
     keep_to_used(run, thread_id)
     reserves = (old["reserves_spend"], old["reserves_tokens"])
-    opened = (continuation_id, old["parent_id"], *reserves, spend, tokens)
+    opened = (old["parent_id"], *reserves, spend, tokens, continuation_id)
     if not run.execute(OPEN_ACCOUNT, opened).rowcount:
         raise refuse_opening(run, continuation_id)
     for step in path_of(run, old["parent_id"], *reserves):
@@ -386,14 +387,14 @@ def transfer_account(run: sqlite3.Connection, thread_id: str, continuation_id: s
     return Amount(spend, tokens)
 
 
-def _left(account: sqlite3.Row, dimension: str) -> int:
+def _left(account: Row, dimension: str) -> int:
     """Return the rest to hand over, without holds and reservations of children that still run."""
     taken = ("own", "children", "held", "reserved")
     used = sum(int(account[f"{dimension}_{one}"]) for one in taken)
     return max(int(account[f"{dimension}_ceiling"]) - used, 0)
 
 
-def _ceilings(run: sqlite3.Connection, thread_id: str) -> Amount | None:
+def _ceilings(run: Statements, thread_id: str) -> Amount | None:
     row = run.execute(
         "SELECT spend_ceiling, tokens_ceiling FROM accounts WHERE thread_id = ?", (thread_id,)
     ).fetchone()

@@ -240,7 +240,7 @@ def _why_unproved(folder: Path, row: sqlite3.Row, ring: RunPublicKey) -> str | N
     thread_id = row["thread_id"]
     place = folder / thread_id
     if folder not in Path(os.path.normpath(place)).parents:
-        return "its id is none"
+        return "its id isn't that of a thread"
     if not (place / THREAD_FILE).exists() and row["transcript_digest"] is None:
         return ""
     try:

@@ -8,7 +8,6 @@ Source: decisions 40, 45 and 80.
 """
 
 import json
-import sqlite3
 from collections.abc import Mapping
 from decimal import Decimal
 from typing import Final
@@ -19,14 +18,15 @@ from ryecore.frozen import frozen
 from ryecore.policy.limits import Limits, read_limits
 from ryecore.state.accounts import keep_to_used
 from ryecore.state.model import ContinuationLimits
+from ryecore.state.statements import Statements
 
 __all__ = ["ChainUsage", "limit_along_chain", "remaining_limits", "sum_of_chain"]
 
 _CHAIN: Final = """WITH RECURSIVE chain (thread_id) AS (
-        VALUES (?1)
+        VALUES (?)
         UNION SELECT next.thread_id FROM threads AS next
         JOIN chain ON next.continuation_of = chain.thread_id
-        WHERE next.chain_root_id IS NOT NULL AND next.thread_id <> ?2
+        WHERE next.chain_root_id IS NOT NULL AND next.thread_id <> ?
     ) SELECT threads.thread_id, completed_at, limits, turns, spawn_count,
         coalesce(spend_own + spend_children + spend_held + spend_reserved, spend_microcents),
         coalesce(tokens_own + tokens_children + tokens_held + tokens_reserved,
@@ -53,9 +53,7 @@ class ChainUsage:
         )
 
 
-def limit_along_chain(
-    run: sqlite3.Connection, thread_id: str, bounds: ContinuationLimits
-) -> Limits:
+def limit_along_chain(run: Statements, thread_id: str, bounds: ContinuationLimits) -> Limits:
     """Bound a thread by the rest of its chain's limits, and store its limits in its row.
 
     In one transaction, so that of two continuations one sees the other's limits.
@@ -69,7 +67,7 @@ def limit_along_chain(
     return limits
 
 
-def sum_of_chain(run: sqlite3.Connection, previous_id: str, thread_id: str) -> ChainUsage:
+def sum_of_chain(run: Statements, previous_id: str, thread_id: str) -> ChainUsage:
     """Sum the usage of a thread and its other continuations; running ones count by their limits."""
     total = ChainUsage()
     for one_id, completed_at, limits, *used in run.execute(_CHAIN, (previous_id, thread_id)):

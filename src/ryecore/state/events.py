@@ -261,6 +261,10 @@ class EventStream(Generic[Body]):
         return bus._ring[seen % bus._capacity]
 
 
+UNLOGGED: Final = frozenset({"reasoning_delta"})
+"""The types of events that live listeners alone get."""
+
+
 @frozen
 class RunEvent:
     """An event of a thread, or of a graph's run.
@@ -268,8 +272,9 @@ class RunEvent:
     Attributes:
         run_id: The thread, or the run.
         timestamp: The time, in seconds since 1970 (UTC).
-        type: The type of its record in the log. An agent's answer in a graph comes to live
-            listeners as `token_delta` {node, text} too, which no log stores.
+        type: The type of its record in the log. Live listeners get what no log stores, too:
+            a model's reasoning as `reasoning_delta` {text}, and in a graph {node, text}, as is an
+            agent's answer there, `token_delta`.
         payload: The rest, JSON-ready.
     """
 
@@ -425,7 +430,7 @@ class _Place:
         """Count an event that the reader has received."""
         if event.type == "token_delta":
             self._chars += len(event.payload["text"])
-        else:
+        elif event.type not in UNLOGGED:
             self._records += 1
             self._chars = 0
 

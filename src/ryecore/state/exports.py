@@ -17,7 +17,13 @@ from attrs import field
 
 from ryecore.errors import BadSignature, StateError, UnsignedItem
 from ryecore.frozen import frozen
-from ryecore.items.files import KnownFolders, keep_out_of_git, writable_folder, write_atomically
+from ryecore.items.files import (
+    KnownFolders,
+    keep_out_of_git,
+    writable_folder,
+    write_atomically,
+    write_into,
+)
 from ryecore.items.refs import EXPORT_FOLDER, RECORD_LINE, is_export
 from ryecore.items.signature import parse_payload
 from ryecore.items.spaces import ItemSource
@@ -154,20 +160,25 @@ class ExportFolder:
         self._durability: Durability = durability
         self._ignored: tuple[int, int, int] | None = None
 
-    def write(self, thread_id: str, text: str, key: SigningKey) -> None:
+    def write(
+        self, thread_id: str, text: str, key: SigningKey, replaced: str | None = None
+    ) -> None:
         """Sign and write the text of a thread's export.
 
         A link that leads out of the project's knowledge is refused.
+
+        Args:
+            replaced: A file of the thread that was replaced, which becomes the export.
         """
         folder, _, name = f"{self._exports}/{thread_id}.md".rpartition("/")
         signed = sign_document(EXPORT_KIND, thread_id, text, key)
         try:
             self._keep_out_of_git()
             if self._known.knows(folder):
-                _write(f"{folder}/{name}", signed, self._durability)
+                _write(f"{folder}/{name}", signed, self._durability, replaced)
                 return
             with self._open(folder) as opened:
-                _write(f"{opened}/{name}", signed, self._durability)
+                _write(f"{opened}/{name}", signed, self._durability, replaced)
                 self._known.learn(folder, opened)
         except OSError as problem:
             raise _unwritable(export_path(self._project_root, thread_id), problem) from problem
@@ -202,8 +213,11 @@ def write_capabilities(folder: str | Path, thread_id: str, text: str, key: Signi
         raise _unwritable(path, problem) from problem
 
 
-def _write(path: str, content: bytes, durability: Durability) -> None:
-    write_atomically(path, content, mode=0o600, durable=durability == "machine")
+def _write(path: str, content: bytes, durability: Durability, replaced: str | None = None) -> None:
+    if replaced is None:
+        write_atomically(path, content, mode=0o600, durable=durability == "machine")
+    else:
+        write_into(replaced, path, content)
 
 
 def _unwritable(path: str | Path, problem: OSError) -> StateError:

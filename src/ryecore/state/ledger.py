@@ -21,69 +21,11 @@ from ryecore.policy.budget import (
 from ryecore.state.model import Cost
 from ryecore.state.transactions import Transactions
 
-__all__ = ["BudgetLedger"]
+__all__ = ["BudgetLedger", "RequestLedger"]
 
 
-class BudgetLedger(Transactions, Protocol):
-    """The accounts of a project's threads, in money and in tokens.
-
-    A root is registered with its ceiling. A child either reserves a part of its parent's rest, or
-    shares it: then each of its holds counts on every account up to and including the nearest one
-    with a reservation. Before a request its highest possible cost is held, so that spending and
-    holds never exceed a ceiling, even in a race; after it, its actual cost is charged in full. The
-    end of a thread in the registry closes its account.
-    """
-
-    async def register(self, thread_id: str, ceiling: Amount) -> None:
-        """Open the account of a root. An open one is left unchanged.
-
-        Args:
-            thread_id: The thread, which the registry knows.
-            ceiling: The most that it and its subtree may spend.
-
-        Raises:
-            BudgetError: The thread has an account already, as the child of another one.
-            ThreadNotFound: The registry knows no such thread.
-            ThreadConflict: The thread has ended.
-            StateError: Nothing can be written.
-
-        Source: docs/design/threads.md#budget; decision 39.
-        """
-        ...
-
-    async def reserve(
-        self,
-        thread_id: str,
-        parent_id: str,
-        wanted: Amount,
-        *,
-        reserves_spend: bool,
-        reserves_tokens: bool,
-    ) -> Amount:
-        """Open the account of a child, and reserve its budget if it wants one of its own.
-
-        A repeated call returns the same and reserves nothing more.
-
-        Args:
-            thread_id: The child, which the registry knows.
-            parent_id: The parent, whose budget it is a part of.
-            wanted: The wanted ceilings.
-            reserves_spend: Whether money is reserved for it alone; else it shares its parent's.
-            reserves_tokens: The same for tokens.
-
-        Returns:
-            Its ceilings: the wanted amount, or its parent's rest if that is less.
-
-        Raises:
-            InsufficientBudget: The parent has nothing left, was stopped, or has ended.
-            BudgetNotRegistered: The parent has no account.
-            BudgetError: The child has an account already, of another parent.
-            ThreadNotFound: The registry knows no such child.
-            ThreadConflict: The child has ended.
-
-        Source: docs/design/threads.md#budget; decisions 39 and 40.
-        """
-        ...
+class RequestLedger(Protocol):
+    """The part of a ledger that requests to models need: what holds and charges their costs."""
 
     async def hold(
         self,
@@ -192,6 +134,86 @@ class BudgetLedger(Transactions, Protocol):
         """
         ...
 
+    async def remaining(self, thread_id: str) -> Amount:
+        """Return what a thread may still hold: the least rest of the accounts on its path.
+
+        Raises:
+            BudgetNotRegistered: The thread has no account.
+        """
+        ...
+
+    async def synced(self) -> None:
+        """Wait until what was written is as safe as the durability demands.
+
+        Raises:
+            StateError: It can't be made so.
+        """
+        ...
+
+
+class BudgetLedger(RequestLedger, Transactions, Protocol):
+    """The accounts of a project's threads, in money and in tokens.
+
+    A root is registered with its ceiling. A child either reserves a part of its parent's rest, or
+    shares it: then each of its holds counts on every account up to and including the nearest one
+    with a reservation. Before a request its highest possible cost is held, so that spending and
+    holds never exceed a ceiling, even in a race; after it, its actual cost is charged in full. The
+    end of a thread in the registry closes its account.
+    """
+
+    async def register(self, thread_id: str, ceiling: Amount) -> None:
+        """Open the account of a root. An open one is left unchanged.
+
+        Args:
+            thread_id: The thread, which the registry knows.
+            ceiling: The most that it and its subtree may spend.
+
+        Raises:
+            BudgetError: The thread has an account already, as the child of another one.
+            ThreadNotFound: The registry knows no such thread.
+            ThreadConflict: The thread has ended.
+            StateError: Nothing can be written.
+
+        Source: docs/design/threads.md#budget; decision 39.
+        """
+        ...
+
+    async def reserve(
+        self,
+        thread_id: str,
+        parent_id: str,
+        wanted: Amount,
+        *,
+        reserves_spend: bool,
+        reserves_tokens: bool,
+    ) -> Amount:
+        """Open the account of a child, and reserve its budget if it wants one of its own.
+
+        A repeated call returns the same and reserves nothing more.
+
+        Args:
+            thread_id: The child, which the registry knows.
+            parent_id: The parent, whose budget it is a part of.
+            wanted: The wanted ceilings.
+            reserves_spend: Whether money is reserved for it alone; else it shares its parent's.
+            reserves_tokens: The same for tokens.
+
+        Returns:
+            Its ceilings: the wanted amount, or less. What it reserves is at most its parent's rest,
+            and what it shares at most what isn't spent of it: holds of others may come back.
+
+        Raises:
+            InsufficientBudget: The parent has nothing left to reserve, or nothing unspent to share;
+                or it was stopped, or has ended.
+            BudgetNotRegistered: The parent has no account.
+            BudgetError: The child has an account already, of another parent.
+            ThreadNotFound: The registry knows no such child.
+            ThreadConflict: The child has ended.
+
+        Source: docs/design/threads.md#budget; decisions 39 and 40.
+        """
+        ...
+
     async def transfer(self, thread_id: str, continuation_thread_id: str) -> Amount:
         """Close a thread's account, and open that of its continuation with the rest.
 
@@ -233,14 +255,6 @@ class BudgetLedger(Transactions, Protocol):
 
     async def account(self, thread_id: str) -> Account:
         """Return a thread's account.
-
-        Raises:
-            BudgetNotRegistered: The thread has no account.
-        """
-        ...
-
-    async def remaining(self, thread_id: str) -> Amount:
-        """Return what a thread may still hold: the least rest of the accounts on its path.
 
         Raises:
             BudgetNotRegistered: The thread has no account.

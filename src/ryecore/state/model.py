@@ -3,7 +3,7 @@
 Source: docs/design/threads.md#states; decisions 35, 37 and 39.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Final, Literal, Self, get_args
 
@@ -19,7 +19,8 @@ from ryecore.lillux.processes import ProcessId
 from ryecore.policy.limits import Limits
 
 if TYPE_CHECKING:
-    from ryecore.policy.budget import Amount
+    from ryecore.policy.budget import Amount, CallCost
+    from ryecore.state.approvals import ThreadApproval
 
 __all__ = [
     "TERMINAL",
@@ -62,11 +63,13 @@ def check_status(status: str) -> Status:
     return status  # type: ignore[return-value]
 
 
-def thread_not_found(thread_id: str) -> ThreadNotFound:
-    """Return the error for an id that no thread has."""
+def thread_not_found(thread_id: str, of_item: Sequence[str] = ()) -> ThreadNotFound:
+    """Return the error for an id that no thread has, with the running threads of such an item."""
     return ThreadNotFound(
         f"There is no thread {thread_id!r} in this project.",
-        next_step="See which there are: rye threads list --all",
+        next_step=f"An item of that name runs in {', '.join(of_item[:3])}."
+        if of_item
+        else "See which there are: rye threads list --all",
         thread_id=thread_id,
     )
 
@@ -81,6 +84,9 @@ class Cost:
         output_tokens: Tokens that it wrote.
         spend_microcents: Money, in units of 1e-8 USD.
         estimated: Whether a part is an estimate, because a provider reported no tokens.
+        cached_tokens: Tokens that the model read from its provider's cache, among those it read.
+        unpriced: Requests to models without a price, which count as free.
+        cache_saved_microcents: What the caches saved; below 0 where writing to them cost more.
     """
 
     turns: int = 0
@@ -88,11 +94,55 @@ class Cost:
     output_tokens: int = 0
     spend_microcents: int = field(default=0, metadata=usd("spend"))
     estimated: bool = field(default=False, metadata=omitted_at_default())
+    cached_tokens: int = field(default=0, metadata=omitted_at_default())
+    unpriced: int = field(default=0, metadata=omitted_at_default())
+    cache_saved_microcents: int = field(
+        default=0, metadata=usd("cache_saved", omitted_at_default=True)
+    )
 
     def to_dict(self) -> dict[str, object]:
-        """Return the cost as JSON types, with `estimated` only if a part is an estimate."""
+        """Return the cost as JSON types; those behind `spend` only where they are set."""
         cost: dict[str, object] = WIRE.write(self)
         return cost
+
+    def plus(
+        self,
+        read: int = 0,
+        written: int = 0,
+        spend: int = 0,
+        *,
+        turns: int = 0,
+        estimated: bool,
+    ) -> "Cost":
+        """Return the cost with more turns, tokens and microcents."""
+        return Cost(  # inlined: `evolve` takes several times as long
+            self.turns + turns,
+            self.input_tokens + read,
+            self.output_tokens + written,
+            self.spend_microcents + spend,
+            self.estimated or estimated,
+            self.cached_tokens,
+            self.unpriced,
+            self.cache_saved_microcents,
+        )
+
+    def with_call(self, call: "CallCost") -> "Cost":
+        """Return the cost with that of one more request."""
+        return Cost(
+            self.turns,
+            self.input_tokens + call.input_tokens,
+            self.output_tokens + call.output_tokens,
+            self.spend_microcents + call.spend_microcents,
+            self.estimated or call.mark != "counted",
+            self.cached_tokens + call.cached_tokens,
+            self.unpriced + (not call.priced),
+            self.cache_saved_microcents + call.cache_saved_microcents,
+        )
+
+    @property
+    def cache_saved_usd(self) -> Decimal:
+        """What the providers' caches saved, in US dollars."""
+        return to_usd(self.cache_saved_microcents)
 
     @property
     def spend_usd(self) -> Decimal:
@@ -204,6 +254,8 @@ class ThreadRecord(Rendered):
         transcript_head: The length in bytes and the digest of its transcript's last checkpoint
             that the registry knows of.
         place: The node that runs it, while its owner here follows it; None for a local thread.
+        labels: Its labels, such as its tenant and user.
+        approvals: The calls of its tools that wait for a person's approval.
     """
 
     thread_id: str
@@ -231,6 +283,8 @@ class ThreadRecord(Rendered):
     transcript_head: tuple[int, str] | None = None
     lease_machine_s: float = 0.0
     place: RemotePlace | None = None
+    labels: Mapping[str, str] = field(factory=dict)
+    approvals: "tuple[ThreadApproval, ...]" = ()
 
     @property
     def ended(self) -> bool:
@@ -246,7 +300,7 @@ class ThreadRecord(Rendered):
         """Return the record as a JSON-ready object.
 
         It has `estimated` only if a part of its cost is an estimate, `remote` and `node` only if
-        a node runs it.
+        a node runs it, `labels` and `approvals` only if it has some.
 
         Source: docs/design/threads.md#registry.
         """
@@ -267,6 +321,8 @@ class ThreadRecord(Rendered):
             "continuation_thread_id": self.continuation_thread_id,
             "chain_root_id": self.chain_root_id,
             **({} if self.place is None else asdict(self.place)),
+            **({"labels": dict(self.labels)} if self.labels else {}),
+            **({"approvals": [one.to_dict() for one in self.approvals]} if self.approvals else {}),
         }
 
     def render(self) -> StyledText:
@@ -279,15 +335,29 @@ class ThreadRecords(Rendered, tuple[ThreadRecord, ...]):
 
     Attributes:
         total: The number of all threads, including those that aren't in this list.
+        is_cut: Whether more threads follow; pass the id of the last one as `after` to list them.
     """
 
     total: int
+    is_cut: bool
 
-    def __new__(cls, records: Iterable[ThreadRecord] = (), total: int | None = None) -> Self:
+    def __new__(
+        cls,
+        records: Iterable[ThreadRecord] = (),
+        total: int | None = None,
+        *,
+        is_cut: bool | None = None,
+    ) -> Self:
         """Make the list of these threads; `total` None means that they are all."""
         made = super().__new__(cls, tuple(records))
         made.total = len(made) if total is None else total
+        made.is_cut = len(made) < made.total if is_cut is None else is_cut
         return made
+
+    @property
+    def next_after(self) -> str | None:
+        """The `after` of the next page; None where no more threads follow."""
+        return self[-1].thread_id if self and self.is_cut else None
 
     def render(self) -> StyledText:
         """Render the list for a terminal or a notebook, a line for each thread."""

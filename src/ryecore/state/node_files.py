@@ -96,7 +96,9 @@ class NodeFiles:
 
     @contextmanager
     def receiving(self, name: str) -> Iterator[Path]:
-        """Yield the path of a new file, which has its name once the block has ended well.
+        """Yield the path of a file, which has its name once the block has ended well.
+
+        An earlier block that failed may have left a part of it there.
 
         Raises:
             StateError: It can't be written.
@@ -104,7 +106,6 @@ class NodeFiles:
         with self.writing() as folder:
             part = folder / f".{name}.part"
             try:
-                part.unlink(missing_ok=True)  # of a process that died
                 yield part
                 part.replace(folder / name)
             except OSError as problem:
@@ -112,9 +113,25 @@ class NodeFiles:
                     f"{self.path / name} can't be written: {problem.strerror or problem}.",
                     next_step=advice(problem),
                 ) from problem
-            finally:
-                with suppress(OSError):
-                    part.unlink(missing_ok=True)
+
+    def has(self, name: str) -> bool:
+        """Return whether there is a file of this name."""
+        return (self.path / name).is_file()
+
+    def remove(self, name: str) -> None:
+        """Remove a file, unless it is missing.
+
+        Raises:
+            StateError: It can't be removed.
+        """
+        with self.writing() as folder:
+            try:
+                (folder / name).unlink(missing_ok=True)
+            except OSError as problem:
+                raise StateError(
+                    f"{self.path / name} can't be removed: {problem.strerror}.",
+                    next_step=advice(problem),
+                ) from problem
 
     def digest(self, name: str) -> tuple[str, int] | None:
         """Return the SHA-256 and the length of a file; None where it is missing, or a link."""

@@ -42,6 +42,9 @@ __all__ = [
 LEASE_S: Final = 60.0
 """The seconds that a lease is valid; an owner renews it after a third of them."""
 
+_TOLERANCE_S: Final = 5.0
+"""How far the clocks of machines that share a server may be apart."""
+
 
 @frozen
 class Moment:
@@ -107,7 +110,7 @@ def _lacks_owner(record: ThreadRecord, now: Moment | None) -> bool:
     if owner.boot_id == here.boot_id and record.lease_machine_s:
         return now.machine_s > record.lease_machine_s
     # A lease with an impossibly late end was taken before the clock was set back.
-    return not record.lease_until - LEASE_S <= now.unix_s <= record.lease_until
+    return not record.lease_until - LEASE_S - _TOLERANCE_S <= now.unix_s <= record.lease_until
 
 
 def ended_if_abandoned(record: ThreadRecord) -> ThreadRecord:

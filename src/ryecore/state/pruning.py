@@ -15,7 +15,6 @@ import os
 import re
 import secrets
 import shutil
-import sqlite3
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -29,11 +28,11 @@ from ryecore.items.files import folder_without_links, writable_folder
 from ryecore.items.refs import RECORD_LINE
 from ryecore.lillux.digests import read_digest
 from ryecore.state.attestation import AttestedFolder
-from ryecore.state.database import Database
 from ryecore.state.exports import export_path
 from ryecore.state.model import Status, check_status, has_ended
 from ryecore.state.refusals import advice
 from ryecore.state.schema import ENDED
+from ryecore.state.statements import Row, SqlDatabase
 from ryecore.state.waiting import run_in_thread
 
 __all__ = [
@@ -59,19 +58,16 @@ _MAX_EXPORT_BYTES: Final = 64 * 1024 * 1024
 _RESUMABLE: Final = ("error", "killed")
 _RESUMABLE_FACTOR: Final = 2
 
-_AMONG: Final = "(SELECT value FROM json_each(?1))"
+_AMONG: Final = "(SELECT value FROM json_each(?))"
 _LINKED: Final = (
     f"SELECT 1 FROM threads WHERE (parent_id IN {_AMONG} OR continuation_of IN {_AMONG})"
     f" AND thread_id NOT IN {_AMONG} LIMIT 1"
 )
 _NESTED: Final = (  # "0" is the character after "/"
-    "SELECT 1 FROM json_each(?1) AS one CROSS JOIN threads ON threads.thread_id > one.value || '/'"
+    "SELECT 1 FROM json_each(?) AS one CROSS JOIN threads ON threads.thread_id > one.value || '/'"
     f" AND threads.thread_id < one.value || '0' WHERE threads.thread_id NOT IN {_AMONG} LIMIT 1"
 )
-_FORGET: Final = tuple(
-    f"DELETE FROM {table} WHERE thread_id IN {_AMONG}"
-    for table in ("charges", "accounts", "results", "write_ahead", "threads")
-)
+_TABLES: Final = ("charges", "accounts", "results", "approvals", "threads")
 
 
 def parse_age(text: object) -> float:
@@ -154,8 +150,11 @@ class PrunePlan:
 class ThreadPruning:
     """Removes ended threads of one project."""
 
-    def __init__(self, database: Database, place: AttestedFolder) -> None:
+    def __init__(
+        self, database: SqlDatabase, place: AttestedFolder, *, has_write_ahead: bool
+    ) -> None:
         self._database = database
+        self._tables = (*(("write_ahead",) if has_write_ahead else ()), *_TABLES)
         self._folder = place.path
         # A clone can bring a link of any known name. This folder's name is secret.
         self._trash = place.private / _TRASH
@@ -211,7 +210,7 @@ class ThreadPruning:
         # A fork, which has no chain root, continues nothing.
         resumed = {row["continuation_of"] for row in rows if row["chain_root_id"] is not None}
         left, kept_resumable = retention.keep, 0
-        going: list[list[sqlite3.Row]] = []
+        going: list[list[Row]] = []
         # The latest first, because `keep` counts them.
         for family in sorted(_families(rows), key=_ended_at, reverse=True):
             if left > 0:
@@ -246,14 +245,17 @@ class ThreadPruning:
             ).fetchall()
             is_same = {tuple(row) for row in ended} == set(family.ended)
             if not is_same or any(
-                run.execute(query, (ids,)).fetchone() for query in (_LINKED, _NESTED)
+                run.execute(query, (ids,) * query.count("?")).fetchone()
+                for query in (_LINKED, _NESTED)
             ):
                 return False
             run.execute(
-                "INSERT OR IGNORE INTO pruned (thread_id) SELECT value FROM json_each(?1)", (ids,)
+                "INSERT INTO pruned (thread_id) SELECT value FROM json_each(?) WHERE TRUE"
+                " ON CONFLICT DO NOTHING",
+                (ids,),
             )
-            for statement in _FORGET:
-                run.execute(statement, (ids,))
+            for table in self._tables:
+                run.execute(f"DELETE FROM {table} WHERE thread_id IN {_AMONG}", (ids,))
         self._remove_files(family.thread_ids)
         return True
 
@@ -316,7 +318,7 @@ class ThreadPruning:
         return total
 
 
-def _status(row: sqlite3.Row) -> Status:
+def _status(row: Row) -> Status:
     return check_status(row["status"])
 
 
@@ -325,16 +327,16 @@ def _moment(when: datetime) -> str:
     return when.strftime("%Y-%m-%dT%H:%M:%S.") + f"{when.microsecond // 1000:03}Z"
 
 
-def _ended_at(family: Iterable[sqlite3.Row]) -> str:
+def _ended_at(family: Iterable[Row]) -> str:
     """Return the last end in a family; a running thread counts as later than any end."""
     return max(row["completed_at"] or "~" for row in family)
 
 
-def _may_be_resumed(row: sqlite3.Row) -> bool:
+def _may_be_resumed(row: Row) -> bool:
     return row["status"] in _RESUMABLE and row["continuation_thread_id"] is None
 
 
-def _families(rows: Sequence[sqlite3.Row]) -> list[list[sqlite3.Row]]:
+def _families(rows: Sequence[Row]) -> list[list[Row]]:
     """Group threads that refer to each other."""
     above: dict[str, str] = {}
 
@@ -349,7 +351,7 @@ def _families(rows: Sequence[sqlite3.Row]) -> list[list[sqlite3.Row]]:
         for column in columns:
             if row[column] is not None:
                 above[head(row["thread_id"])] = head(row[column])
-    families: dict[str, list[sqlite3.Row]] = {}
+    families: dict[str, list[Row]] = {}
     for row in rows:
         families.setdefault(head(row["thread_id"]), []).append(row)
     return list(families.values())

@@ -10,6 +10,7 @@ from ryecore.errors import BudgetNotRegistered, InsufficientBudget, StateError, 
 from ryecore.lillux.os_errors import failure_of
 from ryecore.policy.budget import NOTHING, Amount, Dimension
 from ryecore.state.model import Predecessor, Status, has_ended, thread_not_found
+from ryecore.state.statements import Statements
 
 __all__ = [
     "RESTORE_STEP",
@@ -56,7 +57,7 @@ def refuse_closed(thread_id: str, state: str, stopped: int, wanted: Amount) -> N
         )
 
 
-def refuse_opening(run: sqlite3.Connection, thread_id: str) -> StateError:
+def refuse_opening(run: Statements, thread_id: str) -> StateError:
     """Return the error for a thread that can't have an account: it has ended, or is unknown."""
     row = run.execute("SELECT status FROM threads WHERE thread_id = ?", (thread_id,)).fetchone()
     if row is None:
@@ -103,7 +104,7 @@ def id_taken(thread_id: str) -> ThreadConflict:
     )
 
 
-def refuse_another(run: sqlite3.Connection, follows: Predecessor | None) -> None:
+def refuse_another(run: Statements, follows: Predecessor | None) -> None:
     """Refuse to continue a thread that was removed, or has a continuation already."""
     if follows is None:
         return

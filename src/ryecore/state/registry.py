@@ -14,6 +14,7 @@ from typing import Protocol
 
 from ryecore.lillux.processes import ProcessId
 from ryecore.policy.limits import Limits
+from ryecore.state.cost_sums import CostSum
 from ryecore.state.idempotency import IdempotencyKey
 from ryecore.state.model import (
     ContinuationLimits,
@@ -48,10 +49,12 @@ class ThreadRegistry(Transactions, Protocol):
         follows: Predecessor | None = None,
         start: IdempotencyKey | None = None,
         spawns: SpawnLimit | None = None,
+        labels: Mapping[str, str] | None = None,
     ) -> ThreadRecord:
         """Create a thread's row, with the status `created`.
 
-        A child of a parent that was asked to stop is asked to stop, too.
+        A child of a parent that was asked to stop is asked to stop, too. It inherits the labels of
+        its parent, or of the thread that it continues, and can't change them.
 
         Args:
             thread_id: Its unique id.
@@ -64,6 +67,7 @@ class ThreadRegistry(Transactions, Protocol):
             start: The idempotency key of its start.
             spawns: The parent's limit of spawns, checked in the same transaction; None if
                 `count_spawn` checks it.
+            labels: Labels besides those that it inherits.
 
         Raises:
             AlreadyStarted: The same request was started with this key. It isn't counted again.
@@ -318,8 +322,10 @@ class ThreadRegistry(Transactions, Protocol):
         """List the threads that a thread has started, oldest first."""
         ...
 
-    async def list_threads(self, *, limit: int = 50, offset: int = 0) -> tuple[ThreadRecord, ...]:
-        """List threads of every status, newest first."""
+    async def list_threads(
+        self, *, limit: int = 50, offset: int = 0, after: str | None = None
+    ) -> tuple[ThreadRecord, ...]:
+        """List threads of every status, newest first; `after` a thread, those before it in time."""
         ...
 
     async def list_runs(self, *, limit: int = 50, offset: int = 0) -> tuple[ThreadRecord, ...]:
@@ -336,6 +342,21 @@ class ThreadRegistry(Transactions, Protocol):
 
     async def count_threads(self, *, only_runs: bool = False) -> int:
         """Return the number of threads, or of runs of graphs."""
+        ...
+
+    async def sum_costs(
+        self, by: str, since: str | None, labels: Mapping[str, str]
+    ) -> tuple[CostSum, ...]:
+        """Sum what threads have cost, each without its children, the dearest first.
+
+        Args:
+            by: One of `COST_GROUPS`: `directive`, `model`, `day`, `label` or `label:NAME`.
+            since: The time of registration, as rows have it, from which threads count.
+            labels: The labels that a thread must have.
+
+        Raises:
+            ValueError: There is no such group.
+        """
         ...
 
     async def find_by_prefix(self, prefix: str, *, limit: int = 9) -> tuple[ThreadRecord, ...]:

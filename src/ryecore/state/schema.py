@@ -27,6 +27,7 @@ NOW: Final = "strftime('%Y-%m-%dT%H:%M:%fZ', 'now')"
 
 SET_COST: Final = (
     "turns = ?, input_tokens = ?, output_tokens = ?, spend_microcents = ?, cost_estimated = ?,"
+    " cached_tokens = ?, unpriced = ?, cache_saved_microcents = ?,"
     f" updated_at = {NOW}"
 )
 """Sets a thread's cost; the values are those of `Cost`, in order."""
@@ -45,16 +46,18 @@ _TELLS_OF_DEATH: Final = "instr(body, '\"died\": true')"
 
 LIST_DIED: Final = (
     # CROSS: the few results are looked up first, not each thread that failed.
-    "SELECT threads.* FROM results CROSS JOIN threads USING (thread_id)"
-    f" WHERE {_TELLS_OF_DEATH} AND json_extract(body, '$.died') IS 1"
-    " AND status = 'error' AND parent_id IS NULL"
+    "SELECT threads.*, body FROM results CROSS JOIN threads USING (thread_id)"
+    f" WHERE {_TELLS_OF_DEATH} AND status = 'error' AND parent_id IS NULL"
     f" AND (substr(item_id, 1, 10) = 'directive:' OR {IS_RUN})"
     " AND NOT EXISTS (SELECT 1 FROM threads AS later"
     " WHERE later.continuation_of = threads.thread_id"
     " AND later.chain_root_id IS NOT NULL AND later.status <> 'error')"
     " ORDER BY threads.rowid"
 )
-"""Finds the threads and runs at the top whose process died, and that no other one continues."""
+"""Finds the threads and runs at the top whose result may say that their process died.
+
+Those that another one continues are left out.
+"""
 
 ENDED: Final = ", ".join(f"'{status}'" for status in sorted(TERMINAL))
 """The final statuses, as a list in SQL."""
@@ -62,8 +65,8 @@ ENDED: Final = ", ".join(f"'{status}'" for status in sorted(TERMINAL))
 
 OPEN_ACCOUNT: Final = (
     "INSERT INTO accounts (thread_id, parent_id, reserves_spend, reserves_tokens, spend_ceiling,"
-    " tokens_ceiling) SELECT thread_id, ?2, ?3, ?4, ?5, ?6 FROM threads"
-    " WHERE thread_id = ?1 AND completed_at IS NULL"
+    " tokens_ceiling) SELECT thread_id, ?, ?, ?, ?, ? FROM threads"
+    " WHERE thread_id = ? AND completed_at IS NULL ON CONFLICT DO NOTHING"
 )
 """Opens an account, unless its thread has ended: it would never be closed."""
 
@@ -76,6 +79,16 @@ def below(table: str) -> str:
         " ON child.parent_id = below.thread_id)"
     )
 
+
+IS_BELOW: Final = """WITH RECURSIVE above (thread_id, parent_id) AS (
+        SELECT thread_id, parent_id FROM threads WHERE thread_id = ?
+        UNION SELECT parent.thread_id, parent.parent_id
+        FROM threads AS parent JOIN above ON parent.thread_id = above.parent_id
+    ) SELECT 1 FROM above WHERE thread_id = ?"""
+"""Whether a thread (the first parameter) is below another one, or is that one."""
+
+BEFORE: Final = "WHERE rowid < (SELECT last.rowid FROM threads AS last WHERE last.thread_id = ?)"
+"""Selects the threads that were registered before one."""
 
 BELOW_AND_AFTER: Final = (
     f"{below('threads')[:-1]} UNION SELECT one.continuation_thread_id FROM threads AS one"
@@ -222,6 +235,33 @@ MIGRATIONS: Final[Sequence[Migration]] = (
     (
         "ALTER TABLE threads ADD COLUMN remote TEXT",
         "ALTER TABLE threads ADD COLUMN node TEXT",
+    ),
+    # Labels, such as a tenant, as a JSON object of texts; NULL where there are none.
+    ("ALTER TABLE threads ADD COLUMN labels TEXT",),
+    (
+        "ALTER TABLE threads ADD COLUMN cached_tokens INTEGER NOT NULL DEFAULT 0",
+        "ALTER TABLE threads ADD COLUMN unpriced INTEGER NOT NULL DEFAULT 0",
+    ),
+    # It is below 0 where writing to a provider's cache cost more than reading from it saved.
+    ("ALTER TABLE threads ADD COLUMN cache_saved_microcents INTEGER NOT NULL DEFAULT 0",),
+    # Calls of tools that wait for a person's approval, and the answers.
+    (
+        """CREATE TABLE approvals (
+            approval_id TEXT PRIMARY KEY NOT NULL,
+            thread_id TEXT NOT NULL REFERENCES threads (thread_id) ON DELETE CASCADE,
+            call_id TEXT NOT NULL,
+            tool_name TEXT NOT NULL,
+            arguments TEXT NOT NULL,
+            reason TEXT NOT NULL,
+            tool_digest TEXT NOT NULL,
+            call_digest TEXT NOT NULL,
+            requested_at TEXT NOT NULL,
+            approved INTEGER,
+            answer_reason TEXT NOT NULL DEFAULT '',
+            answered_at TEXT,
+            used INTEGER NOT NULL DEFAULT 0
+        ) STRICT""",
+        "CREATE INDEX approvals_by_thread ON approvals (thread_id)",
     ),
 )
 """The statements that upgrade each version of the file's schema to the next."""

@@ -5,22 +5,25 @@ time changes with the row, which wakes waiting processes.
 """
 
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
-from functools import cached_property
+from contextlib import AbstractContextManager, nullcontext, suppress
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
 import anyio
+from typing_extensions import override
 
-from ryecore.errors import StateError, StateLocked, ThreadConflict, ThreadNotFound
-from ryecore.items.files import keep_out_of_git
-from ryecore.lillux.digests import ContentStore
-from ryecore.state.attestation import (
-    OBJECTS_FOLDER,
-    AttestedFolder,
-    attested_folder,
-    check_graph_folders,
+from ryecore.errors import (
+    ConfigError,
+    MissingExtra,
+    StateError,
+    StateLocked,
+    ThreadConflict,
+    ThreadNotFound,
 )
+from ryecore.lillux.processes import current_process
+from ryecore.state.approvals import ApprovalStore
+from ryecore.state.attestation import AttestedFolder, attested_folder, check_graph_folders
 from ryecore.state.database import Database
 from ryecore.state.ledger import BudgetLedger
 from ryecore.state.model import (
@@ -31,6 +34,7 @@ from ryecore.state.model import (
     ThreadRecord,
     thread_not_found,
 )
+from ryecore.state.objects import Objects
 from ryecore.state.owners import (
     LEASE_S,
     KillPlan,
@@ -42,8 +46,7 @@ from ryecore.state.pruning import ThreadPruning
 from ryecore.state.record_log import RecordStore
 from ryecore.state.registry import ThreadRegistry
 from ryecore.state.schema import MIGRATIONS
-from ryecore.state.sqlite_ledger import SqliteLedger
-from ryecore.state.sqlite_registry import SqliteRegistry
+from ryecore.state.sql_tables import SqlTables
 from ryecore.state.thread_file import THREAD_FILE, end_thread_file, recover_orphan
 from ryecore.state.thread_folders import ThreadFolders
 from ryecore.state.transcript_store import FileRecordStore
@@ -51,68 +54,39 @@ from ryecore.state.waiting import (
     ChangeWatcher,
     run_blocking,
     run_in_thread,
-    run_off_loop,
     signal_change,
 )
 from ryecore.state.write_ahead import WriteAhead
 
-__all__ = ["Objects", "ThreadStore"]
+__all__ = ["ThreadStore"]
 
 T = TypeVar("T")
 
 
-class Objects:
-    """Values that graphs' positions refer to: objects in a folder, named by their digests.
-
-    If durable, they survive a power cut once `synced` was awaited.
-    """
-
-    def __init__(self, state: Path, durability: Durability) -> None:
-        self.is_durable = durability == "machine"
-        self._folder = state / OBJECTS_FOLDER
-        self._unsynced: list[bytes] = []
-
-    @cached_property
-    def _store(self) -> ContentStore:
-        return ContentStore(self._folder, durable=False)
-
-    @cached_property
-    def _durable(self) -> ContentStore:
-        return ContentStore(self._folder, durable=True)
-
-    def prepare(self) -> None:
-        """Make the folder for a run that writes, unless a link of a clone is in its place."""
-        try:
-            check_graph_folders(self._folder.parent)
-            _ = self._store  # which makes the folder
-            keep_out_of_git(self._folder, durable=self.is_durable)
-        except OSError as problem:
-            raise StateError(
-                f"{self._folder} can't be written: {problem.strerror or problem}.",
-                next_step="See that its folder can be written, and the disk has room.",
-            ) from problem
-
-    def put(self, content: bytes) -> str:
-        """Store an object, which survives the death of the process, and return its digest."""
-        digest = self._store.put(content)
-        if self.is_durable:
-            self._unsynced.append(content)
-        return digest
-
-    def get(self, digest: str) -> bytes:
-        """Return an object. A missing or altered one is refused."""
-        return self._store.get(digest)
-
-    async def synced(self) -> None:
-        """Wait until all objects so far have the promised durability."""
-        if self._unsynced:
-            await run_off_loop("machine", self._sync)
-
-    def _sync(self) -> None:
-        waiting = tuple(self._unsynced)
-        for content in waiting:
-            self._durable.put(content)  # for content that is stored already, this is a sync
-        del self._unsynced[: len(waiting)]
+def _open_tables(place: AttestedFolder, durability: Durability, state: str | None) -> SqlTables:
+    """Open the tables of a project: in its folder, or on the server of an address."""
+    if state is None:
+        return SqlTables.of(
+            Database(place.private / "threads.db", MIGRATIONS, durability=durability)
+        )
+    if durability == "machine":
+        raise ConfigError(
+            "durability is machine, and the state is on a server, which syncs its own rows only.",
+            next_step="Leave one of them out: the files of threads aren't synced with a server's "
+            "rows yet.",
+        )
+    try:
+        from ryecore.state.postgres.store import open_tables  # noqa: PLC0415 - needs an extra
+    except ModuleNotFoundError as problem:
+        if (problem.name or "").partition(".")[0] != "psycopg":
+            raise
+        raise MissingExtra(
+            "State on PostgreSQL needs the package psycopg, which is not installed.",
+            next_step="pip install 'ryecore[postgres]'",
+            extra="postgres",
+        ) from None
+    machine = f"{current_process().boot_id} {place.path}"
+    return open_tables(state, sha256(machine.encode()).hexdigest()[:16])
 
 
 class ThreadStore(ThreadFolders):
@@ -123,49 +97,95 @@ class ThreadStore(ThreadFolders):
         place: AttestedFolder,
         durability: Durability = "process",
         user_root: Path | None = None,
+        state: str | None = None,
     ) -> None:
         super().__init__(place, durability, user_root)
-        self._database = Database(place.private / "threads.db", MIGRATIONS, durability=durability)
-        self.registry: ThreadRegistry = SqliteRegistry(self._database)
-        self.ledger: BudgetLedger = SqliteLedger(self._database)
-        ahead = WriteAhead(self._database, str(self.folder), self._folder_to_write)
-        ahead.restore()
+        tables = _open_tables(place, durability, state)
+        self._database = tables.database
+        self._notices = tables.notices
+        self.registry: ThreadRegistry = tables.registry
+        self.ledger: BudgetLedger = tables.ledger
+        self.approvals: ApprovalStore = tables.approvals
+        ahead = None
+        if isinstance(tables.database, Database):
+            ahead = WriteAhead(tables.database, str(self.folder), self._folder_to_write)
+            ahead.restore()
         self._ahead = ahead if durability == "machine" else None
         self.records: RecordStore = FileRecordStore(
             self.folder_of,
             self._folder_to_write,
             self._load_key,
             self._ahead,
-            ahead.check_restored,
+            *(() if ahead is None else (ahead.check_restored,)),
         )
-        self.pruning = ThreadPruning(self._database, place)
+        self.pruning = ThreadPruning(tables.database, place, has_write_ahead=ahead is not None)
 
     @classmethod
-    def open(cls, project_root: Path, user_root: Path, durability: Durability = "process") -> Self:
-        """Open the threads of a project's `.ai` folder, which is made if it is missing."""
+    def open(
+        cls,
+        project_root: Path,
+        user_root: Path,
+        durability: Durability = "process",
+        state: str | None = None,
+    ) -> Self:
+        """Open the threads of a project's `.ai` folder, which is made if it is missing.
+
+        Args:
+            project_root: The `.ai` folder.
+            user_root: The user's.
+            durability: What changes survive.
+            state: The address of a server that holds the rows; by default they are in the folder.
+        """
         place = attested_folder(project_root / "state", THREADS_FOLDER, user_root)
-        return cls(place, durability, user_root)
+        return cls(place, durability, user_root, state)
 
     def begin_log(self) -> None:
         """Make the first commit of a new log now, so that no run waits for the disk for it."""
-        with suppress(StateError):  # the next write raises the error
-            self._database.begin_log()
+        if isinstance(self._database, Database):
+            with suppress(StateError):  # the next write raises the error
+                self._database.begin_log()
 
     async def synced(self) -> None:
         """Wait until all writes so far have the promised durability."""
-        await self._database.synced()
+        await self.registry.synced()
 
     def quiet(self, most_s: float) -> AbstractContextManager[bool]:
         """Keep other threads away, so that reads don't wait for them; see `Database.quiet`."""
-        return self._database.quiet(most_s)
+        database = self._database
+        return database.quiet(most_s) if isinstance(database, Database) else nullcontext(True)
 
     def is_in_place(self) -> bool:
         """Return whether the open registry is the one in the folder."""
-        return self._database.is_in_place()
+        if isinstance(self._database, Database):
+            return self._database.is_in_place()
+        return self.private_folder.is_dir()
 
     def close(self) -> None:
         """Close the registry."""
+        if self._notices is not None:
+            self._notices.close()
         self._database.close()
+
+    @override
+    def watch(self, thread_id: str) -> ChangeWatcher:
+        watcher = super().watch(thread_id)
+        if self._notices is not None:
+            self._notices.listen(thread_id, self._wake)
+        return watcher
+
+    @override
+    def watch_requests(self) -> ChangeWatcher:
+        watcher = super().watch_requests()
+        if self._notices is not None:
+            self._notices.listen(None, self._wake)
+        return watcher
+
+    def _wake(self, thread_id: str | None) -> None:
+        """Wake those who watch a thread, or requests to all, after a change elsewhere."""
+        if thread_id is None:
+            self._notify_owners()
+        else:
+            self.announce(thread_id)
 
     async def find(self, beginning: str) -> str:
         """Find the whole id of a thread by a prefix that no other id has."""
@@ -173,15 +193,19 @@ class ThreadStore(ThreadFolders):
         ids = [one.thread_id for one in await self.registry.find_by_prefix(beginning)]
         if beginning in ids:
             return beginning
+        if len(ids) == 1:
+            return ids[0]
+        active = await self.registry.list_active()
         if not ids:
-            raise thread_not_found(beginning)
-        if len(ids) > 1:
-            raise ThreadNotFound(
-                f"{beginning!r} begins the ids of several threads: {', '.join(ids)}.",
-                next_step="Write more of the one you mean.",
-                thread_id=beginning,
-            )
-        return ids[0]
+            of_item = [one for one in active if one.item_id.partition(":")[2] == beginning]
+            raise thread_not_found(beginning, [one.thread_id for one in of_item])
+        running = [one.thread_id for one in active if one.thread_id.startswith(beginning)]
+        hint = f" Only {running[0]} has not ended." if len(running) == 1 else ""
+        raise ThreadNotFound(
+            f"{beginning!r} begins the ids of several threads: {', '.join(ids)}.",
+            next_step=f"Write more of the one you mean.{hint}",
+            thread_id=beginning,
+        )
 
     def run_now(self, call: Coroutine[Any, Any, T]) -> T:
         """Run operations of this store to their end, where nothing can be awaited.
@@ -345,9 +369,7 @@ class ThreadStore(ThreadFolders):
         if self.folder.is_dir():  # else it was removed, and the next launch makes it
             await run_in_thread(self.make_folder, thread_id)
         with anyio.move_on_after(timeout_s):
-            async with ChangeWatcher(
-                self.folder_of(thread_id)
-            ) as watched:  # from here on, no change is missed
+            async with self.watch(thread_id) as watched:  # from here on, no change is missed
                 while True:
                     record = await self.look(thread_id)
                     if record.ended:

@@ -18,7 +18,7 @@ from ryecore.convert.json_text import indented_json
 from ryecore.convert.strict import RECORDS
 from ryecore.errors import StateError
 from ryecore.frozen import frozen
-from ryecore.items.files import write_atomically
+from ryecore.items.files import replace_and_keep, write_atomically
 from ryecore.lillux.digests import read_digest
 from ryecore.lillux.keys import PublicKey, SigningKey
 from ryecore.state.model import Cost, Durability, ThreadRecord
@@ -96,17 +96,25 @@ class ThreadFile:
         return document
 
 
-def write_thread_file(path: str | Path, thread: ThreadFile, key: SigningKey) -> None:
-    """Write and sign a thread's file, atomically, into a folder that exists. It isn't synced."""
+def write_thread_file(
+    path: str | Path, thread: ThreadFile, key: SigningKey, *, keep: bool = False
+) -> str | None:
+    """Write and sign a thread's file, atomically, into a folder that exists. It isn't synced.
+
+    With `keep`, a file that it replaces stays, under the path that is returned.
+    """
     signed = sign_record(_KIND, thread.to_dict(), key)
-    text = indented_json(signed, ascii_only=True) + "\n"
+    content = f"{indented_json(signed, ascii_only=True)}\n".encode()
     try:
-        write_atomically(path, text.encode(), mode=0o600, durable=False)
+        if keep:
+            return replace_and_keep(os.fspath(path), content)
+        write_atomically(path, content, mode=0o600, durable=False)
     except OSError as problem:
         raise StateError(
             f"{path} can't be written: {problem.strerror or problem}.",
             next_step=advice(problem),
         ) from problem
+    return None
 
 
 def end_thread_file(path: Path, record: ThreadRecord, key: SigningKey) -> None:

@@ -20,6 +20,7 @@ from ryecore.items.files import (
     KnownFolders,
     folder_without_links,
     make_folder_without_links,
+    remove_replaced,
     write_atomically,
 )
 from ryecore.lillux.digests import ContentStore
@@ -169,6 +170,21 @@ class ThreadFolders:
         write_thread_file(path, thread, self._load_key())
         await self._add_ahead(thread.thread_id, THREAD_FILE)
 
+    async def leave_files(self, thread: ThreadFile, export: str) -> None:
+        """Write and sign the file of a thread that ends, and its export as `export` does."""
+        if self._durability == "machine":  # a file that is written anew could be lost as it was
+            await self.write_file(thread)
+            await self.export(thread.thread_id, export)
+            return
+        path, key = f"{self._folder_to_write(thread.thread_id)}/{THREAD_FILE}", self._load_key()
+        replaced = write_thread_file(path, thread, key, keep=True)
+        try:
+            await self.export(thread.thread_id, export, replaced)
+        except BaseException:
+            if replaced is not None:
+                remove_replaced(replaced)
+            raise
+
     async def _add_ahead(self, thread_id: str, name: str) -> None:
         """Make a file that was written as durable as the registry's next commit."""
         if self._ahead is not None:
@@ -189,10 +205,15 @@ class ThreadFolders:
         """Return where a person finds a thread's capabilities, from the project's folder."""
         return f"{self._ref}/{thread_id}/{CAPABILITIES_FILE}"
 
-    async def export(self, thread_id: str, text: str) -> None:
+    async def export(self, thread_id: str, text: str, replaced: str | None = None) -> None:
         """Write a thread as knowledge, which search finds and no author signs: markdown.
 
         A link that leads out of the project's knowledge is refused.
+
+        Args:
+            thread_id: The thread.
+            text: The markdown.
+            replaced: A file of the thread that was replaced, and that the export may become.
         """
         await run_off_loop(
             self._durability,
@@ -200,6 +221,7 @@ class ThreadFolders:
             thread_id,
             text,
             self._load_key(),
+            replaced,
             size_bytes=len(text),
         )
 

@@ -4,15 +4,13 @@ Source: docs/design/threads.md#registry; docs/design/threads.md#spawns; decision
 """
 
 import json
-import sqlite3
 from collections.abc import Mapping
 from typing import Final
 
 from ryecore.convert.json_text import make_encoder
-from ryecore.errors import AlreadyStarted, InputError, LimitReached, StateError, ThreadConflict
+from ryecore.errors import InputError, LimitReached, StateError, ThreadConflict
 from ryecore.lillux.processes import ProcessId
 from ryecore.state.accounts import release
-from ryecore.state.idempotency import IdempotencyKey
 from ryecore.state.model import (
     Cost,
     Predecessor,
@@ -24,11 +22,13 @@ from ryecore.state.model import (
     has_ended,
     thread_not_found,
 )
-from ryecore.state.owners import LEASE_S, is_abandoned, lacks_follower, moment
+from ryecore.state.owners import LEASE_S, lacks_follower, moment
 from ryecore.state.refusals import id_taken
 from ryecore.state.schema import BELOW_AND_AFTER, ENDED, NOW, below
+from ryecore.state.statements import DatabaseTime, Row, Statements
 
 __all__ = [
+    "CLAIM",
     "OWNERSHIP",
     "SET_LEASE",
     "SET_OWNERSHIP",
@@ -42,17 +42,15 @@ __all__ = [
     "describe_death",
     "end_abandoned",
     "end_row",
-    "free_start_key",
     "insert_row",
-    "keep_start_key",
     "new_lease",
     "ownership",
     "ownership_of",
     "record_of",
-    "refuse_started",
     "result_of",
     "set_place",
     "take_over",
+    "tells_of_death",
 ]
 
 
@@ -67,7 +65,7 @@ def columns(process: ProcessId) -> tuple[str, int, int, int, int]:
     )
 
 
-def record_of(row: sqlite3.Row) -> ThreadRecord:
+def record_of(row: Row) -> ThreadRecord:
     """Return a row as a record. Values that ryecore never writes are refused."""
     try:
         return _record_of(row)
@@ -91,10 +89,13 @@ def _damaged(thread_id: str) -> StateError:
     )
 
 
-def _record_of(row: sqlite3.Row) -> ThreadRecord:
+def _record_of(row: Row) -> ThreadRecord:
     limits = None if row["limits"] is None else json.loads(row["limits"])
     if limits is not None and not isinstance(limits, dict):
         raise ValueError("Limits are a mapping.")
+    labels = {} if row["labels"] is None else json.loads(row["labels"])
+    if not isinstance(labels, dict):
+        raise ValueError("Labels are a mapping.")
     owner = None
     if row["pid"] is not None and not has_ended(row["status"]):
         owner = ProcessId(
@@ -128,6 +129,9 @@ def _record_of(row: sqlite3.Row) -> ThreadRecord:
             row["output_tokens"],
             row["spend_microcents"],
             bool(row["cost_estimated"]),
+            row["cached_tokens"],
+            row["unpriced"],
+            row["cache_saved_microcents"],
         ),
         spawn_count=row["spawn_count"],
         continuation_of=row["continuation_of"],
@@ -137,6 +141,7 @@ def _record_of(row: sqlite3.Row) -> ThreadRecord:
         limits=limits,
         transcript_head=None if digest is None else (row["transcript_length"], digest),
         place=None if node is None else RemotePlace(row["remote"], node),
+        labels=labels,
     )
 
 
@@ -176,6 +181,12 @@ def crash_result(record: ThreadRecord, status: Status) -> dict[str, object]:
     return {**result, "item_id": record.item_id, **({"died": True} if died else {})}
 
 
+def tells_of_death(thread_id: str, body: str) -> bool:
+    """Return whether a stored result is that of a thread whose process died."""
+    result = result_of(thread_id, body)
+    return isinstance(result, dict) and result.get("died") is True
+
+
 def conflict(record: ThreadRecord, what: str) -> ThreadConflict:
     """Return the error for an operation that a thread's status doesn't allow."""
     return ThreadConflict(
@@ -196,15 +207,17 @@ _END: Final = (
     " turns = coalesce(?, turns), input_tokens = coalesce(?, input_tokens),"
     " output_tokens = coalesce(?, output_tokens),"
     " spend_microcents = coalesce(?, spend_microcents),"
-    " cost_estimated = coalesce(?, cost_estimated)"
+    " cost_estimated = coalesce(?, cost_estimated),"
+    " cached_tokens = coalesce(?, cached_tokens), unpriced = coalesce(?, unpriced),"
+    " cache_saved_microcents = coalesce(?, cache_saved_microcents)"
     f" WHERE thread_id = ? AND fence = coalesce(?, fence) AND status NOT IN ({ENDED})"
 )
 _SAME_HEAD: Final = (None, None)
-_SAME_COST: Final = (None, None, None, None, None)
+_SAME_COST: Final = (None,) * 8
 
 
 def end_row(
-    run: sqlite3.Connection,
+    run: Statements,
     thread_id: str,
     status: Status,
     body: str,
@@ -230,7 +243,7 @@ def end_row(
     return True
 
 
-def cost_values(cost: Cost) -> tuple[int, int, int, int, bool]:
+def cost_values(cost: Cost) -> tuple[int, ...]:
     """Return a cost as the values of `SET_COST`."""
     return (
         cost.turns,
@@ -238,25 +251,26 @@ def cost_values(cost: Cost) -> tuple[int, int, int, int, bool]:
         cost.output_tokens,
         cost.spend_microcents,
         cost.estimated,
+        cost.cached_tokens,
+        cost.unpriced,
+        cost.cache_saved_microcents,
     )
 
 
-def ask_to_stop(
-    run: sqlite3.Connection, thread_id: str, column: str, *, and_after: bool = False
-) -> None:
+def ask_to_stop(run: Statements, thread_id: str, column: str, *, and_after: bool = False) -> None:
     """Ask a thread and its subtree to stop, by the column `cancel_requested` or `kill_requested`.
 
     The continuations of threads that were handed off are included if `and_after` is set.
     """
     found = BELOW_AND_AFTER if and_after else below("threads")
     run.execute(
-        f"{found} UPDATE threads SET {column} = 1, updated_at = {NOW}"
+        f"{found} UPDATE threads SET {column} = TRUE, updated_at = {NOW}"
         f" WHERE thread_id IN (SELECT thread_id FROM below) AND status NOT IN ({ENDED})",
         (thread_id,),
     )
 
 
-def end_abandoned(run: sqlite3.Connection, record: ThreadRecord) -> None:
+def end_abandoned(run: Statements, record: ThreadRecord) -> None:
     """End a thread whose process has died: as killed if a kill was requested, else as error.
 
     Its subtree, which may run in other processes, is asked to stop.
@@ -278,19 +292,27 @@ SET_OWNERSHIP: Final = ", ".join(f"{name} = ?" for name in _ALL)
 SET_LEASE: Final = ", ".join(f"{name} = ?" for name in _LEASE)
 """The columns of the lease alone, as assignments for UPDATE."""
 
+CLAIM: Final = (
+    f"UPDATE threads SET {SET_OWNERSHIP}, owns_process = ?, limits = coalesce(?, limits),"
+    " model = coalesce(?, model), status = 'running', fence = fence + 1, parent_token_hash = NULL,"
+    f" updated_at = {NOW} WHERE thread_id = ? AND status = 'created'"
+    " AND (parent_token_hash IS NULL OR parent_token_hash = ?) RETURNING fence"
+)
+"""Claims a created thread for a process, and returns the fence."""
+
 
 def ownership(process: ProcessId) -> tuple[object, ...]:
     """Return a process and a new lease, as the values of `OWNERSHIP`."""
     return (*columns(process), *new_lease())
 
 
-def new_lease() -> tuple[float, float]:
+def new_lease() -> tuple[DatabaseTime, float]:
     """Return a new lease, as the values of `SET_LEASE`."""
     now = moment()
-    return (now.unix_s + LEASE_S, now.machine_s + LEASE_S)
+    return (DatabaseTime(now.unix_s + LEASE_S), now.machine_s + LEASE_S)
 
 
-def set_place(run: sqlite3.Connection, thread_id: str, place: RemotePlace) -> None:
+def set_place(run: Statements, thread_id: str, place: RemotePlace) -> None:
     """Set the node that runs a thread."""
     run.execute(
         f"UPDATE threads SET remote = ?, node = ?, updated_at = {NOW} WHERE thread_id = ?",
@@ -299,12 +321,13 @@ def set_place(run: sqlite3.Connection, thread_id: str, place: RemotePlace) -> No
 
 
 _TAKE_OVER: Final = (
-    f"UPDATE threads SET {SET_OWNERSHIP}, owns_process = 0, fence = fence + 1, updated_at = {NOW}"
+    f"UPDATE threads SET {SET_OWNERSHIP}, owns_process = FALSE, fence = fence + 1,"
+    f" updated_at = {NOW}"
     " WHERE thread_id = ? RETURNING fence"
 )
 
 
-def take_over(run: sqlite3.Connection, record: ThreadRecord, owner: ProcessId) -> int:
+def take_over(run: Statements, record: ThreadRecord, owner: ProcessId) -> int:
     """Take over a thread on a node that no living process follows, and return the new fence."""
     if not lacks_follower(record) and (record.place is None or record.owner != owner):
         raise conflict(record, "be taken over")
@@ -314,14 +337,14 @@ def take_over(run: sqlite3.Connection, record: ThreadRecord, owner: ProcessId) -
 
 _INSERT: Final = (
     "INSERT INTO threads (thread_id, item_id, parent_id, root_id, model, limits, chain_root_id,"
-    f" continuation_of, cancel_requested, kill_requested, created_at, updated_at, {OWNERSHIP})"
-    f" VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {NOW}, {NOW}, ?, ?, ?, ?, ?, ?, ?)"
-    " RETURNING created_at"
+    " continuation_of, cancel_requested, kill_requested, labels, created_at, updated_at,"
+    f" {OWNERSHIP}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {NOW}, {NOW}, ?, ?, ?, ?, ?, ?, ?)"
+    " ON CONFLICT (thread_id) DO NOTHING RETURNING created_at"
 )
 
 
 def insert_row(
-    run: sqlite3.Connection,
+    run: Statements,
     thread_id: str,
     item_id: str,
     parent_id: str | None,
@@ -332,22 +355,24 @@ def insert_row(
     model: str | None,
     limits: Mapping[str, object] | None,
     follows: Predecessor | None,
+    labels: Mapping[str, str],
 ) -> ThreadRecord:
     """Create a thread's row. The requests are those to cancel and to kill it."""
     written = None if limits is None else as_json(limits)
     chain_root_id = None if follows is None else follows.chain_root_id
     continued = None if follows is None else follows.thread_id
     lease = new_lease()
-    try:
-        (now,) = run.execute(
-            _INSERT,
-            (
-                *(thread_id, item_id, parent_id, root_id, model, written, chain_root_id),
-                *(continued, *requests, *columns(owner), *lease),
-            ),
-        ).fetchone()
-    except sqlite3.IntegrityError:
-        raise id_taken(thread_id) from None
+    inserted = run.execute(
+        _INSERT,
+        (
+            *(thread_id, item_id, parent_id, root_id, model, written, chain_root_id),
+            *(continued, *requests, as_json(dict(labels)) if labels else None),
+            *(*columns(owner), *lease),
+        ),
+    ).fetchone()
+    if inserted is None:
+        raise id_taken(thread_id)
+    (now,) = inserted
     return ThreadRecord(
         thread_id=thread_id,
         item_id=item_id,
@@ -367,10 +392,11 @@ def insert_row(
         chain_root_id=chain_root_id,
         root_id=root_id,
         limits=None if limits is None else dict(limits),
+        labels=dict(labels),
     )
 
 
-def count_spawn(run: sqlite3.Connection, parent_id: str, limit: SpawnLimit) -> int:
+def count_spawn(run: Statements, parent_id: str, limit: SpawnLimit) -> int:
     """Count one more child of a thread within its limit, and return the number of its children."""
     row = run.execute(
         "SELECT spawn_count FROM threads WHERE thread_id = ?", (parent_id,)
@@ -390,102 +416,3 @@ def count_spawn(run: sqlite3.Connection, parent_id: str, limit: SpawnLimit) -> i
         )
     run.execute("UPDATE threads SET spawn_count = ? WHERE thread_id = ?", (count + 1, parent_id))
     return count + 1
-
-
-_RESUMABLE: Final = ("error", "cancelled", "killed")
-_NEVER_CLAIMED: Final = 1
-"""The fence of a thread that ended before any process claimed it: only the end raised it."""
-
-
-def _scope_of(run: sqlite3.Connection, start: IdempotencyKey, parent_id: str | None) -> str:
-    if parent_id is None:
-        return start.scope
-    query = "SELECT coalesce(chain_root_id, thread_id) FROM threads WHERE thread_id = ?"
-    row = run.execute(query, (parent_id,)).fetchone()
-    return parent_id if row is None else str(row[0])
-
-
-def refuse_started(
-    run: sqlite3.Connection, start: IdempotencyKey | None, parent_id: str | None
-) -> None:
-    """Refuse a start whose key was used; a thread that ended before it began frees its key.
-
-    A thread whose process died before it could begin is ended first, so that it can't begin. The
-    error for a repeated request names its thread, or the last one that resumed it; another request
-    with the key is an InputError.
-    """
-    if start is None:
-        return
-    row = run.execute(
-        "SELECT * FROM threads WHERE start_scope = ? AND start_key = ?",
-        (_scope_of(run, start, parent_id), start.key),
-    ).fetchone()
-    if row is None:
-        return
-    record, digest = record_of(row), row["start_digest"]
-    thread_id, item_id = record.thread_id, record.item_id
-    is_dead = record.status == "created" and is_abandoned(record)
-    if is_dead:
-        end_abandoned(run, record)
-    if is_dead or _never_began(record):
-        free_start_key(run, thread_id)
-        return
-    if digest != start.digest:
-        is_same = item_id == start.item_id
-        difference = "with other parameters" if is_same else f"not {start.item_id}"
-        raise InputError(
-            f"The idempotency key {start.key} was used to start {item_id}, {difference}: "
-            f"{thread_id}.",
-            next_step="Use a key of its own for each request.",
-        )
-    last = _resumed(run, record)
-    resumed = "" if last is record else f", which {last.thread_id} resumed"
-    raise AlreadyStarted(
-        f"{item_id} was started with the idempotency key {start.key} already, as "
-        f"{thread_id}{resumed}.",
-        next_step=f"See it: rye threads show {last.thread_id}",
-        thread_id=last.thread_id,
-        state=last.status,
-    )
-
-
-def _resumed(run: sqlite3.Connection, record: ThreadRecord) -> ThreadRecord:
-    """Return the last thread that resumes a failed or stopped one; else the thread itself.
-
-    A thread that was handed off counts as its continuations.
-    """
-    query = (
-        "SELECT * FROM threads WHERE continuation_of = ?"
-        " AND chain_root_id IS NOT NULL ORDER BY rowid DESC"  # a fork has none
-    )
-    last = record
-    while record.status == "continued" or record.status in _RESUMABLE:
-        rows = map(record_of, run.execute(query, (record.thread_id,)))
-        following = next((one for one in rows if not _never_began(one)), None)
-        if following is None:
-            break
-        if record.status != "continued":
-            last = following
-        record = following
-    return last
-
-
-def _never_began(record: ThreadRecord) -> bool:
-    return record.ended and record.fence <= _NEVER_CLAIMED
-
-
-def free_start_key(run: sqlite3.Connection, thread_id: str) -> None:
-    """Free the key of a thread's start."""
-    run.execute("UPDATE threads SET start_key = NULL WHERE thread_id = ?", (thread_id,))
-
-
-def keep_start_key(
-    run: sqlite3.Connection, thread_id: str, start: IdempotencyKey | None, parent_id: str | None
-) -> None:
-    """Store the key of a thread's start, if it has one, in the transaction that registers it."""
-    if start is not None:
-        run.execute(
-            "UPDATE threads SET start_scope = ?, start_key = ?, start_digest = ?"
-            " WHERE thread_id = ?",
-            (_scope_of(run, start, parent_id), start.key, start.digest, thread_id),
-        )

@@ -1,8 +1,10 @@
 """The report of a check of a transcript, turn by turn."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Literal, TypeAlias
+
+from attrs import field
 
 from ryecore.convert.strict import WIRE
 from ryecore.display.text import STATUS_ICONS, Rendered, StyledText, status_mark
@@ -56,6 +58,8 @@ class TranscriptReport(Rendered):
         size_bytes: The size of the file.
         unit: The word for a turn, such as a step of a graph's run.
         node: The node whose records these are, and which signed them; None for this user's own.
+        earlier: The reports on the threads of its chain there that this one continues, by their
+            ids on the node, the first one first.
     """
 
     ok: bool
@@ -65,6 +69,7 @@ class TranscriptReport(Rendered):
     size_bytes: int
     unit: Unit = "turn"
     node: RemotePlace | None = None
+    earlier: "Mapping[str, TranscriptReport]" = field(factory=dict)
 
     def to_dict(self) -> dict[str, object]:
         """Return the report as a JSON-ready object."""
@@ -75,6 +80,11 @@ class TranscriptReport(Rendered):
             "unattested_records": self.unattested_records,
             "size_bytes": self.size_bytes,
             **({} if self.node is None else {"remote": self.node.remote, "node": self.node.node}),
+            **(
+                {"earlier": {one: report.to_dict() for one, report in self.earlier.items()}}
+                if self.earlier
+                else {}
+            ),
         }
 
     def render(self, thread_id: str = "transcript") -> StyledText:
@@ -110,6 +120,12 @@ class TranscriptReport(Rendered):
         for problem in self.problems:
             if not problem.startswith(of_turns):  # problems of turns are listed with the turns
                 text.line("  ", (problem, "bad"))
+        for earlier_id, earlier in self.earlier.items():
+            text.line(
+                status_mark("ok" if earlier.ok else "problem"),
+                (earlier_id, "id"),
+                (f"  continued on the node  {len(earlier.turns)} {self.unit}s", "dim"),
+            )
         return text
 
 

@@ -277,8 +277,8 @@ class LockWait:
         waited_s = time.monotonic() - self._began
         holders = find_lock_holders(*self._lock_files)
         raise StateLocked(
-            f"{self._path} is locked by {describe_holders(holders)}. It was waited for "
-            f"{waited_s:.1f} s; nothing was changed.",
+            f"{self._path} is locked by {describe_holders(holders)}. ryecore "
+            f"waited {waited_s:.1f} s for it; nothing was changed.",
             next_step=release_advice(holders),
             path=str(self._path),
             holders=holders,

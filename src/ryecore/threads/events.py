@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from typing_extensions import override
 
-from ryecore.agent.events import AgentEvent, AgentToken, AgentToolCall
+from ryecore.agent.events import AgentEvent, AgentReasoning, AgentToken, AgentToolCall
 from ryecore.state.events import Recorder
 from ryecore.threads.records.conversation import Conversation
 
@@ -18,7 +18,8 @@ __all__ = ["RECORD_TYPES", "ThreadRecorder"]
 RECORD_TYPES: Final = (
     "thread_started", "thread_resumed", "thread_forked", "context_injected", "cognition_in",
     "model_call", "model_call_end", "cognition_out", "token_delta", "tool_call_start",
-    "tool_call_result", "directive_return", "hook", "limit_reached", "budget_overspent",
+    "tool_call_result", "approval_requested", "approval_resolved", "directive_return", "hook",
+    "limit_reached", "budget_overspent", "conversation_compacted", "compaction_failed",
     "context_limit_reached", "thread_handoff", "checkpoint", "thread_completed", "thread_error",
     "thread_cancelled", "thread_continued", "thread_killed",
 )  # fmt: skip
@@ -56,6 +57,8 @@ class ThreadRecorder(Recorder):
         if type(event) is AgentToken:
             self._log.append_delta(event.token)
             self.show("token_delta", {"text": event.token})
+        elif type(event) is AgentReasoning:
+            self.show("reasoning_delta", {"text": event.text})
         elif type(event) is AgentToolCall:
             self.append(
                 "tool_call_start",

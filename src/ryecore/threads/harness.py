@@ -62,6 +62,7 @@ class SafetyHarness:
             deadline=self.deadline,
             cancellation=self.cancellation,
             parent=caller.call_id,
+            labels=caller.labels,
         )
 
     def within(self, limits: Limits) -> "SafetyHarness":
@@ -79,16 +80,7 @@ class SafetyHarness:
         Args:
             cost: The thread's own cost. The ledger counts that of its children.
         """
-        limits = self.limits
-        if limits.turns is not None and cost.turns >= limits.turns:
-            return LimitHit("turns_exceeded", cost.turns, limits.turns)
-        tokens = cost.tokens
-        if limits.tokens is not None and tokens >= limits.tokens:
-            return LimitHit("tokens_exceeded", tokens, limits.tokens)
-        most = limits.spend_microcents
-        if most is not None and (cost.spend_microcents >= most > 0 or cost.spend_microcents > most):
-            return LimitHit.of_spend(cost.spend_microcents, most)
-        return self.check_duration()
+        return self.limits.hit_by(cost) or self.check_duration()
 
     def check_duration(self) -> LimitHit | None:
         """Return the hit of the duration limit; None while there is time."""
@@ -97,6 +89,10 @@ class SafetyHarness:
         if deadline is None or now < deadline:
             return None
         return LimitHit("duration_exceeded", round(now - self.started, 3), deadline - self.started)
+
+    def ends_within(self, wait_s: float) -> bool:
+        """Return whether the deadline comes before the end of a wait."""
+        return self.deadline is not None and self.now() + wait_s >= self.deadline
 
     def time_is_up(self) -> LimitHit:
         """Return the hit of its deadline, or of one that was set from outside."""

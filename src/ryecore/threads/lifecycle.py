@@ -14,6 +14,7 @@ import anyio
 from attrs import evolve
 from typing_extensions import override
 
+from ryecore.agent.spending import Spending
 from ryecore.chain.trace import Trace
 from ryecore.errors import LinkLeavesSpace, RyeError, StateError
 from ryecore.frozen import frozen
@@ -28,7 +29,6 @@ from ryecore.runs.host import RunHost
 from ryecore.runs.lifecycle import RunLifecycle
 from ryecore.runs.programs import check_actions
 from ryecore.runs.request import RunRequest
-from ryecore.runs.spending import Spending
 from ryecore.state.model import ContinuationLimits, Cost, Predecessor, Status, ThreadRecord
 from ryecore.threads.calls.guard import ArtifactStore, ResultGuard, artifact_reader
 from ryecore.threads.calls.palette import PaletteBuilder
@@ -37,7 +37,12 @@ from ryecore.threads.harness import SafetyHarness, limits_until
 from ryecore.threads.loop import ThreadEnding, ThreadLoop, ending_of_error, ending_of_stop
 from ryecore.threads.planner.planning import DirectivePlanner, check_body, layered_limits
 from ryecore.threads.planner.risk import check_risks, judge
-from ryecore.threads.records.export import export_thread, started_payload, write_capabilities
+from ryecore.threads.records.export import (
+    export_thread,
+    leave_files,
+    started_payload,
+    write_capabilities,
+)
 from ryecore.threads.result import ThreadResult
 from ryecore.threads.resume import continued_record, handoff_of
 from ryecore.threads.turn_policy import ResolvedDirective, ThreadPlan
@@ -170,6 +175,8 @@ class ThreadLifecycle(RunLifecycle[ThreadEnding, ThreadResult]):
         """
         planner, trace, request = self._deps.planner, self._trace, self._request
         loaded = planner.load(request.ref, trace)
+        if self.execution is not None:
+            self.execution.item = loaded.item
         check_body(loaded)
         inputs: Mapping[str, object] = dict(request.inputs)
         if self._continues is None:
@@ -396,8 +403,7 @@ class ThreadLifecycle(RunLifecycle[ThreadEnding, ThreadResult]):
 
     async def _leave_files(self, ending: ThreadEnding, cost: Cost) -> None:
         file = self._ended_file(ending, cost)
-        await self._store.write_file(file)
-        await export_thread(self._store, file, self._opened.conversation)
+        await leave_files(self._store, file, self._opened.conversation)
 
     async def _log_failure(self, error: BaseException, cost: Cost) -> None:
         await self._log_end(self._ending_of(error), cost, NOTHING)

@@ -6,7 +6,7 @@ Source: docs/design/threads.md#turn-loop; docs/design/threads.md#states; decisio
 from collections.abc import Mapping
 from typing import Final, Self
 
-from attrs import field
+from attrs import evolve, field
 
 from ryecore.agent.assembly import (
     TurnSetup,
@@ -15,8 +15,10 @@ from ryecore.agent.assembly import (
     plan_entry,
     tool_context,
 )
+from ryecore.agent.deps import AgentRunnerDeps
 from ryecore.agent.model import Agent
 from ryecore.agent.outcome import failure_of
+from ryecore.agent.spending import MAX_OUTPUT_TOKENS, Spending
 from ryecore.agent.turns import TurnResult, run_turns
 from ryecore.directives.inputs import render_returns
 from ryecore.errors import LlmError, RyeError
@@ -24,23 +26,25 @@ from ryecore.frozen import frozen
 from ryecore.llm.fallback import FallbackChain
 from ryecore.llm.fallback_rules import FallbackPlanEntry
 from ryecore.llm.parts import Message
-from ryecore.llm.request import Capabilities, LlmRequest
+from ryecore.llm.request import CacheLifetime, Capabilities, LlmRequest
 from ryecore.policy import CallContext
 from ryecore.policy.hooks import HookEvent
 from ryecore.policy.limits import LimitHit
 from ryecore.runs.hooks import HookOutcome, HookRunner
 from ryecore.runs.host import RunHost
-from ryecore.runs.spending import MAX_OUTPUT_TOKENS, Spending
 from ryecore.state.ledger import BudgetLedger
 from ryecore.state.model import Status
+from ryecore.threads.calls.approvals import ThreadApprovals
 from ryecore.threads.calls.returning import Returned
 from ryecore.threads.calls.text_calls import render_tools
+from ryecore.threads.compaction import compact_of, make_compactor, window_of
 from ryecore.threads.events import ThreadRecorder
 from ryecore.threads.harness import SafetyHarness
 from ryecore.threads.planner.prompt import (
     continued_message,
     directive_context,
     first_message,
+    opening_tag,
     system_text,
 )
 from ryecore.threads.records.messages import message_payload
@@ -54,7 +58,6 @@ __all__ = [
     "ending_of_turns",
 ]
 
-_CONTEXT_TOKENS: Final = 200_000
 _NO_TURNS: Final = 1_000_000
 
 
@@ -100,7 +103,7 @@ class ThreadLoop:
         self._hooks = hooks
         self._recorder = recorder
         self._call = call
-        self._deps = host.deps
+        self._deps = host.deps_within(self._directive.settings.loop.rate_limits)
         self.spending = Spending(
             thread.thread_id,
             ledger,
@@ -108,6 +111,7 @@ class ThreadLoop:
             self._deps,
             recorder,
             harness.cancellation,
+            waits=host.budget_waits.of(thread.thread_id, ledger),
             hands_off=True,
         )
         self.messages: list[Message] = []
@@ -129,9 +133,10 @@ class ThreadLoop:
     async def run(self) -> ThreadEnding:
         """Run turns until the thread ends."""
         plan = self._plan()
+        compact = compact_of(self._deps, self._directive.settings.loop)
         policy = ThreadPolicy(
             self._thread,
-            _model_of(plan[0]),
+            _model_of(plan[0], window_of(plan[0], compact)),
             self._harness,
             self.spending,
             self._hooks,
@@ -142,6 +147,16 @@ class ThreadLoop:
         self._policy = policy
         system = await self._begin(policy)
         setup = self._setup(system, plan, policy)
+        if compact is not None and policy.model.is_native:
+            policy.compactor = make_compactor(
+                compact,
+                policy.model.context_tokens,
+                self._agent(plan, policy, system),
+                self._deps,
+                setup.tool_context.call,
+                self._recorder,
+                opening_tag(self._directive.loaded.directive),
+            )
         observer = self._deps.observer
         if observer is None:
             result = await run_turns(setup, self.messages)
@@ -163,7 +178,7 @@ class ThreadLoop:
         for named in dict.fromkeys((self._directive.model, self._directive.fallback)):
             if named is not None:
                 provider, _, model = named.partition("/")
-                entries.append(plan_entry(self._deps, provider, model))
+                entries.append(plan_entry(self._deps, self._call, provider, model))
         return tuple(entries)
 
     async def _begin(self, policy: ThreadPolicy) -> str:
@@ -222,6 +237,11 @@ class ThreadLoop:
             max_output_tokens=policy.model.output_tokens,
         )
 
+    def _asking(self) -> AgentRunnerDeps:
+        """Return the dependencies with approvals that any process can answer."""
+        ask = ThreadApprovals(self._host, self._thread.thread_id, self._recorder)
+        return evolve(self._deps, approve=ask)
+
     def _setup(
         self,
         system: str,
@@ -231,13 +251,18 @@ class ThreadLoop:
         deps, recorder, palette = self._deps, self._recorder, self._thread.palette
         thread_id, is_native = self._thread.thread_id, policy.model.is_native
         meter = cost_meter(deps, None, thread_id, self.spending.on_cost)
+        call = evolve(self._call, budget=self.spending)
         return TurnSetup(
             deps=deps,
             registry=palette.registry,
             max_tool_turns=self._harness.limits.turns or _NO_TURNS,
-            chain=FallbackChain(plan, chain_options(deps, meter, policy)),
+            chain=FallbackChain(plan, chain_options(deps, self._call, meter, policy)),
             tool_context=tool_context(
-                deps, None, self._call, present=self._thread.guard, recorded=recorder.commit
+                deps if deps.approve is not None else self._asking(),
+                None,
+                call,
+                present=self._thread.guard,
+                recorded=recorder.commit,
             ),
             request=LlmRequest(
                 model=policy.model.name,
@@ -245,16 +270,30 @@ class ThreadLoop:
                 system=system,
                 tools=tuple(tool.spec for tool in palette.tools) if is_native else (),
                 max_output_tokens=policy.model.output_tokens,
+                cache=self._cache(),
             ),
             node_id=thread_id,
             emit=recorder.emit,
             meter=meter,
             policy=policy,
             emits_results=False,  # the policy records them as the model gets them
+            in_order=self._is_in_order(),
         )
 
+    def _is_in_order(self) -> bool:
+        """Return whether the directive wants calls of tools one after the other."""
+        declared = self._directive.loaded.directive.model
+        return declared is not None and declared.parallel is False
 
-def _model_of(entry: FallbackPlanEntry) -> ThreadModel:
+    def _cache(self) -> CacheLifetime | None:
+        """Return how long providers should keep the conversation, as the directive says."""
+        declared = self._directive.loaded.directive.model
+        wanted = declared.cache if declared is not None else None
+        cache = wanted or self._directive.settings.loop.cache
+        return None if cache == "none" else cache
+
+
+def _model_of(entry: FallbackPlanEntry, window: int) -> ThreadModel:
     provider = entry.provider
     try:
         can = provider.capabilities(entry.model)
@@ -264,7 +303,7 @@ def _model_of(entry: FallbackPlanEntry) -> ThreadModel:
         provider.provider_id,
         entry.model,
         can.tools,
-        can.context_tokens or _CONTEXT_TOKENS,
+        window,
         min(can.max_output_tokens or MAX_OUTPUT_TOKENS, MAX_OUTPUT_TOKENS),
     )
 

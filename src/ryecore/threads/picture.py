@@ -54,6 +54,8 @@ def _box(row: TreeRow, node: "TreeNode", now: float) -> Box:
     details = [f"{turns} {turn}, {tokens} {token}, {spend}", lasted]
     if node.status != BOX_STATUSES[node.status]:
         details[-1] = f"{lasted}, {node.status}"
+    if node.waits_for is not None:
+        details.append(node.waits_for[0])
     if node.note:
         details.append(node.note)
     facts = [node.item_id, node.thread_id, *([f"model {node.model}"] if node.model else [])]

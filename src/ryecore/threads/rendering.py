@@ -16,6 +16,7 @@ from ryecore.display.text import (
     STATUS_ICONS,
     Span,
     StyledText,
+    approval_words,
     brief,
     compact,
     count_columns,
@@ -124,11 +125,13 @@ def render_tree(
 def render_change(node: "TreeNode", *, now: float) -> tuple[Span, ...]:
     """Render the state of one thread as a line, for outputs on which no tree can be drawn."""
     until = now if node.ended_at is None else node.ended_at
-    mark = status_mark(node.status)
+    mark = status_mark("waiting" if node.approvals else node.status)
     said = [counted(node.turns, "turn")] if node.turns else []
     said += [counted(node.tokens, "token", write=compact)] if node.tokens else []
     said += [dollars(node.spend_microcents)] if node.spend_microcents else []
     note = to_one_line(node.note) if node.ended and node.note else ""
+    if node.waits_for is not None:
+        note = ": ".join(node.waits_for)
     return (
         mark,
         (to_one_line(node.thread_id), "id"),
@@ -160,7 +163,8 @@ def _line(row: TreeRow, now: float) -> _Line:
     is_live = node.status == "running"
     name = to_one_line(node.item_id.removeprefix("directive:"))
     style = "strong" if is_live else "dim" if node.ended else ""
-    return _Line(row.guides, STATUS_ICONS[node.status], (name, style), cells)
+    icon = STATUS_ICONS["waiting" if node.approvals else node.status]
+    return _Line(row.guides, icon, (name, style), cells)
 
 
 def _total(roots: Sequence["TreeNode"], everyone: Sequence["TreeNode"], now: float) -> _Line:
@@ -195,9 +199,10 @@ def _add_counts(text: StyledText, everyone: Sequence["TreeNode"], width: int) ->
 
 
 def _add_notes(text: StyledText, everyone: Sequence["TreeNode"], width: int) -> None:
-    noted = [one for one in everyone if one.note]
+    waiting = [one for one in everyone if one.approvals]
+    noted = [one for one in everyone if one.note and not one.approvals]
     noted.sort(key=lambda one: one.started_at if one.ended_at is None else one.ended_at)
-    for one in noted[-_MAX_NOTES:]:
+    for one in noted[len(waiting) - _MAX_NOTES :] if len(waiting) < _MAX_NOTES else ():
         name = cut_start(to_one_line(one.thread_id), max(width // 2 - 2, 1))
         room = width - count_columns(name) - 4
         text.line(
@@ -205,6 +210,15 @@ def _add_notes(text: StyledText, everyone: Sequence["TreeNode"], width: int) -> 
             (name, "id"),
             (f"  {cut(to_one_line(one.note), room)}" if room > 1 else "", "dim"),
         )
+    shown = waiting if len(waiting) <= _MAX_NOTES else waiting[: _MAX_NOTES - 1]
+    for one in shown:
+        waits, command = one.waits_for or ("", "")
+        room = width - count_columns(command) - 4
+        said = f"{cut(waits, room)}: " if room > _LEAST_WIDTH else ""
+        text.line(status_mark("waiting"), (said, "warn"), cut(command, width - 2))
+    if len(shown) < len(waiting):
+        more = f"  {len(waiting) - len(shown):,} more wait: rye threads approvals"
+        text.line((cut(more, width), "warn"))
 
 
 # How rows become columns
@@ -349,8 +363,16 @@ def render_thread(
     if record.pid is not None:
         text.line(("  process ", "dim"), str(record.pid))
     text.line(("  folder  ", "dim"), folder)
+    if record.labels:
+        said = " ".join(f"{name}={value}" for name, value in record.labels.items())
+        text.line(("  labels  ", "dim"), said)
     if record.place is not None:
         text.line(("  node    ", "dim"), (record.place.node, "id"), f"  {record.place.remote}")
+    for asked in record.approvals:
+        waits, command = approval_words(record.thread_id, [asked.tool_name])
+        if len(record.approvals) > 1:
+            command = f"{command} --call {asked.id}"
+        text.line(("  waits   ", "dim"), (f"{waits.removeprefix('waits ')}: ", "warn"), command)
     if record.model is not None:
         text.line(("  model   ", "dim"), record.model)
     if record.limits is not None:

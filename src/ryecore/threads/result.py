@@ -2,17 +2,23 @@
 
 import time
 from collections.abc import Mapping
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self, TypeVar, cast
 
 from attrs import field
+from typing_extensions import override
 
 from ryecore.chain.model import ExecutionResult, ValidChain
 from ryecore.display.text import StyledText, counted, dollars, status_mark
-from ryecore.errors import ThreadFailed, ToolFailed
+from ryecore.errors import InputError, ThreadFailed, ToolFailed
 from ryecore.frozen import frozen
 from ryecore.policy.budget import Amount
 from ryecore.state.idempotency import EarlierStart, describe_start
 from ryecore.state.model import Cost, Status, ThreadRecord
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeForm
+
+T = TypeVar("T")
 
 __all__ = ["StartedThread", "ThreadResult", "kept_result"]
 
@@ -47,6 +53,38 @@ class ThreadResult(ExecutionResult):
     code: str = ""
     next_step: str = ""
     continuation_thread_id: str | None = None
+
+    @property
+    @override
+    def error_code(self) -> str:
+        """The code of its error, such as `spend_exceeded`; empty where it didn't fail."""
+        return self.code or super().error_code
+
+    def outputs_as(self, kind: "type[T] | TypeForm[T]") -> T:
+        """Return the outputs as a value of a type, such as a dataclass with a field for each.
+
+        Args:
+            kind: A dataclass, an attrs class, a TypedDict or a pydantic model. Outputs that it
+                doesn't name are left out.
+
+        Returns:
+            The value.
+
+        Raises:
+            ThreadFailed: The thread failed.
+            InputError: The outputs don't fit the type.
+        """
+        from ryecore.tools.annotations import value_as  # noqa: PLC0415 - most read them as they are
+
+        self.raise_for_status()
+        try:
+            return cast("T", value_as(kind, dict(self.outputs), "outputs_as"))
+        except (TypeError, ValueError) as problem:
+            name = getattr(kind, "__name__", str(kind))
+            raise InputError(
+                f"The outputs of {self.item_id} don't fit {name}: {problem}.",
+                next_step="Declare in the class what the directive declares in <outputs>.",
+            ) from None
 
     def _failure(self) -> ToolFailed:
         reason = (self.error or "").removesuffix(self.next_step).rstrip()
@@ -236,7 +274,9 @@ def kept_result(record: ThreadRecord, kept: object, total: Amount) -> ThreadResu
 
 def _used(cost: Cost) -> str:
     about = "about " * cost.estimated
-    return f"{counted(cost.turns, 'turn')}, {about}{_money_and_tokens(cost.amount)}"
+    saved = f", {dollars(cost.cache_saved_microcents)} saved by caches"
+    shown = saved * (cost.cache_saved_microcents > 0)
+    return f"{counted(cost.turns, 'turn')}, {about}{_money_and_tokens(cost.amount)}{shown}"
 
 
 def _money_and_tokens(amount: Amount) -> str:

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, Final
 
 from ryecore.errors import StateError
+from ryecore.llm.messages import write_message
 from ryecore.llm.parts import Message
 from ryecore.policy.limits import Limits
 from ryecore.runs.bounds import bounds_of
@@ -18,7 +19,7 @@ from ryecore.state.model import ThreadRecord
 from ryecore.state.store import ThreadStore
 from ryecore.state.transcript_format import Record
 from ryecore.state.waiting import run_in_thread
-from ryecore.threads.records.messages import cut_after, keep_tail, rebuild, write_payload
+from ryecore.threads.records.messages import cut_after, keep_tail, rebuild
 
 __all__ = [
     "continued_record", "fork_of", "handoff_of", "has_begun", "resume_of",
@@ -33,7 +34,7 @@ def continued_record(continues: Continuation) -> tuple[str, dict[str, Any]]:
     payload: dict[str, Any] = {
         "from": continues.previous_id,
         "kind": continues.kind,
-        "messages": [write_payload(message) for message in continues.messages],
+        "messages": [write_message(message) for message in continues.messages],
     }
     if continues.kind == "fork":
         return "thread_forked", payload | {"turn": continues.turn, "digest": continues.digest}

@@ -15,6 +15,7 @@ from ryecore.items.refs import ItemRef
 from ryecore.lillux.processes import current_process
 from ryecore.policy import CallContext
 from ryecore.policy.limits import Limits
+from ryecore.runs.elsewhere import Continuing, refuse_elsewhere
 from ryecore.runs.handle import run_to_result, start_run, wait_for_earlier
 from ryecore.runs.host import RunHost
 from ryecore.runs.lifecycle import RunLifecycle
@@ -66,6 +67,9 @@ class ThreadService:
         Where the same idempotency key has started a thread before, this waits for that one; the
         wait can be cancelled or run out of time, a CallCancelled.
         """
+        return await self._host.observed(self._run, request, ctx)
+
+    async def _run(self, request: RunRequest, ctx: CallContext) -> ThreadResult:
         try:
             return await run_to_result(self._host, await self._life(request, ctx))
         except AlreadyStarted as found:
@@ -73,6 +77,9 @@ class ThreadService:
 
     async def start(self, request: RunRequest, ctx: CallContext) -> Thread:
         """Start a thread, and return as soon as it runs, or find the one that its key started."""
+        return await self._host.observed(self._start_or_find, request, ctx, "start")
+
+    async def _start_or_find(self, request: RunRequest, ctx: CallContext) -> Thread:
         try:
             return await self._start(request, ctx)
         except AlreadyStarted as found:
@@ -112,7 +119,7 @@ class ThreadService:
         self, thread_id: str, message: str, limits: Limits, *, again: bool = False
     ) -> RunRequest:
         """Return the request that resumes a thread that has ended."""
-        record = await self._at_home(thread_id)
+        record = await self._at_home(thread_id, "resumed")
         config = await run_in_thread(self._planner.loop_config)
         continues = await resume_of(
             self._host.store, record, message, config.resume_ceiling_tokens, again=again
@@ -126,7 +133,7 @@ class ThreadService:
 
         Source: decision 47.
         """
-        record = await self._at_home(thread_id)
+        record = await self._at_home(thread_id, "forked")
         continues = await fork_of(self._host.store, record, turn, message)
         return _continuing(record, continues, limits)
 
@@ -148,18 +155,21 @@ class ThreadService:
             )
         return record
 
-    async def _at_home(self, thread_id: str) -> ThreadRecord:
-        """Return the row of a directive's thread of this machine; refuse one that a node ran."""
-        record = await self._directives(thread_id)
-        if record.place is not None:
-            raise ThreadConflict(
-                f"The thread {thread_id} ran on the node of {record.place.remote}, which has its "
-                "conversation.",
-                next_step=f"Execute {record.item_id} again there, with what is to be done yet.",
-                thread_id=thread_id,
-                state=record.status,
-            )
-        return record
+    async def _at_home(self, thread_id: str, what: Continuing) -> ThreadRecord:
+        """Return the row of a directive's thread of this machine; refuse a run of a node."""
+        record = await self._host.store.look_closed(thread_id)
+        place = record.place
+        if place is None:
+            return await self._directives(thread_id)
+        if _is_directives(record):
+            raise await refuse_elsewhere(self._host.store, record, place, what)
+        raise ThreadConflict(
+            f"{thread_id}, a run of {record.item_id} on the node {place.remote}, has no "
+            "conversation.",
+            next_step=f"See its result: rye threads show {thread_id}",
+            thread_id=thread_id,
+            state=record.status,
+        )
 
     async def _transcribed(self, thread_id: str) -> ThreadRecord:
         """Return the row of a thread with a transcript: a directive's, or the run of a graph."""
@@ -193,7 +203,8 @@ class ThreadService:
 
     async def replay(self, thread_id: str) -> ReplayReport:
         """Repeat the decisions of a directive's thread, and run nothing."""
-        record, project = await self._at_home(thread_id), self._host.project_root.parent
+        record = await self._at_home(thread_id, "replayed")
+        project = self._host.project_root.parent
         return await replay(self._host.store, self._planner, record, str(project))
 
     async def hand_off(self, thread_id: str, ctx: CallContext) -> Shown:
@@ -202,7 +213,7 @@ class ThreadService:
         if isinstance(running, ThreadLifecycle):
             running.want_handoff()
             return _HandedOff(thread_id)
-        await self._directives(thread_id)
+        await self._at_home(thread_id, "handed off")
         record = await self._host.store.hand_off(thread_id)
         if record.ended:
             raise ThreadConflict(

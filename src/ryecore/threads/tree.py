@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Final
 from attrs import evolve
 
 from ryecore.policy.limits import Limits, read_limits
+from ryecore.state.approvals import approvals_by_thread
 from ryecore.state.model import ThreadRecord
 from ryecore.threads.tree_node import TreeNode
 
 if TYPE_CHECKING:
+    from ryecore.state.approvals import ThreadApproval
     from ryecore.state.registry import ThreadRegistry
     from ryecore.state.store import ThreadStore
 
@@ -51,10 +53,11 @@ async def load_tree(store: "ThreadStore", root_id: str, *, settles: bool = True)
     for thread_id in order:  # grows in the loop: each thread precedes its children
         order.extend(below.get(thread_id, ()))
     reasons = await _reasons(store, [by_id[one] for one in order])
+    waiting = await approvals_by_thread(store.approvals)
     nodes: dict[str, TreeNode] = {}
     for thread_id in reversed(order):
         children = tuple(nodes.pop(one) for one in below.get(thread_id, ()))
-        node = _node(by_id[thread_id], reasons.get(thread_id, ""))
+        node = _node(by_id[thread_id], reasons.get(thread_id, ""), waiting.get(thread_id, ()))
         if by_id[thread_id].place is not None:
             from ryecore.threads.remote_tree import with_remote_tree  # noqa: PLC0415 - for nodes
 
@@ -84,7 +87,7 @@ async def watch_tree(
             await anyio.sleep(min(_LEAST_S, every_s))
 
 
-def _node(row: ThreadRecord, reason: str) -> TreeNode:
+def _node(row: ThreadRecord, reason: str, approvals: "tuple[ThreadApproval, ...]" = ()) -> TreeNode:
     note = reason
     if not row.ended and (row.cancel_requested or row.kill_requested):
         note = "It was asked to stop."
@@ -102,6 +105,7 @@ def _node(row: ThreadRecord, reason: str) -> TreeNode:
         ended_at=_time(row.completed_at) if row.completed_at is not None else None,
         model=row.model,
         note=note,
+        approvals=approvals,
     )
 
 

@@ -7,8 +7,10 @@ from typing import Final
 from attrs import field
 
 from ryecore.convert.money import write_usd
+from ryecore.display.text import approval_words
 from ryecore.frozen import frozen
 from ryecore.policy.limits import Limits
+from ryecore.state.approvals import ThreadApproval
 from ryecore.state.model import Status, has_ended
 
 __all__ = ["TreeNode"]
@@ -34,6 +36,7 @@ class TreeNode:
             that continue it.
         model: The model that it uses.
         note: A note, such as why it failed.
+        approvals: The calls of its tools that wait for a person's approval.
     """
 
     thread_id: str
@@ -48,11 +51,19 @@ class TreeNode:
     children: tuple["TreeNode", ...] = ()
     model: str | None = None
     note: str = ""
+    approvals: tuple[ThreadApproval, ...] = ()
 
     @property
     def ended(self) -> bool:
         """Whether it has ended; threads below it may still run."""
         return has_ended(self.status)
+
+    @property
+    def waits_for(self) -> tuple[str, str] | None:
+        """What it waits for a person to approve, and the command; None where it doesn't wait."""
+        if not self.approvals:
+            return None
+        return approval_words(self.thread_id, [one.tool_name for one in self.approvals])
 
     def to_dict(self) -> dict[str, object]:
         """Return the thread and all below it as a JSON-ready object."""
@@ -68,6 +79,7 @@ class TreeNode:
             "started_at": self.started_at,
             "ended_at": self.ended_at,
             "note": self.note,
+            **({"approvals": [one.to_dict() for one in self.approvals]} if self.approvals else {}),
             "children": [one.to_dict() for one in self.children],
         }
 

@@ -97,7 +97,7 @@ class _Flat:
     def _interest(self, at: int) -> tuple[int, float]:
         node = self.nodes[at]
         since = node.started_at if node.ended_at is None else node.ended_at
-        return (_INTEREST[node.status], -since)
+        return (-1 if node.approvals else _INTEREST[node.status], -since)
 
     def below(self, at: int) -> Iterator[Status]:
         """Yield the statuses of a thread and all below it."""
@@ -111,8 +111,8 @@ class _Flat:
 def rows_of(roots: Sequence["TreeNode"], max_rows: int) -> list[TreeRow]:
     """Return the rows of a forest, from the top; at least one thread, with its ancestors.
 
-    Of a larger forest, running threads come first, then failed ones, then the last that ended; each
-    with its ancestors.
+    Of a larger forest, threads that wait for an approval come first, then running ones, then failed
+    ones, then the last that ended; each with its ancestors.
     """
     flat = _Flat(roots)
     chosen = flat.chosen(max(max_rows, 1))

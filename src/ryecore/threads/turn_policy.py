@@ -10,8 +10,11 @@ from typing import Any, Final
 
 from attrs import evolve, field
 
+from ryecore.agent.compaction import Compaction, ContextUse
+from ryecore.agent.compactor import Compactor
 from ryecore.agent.deps import PreEgress
 from ryecore.agent.policies import RequestGate
+from ryecore.agent.spending import Spending
 from ryecore.agent.verdicts import (
     ACCEPT,
     CONTINUE,
@@ -49,7 +52,6 @@ from ryecore.policy.cancelling import run_to_end
 from ryecore.policy.limits import LimitHit
 from ryecore.runs.hooks import HookOutcome, HookRunner
 from ryecore.runs.resume import Continuation
-from ryecore.runs.spending import Spending
 from ryecore.threads.calls.guard import ResultGuard
 from ryecore.threads.calls.palette import Palette
 from ryecore.threads.calls.returning import (
@@ -144,7 +146,7 @@ class ThreadPolicy(TurnPolicy):
         self._classification = thread.directive.settings.classification
         self._gate = None if gate is None else RequestGate(gate, thread.thread_id)
         self._nudged = 0
-        self._context_used = 0
+        self._use = ContextUse()
         self._text_calls = 0
         self._text_problem = ""
         self._has_answered = False
@@ -154,6 +156,7 @@ class ThreadPolicy(TurnPolicy):
         self.limit: LimitHit | None = None
         self.returned: Returned | None = None
         self.handoff_wanted = False
+        self.compactor: Compactor | None = None
 
     # Before the model
 
@@ -176,8 +179,9 @@ class ThreadPolicy(TurnPolicy):
         self._spending.begin_turn(state.turn)
         self._recorder.turn = state.turn
         model = self.model
+        used = self._context.of(state.messages) if self._has_answered else 0
         bound = await self._spending.output_bound(
-            model.output_tokens, self._context_used, model.provider, model.name
+            model.output_tokens, used, model.provider, model.name
         )
         return GO if bound == model.output_tokens else GoWithin(bound)
 
@@ -189,6 +193,7 @@ class ThreadPolicy(TurnPolicy):
             said = await self._gate.ask(entry, request, number)
             if isinstance(said, Refuse):
                 return said
+        self._context.request = request
         return await self._spending.before_attempt(entry, request, number)
 
     async def _limited(self, hit: LimitHit) -> Stop:
@@ -220,7 +225,8 @@ class ThreadPolicy(TurnPolicy):
     async def on_answer(self, state: TurnState, result: LlmResult) -> LlmResult:
         """Record the whole answer, and read calls from its text for a model without native ones.
 
-        Its cost is settled before a call leaves this process; else with the next hold.
+        Its cost is settled before a call leaves this process or a person is asked about it; else
+        with the next hold.
         """
         asked = result
         problem = ""
@@ -233,10 +239,13 @@ class ThreadPolicy(TurnPolicy):
                 asked = evolve(result, parts=(*result.parts, *found.calls))
         self._text_problem = problem
         self._has_answered = True
-        self._note_context_used(asked)
+        if self.compactor is None:
+            self._use.note(asked, len(state.messages))
+        else:
+            self.compactor.note(asked, len(state.messages))
         palette, spending, calls = self._thread.palette, self._spending, asked.tool_calls
         leaves = any(call.name not in palette.functions for call in calls)
-        if leaves or spending.has_overspent:
+        if leaves or any(map(self._may_ask, calls)) or spending.has_overspent:
             await spending.settle_unwritten()
         self._recorder.append("cognition_out", answer_payload(state.turn, asked))
         self._is_direct = len(calls) == 1 and not leaves and self._runs_at_once(calls[0])
@@ -250,14 +259,16 @@ class ThreadPolicy(TurnPolicy):
         What is recorded around such a call is written with that commit and with the checkpoint of
         the turn.
         """
-        tool = self._thread.palette.registry.get(call.name)
-        asks = tool is None or tool.needs_approval or tool.policy.arguments
-        return not asks and not self._hooks.listens("after_step")
+        return not self._may_ask(call) and not self._hooks.listens("after_step")
 
-    def _note_context_used(self, asked: LlmResult) -> None:
-        """Note how many tokens of the context are used, as the provider counts them."""
-        counted = asked.usage.total_tokens if asked.usage is not None else 0
-        self._context_used = counted or self._spending.input_estimate
+    def _may_ask(self, call: ToolCallPart) -> bool:
+        """Return whether a person may be asked about a call, who may answer in hours."""
+        tool = self._thread.palette.registry.get(call.name)
+        return tool is None or tool.needs_approval or bool(tool.policy.arguments)
+
+    @property
+    def _context(self) -> ContextUse:
+        return self._use if self.compactor is None else self.compactor.use
 
     async def on_call(self, state: TurnState, call: ToolCallPart, tool: ToolDef | None) -> OnCall:
         """Handle `rye_directive_return` before anything is dispatched.
@@ -383,8 +394,12 @@ class ThreadPolicy(TurnPolicy):
             return RAISE if spending.limit is None else await self._limited(spending.limit)
         if self._harness.is_cancelled:
             return Stop("cancelled")
+        if error.kind == "context_length" and self.compactor is not None:
+            done = await self.compactor.when_refused(state.messages)
+            if isinstance(done, Compaction):
+                return self._replaced(done)
         if error.kind == "context_length" and state.turn > 1:
-            await self._tell_context_full(1.0)
+            await self._tell_context_full(state, 1.0)
             return Stop(f"the hook {self._stopped_by}" if self._stopped_by else "handoff")
         planned = on_error_plan(error, state.errors, None, self._classification)
         outcome = await self._hooks.run(
@@ -406,7 +421,9 @@ class ThreadPolicy(TurnPolicy):
         if outcome.control == "handoff" and self._may_hand_off:
             self.handoff_wanted = True
             return Stop("handoff")
-        return RetryTurn(planned.seconds) if isinstance(planned, RetryIn) else RAISE
+        if not isinstance(planned, RetryIn) or self._harness.ends_within(planned.seconds):
+            return RAISE
+        return RetryTurn(planned.seconds)
 
     async def after_turn(self, state: TurnState, result: LlmResult) -> AfterTurn:
         """Run the hooks after a step, close the turn in the transcript, and check the context."""
@@ -415,12 +432,16 @@ class ThreadPolicy(TurnPolicy):
         await self._recorder.close_turn(state.turn)
         if self._stopped_by or self.handoff_wanted:
             return CONTINUE  # the next turn begins with that
-        used = self._context_used / self.model.context_tokens
+        is_over = self._harness.check_limits(self._spending.cost) is not None
+        if self.compactor is not None and not is_over:
+            done = await self.compactor.when_due(state.messages)
+            if isinstance(done, Compaction):
+                return self._replaced(done)
+        used = self._context.of(state.messages) / self.model.context_tokens
         self._thread.guard.context_share = used
         if used >= config.handoff_at:
-            await self._tell_context_full(used)
-            is_over = self._stopped_by or self._harness.check_limits(self._spending.cost)
-            return CONTINUE if is_over else HandOff({"reason": "context"})
+            await self._tell_context_full(state, used)
+            return CONTINUE if is_over or self._stopped_by else HandOff({"reason": "context"})
         if used >= config.pressure_at and not self._under_pressure:
             self._under_pressure = True
             self.steer(
@@ -430,10 +451,19 @@ class ThreadPolicy(TurnPolicy):
             return Replace(as_text(state.messages))
         return CONTINUE
 
-    async def _tell_context_full(self, used: float) -> None:
+    def _replaced(self, done: Compaction) -> Replace:
+        """Continue with a summary in place of the conversation's beginning."""
+        self._thread.guard.context_share = done.tokens_after / done.window_tokens
+        self._under_pressure = False
+        return Replace(done.messages)
+
+    async def _tell_context_full(self, state: TurnState, used: float) -> None:
         await self._recorder.tell(
             "context_limit_reached",
-            {"tokens": self._context_used, "window": self.model.context_tokens},
+            {
+                "tokens": self._context.of(state.messages),
+                "window": self.model.context_tokens,
+            },
         )
         self.steer(await self._hooks.run("context_limit_reached", {"used": used, **self._who()}))
         self.handoff_wanted = not self._stopped_by

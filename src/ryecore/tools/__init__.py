@@ -6,6 +6,7 @@ from ryecore._lazy import lazy_names
 
 if TYPE_CHECKING:
     from ryecore.tools.context import ApproveToolCall as ApproveToolCall
+    from ryecore.tools.context import Denied as Denied
     from ryecore.tools.context import FsScope as FsScope
     from ryecore.tools.context import ToolApprovalRequest as ToolApprovalRequest
     from ryecore.tools.context import ToolContext as ToolContext

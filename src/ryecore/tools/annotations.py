@@ -7,6 +7,7 @@ import types
 from collections import abc
 from collections.abc import Callable, Iterable, Mapping
 from datetime import date, datetime
+from decimal import Decimal
 from enum import Enum
 from inspect import cleandoc
 from itertools import pairwise
@@ -16,6 +17,7 @@ from typing import (
     Any,
     Final,
     Literal,
+    NewType,
     NotRequired,
     Required,
     TypeVar,
@@ -23,7 +25,6 @@ from typing import (
     get_args,
     get_origin,
     get_type_hints,
-    is_typeddict,
 )
 from uuid import UUID
 
@@ -32,8 +33,13 @@ from attrs import field
 
 from ryecore.frozen import frozen
 from ryecore.lillux.schema import SchemaValidator
+from ryecore.tools.pydantic_models import (
+    is_pydantic_model,
+    pydantic_schema,
+    pydantic_validation,
+)
 
-__all__ = ["Convert", "DocString", "Form", "form_of", "json_default", "read_docstring"]
+__all__ = ["Convert", "DocString", "Form", "form_of", "json_default", "read_docstring", "value_as"]
 
 _SECTION: Final = re.compile(
     r"(?:Args|Arguments|Attributes|Examples?|Keyword Args|Keyword Arguments|Notes?|Parameters"
@@ -117,6 +123,7 @@ _SIMPLE: Final[Mapping[Any, Form]] = {
     date: Form({"type": "string", "format": "date"}, date.fromisoformat),
     datetime: Form({"type": "string", "format": "date-time"}, datetime.fromisoformat),
     UUID: Form({"type": "string", "format": "uuid"}, UUID),
+    Decimal: Form({"type": "string", "pattern": r"^-?[0-9]+(\.[0-9]+)?$"}, Decimal),
 }
 _LISTS: Final = (list, abc.Sequence, abc.MutableSequence, abc.Collection, abc.Iterable)
 _SETS: Final = (set, abc.Set, abc.MutableSet)
@@ -137,7 +144,7 @@ def form_of(annotation: Any, where: str, inside: tuple[type, ...] = ()) -> Form:
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         return _annotated(annotation, where, inside)
-    if origin in (Required, NotRequired):
+    if origin in (Required, NotRequired) or _is_read_only(origin):
         return form_of(arguments[0], where, inside)
     if origin is Literal:
         return _choice(arguments, None, where)
@@ -148,6 +155,7 @@ def form_of(annotation: Any, where: str, inside: tuple[type, ...] = ()) -> Form:
     if origin in _LISTS and len(arguments) == 1:
         return _array(form_of(arguments[0], where, inside), list, {})
     if origin in (*_SETS, frozenset) and len(arguments) == 1:
+        _check_hashable(arguments[0], where)
         kind = frozenset if origin is frozenset else set
         return _array(form_of(arguments[0], where, inside), kind, {"uniqueItems": True})
     if origin in _MAPPINGS and len(arguments) == 2 and arguments[0] in (str, Any):
@@ -157,15 +165,46 @@ def form_of(annotation: Any, where: str, inside: tuple[type, ...] = ()) -> Form:
             raise TypeError(f"{where}: {annotation.__qualname__} holds itself.")
         if issubclass(annotation, Enum):
             return _choice([one.value for one in annotation], annotation, where)
-        if is_typeddict(annotation):
+        if issubclass(annotation, dict) and hasattr(annotation, "__required_keys__"):
             return _typed_dict(annotation, where, (*inside, annotation))
+        if is_pydantic_model(annotation):
+            return Form(pydantic_schema(annotation, where), pydantic_validation(annotation))
         if attrs.has(annotation) or dataclasses.is_dataclass(annotation):
             return _record(annotation, where, (*inside, annotation))
-    if type(annotation).__name__ == "TypeAliasType":
-        return form_of(annotation.__value__, where, inside)
+    alias: Any = annotation
+    if type(alias).__name__ == "TypeAliasType":
+        return form_of(alias.__value__, where, inside)
+    if isinstance(annotation, NewType):
+        return form_of(annotation.__supertype__, where, inside)
     if isinstance(annotation, TypeVar) and annotation.__bound__ is not None:
         return form_of(annotation.__bound__, where, inside)
     raise TypeError(f"{where}: a model can't be shown the type {_named(annotation)}.")
+
+
+def _check_hashable(member: Any, where: str) -> None:
+    """Refuse the type of a set's members whose values no set can hold."""
+    kind = get_origin(member) or member
+    if isinstance(kind, type) and kind.__hash__ is None:
+        raise TypeError(
+            f"{where}: a set can't hold {_named(member)}, which has no hash: freeze its class, or "
+            "declare a list."
+        )
+
+
+def value_as(kind: Any, value: Any, where: str) -> Any:
+    """Return a JSON value as a value of a type; the ValueError lists all that doesn't fit.
+
+    Properties that the type doesn't name are left out. The TypeError of an unsupported type names
+    `where`.
+    """
+    form = form_of(kind, where)
+    named = form.schema.get("properties")
+    if form.schema.get("additionalProperties") is False and isinstance(value, Mapping):
+        value = {name: one for name, one in value.items() if name in (named or {})}
+    failures = SchemaValidator(json.dumps(form.schema)).failures(json.dumps(value))
+    if failures:
+        raise ValueError("; ".join(map(str, failures)))
+    return value if form.convert is None else form.convert(value)
 
 
 def json_default(value: object) -> Mapping[str, Any]:
@@ -271,7 +310,9 @@ def _hints(kind: type, where: str) -> Mapping[str, Any]:
     try:
         return get_type_hints(kind, include_extras=True)
     except Exception as error:  # whatever an annotation's text evaluates to
-        raise TypeError(f"{where}: the types of {kind.__qualname__} are unknown: {error}") from None
+        raise TypeError(
+            f"{where}: the types of {kind.__qualname__} are unknown: {error}."
+        ) from None
 
 
 def _object(
@@ -295,7 +336,8 @@ def _typed_dict(kind: Any, where: str, inside: tuple[type, ...]) -> Form:
     fields = {name: form_of(hints[name], f"{where}.{name}", inside) for name in hints}
     said = read_docstring(kind.__doc__).arguments
     makers = {name: form.convert for name, form in fields.items() if form.convert is not None}
-    schema = _object(fields, kind.__required_keys__, said)
+    required = [name for name in hints if _is_required(hints[name], name in kind.__required_keys__)]
+    schema = _object(fields, required, said)
     if not makers:
         return Form(schema)
     return Form(
@@ -304,6 +346,23 @@ def _typed_dict(kind: Any, where: str, inside: tuple[type, ...]) -> Form:
             name: makers[name](value) if name in makers else value for name, value in found.items()
         },
     )
+
+
+def _is_required(annotation: Any, default: bool) -> bool:
+    """Return whether a key of a TypedDict is required, also one whose annotation was a text.
+
+    Of those, `__required_keys__` knows nothing.
+    """
+    origin = get_origin(annotation)
+    if origin in (Required, NotRequired):
+        return origin is Required
+    if origin is Annotated or _is_read_only(origin):
+        return _is_required(get_args(annotation)[0], default)
+    return default
+
+
+def _is_read_only(origin: Any) -> bool:
+    return getattr(origin, "_name", None) == "ReadOnly"  # of typing, or of typing_extensions
 
 
 def _record(kind: Any, where: str, inside: tuple[type, ...]) -> Form:

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeAlias
 
 from attrs import field, validators
 
@@ -11,8 +11,18 @@ from ryecore.llm.media import MediaStore
 from ryecore.policy import CallContext
 from ryecore.tools.store import ResultStore
 
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    DepsT_co = TypeVar("DepsT_co", covariant=True, default=object)
+else:
+    from typing import TypeVar
+
+    DepsT_co = TypeVar("DepsT_co", covariant=True)
+
 __all__ = [
     "ApproveToolCall",
+    "Denied",
     "FsScope",
     "PresentResult",
     "ToolApprovalRequest",
@@ -63,6 +73,7 @@ class ToolApprovalRequest:
         reason: Why approval is needed.
         tool_call_id: The model's id of the call.
         call_id: The action that it is part of, as its `CallContext` names it.
+        tool_digest: The digest of the tool: its definition and its code, or the files of its chain.
     """
 
     tool_name: str
@@ -70,13 +81,21 @@ class ToolApprovalRequest:
     reason: str
     tool_call_id: str
     call_id: str
+    tool_digest: str = ""
+
+
+@frozen
+class Denied:
+    """The answer that a call may not be made, with a reason that the model is told."""
+
+    reason: str = ""
 
 
 class ApproveToolCall(Protocol):
     """Answers an approval request. It may wait for a person."""
 
-    async def __call__(self, request: ToolApprovalRequest, /) -> bool:
-        """Return whether exactly this call may be made."""
+    async def __call__(self, request: ToolApprovalRequest, /) -> "bool | Denied":
+        """Return whether exactly this call may be made; `Denied` tells the model why not."""
         ...
 
 
@@ -100,7 +119,7 @@ def _optional_names(listed: Iterable[str] | None) -> frozenset[str] | None:
 
 
 @frozen(slots=False)
-class ToolContext:
+class ToolContext(Generic[DepsT_co]):
     """The context of a tool call: its caller, and the capabilities of the host.
 
     Attributes:
@@ -114,6 +133,9 @@ class ToolContext:
         media: The store of media from tools.
         present: Decides how much of a result the model sees; by default the registry's limits.
         recorded: Awaited before a tool runs, so that the record of its call is stored first.
+        deps: What the host gives to its tools, such as a database; None if it gives nothing.
+        agent_deps: The `AgentRunnerDeps` of the agent whose call it is, for agents that its tool
+            calls; None outside of an agent.
     """
 
     call: CallContext = field(factory=CallContext)
@@ -126,8 +148,10 @@ class ToolContext:
     media: MediaStore | None = None
     present: PresentResult | None = None
     recorded: Callable[[], Awaitable[None]] | None = None
+    deps: DepsT_co = field(default=None, repr=False)
+    agent_deps: object = field(default=None, repr=False)
 
-    def as_call(self, call_id: str) -> "ToolContext":
+    def as_call(self, call_id: str) -> "ToolContext[DepsT_co]":
         """Return the context of one call, by the call's id."""
         return ToolContext(  # inlined: `evolve` takes three times as long
             self.call.as_call(call_id),
@@ -140,4 +164,6 @@ class ToolContext:
             self.media,
             self.present,
             self.recorded,
+            self.deps,
+            self.agent_deps,
         )

@@ -20,7 +20,7 @@ from typing import (
     overload,
 )
 
-from attrs import evolve, field
+from attrs import evolve, field, fields
 
 from ryecore.frozen import frozen
 from ryecore.items.refs import ItemRef
@@ -34,14 +34,22 @@ from ryecore.tools.policy import ToolPolicy
 if TYPE_CHECKING:
     from ryecore.tools.items import ItemExecutor
 
-__all__ = ["FunctionTool", "ToolDef", "ToolFunction", "ToolOptions", "ToolOrigin", "tool"]
+__all__ = [
+    "FunctionTool",
+    "ToolDef",
+    "ToolFunction",
+    "ToolOptions",
+    "ToolOrigin",
+    "same_tool",
+    "tool",
+]
 
 P = ParamSpec("P")
 Q = ParamSpec("Q")
 R = TypeVar("R")
 T = TypeVar("T")
 
-ToolFunction: TypeAlias = Callable[[Mapping[str, Any], ToolContext], Awaitable[object]]
+ToolFunction: TypeAlias = Callable[[Mapping[str, Any], ToolContext[Any]], Awaitable[object]]
 ToolOrigin: TypeAlias = Literal["function", "item", "mcp"]
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -73,7 +81,8 @@ class ToolOptions(TypedDict, total=False):
     """Options of a tool that is made of a function or an item.
 
     Attributes:
-        parallel_safe: Whether it may run in parallel with others of the same turn.
+        parallel_safe: Whether it may run in parallel with others of the same turn; None for what
+            `ToolDef.runs_in_parallel` says.
         timeout_s: Its time limit in seconds; None for the registry's.
         config: Arguments that the host sets. The model can't see or change them.
         policy: The commands, domains and paths that its arguments may name.
@@ -82,7 +91,7 @@ class ToolOptions(TypedDict, total=False):
         untrusted: Whether its results may have untrusted text.
     """
 
-    parallel_safe: bool
+    parallel_safe: bool | None
     timeout_s: float | None
     config: Mapping[str, Any]
     policy: ToolPolicy
@@ -100,7 +109,8 @@ class ToolDef:
         description: Its description for the model.
         parameters: The JSON Schema of its arguments, which are an object.
         run: Runs it with arguments that fit the schema.
-        parallel_safe: Whether it may run in parallel with others of the same turn.
+        parallel_safe: Whether it may run in parallel with others of the same turn; None for what
+            `ToolDef.runs_in_parallel` says.
         timeout_s: Its time limit in seconds; None for the registry's.
         config: Arguments that the host sets. The model can't see or change them.
         policy: The commands, domains and paths that its arguments may name.
@@ -119,7 +129,7 @@ class ToolDef:
     description: str
     parameters: Mapping[str, Any] = field()
     run: ToolFunction = field()
-    parallel_safe: bool = False
+    parallel_safe: bool | None = None
     timeout_s: float | None = field(default=None)
     config: Mapping[str, Any] = field(factory=dict)
     policy: ToolPolicy = field(factory=ToolPolicy)
@@ -164,6 +174,19 @@ class ToolDef:
                 raise ValueError(
                     f"The config of {self.name} doesn't fit its schema: {', '.join(unfit)}."
                 )
+
+    @cached_property
+    def runs_in_parallel(self) -> bool:
+        """Whether its calls may run in parallel with others of the same turn.
+
+        As `parallel_safe` says; without it, those of async functions. Never where a person may be
+        asked first.
+        """
+        if self.needs_approval or self.policy.unlisted == "ask":
+            return False
+        if self.parallel_safe is not None:
+            return self.parallel_safe
+        return isinstance(self.run, FunctionRunner) and self.run.shape.is_async
 
     @property
     def is_told_its_call(self) -> bool:
@@ -256,7 +279,8 @@ class ToolDef:
             ref: `tool:ID`.
             name: Its name for the model; by default its id with `__` for each slash.
             description: Its description; by default that of the item.
-            **options: See `ToolOptions`. By default, `timeout_s` is that of its chain.
+            **options: See `ToolOptions`. By default, `timeout_s` is that of its chain, and
+                `parallel_safe` what the item declares.
 
         Raises:
             RyeError: It isn't a tool, or its chain isn't valid.
@@ -268,6 +292,8 @@ class ToolDef:
         name = name or shape.name
         if options.get("timeout_s") is None:
             options["timeout_s"] = ItemRunner.timeout_s
+        if options.get("parallel_safe") is None:
+            options["parallel_safe"] = shape.parallel_safe
         return ToolDef(
             name=name,
             description=shape.description if description is None else description,
@@ -285,7 +311,7 @@ class ToolDef:
         rye: "ItemExecutor",
         server: str | ItemRef,
         *,
-        parallel_safe: bool = False,
+        parallel_safe: bool | None = None,
         timeout_s: float | None = None,
         needs_approval: bool = False,
         needs: Iterable[str] = (),
@@ -295,7 +321,9 @@ class ToolDef:
         Args:
             rye: The open Rye that executes them.
             server: The server's item, such as `tool:mcp/context7`.
-            parallel_safe: Whether they may run in parallel with others of the same turn.
+            parallel_safe: Whether they may run in parallel with others of the same turn; by
+                default those whose pinned item says so, as `rye mcp pin` writes for tools that
+                the server calls read-only.
             timeout_s: The time limit of each in seconds; by default that of its chain.
             needs_approval: Whether a person is asked before each run.
             needs: The host's capabilities that they need.
@@ -362,6 +390,19 @@ class FunctionTool(ToolDef, Generic[P, R]):
         return evolve(self, run=run, function=run.function)
 
 
+def same_tool(one: ToolDef, other: ToolDef) -> bool:
+    """Return whether two tools are one: the same object, or of one function with equal options."""
+    if one is other:
+        return True
+    if not (isinstance(one, FunctionTool) and isinstance(other, FunctionTool)):
+        return False
+    return all(
+        getattr(one, declared.name) == getattr(other, declared.name)
+        for declared in fields(FunctionTool)
+        if declared.name != "run"
+    )
+
+
 @overload
 def tool(function: Callable[P, R], /) -> FunctionTool[P, R]: ...
 @overload
@@ -377,7 +418,8 @@ def tool(function: Callable[P, R] | None = None, /, **options: Any) -> Any:
     """Make a tool of a function, which can still be called as one.
 
     Types become the schema; the docstring gives the descriptions of the tool and, below `Args:`, of
-    the parameters. A parameter of the type `ToolContext` gets the context; models don't see it.
+    the parameters. A parameter of the type `ToolContext`, or `ToolContext[Deps]` where the host
+    gives dependencies, gets the context; models don't see it.
 
     Args:
         function: The function, or a method.

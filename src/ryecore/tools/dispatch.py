@@ -21,8 +21,9 @@ from ryecore.errors import (
 from ryecore.llm.parts import MediaPart, ResultContent, TextPart, ToolCallPart, ToolResultPart
 from ryecore.policy import CallContext, allows
 from ryecore.policy.cancelling import canceller_of, is_stray, watched
+from ryecore.tools.approval import require_approval
 from ryecore.tools.arguments import check_arguments, parse_arguments
-from ryecore.tools.context import ToolApprovalRequest, ToolContext, ToolLimits
+from ryecore.tools.context import ToolContext, ToolLimits
 from ryecore.tools.definition import ToolDef
 from ryecore.tools.failures import as_tool_error, invalid_arguments, quoted
 from ryecore.tools.functions import FunctionRunner
@@ -44,7 +45,6 @@ __all__ = [
     "CallScope",
     "NoScope",
     "granted",
-    "require_approval",
     "seconds_left",
     "serve",
 ]
@@ -352,26 +352,3 @@ def _unknown(
         tool_name=name[:100],
         known=tuple(callable_names),
     )
-
-
-async def require_approval(
-    tool: ToolDef, call: ToolCallPart, arguments: Mapping[str, Any], reason: str, ctx: ToolContext
-) -> None:
-    """Ask the host to approve exactly this call, and refuse it without an approval."""
-    if ctx.approve is None:
-        raise ToolPolicyError(
-            f"The tool {tool.name} needs approval, but this host has nobody to ask.",
-            tool_name=tool.name,
-        )
-    # A copy: what was approved is what runs, whatever is done to the request.
-    shown = {name: value for name, value in arguments.items() if name not in tool.config}
-    request = ToolApprovalRequest(
-        tool.name, json.loads(json.dumps(shown)), reason, call.call_id, ctx.call.call_id
-    )
-    problem = "was not approved"
-    try:
-        if await ctx.approve(request) is True:
-            return
-    except Exception as error:  # the host's own: without an approval nothing runs
-        problem = f"was not approved, because asking failed ({type(error).__name__})"
-    raise ToolPolicyError(f"The call of the tool {tool.name} {problem}.", tool_name=tool.name)

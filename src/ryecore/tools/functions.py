@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Final, get_type_hints
+from typing import Any, Final, get_origin, get_type_hints
 
 import anyio
 from anyio.lowlevel import EventLoopToken, current_token
@@ -69,10 +69,11 @@ def read_function(function: Callable[..., Any]) -> FunctionShape:
             raise TypeError(
                 f"{where}: it has no type. Annotate it, such as `{parameter.name}: str`."
             )
-        if hints[parameter.name] is ToolContext:
+        hint = hints[parameter.name]
+        if hint is ToolContext or get_origin(hint) is ToolContext:
             context = parameter.name
             continue
-        form = form_of(hints[parameter.name], where)
+        form = form_of(hint, where)
         schema = dict(form.schema)
         if parameter.name in said.arguments:
             schema.setdefault("description", said.arguments[parameter.name])

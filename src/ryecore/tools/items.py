@@ -91,6 +91,7 @@ class ItemShape:
     parameters: Mapping[str, Any]
     capability: str
     server: str | None
+    parallel_safe: bool | None = None
 
 
 async def read_item(rye: ItemExecutor, ref: str | ItemRef) -> ItemShape:
@@ -127,6 +128,7 @@ def shape_of(wanted: ItemRef, chain: ValidChain) -> ItemShape:
         _cleaned_schema(schema) if server else schema,
         capability_of("execute", "tool", wanted.id),
         str(server) if server else None,
+        head.spec.parallel_safe,
     )
 
 
@@ -181,6 +183,11 @@ class ItemRunner:
         self._rye = rye
         self._ref = ref
         self._name = name
+
+    async def digest(self, ctx: ToolContext, seen: list[object]) -> str:
+        """Return the digest of all files of the item's verified chain."""
+        chain = (await self._rye.trace(self._ref)).chain
+        return " ".join(f"{one.item_id}@{one.integrity}" for one in chain.all_elements)
 
     async def __call__(self, arguments: Mapping[str, Any], ctx: ToolContext) -> object:
         """Execute the item, and return its data."""

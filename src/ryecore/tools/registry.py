@@ -7,11 +7,45 @@ from ryecore.errors import ToolCallError, UnknownToolError
 from ryecore.llm.parts import ToolCallPart
 from ryecore.llm.request import ToolSpec
 from ryecore.tools.context import ToolContext, ToolLimits
-from ryecore.tools.definition import FunctionTool, ToolDef
+from ryecore.tools.definition import FunctionTool, ToolDef, same_tool
 from ryecore.tools.dispatch import granted, serve
 from ryecore.tools.results import OnToolEvent, ToolOutcome
 
-__all__ = ["ToolRegistry"]
+__all__ = ["ToolRegistry", "tools_by_name"]
+
+
+def tools_by_name(
+    declared: Iterable[str | ToolDef | Callable[..., Any]],
+) -> tuple[str | ToolDef, ...]:
+    """Return names and tools, each once, in their order; functions become tools.
+
+    A TypeError says what is neither, a ValueError which two tools of one name differ.
+    """
+    listed: dict[str, str | ToolDef] = {}
+    for one in declared:
+        tool = one if isinstance(one, str) else as_tool(one)
+        name = tool if isinstance(tool, str) else tool.name
+        there = listed.setdefault(name, tool)
+        if isinstance(there, str) or isinstance(tool, str):
+            listed[name] = tool if isinstance(there, str) else there
+        elif not same_tool(there, tool):
+            raise two_of_one_name(there, tool)
+    return tuple(listed.values())
+
+
+def as_tool(tool: ToolDef | Callable[..., Any]) -> ToolDef:
+    """Return a tool, or the tool of a function; refuse a method without its object."""
+    made = tool if isinstance(tool, ToolDef) else ToolDef.from_function(tool)
+    if isinstance(made, FunctionTool) and made.is_unbound:
+        raise TypeError(
+            f"{made.name} is a method of a class. Pass that of an object: `thing.{made.name}`."
+        )
+    return made
+
+
+def two_of_one_name(one: ToolDef, other: ToolDef) -> ValueError:
+    """Return the error for two tools of one name."""
+    return ValueError(f"Two tools have the name {one.name}: {one!r} and {other!r}.")
 
 
 class ToolRegistry:
@@ -47,14 +81,10 @@ class ToolRegistry:
             ValueError: Another one has its name.
             TypeError: It is a function that can't be shown to a model.
         """
-        made = tool if isinstance(tool, ToolDef) else ToolDef.from_function(tool)
-        if isinstance(made, FunctionTool) and made.is_unbound:
-            raise TypeError(
-                f"{made.name} is a method of a class. Pass that of an object: `thing.{made.name}`."
-            )
+        made = as_tool(tool)
         there = self._tools.get(made.name)
         if there is not None:
-            raise ValueError(f"Two tools have the name {made.name}: {there!r} and {made!r}.")
+            raise two_of_one_name(there, made)
         self._tools[made.name] = made
         return made
 

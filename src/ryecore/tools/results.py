@@ -7,6 +7,7 @@ import dataclasses
 import json
 from collections.abc import Callable, Mapping, Set
 from datetime import date, time
+from decimal import Decimal
 from enum import Enum
 from pathlib import PurePath
 from typing import Any, Final, TypeAlias
@@ -17,7 +18,7 @@ import attrs
 from ryecore.convert.json_text import make_encoder
 from ryecore.errors import HostCapabilityMissing, StoreError, ToolExecutionError
 from ryecore.frozen import frozen
-from ryecore.llm.media import MediaStore
+from ryecore.llm.media import MediaStore, media_type_of
 from ryecore.llm.parts import MediaPart, ToolResultPart
 from ryecore.tools.context import ToolLimits
 
@@ -26,6 +27,7 @@ __all__ = [
     "ToolCalled",
     "ToolOutcome",
     "ToolReturned",
+    "as_json",
     "as_text",
     "has_media",
     "preview",
@@ -84,16 +86,6 @@ class ToolOutcome:
 
 _SCALARS: Final = frozenset({str, int, float, bool, type(None)})
 _BINARY: Final = (bytes, bytearray, memoryview)
-_MEDIA_TYPES: Final = (
-    (b"\x89PNG\r\n\x1a\n", "image/png"),
-    (b"\xff\xd8\xff", "image/jpeg"),
-    (b"GIF87a", "image/gif"),
-    (b"GIF89a", "image/gif"),
-    (b"%PDF-", "application/pdf"),
-    (b"ID3", "audio/mpeg"),
-    (b"OggS", "audio/ogg"),
-)
-_CONTAINERS: Final = ((b"WEBP", "image/webp"), (b"WAVE", "audio/wav"))
 
 
 class _HoldsMedia(Exception):
@@ -117,7 +109,7 @@ def _plain(value: object) -> object:
         return sorted(value, key=lambda one: (type(one).__name__, repr(one)))
     if isinstance(value, date | time):
         return value.isoformat()
-    if isinstance(value, UUID | PurePath):
+    if isinstance(value, UUID | PurePath | Decimal):
         return str(value)
     dump = getattr(value, "model_dump", None)  # pydantic's, which need not be there
     if callable(dump) and not isinstance(value, type):
@@ -131,6 +123,15 @@ _encode: Final = make_encoder(ascii_only=False, spaced=True, default=_plain)
 def has_media(value: object) -> bool:
     """Return whether a value is a medium itself. One that holds media is noticed by `as_text`."""
     return isinstance(value, (MediaPart, *_BINARY))
+
+
+def as_json(value: object) -> Any:
+    """Return the JSON form of a value, as models see it; a TypeError says what has none."""
+    try:
+        return json.loads(_encode(value))
+    except _HoldsMedia:
+        problem = "a value that holds media"
+    raise TypeError(problem)
 
 
 def as_text(tool_name: str, value: object, limits: ToolLimits) -> str | None:
@@ -254,20 +255,9 @@ def _kept(
     if len(content) > limits.max_result_bytes:
         raise _too_large(tool_name, limits)
     try:
-        return store.put(content, _media_type(content))
+        return store.put(content, media_type_of(content))
     except StoreError:
         pass
     raise ToolExecutionError(
         f"The bytes that the tool {tool_name} returned could not be stored.", tool_name=tool_name
     )
-
-
-def _media_type(content: bytes) -> str:
-    for start, media_type in _MEDIA_TYPES:
-        if content.startswith(start):
-            return media_type
-    if content.startswith(b"RIFF"):
-        for form, media_type in _CONTAINERS:
-            if content[8:12] == form:
-                return media_type
-    return "application/octet-stream"

@@ -23,9 +23,9 @@ from starlette.routing import Route
 from ryecore.lillux.keys import SigningKey
 from ryecore.serving import listen, serve_app, url_of
 
-__all__ = ["SignedPosts", "signed_posts"]
+__all__ = ["KEY", "SignedPosts", "signed_posts"]
 
-_KEY: Final = SigningKey.from_pem(
+KEY: Final = SigningKey.from_pem(
     b"-----BEGIN PRIVATE KEY-----\n"
     + b64encode(bytes.fromhex("302e020100300506032b657004220420") + bytes(range(32)))
     + b"\n-----END PRIVATE KEY-----\n"
@@ -42,10 +42,10 @@ class SignedPosts:
 
     async def post(self, path: str, body: bytes) -> bytes:
         """Post a signed body, and return the proved answer."""
-        headers = {"Signature": b64encode(_KEY.sign(body)).decode()}
+        headers = {"Signature": b64encode(KEY.sign(body)).decode()}
         answer = await self._http.post(self._url + path, content=body, headers=headers)
         content: bytes = answer.content
-        if not _KEY.public.verifies(b64decode(answer.headers["signature"]), content):
+        if not KEY.public.verifies(b64decode(answer.headers["signature"]), content):
             raise ValueError("the answer isn't signed")
         return content
 
@@ -88,12 +88,12 @@ def signed_posts(folder: Path) -> Iterator[str]:
 
 def _app(folder: Path) -> Starlette:
     def answer(content: bytes) -> Response:
-        headers = {"Signature": b64encode(_KEY.sign(content)).decode()}
+        headers = {"Signature": b64encode(KEY.sign(content)).decode()}
         return Response(content, headers=headers, media_type="application/json")
 
     async def read(request: Request) -> bytes:
         body = await request.body()
-        if not _KEY.public.verifies(b64decode(request.headers["signature"]), body):
+        if not KEY.public.verifies(b64decode(request.headers["signature"]), body):
             raise ValueError("the request isn't signed")
         return body
 

@@ -12,6 +12,7 @@ from typing import Final
 
 from nacl.signing import SigningKey
 
+from ryecore._native import exchange_files
 from ryecore.state.model import Durability
 
 __all__ = ["FILES", "Left", "by_hand"]
@@ -122,7 +123,10 @@ class Left:
         if self._is_synced:
             os.fsync(descriptor)
         os.close(descriptor)
-        os.replace(f"{path}.new", path)
+        if self._is_synced or not exchange_files(f"{path}.new", path):
+            os.replace(f"{path}.new", path)
+        else:  # ext4 writes a file to the disk at once when it is renamed over another one
+            os.unlink(f"{path}.new")
 
 
 def by_hand(folder: Path, left: Path, export: Path, turns: int, durability: Durability) -> Left:

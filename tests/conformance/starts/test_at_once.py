@@ -92,6 +92,7 @@ def runtime(workspace: Workspace) -> Change:
 
 
 def interpreter_in_its_place(workspace: Workspace) -> Change:
+    del workspace.environ["RYE_PYTHON"]
     program = workspace.project / ".venv/bin/python"
     program.parent.mkdir(parents=True)
     _written(workspace, LEVEL)

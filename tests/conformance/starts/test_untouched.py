@@ -1,7 +1,6 @@
 """Whatever a call does to itself, its host's children or its template: the next one is right."""
 
 import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -63,11 +62,11 @@ def lasting(data: Any) -> dict[str, Any]:
 @pytest.fixture
 def on_small_disk(small_disk: Path) -> Iterator[Starts]:
     """A workspace whose project, seals and all lie on a disk that a tool can fill."""
-    subprocess.run(["mount", "-o", "remount,size=2m", str(small_disk)], check=True)
     with Starts(Workspace(small_disk)) as made:
         yield made
 
 
+@pytest.mark.parametrize("small_disk", ["2m"], indirect=True)
 def test_the_next_call_is_right_on_a_disk_that_a_call_has_filled(on_small_disk: Starts) -> None:
     starts = on_small_disk
     ref = starts.tool(havoc, "function")

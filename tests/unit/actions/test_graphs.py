@@ -45,6 +45,19 @@ async def test_a_failed_runs_exception_names_the_graph_and_the_next_step(
     assert failure.value.data == done.data
 
 
+async def test_a_run_has_the_labels_that_it_is_given(workspace: Workspace) -> None:
+    async with workspace.open() as rye:
+        ref = graph(workspace, NOTHING)
+        await rye.graphs.run(ref, labels={"tenant": "acme"})
+        started = await rye.graphs.start(ref, labels={"tenant": "acme", "day": "monday"})
+        await started.result()
+        runs = await rye.graphs.list()
+        with pytest.raises(InputError, match=r"[Ll]abel"):
+            await rye.graphs.run(ref, labels={"tenant": 7})  # type: ignore[dict-item]
+    acme = {"tenant": "acme"}
+    assert [dict(one.labels) for one in runs] == [acme | {"day": "monday"}, acme]
+
+
 @pytest.mark.parametrize("given", [None, 5, "", b"x"])
 async def test_what_names_no_graph_is_refused(workspace: Workspace, given: Any) -> None:
     async with workspace.open() as rye:

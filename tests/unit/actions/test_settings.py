@@ -13,7 +13,7 @@ from ryecore.actions.settings import OpenOptions, Settings, check_warm_memory
 from ryecore.errors import ConfigError
 
 # What can't travel, or is the other process's own; only the first process recovers what died.
-INJECTED = {"environ", "approve", "agent", "recover"}
+INJECTED = {"environ", "approve", "agent", "recover", "observer"}
 
 
 def test_every_option_that_can_travel_does() -> None:

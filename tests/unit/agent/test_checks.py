@@ -28,6 +28,7 @@ DEPS = {"resolve_provider": {}.get, "key_for": str}
                 {"fallback_chain": [{"provider": "x"}]}, {"fallback_chain": [{"key": KEY}]},
                 {"retry": 3}, {"retry": {"times": 3}}, {"output_schema": KEY},
                 {"temperature": "hot"}, {"max_output_tokens": "5"}, {"reasoning": "max"},
+                {"cache": "2h"}, {"cache": True},
             )
         ],
         *[

@@ -8,10 +8,10 @@ import pytest
 from ryecore.agent.events import AgentToken
 from ryecore.agent.session import AgentSession
 from ryecore.errors import AgentTurnError, ConfigError, InputError
-from ryecore.llm import Message, Price, Usage
+from ryecore.llm import Media, MemoryMediaStore, Message, Price, Usage
 from ryecore.policy.context import CallContext, CancelToken
 from ryecore.testing import call, fail, hang, say
-from ryecore.tools import tool
+from ryecore.tools import ToolContext, tool
 from tests.unit.agent.studio import Studio
 
 pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
@@ -36,6 +36,33 @@ async def test_a_conversation_keeps_its_messages_and_adds_up_its_cost():
     ]  # fmt: skip
     assert studio.model.requests[2].messages == session.messages[:5]
     assert str(second) == "as I said"
+
+
+async def test_a_reply_tells_what_came_from_the_cache_and_what_that_saved():
+    price = Price("1", "0", cache_read="0.1", cache_write="1.25", cache_write_1h="2")
+    studio = Studio(
+        say("one", usage=Usage(10, 1, 0, 1_000)),
+        say("two", usage=Usage(20, 1, 1_000, 0, 0, 500)),
+        say("three", usage=Usage(30, 1, 2_000)),
+        price_of=lambda provider, model: price,
+    )
+    session = studio.session()
+    first, second, third = [(await session.send("Go on.")).spent for _ in range(3)]
+    assert (first.cache_read_tokens, first.cache_write_tokens) == (0, 1_000)
+    assert (second.cache_read_tokens, second.cache_write_tokens) == (1_000, 500)
+    assert [one.cache_saved_usd for one in (first, second, third)] == [
+        Decimal("-0.00025"), Decimal("0.0004"), Decimal("0.0018"),
+    ]  # fmt: skip
+    whole = session.spent
+    assert (whole.cache_read_tokens, whole.cache_write_tokens) == (3_000, 1_500)
+    assert whole.cache_saved_usd == Decimal("0.00195")
+    again = AgentSession.from_json(studio.agent(), studio.deps, session.to_json())
+    assert again.spent == whole
+    assert "3,000 from the cache" in session._repr_html_()
+    assert "$0.001950 saved" in session._repr_html_()
+    told = [one.to_dict() for one in studio.events if one.type == "cost:updated"]
+    assert [one.get("cacheReadTokens") for one in told] == [None, 1_000, 2_000]
+    assert [one.get("cacheSavedMicrocents") for one in told] == [-25_000, 40_000, 180_000]
 
 
 async def test_a_conversation_can_be_taken_up_again():
@@ -318,3 +345,61 @@ async def test_a_conversation_that_ends_with_a_question_is_answered_by_retry():
     session = AgentSession(studio.agent(), studio.deps, messages=[Message.user("Well?")])
     assert (await session.retry()).text == "Yes."
     assert len(session.messages) == 2
+
+
+async def test_a_file_is_sent_in_one_call_and_stays_in_the_conversation(tmp_path):
+    (tmp_path / "photo.png").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(9))
+    studio = Studio("A lamp.", "A chair.", "ok")
+    session = studio.session()
+    reply = await session.send("What is this?", Media(tmp_path / "photo.png"))
+    assert reply.text == "A lamp."
+    text, part = session.messages[0].parts
+    assert (text.text, part.media_type, part.name) == ("What is this?", "image/png", "photo.png")
+    with pytest.raises(InputError, match="can't be read"):
+        await session.send("And this?", Media(tmp_path / "absent.png"))
+    assert len(session.messages) == 2
+    store = MemoryMediaStore()
+    kept = Studio("A lamp.", media=store).session()
+    await kept.send(Media(tmp_path / "photo.png"))
+    assert len(store.read(kept.messages[0].parts[0])) == 17
+    async with session.stream("This?", Media(b"%PDF-1.7")) as events:
+        assert [event.type async for event in events][-1] == "agent:end"
+    assert events.reply.text == "A chair."
+
+
+async def test_equal_calls_of_two_replies_have_ids_of_their_own():
+    keys: list[str] = []
+
+    @tool
+    def pay(to: str, ctx: ToolContext) -> str:
+        keys.append(ctx.call.call_id)
+        return "paid"
+
+    asked = call("pay", {"to": "Bob"})
+    studio = Studio(asked, "Done.", asked, "Done again.", asked, fail("unavailable"), asked, "Yes.")
+    session = studio.session(tools=[pay])
+    await session.send("Pay Bob.")
+    await session.send("Pay him again.")
+    with pytest.raises(AgentTurnError):
+        await session.send("And once more.")
+    await session.retry()
+    assert len(set(keys)) == len(keys) == 4
+
+
+async def test_a_repeated_conversation_calls_its_tools_by_the_same_ids():
+    keys: list[str] = []
+
+    @tool
+    def pay(to: str, ctx: ToolContext) -> str:
+        keys.append(ctx.call.call_id)
+        return "paid"
+
+    for _ in range(2):
+        studio = Studio(call("pay", {"to": "Bob"}), "Done.", call("pay", {"to": "Bob"}), "Done.")
+        session = AgentSession(
+            studio.agent(tools=[pay]), studio.deps, call=CallContext(call_id="order-17")
+        )
+        await session.send("Pay Bob.")
+        await session.send("Pay him again.")
+    assert keys[:2] == keys[2:]
+    assert keys[0] != keys[1]

@@ -34,7 +34,7 @@ from ryecore.llm.parts import Message
 from ryecore.llm.request import LlmRequest, ResponseFormat, ToolSpec
 from ryecore.policy.context import CallContext
 from ryecore.testing import call, fail, say
-from ryecore.tools import tool
+from ryecore.tools import ToolDef, ToolPolicy, tool
 from tests.unit.agent.studio import Studio
 
 pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
@@ -99,8 +99,8 @@ def core(studio, policy, **limits):
     return build_setup(
         studio.deps,
         agent,
-        build_plan(studio.deps, agent),
-        output=None,
+        build_plan(studio.deps, agent, CallContext()),
+        answer=None,
         node_id="t1",
         emit=studio.events.append,
         call=CallContext(),
@@ -219,7 +219,7 @@ async def test_calls_that_are_all_safe_run_together_and_keep_their_order():
     both = anyio.Event()
     here = []
 
-    @tool(parallel_safe=True)
+    @tool
     async def meet(name: str) -> str:
         """Wait for the other one."""
         here.append(name)
@@ -256,13 +256,44 @@ async def test_one_unsafe_call_makes_all_of_them_wait_their_turn():
 
     await run(
         Thread(nudges=0), call("safe") + call("unsafe") + call("safe"), "ok",
-        tools=[counted("safe", parallel_safe=True), counted("unsafe")],
+        tools=[counted("safe"), counted("unsafe", parallel_safe=False)],
     )  # fmt: skip
     assert max(most) == 1
 
 
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, True),
+        ({"parallel_safe": True}, True),
+        ({"parallel_safe": False}, False),
+        ({"needs_approval": True}, False),
+        ({"needs_approval": True, "parallel_safe": True}, False),
+        ({"policy": ToolPolicy(unlisted="ask"), "parallel_safe": True}, False),
+    ],
+)
+def test_async_tools_run_in_parallel_unless_they_say_otherwise(options, expected):
+    async def look() -> str:
+        """Look."""
+        return ""
+
+    def wait() -> str:
+        """Wait."""
+        return ""
+
+    assert ToolDef.from_function(look, **options).runs_in_parallel is expected
+    is_declared = options.get("parallel_safe") is True
+    assert ToolDef.from_function(wait, **options).runs_in_parallel is (expected and is_declared)
+    assert not ToolDef.from_function(wait, inline=True).runs_in_parallel
+
+
 async def test_the_first_failure_of_calls_in_order_keeps_the_rest_from_running():
-    studio = Studio(call("explode") + call("add", {"a": 1, "b": 1}))
+    @tool
+    def hold(item: str) -> str:
+        """Hold an item."""
+        return item
+
+    studio = Studio(call("explode") + call("hold", {"item": "tea"}), tools=[hold])
     messages = [Message.user("Go.")]
     with pytest.raises(AgentTurnError):
         await run_turns(core(studio, TurnPolicy()), messages)
@@ -282,6 +313,7 @@ async def test_all_that_requests_have_in_common_is_in_each_of_them():
         temperature=0.5,
         response_format=ResponseFormat({"type": "string"}),
         reasoning="low",
+        cache="1h",
         stop=("END",),
     )
     for one in fields(LlmRequest):

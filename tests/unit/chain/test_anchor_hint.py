@@ -25,3 +25,12 @@ def test_a_package_that_is_not_installed_is_another_matter(workspace: Workspace)
     done = workspace.execute(ref)
     assert "nobody_has_this" in str(done.error)
     assert "anchor" not in str(done.error)
+
+
+def test_a_tool_with_the_name_of_the_package_that_it_lacks_is_not_beside_itself(
+    workspace: Workspace,
+) -> None:
+    ref = workspace.python("acme/nobody_has_this", "import nobody_has_this")
+    done = workspace.execute(ref)
+    assert "anchor" not in str(done.error)
+    assert done.metadata["missing_module"] == "nobody_has_this"

@@ -7,7 +7,7 @@ import threading
 import anyio
 import pytest
 
-from ryecore import CallContext, CancelToken
+from ryecore import CallContext, CancelToken, _native
 from ryecore.errors import (
     BadSignature,
     CallCancelled,
@@ -176,20 +176,17 @@ def test_a_dry_run_shows_the_plan_and_runs_nothing(workspace):
 
 
 def test_a_dry_run_asks_for_every_signature_anew(workspace, monkeypatch):
-    import nacl.bindings
-
     workspace.write("tools/a/__init__.py", "")
     workspace.write("tools/a/helper.py", "")
     ref = workspace.python("a/t", "def execute(p, project):\n    return 1")
     asked: list[bytes] = []
-    arithmetic = nacl.bindings.crypto_sign_open
+    arithmetic = _native.verify_signature
 
-    def counting(signed: bytes, key: bytes) -> bytes:
-        opened = arithmetic(signed, key)
-        asked.append(opened)
-        return opened
+    def counting(key: bytes, signature: bytes, message: bytes) -> bool:
+        asked.append(message)
+        return arithmetic(key, signature, message)
 
-    monkeypatch.setattr(nacl.bindings, "crypto_sign_open", counting)
+    monkeypatch.setattr(_native, "verify_signature", counting)
     with workspace.sync() as rye:
         rye.execute(ref)
         asked.clear()
@@ -206,16 +203,10 @@ def test_a_dry_run_notices_what_memory_would_let_pass(workspace, monkeypatch):
     with workspace.sync() as rye:
         rye.execute(ref)
         # Whatever a cache may have come to believe, the arithmetic says no.
-        monkeypatch.setattr("nacl.bindings.crypto_sign_open", _forged)
+        monkeypatch.setattr(_native, "verify_signature", lambda *_: False)
         with pytest.raises(BadSignature) as refusal:
             rye.execute(ref, dry_run=True, trace=True)
     assert refusal.value.trace[-1]["step"] == "verify_integrity"
-
-
-def _forged(*_: object) -> bytes:
-    from nacl.exceptions import BadSignatureError
-
-    raise BadSignatureError
 
 
 def test_a_dry_run_refuses_what_a_run_would_refuse(workspace):

@@ -57,6 +57,15 @@ def test_parameters_are_checked_before_anything_runs_and_every_failure_is_listed
     assert not (workspace.project / "ran").exists()
 
 
+def test_a_refusal_names_what_an_open_schema_does_not(workspace):
+    open_schema = {**SCHEMA, "additionalProperties": True}
+    ref = workspace.shell("a/t", "cat", config_schema=open_schema)
+    with pytest.raises(InvalidParameters) as refusal:
+        workspace.execute(ref, {"pth": "x"})
+    assert refusal.value.next_step.endswith(". It doesn't name 'pth'.")
+    assert workspace.execute(ref, {"path": "x", "pth": "x"}).success
+
+
 def test_defaults_are_applied(workspace):
     ref = workspace.shell("a/t", "cat", config_schema=SCHEMA)
     assert workspace.execute(ref, {"path": "x", "deep": {}}).data == {

@@ -1,6 +1,7 @@
 """Which interpreter runs a tool, and which never does."""
 
 import os
+import sys
 from pathlib import Path
 
 import anyio
@@ -92,6 +93,21 @@ def test_the_fallback_comes_from_the_path(workspace):
     assert (event["path"], event["how"]) == (str(found), "fallback")
 
 
+@pytest.mark.parametrize("fallback", ["python", "python3"])
+def test_the_hosts_own_python_comes_before_one_on_the_path(workspace, fallback):
+    on_path(workspace, fallback)
+    ref = using(workspace, **LOCAL, fallback=fallback)
+    trace = workspace.execute(ref, dry_run=True, trace=True).trace
+    event = next(each for each in trace if each.get("how"))
+    assert (event["path"], event["how"]) == (sys.executable, "host")
+
+
+def test_a_projects_trusted_python_comes_before_the_hosts(workspace):
+    found = program(workspace.project / ".venv/bin/xlang")
+    ref = using(workspace, **LOCAL, fallback="python3")
+    assert said(workspace, ref, **TRUSTING) == str(found)
+
+
 def test_a_preset_variable_wins(workspace):
     program(workspace.project / ".venv/bin/xlang")
     workspace.environ["RYE_X"] = str(program(workspace.root / "elsewhere/xlang"))
@@ -103,6 +119,15 @@ def test_a_preset_that_is_no_program_is_passed_over_and_listed(workspace):
     with pytest.raises(InterpreterNotFound) as refusal:
         workspace.execute(using(workspace, **LOCAL))
     assert f"{workspace.root / 'gone'} (not there)" in refusal.value.tried
+
+
+def test_the_trace_says_that_a_preset_is_no_program_where_another_runs(workspace):
+    gone = workspace.environ["RYE_X"] = str(workspace.root / "gone")
+    found = program(workspace.project / ".venv/bin/xlang")
+    done = workspace.execute(using(workspace, **LOCAL), trace=True, opened=TRUSTING)
+    (event,) = [one for one in done.trace if one["step"] == "find_interpreter"]
+    assert str(found) in event.values()
+    assert event["passed_over"] == [f"RYE_X={gone}: not there"]
 
 
 def test_a_dotenv_cannot_preset_an_interpreter(workspace):

@@ -37,6 +37,16 @@ def test_a_program_gets_the_response_object(run: Run) -> None:
     assert (shown["model"], shown["limits"]["turns"], shown["turns"]) == ("scripted/other", 5, 2)
 
 
+def test_a_thread_is_labelled(run: Run) -> None:
+    done = run(*FORK, "--label", "tenant=acme", "--label", "user=u-1", "--async", "--json")
+    shown = run("threads", "show", done.json["thread_id"], "--json").json
+    assert shown["labels"] == {"tenant": "acme", "user": "u-1"}
+    assert run("threads", "wait", done.json["thread_id"]).code == 0
+    refused = run(*FORK, "--label", "tenant")
+    assert refused.code == 2
+    assert "--label tenant=acme" in refused.err
+
+
 def test_a_thread_that_fails_exits_with_1(run: Run) -> None:
     done = run(*FORK, "--limit", "turns=1")
     assert done.code == 1

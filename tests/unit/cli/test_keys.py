@@ -121,6 +121,7 @@ def test_a_file_that_holds_no_public_key_is_named(workspace, run):
 
 
 def test_trust_project_makes_its_own_interpreter_run(workspace, run):
+    del workspace.environ["RYE_PYTHON"]
     python = workspace.project / ".venv/bin/python"
     python.parent.mkdir(parents=True)
     python.write_text("#!/bin/sh\necho '\"mine\"'\n")

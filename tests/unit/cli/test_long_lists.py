@@ -62,3 +62,41 @@ def test_the_library_says_how_many_there_are(many: Workspace) -> None:
         ):
             assert listed.total == total
         assert len(rye.graphs.list(offset=50)) == 2
+
+
+@pytest.mark.parametrize("options", [["--all", "--limit", "20"], ["--limit", "1"]])
+def test_pages_after_a_thread_show_each_once_though_others_start(
+    many: Workspace, run: Run, options: list[str]
+) -> None:
+    seen: list[str] = []
+    after: list[str] = []
+    store = ThreadStore.open(many.path(""), many.path("", "user"))
+    while True:
+        page = run("threads", "list", *options, *after, "--json").json
+        seen += [one["thread_id"] for one in page["threads"]]
+        if page["next_after"] is None:
+            break
+        after = ["--after", page["next_after"]]
+        if "--all" in options:  # it is the newest, so it would shift pages by their numbers
+            name = f"acme/late/late-{len(seen)}"
+            run_blocking(store.registry.register(name, "directive:acme/late"))
+            run_blocking(store.registry.settle(name, "completed", {}))
+    store.close()
+    assert len(seen) == len(set(seen)) == (105 if "--all" in options else 2)
+
+
+def test_a_cut_list_says_so_and_a_page_has_its_bound(many: Workspace, run: Run) -> None:
+    with many.sync() as rye:
+        page = rye.threads.list(all=True, limit=100)
+        assert page.is_cut
+        assert page.next_after == page[-1].thread_id
+        rest = rye.threads.list(all=True, limit=100, after=page.next_after)
+        assert (len(rest), rest.is_cut, rest.next_after, rest.total) == (5, False, None, 105)
+    text = run("threads", "list", "--all", "--limit", "20", "--after", page[0].thread_id).out
+    command = text.splitlines()[-1].partition("rye ")[2].split()
+    assert command[-2:] == ["--after", page[20].thread_id]
+    assert run(*command).code == 0
+    refused = run("threads", "list", "--all", "--limit", "5000")
+    assert refused.code == 2
+    assert "a page has at most 1,000" in refused.err
+    assert run("threads", "list", "--after", "acme/none/none-1").code == 2

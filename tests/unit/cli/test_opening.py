@@ -4,16 +4,19 @@ import asyncio
 import os
 import select
 import signal
+import subprocess
+import sys
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import anyio
 import pytest
 
-from ryecore.cli.opening import run_until_stopped
+from ryecore.cli.opening import run_until_stopped, serve_until_signalled
 from tests.matrix import IS_SOAK
-from tests.unit.cli.conftest import start
+from tests.unit.cli.conftest import environ, start
 from tests.workspace import Workspace
 
 WAIT_S = 20.0
@@ -52,6 +55,61 @@ def test_a_command_that_is_told_to_stop_leaves_nothing_behind(
         assert b"Traceback" not in out + err
         assert select.select([held], [], [], 30)[0], "a process of the tool is left"
         assert held.read() == ""
+
+
+@pytest.mark.anyio
+async def test_a_server_ends_by_a_signal_and_not_by_one_that_is_ignored() -> None:
+    """As behind nohup, whose terminal is closed."""
+    came = list[signal.Signals]()
+
+    async def end(number: signal.Signals) -> bool:
+        came.append(number)
+        return True
+
+    async def serve() -> None:
+        os.kill(os.getpid(), signal.SIGHUP)
+        os.kill(os.getpid(), signal.SIGTERM)
+        await anyio.sleep_forever()
+
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        await serve_until_signalled(serve, end)
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert came == [signal.SIGTERM]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "unneeded"),
+    [
+        (("execute", "tool:a/t", "a=1"), ()),
+        # The bundle is parsed already.
+        (("execute", "tool:rye/bash", "command=true"), ("hashlib", "ruamel", "tomllib")),
+        (("trace", "tool:a/t"), ()),
+        (("fetch", "tool:a/t"), ()),
+    ],
+)
+def test_a_short_command_does_without_what_it_needs_not(
+    workspace: Workspace, arguments: Sequence[str], unneeded: Sequence[str]
+) -> None:
+    """Each of these libraries takes 2 to 45 ms to import, in each run of the command."""
+    workspace.shell("a/t", "exit 0")
+    names = ("anyio", "asyncio", "cattrs", "nacl", "sqlite3", "ssl", *unneeded)
+    code = (
+        "import sys; from ryecore.cli import main\n"
+        "try: main()\n"
+        f"finally: print([name for name in {names} if name in sys.modules], file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        cwd=workspace.project,
+        env=environ(workspace),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "[]\n")
 
 
 def test_a_signal_wakes_the_loop_that_waits() -> None:

@@ -65,6 +65,7 @@ def test_a_full_disk_is_said_in_words(run, ref):
     done = run("trace", ref, "--svg", "/dev/full")
     assert done.code == 2
     assert "No space left on device" in done.err
+    assert "Make room" in done.err
 
 
 def test_one_form_is_named(run, ref):

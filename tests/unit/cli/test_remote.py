@@ -114,7 +114,8 @@ def test_a_key_is_confirmed_or_nothing_is_written(
     assert (asked.code, "--key FINGERPRINT" in asked.err) == (2, True)
     assert node.identity.fingerprint in asked.err
     other = run("remote", "add", "gpu", node.url, "--key", KEY.fingerprint)
-    assert (other.code, "and not" in other.err) == (2, True)
+    assert (other.code, f"shows the key {node.identity.fingerprint}" in other.err) == (2, True)
+    assert f"another one: '{KEY.fingerprint}'" in other.err
     assert not path.exists()
 
 
@@ -164,6 +165,50 @@ def test_a_node_with_another_key_is_not_trusted(
     ref = workspace.shell("acme/a", "true")
     done = run("execute", ref, "--target", "remote", "--json")
     assert (done.code, done.json["error_type"]) == (2, "remote_untrusted")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error_type"),
+    [
+        (("remote", "check", "lab"), "input"),
+        (("remote", "plan", "lab"), "input"),
+        (("remote", "push", "lab"), "input"),
+        (("remote", "remove", "lab"), "input"),
+        (("remote", "add", "a b", "https://x"), "input"),
+        (("remote", "add", "lab", "{url}"), "input"),
+        (("remote", "add", "lab", "{url}", "--key", "wrong"), "remote_untrusted"),
+        (("remote", "add", "gpu", "{url}", "--key", "{key}", "--in-project"), "input"),
+        (("remote", "add", "lab", "http://127.0.0.1:1"), "remote_unavailable"),
+        (("remote", "check", "gpu"), "remote"),
+        (("remote", "push", "gpu"), "remote"),
+        (("execute", "{ref}", "--target", "remote:lab"), "input"),
+        (("execute", "{ref}", "--target", "remote:lab", "--push-plan"), "input"),
+        (("execute", "{ref}", "--target", "elsewhere"), "unsupported"),
+        (("execute", "{ref}", "--target", "remote:gpu"), "remote"),
+        (("execute", "{ref}", "--target", "remote:gpu", "--pull"), "remote"),
+        (("execute", "{ref}", "--target", "remote:gpu", "--dry-run"), "unsupported"),
+        (("execute", "{ref}", "--target", "remote:gpu", "--trace"), "input"),
+        (("threads", "pull", "nothing"), "thread_not_found"),
+    ],
+    ids=lambda one: one if isinstance(one, str) else " ".join(one),
+)
+def test_each_refusal_is_one_json_document_with_the_next_step(
+    workspace: Workspace, run: Run, node: ServedNode, arguments: tuple[str, ...], error_type: str
+) -> None:
+    text = f"url: {node.url}\n    node_key: |\n      "
+    text += node.identity.key.public.pem.decode().replace("\n", "\n      ").rstrip()
+    workspace.write("config/remotes/remotes.yaml", f"remotes:\n  gpu:\n    {text}\n")
+    ref = workspace.shell("acme/a", "true")
+    known = {"url": node.url, "key": node.identity.fingerprint, "ref": ref}
+    done = run(*(one.format(**known) for one in arguments), "--json")
+    assert (done.code, done.err) == (2, "")
+    document = done.json
+    assert {"status", "error", "error_type", "next_step"} <= document.keys()
+    assert document.keys() <= {
+        "status", "error", "error_type", "next_step", "item_id", "metadata", "chain", "trace",
+    }  # fmt: skip
+    assert (document["status"], document["error_type"]) == ("error", error_type)
+    assert document["error"].endswith(document["next_step"])
 
 
 def test_a_person_sees_how_far_a_push_is(workspace: Workspace, node: ServedNode) -> None:

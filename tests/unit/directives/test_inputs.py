@@ -52,6 +52,9 @@ def test_a_declaration_is_read_with_its_default_of_its_type():
         ('<input name="a b"/>', "the name 'a b'"),
         ('<input name="1a"/>', "the name '1a'"),
         ('<input name="a" type="int"/>', "unknown type 'int'; valid are string, integer"),
+        ('<input name="a" format="day"/>', "unknown format 'day'; valid are date, date-time"),
+        ('<input name="a" type="integer" format="date"/>', "only text has a format"),
+        ('<input name="a" format="date" default="soon"/>', "default that does not fit"),
         ('<input name="a" required="yes"/>', "neither true nor false"),
         ('<input name="a" requred="true"/>', "attribute 'requred'; valid are name, type"),
         ('<input name="a" pattern="(a+)+$"/>', "attribute 'pattern'"),
@@ -66,6 +69,16 @@ def test_a_declaration_that_cannot_be_is_refused_with_its_line(inside, match):
     with pytest.raises(MetadataError, match=match) as refusal:
         inputs(inside)
     assert refusal.value.line == 6
+
+
+def test_a_text_of_a_format_is_checked_and_shown_to_models():
+    (due,) = inputs('<input name="due" format="date" required="true"/>')
+    assert due.to_dict() == {"name": "due", "type": "string", "format": "date", "required": True}
+    assert input_schema([due])["properties"]["due"] == {"type": "string", "format": "date"}
+    assert resolve_inputs([due], {"due": "2026-03-01"}) == {"due": "2026-03-01"}
+    with pytest.raises(InvalidInputs, match=r"due: .*such as 2026-01-31") as refusal:
+        resolve_inputs([due], {"due": "March"})
+    assert "due (date, required)" in refusal.value.next_step
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,8 @@ Prose.
     <description>Research the tides.</description>
     <category>acme</category>
     <author>ada</author>
-    <model tier="fast" id="large" provider="acme" fallback="acme/small" parallel="true"/>
+    <model tier="fast" id="large" provider="acme" fallback="acme/small" parallel="true"
+           cache="1h"/>
     <limits turns="8" max_tokens="1000"><spend>0.50</spend><duration_seconds>60</duration_seconds>
     </limits>
     <permissions>*</permissions>
@@ -53,7 +54,7 @@ def test_every_part_is_read():
         "acme",
         "ada",
     )
-    assert found.model == ModelSpec("fast", "large", "acme", "acme/small", True)
+    assert found.model == ModelSpec("fast", "large", "acme", "acme/small", True, "1h")
     assert found.model.wanted == "acme/large"
     assert (found.limits.turns, found.limits.tokens) == (8, 1000)
     assert (found.limits.spend_usd, found.limits.duration_s) == (Decimal("0.50"), 60)
@@ -113,6 +114,8 @@ def test_the_least_that_a_directive_needs():
         (file(metadata="<model provider='a'/>"), "neither tier nor id", 5),
         (file(metadata="<model tier='a' provider='b'/>"), "a provider, but no id", 5),
         (file(metadata="<model tier='a' parallel='1'/>"), "neither true nor false", 5),
+        (file(metadata="<model tier='a' cache='2h'/>"), "'2h', which isn't one of 5m, 1h, none", 5),
+        (file(metadata="<model tier='a' cache=''/>"), "'', which isn't one of 5m, 1h, none", 5),
         (file(metadata="<context><system/></context>"), "names no item", 5),
         (file(metadata="<context><behind>a</behind></context>"), "<behind>; valid are <system>", 5),
         (file(metadata="<continuation_directive>a b</continuation_directive>"), "item id", 5),

@@ -14,7 +14,7 @@ from ryecore.graph.journal.recovery import RecoveredRun, read_run
 from ryecore.graph.schedule import Ending, Position
 from ryecore.policy.context import EventSink
 from ryecore.state.model import Durability
-from ryecore.state.store import Objects
+from ryecore.state.objects import Objects
 from ryecore.state.transcript_format import Head
 from ryecore.state.transcript_store import FileRecordStore
 from ryecore.state.waiting import run_blocking

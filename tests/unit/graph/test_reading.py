@@ -14,10 +14,10 @@ from ryecore.convert.lines import line_numbers
 from ryecore.errors import GraphInvalid, MetadataError
 from ryecore.graph.model import (
     Action,
+    ActionForeach,
     ActionVertex,
     AgentVertex,
     Edge,
-    ForeachVertex,
     GateVertex,
     Graph,
     ReturnVertex,
@@ -153,7 +153,7 @@ def test_an_action_is_read() -> None:
 def test_a_foreach_is_read_and_a_kind_beside_the_id() -> None:
     node = graph_of(written(WHOLE)).nodes["each"]
 
-    assert node == ForeachVertex(
+    assert node == ActionForeach(
         id="each",
         line=node.line,
         over=read_template("${state.rows}"),

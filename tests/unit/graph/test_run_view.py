@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 
@@ -180,7 +181,8 @@ async def test_runs_and_results_draw_themselves(workspace: Workspace, failing: s
             assert "completed" in svg_of(html)
             assert "running" not in svg_of(html)
         svg_of((await rye.graphs.load(failing))._repr_html_())
-        assert "<pre" in (await rye.graphs.validate(failing))._repr_html_()
+        report = (await rye.graphs.validate(failing))._repr_html_()
+        assert re.match(r'<pre style="font-family:[^"]*monospace', report), "columns line up"
 
 
 async def test_a_run_draws_itself_whatever_became_of_its_journal(

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from ryecore.agent.outcome import ERROR_CODES, NodeFailure, NodeOutcome
 from ryecore.graph.model import (
     Action,
+    ActionForeach,
     ActionVertex,
     Edge,
-    ForeachVertex,
     GateVertex,
     Graph,
     ReturnVertex,
@@ -124,7 +124,7 @@ def test_a_state_is_replaced_and_never_changed() -> None:
 
 
 def test_what_a_foreach_collects_stands_in_the_state() -> None:
-    each = ForeachVertex(id="a", over=read_template([]), action=CALL, collect="all", next=())
+    each = ActionForeach(id="a", over=read_template([]), action=CALL, collect="all", next=())
     errors = [{"index": 1, "error": "no", "code": "tool_failed"}]
     value = {"items": [1, None], "count": 2, "failed": 1, "errors": errors}
     skipped = (NodeFailure("tool_failed", "no", node="a[1]"),)

@@ -3,6 +3,8 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ryecore.lillux import (
     TreeDigest,
@@ -14,6 +16,7 @@ from ryecore.lillux import (
     sha256_file,
     stat_tree,
 )
+from ryecore.lillux.digests import sha256_hex
 
 
 def sha256(content: bytes) -> str:
@@ -124,3 +127,8 @@ def test_a_missing_folder_is_named(tmp_path: Path) -> None:
         with pytest.raises(FileNotFoundError) as failed:
             look(missing)
         assert failed.value.filename == str(missing)
+
+
+@given(st.lists(st.binary(max_size=3000), max_size=3))
+def test_the_digest_of_parts_is_that_of_them_joined(parts: list[bytes]) -> None:
+    assert sha256_hex(*parts) == sha256(b"".join(parts))

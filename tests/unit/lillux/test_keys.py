@@ -15,8 +15,10 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
     load_pem_public_key,
 )
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from nacl.bindings import crypto_sign_open
+from nacl.exceptions import BadSignatureError
 from nacl.public import PrivateKey, SealedBox
 
 from ryecore.errors import SigningError
@@ -90,7 +92,7 @@ def test_a_changed_message_or_signature_does_not_verify(
 
 @given(st.binary(max_size=80), st.integers(-64, 20))
 def test_where_the_signature_ends_is_not_open(message: bytes, shift: int) -> None:
-    """The two are joined for libsodium; a longer or shorter signature must not slip through."""
+    """A longer or shorter signature must not slip through."""
     both = KEY.sign(message) + message
     end = 64 + shift
     verifies = KEY.public.verifies(both[:end], both[end:])
@@ -128,6 +130,84 @@ def test_a_signature_has_one_form() -> None:
     signature = KEY.sign(b"x")
     s = int.from_bytes(signature[32:], "little") + order
     assert not KEY.public.verifies(signature[:32] + s.to_bytes(32, "little"), b"x")
+
+
+PRIME = 2**255 - 19
+ORDER = 2**252 + 27742317777372353535851937790883648493
+TORSION = (  # a point of order 8, which generates those of small order
+    14399317868200118260347934320527232580618823971194345261214217575416788799818,
+    2707385501144840649318225287225658788936804267575313519463743609750303402022,
+)
+
+
+def add(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
+    """Add two points of the curve (RFC 8032, section 5.1.4), in plain coordinates."""
+    d = -121665 * pow(121666, -1, PRIME) % PRIME
+    (x1, y1), (x2, y2) = one, other
+    product = d * x1 * x2 * y1 * y2 % PRIME
+    x = (x1 * y2 + x2 * y1) * pow(1 + product, -1, PRIME) % PRIME
+    y = (y1 * y2 + x1 * x2) * pow(1 - product, -1, PRIME) % PRIME
+    return x, y
+
+
+def multiply(point: tuple[int, int], times: int) -> tuple[int, int]:
+    total = (0, 1)
+    while times:
+        if times & 1:
+            total = add(total, point)
+        point, times = add(point, point), times >> 1
+    return total
+
+
+def spelled(point: tuple[int, int], *, twice: bool = False) -> bytes:
+    """Return a point's bytes; `twice`, those of the same point with the prime added, if it fits."""
+    x, y = point
+    if twice and y + PRIME < 2**255:
+        y += PRIME
+    return (y | (x & 1) << 255).to_bytes(32, "little")
+
+
+BASE = (
+    15112221349535400772501151409588531511454012693041857206046113283949847762202,
+    4 * pow(5, -1, PRIME) % PRIME,
+)
+
+
+@given(
+    secret=st.sampled_from([0, 1, 2**200 + 7]),
+    nonce=st.sampled_from([0, 1, 2**201 + 9]),
+    of_key=st.integers(0, 7),
+    of_point=st.integers(0, 7),
+    key_twice=st.booleans(),
+    point_twice=st.booleans(),
+    times_order=st.integers(0, 2),
+    message=st.binary(max_size=3),
+)
+@settings(max_examples=300, deadline=None)
+def test_what_libsodium_accepts_verifies_and_nothing_else(
+    secret: int,
+    nonce: int,
+    of_key: int,
+    of_point: int,
+    key_twice: bool,
+    point_twice: bool,
+    times_order: int,
+    message: bytes,
+) -> None:
+    """With points of small order, alone or added, and with other spellings of points and S."""
+    key = add(multiply(BASE, secret), multiply(TORSION, of_key))
+    point = add(multiply(BASE, nonce), multiply(TORSION, of_point))
+    public, r = spelled(key, twice=key_twice), spelled(point, twice=point_twice)
+    digest = hashlib.sha512(r + public + message).digest()
+    s = (nonce + int.from_bytes(digest, "little") * secret) % ORDER + times_order * ORDER
+    signature = r + s.to_bytes(32, "little")
+    try:
+        crypto_sign_open(signature + message, public)
+        expected = True
+    except BadSignatureError:
+        expected = False
+
+    assert PublicKey(public).verifies(signature, message) == expected
 
 
 def encrypted() -> bytes:

@@ -90,8 +90,25 @@ def test_a_reference_to_itself_does_not_hang() -> None:
     assert failures({"$ref": "#"}, {"a": 1}) == {}
 
 
-def test_formats_only_annotate() -> None:
-    assert failures({"format": "email"}, "no address") == {}
+@pytest.mark.parametrize(
+    ("name", "fits", "misfits", "says"),
+    [
+        ("date", "2026-02-28", "2026-02-30", 'is not a "date", such as 2026-01-31'),
+        ("date-time", "2026-02-28T12:00:00Z", "2026-02-28T12:00:00", "12:00:00+01:00"),
+        ("uuid", "5a1e2cb0-5c04-4b9b-8d2c-7d6e5e1d2a01", "5a1e", 'is not a "uuid"'),
+        ("email", "ada@example.org", "no address", 'is not a "email"'),
+        ("uri", "https://example.org", "example", 'is not a "uri", such as'),
+    ],
+)
+def test_formats_are_checked(name: str, fits: str, misfits: str, says: str) -> None:
+    assert failures({"format": name}, fits) == {}
+    assert failures({"format": name}, 7) == {}
+    assert says in failures({"format": name}, misfits)[""]
+
+
+@pytest.mark.parametrize("name", ["password", "int64", "regex"])
+def test_other_formats_only_annotate(name: str) -> None:
+    assert failures({"format": name}, "((") == {}
 
 
 def test_other_drafts_are_known() -> None:

@@ -6,7 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from ryecore.items.spaces import built_in_space
-from ryecore.lillux import ProcessResult, ProcessSpec, WarmPool, WarmStart, run_process_sync
+from ryecore.lillux import (
+    ProcessResult,
+    ProcessSpec,
+    TemplateStats,
+    WarmPool,
+    WarmStart,
+    run_process_sync,
+)
 from ryecore.lillux.witness import Witness
 from tests.interpreter import PYTHON
 
@@ -84,3 +91,15 @@ def one_spare(spec: ProcessSpec) -> int:
         time.sleep(0.001)
     (pid,) = spare_pids(pool)
     return pid
+
+
+def wait_for_spares_alone(pool: WarmPool) -> Sequence[TemplateStats]:
+    """Wait until a template and its spares are the only children, and return its figures.
+
+    The reactor's thread forks a spare, or reaps a child, when it comes to it.
+    """
+    end = time.monotonic() + 10
+    while len(children()) != 1 + (stats := pool.stats())[0].spares:
+        assert time.monotonic() < end, (children(), stats)
+        time.sleep(0.001)
+    return stats

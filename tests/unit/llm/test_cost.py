@@ -16,9 +16,9 @@ from ryecore.llm import AttemptCost, AttemptRecord, CostTracker, Price, Usage
 from ryecore.llm.prices import bundled_cost
 
 COUNTS = st.integers(0, 10**9)
-USAGES = st.builds(Usage, COUNTS, COUNTS, COUNTS, COUNTS, COUNTS)
+USAGES = st.builds(Usage, *[COUNTS] * 6)
 USD = st.decimals(0, 1000, places=6) | st.decimals(0, 1, places=18)
-PRICES = st.builds(Price, USD, USD, USD | st.none(), USD | st.none(), USD | st.none(), USD)
+PRICES = st.builds(Price, USD, USD, *[USD | st.none()] * 3, USD, USD | st.none())
 TIERED = ("anthropic", "claude-sonnet-4-5")
 MODELS = [(one.id, model.id) for one in providers for model in one.models]
 
@@ -36,6 +36,8 @@ def exact(price, usage, media=0):
         + usage.output_tokens * Fraction(price.output)
         + usage.cache_read_tokens * or_else(price.cache_read, price.input)
         + usage.cache_write_tokens * or_else(price.cache_write, price.input)
+        + usage.cache_write_1h_tokens
+        * or_else(price.cache_write_1h, or_else(price.cache_write, price.input))
         + usage.reasoning_tokens * or_else(price.reasoning, price.output)
     ) / 10**6 + media * Fraction(price.per_medium)
     return usd * 10**8
@@ -126,6 +128,54 @@ def test_a_whole_answer_that_nobody_counted_is_estimated_with_what_was_read(usag
     assert found == AttemptCost(17_000, True, True, Usage(30, 7))
 
 
+@pytest.mark.parametrize("model", ["claude-opus-5", "claude-haiku-5-5"])  # flat and tiered
+def test_bundled_prices_tell_what_is_written_for_an_hour_from_the_rest(model):
+    def cost(usage):
+        return CostTracker().record(attempt("success", usage, "anthropic", model)).cost_microcents
+
+    plain = cost(Usage(8_000))
+    assert cost(Usage(0, 0, 0, 8_000)) * 4 == plain * 5
+    assert cost(Usage(cache_write_1h_tokens=8_000)) == plain * 2
+    assert cost(Usage(0, 0, 0, 4_000, 0, 4_000)) * 8 == plain * 13
+    assert cost(Usage(0, 0, 8_000)) * 10 == plain or model == "claude-haiku-5-5"
+
+
+@pytest.mark.parametrize(
+    ("usage", "saved"),
+    [
+        (Usage(1_000, 50), 0),
+        (Usage(0, 50, 1_000), 90_000),
+        (Usage(0, 50, 0, 1_000), -25_000),
+        (Usage(0, 50, cache_write_1h_tokens=1_000), -100_000),
+        (Usage(100, 50, 9_000, 1_000, 7), 9 * 90_000 - 25_000),
+    ],
+)
+def test_what_a_cache_saved_is_told_and_what_writing_to_it_cost(usage, saved):
+    price = Price("1", "20", cache_read="0.1", cache_write="1.25", cache_write_1h="2")
+    tracker = CostTracker(lambda provider, model: price)
+    found = tracker.record(attempt("success", usage))
+    without = Usage(usage.total_input_tokens, 50, reasoning_tokens=usage.reasoning_tokens)
+    assert found.cache_saved_microcents == saved == price.cost_of(without) - found.cost_microcents
+    assert tracker.record(attempt("success", usage)).cache_saved_usd == Decimal(saved) / 10**8
+    assert (
+        tracker.cache_saved_microcents == tracker.to_dict()["cache_saved_microcents"] == 2 * saved
+    )
+
+
+def test_what_a_cache_saved_is_unknown_without_a_price():
+    assert CostTracker().record(attempt(usage=Usage(0, 0, 10))).cache_saved_microcents == 0
+
+
+def test_the_most_that_an_attempt_can_cost_knows_what_writing_to_the_cache_costs():
+    price = Price("1", "0", cache_read="0.1", cache_write="1.25", cache_write_1h="2")
+    tracker = CostTracker(lambda provider, model: price)
+    assert tracker.worst_case("a", "b", 1_000, 0) == 125_000
+    tracker.cache = "1h"
+    assert tracker.worst_case("a", "b", 1_000, 0) == 200_000
+    tracker.cache = None  # some providers cache unasked
+    assert tracker.worst_case("a", "b", 1_000, 0) == 125_000
+
+
 def test_media_without_a_price_of_their_own_are_unpriced():
     made = attempt("success", Usage(5), media=("image/png",))
     tracker = CostTracker(lambda provider, model: Price("1", "20"))
@@ -169,7 +219,7 @@ def test_bundled_prices_count_each_token_once_and_hold_their_tiers():
 
     assert cost(Usage(700, 60, 200, 100, 40)) == (700 * 3 + 100 * 15) * 100 + 200 * 30 + 100 * 375
     assert CostTracker().record(attempt("success", Usage(0, 0, 1), "openai", "gpt-5")) == (
-        AttemptCost(13, True, False, Usage(0, 0, 1))  # 12.5, rounded up
+        AttemptCost(13, True, False, Usage(0, 0, 1), 112)  # 12.5 instead of 125, rounded up
     )
     assert cost(Usage(200_000)) == 200_000 * 300
     assert cost(Usage(200_000, 0, 1)) == 200_000 * 600 + 60

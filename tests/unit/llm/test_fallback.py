@@ -222,7 +222,7 @@ async def test_a_credential_that_cannot_be_had_is_auth_without_its_text(as_async
     assert first.opened == 0
     assert asked.outcomes == [("a", 1, "error", "auth"), ("b", 2, "success", None)]
     assert "secret" not in repr(asked.records)
-    assert "no credential for 'a'" in asked.records[0].reason
+    assert "no credential for 'a': key_for raised KeyError." in asked.records[0].reason
 
 
 async def test_no_error_shows_the_key_or_leads_to_what_was_raised():

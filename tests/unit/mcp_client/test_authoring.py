@@ -128,3 +128,16 @@ def test_tools_are_chosen_by_name():
         with pytest.raises(InputError, match="--all") as refusal:
             select_tools(offered, names, everything=False)
         assert "a, b" in refusal.value.next_step
+
+
+def test_a_tool_that_changes_nothing_may_run_in_parallel(tmp_path: Path) -> None:
+    (look,) = read_declarations(
+        [{"name": "look", "inputSchema": {}, "annotations": {"readOnlyHint": True}}]
+    ).values()
+    item = write(tmp_path, look)
+    assert read(item)["parallel_safe"] is True
+    text = item.path.read_text()
+    item.path.write_text(text.replace("parallel_safe: true", "parallel_safe: false"))
+    assert write(tmp_path, look).state == "unchanged"  # who signs it has chosen
+    (told,) = read_declarations([{"name": "set", "annotations": {"readOnlyHint": "true"}}]).values()
+    assert "parallel_safe" not in read(write(tmp_path, told))

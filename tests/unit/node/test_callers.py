@@ -1,4 +1,5 @@
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,15 @@ def test_a_running_node_sees_a_revoked_and_a_changed_caller(tmp_path: Path) -> N
     assert served.find(_ALICE.fingerprint) is None
     assert not operator.revoke(_ALICE.fingerprint)
     assert not operator.revoke("../../x")
+
+
+def test_what_is_no_file_counts_as_none_and_is_not_waited_for(tmp_path: Path) -> None:
+    callers = Callers(tmp_path, _NODE)
+    path = callers.allow(_ALICE)
+    path.unlink()
+    os.mkfifo(path)
+    assert callers.find(_ALICE.fingerprint) is None
+    assert callers.invalid() == [path]
 
 
 @pytest.mark.parametrize("time", ["2020-01-01T00:00:00Z", "2030", "2030-01-01"])

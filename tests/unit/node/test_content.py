@@ -1,10 +1,13 @@
 import hashlib
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from ryecore.node.content import CallerContent
+from ryecore import SigningKey
+from ryecore.node.callers import Caller
+from ryecore.node.content import CallerContent, NodeContent
 from ryecore.node.problems import NodeProblem
 from ryecore.remote.protocol.models import Missing
 from ryecore.remote.protocol.pieces import Piece
@@ -160,6 +163,16 @@ def test_what_a_dead_node_left_half_done_is_taken_again(tmp_path: Path) -> None:
     assert missing == (Missing(sha256, 0),)
     assert answer.stored == (sha256,)
     assert again.used_bytes == CallerContent(tmp_path).used_bytes
+
+
+def test_a_caller_s_folder_may_be_removed_while_the_node_runs(tmp_path: Path) -> None:
+    content = NodeContent(tmp_path, max_object_bytes=2**20, min_free_bytes=0)
+    caller, snapshot = Caller(SigningKey.generate().public), _snapshot(b"one")
+    for _ in range(2):
+        assert len(content.of(caller).take(snapshot)) == 1
+        content.of(caller).store([_whole(b"one")])
+        assert content.of(caller).snapshot(snapshot.id) is not None
+        shutil.rmtree(tmp_path / "data" / caller.fingerprint)
 
 
 def test_many_objects_in_one_body_are_stored(tmp_path: Path) -> None:

@@ -1,8 +1,6 @@
 """A node on a disk that is full: it refuses what it can't keep, and serves on afterwards."""
 
 import os
-import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,41 +9,20 @@ from ryecore import SigningKey, __version__
 from ryecore.remote.protocol.pieces import encode_pieces
 from tests.node_host import snapshot_of
 from tests.served_node import client_of, served_node, whole
+from tests.small_disk import fill_disk
 from tests.workspace import Workspace
 
-pytestmark = [pytest.mark.anyio, pytest.mark.root]
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.root,
+    pytest.mark.parametrize("small_disk", ["6m"], indirect=True),
+]
 
 
 @pytest.fixture
 def anyio_backend() -> str:
     """uvicorn's own loop."""
     return "asyncio"
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 6 MiB."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=6m", "tmpfs", str(disk)]
-    if subprocess.run(command, capture_output=True, check=False).returncode != 0:
-        pytest.skip("mounting a small file system is not permitted here")
-    try:
-        yield disk
-    finally:
-        subprocess.run(["umount", "--lazy", str(disk)], check=True)
-
-
-def _fill(disk: Path) -> Path:
-    filler = disk / "filler"
-    with filler.open("wb", buffering=0) as file:
-        for size in (65536, 4096, 1):
-            try:
-                while True:
-                    file.write(b"x" * size)
-            except OSError:
-                pass
-    return filler
 
 
 @pytest.mark.parametrize("min_free_bytes", [0, 2 * 1024 * 1024])
@@ -82,7 +59,7 @@ async def test_a_node_whose_database_has_no_room_says_so(
         served.allow(workspace.key)
         async with client_of(served, workspace.key) as client:
             await client.push(snapshot, *objects)
-            filler = _fill(small_disk)
+            filler = fill_disk(small_disk)
             document = {
                 "thread_id": "one", "item_id": ref, "parameters": {}, "thread": "inline",
                 "snapshot": snapshot.id, "ryecore": __version__, "wait_s": 30,

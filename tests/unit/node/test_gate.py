@@ -15,6 +15,8 @@ from ryecore.node.callers import Caller, Callers
 from ryecore.node.database import open_node_database
 from ryecore.node.gate import CLOCK_TOLERANCE_S, Gate, RequestHead, read_head
 from ryecore.node.problems import NodeProblem
+from ryecore.node.run_table import RunRow, RunTable
+from ryecore.remote.protocol.models import ExecuteBody
 from ryecore.remote.protocol.signatures import SignatureInvalid, combine_headers, sign_request
 from ryecore.state.database import Database
 
@@ -82,19 +84,24 @@ def make_head(
     return RequestHead("POST", "gpu.example", "/execute", "", combine_headers(pairs))
 
 
+async def admit(gate: Gate, head: RequestHead) -> Caller:
+    async with await gate.admit(head) as admission:
+        return admission.caller
+
+
 async def refused(gate: Gate, head: RequestHead) -> NodeProblem:
     with pytest.raises(NodeProblem) as caught:
-        await gate.admit(head)
+        await admit(gate, head)
     return caught.value
 
 
 async def test_a_caller_is_admitted_with_its_scopes(gate: Gate, callers: Callers) -> None:
     head = make_head()
-    caller = await gate.admit(head)
+    caller = await admit(gate, head)
     assert (caller.key, caller.label) == (CALLER.public, "laptop")
     gate.check_body(head, BODY)
     callers.allow(Caller(CALLER.public, "laptop", scopes=("rye.execute.tool.greet",)))
-    assert (await gate.admit(make_head())).scopes == ("rye.execute.tool.greet",)
+    assert (await admit(gate, make_head())).scopes == ("rye.execute.tool.greet",)
 
 
 def tampered(head: RequestHead) -> RequestHead:
@@ -127,12 +134,12 @@ async def test_whoever_is_not_admitted_never_learns_why(
 async def test_a_revoked_an_expired_and_a_forged_caller_are_refused(
     gate: Gate, callers: Callers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await gate.admit(make_head())
+    await admit(gate, make_head())
     callers.revoke(CALLER.public.fingerprint)
     assert (await refused(gate, make_head())).problem.type == "unauthorized"
 
     path = callers.allow(Caller(CALLER.public, not_after="2099-01-01T00:00:00Z"))
-    await gate.admit(make_head())
+    await admit(gate, make_head())
     monkeypatch.setattr("ryecore.items.trust.utc_now", lambda: "2099-01-01T00:00:01Z")
     assert "is over" in str((await refused(gate, make_head())).__cause__)
     monkeypatch.undo()
@@ -160,7 +167,7 @@ async def test_clocks_may_differ_by_a_minute(
 ) -> None:
     head = make_head(now_s=NOW_S + made_s, expires_in_s=expires_in_s)
     if is_right:
-        await gate.admit(head)
+        await admit(gate, head)
     else:
         problem = (await refused(gate, head)).problem
         assert (problem.type, problem.status) == ("clock", 401)
@@ -176,7 +183,7 @@ async def test_a_request_is_admitted_once_over_a_restart_until_its_time_is_over(
 ) -> None:
     heads = [make_head(), make_head(now_s=NOW_S + 50)]
     for head in heads:
-        await gate.admit(head)
+        await admit(gate, head)
         assert (await refused(gate, head)).problem.type == "replayed"
     database.close()
 
@@ -191,25 +198,70 @@ async def test_a_request_is_admitted_once_over_a_restart_until_its_time_is_over(
         assert (await refused(second, heads[0])).problem.type == "clock"
         assert (await refused(second, heads[1])).problem.type == "replayed"
         clock.now_s += 300
-        await second.admit(make_head(now_s=int(clock.now_s)))
+        await admit(second, make_head(now_s=int(clock.now_s)))
         assert again.read("SELECT count(*) FROM nonces")[0][0] == 1
     finally:
         again.close()
+
+
+async def test_a_request_comes_once_while_it_is_handled_and_after_it_has_failed(
+    gate: Gate, database: Database, callers: Callers, clock: Clock, tmp_path: Path
+) -> None:
+    head = make_head()
+
+    async def fail() -> None:
+        async with await gate.admit(head):
+            assert (await refused(gate, head)).problem.type == "replayed"
+            assert not database.read("SELECT 1 FROM nonces")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await fail()
+    again = open_node_database(tmp_path)
+    try:
+        second = Gate(again, callers, NODE.public.fingerprint, clock=clock)
+        assert (await refused(second, head)).problem.type == "replayed"
+    finally:
+        again.close()
+
+
+async def test_a_nonce_is_written_with_the_run_of_its_request_or_not_at_all(
+    gate: Gate, database: Database, callers: Callers, clock: Clock, tmp_path: Path
+) -> None:
+    table, head = RunTable(database), make_head()
+    body = ExecuteBody("t-1", "tool:greet", {}, "inline", "0" * 64, "1.0")
+    row = RunRow.of(CALLER.public.fingerprint, body, "0" * 64)
+    other = open_node_database(tmp_path)
+    second = Gate(other, callers, NODE.public.fingerprint, clock=clock)
+    try:
+        async with await gate.admit(head) as admission:
+            assert await table.insert(row, admission)
+            # What a process leaves that is killed now.
+            assert (await refused(second, head)).problem.type == "replayed"
+        head = make_head()
+        async with await gate.admit(head) as admission:
+            await admit(second, head)  # by another process, meanwhile
+            with pytest.raises(NodeProblem, match="made before"):
+                await table.insert(evolve(row, thread_id="t-2"), admission)
+            assert await table.find(row.caller, "t-2") is None
+            admission.confirm()
+    finally:
+        other.close()
 
 
 async def test_one_nonce_is_not_taken_from_another_caller(gate: Gate, callers: Callers) -> None:
     """A caller who sees another's nonce can't use it up."""
     callers.allow(Caller(STRANGER.public))
     head = make_head()
-    assert (await gate.admit(make_head(key=STRANGER))).key == STRANGER.public
-    assert (await gate.admit(head)).key == CALLER.public
+    assert (await admit(gate, make_head(key=STRANGER))).key == STRANGER.public
+    assert (await admit(gate, head)).key == CALLER.public
 
 
 async def test_a_request_refused_for_its_signature_uses_no_nonce(gate: Gate) -> None:
     head = make_head()
     for wrong in (tampered(head), evolve(head, authority="other.example")):
         await refused(gate, wrong)
-    assert (await gate.admit(head)).key == CALLER.public
+    assert (await admit(gate, head)).key == CALLER.public
 
 
 def test_another_body_is_refused(gate: Gate) -> None:
@@ -236,7 +288,8 @@ async def main():
     admitted = []
     for line in sys.stdin:
         try:
-            await gate.admit(RequestHead(**json.loads(line)))
+            async with await gate.admit(RequestHead(**json.loads(line))):
+                pass
             admitted.append(True)
         except NodeProblem as problem:
             assert problem.problem.type == "replayed", problem.problem

@@ -1,9 +1,11 @@
+import os
 from pathlib import Path
 
 import pytest
 
-from ryecore.errors import ConfigError, SigningError
+from ryecore.errors import ConfigError, MetadataError, SigningError, StateError
 from ryecore.lillux.keys import PublicKey, open_envelope, seal_envelope
+from ryecore.node.database import open_node_database
 from ryecore.node.identity import NodeSettings, find_node_folder, load_node, make_node
 
 
@@ -50,6 +52,60 @@ def test_a_wrong_setting_is_named_with_its_line(tmp_path: Path) -> None:
 
     with pytest.raises(ConfigError, match=r"node.yaml, line 2: prot .*'port'"):
         load_node(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["key.pem", "box_key.pem"])
+@pytest.mark.parametrize("content", [b"", b"-----BEGIN PRIVATE KEY-----\nMC4CA", b"\0" * 99])
+def test_a_damaged_key_is_named(tmp_path: Path, name: str, content: bytes) -> None:
+    make_node(tmp_path)
+    (tmp_path / name).write_bytes(content)
+
+    with pytest.raises(SigningError, match=name) as refused:
+        load_node(tmp_path)
+    assert refused.value.next_step.startswith("Put it back from a copy")
+
+
+@pytest.mark.parametrize("content", [b"- a", b"port: [", b"\xff\0", b"port: 1\nport: 2"])
+def test_a_broken_file_of_settings_is_to_be_corrected_and_not_signed(
+    tmp_path: Path, content: bytes
+) -> None:
+    make_node(tmp_path)
+    (tmp_path / "node.yaml").write_bytes(content)
+
+    with pytest.raises(MetadataError, match=r"node\.yaml") as refused:
+        load_node(tmp_path)
+    assert refused.value.next_step == "Correct the file."
+
+
+@pytest.mark.parametrize("name", ["callers", "data"])
+def test_what_is_in_the_place_of_a_folder_is_named(tmp_path: Path, name: str) -> None:
+    make_node(tmp_path)
+    (tmp_path / name).rmdir()
+    (tmp_path / name).write_text("x")
+
+    with pytest.raises(ConfigError, match=f"{name} isn't a folder that you may use"):
+        load_node(tmp_path)
+
+
+@pytest.mark.skipif(os.getuid() == 0, reason="root may enter every folder")
+def test_another_user_s_node_is_refused(tmp_path: Path) -> None:
+    make_node(tmp_path / "node")
+    (tmp_path / "node").chmod(0)
+    try:
+        with pytest.raises(ConfigError, match="may use"):
+            load_node(tmp_path / "node")
+    finally:
+        (tmp_path / "node").chmod(0o700)
+
+
+def test_a_damaged_database_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    make_node(tmp_path)
+    (tmp_path / "node.db").write_bytes(b"not a database" * 500)
+
+    with pytest.raises(StateError, match=r"node\.db") as refused:
+        open_node_database(tmp_path)
+    assert "move it away" in refused.value.next_step
+    assert "rye threads" not in refused.value.next_step
 
 
 def test_the_folder_is_named_or_in_user_space() -> None:

@@ -1,10 +1,13 @@
 """A node that dies while it runs something, and is started again: over real HTTP."""
 
+import os
+import shutil
 import signal
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import anyio.to_thread
 import pytest
 
 from ryecore import __version__
@@ -101,6 +104,23 @@ async def test_a_directive_is_resumed_each_time_that_the_node_dies(
             assert ids == sorted(set(ids))
 
 
+async def test_a_run_whose_files_are_gone_from_the_node_says_so(planned: PlannedWorkspace) -> None:
+    ref = planned.write("ask", ["gate", {"name": "a"}])
+    with served(planned) as node:
+        allow(node.identity, planned.workspace.key)
+        async with client_of(node, planned.workspace.key) as client:
+            await start(client, planned, ref)
+            await planned.begun("a")
+            node.process.kill()
+            node.process.wait()
+    shutil.rmtree(node.identity.folder / "data")
+    with served(planned) as node:
+        async with client_of(node, planned.workspace.key) as client:
+            report = await report_of(client, node)
+    assert (report.status, report.assumed) == ("error", True)
+    assert report.result["message"] == "The folders of the run are gone from the node."
+
+
 async def test_a_tool_that_died_with_the_node_is_not_run_again(planned: PlannedWorkspace) -> None:
     tool = planned.workspace.shell("acme/hang", 'echo ran >> "$HOME/../ran"; sleep 600')
     ran = planned.root / "ran"
@@ -109,7 +129,7 @@ async def test_a_tool_that_died_with_the_node_is_not_run_again(planned: PlannedW
         async with client_of(node, planned.workspace.key) as client:
             await start(client, planned, tool)
             async with watch(planned.root) as watcher:
-                while not ran.exists():
+                while not (ran.exists() and ran.stat().st_size):
                     await watcher.changed()
             node.process.kill()
             node.process.wait()
@@ -149,3 +169,73 @@ async def test_a_graph_is_taken_up_like_a_local_one(planned: PlannedWorkspace) -
             assert "start it anew" in report.result["next_step"]
             assert (planned.root / "safe").read_text() == "safe\n"
             assert report.cost.spend_microcents >= COST
+
+
+async def test_what_a_tool_had_started_ends_at_the_next_start(planned: PlannedWorkspace) -> None:
+    pipe = planned.root / "pipe"
+    os.mkfifo(pipe)
+    script = f"setsid sh -c 'echo $$ > {pipe}; sleep 600; true' & sleep 600 & wait"
+    tool = planned.workspace.shell("acme/leaves", script)
+    with served(planned) as node:
+        allow(node.identity, planned.workspace.key)
+        async with client_of(node, planned.workspace.key) as client:
+            await start(client, planned, tool, parameters={"a": [1, 2.5, "\u00e9"]})
+            pid = int(await anyio.to_thread.run_sync(pipe.read_text))
+            node.process.kill()
+            node.process.wait()
+    assert is_running(pid)
+    with served(planned) as node:
+        async with client_of(node, planned.workspace.key) as client:
+            assert (await report_of(client, node)).result["effect_unknown"] is True
+    assert not is_running(pid)
+
+
+async def test_what_a_graph_s_tool_had_started_ends_at_the_next_start(
+    planned: PlannedWorkspace,
+) -> None:
+    pipe = planned.root / "pipe"
+    os.mkfifo(pipe)
+    script = f"setsid sh -c 'echo $$ > {pipe}; sleep 600; true' & sleep 600 & wait"
+    tool = planned.workspace.shell("acme/leaves", script)
+    nodes = {"one": {"action": {"item_id": tool}, "next": "end"}, "end": {"type": "return"}}
+    flow = graph(planned.workspace, nodes, permissions=("rye.execute.*",))
+    with served(planned) as node:
+        allow(node.identity, planned.workspace.key)
+        async with client_of(node, planned.workspace.key) as client:
+            await start(client, planned, flow)
+            pid = int(await anyio.to_thread.run_sync(pipe.read_text))
+            node.process.kill()
+            node.process.wait()
+    assert is_running(pid)
+    with served(planned) as node:
+        async with client_of(node, planned.workspace.key) as client:
+            assert (await report_of(client, node)).status == "error"
+    assert not is_running(pid)
+
+
+@pytest.mark.parametrize("is_kill", [True, False])
+async def test_a_kill_ends_what_left_the_group_of_its_tool(
+    planned: PlannedWorkspace, is_kill: bool
+) -> None:
+    pipe = planned.root / "pipe"
+    os.mkfifo(pipe)
+    script = f"setsid sh -c 'echo $$ > {pipe}; sleep 600; true' & sleep 600"
+    tool = planned.workspace.shell("acme/leaves", script)
+    with served(planned) as node:
+        allow(node.identity, planned.workspace.key)
+        async with client_of(node, planned.workspace.key) as client:
+            await start(client, planned, tool)
+            pid = int(await anyio.to_thread.run_sync(pipe.read_text))
+            await client.post("/runs/one/cancel", {"kill": is_kill, "grace_s": 1})
+            await report_of(client, node)
+    assert is_running(pid) is not is_kill  # a daemon outlives a call that is cancelled, as at home
+    if not is_kill:
+        os.killpg(pid, signal.SIGKILL)
+
+
+def is_running(pid: int) -> bool:
+    """Return whether a process runs, and isn't only waited for."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False

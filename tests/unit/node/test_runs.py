@@ -1,5 +1,6 @@
 """Tests of runs on a node: one run for each request, with a signed report."""
 
+import os
 from base64 import b64encode
 from hashlib import sha256
 from pathlib import Path
@@ -15,13 +16,16 @@ from ryecore.node.database import open_node_database
 from ryecore.node.events import NodeEvent
 from ryecore.node.problems import NodeProblem
 from ryecore.node.run_table import RunRow, RunTable
+from ryecore.node.spaces import remove_left_spaces
 from ryecore.remote.protocol.models import (
     MAX_RESULT_DEPTH,
     CancelBody,
     RunState,
     is_nested_too_deeply,
 )
+from ryecore.remote.protocol.pieces import Piece
 from ryecore.remote.protocol.reports import Change
+from tests.audited import read_log
 from tests.graphs import adding
 from tests.node_host import direct_node
 from tests.workspace import Workspace
@@ -57,6 +61,20 @@ async def test_a_tool_runs_in_its_space_and_its_report_is_signed(
         ended = NodeEvent(1, "status", {"status": "completed", "node_thread_id": None})
         assert [one async for one in node.runs.events(node.caller, "one")] == [ended]
         assert [one async for one in node.runs.events(node.caller, "one", 1)] == []
+
+
+async def test_the_variable_of_the_node_names_the_audit_log_of_its_runs(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    tool = workspace.shell("acme/t", "echo ${RYE_AUDIT:-none}")
+    workspace.environ["RYE_AUDIT"] = str(tmp_path / "audit.jsonl")
+    async with direct_node(workspace, tmp_path / "node") as node:
+        report = node.report(await node.send(node.body(tool)))
+    assert report.result["data"]["stdout"] == "none\n"
+    lines = read_log(tmp_path / "audit.jsonl")
+    assert [one["outcome"] for one in lines] == ["started", "success"]
+    assert {one["caller"] for one in lines} == {f"node:{workspace.key.public.fingerprint}"}
+    assert {one["key"] for one in lines} == {workspace.key.public.fingerprint}
 
 
 async def test_a_repeated_request_finds_the_first_ones_run(
@@ -210,6 +228,69 @@ async def test_an_unchanged_space_is_used_again(workspace: Workspace, tmp_path: 
         (workspace.project / "more").write_text("more")
         other = node.report(await node.send(node.body(tool, "d"))).result["data"]["at"]
         assert other not in places
+
+
+async def test_a_run_gets_no_space_that_an_ended_one_has_changed_though_others_use_it(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    waits = workspace.shell("acme/wait", f"pwd > {fifo}; cat {fifo}")
+    changes = workspace.shell("acme/change", "touch changed; pwd")
+    looks = workspace.shell("acme/look", "pwd; ls")
+    async with direct_node(workspace, tmp_path / "node") as node:
+
+        async def stdout_of(ref: str, name: str) -> list[str]:
+            report = node.report(await node.send(node.body(ref, name)))
+            return str(report.result["data"]["stdout"]).split()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(stdout_of, waits, "a")
+            place = (await anyio.to_thread.run_sync(fifo.read_text)).split()
+            assert await stdout_of(looks, "b") == place, "runs at the same time share a space"
+            assert await stdout_of(looks, "c") == place
+            assert await stdout_of(changes, "d") == place
+            other, *listed = await stdout_of(looks, "e")
+            fifo.write_text("end")
+    assert [other] != place
+    assert listed == []
+
+
+async def test_a_tool_that_nests_folders_too_deep_for_python_does_not_end_the_node(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    ref = workspace.python(
+        "acme/nest",
+        "import os\n\ndef execute(params, project_path):\n    os.chdir(project_path)\n"
+        "    for _ in range(1100):\n        os.mkdir('d')\n        os.chdir('d')\n    return {}",
+    )
+    async with direct_node(workspace, tmp_path / "node") as node:
+        for name in ("a", "b"):  # the next one closes the space of the one before
+            report = node.report(await node.send(node.body(ref, name)))
+            assert report.status == "completed", report.result
+    async with direct_node(workspace, tmp_path / "node") as node:
+        assert node.report(await node.send(node.body(ref, "d"))).status == "completed"
+    remove_left_spaces(tmp_path / "node/data", ())  # pytest couldn't
+
+
+async def test_a_space_that_no_run_uses_makes_room_for_the_next_one(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    ref = workspace.shell("acme/change", "echo x >> large; echo '{}'")
+    (workspace.project / "large").write_bytes(os.urandom(300_000))
+    async with direct_node(workspace, tmp_path / "node") as node:
+        snapshot = node.push()
+        quota = evolve(node.caller, max_bytes=node.content.of(node.caller).used_bytes + 500_000)
+        for name in ("a", "b", "c"):  # each changes its space, so that the next one needs another
+            state = await node.send(node.body(ref, name, snapshot=snapshot), quota)
+            assert state.status == "completed", state
+        content = node.content.of(quota)
+        more = os.urandom(300_000)
+        piece = Piece(sha256(more).hexdigest(), len(more), 0, more)
+        with pytest.raises(NodeProblem):
+            content.store([piece])
+        answer = await node.runs.with_room(quota, lambda: content.store([piece]))
+        assert answer.stored == (piece.sha256,)
 
 
 async def test_only_a_tool_that_names_a_secret_gets_it(

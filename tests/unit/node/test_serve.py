@@ -1,15 +1,18 @@
 """`rye node serve` as a process: TLS, plain HTTP, signals, a second server, and a host's app."""
 
 import os
+import resource
 import signal
+import socket
 import ssl
 import subprocess
 import sys
 import warnings
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import anyio
 import httpx2
@@ -189,7 +192,8 @@ async def test_a_signal_ends_a_node_and_its_tools(
             code = await anyio.to_thread.run_sync(served.process.wait)
 
         assert served.process.stderr is not None
-        assert "Traceback" not in served.process.stderr.read().decode()
+        said = served.process.stderr.read().decode()
+    assert said == f"ryecore ends the node: {number.name} came\n"
     assert code == 0
     assert [one.status for one in states] == ["running"]  # the next start says how it ended
     with pytest.raises(ProcessLookupError):
@@ -349,6 +353,50 @@ async def test_a_renewed_certificate_is_used_without_a_restart(tmp_path: Path) -
         make_certificates(tmp_path)
         await until(tls.certificate.read_text())
         tasks.cancel_scope.cancel()
+
+
+async def test_connections_beyond_the_most_are_closed_at_once() -> None:
+    listening, ready = listen("127.0.0.1", 0), anyio.Event()
+    address = listening.getsockname()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(
+            partial(serve_app, Starlette(), listening, max_connections=3, announce=ready.set)
+        )
+        await ready.wait()
+        with ExitStack() as opened:
+            silent = [await anyio.connect_tcp(*address) for _ in range(3 + 64)]
+            for one in silent:
+                opened.callback(one._transport.abort)  # type: ignore[attr-defined]
+            for _ in range(3):
+                async with await anyio.connect_tcp(*address) as further:
+                    with pytest.raises(anyio.EndOfStream):
+                        await further.receive()
+            await silent[0].send(b"GET / HTTP/1.1\r\nHost: here\r\n\r\n")
+            assert (await silent[0].receive()).startswith(b"HTTP/1.1 503 ")
+        tasks.cancel_scope.cancel()
+
+
+async def test_a_node_without_a_free_descriptor_logs_one_line(tmp_path: Path) -> None:
+    with served_node(tmp_path / "node") as served, ExitStack() as opened:
+        pid, address = served.process.pid, urlsplit(served.url)
+        held = len(os.listdir(f"/proc/{pid}/fd"))
+        soft, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (held + 2, hard))
+        for _ in range(20):
+            opened.enter_context(socket.create_connection((address.hostname, address.port)))
+        assert served.process.stderr is not None
+        lines = [b""]
+        while not lines[-1].startswith(b"Connections"):  # upkeep may lack descriptors, too
+            lines.append(await anyio.to_thread.run_sync(served.process.stderr.readline))
+            assert lines[-1]
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (soft, hard))
+        served.process.terminate()
+        rest = await anyio.to_thread.run_sync(served.process.stderr.read)
+
+    output = b"".join(lines) + rest
+    assert output.count(b"Connections can't be taken: This process has too many open files.") == 1
+    assert b"ryecore ends the node: SIGTERM came\n" in rest
+    assert b"Traceback" not in output
 
 
 async def test_a_verbose_node_says_why_a_request_was_refused(tmp_path: Path) -> None:

@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from ryecore.node.content import CallerContent
+from ryecore.node.files import size_of_tree
 from ryecore.node.problems import NodeProblem
 from ryecore.node.spaces import RunSpace, make_space, remove_left_spaces, remove_space
+from ryecore.remote.protocol.pieces import Piece
 from ryecore.remote.protocol.snapshots import Snapshot, SnapshotFile
 
 
@@ -77,7 +79,25 @@ def test_an_object_that_the_disk_damaged_is_never_run(content: CallerContent) ->
         made(content, one)
     assert refused.value.problem.type == "failed"
     assert not list(content.folder.glob("spaces/*"))
-    assert content.used_bytes == used
+    assert content.used_bytes == used - 4096
+    snapshot = Snapshot((one,))
+    (missing,) = content.take(snapshot)
+    assert content.snapshot(snapshot.id) is None
+    content.store([Piece(missing.sha256, 8, 0, b"print(1)")])
+    assert content.snapshot(snapshot.id) == snapshot
+
+
+def test_a_snapshot_whose_object_was_removed_is_missing_from_then_on(
+    content: CallerContent,
+) -> None:
+    one = file(content, "data")
+    snapshot = Snapshot((one,))
+    assert content.take(snapshot) == ()
+    Path(content.path_of(one.sha256)).unlink()
+    with pytest.raises(NodeProblem, match="gone from the node") as refused:
+        made(content, one)
+    assert "pushes it again" in refused.value.problem.next_step
+    assert content.snapshot(snapshot.id) is None
 
 
 def test_a_space_counts_for_the_quota_until_it_is_removed(content: CallerContent) -> None:
@@ -109,6 +129,29 @@ def test_a_space_is_removed_whole_and_nothing_behind_its_links(
     assert (outside / "mine").read_text() == "mine"
 
 
+def test_a_space_that_a_tool_nested_deeper_than_any_path_is_measured_and_removed(
+    content: CallerContent,
+) -> None:
+    space = made(content, file(content, "a/data"))
+    below = os.open(space.project, os.O_RDONLY)
+    for _ in range(1500):
+        os.mkdir("four", dir_fd=below)
+        above, below = below, os.open("four", os.O_RDONLY, dir_fd=below)
+        os.close(above)
+    with open(os.open("file", os.O_CREAT | os.O_WRONLY, dir_fd=below), "w") as deepest:
+        deepest.write("x")
+    os.close(below)
+    for _ in range(3):  # one in another, so that opening the first is not enough
+        space.project.joinpath("a").rename(space.project / "b")
+        space.project.joinpath("a").mkdir()
+        space.project.joinpath("b").chmod(0)
+        space.project.joinpath("b").rename(space.project / "a/b")
+        space.project.joinpath("a").chmod(0)
+    assert size_of_tree(content.folder) > 0
+    remove_left_spaces(content.folder.parent, ())
+    assert not space.folder.exists()
+
+
 def test_only_the_spaces_that_runs_use_outlive_a_restart(content: CallerContent) -> None:
     one = file(content, "data")
     kept, left = made(content, one), made(content, one)
@@ -117,7 +160,7 @@ def test_only_the_spaces_that_runs_use_outlive_a_restart(content: CallerContent)
     assert not left.folder.exists()
 
 
-def test_a_change_in_each_place_is_seen(content: CallerContent) -> None:
+def test_a_change_in_each_place_is_seen(content: CallerContent, tmp_path: Path) -> None:
     first = file(content, "a/data")
     for change in ("new", "a/new", ".ai/tools/new", ".ai/new", "sub/.ai/state/new"):
         space = made(content, first)
@@ -136,3 +179,7 @@ def test_a_change_in_each_place_is_seen(content: CallerContent) -> None:
         (space.project / own).write_text("own")
         assert space.is_unchanged(), own
         assert space.changes({}, content) == ()
+        own_folder = (space.project / own).parent
+        own_folder.rename(tmp_path / own_folder.name)
+        own_folder.symlink_to(tmp_path)
+        assert space.is_unchanged() == (own_folder.name == "threads"), own

@@ -167,3 +167,19 @@ async def test_bytes_of_runs_in_the_database_count(
     await remove_unused(database, content, callers, time.time() - 30 * _DAY_S)
 
     assert 8000 < of_caller.used_bytes - before < 10_000
+
+
+async def test_no_question_about_many_runs_reads_their_rows(database: Database) -> None:
+    table, asked = RunTable(database), list[str]()
+    database._connection.set_trace_callback(asked.append)
+    await table.spent_microcents("a")
+    await table.count_running("a")
+    await table.count_ended()
+    await table.stored_bytes()
+    database._connection.set_trace_callback(None)
+
+    for query in asked:
+        plan = await database.fetch(f"EXPLAIN QUERY PLAN {query}")
+        steps = [row["detail"] for row in plan if "runs" in row["detail"]]
+        assert steps, query
+        assert all("COVERING INDEX" in one for one in steps), (query, steps)

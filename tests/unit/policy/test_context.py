@@ -136,7 +136,20 @@ def test_a_changed_context_keeps_all_else() -> None:
     def none() -> None: ...
 
     names = [one.name for one in fields(CallContext)]
-    values: Any = [frozenset({"rye.fetch.*"}), "run", 2, 3.0, CancelToken(), "call", "parent", none]
+    values: Any = [
+        frozenset({"rye.fetch.*"}),
+        "run",
+        2,
+        3.0,
+        CancelToken(),
+        "call",
+        "parent",
+        none,
+        {"tenant": "acme"},
+        None,
+        "mcp",
+        None,
+    ]
     ctx = CallContext(**dict(zip(names, values, strict=True)))
     assert ctx.for_host() == evolve(ctx, capabilities=None)
     assert ctx.as_call("other") == evolve(ctx, call_id="other")

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from ryecore.calls import answer
-from ryecore.errors import InputError, RemoteError
+from ryecore.errors import InputError, ItemNotFound, RemoteError, UnsignedItem
 from ryecore.policy import CallContext
 from tests.remotes import connect, name_remote
 from tests.served_node import ServedNode
@@ -44,6 +44,63 @@ async def test_an_unknown_caller_is_refused_with_the_next_step(
             await rye.execute(ref, target="remote:gpu")
     assert (caught.value.problem, caught.value.status) == ("unauthorized", 401)
     assert workspace.key.public.fingerprint in str(caught.value.next_step)
+
+
+async def test_an_error_from_the_node_names_the_folders_at_home_and_the_remote(
+    workspace: Workspace, node: ServedNode
+) -> None:
+    connect(workspace, node)
+    workspace.write("tools/acme/unsigned.sh", "true", sign=False)
+    path = workspace.path("tools/acme/unsigned.sh")
+    folders = f"project ({workspace.path('tools')}), user ({workspace.path('tools', 'user')}),"
+    async with workspace.open() as rye:
+        with pytest.raises(ItemNotFound) as missing:
+            await rye.execute("tool:acme/missing", target="remote:gpu")
+        with pytest.raises(UnsignedItem) as unsigned:
+            await rye.execute("tool:acme/unsigned", target="remote:gpu")
+    assert f"tool:acme/missing was not found in {folders}" in missing.value.message
+    assert unsigned.value.message == f"On gpu: {path} is not signed."
+    assert (unsigned.value.path, unsigned.value.remote_name) == (path, "gpu")
+    document = unsigned.value.to_dict()
+    assert document["metadata"]["remote"] == "gpu"  # type: ignore[index]
+    assert str(node.identity.folder) not in str([document, missing.value.to_dict()])
+
+
+TOKEN = "ghp_" + "0123456789abcdef" * 2 + "abcd"
+
+
+@pytest.mark.parametrize("space", ["project", "user"])
+async def test_an_item_that_never_travels_is_refused_at_home_with_the_rule(
+    workspace: Workspace, node: ServedNode, space: Any
+) -> None:
+    connect(workspace, node)
+    ref = workspace.shell("acme/leaky", f"echo {TOKEN}", space=space)
+    other = workspace.shell("acme/other", "echo other")
+    path = workspace.path("tools/acme/leaky.sh", space)
+    async with workspace.open() as rye:
+        for options in ({}, {"async_": True}, {"pull": True}):
+            done = rye.execute(ref, target="remote:gpu", **options)
+            if "async_" in options:
+                report = await rye.threads.wait((await done).data["thread_id"])
+                told = str(report.error)
+            else:
+                with pytest.raises(InputError) as refused:
+                    await done
+                told = str(refused.value)
+            assert f"{ref} doesn't travel to gpu" in told
+            assert f"has a credential in it: {path}" in told
+            assert "rye remote plan" in told
+        assert (await rye.execute(other, target="remote:gpu")).success
+
+
+async def test_a_project_item_stands_before_one_of_user_space_that_never_travels(
+    workspace: Workspace, node: ServedNode
+) -> None:
+    connect(workspace, node)
+    workspace.shell("acme/twice", f"echo {TOKEN}", space="user")
+    ref = workspace.shell("acme/twice", "echo clean")
+    async with workspace.open() as rye:
+        assert (await rye.execute(ref, target="remote:gpu")).success
 
 
 async def test_a_model_uses_the_target_within_what_it_may(

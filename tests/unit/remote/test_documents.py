@@ -33,6 +33,7 @@ from ryecore.remote.protocol.models import (
 )
 from ryecore.remote.protocol.reports import (
     Change,
+    EarlierThread,
     ReportedFile,
     RunReport,
     TranscriptHead,
@@ -51,6 +52,7 @@ REPORT = RunReport(
     "t-1", "tool:greet", "a" * 16, "b" * 16, HASH, HASH, "completed", {"success": True}, Cost(),
     False, "n-1", "pem", TranscriptHead(1, HASH), (ReportedFile("thread.json", HASH, 2),),
     (Change("out.txt", HASH, 2, False, None),), "2026-01-01T00:00:00Z", "2026-01-01T00:00:01Z", "0",
+    (EarlierThread("n-0", None, (ReportedFile("transcript.jsonl", HASH, 2),)),),
 )  # fmt: skip
 BODIES = (
     Snapshot((SnapshotFile("project", ".ai/tools/a.py", HASH, 3, True),)),
@@ -110,6 +112,28 @@ def test_whatever_comes_is_read_or_refused(
         assert type(found) is type(written)
         if isinstance(found, Snapshot) and check_snapshot(found) is None:
             assert read_body(WIRE.write(found), Snapshot).id == found.id
+
+
+def test_the_report_of_an_older_node_has_no_earlier_threads() -> None:
+    document = {name: one for name, one in RECORDS.write(REPORT).items() if name != "earlier"}
+    signed = sign_record("node-report", document, NODE)
+    assert read_report(signed, NODE.public) == evolve(REPORT, earlier=())
+
+
+@pytest.mark.parametrize(
+    "earlier",
+    [
+        EarlierThread("n-1", None, ()),
+        EarlierThread("n-0", TranscriptHead(-1, HASH), ()),
+        EarlierThread("n-0", None, (ReportedFile("../key.pem", HASH, 2),)),
+        EarlierThread("n-0", None, (ReportedFile("thread.json", "../key.pem", 2),)),
+        EarlierThread("n-0", None, (ReportedFile("thread.json", HASH, -2),)),
+    ],
+)
+def test_no_earlier_thread_of_a_report_lies(earlier: EarlierThread) -> None:
+    signed = sign_report(evolve(REPORT, earlier=(earlier,)), NODE)
+    with pytest.raises(RemoteUntrusted, match="can't be read"):
+        read_report(signed, NODE.public)
 
 
 @settings(max_examples=2000 if IS_SOAK else 100)

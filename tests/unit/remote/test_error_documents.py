@@ -10,6 +10,7 @@ import ryecore.errors
 from ryecore.convert.strict import ConversionError
 from ryecore.errors import InvalidParameters, ItemNotFound, RyeError
 from ryecore.remote.protocol.error_documents import read_error, write_error
+from ryecore.remote.results import errors_at_home
 
 CLASSES = sorted(
     {
@@ -76,3 +77,23 @@ def test_a_fact_of_another_type_breaks_no_error(kind: type[RyeError]) -> None:
         assert write_error(error)
         for name in names - set(RyeError.__annotations__):
             assert hasattr(error, name)
+
+
+@pytest.mark.parametrize(
+    ("there", "here"),
+    [
+        ("/project/.ai/tools/a.py", "/at/home/.ai/tools/a.py"),
+        ("/project", "/at/home"),
+        ("/project/.ai/stateful.py", "/at/home/.ai/stateful.py"),
+        ("/project/.ai/state/threads/threads.db", None),
+        ("/project/.ai/cache", None),
+    ],
+)
+def test_an_error_names_what_was_copied_at_home_and_what_is_the_node_s_there(
+    there: str, here: str | None
+) -> None:
+    folder = f"/spaces/{'a' * 64}-0"
+    error = write_error(RyeError(f"{folder}{there} can't be written: the disk is full."))
+    found = errors_at_home(error, {"project": Path("/at/home"), "user": Path("/me")})
+    expected = f"{folder}{there}" if here is None else here
+    assert found["message"] == f"{expected} can't be written: the disk is full."

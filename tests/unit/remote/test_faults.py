@@ -351,6 +351,44 @@ async def test_a_file_that_changes_on_the_way_travels_as_it_is_then(
     assert "two" in str(done.data)
 
 
+async def test_a_late_call_that_runs_in_place_of_a_newer_one_gives_the_result(
+    workspace: Workspace, node: ServedNode, proxy: Proxy, counter: Path
+) -> None:
+    connect(workspace, node, url=proxy.url, push='{include: ["data"]}', timeout_s=20)
+    data = workspace.project / "data"
+    data.write_text("one")
+    os.mkfifo(counter)
+    ref = workspace.shell("acme/read", f"echo begun > {counter}; cat data")
+    late, offered, pushing = Hold(), Hold(), Hold()
+    # When it comes at last, its caller has hung up: the first of the two is read to its end.
+    proxy.fail("POST /execute", Fault(hold_request=late, repeat=True))
+    for hold in (offered, pushing):
+        proxy.fail("POST /snapshots", Fault(hold_request=hold))
+
+    async def change() -> None:
+        await anyio.to_thread.run_sync(late.reached)
+        proxy.cut()  # so that it is sent again
+        await anyio.to_thread.run_sync(offered.reached)
+        data.write_text("two")
+        offered.release()
+        await anyio.to_thread.run_sync(pushing.reached)  # for the new request
+        data.write_text("one")
+        await other.remotes.push()
+        data.write_text("two")
+        late.release()
+        await anyio.to_thread.run_sync(counter.read_text)
+        pushing.release()
+
+    async with (
+        workspace.open() as rye,
+        workspace.open() as other,
+        anyio.create_task_group() as group,
+    ):
+        group.start_soon(change)
+        done = await rye.execute(ref, target="remote")
+    assert "one" in str(done.data)
+
+
 async def test_of_many_calls_at_once_one_pushes(
     workspace: Workspace, proxy: Proxy, counter: Path
 ) -> None:

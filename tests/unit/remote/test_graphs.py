@@ -9,7 +9,13 @@ import anyio.to_thread
 import pytest
 
 from ryecore.chain.model import ExecutionResult
-from ryecore.errors import CallCancelled, InvalidParameters, ThreadConflict
+from ryecore.errors import (
+    CallCancelled,
+    InputError,
+    InvalidParameters,
+    RyeError,
+    ThreadConflict,
+)
 from ryecore.items.refs import ItemRef
 from ryecore.policy import CallContext, CancelToken
 from ryecore.remote.calls import call_tool
@@ -63,8 +69,10 @@ async def test_its_result_is_like_a_local_one(planned: PlannedWorkspace, node: S
         run_id = data_of(done)["graph_run_id"]
         report = await rye.threads.show(run_id)
         assert report.record.place == RemotePlace("gpu", node.identity.fingerprint)
-        with pytest.raises(ThreadConflict, match="on the node of gpu"):
+        with pytest.raises(ThreadConflict, match="on the node of gpu") as refused:
             await rye.graphs.resume(run_id, at=1)
+        again = f"""rye execute {flow} --target remote:gpu --params '{{"a": 1}}'. What"""
+        assert f"Start it anew there: {again}" in refused.value.next_step
 
 
 async def test_what_fails_and_stops_is_as_locally(
@@ -116,11 +124,34 @@ async def test_what_is_no_graph_here_can_spend_nothing_as_one_there(
 ) -> None:
     """The node may trust, or have, a graph that can't be verified at home: nobody would pay."""
     flow = spending(planned)
+
+    async def unknown(_: str) -> bool:
+        return False
+
     async with planned.open() as rye:
         connected = await rye.remotes._nodes().connect("remote:gpu")
-        done = await call_tool(connected, ItemRef.parse(flow), {}, CallContext())
+        done = await call_tool(connected, ItemRef.parse(flow), {}, CallContext(), is_graph=unknown)
     assert not done.success
     assert not (planned.root / "marks").exists()
+
+
+async def test_a_tool_that_becomes_one_between_two_calls_pays_for_it(
+    planned: PlannedWorkspace, node: ServedNode
+) -> None:
+    flow = spending(planned)
+    graph_file = planned.workspace.path(f"tools/{flow.partition(':')[2]}.yaml")
+    content = graph_file.read_bytes()
+    graph_file.unlink()
+    planned.workspace.python(flow.partition(":")[2], "def execute(params, project_path):\n    pass")
+    async with planned.open() as rye:
+        for _ in range(2):
+            await rye.execute(flow, target="remote:gpu")
+        assert not await rye.threads.list(all=True)
+        graph_file.with_suffix(".py").unlink()
+        graph_file.write_bytes(content)
+        await rye.execute(flow, target="remote:gpu")
+        assert (planned.root / "marks").exists()
+        assert [row.status for row in await rye.threads.list(all=True)] == ["completed"]
 
 
 async def test_a_model_that_calls_it_pays_for_it(
@@ -154,3 +185,77 @@ async def test_a_graph_whose_node_calls_it_pays_for_it(
         assert not poor.success
         assert poor.total.spend_microcents <= 100
     assert (planned.root / "marks").read_text() == "there\n"  # only of the first one
+
+
+async def test_its_caller_bounds_it_as_locally(planned: PlannedWorkspace, node: ServedNode) -> None:
+    flow = spending(planned)
+    limits = {"spend": 0.01, "turns": 9}
+    async with planned.open() as rye:
+        shown = []
+        for target in ("local", "remote:gpu"):
+            done = await rye.execute(flow, limits=limits, target=target)
+            assert done.success
+            shown.append((await rye.threads.show(data_of(done)["graph_run_id"])).record.limits)
+        poor = await rye.execute(flow, limits={"spend": 0.000001}, target="remote:gpu")
+        assert data_of(poor)["error_code"] == "tool_failed"
+        assert "spend" in data_of(poor)["error"]
+        assert shown[0] == shown[1]
+        assert shown[0] is not None
+        assert shown[0].items() >= {"spend": 0.01, "turns": 9}.items()
+        started = await rye.execute(flow, limits=limits, target="remote:gpu", async_=True)
+        run_id = str(started.to_dict()["thread_id"])
+        done_later = await rye.threads.wait(run_id)
+        assert (done_later.status, done_later.record.limits) == ("completed", shown[0])
+    assert (planned.root / "marks").read_text() == "there\n" * 3
+
+
+async def test_a_caller_with_a_small_quota_runs_it_with_a_limit(
+    planned: PlannedWorkspace, node: ServedNode
+) -> None:
+    flow = spending(planned)
+    limits = {"spend": 0.01}
+    nodes = {"there": {"action": {"item_id": flow, "limits": limits}, "remote": "gpu"}}
+    outer = graph(planned.workspace, nodes, "acme/outer", permissions=("rye.execute.*",))
+    node.allow(planned.workspace.key, max_spend_microcents=10**6 + 2 * COST)
+    async with planned.open() as rye:
+        with pytest.raises(RyeError, match="may spend") as refused:
+            await rye.execute(flow, target="remote:gpu")
+        assert "lower limit" in refused.value.next_step
+        done = await rye.execute(flow, target="remote:gpu", limits=limits)
+        assert done.success
+        by_a_node = await rye.graphs.run(outer)
+        assert by_a_node.error is None
+        with pytest.raises(RyeError, match="may spend"):
+            await rye.execute(flow, target="remote:gpu", limits=limits)
+    assert (planned.root / "marks").read_text() == "there\n" * 2
+
+
+async def test_its_time_is_what_it_has_locally(planned: PlannedWorkspace, node: ServedNode) -> None:
+    planned.workspace.shell("acme/wait", "sleep 1000")
+    nodes = {"a": {"action": {"item_id": "tool:acme/wait"}}}
+    brief = graph(planned.workspace, nodes, "acme/brief", timeout=0.3)
+    waiting = graph(planned.workspace, nodes, "acme/waiting")
+    async with planned.open() as rye:
+        for done in (
+            await rye.execute(brief, target="remote:gpu"),
+            await rye.execute(waiting, limits={"duration_seconds": 0.3}, target="remote:gpu"),
+        ):
+            assert data_of(done)["status"] == data_of(done)["error_code"] == "cancelled"
+
+
+async def test_a_tool_that_is_no_graph_takes_no_limits(
+    planned: PlannedWorkspace, node: ServedNode
+) -> None:
+    ref = planned.workspace.shell("acme/plain", "echo 1")
+    nodes = {"a": {"action": {"item_id": ref, "limits": {"spend": 1}}}}
+    outer = graph(planned.workspace, nodes, "acme/outer")
+    async with planned.open() as rye:
+        for target in ("local", "remote:gpu"):
+            for is_async in (False, True):
+                with pytest.raises(InputError, match="limits is for directives and graphs"):
+                    await rye.execute(ref, target=target, async_=is_async, limits={"turns": 1})
+            assert (await rye.execute(ref, target=target, limits={})).success
+        run = await rye.graphs.run(outer)
+        assert run.error is not None
+        assert "limits is for directives and graphs" in run.error
+        assert [row.thread_id for row in await rye.threads.list(all=True)] == [run.run_id]

@@ -152,6 +152,7 @@ async def test_changes_of_what_runs_by_itself_are_never_applied(
     names = (
         ".git/hooks/x", "sub/.git/hooks/x", ".GIT/config", ".ai/tools/x", ".AI/tools/x",
         "sub/.ai/tools/x", "sub/.Ai/config/keys/trusted/x", ".ssh/config", "sub/.env",
+        ".a\u034fi/tools/x", "\u1160.AI/x", ".g\ufe0fit/hooks/x", ".\u017fsh/x", "sub/.E\u034fNV",
     )  # fmt: skip
     await _check_changes(planned, node, proxy, names, is_believed=True)
 

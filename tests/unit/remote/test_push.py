@@ -3,16 +3,21 @@
 import hashlib
 import json
 import os
+import signal
+import subprocess
+import time
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import anyio
+import anyio.to_thread
 import pytest
 
-from ryecore.errors import RemoteError, RemoteUntrusted
+from ryecore.errors import InputError, RemoteError, RemoteUntrusted
 from ryecore.remote.push import PushProgress
+from tests.forking import COMMAND, Forked
 from tests.lying import lie
 from tests.proxy import Fault, Hold, Proxy
 from tests.remotes import connect
@@ -142,3 +147,67 @@ async def test_a_node_that_asks_for_more_than_the_snapshot_gets_nothing(
         with pytest.raises(RemoteUntrusted):
             await rye.remotes.push()
     assert sent_bytes(proxy) == []
+
+
+TIB = 2**40
+
+
+def write_sparse(path: Path, size_bytes: int) -> Path:
+    """Make a file that takes no room, and days to read."""
+    with path.open("wb") as file:
+        file.truncate(size_bytes)
+    return path
+
+
+async def test_what_the_node_would_not_keep_is_refused_unread(
+    workspace: Workspace, node: ServedNode, data: Path
+) -> None:
+    connect(workspace, node, push=INCLUDE)
+    huge = write_sparse(data / "huge.bin", TIB // 2)
+    ref = workspace.shell("acme/a", "true")
+    async with workspace.open() as rye:
+        for call in (rye.remotes.push(), rye.execute(ref, target="remote:gpu")):
+            with pytest.raises(InputError, match=f"the node keeps for you at most.*{huge}") as told:
+                await call
+            assert "push.include" in told.value.next_step
+        write_sparse(huge, 5 * TIB)
+        with pytest.raises(InputError, match="one push may have at most"):
+            await rye.remotes.plan()
+
+
+def wait_until_read(path: Path, pid: int | str) -> None:
+    """Wait until a process reads a file."""
+    until_s = time.monotonic() + 20
+    while str(path) not in {
+        os.path.realpath(one) for one in Path(f"/proc/{pid}/fd").iterdir() if one.is_symlink()
+    }:
+        assert time.monotonic() < until_s
+        time.sleep(0.01)
+
+
+async def test_a_call_that_is_cancelled_reads_no_file_to_its_end(
+    workspace: Workspace, node: ServedNode, data: Path
+) -> None:
+    huge = write_sparse(data / "huge.bin", TIB // 2)
+    async with workspace.open() as rye:
+        with anyio.fail_after(30):
+            async with anyio.create_task_group() as group:
+                group.start_soon(rye.remotes.plan)
+                await anyio.to_thread.run_sync(wait_until_read, huge, "self")
+                group.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_a_command_that_reads_a_huge_file(
+    workspace: Workspace, data: Path, number: int
+) -> None:
+    huge = write_sparse(data / "huge.bin", TIB // 2)
+    command = ["ryecore.cli", "remote", "plan", "gpu", "--project", str(workspace.project)]
+    environ = {**workspace.environ, "USER_SPACE": str(workspace.user)}
+    process = Forked(command, imported=COMMAND, env=environ, stderr=subprocess.PIPE)
+    wait_until_read(huge, process.pid)
+    before_s = time.monotonic()
+    process.send_signal(number)
+    process.communicate(timeout=20)
+    assert process.returncode != 0
+    assert time.monotonic() - before_s < 5

@@ -36,11 +36,15 @@ def test_the_id_is_the_digest_of_its_json_with_sorted_keys() -> None:
     [
         ["../outside"], ["/etc/passwd"], ["a/../b"], ["a//b"], ["a/."], [""], ["a\\..\\b"],
         ["a\nb"], ["a\0b"], ["x" * 1025], ["\ud800"], ["b", "a"], ["a", "a"], ["a", "a/b"],
-        ["a", "a.b", "a/b"],
+        ["a", "a.b", "a/b"], ["x" * 256], ["a/" + "\u00e9" * 128], [".ai"],
     ],
 )  # fmt: skip
 def test_a_list_that_could_write_elsewhere_is_refused(paths: list[str]) -> None:
     assert check_snapshot(Snapshot(tuple(map(file, paths)))) is not None
+
+
+def test_a_name_may_be_as_long_as_a_file_system_takes() -> None:
+    assert check_snapshot(Snapshot((file(f"{'x' * 255}/{'y' * 255}"),))) is None
 
 
 def test_a_list_that_makes_many_folders_is_refused_early(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,21 +2,26 @@
 
 import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import anyio
 import anyio.to_thread
 import pytest
 
+from ryecore import SigningKey
 from ryecore.errors import RyeError, ThreadConflict
 from ryecore.state.model import RemotePlace
+from ryecore.state.store import ThreadStore
 from ryecore.threads.tree_node import TreeNode
-from tests.remotes import connect
+from tests.remotes import connect, name_remote
 from tests.served_node import ServedNode, served_node
 from tests.thread_host import COST, FACTORY, PlannedWorkspace
 from tests.workspace import Workspace
@@ -35,6 +40,17 @@ def node(planned: PlannedWorkspace) -> Iterator[ServedNode]:
     with served_node(planned.root / "node", "--deps", FACTORY, environ=planned.environ) as served:
         connect(planned.workspace, served)
         yield served
+
+
+@contextmanager
+def store_there(planned: PlannedWorkspace) -> Iterator[ThreadStore]:
+    """The threads of the only space of the node."""
+    (space,) = (planned.root / "node").glob("data/*/spaces/*")
+    store = ThreadStore.open(space / "project/.ai", space / "user/.ai")
+    try:
+        yield store
+    finally:
+        store.close()
 
 
 async def test_a_directive_runs_on_the_node_with_its_thread_at_home(
@@ -83,22 +99,8 @@ async def test_who_looks_follows_a_run_whose_follower_was_killed(
 ) -> None:
     monkeypatch.setattr("ryecore.remote.service._LOOK_S", 60.0)  # the node answers before that
     ref = planned.write("long", ["gate", {"name": "long"}], ["mark", {"text": "once"}])
-    program = f"""
-import sys
-import anyio
-from ryecore import Rye
-
-async def main():
-    async with Rye.open(sys.argv[1], user_space=sys.argv[2], environ={{}}) as rye:
-        await rye.execute({ref!r}, thread="fork", target="remote:gpu")
-
-anyio.run(main)
-"""
+    await _leave(planned, ref, "long")
     workspace = planned.workspace
-    follower = planned.fork(program, str(workspace.project), str(workspace.user))
-    await planned.begun("long")
-    follower.kill()
-    follower.wait()
     async with workspace.open() as rye:
         with anyio.fail_after(20):
             (left,) = await rye.threads.list()
@@ -112,6 +114,58 @@ anyio.run(main)
         assert account.held.spend_microcents == 0
         assert await rye.threads.list() == ()
     assert (planned.root / "marks").read_text() == "once\n"
+
+
+async def _leave(planned: PlannedWorkspace, ref: str, gate: str) -> None:
+    """Run a directive in a process that is killed once it has come to a gate."""
+    program = f"""
+import sys
+import anyio
+from ryecore import Rye
+
+async def main():
+    async with Rye.open(sys.argv[1], user_space=sys.argv[2], environ={{}}) as rye:
+        await rye.execute({ref!r}, thread="fork", target="remote:gpu")
+
+anyio.run(main)
+"""
+    workspace = planned.workspace
+    follower = planned.fork(program, str(workspace.project), str(workspace.user))
+    await planned.begun(gate)
+    follower.kill()
+    follower.wait()
+
+
+@pytest.mark.parametrize("how", ["removed", "replaced"])
+async def test_a_run_is_given_up_whose_node_is_gone_for_good(
+    planned: PlannedWorkspace, node: ServedNode, how: str
+) -> None:
+    ref = planned.write("lost", ["gate", {"name": "lost"}])
+    await _leave(planned, ref, "lost")
+    if how == "removed":
+        planned.workspace.write("config/remotes/remotes.yaml", "remotes: {}")
+    else:
+        name_remote(planned.workspace, node.url, SigningKey.generate().public)
+    async with planned.workspace.open() as rye:
+        (left,) = await rye.threads.list()
+        with pytest.raises(RyeError) as refused:
+            await rye.threads.wait(left.thread_id)
+        assert refused.value.next_step.endswith(f"rye threads cancel {left.thread_id}")
+        await rye.threads.cancel(left.thread_id)
+        report = await rye.threads.wait(left.thread_id)
+        assert report.status == "cancelled"
+        assert "may still run it" in str(report.error)
+        assert [one.mark for one in await rye.threads.charges(left.thread_id)] == ["assumed"]
+        account = await rye.threads.account(left.thread_id)
+        assert account.held.spend_microcents == 0
+        assert (await rye.threads.wait(left.thread_id)).status == "cancelled"
+    connect(planned.workspace, node)
+    async with planned.workspace.open() as rye:
+        with anyio.fail_after(30):  # it is stopped there, and says what it has cost
+            await rye.threads.wait(left.thread_id)
+            while (await rye.threads.account(left.thread_id)).own.spend_microcents != COST:
+                async with planned.workspace.open() as other:  # one asks every five seconds
+                    await other.threads.wait(left.thread_id)
 
 
 async def test_threads_below_it_on_the_node_are_drawn_and_their_cost_is_charged(
@@ -182,6 +236,35 @@ async def test_what_comes_home_is_proved_by_the_key_of_the_node(
         assert not (await rye.threads.verify(done.thread_id)).ok
 
 
+async def test_each_thread_of_a_chain_comes_home_and_is_proved(
+    planned: PlannedWorkspace, node: ServedNode
+) -> None:
+    ref = planned.write("long", ["gate", {"name": "long"}], ["mark", {"text": "second"}])
+    async with planned.workspace.open() as rye:
+        thread = await rye.start(ref, target="remote:gpu")
+        await planned.begun("long")
+        with store_there(planned) as there:
+            (first,) = await there.registry.list_active()
+            await there.hand_off(first.thread_id)
+        planned.allow("long")
+        done = await thread.result()
+        assert (done.ended, done.error) == ("completed", None)
+        proved = await rye.threads.verify(thread.thread_id)
+        assert (proved.ok, proved.problems, list(proved.earlier)) == (True, (), [first.thread_id])
+        assert proved.earlier[first.thread_id].ok
+        assert first.thread_id in proved.render().plain()
+        folder = (await rye.threads.show(thread.thread_id)).folder / "node"
+        names = {one.name for one in (folder / "earlier/1").iterdir()}
+        assert names == {"transcript.jsonl", "thread.json", "capabilities.md", "export.md"}
+        transcript = folder / "earlier/1/transcript.jsonl"
+        transcript.write_bytes(transcript.read_bytes().replace(b"passed", b"missed"))
+        altered = await rye.threads.verify(thread.thread_id)
+        assert not altered.ok
+        assert not altered.earlier[first.thread_id].ok
+        assert "isn't the file that the node reported" in str(altered.problems)
+    assert (planned.root / "marks").read_text() == "second\n"
+
+
 async def test_an_asynchronous_directive_is_followed_by_a_process_of_its_own(
     planned: PlannedWorkspace, node: ServedNode
 ) -> None:
@@ -244,6 +327,63 @@ async def test_an_asynchronous_tool_is_killed_on_the_node(
         assert (report.status, report.result["status"]) == ("killed", "error")
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
+
+
+async def test_what_continues_a_conversation_is_refused_for_a_run_of_a_node(
+    planned: PlannedWorkspace, node: ServedNode
+) -> None:
+    pipe = planned.root / "pipe"
+    os.mkfifo(pipe)
+    tool = planned.workspace.shell("acme/read", f"cat {pipe}")
+    directive = planned.write("long", ["gate", {"name": "long"}])
+    async with planned.workspace.open() as rye:
+        reads = str((await rye.execute(tool, async_=True, target="remote:gpu")).data["thread_id"])
+        works = (await rye.start(directive, target="remote:gpu")).thread_id
+        await planned.begun("long")
+        with await anyio.to_thread.run_sync(pipe.open, "w"):  # once the tool reads it
+            for thread_id, why, next_step in (
+                (reads, f"a run of {tool} on the node gpu, has no", f"rye threads show {reads}"),
+                (works, f"{works} runs on the node of gpu", f"rye threads cancel {works}"),
+            ):
+                for call in (
+                    rye.threads.replay,
+                    rye.threads.hand_off,
+                    rye.threads.resume,
+                    partial(rye.threads.fork, at=1),
+                ):
+                    with pytest.raises(ThreadConflict, match=why) as refused:
+                        await call(thread_id)
+                    assert next_step in refused.value.next_step
+        planned.allow("long")
+        for thread_id in (reads, works):
+            assert (await rye.threads.wait(thread_id)).status == "completed"
+
+
+async def test_a_run_that_met_a_limit_there_says_how_to_start_it_anew(
+    planned: PlannedWorkspace, node: ServedNode
+) -> None:
+    inputs = '<input name="who" type="string" required="true">Who.</input>'
+    ref = planned.write("work", ["mark", {"text": "there"}], inputs=inputs)
+    async with planned.workspace.open() as rye:
+        done = await rye.execute(
+            ref, {"who": "a b's"}, thread="fork", target="remote:gpu", limits={"turns": 1}
+        )
+        assert done.status == "error"
+        with pytest.raises(ThreadConflict, match="keeps no conversation") as refused:
+            await rye.threads.resume(done.thread_id, limits={"turns": 9})
+        folder = (await rye.threads.show(done.thread_id)).folder / "node"
+    said = refused.value.next_step
+    assert f"What it did is in {folder}" in said
+    command = said.removeprefix("Start it anew there: ").partition(". What it did")[0]
+    assert command.endswith("--limit turns=N")
+    words = shlex.split(command.replace("turns=N", "turns=9"))[1:]
+    ran = planned.fork(
+        "ryecore.cli", *words, "--project", str(planned.workspace.project), "--json",
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    out, err = ran.communicate()
+    assert ran.returncode == 0, err
+    assert json.loads(out)["status"] == "success"
 
 
 async def test_two_projects_of_one_author_run_the_same_directive_at_once(

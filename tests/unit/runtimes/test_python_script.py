@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import attrs
 import pytest
 
 from tests.workspace import SCRIPT, Workspace
@@ -110,3 +111,50 @@ def test_a_script_ends_with_the_code_that_it_asks_for(
     assert done["return_code"] in (code, -2 if code == 130 else code)
     assert said in done["stderr"]
     assert "SystemExit" not in done["stderr"]
+
+
+def test_a_tool_imports_what_is_installed_for_its_host(workspace: Workspace) -> None:
+    del workspace.environ["RYE_PYTHON"]
+    text = HEADER + "import json, sys, attrs\nprint(json.dumps([sys.prefix, attrs.__file__]))"
+    workspace.write("tools/a/t.py", text)
+    assert workspace.execute("tool:a/t").data == [sys.prefix, attrs.__file__]
+
+
+def test_a_failed_import_names_the_interpreter_that_lacks_the_module(workspace: Workspace) -> None:
+    found = workspace.environ["RYE_PYTHON"]
+    workspace.write("tools/a/t.py", HEADER + "import tides_nowhere.low")
+    done = workspace.execute("tool:a/t")
+    assert done.metadata["interpreter"] == found
+    assert done.metadata["missing_module"] == "tides_nowhere"
+    assert f"{found} -m pip install tides_nowhere" in done.error
+
+
+@pytest.mark.parametrize(
+    ("body", "module", "hint"),
+    [
+        ("import json.tides", "json.tides", "Another version of json may have it."),
+        ("from json import tides", None, "what it imports has to be installed there."),
+        ("raise ImportError('needs tides')", None, "what it imports has to be installed there."),
+        (
+            "try:\n    import tides\nexcept ImportError as e:\n    raise ValueError('no') from e",
+            "tides",
+            "-m pip install tides",
+        ),
+    ],
+)
+def test_other_imports_that_fail_name_the_interpreter_too(
+    workspace: Workspace, body: str, module: str | None, hint: str
+) -> None:
+    workspace.write("tools/a/t.py", HEADER + body)
+    done = workspace.execute("tool:a/t")
+    found = workspace.environ["RYE_PYTHON"]
+    assert done.metadata["interpreter"] == found
+    assert done.metadata.get("missing_module") == module
+    assert f"{found} ran this tool" in done.error
+    assert done.error.endswith(hint)
+
+
+def test_an_import_that_the_tool_has_handled_is_not_why_it_failed(workspace: Workspace) -> None:
+    body = "try:\n    import tides\nexcept ImportError:\n    raise ValueError('no')"
+    workspace.write("tools/a/t.py", HEADER + body)
+    assert "interpreter" not in workspace.execute("tool:a/t").metadata

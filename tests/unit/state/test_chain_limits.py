@@ -12,7 +12,7 @@ from ryecore.policy.limits import Limits
 from ryecore.state.chain_limits import limit_along_chain
 from ryecore.state.model import ContinuationLimits, Cost, Predecessor
 from ryecore.state.waiting import run_blocking
-from tests.unit.state.test_sqlite_ledger import Books
+from tests.unit.state.test_sql_ledger import Books
 
 BOUNDS = Limits(turns=4, spawns=3, depth=2, tokens=100, spend_usd="0.000001", duration_s=60)
 

@@ -16,18 +16,18 @@ from ryecore.state.database import Database
 from ryecore.state.model import ThreadRecord
 from ryecore.state.owners import LEASE_S, Moment, is_abandoned, moment
 from ryecore.state.schema import MIGRATIONS
-from ryecore.state.sqlite_registry import SqliteRegistry
+from ryecore.state.sql_registry import SqlRegistry
 from ryecore.state.waiting import run_blocking
 
 HOURS = 3600.0
 
 
 @pytest.fixture
-def registry(tmp_path: Path) -> SqliteRegistry:
-    return SqliteRegistry(Database(tmp_path / "threads.db", MIGRATIONS))
+def registry(tmp_path: Path) -> SqlRegistry:
+    return SqlRegistry(Database(tmp_path / "threads.db", MIGRATIONS))
 
 
-def claimed(registry: SqliteRegistry, **owner: object) -> ThreadRecord:
+def claimed(registry: SqlRegistry, **owner: object) -> ThreadRecord:
     run_blocking(registry.register("a", "tool:x"))
     run_blocking(registry.claim("a", evolve(current_process(), **owner)))  # type: ignore[arg-type]
     return run_blocking(registry.get_thread("a"))
@@ -51,10 +51,10 @@ def seen_from(folder: Path, *command: str) -> dict[str, object]:
         "from pathlib import Path\n"
         "from ryecore.state.owners import is_abandoned, moment\n"
         "from ryecore.state.database import Database\n"
-        "from ryecore.state.sqlite_registry import SqliteRegistry\n"
+        "from ryecore.state.sql_registry import SqlRegistry\n"
         "from ryecore.state.schema import MIGRATIONS\n"
         "from ryecore.state.waiting import run_blocking\n"
-        "registry = SqliteRegistry(Database(Path(sys.argv[1]) / 'threads.db', MIGRATIONS))\n"
+        "registry = SqlRegistry(Database(Path(sys.argv[1]) / 'threads.db', MIGRATIONS))\n"
         "found = run_blocking(registry.list_active())\n"
         "settled = bool(run_blocking(registry.settle_abandoned(found)))\n"
         "print(json.dumps([settled, moment().machine_s]))\n"
@@ -72,7 +72,7 @@ def seen_from(folder: Path, *command: str) -> dict[str, object]:
 @pytest.mark.parametrize("jump_s", [2 * HOURS, -2 * HOURS])
 @pytest.mark.parametrize("where", [{"pid_namespace": 1}, {"time_namespace": 1}])
 def test_an_owner_that_cannot_be_seen_lives_though_the_time_of_day_jumps(
-    registry: SqliteRegistry, jump_s: float, where: dict[str, object]
+    registry: SqlRegistry, jump_s: float, where: dict[str, object]
 ) -> None:
     record, now = claimed(registry, **where), moment()
     jumped = Moment(now.unix_s + jump_s, now.machine_s)
@@ -82,7 +82,7 @@ def test_an_owner_that_cannot_be_seen_lives_though_the_time_of_day_jumps(
 
 
 def test_an_owner_of_an_earlier_boot_is_dead_though_the_clock_went_back(
-    registry: SqliteRegistry,
+    registry: SqlRegistry,
 ) -> None:
     record, now = claimed(registry, boot_id="an earlier one"), moment()
     assert not is_abandoned(record, now)
@@ -90,7 +90,7 @@ def test_an_owner_of_an_earlier_boot_is_dead_though_the_clock_went_back(
     assert is_abandoned(record, now.plus(-2 * HOURS))
 
 
-def test_the_first_process_of_a_container_is_looked_at(registry: SqliteRegistry) -> None:
+def test_the_first_process_of_a_container_is_looked_at(registry: SqlRegistry) -> None:
     ticks = int(Path("/proc/1/stat").read_text().rsplit(")", 1)[1].split()[19])
     record = claimed(registry, pid=1, start_ticks=ticks)
     assert not is_abandoned(record, moment().plus(2 * HOURS))
@@ -98,7 +98,7 @@ def test_the_first_process_of_a_container_is_looked_at(registry: SqliteRegistry)
     assert is_abandoned(other, moment())
 
 
-def test_a_zombie_is_dead(registry: SqliteRegistry) -> None:
+def test_a_zombie_is_dead(registry: SqlRegistry) -> None:
     child = os.fork()
     if child == 0:
         os._exit(0)
@@ -120,7 +120,7 @@ def test_a_zombie_is_dead(registry: SqliteRegistry) -> None:
     ids=["time", "pid", "both"],
 )
 def test_a_living_owner_is_left_alone_by_who_looks_from_another_namespace(
-    tmp_path: Path, registry: SqliteRegistry, namespaces: list[str]
+    tmp_path: Path, registry: SqlRegistry, namespaces: list[str]
 ) -> None:
     command = unshared(*namespaces)
     claimed(registry)

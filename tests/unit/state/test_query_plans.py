@@ -10,10 +10,10 @@ import pytest
 from ryecore.state.database import Database
 from ryecore.state.model import Predecessor
 from ryecore.state.schema import MIGRATIONS
-from ryecore.state.sqlite_registry import SqliteRegistry
+from ryecore.state.sql_registry import SqlRegistry
 from ryecore.state.waiting import run_blocking
 
-LOOKS: dict[str, Callable[[SqliteRegistry], Coroutine[Any, Any, object]]] = {
+LOOKS: dict[str, Callable[[SqlRegistry], Coroutine[Any, Any, object]]] = {
     "get_thread": lambda found: found.get_thread("acme/x/x-1"),
     "get_result": lambda found: found.get_result("acme/x/x-1"),
     "find_by_prefix": lambda found: found.find_by_prefix("acme/x/x-"),
@@ -48,7 +48,7 @@ class Planned(Database):
 @pytest.fixture
 def planned(tmp_path: Path) -> Planned:
     database = Planned(tmp_path / "threads.db")
-    registry = SqliteRegistry(database)
+    registry = SqlRegistry(database)
     run_blocking(registry.register("acme/x/x-1", "directive:acme/x"))
     run_blocking(registry.register("acme/x/x-2", "directive:acme/x", "acme/x/x-1"))
     run_blocking(
@@ -61,7 +61,7 @@ def planned(tmp_path: Path) -> Planned:
 
 @pytest.mark.parametrize("name", sorted(LOOKS.keys() - {"list_threads"}))
 def test_no_look_reads_every_thread(planned: Planned, name: str) -> None:
-    run_blocking(LOOKS[name](SqliteRegistry(planned)))
+    run_blocking(LOOKS[name](SqlRegistry(planned)))
     scans = [one for one in planned.plans if "threads" in one or "SCAN t" in one]
     assert scans, planned.plans
     assert [one for one in scans if one.startswith("SCAN") and "INDEX" not in one] == []
@@ -69,12 +69,12 @@ def test_no_look_reads_every_thread(planned: Planned, name: str) -> None:
 
 def test_only_results_that_tell_of_a_death_are_read_for_the_dead(planned: Planned) -> None:
     """Not those of all threads that failed."""
-    run_blocking(SqliteRegistry(planned).list_died())
+    run_blocking(SqlRegistry(planned).list_died())
     assert planned.plans[0] == "SCAN results USING INDEX results_of_dead"
 
 
 @pytest.mark.parametrize("name", ["list_threads", "list_runs", "find_by_prefix", "list_active"])
 def test_a_page_of_a_list_sorts_nothing(planned: Planned, name: str) -> None:
     """What is read in the order of its index, or of its rows, ends with the page."""
-    run_blocking(LOOKS[name](SqliteRegistry(planned)))
+    run_blocking(LOOKS[name](SqlRegistry(planned)))
     assert [one for one in planned.plans if "TEMP B-TREE" in one] == []

@@ -23,7 +23,7 @@ LIST = """
 import sys
 from pathlib import Path
 from ryecore.errors import StateError
-from ryecore.wiring import LazyThreadStore
+from ryecore.state.lazy_store import LazyThreadStore
 from ryecore.state.waiting import run_blocking
 lazy = LazyThreadStore(Path(sys.argv[1]) / "project/.ai", Path(sys.argv[1]) / "user/.ai", "process")
 store = lazy.open_existing()

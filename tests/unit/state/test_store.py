@@ -9,10 +9,11 @@ from threading import Barrier, Thread
 
 import pytest
 
-from ryecore.errors import StateError, ThreadConflict
+from ryecore.errors import StateError, ThreadConflict, ThreadNotFound
 from ryecore.policy.context import thread_variables
 from ryecore.state.store import ThreadStore
 from ryecore.state.waiting import run_blocking
+from tests.unit.threads.thread_tree import ThreadTree
 from tests.workspace import Workspace
 
 
@@ -20,6 +21,31 @@ def claim(store: ThreadStore, thread_id: str, both: Barrier, claimed: list[int])
     both.wait()
     with suppress(ThreadConflict):
         claimed.append(run_blocking(store.registry.claim(thread_id)))
+
+
+@pytest.mark.parametrize(
+    ("named", "next_step"),
+    [
+        ("acme/train", "An item of that name runs in 5d1c-1."),
+        ("acme/trai", "See which there are: rye threads list --all"),
+        ("acme/ask", "Write more of the one you mean. Only acme/ask/ask-2 has not ended."),
+        ("5d1c", "Write more of the one you mean."),
+    ],
+)
+def test_an_id_that_names_no_single_thread_is_refused_with_what_may_be_meant(
+    workspace: Workspace, named: str, next_step: str
+) -> None:
+    threads = ThreadTree(workspace)
+    registry = threads.store.registry
+    for thread_id, ref in (("5d1c-1", "tool:acme/train"), ("5d1c-2", "tool:acme/other")):
+        run_blocking(registry.register(thread_id, ref))
+    for thread_id in ("acme/ask/ask-1", "acme/ask/ask-2"):
+        threads.start(thread_id)
+    threads.end("acme/ask/ask-1")
+    with pytest.raises(ThreadNotFound) as refused:
+        run_blocking(threads.store.find(named))
+    assert refused.value.next_step == next_step
+    threads.store.close()
 
 
 @pytest.mark.parametrize("kill", [False, True])

@@ -9,10 +9,13 @@ import pytest
 from attrs import evolve, fields
 
 from ryecore import SigningKey
-from ryecore.errors import StateError
-from ryecore.state.model import Cost
-from ryecore.state.records import holds, sign_record
+from ryecore.errors import LinkLeavesSpace, StateError
+from ryecore.state.exports import EXPORT_KIND, document_holds, export_path
+from ryecore.state.model import Cost, Durability
+from ryecore.state.records import holds, load_run_key, sign_record
+from ryecore.state.store import ThreadStore
 from ryecore.state.thread_file import ThreadFile, read_thread_file, write_thread_file
+from ryecore.state.waiting import run_blocking
 
 KEY = SigningKey.generate()
 THREAD = ThreadFile(
@@ -99,3 +102,43 @@ def test_a_full_disk_leaves_the_file_as_it_was(small_disk: Path) -> None:
         write_thread_file(path, THREAD, KEY)
     assert path.read_bytes() == before
     assert [file.name for file in small_disk.iterdir() if file.name.startswith(".")] == []
+
+
+@pytest.mark.parametrize("durability", ["process", "machine"])
+def test_a_thread_that_ends_leaves_its_file_and_its_export(
+    tmp_path: Path, durability: Durability
+) -> None:
+    project = tmp_path / "project"
+    store = ThreadStore.open(project, tmp_path / "user", durability)
+    run_blocking(store.write_file(THREAD))
+    folder = store.folder_of(THREAD.thread_id)
+    before = (folder / "thread.json").stat().st_ino
+    ended = THREAD.ended("completed", THREAD.cost, THREAD.updated_at)
+    for text in ("Hello.\n", "Hello again.\n"):
+        run_blocking(store.leave_files(ended, text))
+        assert run_blocking(store.read_file(THREAD.thread_id)) == ended.to_dict()
+        export = export_path(project, THREAD.thread_id)
+        key = load_run_key(tmp_path / "user").public
+        assert document_holds(EXPORT_KIND, THREAD.thread_id, export.read_bytes(), key)
+        assert export.read_text().endswith(text)
+        assert os.listdir(folder) == ["thread.json"]
+        assert os.listdir(export.parent) == [export.name]
+        if text == "Hello.\n":
+            assert (export.stat().st_ino == before) is (durability == "process")
+    store.close()
+
+
+def test_an_export_that_fails_leaves_nothing_of_the_file_that_was_replaced(tmp_path: Path) -> None:
+    project, elsewhere = tmp_path / "project", tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    store = ThreadStore.open(project, tmp_path / "user")
+    run_blocking(store.write_file(THREAD))
+    (project / "knowledge").mkdir()
+    (project / "knowledge/agent").symlink_to(elsewhere)
+    ended = THREAD.ended("completed", THREAD.cost, THREAD.updated_at)
+    with pytest.raises(LinkLeavesSpace):
+        run_blocking(store.leave_files(ended, "Hello.\n"))
+    assert run_blocking(store.read_file(THREAD.thread_id))["status"] == "completed"
+    assert os.listdir(store.folder_of(THREAD.thread_id)) == ["thread.json"]
+    assert not os.listdir(elsewhere)
+    store.close()

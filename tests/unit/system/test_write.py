@@ -4,11 +4,9 @@ import fcntl
 import json
 import os
 import resource
-import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -147,18 +145,6 @@ def test_one_that_is_told_to_end_leaves_no_other_file(tmp_path: Path) -> None:
     assert process.returncode == 128 + signal.SIGTERM
     assert os.listdir(tmp_path) == ["f"]
     assert (tmp_path / "f").stat().st_size == KIB**3
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    mount = shutil.which("mount")
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    command = [mount or "mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(folder)]
-    if mount is None or subprocess.run(command, capture_output=True, check=False).returncode:
-        pytest.skip("a small file system can't be mounted here")
-    yield folder
-    subprocess.run(["umount", str(folder)], check=True)
 
 
 @pytest.mark.root

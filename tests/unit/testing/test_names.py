@@ -7,7 +7,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from ryecore.testing.state import BudgetLedger, RecordLog, RecordStore, ThreadRegistry
+from ryecore.testing.state import (
+    ApprovalStore,
+    BudgetLedger,
+    RecordLog,
+    RecordStore,
+    ThreadRegistry,
+)
 
 PUBLIC = ("ryecore", "ryecore.errors", "ryecore.results", "ryecore.testing.state")
 
@@ -26,7 +32,9 @@ def test_fakes_need_no_sdk() -> None:
     assert done.stdout.strip() == "[]"
 
 
-@pytest.mark.parametrize("protocol", [ThreadRegistry, BudgetLedger, RecordStore, RecordLog])
+@pytest.mark.parametrize(
+    "protocol", [ThreadRegistry, BudgetLedger, ApprovalStore, RecordStore, RecordLog]
+)
 def test_a_store_is_written_with_public_names_alone(protocol: type) -> None:
     public = {
         getattr(module, name)

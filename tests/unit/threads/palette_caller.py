@@ -46,9 +46,10 @@ class RecordingDispatcher(Dispatcher):
         parameters: Mapping[str, Any] | None = None,
         *,
         dry_run: bool = False,
+        limits: Mapping[str, Any] | None = None,
         ctx: CallContext | None = None,
     ) -> ExecutionResult:
-        return await self.rye.execute(ref, parameters, dry_run=dry_run, ctx=ctx)
+        return await self.rye.execute(ref, parameters, dry_run=dry_run, limits=limits, ctx=ctx)
 
     async def launch(
         self, ref: str | ItemRef, parameters: Mapping[str, Any], *, ctx: CallContext

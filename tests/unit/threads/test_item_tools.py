@@ -114,6 +114,7 @@ async def test_what_stands_in_the_parameters_is_only_parameters(
 
 
 async def test_arguments_that_are_unknown_are_refused(workspace: Workspace) -> None:
+    workspace.shell("acme/ok", "true")
     async with workspace.open() as rye:
         here = await palette_caller(RecordingDispatcher(rye), GRANTED)
 
@@ -122,12 +123,14 @@ async def test_arguments_that_are_unknown_are_refused(workspace: Workspace) -> N
             {"item_id": "tool:acme/ok", "thread": "remote"},
             {"item_id": ["tool:acme/ok"]},
             {"item_id": "tool:acme/ok", "model": "fast"},
-            {"item_id": "tool:acme/ok", "limit_overrides": {"turns": 2}},
+            {"item_id": "directive:acme/ok", "limit_overrides": {"turns": 2}},
             {"item_id": "tool:acme/ok", "dry_run": True, "async": True},
             {},
         ):
             with pytest.raises(ToolArgsInvalidError):
                 await here.call("rye_execute", json.dumps(arguments))
+        with pytest.raises(ToolExecutionError, match="directives and graphs"):
+            await here.call("rye_execute", item_id="tool:acme/ok", limit_overrides={"turns": 2})
 
 
 async def test_an_inline_directive_gives_its_directions(workspace: Workspace) -> None:

@@ -13,17 +13,18 @@ from ryecore.errors import StateError
 from ryecore.llm import (
     LlmRequest,
     LlmResult,
-    MediaPart,
     Message,
     ReasoningPart,
     TextPart,
     ToolCallPart,
     ToolResultPart,
 )
-from ryecore.llm.cost import estimated_tokens
+from ryecore.llm.messages import write_message
+from ryecore.llm.token_estimates import estimated_tokens
 from ryecore.state.transcript_check import Record
 from ryecore.state.transcript_format import encode_payload
 from ryecore.threads.records.messages import (
+    CognitionIn,
     CognitionOut,
     ToolCallResult,
     answer_payload,
@@ -33,38 +34,8 @@ from ryecore.threads.records.messages import (
     read_payload,
     rebuild,
     result_payload,
-    write_payload,
 )
-
-TEXT = st.text(st.characters(), max_size=8)  # halves of characters, too
-TEXTS = st.builds(TextPart, TEXT)
-MEDIA = st.builds(MediaPart, TEXT, TEXT, st.integers(0), TEXT)
-REASONING = st.builds(ReasoningPart, TEXT, TEXT, TEXT)
-CONTENT = st.lists(TEXTS | MEDIA, max_size=3).map(tuple)
-CALLS = st.builds(ToolCallPart, st.sampled_from("abc"), TEXT, TEXT)  # ids repeat
-USER = st.lists(TEXTS | MEDIA, min_size=1, max_size=3).map(lambda it: Message("user", tuple(it)))
-
-
-@st.composite
-def turns(draw: st.DrawFn) -> list[Message]:
-    """What one answer adds: the answer, the results of its calls or a nudge."""
-    said = draw(st.lists(TEXTS | REASONING | MEDIA, max_size=2))
-    calls = draw(st.lists(CALLS, max_size=3))
-    added = [Message("assistant", (*said, *calls))] if said or calls else []
-    if calls:
-        results = [
-            ToolResultPart(
-                call.call_id, call.name, draw(CONTENT), draw(st.booleans()), draw(st.booleans())
-            )
-            for call in calls
-        ]
-        added.append(Message("tool", tuple(results)))
-    return [*added, *draw(st.lists(USER, max_size=1))]
-
-
-CONVERSATIONS = st.tuples(USER, st.lists(turns(), max_size=4)).map(
-    lambda it: [it[0], *(message for turn in it[1] for message in turn)]
-)
+from tests.conversations import CALLS, CONTENT, CONVERSATIONS, MEDIA, REASONING, TEXTS
 
 
 def record(event_type: str, **payload: Any) -> Record:
@@ -103,9 +74,11 @@ def test_payloads_made_by_hand_are_those_of_their_types(
     answer = LlmResult(parts, "stop", None, "m", "fake")
     result = ToolResultPart("c", "add", content, flag, not flag)
 
+    told = message_payload(3, Message("user", parts))
     said, done = answer_payload(3, answer), result_payload(3, result)
 
     whole = CognitionOut(3, "fake", "m", parts=parts, stop_reason="stop")
+    assert json.dumps(told) == json.dumps(RECORDS.write(CognitionIn(3, parts=parts)))
     assert json.dumps(said) == json.dumps(RECORDS.write(whole))
     returned = ToolCallResult(
         3, call_id="c", tool="add", content=content, is_error=flag, untrusted=not flag
@@ -124,7 +97,7 @@ def test_a_conversation_comes_back_from_its_records_as_it_was(messages: list[Mes
 
 @given(CONVERSATIONS)
 def test_messages_come_back_from_json(messages: list[Message]) -> None:
-    said = json.loads(json.dumps([write_payload(message) for message in messages]))
+    said = json.loads(json.dumps([write_message(message) for message in messages]))
     assert [read_payload(one, Message) for one in said] == messages
 
 

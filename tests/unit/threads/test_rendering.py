@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from ryecore.display.text import StyledText, dollars, out_of
 from ryecore.policy.limits import Limits
+from ryecore.state.approvals import ThreadApproval
 from ryecore.state.model import Status
-from ryecore.threads.rendering import render_tree
+from ryecore.threads.rendering import render_change, render_tree
 from ryecore.threads.tree_node import TreeNode
 from ryecore.threads.tree_rows import rows_of
 
@@ -203,3 +204,44 @@ def test_an_amount_of_money_is_written_in_one_way(microcents: int, written: str)
     assert dollars(microcents) == written
     assert out_of(microcents, USD // 2, dollars) == (written, "/0.5")
     assert out_of(microcents, None, dollars) == (written, "")
+
+
+def asked(*tools: str) -> tuple[ThreadApproval, ...]:
+    return tuple(
+        ThreadApproval(f"id{at}", "t", "c", name, {}, "", "") for at, name in enumerate(tools)
+    )
+
+
+def test_a_thread_that_waits_for_an_approval_names_the_command() -> None:
+    waits = thread("acme/buy", approvals=asked("order"))
+    lines = drawn(thread("acme/desk", children=(waits,)))
+    assert lines[2].startswith("└─ ? acme/buy")
+    assert lines[-1] == "? waits for approval of order: rye threads approve acme/buy-1"
+    (span, *_) = drawn(waits, width=30)[-1:]
+    assert span == "? rye threads approve acme/buy"[:29] + "…"
+    two = thread("acme/buy", approvals=asked("order", "refund"))
+    assert drawn(two)[-1] == "? waits for approval of 2 calls: rye threads approvals"
+
+
+def test_threads_that_wait_come_first_and_are_counted() -> None:
+    many = [thread(f"acme/w{at}", approvals=asked("order")) for at in range(5)]
+    failed = [thread(f"acme/f{at}", "error", note="broken") for at in range(50)]
+    lines = drawn(thread("acme/desk", children=(*failed, *many)), max_rows=8)
+    assert sum("? acme/w" in line for line in lines) == 5
+    assert lines[-1] == "  3 more wait: rye threads approvals"
+    assert not any("broken" in line for line in lines)
+
+
+def test_a_hostile_tool_name_draws_nothing() -> None:
+    shown = "\n".join(drawn(thread("acme/buy", approvals=asked("a\x1b[2J\nb\u202ec" + "x" * 500))))
+    assert "\x1b" not in shown
+    assert "\u202e" not in shown
+    assert all(columns(line) <= 80 for line in shown.split("\n"))
+
+
+def test_a_change_says_what_a_thread_waits_for() -> None:
+    text = StyledText()
+    text.line(*render_change(thread("acme/buy", approvals=asked("order")), now=NOW))
+    assert text.plain() == (
+        "? acme/buy-1  running  1:00  waits for approval of order: rye threads approve acme/buy-1"
+    )

@@ -50,6 +50,15 @@ def test_values_are_coerced_like_inputs() -> None:
     assert handed_back((NOTES,)).outputs == {}
 
 
+def test_an_output_of_a_format_is_checked() -> None:
+    due = Declared("due", required=True, format="date")
+
+    assert handed_back((due,), due="2026-03-01").outputs == {"due": "2026-03-01"}
+    text = rejected((due,), '{"due": "in March"}')
+    assert 'due: "in March" is not a "date", such as 2026-01-31' in text
+    assert "Valid outputs: due (date, required)" in text
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from ryecore.llm.media import MemoryMediaStore
@@ -224,3 +225,25 @@ async def test_parallel_results_come_in_the_order_of_their_calls(tmp_path: Path)
     results = host.records(done.thread_id, "tool_call_result")
     assert {one.payload["call_id"] for one in starts} == {one.payload["call_id"] for one in results}
     assert len(starts) == len(results) == 40
+
+
+@pytest.mark.parametrize("parallel", ["", 'parallel="true"', 'parallel="false"'])
+async def test_a_directive_may_keep_calls_in_order(tmp_path: Path, parallel: str) -> None:
+    running: list[int] = []
+    most: list[int] = []
+
+    @tool
+    async def step(n: int) -> int:
+        """Take a step."""
+        running.append(n)
+        most.append(len(running))
+        for _ in range(3):
+            await anyio.lowlevel.checkpoint()
+        running.remove(n)
+        return n
+
+    calls = call("step", {"n": 1}) + call("step", {"n": 2})
+    host = ScriptedHost(tmp_path, calls, say("ok"), tools=[step])
+    await host.run(host.write("acme/x", model=f'<model id="m" provider="scripted" {parallel}/>'))
+    assert max(most) == (1 if "false" in parallel else 2)
+    assert [one.text for one in host.model.requests[-1].messages[-1].parts] == ["1", "2"]

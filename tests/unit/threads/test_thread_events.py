@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from ryecore.state.events import RunEvent
-from ryecore.testing import call, hang, say
+from ryecore.testing import call, hang, say, think
 from tests.scripted_host import TOTAL, ScriptedHost
 
 pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
@@ -256,3 +256,17 @@ async def test_events_end_where_a_thread_is_cancelled(tmp_path: Path) -> None:
                 await thread.cancel()
     assert heard[-2].type == "thread_cancelled"
     same(heard, host, thread.thread_id)
+
+
+async def test_reasoning_comes_to_live_listeners_and_stays_out_of_the_log(tmp_path: Path) -> None:
+    script = (think("I need a sum.") + call("add", {"a": 1, "b": 2}), think("Easy.") + say("3"))
+    host = ScriptedHost(tmp_path, *script)
+    ref = host.write("acme/x")
+    async with host.open() as rye:
+        thread = await rye.start(ref)
+        heard = await gather(thread)
+        again = await gather(thread)
+    thought = [one.payload["text"] for one in heard if one.type == "reasoning_delta"]
+    assert "".join(thought) == "I need a sum.Easy."
+    same([one for one in heard if one.type != "reasoning_delta"], host, thread.thread_id)
+    same(again, host, thread.thread_id)

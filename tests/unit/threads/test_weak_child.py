@@ -278,7 +278,7 @@ async def test_what_a_sibling_has_reserved_is_its_own(tmp_path: Path) -> None:
         if len(request.messages) == 3:
             await ready.wait()
             given = {"item_id": "directive:acme/greedy", "thread": "fork"}
-            return call("rye_execute", given | {"limit_overrides": {"spend": 1}})
+            return call("rye_execute", given | {"limit_overrides": {"spend": 0.19}})
         return say("ok", usage=Usage(10, 10))
 
     provider = FunctionProvider(

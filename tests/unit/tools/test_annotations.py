@@ -3,15 +3,18 @@
 import dataclasses
 import enum
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import (
     Annotated,
     Any,
     Literal,
+    NewType,
     NotRequired,
     Optional,
+    Required,
     TypedDict,
     TypeVar,
     Union,
@@ -20,8 +23,10 @@ from uuid import UUID
 
 import attrs
 import pytest
+import typing_extensions
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import BaseModel
 
 from ryecore.lillux.schema import SchemaValidator
 from ryecore.tools.annotations import form_of
@@ -82,6 +87,20 @@ class Even:
             raise ValueError("it is odd")
 
 
+class Seat(BaseModel):
+    row: int
+
+
+class Branch(BaseModel):
+    below: "list[Branch]"
+
+
+class Called(BaseModel):
+    back: Callable[[], None]
+
+
+Number = NewType("Number", int)
+
 T = TypeVar("T")
 B = TypeVar("B", bound=int)
 
@@ -126,6 +145,10 @@ POINT = {
         (Point, POINT),
         (B, {"type": "integer"}),
         (Path, {"type": "string"}),
+        (Decimal, {"type": "string", "pattern": r"^-?[0-9]+(\.[0-9]+)?$"}),
+        (Number, {"type": "integer"}),
+        (Seat, {"type": "object", "properties": {"row": {"type": "integer", "title": "Row"}},
+                "required": ["row"], "title": "Seat", "additionalProperties": False}),
     ],
 )  # fmt: skip
 def test_a_type_has_a_schema(annotation: Any, schema: dict[str, Any]) -> None:
@@ -157,6 +180,9 @@ def test_a_type_has_a_schema(annotation: Any, schema: dict[str, Any]) -> None:
         (Point | str, "x", "x"),
         (Point | Even, {"n": 2}, Even(2)),
         (Colour | None, None, None),
+        (Decimal, "-1.50", Decimal("-1.50")),
+        (Seat, {"row": 3}, Seat(row=3)),
+        (list[Seat | None], [None, {"row": 3}], [None, Seat(row=3)]),
         (list[Point | None], [None, {"x": 1}], [None, Point(1)]),
         (Annotated[Colour, "Which."], "red", Colour.RED),
         (Path, "a/b", Path("a/b")),
@@ -186,9 +212,35 @@ def test_fields_of_attrs_and_typed_dicts_have_the_names_that_are_written() -> No
     assert query["properties"]["at"] == POINT
 
 
+class Written(TypedDict, total=False):
+    """Its annotations are texts, as in a module with `from __future__ import annotations`."""
+
+    a: "Required[int]"
+    b: "Annotated[Required[str], 'the b']"
+    c: "float"
+
+
+class Extended(typing_extensions.TypedDict):
+    a: "typing_extensions.NotRequired[int]"
+    b: typing_extensions.ReadOnly[str]
+
+
+@pytest.mark.parametrize(("kind", "required"), [(Written, ["a", "b"]), (Extended, ["b"])])
+def test_the_required_keys_of_a_typed_dict_count_however_it_is_written(
+    kind: Any, required: list[str]
+) -> None:
+    schema = form_of(kind, "f(x)").schema
+
+    assert schema["required"] == required
+    assert schema["properties"]["a"] == {"type": "integer"}
+    assert schema["properties"]["b"]["type"] == "string"
+
+
 @pytest.mark.parametrize(
     ("annotation", "said"),
     [
+        (set[Query], "f(x): a set can't hold Query, which has no hash"),
+        (frozenset[list[int]], "a set can't hold list[int]"),
         (Node, "f(x): a model can't be shown the type Node"),
         (bytes, "type bytes"),
         (dict[int, str], "dict[int, str]"),
@@ -197,6 +249,8 @@ def test_fields_of_attrs_and_typed_dicts_have_the_names_that_are_written() -> No
         (T, "~T"),
         (type[int], "type[int]"),
         (Tree, "f(x).children: Tree holds itself"),
+        (Branch, "f(x): Branch holds itself"),
+        (Called, "f(x): Called has no JSON Schema"),
         (Literal[b"x"], "a choice must be between"),  # type: ignore[valid-type]
         (complex, "type complex"),
         ("int", "the type int"),

@@ -2,8 +2,10 @@
 
 import json
 import re
+from datetime import date, datetime
 from enum import Enum
 from typing import Any
+from uuid import UUID
 
 import anyio
 import anyio.to_thread
@@ -110,6 +112,19 @@ async def test_every_failing_path_is_listed() -> None:
     assert {one.partition(":")[0] for one in error.failures} >= {"depth"}
     assert '"url" is a required property' in str(error)
     assert "speed" in str(error)
+
+
+async def test_a_format_is_checked_and_named_with_an_example() -> None:
+    def due(on: date, at: datetime, order: UUID) -> str:
+        """Say when it is due."""
+        return f"{on.isoformat()} {at.isoformat()} {order}"
+
+    given = {"on": "2026-02-28", "at": "2026-02-28T12:00:00Z", "order": str(UUID(int=7))}
+    assert "2026-02-28T12:00:00+00:00" in str((await called(due, given)).value)
+    wrong = {"on": "tomorrow", "at": "2026-02-28T12:00:00", "order": "7"}
+    error = await refused(ToolArgsInvalidError, due, wrong)
+    assert {one.partition(":")[0] for one in error.failures} == {"on", "at", "order"}
+    assert "such as 2026-01-31" in str(error)
 
 
 async def test_what_the_host_sets_wins_and_is_not_shown() -> None:

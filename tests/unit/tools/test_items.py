@@ -235,3 +235,16 @@ async def test_parameters_of_the_hosts_are_hidden_and_win(workspace: Workspace) 
         assert list(tool.spec.parameters["properties"]) == ["text"]
         done: Any = await called(tool, {"text": "a", "times": 1})
         assert done.value == {"said": "AAA"}
+
+
+@pytest.mark.parametrize("declared", [True, False, None])
+async def test_a_signed_tool_says_whether_it_runs_beside_others(
+    workspace: Workspace, declared: bool | None
+) -> None:
+    said = "" if declared is None else f"__parallel_safe__ = {declared}\n"
+    ref = workspace.python("acme/look", f"{said}def execute(params, project_path):\n    return 1")
+    async with workspace.open() as rye:
+        tool = await ToolDef.from_item(rye, ref)
+        assert tool.runs_in_parallel is bool(declared)
+        own = await ToolDef.from_item(rye, ref, parallel_safe=not declared)
+        assert own.runs_in_parallel is not declared

@@ -15,7 +15,7 @@ from ryecore.convert.json_text import make_encoder
 from ryecore.convert.strict import ConversionError
 from ryecore.errors import StateError, StoreError
 from ryecore.graph.schedule import Position, read_failure
-from ryecore.state.store import Objects
+from ryecore.state.objects import Objects
 from ryecore.state.waiting import run_in_thread
 
 __all__ = ["PositionStore"]

@@ -20,6 +20,7 @@ from ryecore.frozen import frozen
 from ryecore.graph.journal.positions import PositionStore
 from ryecore.graph.model import (
     ActionVertex,
+    AgentForeach,
     AgentVertex,
     CallingVertex,
     ForeachVertex,
@@ -150,16 +151,18 @@ class _Stand:
 class Fold:
     """The fold of a journal's records, one at a time, into the state after step `at`.
 
-    Once a checkpoint attests the end (`is_over`), later records aren't the run's own, and are
-    ignored.
+    With `members`, also the members of that step's foreach that are done, so that only the others
+    are called again. Once a checkpoint attests the end (`is_over`), later records aren't the run's
+    own, and are ignored.
     """
 
-    def __init__(self, at: int | None = None) -> None:
+    def __init__(self, at: int | None = None, *, members: bool = False) -> None:
         self.is_over = False
         self.started: Mapping[str, Any] | None = None
         self.stand = _Stand()
         self.attested: tuple[int, str] | None = None
         self._at = at
+        self._with_members = members
         self._found_at: _Stand | None = None
         self._unattested: tuple[int, _Stand] | None = None  # with its index in the segment
         self._records = 0
@@ -200,7 +203,10 @@ class Fold:
             self.stand = self._unattested[1]
             self.attested = (self.stand.step, self.stand.digest)
             if self.stand.step == self._at:
-                self._found_at = _Stand(self.stand.digest, self.stand.step)
+                # With members it gets the records behind it, too.
+                self._found_at = (
+                    self.stand if self._with_members else _Stand(self.stand.digest, self.stand.step)
+                )
         self._unattested, self._records = None, 0
 
     async def found(self, run_id: str, states: PositionStore, records: RecordStore) -> RecoveredRun:
@@ -214,7 +220,7 @@ class Fold:
                 next_step=f"See its steps: rye graph show {run_id}",
             )
         ran_s = Decimal(str(self._last_at)) - Decimal(str(self._first_at))
-        behind = stand.behind
+        behind = stand.behind.left_by_an_end() if self._with_members else stand.behind
         try:
             return RecoveredRun(
                 self.started,
@@ -248,9 +254,12 @@ async def read_run(
     head: tuple[int, str] | None,
     *,
     at: int | None = None,
+    members: bool = False,
     ended: bool = False,
 ) -> RecoveredRun:
     """Read the state of a run after step `at`; without a position where it never began.
+
+    With `members`, the ones that are done of that step's foreach, as `Fold` has them.
 
     The journal must hold `head`, the last checkpoint that the registry knows, and nothing unsigned
     where the run has ended. One that can't be read, was altered or cut, or has no such step, is a
@@ -258,7 +267,7 @@ async def read_run(
     """
     if head is None and not await records.exists(run_id):
         return RecoveredRun({}, None)
-    fold = Fold(at)
+    fold = Fold(at, members=members)
     async with aclosing(records.read_proved(run_id, head, ended=ended)) as proved:
         async for record in proved:
             fold.take(record)
@@ -302,6 +311,8 @@ def is_unknown(vertex: VertexOfGraph, found: RecoveredRun) -> bool:
     return found.in_flight is not None and isinstance(vertex, AgentVertex)
 
 
-def _may_repeat(vertex: CallingVertex) -> bool:
+def _may_repeat(vertex: CallingVertex | AgentForeach) -> bool:
     """Return whether a node's author allows repeated calls."""
+    if isinstance(vertex, AgentForeach):
+        return False
     return vertex.tries.max > 1 or vertex.cache_result

@@ -50,10 +50,13 @@ def read_action(node: Fields) -> Action | None:
     )
     ref = _item(action)
     thread: Literal["inline", "fork"] = action.value("thread", _THREAD, "inline")
+    is_tool = ref is not None and ref.kind == "tool"
     for name in ("thread", *_OF_FORKS):
-        if ref is not None and ref.kind != "directive" and action.has(name):
+        if not action.has(name) or (is_tool and name == "limits"):  # which a graph takes
+            continue
+        if ref is not None and ref.kind != "directive":
             action.error(name, f"{quoted(name)} is for directives, and {ref} is a {ref.kind}.")
-        elif name in _OF_FORKS and thread != "fork" and action.has(name):
+        elif name in _OF_FORKS and thread != "fork":
             action.error(name, f"{quoted(name)} is for a thread of its own: add 'thread: fork'.")
     params = action.template_of(dict(action.mapping("params")), action.at("params"))
     limits, model = _limits(action), action.value("model", Text, None)
@@ -131,7 +134,8 @@ def read_tries(node: Fields) -> Tries:
     )
 
 
-_AGENT_FIELDS: Final = tuple(name for name in fields_dict(Agent) if name != "name")
+_OF_PYTHON: Final = frozenset({"name", "output_type", "output_check"})
+_AGENT_FIELDS: Final = tuple(name for name in fields_dict(Agent) if name not in _OF_PYTHON)
 _WORD: Final = re.compile(r"\w+")
 
 
@@ -203,8 +207,8 @@ def check_narrowed(node: Fields, agent: Agent) -> None:
     """Report the tools of a node that its agent doesn't have."""
     tools = node.declared.get("tools")
     for index, name in enumerate(tools if isinstance(tools, list) else ()):
-        if isinstance(name, str) and name not in agent.tools:
-            guess = did_you_mean(name, agent.tools) or known_names(agent.tools)
+        if isinstance(name, str) and name not in agent.tool_names:
+            guess = did_you_mean(name, agent.tool_names) or known_names(agent.tool_names)
             node.problems.error(
                 node.at("tools", index),
                 f"The agent {quoted(agent.name)} has no tool {quoted(name)}.{guess}",

@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 from ryecore.convert.config import did_you_mean
 from ryecore.convert.lines import Place, key_path, quoted
 from ryecore.errors import RyeError
-from ryecore.graph.model import AgentVertex, CallingVertex, ForeachVertex, Graph
+from ryecore.graph.model import CallingVertex, ForeachVertex, Graph
 from ryecore.graph.validation.drafts import Draft
 from ryecore.graph.validation.problems import Problems
 from ryecore.graph.validation.scopes import Known, Scope, Writer, misfits
@@ -251,10 +251,10 @@ def _warn_of_tools(
     The host decides what its own functions need.
     """
     for draft in drafts.values():
-        if not isinstance(draft.vertex, AgentVertex):
+        if draft.agent is None:
             continue
-        narrowed = draft.vertex.node.tools
-        for name in draft.vertex.agent.tools if narrowed is None else narrowed:
+        narrowed = draft.agent.node.tools
+        for name in draft.agent.agent.tool_names if narrowed is None else narrowed:
             if not name.startswith("tool:"):
                 continue
             capability = capability_of("execute", "tool", name.removeprefix("tool:"))

@@ -6,7 +6,7 @@ from attrs import Factory
 
 from ryecore.convert.lines import Place, quoted
 from ryecore.frozen import frozen
-from ryecore.graph.model import Edge, VertexOfGraph
+from ryecore.graph.model import AgentForeach, AgentVertex, Edge, VertexOfGraph
 from ryecore.graph.validation.problems import Problems
 from ryecore.items.refs import ItemRef
 from ryecore.policy.expressions import Template
@@ -51,6 +51,12 @@ class Draft:
     item: ItemRef | None = None
     agent_ref: str | None = None
     vertex: VertexOfGraph | None = None
+
+    @property
+    def agent(self) -> AgentVertex | None:
+        """The agent that it runs, by itself or for each member."""
+        one = self.vertex.agent if isinstance(self.vertex, AgentForeach) else self.vertex
+        return one if isinstance(one, AgentVertex) else None
 
     def at(self, *rest: str | int) -> Place:
         """Return a place in the node."""

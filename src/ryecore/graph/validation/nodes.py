@@ -1,6 +1,6 @@
 """The reader of one node of a graph's file."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal
 
 from attrs import evolve
@@ -9,11 +9,13 @@ from ryecore.agent.model import Agent
 from ryecore.convert.lines import quoted
 from ryecore.frozen import frozen
 from ryecore.graph.model import (
+    AGENT_NODE_KEYS,
     NODE_KINDS,
+    ActionForeach,
     ActionVertex,
+    AgentForeach,
     AgentVertex,
     Edge,
-    ForeachVertex,
     GateVertex,
     ReturnVertex,
 )
@@ -80,7 +82,29 @@ class NodeReader:
                 return evolve(draft, slots=(slot,), vertex=ReturnVertex(**common, output=output))
             case "agent":
                 return self._agent(draft, node, common)
+        if type_ == "foreach":
+            return self._foreach(draft, node, common)
         return _calling(draft, node, common)
+
+    def _foreach(self, draft: Draft, node: Fields, common: Mapping[str, Any]) -> Draft:
+        """Read a foreach of an item or of an agent."""
+        if not node.has("agent_ref"):
+            for key in AGENT_NODE_KEYS:
+                if node.has(key):
+                    node.error(key, f"{quoted(key)} is for a foreach that has an 'agent_ref'.")
+            draft, body = _read_call(draft, node)
+            made: Callable[..., ActionForeach | AgentForeach] = ActionForeach
+        else:
+            for key in ("action", "remote", "cache_result"):
+                if node.has(key):
+                    node.error(key, f"A foreach with an 'agent_ref' has no {quoted(key)}.")
+            # What the agent's node shares with others belongs to the foreach.
+            draft = self._agent(draft, node, {"id": draft.id, "timeout_s": common["timeout_s"]})
+            body = None if draft.agent is None else {"agent": draft.agent}
+            made = AgentForeach
+        draft, given = _over(draft, node)
+        vertex = None if body is None else made(**common, **body, **given)
+        return evolve(draft, vertex=vertex)
 
     def _agent(self, draft: Draft, node: Fields, common: Mapping[str, Any]) -> Draft:
         agent_ref = node.required("agent_ref")
@@ -98,15 +122,23 @@ class NodeReader:
 
 
 def _calling(draft: Draft, node: Fields, common: Mapping[str, Any]) -> Draft:
-    """Read the call of an action or a foreach."""
-    action = read_action(node)
-    common = {**common, "action": action, "tries": read_tries(node), "cache_result": _cached(node)}
-    slots = draft.slots
-    if action is not None:
-        slots = (Slot(action.params, node.at("action", "params"), "params"), *slots)
-        draft = evolve(draft, item=action.ref, slots=slots)
-    if draft.type == "action":
-        return evolve(draft, vertex=ActionVertex(**common) if action else None)
+    """Read an action."""
+    draft, call = _read_call(draft, node)
+    return evolve(draft, vertex=None if call is None else ActionVertex(**common, **call))
+
+
+def _read_call(draft: Draft, node: Fields) -> tuple[Draft, dict[str, Any] | None]:
+    """Read the call of an action or a foreach; None where its item is unknown."""
+    action, tries, cached = read_action(node), read_tries(node), _cached(node)
+    if action is None:
+        return draft, None
+    slot = Slot(action.params, node.at("action", "params"), "params")
+    draft = evolve(draft, item=action.ref, slots=(slot, *draft.slots))
+    return draft, {"action": action, "tries": tries, "cache_result": cached}
+
+
+def _over(draft: Draft, node: Fields) -> tuple[Draft, dict[str, Any]]:
+    """Read the list of a foreach, and what becomes of the results."""
     over, as_ = node.template("over"), node.value("as", Text, "item")
     if not node.has("over"):
         node.problems.error(node.place, "over is missing: the list that the foreach runs through.")
@@ -114,19 +146,16 @@ def _calling(draft: Draft, node: Fields, common: Mapping[str, Any]) -> Draft:
         node.error("as", f"as is {quoted(as_)}, which is taken; choose another name.")
     elif not as_.isidentifier():
         node.error("as", f"as must be a name, not {quoted(as_)}.")
-    collect, at_once = node.value("collect", Text, None), node.value("max_concurrency", Count, None)
-    if action is not None:
-        vertex = ForeachVertex(
-            **common,
-            over=over,
-            as_=as_,
-            collect=collect,
-            parallel=node.flag("parallel"),
-            max_concurrency=at_once,
-        )
-        draft = evolve(draft, vertex=vertex)
-    slots = (Slot(over, node.at("over"), "over"), *slots)
-    return evolve(draft, collect=collect, as_=as_, slots=slots)
+    collect: str | None = node.value("collect", Text, None)
+    given = {
+        "over": over,
+        "as_": as_,
+        "collect": collect,
+        "max_concurrency": node.value("max_concurrency", Count, None),
+        "parallel": node.flag("parallel"),
+    }
+    slots = (Slot(over, node.at("over"), "over"), *draft.slots)
+    return evolve(draft, collect=collect, as_=as_, slots=slots), given
 
 
 def _known(node: Fields, type_: str) -> Fields:

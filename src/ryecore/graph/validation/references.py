@@ -6,7 +6,6 @@ from typing import Final
 from ryecore.agent.prompts import PromptTemplate
 from ryecore.convert.config import did_you_mean, known_names
 from ryecore.convert.lines import Place, bounded, key_path, quoted
-from ryecore.graph.model import AgentVertex
 from ryecore.graph.validation.drafts import Draft
 from ryecore.graph.validation.problems import Problems
 from ryecore.graph.validation.scopes import (
@@ -63,8 +62,9 @@ class References:
         for one in draft.edges:
             if one.edge.when is not None:
                 self._check_condition(one.edge.when, (*one.place[:-1], "when"), after)
-        if isinstance(draft.vertex, AgentVertex):
-            self._check_prompt(draft.vertex.node.prompt_template, draft.at("prompt_template"))
+        if draft.agent is not None:
+            scope = self._known.before(as_=draft.as_)
+            self._check_prompt(draft.agent.node.prompt_template, draft.at("prompt_template"), scope)
 
     def note(self, condition: Condition | None) -> None:
         """Record the keys of the state that a hook's condition reads."""
@@ -180,9 +180,11 @@ class References:
                     place, f"{bounded(one.path)} {one.op} {quoted(one.value)}: {why}."
                 )
 
-    def _check_prompt(self, prompt: PromptTemplate, place: Place) -> None:
-        """Check the paths of a prompt, which knows the state as `run.outputs`."""
-        scope = self._known.before()
+    def _check_prompt(self, prompt: PromptTemplate, place: Place, scope: Scope) -> None:
+        """Check the paths of a prompt, which knows the state as `run.outputs`.
+
+        A foreach's member stands in `ctx`, by its name.
+        """
         for steps, has_default in prompt.paths:
             text = f"{{{{ {ValuePath(steps)} }}}}"
             path: Place = steps

@@ -9,26 +9,31 @@ from typing import Final
 
 from attrs import evolve
 
+from ryecore.agent.budgets import NodeBudget
 from ryecore.agent.deps import AgentRunnerDeps
-from ryecore.agent.events import AgentEvent, AgentToken, AgentToolCall, AgentToolResult, CostUpdated
+from ryecore.agent.events import (
+    AgentEvent,
+    AgentReasoning,
+    AgentToken,
+    AgentToolCall,
+    AgentToolResult,
+    CostUpdated,
+)
 from ryecore.agent.model import Agent, AgentNode
 from ryecore.agent.node import NodeExecContext
-from ryecore.agent.outcome import NodeOutcome, turn_error
+from ryecore.agent.outcome import NodeOutcome
 from ryecore.agent.runner import AgentNodeExecutor
+from ryecore.agent.spending import Spending
 from ryecore.errors import InputError, IntegrityError
 from ryecore.frozen import frozen
 from ryecore.graph.journal.journal import Journal
 from ryecore.graph.model import AgentVertex, Graph
 from ryecore.items.refs import ItemRef
-from ryecore.llm.cost import AttemptCost
-from ryecore.llm.fallback_rules import AttemptRecord, AttemptVerdict, FallbackPlanEntry
-from ryecore.llm.request import LlmRequest
 from ryecore.policy import CallContext
 from ryecore.policy.cancelling import is_cancelled
-from ryecore.policy.limits import LimitHit
+from ryecore.policy.limits import Limits
 from ryecore.runs.host import guarded
 from ryecore.runs.ports import Dispatcher
-from ryecore.runs.spending import MAX_OUTPUT_TOKENS, Spending
 from ryecore.tools.definition import ToolDef
 from ryecore.tools.items import ItemRunner, shape_of
 from ryecore.tools.registry import ToolRegistry
@@ -51,7 +56,7 @@ class AgentTools:
         if not self.names:
             return agent, node
         tools = None if node.tools is None else self._named(node.tools)
-        return evolve(agent, tools=self._named(agent.tools)), evolve(node, tools=tools)
+        return evolve(agent, tools=self._named(agent.tool_names)), evolve(node, tools=tools)
 
     def _named(self, tools: Iterable[str]) -> tuple[str, ...]:
         return tuple(self.names.get(one, one) for one in tools)
@@ -65,13 +70,13 @@ async def find_agent_tools(
     An agent is offered the tools that the graph's signed file names. Each call is checked against
     the capabilities of the run; a function of the host's needs one too.
     """
-    vertices = [one for one in graph.nodes.values() if isinstance(one, AgentVertex)]
+    vertices = graph.agents
     if not vertices:
         return AgentTools(deps, {})
     wanted = dict.fromkeys(
         name
         for vertex in vertices
-        for name in (*vertex.agent.tools, *(vertex.node.tools or ()))
+        for name in (*vertex.agent.tool_names, *(vertex.node.tools or ()))
         if name.startswith(_ITEM)
     )
     items = {name: await _item_tool(ItemRef.parse(name, "tool"), dispatcher) for name in wanted}
@@ -100,6 +105,7 @@ async def _item_tool(ref: ItemRef, dispatcher: Dispatcher) -> ToolDef:
         parameters=shape.parameters,
         run=ItemRunner(dispatcher, ref, shape.name),
         timeout_s=ItemRunner.timeout_s,
+        parallel_safe=shape.parallel_safe,
         capability=shape.capability,
         origin="item" if shape.server is None else "mcp",
         source=str(ref),
@@ -108,64 +114,6 @@ async def _item_tool(ref: ItemRef, dispatcher: Dispatcher) -> ToolDef:
 
 _POLL_S: Final = (1.0, 2.0, 5.0, 10.0)
 """How long to wait before each look after a provider's job; the last one stays."""
-
-
-class NodeBudget:
-    """The budget of one run of an agent's node: the `TurnBudget` of a graph's run.
-
-    The ledger identifies each attempt by its turn, so turns are counted over all nodes of the run,
-    at most `most_turns`.
-    """
-
-    def __init__(self, spending: Spending, most_turns: int | None) -> None:
-        self._spending = spending
-        self._most_turns = most_turns
-        self._before = spending.turn
-
-    async def begin_turn(self, turn: int, entry: FallbackPlanEntry, wanted: int | None) -> int:
-        """Count a turn, if one is left, and bound its answer by the balance."""
-        spending = self._spending
-        number = self._before + turn
-        if spending.stopped:
-            raise turn_error("budget_exceeded", spending.overspent_hit().message)
-        most, used = self._most_turns, spending.cost.turns
-        if most is not None and used >= most and number != spending.turn:
-            raise turn_error("budget_exceeded", LimitHit("turns_exceeded", used, most).message)
-        spending.begin_turn(number)
-        most_tokens = _longest(entry) if wanted is None else wanted
-        provider_id = entry.provider.provider_id
-        return await spending.output_bound(most_tokens, 0, provider_id, entry.model)
-
-    async def before_attempt(
-        self, entry: FallbackPlanEntry, request: LlmRequest, number: int
-    ) -> AttemptVerdict:
-        """Hold the highest cost of an attempt."""
-        return await self._spending.before_attempt(entry, request, number)
-
-    async def before_media(self, provider: str, model: str, input_tokens: int) -> AttemptVerdict:
-        """Hold the highest cost of a medium."""
-        return await self._spending.before_media(provider, model, input_tokens)
-
-    def asks_again(self) -> bool:
-        """Whether to repeat a refused request, for as short an answer as the balance allows."""
-        return self._spending.asks_again()
-
-    async def settle(self) -> None:
-        """Settle the attempts so far, so that a stop takes effect on the next one."""
-        await self._spending.settle_unwritten()
-
-    def on_cost(self, record: AttemptRecord, cost: AttemptCost) -> None:
-        """Count the cost of an attempt."""
-        self._spending.on_cost(record, cost)
-
-
-def _longest(entry: FallbackPlanEntry) -> int:
-    """Return the most tokens of an answer where no limit is set."""
-    try:
-        most = entry.provider.capabilities(entry.model).max_output_tokens
-    except Exception:  # an unknown ability is assumed: the attempt shows whether it exists
-        most = None
-    return min(most or MAX_OUTPUT_TOKENS, MAX_OUTPUT_TOKENS)
 
 
 class AgentWork:
@@ -213,8 +161,8 @@ class AgentWork:
             ctx=context,
             outputs=state if isinstance(state, Mapping) else {},
             emit=self._emit,
-            call=call,
-            budget=NodeBudget(self._spending, self._most_turns),
+            call=evolve(call, budget=self._spending),
+            budget=NodeBudget(self._spending, Limits(turns=self._most_turns)),
             recorded=self._journal.commit,
         )
         self._journal.append("node_started", {"node": vertex.id, "type": vertex.type})
@@ -258,6 +206,9 @@ class AgentWork:
         if type(event) is AgentToken:
             if journal.is_listened_to:
                 journal.show("token_delta", {"node": event.node_id, "text": event.token})
+        elif type(event) is AgentReasoning:
+            if journal.is_listened_to:
+                journal.show("reasoning_delta", {"node": event.node_id, "text": event.text})
         elif isinstance(event, CostUpdated):
             total = self._spending.cost.spend_microcents
             journal.append("cost", evolve(event, cumulative_cost_microcents=total).to_dict())

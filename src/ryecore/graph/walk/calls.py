@@ -2,12 +2,14 @@
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from attrs import evolve
 
 from ryecore.agent.outcome import ErrorCode, NodeOutcome
+from ryecore.convert.money import read_usd
 from ryecore.errors import (
     CallCancelled,
     InputError,
@@ -23,7 +25,7 @@ from ryecore.errors.state import InsufficientBudget, LimitReached
 from ryecore.frozen import frozen
 from ryecore.graph.model import Action, CallingVertex
 from ryecore.policy import CallContext
-from ryecore.runs.ports import Dispatcher, Where
+from ryecore.runs.ports import CallOptions, Dispatcher
 
 if TYPE_CHECKING:
     from ryecore.graph.result_cache import ResultsCache
@@ -56,10 +58,14 @@ class Call:
 
 @frozen
 class CallOutcome(NodeOutcome):
-    """The outcome of a call. `why_uncached`: why a wanted caching was left out."""
+    """The outcome of a call, with what its thread or run has cost with all below it.
+
+    `why_uncached`: why a wanted caching was left out.
+    """
 
     is_from_cache: bool = False
     thread_id: str | None = None
+    spend_microcents: int = 0
     why_uncached: str = ""
 
 
@@ -87,12 +93,7 @@ class ItemCaller:
         is_nodes = until < (math.inf if deadline is None else deadline)
         if is_nodes:
             call = evolve(call, ctx=evolve(call.ctx, deadline=until))
-        try:
-            outcome = await self._made(call)
-        except IntegrityError as error:
-            raise FatalProblem(error) from error
-        except RyeError as error:
-            outcome = _failed(error)
+        outcome = await self.guarded(partial(self._made, call))
         failure = outcome.failure
         if failure is None or failure.code == "cancelled" or not is_nodes:
             return outcome
@@ -101,6 +102,15 @@ class ItemCaller:
         said = f"'{call.vertex.id}' took longer than its {timeout_s:g} s: {failure.message}"
         late = CallOutcome.failed("tool_failed", said, effect_unknown=failure.effect_unknown)
         return evolve(outcome, failure=late.failure)
+
+    async def guarded(self, call: Callable[[], Awaitable[CallOutcome]]) -> CallOutcome:
+        """Return the outcome of what a node does; errors are outcomes, but for FatalProblem."""
+        try:
+            return await call()
+        except IntegrityError as error:
+            raise FatalProblem(error) from error
+        except RyeError as error:
+            return _failed(error)
 
     async def _made(self, call: Call) -> CallOutcome:
         if self._cache is None or not call.vertex.cache_result:
@@ -128,31 +138,50 @@ class ItemCaller:
 
     async def _dispatched(self, call: Call) -> CallOutcome:
         action, given = call.action, call.params
-        where: Where = {} if action.remote is None else {"target": f"remote:{action.remote}"}
+        options: CallOptions = {}
+        if action.remote is not None:
+            options["target"] = f"remote:{action.remote}"
+        if action.limits:
+            options["limits"] = action.limits
         if action.thread == "fork":
             forked = await self._dispatcher.fork(
                 action.ref,
                 given,
                 model=action.model,
-                limits=action.limits or None,
                 ctx=call.ctx,
-                **where,
+                **options,
             )
             said = dict(forked.to_dict())
             thread_id = str(said.get("thread_id") or "") or None
+            spent = _spent(said.get("total_cost") or said.get("cost"))
             if said.get("status") == "error" or said.get("state") in _ENDED_BADLY:
                 why = str(said.get("error") or "Its thread failed.")
                 is_unknown = not {said.get("state"), said.get("error_code")}.isdisjoint(_BROKEN_OFF)
                 failed = CallOutcome.failed("tool_failed", why, effect_unknown=is_unknown)
-                return evolve(failed, thread_id=thread_id)
-            return CallOutcome("completed", said, thread_id=thread_id)
-        done = await self._dispatcher.execute(action.ref, given, ctx=call.ctx, **where)
+                return evolve(failed, thread_id=thread_id, spend_microcents=spent)
+            return CallOutcome("completed", said, thread_id=thread_id, spend_microcents=spent)
+        done = await self._dispatcher.execute(action.ref, given, ctx=call.ctx, **options)
         if not done.success:
             why = done.error or "The tool failed."
-            return CallOutcome.failed("tool_failed", why, effect_unknown=done.effect_unknown)
+            failed = CallOutcome.failed("tool_failed", why, effect_unknown=done.effect_unknown)
+            return _of_run(failed, done.data)
         if action.ref.kind == "directive":
             return CallOutcome("completed", dict(done.to_dict()))
-        return CallOutcome("completed", done.data)
+        return _of_run(CallOutcome("completed", done.data), done.data)
+
+
+def _of_run(outcome: CallOutcome, data: object) -> CallOutcome:
+    """Return an outcome with the run and the cost, where a graph was called."""
+    run_id = data.get("graph_run_id") if isinstance(data, Mapping) else None
+    if not isinstance(data, Mapping) or not isinstance(run_id, str):
+        return outcome
+    return evolve(outcome, thread_id=run_id, spend_microcents=_spent(data.get("cost")))
+
+
+def _spent(cost: object) -> int:
+    """Return the money in a result's cost, in microcents."""
+    spend = cost.get("spend") if isinstance(cost, Mapping) else None
+    return read_usd(spend) if isinstance(spend, int | float) else 0
 
 
 def _failed(error: RyeError) -> CallOutcome:

@@ -5,8 +5,9 @@ Source: docs/design/agent-node.md#layers. Agents are the executor's own; these a
 
 import random
 import time
-from collections.abc import Collection, Mapping
-from typing import Final, cast
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from functools import partial
+from typing import Final, TypeAlias, cast
 
 import anyio
 from attrs import evolve
@@ -15,7 +16,14 @@ from ryecore.agent.node import NodeExecContext, NodeExecutor
 from ryecore.agent.outcome import NodeOutcome
 from ryecore.chain.primitives import EFFECT_UNKNOWN
 from ryecore.graph.journal.journal import Journal
-from ryecore.graph.model import ActionVertex, ForeachVertex, Graph, ReturnVertex, Tries
+from ryecore.graph.model import (
+    ActionForeach,
+    ActionVertex,
+    AgentForeach,
+    Graph,
+    ReturnVertex,
+    Tries,
+)
 from ryecore.graph.walk.calls import Call, CallOutcome, ItemCaller
 from ryecore.graph.walk.foreach import for_each
 from ryecore.llm.fallback_rules import backoff_s
@@ -25,6 +33,10 @@ from ryecore.policy.context import place_id
 __all__ = ["Vertices"]
 
 _MAX_NAMED: Final = 5
+
+
+RunMember: TypeAlias = Callable[[AgentForeach, object, CallContext], Awaitable[CallOutcome]]
+"""Runs the agent of a foreach for one member."""
 
 
 class Vertices:
@@ -38,11 +50,13 @@ class Vertices:
         graph: Graph,
         caller: ItemCaller,
         journal: Journal,
+        run_member: RunMember,
         known: Mapping[int, NodeOutcome] | None = None,
     ) -> None:
         self._graph = graph
         self._caller = caller
         self._journal = journal
+        self._run_member = run_member
         self._known = known or {}
         self.facts: dict[str, object] = {}
 
@@ -70,11 +84,11 @@ class Vertices:
         params = _given(vertex.action.params.value(ctx.ctx))
         call = Call(vertex, vertex.action, params, _within(ctx.call))
         about = {"node": vertex.id, "type": vertex.type, "item_id": str(vertex.action.ref)}
-        return await self._tried(call, vertex.tries, "node", about)
+        return await self._tried(partial(self._caller, call), vertex.tries, "node", about)
 
     async def each(self, ctx: NodeExecContext, /) -> NodeOutcome:
-        """Handle a foreach node: call its item for each member of a list."""
-        vertex = cast("ForeachVertex", ctx.vertex)
+        """Handle a foreach node: call its item, or run its agent, for each member of a list."""
+        vertex = cast("ActionForeach | AgentForeach", ctx.vertex)
         members = vertex.over.value(ctx.ctx)
         if not isinstance(members, list | tuple):
             found = "null" if members is None else type(members).__name__
@@ -87,21 +101,24 @@ class Vertices:
         await self._journal.commit()
         known, self._known = self._known, {}  # only the first resumed foreach has them
         within = _within(ctx.call)
-        item_id = str(vertex.action.ref)
         over, in_flight = len(known), set[int]()
 
         async def call(index: int, member: object) -> NodeOutcome:
             nonlocal over
             in_flight.add(index)
-            params = _given(vertex.action.params.value({**ctx.ctx, vertex.as_: member}))
-            about = {"node": vertex.id, "index": index, "item_id": item_id}
-            made = Call(
-                vertex,
-                vertex.action,
-                params,
-                evolve(within, call_id=place_id(within.call_id, index)),
-            )
-            outcome = await self._tried(made, vertex.tries, "item", about)
+            about: dict[str, object] = {"node": vertex.id, "index": index}
+            here = evolve(within, call_id=place_id(within.call_id, index))
+            if isinstance(vertex, AgentForeach):
+                about["agent"] = vertex.agent.agent.name
+                run = partial(self._caller.guarded, partial(self._run_member, vertex, member, here))
+                outcome = await self._tried(run, Tries(), "item", about)
+            else:
+                about["item_id"] = str(vertex.action.ref)
+                params = _given(vertex.action.params.value({**ctx.ctx, vertex.as_: member}))
+                made = Call(vertex, vertex.action, params, here)
+                outcome = await self._tried(
+                    partial(self._caller, made), vertex.tries, "item", about
+                )
             over += 1
             in_flight.discard(index)
             return outcome
@@ -122,10 +139,17 @@ class Vertices:
         self.facts = {"count": len(members), "done": over, "failed": done.failed}
         if done.failed and stops:
             return _stopped_at(done.errors[0], vertex.id, in_flight)
-        return NodeOutcome("completed", done.to_dict())
+        value = done.to_dict()
+        if isinstance(vertex, ActionForeach) and not vertex.returns_items:
+            value["items"] = []
+        return NodeOutcome("completed", value)
 
     async def _tried(
-        self, call: Call, tries: Tries, what: str, about: Mapping[str, object]
+        self,
+        call: Callable[[], Awaitable[CallOutcome]],
+        tries: Tries,
+        what: str,
+        about: Mapping[str, object],
     ) -> NodeOutcome:
         """Make a call with retries, and record every attempt.
 
@@ -138,7 +162,7 @@ class Vertices:
             began = time.perf_counter()
             self._journal.append(f"{what}_started", {**about, "try": tried})
             await self._journal.commit()
-            outcome = await self._caller(call)
+            outcome = await call()
             failure, told = outcome.failure, _facts_of(outcome, tried, began)
             if outcome.why_uncached:
                 self._journal.append("cache_skipped", {**about, "why": outcome.why_uncached})
@@ -166,6 +190,8 @@ def _facts_of(outcome: CallOutcome, tried: int, began: float) -> dict[str, objec
         told["cache_hit"] = True
     if outcome.thread_id is not None:
         told["thread_id"] = outcome.thread_id
+    if outcome.spend_microcents:
+        told["spend_microcents"] = outcome.spend_microcents
     return told
 
 

@@ -19,6 +19,7 @@ from ryecore.chain.primitives import with_unknown_effect
 from ryecore.errors import CallCancelled, IntegrityError
 from ryecore.frozen import frozen
 from ryecore.graph.journal.journal import Journal
+from ryecore.graph.members import MEMBER
 from ryecore.graph.model import AgentVertex, Graph, VertexOfGraph
 from ryecore.graph.projection import RunProjection
 from ryecore.graph.schedule import Position, after, context_of, stopped, write_failure
@@ -41,7 +42,8 @@ _YIELD_EVERY_S: Final = 0.005
 class GraphWalk:
     """The parts of a run: the handlers of nodes, the graph's own hooks, and the context of calls.
 
-    `projection` receives the end of each node, for the status in the result.
+    `member` is the name of a foreach's member, in the run of one. `projection` receives the end of
+    each node, for the status in the result.
     """
 
     run_id: str
@@ -53,6 +55,7 @@ class GraphWalk:
     journal: Journal
     hooks: HookRunner
     call: CallContext
+    member: str | None = None
     projection: RunProjection = field(factory=RunProjection)
 
 
@@ -127,6 +130,8 @@ class Walker:
         walk = self._walk
         walk.vertices.facts = {}
         context = context_of(walk.graph, self.position.state, walk.inputs, now_ms)
+        if walk.member is not None:
+            context[walk.member] = self.position.state[MEMBER]
         try:
             outcome = await self._outcome(vertex, context)
             self._check_time(outcome)

@@ -1,10 +1,12 @@
 """Requests in Anthropic's format, and what each model takes and returns."""
 
 import base64
+from collections.abc import Mapping
 from typing import Any, Final, Literal
 
 from ryecore.frozen import frozen
 from ryecore.llm import (
+    CacheLifetime,
     Capabilities,
     LlmError,
     LlmRequest,
@@ -17,6 +19,7 @@ from ryecore.llm import (
     ToolCallPart,
     ToolResultPart,
 )
+from ryecore.providers.anthropic.schemas import answer_schema
 from ryecore.providers.errors import no_media_store
 from ryecore.providers.portable_calls import arguments_of, portable_id, portable_name
 
@@ -111,8 +114,11 @@ def parameters_of(
         "max_tokens": facts.max_output_tokens if max_tokens is None else max_tokens,
         "messages": [one for one in map(write.message, request.messages) if one["content"]],
     }
-    if request.system:
-        parameters["system"] = request.system
+    answer = (
+        None if request.response_format is None else answer_schema(request.response_format.schema)
+    )
+    if system := request.system if answer else request.system_with_schema:
+        parameters["system"] = system
     if request.tools:
         parameters["tools"] = [
             {
@@ -126,10 +132,42 @@ def parameters_of(
     if request.stop:
         parameters["stop_sequences"] = list(request.stop)
     parameters.update(_thinking(request, facts, parameters["max_tokens"]))
-    if request.response_format is not None:
-        schema = {"type": "json_schema", "schema": dict(request.response_format.schema)}
+    if answer is not None:
+        schema = {"type": "json_schema", "schema": answer}
         parameters["output_config"] = {**parameters.get("output_config", {}), "format": schema}
+    if request.cache is not None:
+        _mark_for_cache(parameters, request.cache)
     return parameters
+
+
+_CACHE_MARKS: Final[dict[CacheLifetime, Mapping[str, str]]] = {
+    "5m": {"type": "ephemeral"},
+    "1h": {"type": "ephemeral", "ttl": "1h"},
+}
+
+
+def _mark_for_cache(parameters: dict[str, Any], lifetime: CacheLifetime) -> None:
+    """Mark up to four ends of what the vendor should cache, the most that it takes.
+
+    They are the ends of the tools, of the system text, of this conversation, and of the
+    conversation as the request before had it: the vendor looks only 20 blocks back from a mark for
+    what it has, and one turn may add more.
+
+    Source: https://platform.claude.com/docs/en/build-with-claude/prompt-caching.
+    """
+    mark = _CACHE_MARKS[lifetime]
+    if "tools" in parameters:
+        parameters["tools"][-1]["cache_control"] = mark
+    if parameters.get("system", "").strip():  # the API refuses a block of blanks alone
+        block = {"type": "text", "text": parameters["system"], "cache_control": mark}
+        parameters["system"] = [block]
+    messages = parameters["messages"]
+    answers = [at for at, one in enumerate(messages) if one["role"] == "assistant"]
+    for end in {len(messages), *answers[-1:]} - {0}:
+        for block in reversed(messages[end - 1]["content"]):
+            if block["type"] not in ("thinking", "redacted_thinking"):  # they take no mark
+                block["cache_control"] = mark
+                break
 
 
 def _tool_choice(request: LlmRequest, facts: ModelFacts) -> dict[str, Any]:

@@ -178,6 +178,8 @@ def _counts(usage: Any) -> dict[str, int]:
     found = {name: getattr(usage, name, None) for name in _COUNTS}
     details = getattr(usage, "output_tokens_details", None)
     found["thinking_tokens"] = getattr(details, "thinking_tokens", None)
+    written = getattr(usage, "cache_creation", None)
+    found["ephemeral_1h_input_tokens"] = getattr(written, "ephemeral_1h_input_tokens", None)
     return {name: count for name, count in found.items() if type(count) is int and count >= 0}
 
 
@@ -186,10 +188,13 @@ def _usage(counts: dict[str, int]) -> Usage | None:
     if not counts:
         return None
     thinking = counts.get("thinking_tokens", 0)
+    written = counts.get("cache_creation_input_tokens", 0)
+    written_1h = min(counts.get("ephemeral_1h_input_tokens", 0), written)
     return Usage(
         counts.get("input_tokens", 0),
         max(0, counts.get("output_tokens", 0) - thinking),
         counts.get("cache_read_input_tokens", 0),
-        counts.get("cache_creation_input_tokens", 0),
+        written - written_1h,
         thinking,
+        written_1h,
     )

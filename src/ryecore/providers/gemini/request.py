@@ -92,8 +92,9 @@ _UNSIGNED: Final = base64.urlsafe_b64decode("skip_thought_signature_validator")
 def config_of(request: LlmRequest) -> types.GenerateContentConfig:
     """Return everything of a request except its messages."""
     facts = facts_of(request.model)
+    takes_schema = facts.modern or not request.tools
     config = types.GenerateContentConfig(
-        system_instruction=request.system or None,
+        system_instruction=(request.system if takes_schema else request.system_with_schema) or None,
         max_output_tokens=request.max_output_tokens,
         temperature=request.temperature,
         stop_sequences=list(request.stop) or None,
@@ -112,7 +113,7 @@ def config_of(request: LlmRequest) -> types.GenerateContentConfig:
         ]
         config.tools = [types.Tool(function_declarations=declarations)]
         config.tool_config = _tool_choice(request)
-    if request.response_format is not None and (facts.modern or not request.tools):
+    if request.response_format is not None and takes_schema:
         config.response_mime_type = "application/json"
         config.response_json_schema = dict(request.response_format.schema)
     return config

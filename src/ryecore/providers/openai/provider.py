@@ -46,6 +46,8 @@ class OpenAIProvider(PooledProvider[openai.AsyncOpenAI]):
         reasoning_summary: How much of its reasoning a model shows over `responses`; None for
             nothing. OpenAI requires a verified organisation for it.
         stream_usage: Whether to request the usage of streams over `chat`; some servers refuse it.
+        prompt_cache: Whether the server takes OpenAI's parameters for caching; by default, only
+            OpenAI's own does.
         connection: The options of `PooledProvider`. A compatible server's `base_url` holds the
             version, such as `http://localhost:8000/v1`.
 
@@ -62,18 +64,20 @@ class OpenAIProvider(PooledProvider[openai.AsyncOpenAI]):
         capabilities: Capabilities | Callable[[str], Capabilities] | None = None,
         reasoning_summary: Literal["auto", "concise", "detailed"] | None = None,
         stream_usage: bool = True,
+        prompt_cache: bool | None = None,
         **connection: Unpack[ConnectionOptions],
     ) -> None:
         super().__init__(**connection)
         own = connection.get("base_url") is None
         self._capabilities = capabilities or (openai_capabilities if own else COMPATIBLE)
         self._api: ResponsesApi | ChatApi
+        caches = own if prompt_cache is None else prompt_cache
         if (api or ("responses" if own else "chat")) == "responses":
-            self._api = ResponsesApi(reasoning_summary)
+            self._api = ResponsesApi(reasoning_summary, caches)
         else:
             limit: Literal["max_completion_tokens", "max_tokens"]
             limit, id_chars = ("max_completion_tokens", _ID_CHARS) if own else ("max_tokens", None)
-            self._api = ChatApi(limit, stream_usage, id_chars)
+            self._api = ChatApi(limit, stream_usage, id_chars, caches)
 
     def __repr__(self) -> str:
         return f"<OpenAIProvider {self._provider_id!r} at {self._api.path}>"

@@ -1,5 +1,6 @@
 """Requests in OpenAI's two formats, chat completions and responses, and what each model takes."""
 
+import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -104,12 +105,13 @@ class ChatApi:
     """The format of requests for chat completions.
 
     `max_id_chars` bounds a call's id; None sends ids back unchanged, because a server may store
-    data in them.
+    data in them. `prompt_cache` tells whether the server takes OpenAI's parameters for caching.
     """
 
     max_tokens_field: Literal["max_completion_tokens", "max_tokens"] = "max_tokens"
     stream_usage: bool = True
     max_id_chars: int | None = None
+    prompt_cache: bool = False
     path: str = "/chat/completions"
 
     def body(
@@ -143,6 +145,8 @@ class ChatApi:
             body["reasoning_effort"] = effort_word(request.model, request.reasoning)
         if request.stop:
             body["stop"] = [*request.stop]
+        if self.prompt_cache:
+            body.update(_prompt_cache(request))
         if stream:
             body["stream"] = True
             if self.stream_usage:
@@ -159,6 +163,7 @@ class ResponsesApi:
     """The format of requests for responses. The vendor stores nothing of them."""
 
     reasoning_summary: Literal["auto", "concise", "detailed"] | None = None
+    prompt_cache: bool = False
     path: str = "/responses"
 
     def body(
@@ -197,6 +202,8 @@ class ResponsesApi:
                 reasoning["summary"] = self.reasoning_summary
             if reasoning:
                 body["reasoning"] = reasoning
+        if self.prompt_cache:
+            body.update(_prompt_cache(request))
         if stream:
             body["stream"] = True
         return body
@@ -204,6 +211,35 @@ class ResponsesApi:
     def reader(self) -> ResponsesReader:
         """Return a reader of one answer."""
         return ResponsesReader()
+
+
+# The models that let a request choose what is cached, and for how long.
+_CHOOSES_CACHE: Final = re.compile(r"(?:ft:)?gpt-(?:5\.[6-9]|5\.\d\d|[6-9]|\d\d)")
+
+
+def _prompt_cache(request: LlmRequest) -> dict[str, Any]:
+    """Return the parameters for caching.
+
+    The vendor caches by itself, for 30 minutes with the newer models, whose only longer time is 12
+    hours. Requests with the same key reach the same servers, so that those of one agent share it.
+    For older models nothing is said of the time: it depends on the organisation's agreement about
+    what the vendor may store.
+
+    Source: https://developers.openai.com/api/docs/guides/prompt-caching.
+    """
+    chooses = _CHOOSES_CACHE.match(request.model) is not None
+    if request.cache is None:
+        # Without marks of its own, such a request is neither read from the cache nor written to it.
+        return {"prompt_cache_options": {"mode": "explicit"}} if chooses else {}
+    parameters: dict[str, Any] = {}
+    if chooses and request.cache == "1h":
+        parameters["prompt_cache_options"] = {"ttl": "12h"}
+    if not (request.system or request.tools):
+        return parameters
+    names = "\0".join(tool.name for tool in request.tools)
+    shared = f"{request.system}\0{names}".encode(errors="surrogatepass")
+    parameters["prompt_cache_key"] = hashlib.sha256(shared).hexdigest()[:32]
+    return parameters
 
 
 class _ChatWriter:
@@ -378,8 +414,7 @@ def _system_text(request: LlmRequest, can: Capabilities) -> str:
     """Return the system text, with the answer's schema if the model takes no schema."""
     if request.response_format is None or can.response_format:
         return request.system
-    schema = json.dumps(dict(request.response_format.schema))
-    return f"{request.system}\n\nAnswer with JSON that fits this schema: {schema}".lstrip()
+    return request.system_with_schema
 
 
 def _tool_schema(tool: ToolSpec) -> dict[str, Any]:

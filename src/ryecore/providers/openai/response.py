@@ -236,12 +236,32 @@ def _chat_usage(told: Json) -> Usage | None:
         or number(told.get("prompt_cache_hit_tokens"))
         or number(told.get("cached_tokens"))
     )
-    stored = number(details.get("cache_write_tokens"))
+    stored, stored_1h = _stored(details)
     thought = number(mapped(told.get("completion_tokens_details")).get("reasoning_tokens"))
     # Some servers count reasoning beside the completion, which the total shows.
     if thought and number(told.get("total_tokens")) == read + written + thought:
         written += thought
-    return Usage(max(0, read - cached - stored), max(0, written - thought), cached, stored, thought)
+    return _disjoint(read, written, cached, (stored, stored_1h), thought)
+
+
+def _stored(details: Json) -> tuple[int, int]:
+    """Return the tokens that were written to the cache, all and those for 12 hours."""
+    stored = number(details.get("cache_write_tokens"))
+    by_time = mapped(details.get("cache_write_tokens_details"))
+    return stored, min(number(by_time.get("ttl_12h_tokens")), stored)
+
+
+def _disjoint(read: int, written: int, cached: int, stored: tuple[int, int], thought: int) -> Usage:
+    """Return disjoint counts: all that was read and written includes the others."""
+    whole, stored_1h = stored
+    return Usage(
+        max(0, read - cached - whole),
+        max(0, written - thought),
+        cached,
+        whole - stored_1h,
+        thought,
+        stored_1h,
+    )
 
 
 _RESPONSES_FAILED: Final = ("failed", "cancelled")
@@ -398,7 +418,7 @@ def _responses_usage(told: Json) -> Usage | None:
     if "input_tokens" not in told and "output_tokens" not in told:
         return None
     details = mapped(told.get("input_tokens_details"))
-    cached, stored = number(details.get("cached_tokens")), number(details.get("cache_write_tokens"))
+    cached = number(details.get("cached_tokens"))
     thought = number(mapped(told.get("output_tokens_details")).get("reasoning_tokens"))
     read, written = number(told.get("input_tokens")), number(told.get("output_tokens"))
-    return Usage(max(0, read - cached - stored), max(0, written - thought), cached, stored, thought)
+    return _disjoint(read, written, cached, _stored(details), thought)

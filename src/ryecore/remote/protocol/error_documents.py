@@ -3,7 +3,7 @@
 Source: docs/design/remote.md#models.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, Literal, get_origin
@@ -14,8 +14,9 @@ from ryecore.display.sanitize import shorten
 from ryecore.errors import RyeError
 from ryecore.frozen import frozen
 
-__all__ = ["read_error", "write_error"]
+__all__ = ["map_errors", "read_error", "write_error"]
 
+_OF_ERRORS: Final = frozenset({"error", "errors", "message", "next_step", "facts"})
 _MAX_FACTS: Final = 32
 _MAX_FACT_CHARS: Final = 2000
 _HINTS: Final = (str, int, float, bool, int | None, float | None, tuple[str, ...], Path)
@@ -62,6 +63,28 @@ def read_error(document: Mapping[str, object]) -> RyeError:
             setattr(error, name, value)
     error.chain = tuple(shorten(one, 200) for one in found.chain[:_MAX_FACTS])
     return error
+
+
+def map_errors(document: Mapping[str, Any], change: Callable[[str], str]) -> Mapping[str, Any]:
+    """Return a result, or an error's document, with each text in it about an error changed.
+
+    What a tool returned stays as it is, but not what a graph's run says of its errors.
+    """
+
+    def changed(value: object) -> object:
+        if isinstance(value, str):
+            return change(value)
+        if isinstance(value, Mapping):
+            return {name: changed(one) for name, one in value.items()}
+        return [changed(one) for one in value] if isinstance(value, list | tuple) else value
+
+    found = {name: changed(one) if name in _OF_ERRORS else one for name, one in document.items()}
+    data = found.get("data")
+    if isinstance(data, Mapping) and isinstance(data.get("graph_run_id"), str):
+        found["data"] = {
+            name: changed(one) if name in _OF_ERRORS else one for name, one in data.items()
+        }
+    return found
 
 
 def _facts_of(kind: type[RyeError]) -> Mapping[str, Any]:

@@ -154,8 +154,8 @@ class ExecuteBody:
         snapshot: The id of the snapshot that it runs in.
         ryecore: The caller's version of ryecore.
         model: A directive's model, as for a local call.
-        limits: A directive's limits, as for a local call.
-        timeout_s: A tool's timeout, in seconds.
+        limits: A directive's or a graph's limits, as for a local call.
+        timeout_s: A tool's or a graph's timeout, in seconds.
         deadline_s: The seconds after which the run is cancelled; None for no bound.
         wait_s: How long the node may wait for the end before it answers, in seconds.
         capabilities: The capabilities of who calls; None for the caller's host.

@@ -17,8 +17,11 @@ from ryecore.state.model import Cost
 from ryecore.state.records import holds, sign_record
 
 __all__ = [
+    "MAX_EARLIER",
     "THREAD_FILES",
+    "TRANSCRIPT_FILE",
     "Change",
+    "EarlierThread",
     "ReportedFile",
     "RunReport",
     "TranscriptHead",
@@ -26,8 +29,14 @@ __all__ = [
     "sign_report",
 ]
 
-THREAD_FILES: Final = ("transcript.jsonl", "thread.json", "capabilities.md", "export.md")
+TRANSCRIPT_FILE: Final = "transcript.jsonl"
+"""The name that the transcript of a thread has in a report."""
+
+THREAD_FILES: Final = (TRANSCRIPT_FILE, "thread.json", "capabilities.md", "export.md")
 """The names that the files of a thread have in a report."""
+
+MAX_EARLIER: Final = 1_000
+"""The most earlier threads of a chain that a report has: the last of them."""
 
 _KIND: Final = "node-report"
 _SHA256: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
@@ -52,6 +61,21 @@ class ReportedFile:
     name: str
     sha256: str
     size_bytes: int
+
+
+@frozen
+class EarlierThread:
+    """A thread of a run's chain that another one continued, by a handoff or a resume.
+
+    Attributes:
+        node_thread_id: Its id on the node.
+        transcript: The end of its transcript; None without one.
+        files: Its files.
+    """
+
+    node_thread_id: str
+    transcript: TranscriptHead | None
+    files: tuple[ReportedFile, ...]
 
 
 @frozen
@@ -96,6 +120,7 @@ class RunReport:
         created_at: When the node took the request, in UTC.
         ended_at: When it ended, in UTC.
         ryecore: The node's version of ryecore.
+        earlier: The threads of its chain before the last one, oldest first.
     """
 
     thread_id: str
@@ -116,6 +141,7 @@ class RunReport:
     created_at: str
     ended_at: str
     ryecore: str
+    earlier: tuple[EarlierThread, ...] = ()
 
 
 def sign_report(report: RunReport, key: SigningKey) -> Mapping[str, Any]:
@@ -159,21 +185,27 @@ def _problems(report: RunReport) -> Iterator[str]:
     """Yield what no honest node reports."""
     if report.status == "running":
         yield "it says that the run has not ended"
-    cost, transcript, changes = report.cost, report.transcript, report.changes or ()
+    cost, changes = report.cost, report.changes or ()
+    listed = [report.files, *(one.files for one in report.earlier)]
+    heads = [report.transcript, *(one.transcript for one in report.earlier)]
     counts = [cost.turns, cost.input_tokens, cost.output_tokens, cost.spend_microcents]
-    counts += [one.size_bytes for one in report.files]
+    counts += [one.size_bytes for files in listed for one in files]
     counts += [one.size_bytes for one in changes]
-    counts += [] if transcript is None else [transcript.offset]
+    counts += [one.offset for one in heads if one is not None]
     if not all(0 <= one <= _MAX_COUNT for one in counts):
         yield "a number in it is negative or too large"
-    digests: list[str | None] = [one.sha256 for one in report.files]
+    digests: list[str | None] = [one.sha256 for files in listed for one in files]
     for change in changes:
         digests += (change.sha256, change.base_sha256)
     if not all(one is None or _SHA256.fullmatch(one) for one in digests):
         yield "a hash in it isn't a SHA-256"
-    names = [one.name for one in report.files]
-    if not set(names) <= set(THREAD_FILES) or len(set(names)) < len(names):
-        yield "it has files that no thread has"
+    for files in listed:
+        names = [one.name for one in files]
+        if not set(names) <= set(THREAD_FILES) or len(set(names)) < len(names):
+            yield "it has files that no thread has"
+    chain = [*(one.node_thread_id for one in report.earlier), report.node_thread_id]
+    if len(chain) > MAX_EARLIER + 1 or len(set(chain)) < len(chain):
+        yield "its chain of threads is too long, or has one twice"
     paths = [one.path for one in changes]
     if not all(map(_stays_below, paths)) or len(set(paths)) < len(paths):
         yield "a changed file in it isn't one of the project, or stands there twice"

@@ -26,6 +26,7 @@ MAX_FILES: Final = 100_000
 MAX_FOLDERS: Final = 100_000
 MAX_PATH_BYTES: Final = 1024
 _SHA256: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
+_MAX_NAME_BYTES: Final = 255
 _MAX_SIZE_BYTES: Final = 2**53
 _canonical: Final = make_encoder(sort_keys=True)
 
@@ -119,8 +120,13 @@ def _why_refused(file: SnapshotFile) -> str | None:
         return f"has no name, or one of more than {MAX_PATH_BYTES} bytes"
     if "\\" in path or not path.isprintable():
         return "has a backslash or an unprintable character in its name"
-    if any(part in ("", ".", "..") for part in path.split("/")):
+    parts = path.split("/")
+    if any(part in ("", ".", "..") for part in parts):
         return "isn't a plain relative path"
+    if size > _MAX_NAME_BYTES and any(len(part.encode()) > _MAX_NAME_BYTES for part in parts):
+        return f"has a name of more than {_MAX_NAME_BYTES} bytes"
+    if path == ".ai":
+        return "is a file, where a folder has to be"
     if _SHA256.fullmatch(file.sha256) is None:
         return "has a hash that isn't a SHA-256"
     if not 0 <= file.size_bytes <= _MAX_SIZE_BYTES:

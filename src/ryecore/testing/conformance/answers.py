@@ -134,6 +134,12 @@ class AnswerCases(Cases):
         usage = Usage(23, 45, cache_read_tokens=7, cache_write_tokens=500)
         await at.both(Script((TextPart("Hi."),), usage=usage))
 
+    @case("cache_write", "cache_write_1h")
+    async def test_usage_written_to_the_cache_for_an_hour(self, at: Bench) -> None:
+        """Tokens written to the cache for long have another price, and a count of their own."""
+        usage = Usage(23, 45, 7, cache_write_tokens=500, cache_write_1h_tokens=80)
+        await at.both(Script((TextPart("Hi."),), usage=usage))
+
     @case("reasoning_usage")
     async def test_usage_of_reasoning(self, at: Bench) -> None:
         """Tokens of reasoning are in their own count only."""

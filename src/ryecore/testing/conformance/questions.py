@@ -68,6 +68,16 @@ class QuestionCases(Cases):
         for seen in await _seen(at, at.request(messages=messages)):
             equal(_flat(seen), _parts(messages), "the messages")
 
+    @case("cache_lifetime", "tools")
+    async def test_cache_lifetime(self, at: Bench) -> None:
+        """The vendor is asked to keep the conversation for as long as the request says."""
+        for lifetime in ("5m", "1h", None):
+            request = at.request(system="Be brief.", tools=(LOOK_UP,), cache=lifetime)
+            for seen in await _seen(at, request):
+                equal(seen.cache, lifetime, "the time for which the conversation is kept")
+                equal(seen.system, "Be brief.", "the system text")
+                equal(seen.tools, (LOOK_UP,), "the tools")
+
     @case("tools")
     async def test_tools(self, at: Bench) -> None:
         """Name, description and schema of each tool arrive as they are."""

@@ -8,6 +8,7 @@ from attrs import field
 
 from ryecore.frozen import frozen
 from ryecore.llm import (
+    CacheLifetime,
     Message,
     Part,
     ReasoningPart,
@@ -33,8 +34,10 @@ __all__ = [
 _USAGE: Final = Usage(10, 5)
 
 Feature: TypeAlias = Literal[
+    "cache_lifetime",
     "cache_read",
     "cache_write",
+    "cache_write_1h",
     "content_filter",
     "documents",
     "error_results",
@@ -57,7 +60,9 @@ Feature: TypeAlias = Literal[
 ]
 """The features that a vendor may lack:
 
-- `cache_read`, `cache_write`, `reasoning_usage`: counts of its own for these tokens.
+- `cache_read`, `cache_write`, `cache_write_1h`, `reasoning_usage`: counts of its own for these
+  tokens.
+- `cache_lifetime`: the time for which the vendor keeps a conversation is requested.
 - `no_usage`: an answer without any counts is possible on this wire.
 - `content_filter`: a stop reason for an answer that a filter ended.
 - `documents`, `images`: PDF and PNG as input; `result_media`: images in the results of tools.
@@ -162,6 +167,7 @@ class SeenRequest:
         response_schema: The schema of the answer, if it was sent.
         thinks: Whether reasoning was requested, if that was sent.
         stop: The texts that end the answer.
+        cache: The time for which the vendor shall keep the conversation, if that was sent.
     """
 
     model: str
@@ -176,6 +182,7 @@ class SeenRequest:
     response_schema: Mapping[str, Any] | None = None
     thinks: bool | None = None
     stop: tuple[str, ...] = ()
+    cache: CacheLifetime | None = None
 
     @property
     def flat(self) -> tuple[tuple[str, Part], ...]:

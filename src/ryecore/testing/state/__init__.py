@@ -1,16 +1,18 @@
-"""The suite that every store passes: registry, ledger and record log, with real processes."""
+"""The suite that every store passes: registry, ledger, approvals and records, in real processes."""
 
 from typing import ClassVar
 from unittest import SkipTest
 
 from ryecore.lillux.processes import ProcessId
 from ryecore.policy.budget import Settlement
+from ryecore.state.approvals import ApprovalStore
 from ryecore.state.idempotency import IdempotencyKey
 from ryecore.state.ledger import BudgetLedger
 from ryecore.state.model import ContinuationLimits, Predecessor, RemotePlace, SpawnLimit
 from ryecore.state.record_log import RecordLog, RecordStore, Recovery
 from ryecore.state.registry import ThreadRegistry
 from ryecore.state.transcript_format import Head, Record
+from ryecore.testing.state.approvals import ApprovalCases
 from ryecore.testing.state.bench import StateStore, run_state_conformance
 from ryecore.testing.state.ledger import LedgerCases
 from ryecore.testing.state.processes import ProcessCases
@@ -18,6 +20,7 @@ from ryecore.testing.state.records import RecordCases
 from ryecore.testing.state.registry import RegistryCases
 
 __all__ = [
+    "ApprovalStore",
     "BudgetLedger",
     "ContinuationLimits",
     "Head",
@@ -38,7 +41,7 @@ __all__ = [
 ]
 
 
-class StateConformance(RegistryCases, LedgerCases, RecordCases, ProcessCases):
+class StateConformance(RegistryCases, LedgerCases, ApprovalCases, RecordCases, ProcessCases):
     """What every store must do, with real processes that race and are killed.
 
     Subclass it in a test module and open the store:
@@ -57,7 +60,7 @@ class StateConformance(RegistryCases, LedgerCases, RecordCases, ProcessCases):
     Attributes:
         examples: How many random sequences of operations the ledger is compared with its model in.
 
-    Source: decisions 35, 37 to 40, 47 and 77.
+    Source: decisions 35, 37 to 40, 47, 77 and 81.
     """
 
     examples: ClassVar[int] = 60

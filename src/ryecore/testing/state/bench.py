@@ -15,6 +15,7 @@ from attrs import evolve
 
 from ryecore.frozen import frozen
 from ryecore.lillux.processes import ProcessId, current_process
+from ryecore.state.approvals import ApprovalStore
 from ryecore.state.ledger import BudgetLedger
 from ryecore.state.record_log import RecordStore
 from ryecore.state.registry import ThreadRegistry
@@ -57,6 +58,11 @@ class StateStore(Protocol):
     @property
     def ledger(self) -> BudgetLedger:
         """Their budgets."""
+        ...
+
+    @property
+    def approvals(self) -> ApprovalStore:
+        """Their calls that wait for an approval."""
         ...
 
     @property

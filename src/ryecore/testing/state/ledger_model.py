@@ -94,8 +94,17 @@ class Node:
         least = self.left(d)
         return min(least, self.above.remaining(d)) if self.above and self.shares(d) else least
 
+    def unspent(self, d: int) -> int:
+        """Return the least on the path, with all that is held or reserved."""
+        least = self.ceiling[d] - self.own(d) - self.children(d)
+        return min(least, self.above.unspent(d)) if self.above and self.shares(d) else least
+
     def subtree(self) -> "list[Node]":
         return [self, *(found for one in self.below for found in one.subtree())]
+
+
+def _grantable(above: Node, d: int, reserves: tuple[bool, bool]) -> int:
+    return above.remaining(d) if reserves[d] else above.unspent(d)
 
 
 def amount(pair: Pair) -> Amount:
@@ -151,8 +160,8 @@ class _Ledgers(RuleBasedStateMachine):
         """Reserve for a child, twice: it gets at most what is left; nothing left is a refusal."""
         name = f"t-{len(self.all)}"
         ceiling = (
-            min(wanted[SPEND], max(above.remaining(SPEND), 0)),
-            min(wanted[TOKENS], max(above.remaining(TOKENS), 0)),
+            min(wanted[SPEND], max(_grantable(above, SPEND, reserves), 0)),
+            min(wanted[TOKENS], max(_grantable(above, TOKENS, reserves), 0)),
         )
         refused = not above.open or above.stopped
         for d in (SPEND, TOKENS):

@@ -4,7 +4,7 @@ import random
 from collections.abc import Callable
 
 from ryecore.errors import AlreadyStarted, InsufficientBudget, LimitReached, ThreadConflict
-from ryecore.policy.budget import Amount, TreeSum
+from ryecore.policy.budget import Amount, Settlement, TreeSum
 from ryecore.state.idempotency import IdempotencyKey
 from ryecore.state.model import Cost, Status
 from ryecore.testing.conformance.bench import check, equal
@@ -181,6 +181,31 @@ class ProcessCases(StateCases):
         equal(sum(await place.race(reserve)), 1_000, "the reservations")
         equal((await store.ledger.account("r")).available.spend_microcents, 0, "what is left")
 
+    @process_case
+    async def test_turns_beside_reservations_never_pass_a_ceiling(
+        self, store: StateStore, place: Place
+    ) -> None:
+        """While four processes take turns, four reserve all that is left, tree by tree."""
+        trees = [f"r{number}" for number in range(4)]
+        for root in trees:
+            await Accounts(store).root(root, 3_000, 10**6)
+            for number in range(0, PROCESSES, 2):
+                await store.ledger.hold(root, number * 1_000, 1, _HELD)
+            for number in range(1, PROCESSES, 2):
+                await store.registry.register(f"{root}-{number}", _ITEM, root)
+
+        async def spend(store: StateStore, number: int) -> int:
+            use = _reserve_the_rest if number % 2 else _take_turns
+            return sum([await use(store, root, number) for root in trees])
+
+        used, found = sum(await place.race(spend)), 0
+        for root in trees:
+            account = await store.ledger.account(root)
+            found += (account.own + account.reserved).spend_microcents
+            equal(account.held, Amount(), "what is held")
+            check(account.available.covers(Amount()), "More was used than there was.")
+        equal(found, used, "what was used")
+
     # Kills
 
     @process_case
@@ -284,3 +309,29 @@ class ProcessCases(StateCases):
             check(row.status in ("completed", "error"), f"{name} is {row.status}.")
             if what == "ended":
                 equal(await store.registry.get_result(name), {"name": name}, "the result")
+
+
+async def _take_turns(store: StateStore, root: str, number: int) -> int:
+    """Take turns until nothing is left, and return what they cost."""
+    for turn in range(number * 1_000, number * 1_000 + 999):
+        settled = Settlement(turn, 1, _HELD, _SPENT, "counted")
+        snapshot, head = Cost(turns=turn), (turn + 1, "ab" * 32)
+        _, refused = await store.ledger.settle_and_hold(
+            root, [settled], turn + 1, 1, _HELD, snapshot=snapshot, head=head
+        )
+        if refused is not None:
+            return _SPENT.spend_microcents * (turn + 1 - number * 1_000)
+    raise AssertionError("More turns were taken than there was money for.")
+
+
+async def _reserve_the_rest(store: StateStore, root: str, number: int) -> int:
+    """Reserve all that is left for a child, once some of it is spent."""
+    while (await store.ledger.account(root)).own.spend_microcents < 300:
+        pass
+    try:
+        granted = await store.ledger.reserve(
+            f"{root}-{number}", root, Amount(10**6, 1), reserves_spend=True, reserves_tokens=False
+        )
+    except InsufficientBudget:
+        return 0
+    return granted.spend_microcents

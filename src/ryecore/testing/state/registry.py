@@ -117,6 +117,9 @@ class RegistryCases(StateCases):
             ["b", "c", "g/f/f-1", "t", "b1"],
             "active threads",
         )
+        first, second = await registry.list_threads(limit=2)
+        after = await registry.list_threads(limit=1, after=first.thread_id)
+        equal(after, (second,), "the page after a thread")
         newest = [one.thread_id for one in await registry.list_threads(limit=3, offset=1)]
         equal(newest, ["t", "g/f/f-1", "c"], "a page of threads")
         equal([one.thread_id for one in await registry.list_runs()], ["g/f/f-1"], "runs of graphs")
@@ -296,6 +299,17 @@ class RegistryCases(StateCases):
         equal(followers, ["b", "fork"], "the threads that continue it")
         await registry.request_cancel("a")
         check((await registry.get_thread("b")).cancel_requested, "A stop misses the continuation.")
+
+    @state_case
+    async def test_labels_are_inherited(self, store: StateStore, place: Place) -> None:
+        """A child has its parent's labels, a continuation its predecessor's; none changes."""
+        registry = store.registry
+        await registry.register("a", _ITEM, labels={"tenant": "acme"})
+        await registry.register("b", _ITEM, "a", labels={"tenant": "other", "user": "u"})
+        await registry.register("c", _ITEM, follows=Predecessor("a", "a"))
+        found = {one: (await registry.get_thread(one)).labels for one in ("a", "b", "c")}
+        acme = {"tenant": "acme"}
+        equal(found, {"a": acme, "b": {**acme, "user": "u"}, "c": acme}, "the labels")
 
     # Idempotency keys
 

@@ -15,7 +15,7 @@ from ryecore.errors import InvalidInputs, RyeError, ToolCallError
 from ryecore.items.refs import ItemRef
 from ryecore.policy.limits import LIMIT_NAMES
 from ryecore.policy.permissions import Action, allows, capability_of, holds_any
-from ryecore.runs.ports import Dispatcher, Where
+from ryecore.runs.ports import CallOptions, Dispatcher
 from ryecore.threads.calls.guard import strip_envelope
 from ryecore.tools.context import ToolContext
 from ryecore.tools.definition import ToolDef, ToolFunction
@@ -70,7 +70,7 @@ _EXECUTE: Final[Mapping[str, Any]] = {
         "limit_overrides": {
             "type": "object",
             "additionalProperties": {"type": "number"},
-            "description": f"With fork: {', '.join(LIMIT_NAMES)}.",
+            "description": f"With fork, or for a graph: {', '.join(LIMIT_NAMES)}.",
         },
         "target": {
             "type": "string",
@@ -189,17 +189,24 @@ class _Execute(_Bound):
         item_id, parameters = given["item_id"], given.get("parameters") or {}
         is_fork, is_async = given.get("thread") == "fork", given.get("async") is True
         is_dry, target = given.get("dry_run") is True, given.get("target", "local")
-        where: Where = {} if target == "local" else {"target": target}
+        options: CallOptions = {} if target == "local" else {"target": target}
+        limits = given.get("limit_overrides")
         if not is_fork:
-            foreign = [one for one in ("model", "limit_overrides") if given.get(one) is not None]
+            is_foreign = {
+                'model: with thread "fork"': given.get("model") is not None,
+                'limit_overrides: with thread "fork", or for a graph as tool:ID': (
+                    limits is not None and not item_id.startswith("tool:")
+                ),
+            }
+            foreign = [problem for problem, is_so in is_foreign.items() if is_so]
             if foreign:
-                raise invalid_arguments(
-                    BUILT_IN_NAMES["execute"], *(f'{one}: with thread "fork"' for one in foreign)
-                )
+                raise invalid_arguments(BUILT_IN_NAMES["execute"], *foreign)
+        if limits is not None:
+            options["limits"] = limits
         if is_dry and is_async:
             raise invalid_arguments(BUILT_IN_NAMES["execute"], "dry_run: not with async")
         if is_dry:
-            done = await dispatcher.execute(item_id, parameters, dry_run=True, ctx=call, **where)
+            done = await dispatcher.execute(item_id, parameters, dry_run=True, ctx=call, **options)
             return done.to_dict()
         if is_fork:
             forked = await dispatcher.fork(
@@ -207,14 +214,13 @@ class _Execute(_Bound):
                 parameters,
                 async_=is_async,
                 model=given.get("model"),
-                limits=given.get("limit_overrides"),
                 ctx=call,
-                **where,
+                **options,
             )
             return forked.to_dict()
         if is_async:
-            return (await dispatcher.launch(item_id, parameters, ctx=call, **where)).to_dict()
-        return (await dispatcher.execute(item_id, parameters, ctx=call, **where)).to_dict()
+            return (await dispatcher.launch(item_id, parameters, ctx=call, **options)).to_dict()
+        return (await dispatcher.execute(item_id, parameters, ctx=call, **options)).to_dict()
 
 
 class _Fetch(_Bound):

@@ -17,7 +17,7 @@ from ryecore.caches import BoundedDict
 from ryecore.errors import IntegrityError, MissingExecutorId, RyeError
 from ryecore.frozen import frozen
 from ryecore.items.refs import ItemRef, check_item_id
-from ryecore.llm.cost import tool_tokens
+from ryecore.llm.token_estimates import tool_tokens
 from ryecore.policy import allows
 from ryecore.policy.permissions import Action, holds_any
 from ryecore.runs.host import guarded
@@ -291,6 +291,7 @@ class PaletteBuilder:
             parameters=shape.parameters,
             run=ItemRunner(self._dispatcher, ref, name),
             timeout_s=ItemRunner.timeout_s,
+            parallel_safe=shape.parallel_safe,
             capability=shape.capability,
             origin="item" if shape.server is None else "mcp",
             source=str(ref),

@@ -163,7 +163,7 @@ def _rejected(declared: Iterable[Declared], failures: list[str]) -> Rejected:
     if len(failures) > _MAX_LISTED:
         listed += f"; and {len(failures) - _MAX_LISTED} more"
     valid = ", ".join(
-        f"{one.name} ({one.type}{', required' if one.required else ''})" for one in declared
+        f"{one.name} ({one.form}{', required' if one.required else ''})" for one in declared
     )
     return Rejected(
         f"The outputs don't fit: {listed}. Call {RETURN_TOOL} again with all outputs. "

@@ -22,6 +22,7 @@ __all__ = [
     "directive_context",
     "directive_prompt",
     "first_message",
+    "opening_tag",
     "system_text",
 ]
 
@@ -74,7 +75,7 @@ def directive_prompt(directive: Directive, inputs: Mapping[str, object], returns
     said = directive.description.translate(_ESCAPES)
     body = fill(directive.body, _escape_inputs(inputs))
     inside = _joined((f"<description>{said}</description>" if said else "", body, returns))
-    return f"{_opening(directive)}\n{inside}\n</directive>"
+    return f"{opening_tag(directive)}\n{inside}\n</directive>"
 
 
 def first_message(
@@ -105,7 +106,7 @@ def continued_message(
 
     Source: docs/design/threads.md#first-message; decision 45.
     """
-    opening = _opening(directive)
+    opening = opening_tag(directive)
     is_told = any(opening in one.text for one in continues.messages if one.role == "user")
     told = ""
     if not is_told:
@@ -135,7 +136,8 @@ def _around(prompt: str, blocks: Sequence[ContextBlock]) -> str:
     )
 
 
-def _opening(directive: Directive) -> str:
+def opening_tag(directive: Directive) -> str:
+    """Return the tag with which a directive begins in the message that has it."""
     return f'<directive name="{directive.name.translate(_ESCAPES)}">'
 
 

@@ -76,6 +76,13 @@ def _other(event_type: str, payload: Mapping[str, Any]) -> list[str]:
     return [f"\n## {event_type.replace('_', ' ').capitalize()}\n\n{_block(payload)}"]
 
 
+def _compacted(event_type: str, payload: Mapping[str, Any]) -> list[str]:
+    return [
+        f"\n## Summarized, {payload.get('replaced')} messages\n",
+        *_parts(payload.get("parts")),
+    ]
+
+
 _WRITERS: Final[Mapping[str, Callable[[str, Mapping[str, Any]], list[str]]]] = {
     "cognition_in": _message,
     "cognition_out": _message,
@@ -83,6 +90,9 @@ _WRITERS: Final[Mapping[str, Callable[[str, Mapping[str, Any]], list[str]]]] = {
     "directive_return": _outputs,
     "thread_error": _other,
     "limit_reached": _other,
+    "conversation_compacted": _compacted,
+    "approval_requested": _other,
+    "approval_resolved": _other,
     "thread_handoff": _other,
     "thread_resumed": _other,
 }

@@ -27,6 +27,7 @@ __all__ = [
     "OfferedTool",
     "export_thread",
     "frontmatter",
+    "leave_files",
     "render_capabilities",
     "render_export",
     "started_payload",
@@ -189,8 +190,16 @@ async def write_capabilities(store: ThreadStore, file: ThreadFile, palette: Pale
 
 async def export_thread(store: ThreadStore, file: ThreadFile, conversation: Conversation) -> None:
     """Write the thread's conversation as knowledge, which search finds and no author signs."""
+    await store.export(file.thread_id, _export_of(store, file, conversation))
+
+
+async def leave_files(store: ThreadStore, file: ThreadFile, conversation: Conversation) -> None:
+    """Write the file of a thread that ends, and its conversation as `export_thread` does."""
+    await store.leave_files(file, _export_of(store, file, conversation))
+
+
+def _export_of(store: ThreadStore, file: ThreadFile, conversation: Conversation) -> str:
     began = datetime.fromisoformat(file.created_at)
     duration_s = (datetime.now(UTC) - began).total_seconds()
     ref = store.capabilities_ref(file.thread_id)
-    text = render_export(file, duration_s, ref, conversation.markdown)
-    await store.export(file.thread_id, text)
+    return render_export(file, duration_s, ref, conversation.markdown)

@@ -250,6 +250,9 @@ class _Judge:
             cost.output_tokens + written,
             cost.spend_microcents + actual,
             cost.estimated or said.get("mark") in ("estimated", "assumed"),
+            cost.cached_tokens + _whole(said.get("cached_tokens")),
+            cost.unpriced + (said.get("priced") is False),
+            cost.cache_saved_microcents + _whole(said.get("cache_saved_microcents")),
         )
 
     def _limit(self, said: Mapping[str, Any]) -> None:

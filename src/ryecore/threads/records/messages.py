@@ -10,13 +10,19 @@ from typing import Any, Final, TypeVar
 
 from attrs import define, field
 
+from ryecore.agent.compaction import (
+    Compaction,
+    NotCompacted,
+    begin_of_end,
+    summary_in,
+)
 from ryecore.convert.strict import RECORDS, ConversionError
 from ryecore.errors import StateError
 from ryecore.frozen import frozen
-from ryecore.llm.cost import estimated_tokens
+from ryecore.llm.messages import write_parts
 from ryecore.llm.parts import Message, Part, ResultContent, TextPart, ToolCallPart, ToolResultPart
-from ryecore.llm.request import LlmRequest
 from ryecore.llm.result import LlmResult
+from ryecore.llm.token_estimates import message_tokens
 from ryecore.state.transcript_format import CHECKPOINT, Record
 
 __all__ = [
@@ -26,13 +32,13 @@ __all__ = [
     "Rebuilt",
     "ToolCallResult",
     "answer_payload",
+    "compaction_payload",
     "cut_after",
     "keep_tail",
     "message_payload",
     "read_payload",
     "rebuild",
     "result_payload",
-    "write_payload",
 ]
 
 T = TypeVar("T")
@@ -78,9 +84,17 @@ class ToolCallResult:
     untrusted: bool = True
 
 
+@frozen
+class ConversationCompacted:
+    """The payload of `conversation_compacted`: the message that the first ones have become."""
+
+    replaced: int
+    parts: tuple[Part, ...]
+
+
 def message_payload(turn: int, message: Message) -> dict[str, Any]:
     """Return the payload of `cognition_in`."""
-    return write_payload(CognitionIn(turn, parts=message.parts))
+    return {"turn": turn, "parts": write_parts(message.parts)}
 
 
 def answer_payload(turn: int, answer: LlmResult) -> dict[str, Any]:
@@ -89,7 +103,7 @@ def answer_payload(turn: int, answer: LlmResult) -> dict[str, Any]:
         "turn": turn,
         "provider": answer.provider,
         "model": answer.model,
-        "parts": [RECORDS.write(part) for part in answer.parts],
+        "parts": write_parts(answer.parts),
         "stop_reason": answer.stop_reason,
     }
 
@@ -100,16 +114,23 @@ def result_payload(turn: int, result: ToolResultPart) -> dict[str, Any]:
         "turn": turn,
         "call_id": result.call_id,
         "tool": result.name,
-        "content": [RECORDS.write(part) for part in result.content],
+        "content": write_parts(result.content),
         "is_error": result.is_error,
         "untrusted": result.untrusted,
     }
 
 
-def write_payload(payload: CognitionIn | Message) -> dict[str, Any]:
-    """Return a payload or a message as JSON types, with media by their handles."""
-    written: dict[str, Any] = RECORDS.write(payload)
-    return written
+def compaction_payload(turn: int, outcome: Compaction | NotCompacted) -> dict[str, Any]:
+    """Return the payload of `conversation_compacted` or `compaction_failed`, after a turn."""
+    used = {"turn": turn, "tokens": outcome.tokens_before, "window": outcome.window_tokens}
+    if isinstance(outcome, NotCompacted):
+        return {**used, "reason": outcome.reason}
+    return {
+        **used,
+        "tokens_after": outcome.tokens_after,
+        "replaced": outcome.replaced,
+        "parts": write_parts(outcome.messages[0].parts),
+    }
 
 
 def read_payload(document: object, kind: type[T]) -> T:
@@ -202,6 +223,8 @@ class _Conversation:
                 self.begun[call_id] = self.begun.get(call_id, 0) + 1
             case "tool_call_result":
                 self._add_result(read_payload(payload, ToolCallResult))
+            case "conversation_compacted":
+                self._compact(read_payload(payload, ConversationCompacted))
             case "model_call":
                 self.asked_turn = max(self.asked_turn, _turn_of(payload))
             case "thread_started" | "thread_resumed" | "thread_forked":
@@ -211,6 +234,16 @@ class _Conversation:
                 self.status = record.type[len(_ENDS) :]
             case _:
                 pass
+
+    def _compact(self, compacted: ConversationCompacted) -> None:
+        self.close_calls()
+        if not 0 < compacted.replaced <= len(self.messages):
+            raise StateError(
+                f"The transcript says that {compacted.replaced} messages were summarized, and has "
+                f"{len(self.messages)} before that.",
+                next_step="Read it with the version of ryecore that wrote it.",
+            )
+        self.messages[: compacted.replaced] = [Message("user", compacted.parts)]
 
     def _add_result(self, result: ToolCallResult) -> None:
         part = ToolResultPart(
@@ -290,27 +323,35 @@ def keep_tail(messages: Sequence[Message], max_tokens: int) -> list[Message]:
     """Return as much of a conversation's end as fits into a budget of tokens.
 
     It begins with a user message, and every tool call has its results. If it begins in the middle
-    of a turn's work, the first message says that messages were left out.
+    of a turn's work, the first message says that messages were left out. A summary before it stays,
+    unless it takes more than half of the budget.
 
     Source: docs/design/threads.md#turn-loop.
     """
-    note = Message.user(_LEFT_OUT)
-    note_tokens = _tokens(note)
-    best, tokens, is_noted = len(messages), 0, False
-    for place in range(len(messages) - 1, -1, -1):
-        message = messages[place]
-        tokens += _tokens(message)
-        if tokens > max_tokens:
-            break
-        if message.role == "user":
-            best, is_noted = place, False
-        elif message.role == "assistant" and tokens + note_tokens <= max_tokens:
-            best, is_noted = place, True
-    return [*([note] if is_noted else []), *messages[best:]]
+    note = TextPart(_LEFT_OUT)
+    note_tokens = message_tokens(Message("user", (note,)))
+    begin = begin_of_end(messages, max_tokens, note_tokens)
+    before = _summary_of(messages[:begin], max_tokens // 2)
+    if before:
+        most = max_tokens - message_tokens(Message("user", before))
+        begin = begin_of_end(messages, most, note_tokens)
+    end = list(messages[begin:])
+    if end and end[0].role == "assistant":
+        return [Message("user", (*before, note)), *end]
+    if not before:
+        return end
+    said = end[0].parts if end else ()
+    return [Message("user", (*before, *said)), *end[1:]]
 
 
-def _tokens(message: Message) -> int:
-    return estimated_tokens(LlmRequest("", (message,)))
+def _summary_of(messages: Sequence[Message], max_tokens: int) -> tuple[TextPart, ...]:
+    """Return the last summary in messages; nothing where it exceeds a budget of tokens."""
+    for message in reversed(messages):
+        part = summary_in(message)
+        if part is not None:
+            fits = message_tokens(Message("user", (part,))) <= max_tokens
+            return (part,) if fits else ()
+    return ()
 
 
 def _turn_of(payload: Mapping[str, Any]) -> int:

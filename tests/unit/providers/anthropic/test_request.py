@@ -29,6 +29,7 @@ _TOOL = ToolSpec("look_up", "Look up.", {"type": "object"})
 
 def asked(model: str = "claude-opus-5", **settings: Any) -> dict[str, Any]:
     settings.setdefault("messages", (Message.user("Hello?"),))
+    settings.setdefault("cache", None)
     return parameters_of(LlmRequest(model, **settings), "anthropic", MemoryMediaStore())
 
 
@@ -93,10 +94,23 @@ def test_no_temperature_is_sent() -> None:
 def test_effort_and_schema_stand_side_by_side() -> None:
     from ryecore.llm import ResponseFormat
 
-    schema = {"type": "object"}
+    schema = {"type": "object", "properties": {}, "additionalProperties": False}
     output = asked(reasoning="low", response_format=ResponseFormat(schema))["output_config"]
 
     assert output == {"effort": "low", "format": {"type": "json_schema", "schema": schema}}
+
+
+def test_a_schema_that_cannot_be_enforced_stands_in_the_system_text() -> None:
+    from ryecore.llm import ResponseFormat
+
+    schema = {"type": "object", "additionalProperties": {"type": "integer"}}
+    parameters = asked(system="Count.", response_format=ResponseFormat(schema), cache=None)
+
+    assert "output_config" not in parameters
+    assert parameters["system"] == (
+        "Count.\n\nAnswer with JSON that fits this schema: "
+        '{"type": "object", "additionalProperties": {"type": "integer"}}'
+    )
 
 
 def test_reasoning_goes_back_as_the_block_that_it_was() -> None:
@@ -140,7 +154,7 @@ def test_arguments_that_are_no_object_go_back_within_one(broken: str) -> None:
 def test_a_text_file_is_a_document_with_its_name() -> None:
     store = MemoryMediaStore()
     message = Message.user(store.put("Flut und Ebbe: Füße.".encode(), "text/plain", "tides.txt"))
-    request = LlmRequest("claude-opus-5", (message,))
+    request = LlmRequest("claude-opus-5", (message,), cache=None)
     (written,) = parameters_of(request, "anthropic", store)["messages"]
 
     assert written["content"] == [

@@ -64,12 +64,15 @@ def test_a_schema_beside_tools_is_for_models_that_take_it() -> None:
     settings: dict[str, Any] = {
         "tools": (_TOOL,),
         "response_format": ResponseFormat({"type": "object"}),
+        "system": "Be brief.",
     }
     old = config_of(LlmRequest("gemini-2.5-flash", (), **settings))
     new = config_of(LlmRequest("gemini-3.5-flash", (), **settings))
 
     assert (old.response_json_schema, old.response_mime_type) == (None, None)
     assert new.response_json_schema == {"type": "object"}
+    told = 'Be brief.\n\nAnswer with JSON that fits this schema: {"type": "object"}'
+    assert (old.system_instruction, new.system_instruction) == (told, "Be brief.")
 
 
 def test_a_signature_travels_on_the_part_that_follows() -> None:

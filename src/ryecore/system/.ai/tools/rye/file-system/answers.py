@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T14:32:07Z:778cc8bb0670deaa1387ad683ee3ba2a406f72e72de3f59330a35ad0b4bf07f6:RFgzokbp9MXi2KiprHIp9NL2mVffATdA01hiiRO9gnrR7bwMefdwcmvxV7Ub3HKatpyTbdb2C2SM-O0oSx6RCQ:c13b139b3074c336
+# rye:signed:2026-11-28T07:36:48Z:778cc8bb0670deaa1387ad683ee3ba2a406f72e72de3f59330a35ad0b4bf07f6:MFUZnPnXFOVdNbD5xqQu0E5_z-Aqmixe7eB1NeC36HPGVZzCJ5U2UpV5jdDDuYd9asIHc4p2F29sTfuV5MVbDw:d7428a5352481d0d
 """What the file tools share in reading their parameters and giving their answers."""
 
 from __future__ import annotations

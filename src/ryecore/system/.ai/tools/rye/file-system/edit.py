@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T14:32:07Z:bfbc10be2bf2ac32b35add78ff243bffe9a0ade7cc70cd2a60d49ea8abc4dd9b:-l4vW3FzyEHEqVcE55vD3z6ixluPPwgtpI6hKWtsnN7sSLmfnFHCEXV2FhKlC3Ok3TuiYBzk69ws-ru-Nl5dCQ:c13b139b3074c336
+# rye:signed:2026-11-28T07:36:48Z:bfbc10be2bf2ac32b35add78ff243bffe9a0ade7cc70cd2a60d49ea8abc4dd9b:jeGxQ0HTGLoX6itpJkxV8PMjX9Vd4gVdz2vdVDS18O-EjtV8_DO9sxI0K6o_3G7uH5y9QLC9qnFPmlA4lSzpAA:d7428a5352481d0d
 """Replace a piece of a text file."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T14:32:07Z:97634e4fc9567839c2d0420a194409ac443cac3470a54551ab5d50f4203ec9db:I0O6O6q1lQ9xgYvLdX60tS8iGxgDFyNBP1VIJ2I-o2UojjWycyqh0KI0GeCACJMWOioV07b1_1AcdoT-pOgQDA:c13b139b3074c336
+# rye:signed:2026-11-28T07:36:48Z:97634e4fc9567839c2d0420a194409ac443cac3470a54551ab5d50f4203ec9db:tz4yGFPUeVTxzDIkKgCXIHXxvv4-0_WqgJrmBwPsehjqT4bhdzNCkuPMT4bu7mF64OChGi7w3fYUOOqHplBXCQ:d7428a5352481d0d
 """Search files for lines that match a regular expression."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T14:32:07Z:f64718f21f3cb84a30ef86f2c4e02b004f487f3b29f7d4e52898e52565afe176:77JAiSfjbL9fJpiZBtbjgwx58KYzGe_StlPDZkyXPUL-vTsv0IOXlY3f6y3MfzsobtnKb7zwc6mh7zydQTPeAg:c13b139b3074c336
+# rye:signed:2026-11-28T07:36:48Z:f64718f21f3cb84a30ef86f2c4e02b004f487f3b29f7d4e52898e52565afe176:aptFPpwQ5Rw5FRsjSTat7G4tDwPUSYIymaT2ciNLpqbHj8aJVnQfSeUU-WU69kp74k1O7nmk_H9f4ewWndZcCA:d7428a5352481d0d
 """List what lies in a folder."""
 
 from __future__ import annotations

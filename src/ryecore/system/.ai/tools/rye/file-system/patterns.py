@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T14:32:07Z:c9856c1e8bd2485289a0ac1aec30777265462407eed5614ba4c042c48dfd231d:JLpjwJwvatfkr_rFVw6tDIOQGTxx_vUvCHGkbclk7ypIsOv6I-sY701PStDnsyY4hhG4O2bxtORS8ICMjmilDQ:c13b139b3074c336
+# rye:signed:2026-11-28T07:36:48Z:c9856c1e8bd2485289a0ac1aec30777265462407eed5614ba4c042c48dfd231d:pPsSlAEOyVOX9ubYoxKwuWTkOFUFFeloJr-2YiyhJOax42CraMRZBQu4GhMPLLM1-vSFIvT_vGWkp7_K9jHpBA:d7428a5352481d0d
 """Glob patterns that are matched one path component at a time, so that a walk can prune."""
 
 from __future__ import annotations

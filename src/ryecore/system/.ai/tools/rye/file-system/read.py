@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T14:32:07Z:5300512ac3e66bb4c34dc044c5a64c0214176c05cba742941d219bdd43d1b037:I2aOe5Mw4hsDxSFVHKWh2wevW6PLiZhrAZQBtVIlBH-NskDokb0EDB5SZVyB5Cm0r6IjFJfl_sxPPD-VQ2UFBw:c13b139b3074c336
+# rye:signed:2026-11-28T07:36:48Z:5300512ac3e66bb4c34dc044c5a64c0214176c05cba742941d219bdd43d1b037:PKNQfo0-GuWCfxSdpDTH8tvXkb-ufdEwieHZQ0R5ZEft-fJGuyl344QCwmOe_72AYcEczftNf2Y8Z2NEBau3Bg:d7428a5352481d0d
 """Read a part of a text file."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T14:32:07Z:ee33962ddab8f1f36742086e130d55c58cf17cbf913f0e8943458fae2019fafd:fAwqKpMv02us2u0tSTF9gcNGLM2Z0sFrRDMYOlTmp8p1zV8f2xkWC6QogVaBle1AiP_Qkrl4lagW83lY0-FIDA:c13b139b3074c336
+# rye:signed:2026-11-28T07:36:48Z:ee33962ddab8f1f36742086e130d55c58cf17cbf913f0e8943458fae2019fafd:UKpZlN7tX-c1x550NC4h22YCXpIgZVVgJHzvN9SX9khKFwJbX0uwKMRfP-LBSLlBUqSDtd0BYC1VJ-UXk4e-AA:d7428a5352481d0d
 """Walking a folder tree by descriptors: no link is followed, no order is left to chance."""
 
 from __future__ import annotations

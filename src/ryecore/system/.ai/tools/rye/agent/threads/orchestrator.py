@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T14:32:07Z:b7a1c449b2d3c230fee4c8e839a54a84588c82d9e04ea2b00e572f127ca41085:D2gqJwAT6Ys80s7n2gCJnGffNnPBzvVG1P9jBfr0HEpVm-7gS_94UnpIaV0r9BLWKe1zpzk7OkS59RVCo6IbDw:c13b139b3074c336
+# rye:signed:2026-11-28T07:36:48Z:b7a1c449b2d3c230fee4c8e839a54a84588c82d9e04ea2b00e572f127ca41085:9nKGoeueCbOoMRWm-70pRgbNDAJi7WHoH8-szOQ9IRVY4Ftphdo-vfAPkQ1xKzca1rwq4dFW-SjO8To_xAczBA:d7428a5352481d0d
 """The definition of the orchestrator, the tool with which threads manage threads.
 
 ryecore serves it itself: a separate process would know neither its caller, and so which threads the

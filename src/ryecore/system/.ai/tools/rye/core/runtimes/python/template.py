@@ -1,4 +1,4 @@
-# rye:signed:2026-11-23T14:32:07Z:daa06a0c4662769885ffe66ca10583fc84f623f2ce884e353df24faa308485d9:EXf9SXC_QmIwet50-CblXRkKMIQ6lYTIC4jcUNT3nCK0rT-i1eCf7H6bWpxdH2cPrzk4JvZU1NFSMVYBmPFiAg:c13b139b3074c336
+# rye:signed:2026-11-28T07:36:48Z:daa06a0c4662769885ffe66ca10583fc84f623f2ce884e353df24faa308485d9:0tBORq-fQ84EyVNA0u8WKu7bX6L5ZTuA8CoIA8rhOWg-hTwcIiy5Iqjkp2H4ZMSfW1UHkFEmSMcS4GoSY7d7CQ:d7428a5352481d0d
 """Hold an interpreter just before a call, and fork it ahead of each.
 
 This runs inside the process of a Python runtime, at the line that the runtime's script marks with

@@ -1,4 +1,4 @@
-// rye:signed:2026-11-23T14:32:07Z:6a53b866f9fa5539fe7dedc1131aadf893de80e710c7b601385127d4e3944152:Xt3_Zt_ewPEkBAMiTPgCFetzUKqTMP9Py7BPddu5-9ExlmVR5UxNQ_LVoiUACo67W-N0ISL-TFIOJ65ORKLZDQ:c13b139b3074c336
+// rye:signed:2026-11-28T07:36:48Z:6a53b866f9fa5539fe7dedc1131aadf893de80e710c7b601385127d4e3944152:Qnzq6czUROGsstnnIhYGnEVdOzFqfd3D2LIjJWJMArRubl1ifLPGYC-_W3aISmJssCh7onMYr6KvdTgtzsIIAQ:d7428a5352481d0d
 // Runs in each Node process of a tool before anything else.
 //
 // Node looks for packages in `node_modules` of every folder above a module, and tsx for a

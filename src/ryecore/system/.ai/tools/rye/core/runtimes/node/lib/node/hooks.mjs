@@ -1,4 +1,4 @@
-// rye:signed:2026-11-23T14:32:07Z:4f16be56ae9743018b4b7d59f9b4d0be3fe9df9c464794c57df8838c12a51b83:k4LH8QORp2b4XDUqhOvGUcrtNv5kTXwUAAw0xVGb8G4jYDwJJiQcCouH2SlDG3k5m-VBJ0egTWK7Dr0vcDH5DQ:c13b139b3074c336
+// rye:signed:2026-11-28T07:36:48Z:4f16be56ae9743018b4b7d59f9b4d0be3fe9df9c464794c57df8838c12a51b83:IUbAehHNgRFhMkZGrzTT5e8YlIfR3_EPMvsC4Qz5wVd6LqP5xs66EYV4BEk2xFnZ8jYhEcUYgbcdgNskXAabCQ:d7428a5352481d0d
 // The guard's hooks where Node has them in a thread of their own.
 import { refuseAbove } from "./own.cjs";
 

@@ -1,0 +1,67 @@
+"""The address of a state on PostgreSQL, which is never written where it shows the password.
+
+Source: docs/how-to/share-state-on-postgresql.md.
+"""
+
+import re
+from typing import Final, Self
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+from attrs import field
+
+from ryecore.errors import ConfigError
+from ryecore.frozen import frozen
+
+__all__ = ["PostgresAddress", "address_refused"]
+
+_SCHEMES: Final = ("postgresql", "postgres")
+_SCHEMA: Final = re.compile(r"[a-z_][a-z0-9_]{0,62}")
+_DEFAULT_SCHEMA: Final = "ryecore"
+
+
+@frozen
+class PostgresAddress:
+    """The address of one project's state.
+
+    Attributes:
+        url: The URL for the driver, with the password if it has one.
+        schema: The schema of the tables.
+        shown: The address for people, without the password and the options.
+    """
+
+    url: str = field(repr=False)
+    schema: str
+    shown: str
+
+    @classmethod
+    def parse(cls, url: str) -> Self:
+        """Parse a URL such as `postgresql://user@host/database?schema=acme`.
+
+        Raises:
+            ConfigError: It isn't one. The message doesn't repeat it.
+        """
+        try:
+            parts = urlsplit(url)
+            host, port, user = parts.hostname or "", parts.port, parts.username
+            options = parse_qsl(parts.query, keep_blank_values=True)
+        except ValueError:
+            raise address_refused("it isn't a URL") from None
+        if parts.scheme not in _SCHEMES:
+            raise address_refused("it begins with another scheme")
+        schema = dict(options).get("schema", _DEFAULT_SCHEMA)
+        if not _SCHEMA.fullmatch(schema):
+            raise address_refused(f"{schema!r} can't be the name of a schema")
+        query = urlencode([one for one in options if one[0] != "schema"])
+        where = f"{user}@{host}" if user else host
+        shown = f"postgresql://{where}{f':{port}' if port else ''}{parts.path} (schema {schema})"
+        plain = urlunsplit((parts.scheme, parts.netloc, parts.path, query, ""))
+        return cls(plain, schema, shown)
+
+
+def address_refused(why: str) -> ConfigError:
+    """Return the error for an address that can't be used, which doesn't repeat it."""
+    return ConfigError(
+        f"The address of the state can't be used: {why}.",
+        next_step="Write postgresql://USER@HOST/DATABASE, with ?schema=NAME for a schema of its "
+        "own; the password in it, in ~/.pgpass or in PGPASSWORD.",
+    )

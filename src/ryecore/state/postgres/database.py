@@ -1,0 +1,405 @@
+"""A PostgreSQL schema that several machines write: connections, transactions and migrations.
+
+psycopg's plain connections are used in worker threads, so that the store works on every event loop
+and in code that has none, and a started operation is finished though its caller is cancelled.
+
+A writing transaction first takes the schema's advisory lock, as one of SQLite takes its file's. So
+what it has read stays true until it commits, and both databases keep the rules with the same
+statements.
+
+Source: decisions 35, 37, 38 and 77; ADR 039.
+"""
+
+import os
+import select
+import time
+from binascii import crc32
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from threading import local
+from typing import Any, Final, TypeVar, cast
+
+import psycopg
+from psycopg import errors
+from psycopg.conninfo import conninfo_to_dict
+
+from ryecore.errors import InputError, RyeError, StateError, StateUnreachable
+from ryecore.state.postgres.address import PostgresAddress, address_refused
+from ryecore.state.postgres.dialect import NamedRow, in_postgres
+from ryecore.state.postgres.schema import MIGRATIONS
+from ryecore.state.statements import DatabaseTime, Rows, Statements
+from ryecore.state.waiting import Workers, is_blocking, run_blocking
+
+__all__ = ["PostgresDatabase", "in_workers"]
+
+T = TypeVar("T")
+
+_MOST_CONNECTIONS: Final = 8
+_CONNECT_S: Final = 10
+_SETTINGS: Final = {
+    "lock_timeout": "30s",
+    # A process that was stopped within a transaction would else keep all others from writing.
+    "idle_in_transaction_session_timeout": "15s",
+}
+_MIGRATING: Final = crc32(b"ryecore migrations") & 0x7FFFFFFF
+_WRITING: Final = crc32(b"ryecore writers") & 0x7FFFFFFF
+_CONNECTION_CODES: Final = ("", "08", "3D", "53", "57")
+"""What begins the codes of a server that is away, full or stopping; "" where none answered."""
+_CLOCK: Final = "SELECT CAST(extract(epoch FROM clock_timestamp()) AS double precision)"
+_WORKERS: Final = Workers("ryecore_postgres_workers", _MOST_CONNECTIONS)
+_CLOCK_EVERY_S: Final = 30.0
+_CLOCK_TOLERANCE_S: Final = 1.0
+"""How far clocks may be apart unnoticed, which a lease's tolerance covers."""
+
+
+class _Clock:
+    """How far a server's clock is ahead of this machine's.
+
+    It changes only when one of the clocks was set, so that a row that is read twice is the same.
+    """
+
+    def __init__(self) -> None:
+        self.ahead_s = 0.0
+        self.read_at = -_CLOCK_EVERY_S
+
+    def is_due(self) -> bool:
+        """Return whether it hasn't been read within the last seconds."""
+        return time.monotonic() - self.read_at > _CLOCK_EVERY_S
+
+    def set(self, server_s: float) -> None:
+        """Compare the clocks, now that the server has told its time."""
+        ahead_s = server_s - time.time()
+        if abs(ahead_s - self.ahead_s) > _CLOCK_TOLERANCE_S:
+            self.ahead_s = ahead_s
+        self.read_at = time.monotonic()
+
+
+class _Session:
+    """A connection that runs the store's statements."""
+
+    def __init__(self, connection: "psycopg.Connection[Any]", clock: _Clock) -> None:
+        self.connection = connection
+        connection.row_factory = self._rows
+        self.changes = 0
+        self._clock = clock
+
+    def execute(self, sql: str, parameters: Sequence[Any] = (), /) -> Rows:
+        """Run a statement of the store; ends of leases are stored by the server's clock."""
+        values = [
+            one + self._clock.ahead_s if isinstance(one, DatabaseTime) else one
+            for one in parameters
+        ]
+        cursor = self.run(in_postgres(sql), values)
+        if (cursor.statusmessage or "").startswith(("INSERT", "UPDATE", "DELETE")):
+            self.changes += cursor.rowcount
+        rows: Rows = cursor
+        return rows
+
+    def run(self, sql: str, values: Sequence[Any] = ()) -> "psycopg.Cursor[Any]":
+        """Run a statement in PostgreSQL's words."""
+        return self.connection.execute(sql.encode(), values or None)
+
+    def begin(self, lock: str) -> None:
+        """Begin a transaction that holds a lock, in one round trip."""
+        cursor = self.run(f"BEGIN; SELECT {lock}; {_CLOCK}")
+        while cursor.nextset():
+            pass
+        self._clock.set(_value(cursor))
+
+    def read_clock(self) -> None:
+        """Read the server's clock, unless that was done within the last seconds."""
+        if self._clock.is_due():
+            self._clock.set(_value(self.run(_CLOCK)))
+
+    def _rows(self, cursor: "psycopg.Cursor[Any]") -> Callable[[Sequence[Any]], NamedRow]:
+        names = {column.name: place for place, column in enumerate(cursor.description or ())}
+        lease = names.get("lease_until")
+
+        def make(values: Sequence[Any]) -> NamedRow:
+            if lease is not None:
+                values = [*values]
+                values[lease] -= self._clock.ahead_s
+            return NamedRow(names, tuple(values))
+
+        return make
+
+
+class _Current(local):
+    """What the thread's operations belong to: a transaction of several operations, or none."""
+
+    session: _Session | None = None
+    undone: BaseException | None = None
+
+
+class PostgresDatabase:
+    """A schema of a database on a server. It connects when it is first used.
+
+    Its methods block: `in_workers` makes parts of a store whose operations run in worker threads.
+    """
+
+    def __init__(self, address: PostgresAddress, place: str = "") -> None:
+        self._address = address
+        self.schema = address.schema
+        self.place = place
+        """What tells this place's changes from those of others."""
+
+        self.lock = (_WRITING, crc32(address.schema.encode()) >> 1)
+        """The numbers of the advisory lock that writing transactions hold."""
+
+        self._pid = os.getpid()
+        self._idle: deque[_Session] = deque()
+        self._abandoned: list[object] = []
+        self._clock = _Clock()
+        self._is_closed = False
+        self._current = _Current()
+
+    # Transactions
+
+    @contextmanager
+    def write(self) -> Iterator[Statements]:
+        """Yield a writing transaction: committed at its end, rolled back by an exception."""
+        session = self._current.session
+        if session is not None:
+            with self._part(session):
+                yield session
+            return
+        with self._failing("written"), self._session() as session:
+            session.begin(f"pg_advisory_xact_lock{self.lock}")
+            try:
+                yield session
+            except BaseException:
+                _roll_back(session)
+                raise
+            session.run("COMMIT")
+
+    @asynccontextmanager
+    async def writing(self) -> AsyncIterator[Statements]:
+        """Yield the same to an operation, which awaits nothing else within it."""
+        with self.write() as run:
+            yield run
+
+    async def together(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Run operations as one transaction; see `Transactions.together`."""
+        current = self._current
+        with self.write() as run:
+            current.session, current.undone = cast("_Session", run), None
+            try:
+                result = run_blocking(work())
+                if current.undone is not None:
+                    raise current.undone
+            finally:
+                current.session = None
+        return result
+
+    @contextmanager
+    def _part(self, session: _Session) -> Iterator[None]:
+        before = session.changes
+        try:
+            with self._failing("written"):
+                yield
+        except BaseException as problem:
+            is_broken = isinstance(problem.__cause__, psycopg.Error)
+            if is_broken or session.changes != before:
+                self._current.undone = problem
+            raise
+
+    @contextmanager
+    def look(self) -> Iterator[Statements]:
+        """Yield a connection whose queries all see the same state."""
+        if self._current.session is not None:
+            yield self._current.session
+            return
+        with self._failing("read"), self._session() as session:
+            session.run("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            try:
+                yield session
+            finally:
+                _roll_back(session)
+
+    def read(self, query: str, parameters: Sequence[Any] = ()) -> list[Any]:
+        """Return the rows that a query finds."""
+        if self._current.session is not None:
+            return self._current.session.execute(query, parameters).fetchall()
+        with self._failing("read"), self._session() as session:
+            return session.execute(query, parameters).fetchall()
+
+    async def fetch(self, query: str, parameters: Sequence[Any] = ()) -> list[Any]:
+        """Return the same to an operation."""
+        return self.read(query, parameters)
+
+    async def synced(self) -> None:
+        """Wait until all commits are durable, as the server's `synchronous_commit` promises."""
+
+    # Connections
+
+    def close(self) -> None:
+        """Close the connections. None is opened again."""
+        self._is_closed = True
+        if self._pid == os.getpid():
+            while self._idle:
+                self._idle.pop().connection.close()
+
+    @contextmanager
+    def _session(self) -> Iterator[_Session]:
+        """Yield a connection that nobody else uses; a broken one isn't kept."""
+        session = self._idle_session() or _Session(self.connect(), self._clock)
+        try:
+            session.read_clock()
+            yield session
+        finally:
+            status = session.connection.info.transaction_status
+            if self._is_closed or status != psycopg.pq.TransactionStatus.IDLE:
+                session.connection.close()
+            else:
+                self._idle.append(session)
+
+    def _idle_session(self) -> _Session | None:
+        if self._is_closed:
+            raise StateError(f"{self._address.shown} was closed.", next_step="Open another Rye.")
+        if self._pid != os.getpid():  # a forked child must not touch its parent's connections
+            self._abandoned.append(self._idle)
+            self._idle, self._pid = deque(), os.getpid()
+        while self._idle:
+            with suppress(IndexError):
+                session = self._idle.pop()
+                if _is_alive(session):
+                    return session
+                session.connection.close()
+        return None
+
+    def connect(self) -> "psycopg.Connection[Any]":
+        """Return a new connection, which the caller closes."""
+        try:
+            given = conninfo_to_dict(self._address.url)
+        except psycopg.ProgrammingError:  # whose text may have a part of the password
+            raise address_refused("the driver can't read it") from None
+        ours = {**_SETTINGS, "search_path": self.schema, "ryecore.place": self.place}
+        options = " ".join(f"-c {name}={value}" for name, value in ours.items())
+        named: dict[str, Any] = {
+            "connect_timeout": _CONNECT_S,
+            "fallback_application_name": "ryecore",
+            **given,
+            "options": f"{given.get('options') or ''} {options}".strip(),
+        }
+        return psycopg.connect(autocommit=True, **named)
+
+    # The schema
+
+    def set_up(self) -> None:
+        """Make or upgrade the schema, if need be; of several processes that do, one does it."""
+        with self._failing("opened"), self._session() as session:
+            if self._version(session) < len(MIGRATIONS):
+                self._upgrade(session)
+
+    def version(self) -> int:
+        """Return the version of the schema; 0 if there is none. A newer one is refused."""
+        with self._failing("opened"), self._session() as session:
+            return self._version(session)
+
+    def _upgrade(self, session: _Session) -> None:
+        name = self.schema
+        session.begin(f"pg_advisory_xact_lock({_MIGRATING}, 0)")
+        try:
+            found = session.run("SELECT 1 FROM pg_namespace WHERE nspname = %s", (name,))
+            if found.fetchone() is None:
+                session.run(f"CREATE SCHEMA {name}")
+            session.run("CREATE TABLE IF NOT EXISTS ryecore_schema (version bigint NOT NULL)")
+            for statements in MIGRATIONS[self._version(session) :]:
+                session.run(statements)
+            session.run("DELETE FROM ryecore_schema")
+            session.run("INSERT INTO ryecore_schema VALUES (%s)", (len(MIGRATIONS),))
+        except BaseException:
+            _roll_back(session)
+            raise
+        session.run("COMMIT")
+
+    def _version(self, session: _Session) -> int:
+        name = (f"{self.schema}.ryecore_schema",)
+        if _value(session.run("SELECT to_regclass(%s)", name)) is None:
+            return 0
+        query = "SELECT coalesce(max(version), 0) FROM ryecore_schema"
+        version = int(_value(session.run(query)))
+        if version > len(MIGRATIONS):
+            raise StateError(
+                f"{self._address.shown} was written by a newer ryecore (version {version} of its "
+                "schema).",
+                next_step="Upgrade ryecore.",
+            )
+        return version
+
+    @contextmanager
+    def _failing(self, done: str) -> Iterator[None]:
+        try:
+            yield
+        except psycopg.Error as problem:
+            raise _failure(self._address.shown, done, problem) from problem
+
+
+def in_workers(part: T) -> T:
+    """Return a part of the store whose operations run in worker threads, for an event loop.
+
+    Within `together`, and without an event loop, they run in the thread that called them.
+    """
+    return cast("T", _InWorkers(part))
+
+
+class _InWorkers:
+    def __init__(self, part: object) -> None:
+        self._part = part
+
+    def __getattr__(self, name: str) -> "Callable[..., Awaitable[Any]]":
+        operation = getattr(self._part, name)
+
+        async def run(*values: Any, **named: Any) -> Any:
+            if is_blocking():
+                return await operation(*values, **named)
+            return await _WORKERS.run(lambda: run_blocking(operation(*values, **named)))
+
+        self.__dict__[name] = run
+        return run
+
+
+def _value(cursor: "psycopg.Cursor[Any]") -> Any:
+    """Return the one value of a query."""
+    ((value,),) = cursor.fetchall()
+    return value
+
+
+def _roll_back(session: _Session) -> None:
+    with suppress(psycopg.Error):  # a lost connection has rolled back already
+        session.run("ROLLBACK")
+
+
+def _is_alive(session: _Session) -> bool:
+    """Return whether the server hasn't closed an idle connection, without asking it."""
+    if session.connection.closed:
+        return False
+    # An idle connection is sent nothing but its end.
+    poll = select.poll()
+    poll.register(session.connection.fileno(), select.POLLIN)
+    return not poll.poll(0)
+
+
+def _failure(shown: str, done: str, problem: psycopg.Error) -> RyeError:
+    """Return the error for a failed statement or connection; no text of it has a password."""
+    told = problem.diag.message_primary or str(problem).strip().partition("\n")[0]
+    failed = f"{shown} can't be {done}: {told.rstrip('.') or type(problem).__name__}."
+    code = problem.sqlstate or ""
+    if "authentication failed" in told or "no password supplied" in told or code[:2] == "28":
+        return StateUnreachable(
+            failed, next_step="See the user and the password: in the address, PGPASSWORD, ~/.pgpass"
+        )
+    if isinstance(problem, psycopg.DataError) and not code:  # before the server saw it
+        return InputError(failed, next_step="Leave out what no text in PostgreSQL may hold.")
+    if isinstance(problem, errors.LockNotAvailable):
+        return StateError(failed, next_step="Another process writes for too long: try again.")
+    if isinstance(problem, errors.InsufficientPrivilege):
+        return StateError(
+            failed, next_step="Let the user create a schema, or make one that the user owns."
+        )
+    if isinstance(problem, psycopg.OperationalError) and code[:2] in _CONNECTION_CODES:
+        return StateUnreachable(
+            failed, next_step="See that the server runs, and can be reached from here with psql."
+        )
+    return StateError(failed, next_step="See the log of the server.")

@@ -1,0 +1,81 @@
+"""The budget ledger in PostgreSQL: an agent's turn takes one round trip.
+
+Source: docs/design/threads.md#budget; decisions 39, 40 and 77.
+"""
+
+from collections.abc import Sequence
+from typing import Final, Literal
+
+from typing_extensions import override
+
+from ryecore.errors import InsufficientBudget
+from ryecore.policy.budget import Amount, Settled, Settlement
+from ryecore.state.model import Cost
+from ryecore.state.postgres.database import PostgresDatabase
+from ryecore.state.sql_ledger import AS_HELD, SqlLedger, whole_numbers
+from ryecore.state.thread_rows import new_lease
+
+__all__ = ["PostgresLedger"]
+
+_EXCHANGE: Final = f"SELECT exchange_hold({', '.join('?' * 20)})"
+
+
+class PostgresLedger(SqlLedger):
+    """The budget ledger in PostgreSQL."""
+
+    def __init__(self, database: PostgresDatabase) -> None:
+        super().__init__(database)
+        self._server = database
+
+    @override
+    async def settle_and_hold(
+        self,
+        thread_id: str,
+        settlements: Sequence[Settlement],
+        turn: int,
+        attempt: int,
+        amount: Amount,
+        *,
+        snapshot: Cost,
+        head: tuple[int, str] | None = None,
+        hands_off: bool = False,
+    ) -> tuple[tuple[Settled, ...], InsufficientBudget | Literal["stopped"] | None]:
+        if len(settlements) == 1 and head is not None:
+            # The usual case of a turn, in one function of the server. It returns whether it was
+            # that; else it has changed nothing.
+            (one,) = settlements
+            *cost, is_estimated = _cost_values(snapshot)
+            ((is_done,),) = self._server.read(
+                _EXCHANGE,
+                (
+                    *(*self._server.lock, thread_id, one.turn, one.attempt, one.mark),
+                    *(*whole_numbers(one.held), *whole_numbers(one.actual)),
+                    *(turn, attempt, *whole_numbers(amount), *new_lease()),
+                    *(cost, is_estimated, *head),
+                ),
+            )
+            if is_done:
+                return (AS_HELD,), None
+        return await super().settle_and_hold(
+            thread_id,
+            settlements,
+            turn,
+            attempt,
+            amount,
+            snapshot=snapshot,
+            head=head,
+            hands_off=hands_off,
+        )
+
+
+def _cost_values(cost: Cost) -> tuple[object, ...]:
+    return (
+        cost.turns,
+        cost.input_tokens,
+        cost.output_tokens,
+        cost.spend_microcents,
+        cost.cached_tokens,
+        cost.unpriced,
+        cost.cache_saved_microcents,
+        cost.estimated,
+    )

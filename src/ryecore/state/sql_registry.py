@@ -1,0 +1,498 @@
+"""The thread registry in a database: one row a thread, for every process of the project.
+
+Source: docs/design/threads.md#registry; decisions 35 to 38 and 46.
+"""
+
+# ruff: noqa: S608 - what is spliced into statements is this module's own constants
+
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from hashlib import sha256
+from secrets import token_urlsafe
+from typing import Any, Final, TypeVar
+
+from typing_extensions import override
+
+from ryecore.errors import ThreadConflict
+from ryecore.lillux.processes import ProcessId, current_process
+from ryecore.policy.limits import Limits
+from ryecore.state.chain_limits import limit_along_chain
+from ryecore.state.cost_sums import CostSum, sum_costs_query
+from ryecore.state.idempotency import IdempotencyKey
+from ryecore.state.model import (
+    ContinuationLimits,
+    Cost,
+    Predecessor,
+    RemotePlace,
+    SpawnLimit,
+    Status,
+    ThreadRecord,
+    thread_not_found,
+)
+from ryecore.state.owners import is_abandoned
+from ryecore.state.refusals import refuse_another
+from ryecore.state.registry import ThreadRegistry
+from ryecore.state.schema import (
+    BEFORE,
+    BELOW_AND_AFTER,
+    ENDED,
+    IS_ACTIVE,
+    IS_BELOW,
+    IS_RUN,
+    LIST_DIED,
+    NOW,
+    SET_COST,
+    below,
+)
+from ryecore.state.start_keys import free_start_key, keep_start_key, refuse_started
+from ryecore.state.statements import SqlDatabase, Statements
+from ryecore.state.thread_rows import (
+    CLAIM,
+    SET_LEASE,
+    as_json,
+    ask_to_stop,
+    columns,
+    conflict,
+    cost_values,
+    count_spawn,
+    end_abandoned,
+    end_row,
+    insert_row,
+    new_lease,
+    ownership,
+    ownership_of,
+    record_of,
+    result_of,
+    set_place,
+    take_over,
+    tells_of_death,
+)
+
+__all__ = ["SqlRegistry"]
+
+T = TypeVar("T")
+
+_PROCESS: Final = "boot_id, pid_namespace, pid, start_ticks, time_namespace"
+
+_SET_HEAD: Final = (
+    "UPDATE threads SET transcript_length = ?, transcript_digest = ? WHERE thread_id = ?"
+)
+
+_SET_COST: Final = f"UPDATE threads SET {SET_COST} WHERE thread_id = ?"
+_SET_LEASE: Final = f"UPDATE threads SET {SET_LEASE} WHERE thread_id = ?"
+
+
+class SqlRegistry(ThreadRegistry):
+    """The registry in a database."""
+
+    def __init__(self, database: SqlDatabase) -> None:
+        self._database = database
+
+    @override
+    async def synced(self) -> None:
+        await self._database.synced()
+
+    @override
+    async def together(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        return await self._database.together(work)
+
+    # A thread's life
+
+    @override
+    async def register(
+        self,
+        thread_id: str,
+        item_id: str,
+        parent_id: str | None = None,
+        *,
+        owner: ProcessId | None = None,
+        model: str | None = None,
+        limits: Mapping[str, object] | None = None,
+        follows: Predecessor | None = None,
+        start: IdempotencyKey | None = None,
+        spawns: SpawnLimit | None = None,
+        labels: Mapping[str, str] | None = None,
+    ) -> ThreadRecord:
+        async with self._database.writing() as run:
+            refuse_another(run, follows)
+            refuse_started(run, start, parent_id)
+            root_id, cancelled, killed = thread_id, False, False
+            inherited: Mapping[str, str] = {}
+            if follows is not None:
+                inherited = self._row(run, follows.thread_id).labels
+            if parent_id is not None:
+                parent = self._row(run, parent_id)
+                root_id = parent.root_id
+                cancelled, killed = parent.cancel_requested, parent.kill_requested
+                inherited = {**inherited, **parent.labels}
+                if spawns is not None:
+                    count_spawn(run, parent_id, spawns)
+            record = insert_row(
+                run,
+                thread_id,
+                item_id,
+                parent_id,
+                root_id=root_id,
+                owner=owner or current_process(),
+                requests=(cancelled, killed),
+                model=model,
+                limits=limits,
+                follows=follows,
+                labels={**(labels or {}), **inherited},
+            )
+            keep_start_key(run, thread_id, start, parent_id)
+            return record
+
+    @override
+    async def check_start(self, start: IdempotencyKey | None, parent_id: str | None) -> None:
+        if start is not None:
+            async with self._database.writing() as run:
+                refuse_started(run, start, parent_id)
+
+    @override
+    async def free_start_key(self, thread_id: str) -> None:
+        async with self._database.writing() as run:
+            free_start_key(run, thread_id)
+
+    @override
+    async def count_spawn(self, parent_id: str, most: int | None) -> int:
+        async with self._database.writing() as run:
+            return count_spawn(run, parent_id, SpawnLimit(most))
+
+    @override
+    async def mint_token(self, thread_id: str) -> str:
+        token = token_urlsafe()
+        async with self._database.writing() as run:
+            found = self._row(run, thread_id)
+            if found.status != "created":
+                raise conflict(found, "be given a token")
+            run.execute(
+                "UPDATE threads SET parent_token_hash = ? WHERE thread_id = ?",
+                (sha256(token.encode()).hexdigest(), thread_id),
+            )
+        return token
+
+    @override
+    async def claim(
+        self,
+        thread_id: str,
+        owner: ProcessId | None = None,
+        *,
+        owns_process: bool = False,
+        token: str | None = None,
+        limits: Mapping[str, object] | None = None,
+        model: str | None = None,
+    ) -> int:
+        written = None if limits is None else as_json(limits)
+        # Only hashes are compared, so the time that it takes tells nothing of the token.
+        hashed = None if token is None else sha256(token.encode()).hexdigest()
+        async with self._database.writing() as run:
+            values = (*ownership(owner or current_process()), owns_process, written, model)
+            claimed = run.execute(CLAIM, (*values, thread_id, hashed)).fetchone()
+            if claimed is None:
+                found = self._row(run, thread_id)
+                if found.status != "created":
+                    raise conflict(found, "be started")
+                raise ThreadConflict(
+                    f"The thread {thread_id} is claimed with the token that its parent made for "
+                    "it, and this is another one.",
+                    next_step="Start a thread of your own.",
+                    thread_id=thread_id,
+                    state="created",
+                )
+            return int(claimed[0])
+
+    @override
+    async def set_place(self, thread_id: str, place: RemotePlace, *, fence: int) -> None:
+        async with self._database.writing() as run:
+            self._owned(run, thread_id, fence)
+            set_place(run, thread_id, place)
+
+    @override
+    async def take_over(self, thread_id: str, owner: ProcessId | None = None) -> int:
+        async with self._database.writing() as run:
+            return take_over(run, self._row(run, thread_id), owner or current_process())
+
+    @override
+    async def renew(self, thread_id: str, fence: int) -> None:
+        async with self._database.writing() as run:
+            self._owned(run, thread_id, fence)
+            run.execute(_SET_LEASE, (*new_lease(), thread_id))
+
+    @override
+    async def assign_process(self, thread_id: str, process: ProcessId) -> None:
+        async with self._database.writing() as run:
+            self._row(run, thread_id)
+            run.execute(
+                "UPDATE threads SET boot_id = ?, pid_namespace = ?, pid = ?, start_ticks = ?,"
+                " time_namespace = ?, owns_process = TRUE"
+                " WHERE thread_id = ? AND status = 'created'",
+                (*columns(process), thread_id),
+            )
+
+    @override
+    async def settle(
+        self,
+        thread_id: str,
+        status: Status,
+        result: object,
+        *,
+        fence: int | None = None,
+        head: tuple[int, str] | None = None,
+        snapshot: Cost | None = None,
+    ) -> None:
+        body = as_json(result)
+        async with self._database.writing() as run:
+            if not end_row(run, thread_id, status, body, fence=fence, head=head, snapshot=snapshot):
+                raise conflict(self._owned(run, thread_id, fence), f"become {status}")
+
+    @override
+    async def set_cost(self, thread_id: str, cost: Cost, *, fence: int | None = None) -> None:
+        async with self._database.writing() as run:
+            self._owned(run, thread_id, fence)
+            run.execute(_SET_COST, (*cost_values(cost), thread_id))
+
+    @override
+    async def set_limits(
+        self,
+        thread_id: str,
+        limits: Mapping[str, object],
+        *,
+        model: str | None = None,
+        fence: int | None = None,
+    ) -> None:
+        written = as_json(limits)
+        async with self._database.writing() as run:
+            self._owned(run, thread_id, fence)
+            run.execute(
+                "UPDATE threads SET limits = ?, model = coalesce(?, model),"
+                f" updated_at = {NOW} WHERE thread_id = ?",
+                (written, model, thread_id),
+            )
+
+    @override
+    async def request_cancel(self, thread_id: str, *, kill: bool = False) -> ThreadRecord:
+        async with self._database.writing() as run:
+            self._row(run, thread_id)
+            column = "kill_requested" if kill else "cancel_requested"
+            ask_to_stop(run, thread_id, column, and_after=True)
+            return self._row(run, thread_id)
+
+    @override
+    async def request_handoff(self, thread_id: str) -> ThreadRecord:
+        async with self._database.writing() as run:
+            run.execute(
+                f"UPDATE threads SET handoff_requested = TRUE, updated_at = {NOW}"
+                f" WHERE thread_id = ? AND status NOT IN ({ENDED})",
+                (thread_id,),
+            )
+            return self._row(run, thread_id)
+
+    @override
+    async def settle_abandoned(self, records: Iterable[ThreadRecord]) -> tuple[str, ...]:
+        ended: list[str] = []
+        for record in records:
+            if not is_abandoned(record):
+                continue
+            async with self._database.writing() as run:
+                found = self._row(run, record.thread_id)
+                # Since the row was read, another process may have claimed the thread, or its
+                # owner renewed the lease.
+                if found.ended or ownership_of(found) != ownership_of(record):
+                    continue
+                end_abandoned(run, found)
+                ended.append(found.thread_id)
+        return tuple(ended)
+
+    # Continuations
+
+    @override
+    async def set_head(self, thread_id: str, head: tuple[int, str]) -> None:
+        async with self._database.writing() as run:
+            run.execute(_SET_HEAD, (*head, thread_id))
+
+    @override
+    async def link_continuation(self, thread_id: str, continuation_thread_id: str) -> None:
+        async with self._database.writing() as run:
+            self._row(run, thread_id)
+            run.execute(
+                "UPDATE threads SET continuation_thread_id = ? WHERE thread_id = ?",
+                (continuation_thread_id, thread_id),
+            )
+
+    # Rows
+
+    def _row(self, run: Statements, thread_id: str) -> ThreadRecord:
+        row = run.execute("SELECT * FROM threads WHERE thread_id = ?", (thread_id,)).fetchone()
+        if row is None:
+            raise thread_not_found(thread_id)
+        return record_of(row)
+
+    def _owned(self, run: Statements, thread_id: str, fence: int | None) -> ThreadRecord:
+        found = self._row(run, thread_id)
+        if fence is not None and found.fence != fence:
+            if found.ended:
+                raise conflict(found, "be written by who ran it")
+            raise ThreadConflict(
+                f"Another process has taken the thread {thread_id} over.",
+                next_step="Stop what runs here: the other process tells what becomes of it.",
+                thread_id=thread_id,
+                state=found.status,
+            )
+        return found
+
+    @override
+    async def limit_continuation(self, thread_id: str, bounds: ContinuationLimits) -> Limits:
+        async with self._database.writing() as run:
+            return limit_along_chain(run, thread_id, bounds)
+
+    # Queries
+
+    @override
+    async def get_thread(self, thread_id: str) -> ThreadRecord:
+        found = await self._find("WHERE thread_id = ?", (thread_id,))
+        if not found:
+            raise thread_not_found(thread_id)
+        return found[0]
+
+    @override
+    async def get_result(self, thread_id: str) -> object:
+        await self.get_thread(thread_id)
+        rows = await self._database.fetch(
+            "SELECT body FROM results WHERE thread_id = ?", (thread_id,)
+        )
+        return result_of(thread_id, rows[0]["body"]) if rows else None
+
+    @override
+    async def list_active(self) -> tuple[ThreadRecord, ...]:
+        return await self._find(f"WHERE {IS_ACTIVE} ORDER BY rowid")
+
+    @override
+    async def list_children(self, parent_id: str) -> tuple[ThreadRecord, ...]:
+        return await self._find("WHERE parent_id = ? ORDER BY rowid", (parent_id,))
+
+    @override
+    async def list_threads(
+        self, *, limit: int = 50, offset: int = 0, after: str | None = None
+    ) -> tuple[ThreadRecord, ...]:
+        place = "" if after is None else BEFORE
+        page = (limit, offset) if after is None else (after, limit, offset)
+        return await self._find(f"{place} ORDER BY rowid DESC LIMIT ? OFFSET ?", page)
+
+    @override
+    async def list_runs(self, *, limit: int = 50, offset: int = 0) -> tuple[ThreadRecord, ...]:
+        return await self._find(
+            f"WHERE {IS_RUN} ORDER BY rowid DESC LIMIT ? OFFSET ?",
+            (limit, offset),
+        )
+
+    @override
+    async def list_died(self) -> tuple[ThreadRecord, ...]:
+        rows = await self._database.fetch(LIST_DIED)
+        return tuple(
+            record_of(row) for row in rows if tells_of_death(row["thread_id"], row["body"])
+        )
+
+    @override
+    async def count_threads(self, *, only_runs: bool = False) -> int:
+        condition = f"WHERE {IS_RUN}" if only_runs else ""
+        return int((await self._database.fetch(f"SELECT count(*) FROM threads {condition}"))[0][0])
+
+    @override
+    async def sum_costs(
+        self, by: str, since: str | None, labels: Mapping[str, str]
+    ) -> tuple[CostSum, ...]:
+        rows = await self._database.fetch(*sum_costs_query(by, since, labels))
+        return tuple(CostSum.of_row(tuple(row)) for row in rows)
+
+    @override
+    async def find_by_prefix(self, prefix: str, *, limit: int = 9) -> tuple[ThreadRecord, ...]:
+        # Ids are ASCII, so all ids with the prefix are below this bound.
+        return await self._find(
+            "WHERE thread_id >= ? AND thread_id < ? ORDER BY thread_id LIMIT ?",
+            (prefix, f"{prefix}\x7f", limit),
+        )
+
+    @override
+    async def list_tree(
+        self, thread_id: str, *, and_after: bool = False
+    ) -> tuple[ThreadRecord, ...]:
+        found = BELOW_AND_AFTER if and_after else below("threads")
+        rows = await self._database.fetch(
+            f"{found} SELECT * FROM threads WHERE thread_id IN"
+            " (SELECT thread_id FROM below) ORDER BY rowid",
+            (thread_id,),
+        )
+        return tuple(map(record_of, rows))
+
+    @override
+    async def processes_of(self, thread_id: str) -> tuple[ProcessId, ...]:
+        return await self._processes(
+            f"{BELOW_AND_AFTER} SELECT DISTINCT {_PROCESS} FROM threads WHERE owns_process"
+            " AND pid IS NOT NULL AND thread_id IN (SELECT thread_id FROM below)",
+            thread_id,
+        )
+
+    @override
+    async def processes_beside(self, thread_id: str) -> tuple[ProcessId, ...]:
+        return await self._processes(
+            f"{BELOW_AND_AFTER} SELECT DISTINCT {_PROCESS} FROM threads WHERE"
+            f" {IS_ACTIVE} AND pid IS NOT NULL"
+            " AND thread_id NOT IN (SELECT thread_id FROM below)",
+            thread_id,
+        )
+
+    async def _processes(self, query: str, thread_id: str) -> tuple[ProcessId, ...]:
+        return tuple(ProcessId(*row) for row in await self._database.fetch(query, (thread_id,)))
+
+    @override
+    async def is_below(self, thread_id: str, ancestor_id: str) -> bool:
+        rows = await self._database.fetch(IS_BELOW, (thread_id, ancestor_id))
+        return bool(rows)
+
+    @override
+    async def pending_requests(self, owner: ProcessId | None = None) -> tuple[ThreadRecord, ...]:
+        return await self._find(
+            f"WHERE {IS_ACTIVE}"
+            " AND (cancel_requested OR kill_requested OR handoff_requested)"
+            " AND boot_id = ? AND pid_namespace = ? AND pid = ? AND start_ticks = ?"
+            " AND time_namespace IN (0, ?)"
+            " ORDER BY rowid",
+            columns(owner or current_process()),
+        )
+
+    @override
+    async def get_chain(self, thread_id: str) -> tuple[ThreadRecord, ...]:
+        # First back, then forth from the thread itself: a thread may be resumed several times.
+        chain = [await self.get_thread(thread_id)]
+        met = {thread_id}
+        before = chain[0].continuation_of
+        while before is not None and before not in met:
+            chain.insert(0, await self.get_thread(before))
+            met.add(before)
+            before = chain[0].continuation_of
+        following = chain[-1].continuation_thread_id
+        while following is not None and following not in met:
+            chain.append(await self.get_thread(following))
+            met.add(following)
+            following = chain[-1].continuation_thread_id
+        return tuple(chain)
+
+    @override
+    async def last_of(self, thread_id: str) -> str:
+        met = {thread_id}
+        while (found := await self.get_thread(thread_id)).status == "continued":
+            thread_id = found.continuation_thread_id or thread_id
+            if thread_id in met:
+                break
+            met.add(thread_id)
+        return thread_id
+
+    @override
+    async def list_following(self, thread_id: str) -> tuple[ThreadRecord, ...]:
+        return await self._find("WHERE continuation_of = ? ORDER BY rowid", (thread_id,))
+
+    async def _find(
+        self, condition: str, parameters: Sequence[object] = ()
+    ) -> tuple[ThreadRecord, ...]:
+        rows = await self._database.fetch(f"SELECT * FROM threads {condition}", parameters)
+        return tuple(map(record_of, rows))

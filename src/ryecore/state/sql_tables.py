@@ -1,0 +1,44 @@
+"""Registry, ledger and approvals over one database.
+
+Source: decision 77.
+"""
+
+from typing import TYPE_CHECKING, Self
+
+from ryecore.frozen import frozen
+from ryecore.state.approvals import ApprovalStore
+from ryecore.state.ledger import BudgetLedger
+from ryecore.state.registry import ThreadRegistry
+from ryecore.state.sql_approvals import SqlApprovals
+from ryecore.state.sql_ledger import SqlLedger
+from ryecore.state.sql_registry import SqlRegistry
+from ryecore.state.statements import SqlDatabase
+
+if TYPE_CHECKING:
+    from ryecore.state.postgres.notices import Notices
+
+__all__ = ["SqlTables"]
+
+
+@frozen
+class SqlTables:
+    """The tables of a project's threads.
+
+    Attributes:
+        database: The database of them all.
+        registry: The threads.
+        ledger: Their budgets.
+        approvals: Their calls that wait for an approval.
+        notices: The notices of changes on other machines, if some share the database.
+    """
+
+    database: SqlDatabase
+    registry: ThreadRegistry
+    ledger: BudgetLedger
+    approvals: ApprovalStore
+    notices: "Notices | None" = None
+
+    @classmethod
+    def of(cls, database: SqlDatabase) -> Self:
+        """Return the tables of a database."""
+        return cls(database, SqlRegistry(database), SqlLedger(database), SqlApprovals(database))

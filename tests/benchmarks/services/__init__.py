@@ -1,0 +1,1 @@
+"""One service, written with each library: a help desk behind FastAPI."""

@@ -1,0 +1,267 @@
+"""Threads whose rows are on a PostgreSQL server: run, listed and resumed by several processes."""
+
+import json
+import signal
+import subprocess
+import time
+import traceback
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from ryecore.errors import ConfigError, InputError, StateError, StateUnreachable
+from ryecore.policy.budget import Amount, Settlement
+from ryecore.state.model import Cost
+from ryecore.state.owners import moment
+from ryecore.state.postgres.schema import MIGRATIONS
+from ryecore.state.store import ThreadStore
+from ryecore.state.waiting import run_blocking
+from tests.postgres import needs_server
+from tests.thread_host import PlannedWorkspace
+from tests.workspace import Workspace
+
+psycopg = pytest.importorskip("psycopg", reason="needs the extra postgres")
+pytestmark = [pytest.mark.anyio, needs_server]
+
+HOST = """
+import sys, anyio
+from pathlib import Path
+from typing import Any
+from ryecore import Rye
+from tests.thread_host import _deps
+root = Path(sys.argv[1])
+async def main():
+    async with Rye.open(root / 'project', user_space=root / 'user', **_deps(root)) as rye:
+        await rye.execute('directive:acme/work', thread='fork')
+anyio.run(main)
+"""
+PASSWORD = "p4ss-0f-Nobody"
+
+
+@pytest.fixture
+def state(postgres_address: str, tmp_path: Path) -> str:
+    """The address of a schema of the test's own."""
+    name = "".join(one for one in tmp_path.name.lower() if one.isalnum())[-40:]
+    return f"{postgres_address}&schema=t_{name}"
+
+
+@pytest.fixture
+def planned(workspace: Workspace, state: str) -> PlannedWorkspace:
+    """A workspace whose processes keep their state on the server."""
+    workspace.environ["RYE_STATE"] = state
+    planned = PlannedWorkspace(workspace)
+    planned.write("work", ["mark", {"text": "once"}], ["gate", {"name": "work"}])
+    return planned
+
+
+@pytest.fixture
+def store(workspace: Workspace, state: str) -> Iterator[ThreadStore]:
+    """The threads of a workspace."""
+    opened = ThreadStore.open(workspace.path(""), workspace.path("", "user"), state=state)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def other(workspace: Workspace, state: str) -> Iterator[Any]:
+    """Somebody else's connection to the same database."""
+    address, _, schema = state.partition("&schema=")
+    with psycopg.connect(address, autocommit=True, options=f"-c search_path={schema}") as opened:
+        yield opened
+
+
+def rye(planned: PlannedWorkspace, *arguments: str, **environ: str) -> str:
+    """Run a command of `rye` in the project, and give back what it prints."""
+    command = ["ryecore.cli", *arguments, "--project", str(planned.workspace.project)]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    with planned.fork(*command, env={**planned.environ, **environ}, **pipes) as process:
+        printed, _ = process.communicate()
+    return printed.decode()
+
+
+async def test_a_thread_is_listed_elsewhere_and_resumed_after_a_kill(
+    planned: PlannedWorkspace, state: str, other: Any
+) -> None:
+    host = planned.fork(HOST, str(planned.root))
+    with anyio.fail_after(60):
+        await planned.begun("work")
+    listed = json.loads(rye(planned, "threads", "list", "--json"))["threads"]
+    assert [(one["status"], one["pid"]) for one in listed] == [("running", host.pid)]
+    host.send_signal(signal.SIGKILL)
+    host.wait()
+    assert rye(planned, "threads", "list", RYE_STATE="").startswith("no running threads")
+
+    planned.allow("work")
+    async with planned.open(recover=True, state=state) as opened:
+        [recovered] = opened.recovered
+        assert recovered.run is not None
+        assert (await recovered.run.result()).success
+        assert (planned.root / "marks").read_text() == "once\n"
+        for by in ("label", "label:tenant", "model", "day"):
+            await opened.costs(by=by, labels={"tenant": "acme"})
+        [costs] = await opened.costs(by="directive")
+        assert (costs.name, costs.threads) == ("directive:acme/work", 2)
+        ended = {one.status for one in await opened.threads.list(all=True)}
+        assert ended == {"error", "completed"}
+    doctor = rye(planned, "doctor")
+    assert "Threads in it: 2." in doctor
+    assert "Each has a living process." in doctor
+    other.execute("UPDATE threads SET completed_at = '2026-01-01T00:00:00.000Z'")
+    pruned = json.loads(rye(planned, "threads", "prune", "--older-than", "1d", "--json"))
+    assert pruned["status"] == "success"
+    assert json.loads(rye(planned, "threads", "list", "--all", "--json"))["threads"] == []
+
+
+async def test_a_detached_thread_keeps_its_state_there(
+    planned: PlannedWorkspace, state: str
+) -> None:
+    planned.allow("work")
+    async with planned.open(state=state) as opened:
+        started = await opened.execute("directive:acme/work", thread="fork", async_=True)
+        ended = await opened.threads.wait(started.to_dict()["thread_id"], timeout_s=60)
+    assert ended.status == "completed"
+    assert not list((planned.workspace.project / ".ai/state").rglob("threads.db"))
+
+
+async def test_a_turn_waits_for_no_other_turn(store: ThreadStore, other: Any) -> None:
+    await store.registry.register("a", "directive:acme/x")
+    await store.ledger.register("a", Amount(1000, 1000))
+    await store.ledger.hold("a", 1, 1, Amount(10, 10), head=(1, "x"))
+    lock = store._database.lock  # type: ignore[attr-defined]
+    other.execute("SELECT pg_advisory_lock_shared(%s, %s)", lock)  # as another turn does
+    settlement = Settlement(1, 1, Amount(10, 10), Amount(4, 5), "counted")
+    with anyio.fail_after(10):
+        (settled,), refused = await store.ledger.settle_and_hold(
+            "a", [settlement], 2, 1, Amount(20, 20), snapshot=Cost(turns=1), head=(2, "y")
+        )
+    assert (settled.overspent, refused) == (False, None)
+    account = await store.ledger.account("a")
+    assert (account.own, account.held) == (Amount(4, 5), Amount(20, 20))
+    row = await store.registry.get_thread("a")
+    assert (row.cost, row.transcript_head) == (Cost(turns=1), (2, "y"))
+
+
+async def test_a_lease_follows_the_clock_of_the_server(
+    store: ThreadStore,
+    other: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    real = time.time
+    monkeypatch.setattr(time, "time", lambda: real() - 3600)
+    await store.registry.register("a", "directive:acme/x")
+    row = await store.registry.get_thread("a")
+    left = other.execute(
+        "SELECT lease_until - extract(epoch FROM clock_timestamp()) FROM threads"
+    ).fetchone()
+    assert left is not None
+    assert 50 < float(left[0]) < 70  # type: ignore[arg-type]
+    assert 50 < row.lease_until - moment().unix_s < 70
+
+
+async def test_connections_that_the_server_closed_are_replaced(
+    store: ThreadStore, other: Any
+) -> None:
+    await store.registry.register("a", "directive:acme/x")
+    other.execute(
+        "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
+        " WHERE application_name = 'ryecore'"
+    )
+    assert (await store.registry.get_thread("a")).status == "created"
+
+
+async def test_an_address_that_leads_nowhere_tells_no_password(
+    workspace: Workspace, state: str, other: Any
+) -> None:
+    folder = state.partition("host=")[2].partition("&")[0]
+    other.execute("DROP ROLE IF EXISTS guarded")
+    other.execute("CREATE ROLE guarded LOGIN PASSWORD 'another'")
+    wrong = f"postgresql://guarded:{PASSWORD}@/postgres?host={folder}"
+    away = f"postgresql://someone:{PASSWORD}@127.0.0.1:1/none"
+    for address in (wrong, away):
+        async with workspace.open(state=address) as opened:
+            assert PASSWORD not in repr(opened)
+            with pytest.raises(StateUnreachable) as refused:
+                await opened.threads.list()
+        told = "".join(traceback.format_exception(refused.value))
+        assert PASSWORD not in told
+        assert refused.value.next_step
+    unreadable = f"postgresql://u:{PASSWORD}@[/d"
+    for bad in (f"mysql://u:{PASSWORD}@h/d", unreadable, f"{away}?x={PASSWORD}"):
+        with pytest.raises(ConfigError) as misread:
+            await workspace.open(state=bad).threads.list()
+        assert PASSWORD not in "".join(traceback.format_exception(misread.value))
+
+
+async def test_a_newer_schema_is_left_alone(
+    store: ThreadStore, workspace: Workspace, state: str,
+    other: Any,
+) -> None:  # fmt: skip
+    other.execute("UPDATE ryecore_schema SET version = 99")
+    with pytest.raises(StateError, match="newer ryecore"):
+        ThreadStore.open(workspace.path(""), workspace.path("", "user"), state=state)
+
+
+async def test_text_that_the_server_cannot_hold_is_refused(store: ThreadStore) -> None:
+    await store.registry.register("a", "directive:acme/x")
+    with pytest.raises(InputError, match="NUL"):
+        await store.registry.set_limits("a", {}, model="no\0model")
+    await store.registry.set_limits("a", {"note": "\0"}, model="model")
+    assert (await store.registry.get_thread("a")).limits == {"note": "\0"}
+
+
+async def test_machine_durability_is_refused_with_a_server(
+    workspace: Workspace, state: str
+) -> None:
+    with pytest.raises(ConfigError, match="durability"):
+        await workspace.open(state=state, durability="machine").threads.list()
+
+
+async def test_another_machine_sees_a_thread_and_ends_it_but_lacks_its_files(
+    planned: PlannedWorkspace, state: str, tmp_path: Path
+) -> None:
+    host = planned.fork(HOST, str(planned.root))
+    with anyio.fail_after(60):
+        await planned.begun("work")
+    (tmp_path / "elsewhere").mkdir()
+    elsewhere = Workspace(tmp_path / "elsewhere")
+    async with elsewhere.open(state=state) as opened:
+        [running] = await opened.threads.list()
+        assert running.status == "running"
+        shown = await opened.threads.show(running.thread_id)
+        assert shown.record.status == "running"
+        await opened.threads.cancel(running.thread_id)
+        with anyio.fail_after(20):  # by notices: a wait alone looks again after a minute
+            ended = await opened.threads.wait(running.thread_id)
+        assert ended.status == "cancelled"
+        with pytest.raises(StateError) as refused:
+            await opened.threads.resume(running.thread_id)
+        assert refused.value.next_step
+    host.wait()
+
+
+async def test_of_eight_that_open_an_older_schema_at_once_one_upgrades_it(
+    workspace: Workspace, state: str, other: Any
+) -> None:
+    schema = state.rpartition("=")[2]
+    other.execute(f"CREATE SCHEMA {schema}; {MIGRATIONS[0]}")
+    other.execute("CREATE TABLE ryecore_schema AS SELECT 1::bigint AS version")
+    other.execute(
+        "INSERT INTO threads (thread_id, item_id, root_id, created_at, updated_at)"
+        " VALUES ('old', 'directive:acme/x', 'old', '2026-01-01', '2026-01-01')"
+    )
+
+    def open_store(_: int) -> str:
+        store = ThreadStore.open(workspace.path(""), workspace.path("", "user"), state=state)
+        found = run_blocking(store.registry.get_thread("old")).item_id
+        store.close()
+        return found
+
+    workspace.path("", "user").mkdir(parents=True, exist_ok=True)
+    ThreadStore.open(workspace.path(""), workspace.path("", "user")).close()  # the folder alone
+    with ThreadPoolExecutor(8) as pool:
+        assert set(pool.map(open_store, range(8))) == {"directive:acme/x"}
+    assert other.execute("SELECT version FROM ryecore_schema").fetchall() == [(len(MIGRATIONS),)]

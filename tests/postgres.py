@@ -1,0 +1,73 @@
+"""A PostgreSQL server of the tests' own, in a temporary folder, without durability."""
+
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from tests.matrix import IS_SOAK
+
+OPTIONS = ("fsync=off", "synchronous_commit=off", "full_page_writes=off", "max_connections=200")
+HBA = "local all guarded scram-sha-256\nlocal all all trust\n"
+
+
+def find_binaries() -> Path | None:
+    """The folder with PostgreSQL's server; Debian keeps it off the PATH."""
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), reverse=True)
+    on_path = shutil.which("initdb")
+    candidates = [*([Path(on_path).resolve()] if on_path else []), *found]
+    return next((one.parent for one in candidates if (one.parent / "postgres").exists()), None)
+
+
+needs_server = pytest.mark.skipif(
+    find_binaries() is None or find_spec("psycopg") is None,
+    reason="needs PostgreSQL's server (apt-get install postgresql) and the extra postgres",
+)
+
+
+@contextmanager
+def serving_postgres() -> Iterator[str]:
+    """Run a server until the block ends, and yield the address of its database.
+
+    It takes connections on a socket in its folder. The user `guarded` needs a password.
+    """
+    binaries = find_binaries()
+    assert binaries is not None
+    memory = "/dev/shm" if not IS_SOAK and os.access("/dev/shm", os.W_OK) else None
+    folder = Path(tempfile.mkdtemp(prefix="rye-pg-", dir=memory))
+    user = None
+    if os.getuid() == 0:  # the server refuses to run as root
+        nobody = pwd.getpwnam("nobody")
+        os.chown(folder, nobody.pw_uid, nobody.pw_gid)
+        user = nobody.pw_name
+    data = folder / "data"
+    quiet = {"stdout": subprocess.DEVNULL, "cwd": folder, "user": user}
+    initdb = (binaries / "initdb", "-D", data, "-U", "tester", "-A", "trust", "--no-sync")
+    subprocess.run(initdb, check=True, stderr=subprocess.PIPE, **quiet)  # type: ignore[call-overload]
+    (data / "pg_hba.conf").write_text(HBA)
+    options = [part for one in OPTIONS for part in ("-c", one)]
+    command = (binaries / "postgres", "-D", data, "-k", folder, "-h", "", *options)
+    # It ends with this process, even if that is killed.
+    follows = ("setpriv", "--pdeathsig", "INT") if shutil.which("setpriv") else ()
+    log = folder / "log"
+    with log.open("wb") as told:
+        server = subprocess.Popen((*follows, *command), stderr=told, **quiet)  # type: ignore[call-overload]
+    try:
+        ready = (binaries / "pg_isready", "-q", "-h", folder)
+        while subprocess.run(ready, check=False).returncode:
+            assert server.poll() is None, log.read_text()
+            time.sleep(0.05)
+        yield f"postgresql://tester@/postgres?host={folder}"
+    finally:
+        server.send_signal(signal.SIGINT)
+        server.wait()
+        shutil.rmtree(folder, ignore_errors=True)
