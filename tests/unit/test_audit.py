@@ -363,6 +363,12 @@ async def test_a_line_behind_a_torn_one_is_whole(host: AuditedHost) -> None:
     assert [json.loads(one)["outcome"] for one in whole] == ["started", "success"]
 
 
+async def let_go(fifo: Path, waiting: anyio.Event) -> None:
+    """Let a tool go on that reads a fifo, and wait for the end of its call."""
+    await anyio.to_thread.run_sync(fifo.write_text, "\n")
+    await waiting.wait()
+
+
 @pytest.mark.root
 async def test_a_full_disk_refuses_what_begins_and_an_end_is_written_late(
     host: AuditedHost, small_disk: Path
@@ -380,9 +386,8 @@ async def test_a_full_disk_refuses_what_begins_and_an_end_is_written_late(
         filler = fill_disk(small_disk)
         with pytest.warns(RyeWarning), pytest.raises(AuditError, match="No space left"):
             await rye.execute(host.tool, {"text": "x"})
-        await anyio.to_thread.run_sync(go.write_text, "\n")
         with pytest.warns(RyeWarning):
-            await waiting.wait()
+            await let_go(go, waiting)
         filler.unlink()
         await rye.execute(host.tool, {"text": "x"})
     whole = []

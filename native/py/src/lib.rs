@@ -7,6 +7,7 @@ use pyo3::prelude::*;
 mod clock;
 mod convert;
 mod digests;
+mod first_use;
 mod json_text;
 mod processes;
 mod runs;
@@ -45,5 +46,6 @@ fn native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     text_pattern::register(module)?;
     warm::register(module)?;
     watch::register(module)?;
-    witness::register(module)
+    witness::register(module)?;
+    first_use::fill_cells(module.py())
 }

@@ -15,7 +15,7 @@ const LAST_PATIENCE: Duration = Duration::from_secs(5);
 
 /// A `ryecore.lillux.processes.ProcessId`, read attribute by attribute.
 #[derive(FromPyObject)]
-struct Id {
+pub struct Id {
     boot_id: String,
     pid_namespace: u64,
     pid: i32,

@@ -116,6 +116,21 @@ fn report_dict(py: Python<'_>, report: Report) -> PyResult<Bound<'_, PyDict>> {
     Ok(fields)
 }
 
+/// See `first_use`.
+pub fn fill_report_cells(py: Python<'_>) -> PyResult<()> {
+    let endings = [
+        Ending::Exited,
+        Ending::Signaled,
+        Ending::TimedOut,
+        Ending::Cancelled,
+        Ending::Unknown,
+    ];
+    for ending in endings {
+        report_dict(py, Report::never_started(ending))?;
+    }
+    Ok(())
+}
+
 fn failure_object(py: Python<'_>, failure: OsFailure) -> Bound<'_, PyAny> {
     raise_os(failure).into_value(py).into_bound(py).into_any()
 }

@@ -19,13 +19,19 @@ const PATIENCE: Duration = Duration::from_secs(5);
 #[pyclass(frozen, module = "ryecore._native")]
 pub struct Pool(process::Pool);
 
+impl Pool {
+    pub fn with_bytes(bytes: u64) -> Self {
+        Self(process::Pool::new(bytes))
+    }
+}
+
 #[pymethods]
 impl Pool {
     #[new]
     #[pyo3(signature = (memory_bytes, /))]
     fn new(memory_bytes: i64) -> PyResult<Self> {
         let bytes = size("memory_bytes", memory_bytes)?;
-        Ok(Self(process::Pool::new(bytes as u64)))
+        Ok(Self::with_bytes(bytes as u64))
     }
 
     fn close(&self, py: Python<'_>) -> bool {
@@ -49,6 +55,11 @@ fn stats_dict(py: Python<'_>, stats: TemplateStats) -> PyResult<Bound<'_, PyDict
     fields.set_item(intern!(py, "failures"), stats.failures)?;
     fields.set_item(intern!(py, "reason"), stats.reason)?;
     Ok(fields)
+}
+
+/// See `first_use`.
+pub fn fill_stats_cells(py: Python<'_>) -> PyResult<()> {
+    stats_dict(py, TemplateStats::default()).map(drop)
 }
 
 /// A `ryecore.lillux.processes.WarmStart`, read attribute by attribute.

@@ -10,7 +10,7 @@ use crate::convert::{self, path, paths, raise};
 
 /// A `ryecore.lillux.witness.TreeStat`, read attribute by attribute.
 #[derive(FromPyObject)]
-struct TreeStat<'py> {
+pub struct TreeStat<'py> {
     root: Bound<'py, PyAny>,
     filter: TreeFilter,
     fingerprint: String,
@@ -28,6 +28,13 @@ struct TreeFilter {
 pub struct Witness(Arc<Core>);
 
 impl Witness {
+    /// One that holds whatever changes.
+    pub fn of_nothing() -> PyResult<Self> {
+        Core::new(Vec::new(), Vec::new(), Vec::new())
+            .map(|core| Self(Arc::new(core)))
+            .map_err(raise)
+    }
+
     pub fn shared(&self) -> Arc<Core> {
         Arc::clone(&self.0)
     }

@@ -52,6 +52,26 @@ pub struct Report {
     pub why_cold: Option<ColdReason>,
 }
 
+impl Report {
+    /// The report of a run that ended before it began.
+    pub const fn never_started(ending: Ending) -> Self {
+        Self {
+            ending,
+            exit_code: None,
+            signal: None,
+            stdout: Vec::new(),
+            stderr: Vec::new(),
+            stdout_total_bytes: 0,
+            stderr_total_bytes: 0,
+            duration: Duration::ZERO,
+            pid: 0,
+            left_behind: Vec::new(),
+            warm: false,
+            why_cold: None,
+        }
+    }
+}
+
 pub type Outcome = std::result::Result<Report, OsFailure>;
 
 /// The recipient of a run's outcome.
@@ -124,22 +144,8 @@ impl Job {
         self.inbox.deliver(self.token, Err(failure));
     }
 
-    /// The report of a run that was cancelled before it began.
     pub(super) fn never_started(self) {
-        let report = Report {
-            ending: Ending::Cancelled,
-            exit_code: None,
-            signal: None,
-            stdout: Vec::new(),
-            stderr: Vec::new(),
-            stdout_total_bytes: 0,
-            stderr_total_bytes: 0,
-            duration: Duration::ZERO,
-            pid: 0,
-            left_behind: Vec::new(),
-            warm: false,
-            why_cold: None,
-        };
-        self.inbox.deliver(self.token, Ok(report));
+        self.inbox
+            .deliver(self.token, Ok(Report::never_started(Ending::Cancelled)));
     }
 }

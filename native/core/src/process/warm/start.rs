@@ -47,7 +47,7 @@ pub(in crate::process) struct PoolState {
 }
 
 /// The state of one template.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TemplateStats {
     pub state: &'static str,
     /// 0 where there is no process.
