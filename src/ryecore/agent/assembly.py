@@ -204,10 +204,12 @@ def build_setup(
     suspends: bool = False,
     media: MediaStore | None = None,
     tool_deps: object = None,
+    recorded: Callable[[], Awaitable[None]] | None = None,
 ) -> TurnSetup:
     """Return the setup of a run's turns. Each tool must be granted, and exist.
 
-    `media` serves where the host has no store of media. `tool_deps` replaces the host's.
+    `media` serves where the host has no store of media. `tool_deps` replaces the host's. `recorded`
+    is awaited before each call of a tool.
     """
     names = granted_tools(agent, node)
     registry = registry_of(deps, agent)
@@ -230,7 +232,8 @@ def build_setup(
         tool_context=tool_context(
             deps,
             frozenset(names),
-            evolve(call, caller=f"agent:{agent.name}"),
+            call.called_by(f"agent:{agent.name}"),
+            recorded=recorded,
             media=media,
             tool_deps=tool_deps,
         ),

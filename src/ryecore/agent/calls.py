@@ -45,6 +45,9 @@ class Served:
     pending: tuple[PendingApproval, ...] = ()
 
 
+_NOTHING_ENDS: Final = Served()
+
+
 class ServedCalls:
     """The calls of one answer, served in parallel if all tools allow it.
 
@@ -65,7 +68,7 @@ class ServedCalls:
         self._asked = asked
         self._calls = asked.tool_calls
         self._answers = answers
-        self._results = dict(results)
+        self._results = {**results}
         self._pending: dict[int, PendingApproval] = {}
         self._unreported: dict[int, ToolResultPart] = {}
         self._begun: set[int] = set()
@@ -123,7 +126,11 @@ class ServedCalls:
         return self._served()
 
     def _served(self) -> Served:
-        if self._fail is not None or not self._pending:
+        if not self._pending:
+            if self._fail is None and not self._correction:
+                return _NOTHING_ENDS
+            return Served(self._fail, self._correction)
+        if self._fail is not None:
             return Served(self._fail, self._correction)
         pending = tuple(one for _, one in sorted(self._pending.items()))
         for one in pending:

@@ -115,19 +115,20 @@ class CostMeter:
         if self._on_cost is not None:
             self._on_cost(record, cost)
         if self._emit is not None:
+            usage = cost.usage
             self._emit(
                 CostUpdated(
                     self._node_id,
                     record.model,
-                    cost.usage.total_input_tokens,
-                    cost.usage.total_output_tokens,
+                    usage.total_input_tokens,
+                    usage.total_output_tokens,
                     cost.cost_microcents,
                     self._tracker.cost_microcents,
                     cost.priced,
                     cost.estimated,
                     self._made,
-                    cost.usage.cache_read_tokens,
-                    cost.usage.total_cache_write_tokens,
+                    usage.cache_read_tokens,
+                    usage.total_cache_write_tokens,
                     cost.cache_saved_microcents,
                     record.waited_ms,
                 )

@@ -16,7 +16,7 @@ from ryecore.agent.outcome import NodeOutcome, turn_error
 from ryecore.agent.policies import ask_gate
 from ryecore.errors import LlmError
 from ryecore.frozen import frozen
-from ryecore.llm.admission import Admission
+from ryecore.llm.admission import admission_of
 from ryecore.llm.attempt import AskForMedia, call_for_media
 from ryecore.llm.fallback_rules import FallbackPlanEntry, Refuse
 from ryecore.llm.media import MediaStore
@@ -66,8 +66,8 @@ class MediaFork:
         def ask(key: str) -> Awaitable[MediaOutcome]:
             return maker.generate_media(request, key=key, media=store)
 
-        admission = Admission((entry,), chain_options(self.deps, self.call, self.meter))
-        if not admission.is_limited(0):
+        admission = admission_of((entry,), chain_options(self.deps, self.call, self.meter))
+        if admission is None or not admission.is_limited(0):
             await self._hold(entry, prompt)
             return await self._outcome(name, entry, ask)
         admitted = await admission.enter(0)

@@ -198,8 +198,8 @@ class _AgentRun:
                 self._deps.pre_egress, node.id, answer, spender, self._compactor(agent, plan[0])
             ),
             meter=self.meter,
+            recorded=ctx.recorded,
         )
-        setup = evolve(setup, tool_context=evolve(setup.tool_context, recorded=ctx.recorded))
         return _completed(await run_turns(setup, [Message.user(prompt)]), self.meter)
 
     def _compactor(self, agent: Agent, entry: FallbackPlanEntry) -> Compactor | None:

@@ -178,7 +178,7 @@ class _Turns:
                 next_step="Raise AgentTurnLimits.max_tool_turns, or give it less to do.",
             )
         calls = ServedCalls(self._setup, self._state, asked)
-        return await self._close(asked, calls, calls.serve, len(self._messages))
+        return await self._close(asked, calls, calls.serve(), len(self._messages))
 
     async def _resume(self, answers: Sequence[PendingApproval]) -> TurnResult | None:
         """Serve the calls of the last answer that waited for an approval."""
@@ -189,17 +189,17 @@ class _Turns:
         self._last = asked
         answered = {one.place: one for one in answers}
         calls = ServedCalls(self._setup, self._state, asked, answered, results)
-        return await self._close(asked, calls, calls.resume, place)
+        return await self._close(asked, calls, calls.resume(), place)
 
     async def _close(
         self,
         asked: LlmResult,
         calls: ServedCalls,
-        serve: Callable[[], Awaitable[Served]],
+        serving: Awaitable[Served],
         start: int,
     ) -> TurnResult | None:
         try:
-            served = await serve()
+            served = await serving
         finally:
             # After a cancellation, too: tools that ran have had effects, which a resume must know.
             results = calls.results()

@@ -11,12 +11,12 @@ import anyio
 from ryecore.errors.agents import LlmError
 from ryecore.llm.attempt import Attempt
 from ryecore.llm.fallback_rules import ChainOptions, FallbackPlanEntry, asked_wait_s
-from ryecore.llm.rate_limits import RateLane
+from ryecore.llm.rate_limits import RateLane, RateLimits
 from ryecore.llm.rate_rules import Taken
 from ryecore.llm.request import LlmRequest
 from ryecore.llm.token_estimates import TokenEstimate
 
-__all__ = ["Admission", "Admitted"]
+__all__ = ["Admission", "Admitted", "admission_of"]
 
 _ANSWER_TOKENS: Final = 4096  # are taken for an answer without a bound
 
@@ -24,14 +24,12 @@ _ANSWER_TOKENS: Final = 4096  # are taken for an answer without a bound
 class Admission:
     """Admits the attempts of one chain, entry by entry."""
 
-    def __init__(self, plan: Sequence[FallbackPlanEntry], options: ChainOptions) -> None:
+    def __init__(
+        self, plan: Sequence[FallbackPlanEntry], options: ChainOptions, limits: RateLimits
+    ) -> None:
         self._plan = plan
         self._options = options
-        limits = options.rate_limits
-        self._lanes = tuple(
-            None if limits is None else limits.lane(one.provider.provider_id, one.model)
-            for one in plan
-        )
+        self._lanes = tuple(limits.lane(one.provider.provider_id, one.model) for one in plan)
         self._limits_tokens = any(
             lane is not None and lane.limit.tokens_per_minute is not None for lane in self._lanes
         )
@@ -99,6 +97,12 @@ class Admission:
                 model=entry.model,
                 retry_after_s=wait_s,
             )
+
+
+def admission_of(plan: Sequence[FallbackPlanEntry], options: ChainOptions) -> Admission | None:
+    """Return the admission of a chain's attempts; None where the host limits no rates."""
+    limits = options.rate_limits
+    return None if limits is None else Admission(plan, options, limits)
 
 
 class Admitted:

@@ -235,7 +235,9 @@ class CostTracker:
         cost_of = self._pricing(record.provider, record.model, len(record.media))
         cost = cost_of(usage)
         saved = 0
-        if cost and (usage.cache_read_tokens or usage.total_cache_write_tokens):
+        if cost and (
+            usage.cache_read_tokens or usage.cache_write_tokens or usage.cache_write_1h_tokens
+        ):
             saved = (cost_of(_uncached(usage)) or cost) - cost
         self._usages.append(usage)
         self.cost_microcents += cost or 0
@@ -321,8 +323,9 @@ class CostTracker:
                     "not a Price.",
                     next_step="Let it return a Price, or None where the price isn't known.",
                 )
-            has_price = price.covers_media or not media
-            return partial(price.cost_of, media=media) if has_price else _unpriced
+            if not media:
+                return price.cost_of
+            return partial(price.cost_of, media=media) if price.covers_media else _unpriced
         if media or not self._bundled:  # the bundled prices are for tokens
             return _unpriced
         return _bundled_pricing(provider, model)
@@ -374,7 +377,7 @@ def _can_be(usage: Usage) -> bool:
         usage.reasoning_tokens,
         usage.cache_write_1h_tokens,
     ):
-        if not isinstance(one, int) or not 0 <= one <= _MOST_TOKENS:
+        if (type(one) is not int and not isinstance(one, int)) or not 0 <= one <= _MOST_TOKENS:
             return False
     return True
 

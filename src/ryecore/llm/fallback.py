@@ -10,7 +10,7 @@ import anyio.lowlevel
 from attrs import evolve
 
 from ryecore.errors.agents import LlmError, LlmErrorKind
-from ryecore.llm.admission import Admission
+from ryecore.llm.admission import Admission, admission_of
 from ryecore.llm.attempt import Attempt
 from ryecore.llm.fallback_rules import (
     AttemptOutcome,
@@ -69,7 +69,7 @@ class FallbackChain:
         self._options = options
         self._contents = Contents()
         self._cool_until: dict[str, float] = {}
-        self._admission = Admission(self.plan, options)
+        self._admission = admission_of(self.plan, options)
         self.active_provider = self._ids[0]
         self.active_model = self.plan[0].model
 
@@ -166,7 +166,8 @@ class _Walk:
         self._ask = ask
         self._cancellation = cancellation
         chain._contents.look(request.messages)
-        chain._admission.look(request)
+        if chain._admission is not None:
+            chain._admission.look(request)
         self._left = list(range(len(chain.plan)))  # neither tried nor excluded
         self._lacking: set[str] = set()
         self._passed_over: set[int] = set()
@@ -221,12 +222,12 @@ class _Walk:
         request = _request_for(self._request, entry.model, provider_id, chain._contents)
         chain.active_provider, chain.active_model = provider_id, entry.model
         attempt, self._waited_s = 1, 0.0
-        is_limited = chain._admission.is_limited(index)
+        admission = chain._admission
         while True:
             tried = Attempt(entry.provider, provider_id, request)
-            if not is_limited:
+            if admission is None or not admission.is_limited(index):
                 await self._try(index, request, tried)
-            elif (too_much := await self._try_within_limit(index, request, tried)) is not None:
+            elif too_much := await self._try_within_limit(admission, index, request, tried):
                 return None, too_much
             error = tried.error
             if error is None:
@@ -264,11 +265,11 @@ class _Walk:
             return None, error
 
     async def _try_within_limit(
-        self, index: int, request: LlmRequest, tried: Attempt
+        self, admission: Admission, index: int, request: LlmRequest, tried: Attempt
     ) -> LlmError | None:
         """Make one attempt once its rate limit has room, or return why that is too late."""
         try:
-            admitted = await self._chain._admission.enter(index)
+            admitted = await admission.enter(index)
         except LlmError as error:
             self._record_skipped(index, error.message)
             return error
@@ -354,10 +355,16 @@ class _Walk:
         A wait for its rate limit counts where it is longer than its `backoff.cap_s`.
         """
         chain = self._chain
-        wait_s, until = chain._admission.long_wait_s(index), chain._cool_until
-        if until:
-            wait_s = max(wait_s, until.get(chain._ids[index], 0.0) - self._options.now())
-        return wait_s
+        until = chain._cool_until
+        if chain._admission is None and not until:
+            return 0.0
+        cools_s = until.get(chain._ids[index], 0.0) - self._options.now() if until else 0.0
+        return max(self._long_wait_s(index), cools_s)
+
+    def _long_wait_s(self, index: int) -> float:
+        """Return the seconds for which an entry has no room in its rate limit."""
+        admission = self._chain._admission
+        return 0.0 if admission is None else admission.long_wait_s(index)
 
     def _has_other(self, provider_id: str) -> bool:
         ids = self._chain._ids
@@ -370,7 +377,7 @@ class _Walk:
         for index in indices:
             if index not in self._passed_over:
                 self._passed_over.add(index)
-                is_full = self._chain._admission.long_wait_s(index) > 0
+                is_full = self._long_wait_s(index) > 0
                 why = "has no room in its rate limit" if is_full else "is in cooldown"
                 self._skip(index, f"its provider {why} for {self._cooldown_s(index):.1f} s")
 

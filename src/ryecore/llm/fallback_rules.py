@@ -278,8 +278,9 @@ async def fetch_key(options: ChainOptions, provider_id: str, model: str) -> str 
     why = ""
     try:
         key = options.key_for(provider_id)
-        if not isinstance(key, str):
-            key = await key
+        if isinstance(key, str):
+            return key
+        key = await key
     except Exception as problem:  # its text may hold a secret
         key, why = None, f": key_for raised {type(problem).__name__}"
     if isinstance(key, str):

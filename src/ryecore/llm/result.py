@@ -1,6 +1,5 @@
 """The answer of a model and its token counts."""
 
-from functools import cached_property
 from typing import Literal, Self, TypeAlias
 
 from ryecore.frozen import frozen
@@ -104,7 +103,7 @@ class LlmResult:
         """The texts, joined."""
         return "".join(part.text for part in self.parts if type(part) is TextPart)
 
-    @cached_property
+    @property
     def tool_calls(self) -> tuple[ToolCallPart, ...]:
         """The tool calls, in order."""
         return tuple([part for part in self.parts if type(part) is ToolCallPart])

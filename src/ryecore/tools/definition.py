@@ -188,7 +188,7 @@ class ToolDef:
             return self.parallel_safe
         return isinstance(self.run, FunctionRunner) and self.run.shape.is_async
 
-    @property
+    @cached_property
     def is_told_its_call(self) -> bool:
         """Whether its function, its policy or a person who approves it sees the call's context."""
         run = self.run

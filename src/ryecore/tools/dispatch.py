@@ -295,6 +295,9 @@ def _shown_input(
 
 
 def _summary(part: ToolResultPart, limits: ToolLimits) -> str:
+    first = part.content[0]
+    if type(first) is TextPart and len(part.content) == 1:  # as most results are
+        return _shortened(first.text, limits)
     words = [
         one.text[: limits.event_chars + 1]
         if type(one) is TextPart
