@@ -12,7 +12,7 @@ from attrs import evolve
 
 from ryecore.agent.costs import CostMeter
 from ryecore.agent.deps import AgentRunnerDeps
-from ryecore.agent.ledgers import MemoryLedger, NoLog
+from ryecore.agent.ledgers import MemoryLedger, NoLog, SessionWaits
 from ryecore.agent.limit_hits import advise_session
 from ryecore.agent.outcome import turn_error
 from ryecore.agent.saved import SavedCosts
@@ -166,6 +166,7 @@ class SessionBudget:
             deps,
             NoLog(),
             CancelToken(),
+            waits=SessionWaits(self._ledger) if above is None else None,
             above=above,
             advise=advise_session,
         )

@@ -1,10 +1,12 @@
-"""The log that spending needs, and for a session the ledger and the log in memory.
+"""The log that spending needs, and for a session the ledger, the log and the waits in memory.
 
 Source: decisions 39 and 40.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Protocol
+
+import anyio
 
 from ryecore.display.text import exact_dollars
 from ryecore.errors import InsufficientBudget
@@ -14,7 +16,7 @@ from ryecore.state.ledger import RequestLedger
 from ryecore.state.model import Cost
 from ryecore.state.transcript_format import Head
 
-__all__ = ["Holder", "MemoryLedger", "NoLog", "RunLog", "SharedBudget"]
+__all__ = ["Holder", "MemoryLedger", "NoLog", "RunLog", "SessionWaits", "SharedBudget"]
 
 
 class RunLog(Protocol):
@@ -155,6 +157,11 @@ class MemoryLedger(RequestLedger):
         """Return what may still be held."""
         return self._left()
 
+    @property
+    def most_left(self) -> Amount:
+        """What could be held if all that is held came back."""
+        return self._ceiling - self._spent
+
     def _left(self) -> Amount:
         return self._ceiling - self._spent - sum(self._holds.values(), start=NOTHING)
 
@@ -198,3 +205,46 @@ class SharedBudget(Protocol):
     async def most_left(self) -> Amount:
         """Return what could be held if all that is held or reserved came back."""
         ...
+
+
+class SessionWaits:
+    """The waits of the agents that a session's tools call, for what the others of them hold.
+
+    Only a request that has been sent holds anything, and it ends by itself; so no two of them wait
+    for each other, and where none holds, nothing is waited for.
+
+    Attributes:
+        version: Grows whenever budget may have come back.
+    """
+
+    def __init__(self, ledger: MemoryLedger) -> None:
+        self._ledger = ledger
+        self._spending: Holder | None = None
+        self._changed: anyio.Event | None = None
+        self.version = 0
+
+    def attach(self, spending: Holder) -> None:
+        """Let others wait for what this spending holds."""
+        self._spending = spending
+
+    def wake(self, *, came_back: bool) -> None:
+        """Let the agents that wait look again."""
+        self.version += came_back
+        changed, self._changed = self._changed, None
+        if changed is not None:
+            changed.set()
+
+    async def wait(self, seen: int) -> bool:
+        """Wait until budget may have come back since the version `seen`; False if none can."""
+        spending = self._spending
+        if self.version == seen and spending is not None and spending.is_holding:
+            await spending.settle_unwritten()
+            if self.version == seen and spending.is_holding:
+                changed = self._changed = self._changed or anyio.Event()
+                await changed.wait()
+                return True
+        return self.version != seen
+
+    async def most_left(self) -> Amount:
+        """Return what could be held if all that is held came back."""
+        return self._ledger.most_left

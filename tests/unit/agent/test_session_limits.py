@@ -2,11 +2,14 @@
 
 import json
 from decimal import Decimal
+from functools import reduce
+from operator import add
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
+from attrs import evolve
 
 from ryecore import Agent, AgentRunnerDeps, AgentSession, CallContext, Limits
 from ryecore.errors import AgentTurnError, InputError
@@ -235,6 +238,51 @@ async def test_a_called_agent_is_bound_by_its_callers_limits() -> None:
     assert failed.value.code == "budget_exceeded"
     assert asked == []  # 0.20 were spent, and the rest wouldn't do for another agent's answer
     assert session.cost_usd <= Decimal("0.37")
+
+
+@pytest.mark.both_loops
+async def test_agents_that_are_called_at_once_wait_for_what_the_others_hold() -> None:
+    at_once = most = 0
+
+    async def helper(request: LlmRequest) -> Any:
+        nonlocal at_once, most
+        at_once += 1
+        most = max(most, at_once)
+        await anyio.wait_all_tasks_blocked()  # the other calls hold, or wait
+        at_once -= 1
+        return say("yes", usage=Usage(2, 1))
+
+    def boss(request: LlmRequest) -> Any:
+        if request.messages[-1].role == "tool":
+            return say("done", usage=Usage(1, 1))
+        return reduce(
+            add, [call("m1", {"task": f"Page {number}."}, usage=Usage(1, 1)) for number in range(6)]
+        )
+
+    finder = evolve(agent("m1"), max_output_tokens=60).as_tool(parallel_safe=True)
+    limits = Limits(spend_usd=3)  # of which each call of six holds over 0.60
+    session = AgentSession(agent(tools=[finder]), host(boss, helper), limits=limits)
+    reply = await session.send("Hi")
+    results = [part for one in session.messages if one.role == "tool" for part in one.parts]
+    assert [str(part.text) for part in results] == ["yes"] * 6
+    assert 1 <= most < 6
+    assert reply.text == "done"
+    assert session.cost_usd <= 3
+
+
+async def test_the_last_of_several_called_agents_is_refused_where_nothing_comes_back() -> None:
+    def boss(request: LlmRequest) -> Any:
+        return reduce(
+            add, [call("m1", {"task": f"Page {number}."}, usage=Usage(1, 1)) for number in range(3)]
+        )
+
+    finder = agent("m1").as_tool(parallel_safe=True)
+    deps = host(boss, chatty(read=2, written=20))
+    session = AgentSession(agent(tools=[finder]), deps, limits=Limits(spend_usd="0.75"))
+    with anyio.fail_after(5), pytest.raises(AgentTurnError) as failed:
+        await session.send("Hi")
+    assert failed.value.code == "budget_exceeded"
+    assert session.cost_usd <= Decimal("0.75")
 
 
 async def test_a_called_agent_has_its_own_limits_too() -> None:
