@@ -34,6 +34,9 @@ needs_server = pytest.mark.skipif(
 )
 
 
+needs_dbos = pytest.mark.skipif(find_spec("dbos") is None, reason="needs the extra dbos")
+
+
 @contextmanager
 def serving_postgres() -> Iterator[str]:
     """Run a server until the block ends, and yield the address of its database.

@@ -25,6 +25,7 @@ from ryecore.wiring import Parts
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from ryecore.actions.cluster import Cluster
     from ryecore.actions.costs import CostRows
     from ryecore.actions.fetch import FetchedItem
     from ryecore.actions.graphs import Graphs
@@ -91,6 +92,11 @@ class Rye:
     def remotes(self) -> "Remotes":
         """The nodes that the project knows."""
         return self._parts.make_remotes(self._running)
+
+    @cached_property
+    def cluster(self) -> "Cluster":
+        """The workers of a state that machines share, and the runs in its queues."""
+        return self._parts.make_cluster(self._running)
 
     @classmethod
     def open(

@@ -39,6 +39,7 @@ from ryecore.runs.tasks import Running, Tasks
 from ryecore.state.lazy_store import LazyThreadStore
 
 if TYPE_CHECKING:
+    from ryecore.actions.cluster import Cluster
     from ryecore.actions.directive import DirectiveAction
     from ryecore.actions.dispatch import ActionDispatcher
     from ryecore.actions.fetch import FetchAction
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
     from ryecore.remote.connection import ConnectedNode, NodePool
     from ryecore.remote.lifecycle import RemoteLifecycle
     from ryecore.remote.plan import PushPlanner
+    from ryecore.remote.queued import QueuedRuns
     from ryecore.remote.service import RemoteRuns
     from ryecore.runs.host import RunHost
     from ryecore.runs.request import RunRequest
@@ -275,6 +277,12 @@ class Parts:
             lambda: self.remote_runs,
         )
 
+    def make_cluster(self, running: Running) -> "Cluster":
+        """Make the interface to workers and queues, for the calls of one Rye."""
+        from ryecore.actions.cluster import Cluster  # noqa: PLC0415
+
+        return Cluster(self.store.open, lambda: self.threads, running)
+
     def make_remotes(self, running: Running) -> "Remotes":
         """Make the interface to the nodes that the project knows, for the calls of one Rye."""
         from ryecore.actions.remotes import Remotes  # noqa: PLC0415
@@ -293,10 +301,18 @@ class Parts:
         """The service that runs directives in managed threads."""
         from ryecore.threads.service import ThreadService  # noqa: PLC0415
 
-        return ThreadService(self._host, self.planner, self._remote_life)
+        return ThreadService(self._host, self.planner, self._remote_life, lambda: self._queued)
 
     async def _remote_life(self, request: "RunRequest", ctx: CallContext) -> "RemoteLifecycle[Any]":
         return await self.remote_runs.life(request, ctx)
+
+    @cached_property
+    def _queued(self) -> "QueuedRuns":
+        """The runs of this Rye that the workers of queues carry out."""
+        from ryecore.remote.queued import QueuedRuns  # noqa: PLC0415 - for remote targets alone
+
+        remotes = self._read_remotes
+        return QueuedRuns(self._host, self.planner, remotes, self._settings.state)
 
     @cached_property
     def remote_runs(self) -> "RemoteRuns":
@@ -441,6 +457,8 @@ class Parts:
         await self._executor.aclose()
         if "_nodes" in self.__dict__:
             await self._nodes.aclose()
+        if "_queued" in self.__dict__:
+            await run_in_thread(self._queued.close)
         if self.store.is_open:  # who closes it last moves its log home, which waits for the disk
             await run_in_thread(self.store.close)
         if "search" in self.__dict__:  # a part that was never needed isn't made to be closed

@@ -225,6 +225,8 @@ class ExecuteAction:
         try:
             if not is_async:
                 return await self._threads().run(run, ctx)
+            if self._threads().is_queued(run):
+                return await self._threads().launch(run, ctx)
             if run.target != "local" or self._launch().can_rebuild_models:
                 return await self._launch().fork(run, ctx)
             return await self._threads().launch(run, ctx)

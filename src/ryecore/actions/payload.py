@@ -5,29 +5,29 @@ and event sinks have no meaning in another process. No payload is written to a d
 """
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Self
 
-from attrs import asdict, evolve, field
+from attrs import asdict, field
 
 from ryecore.actions.settings import Settings
 from ryecore.errors import InputError
 from ryecore.frozen import frozen
-from ryecore.items.refs import ItemRef
 from ryecore.items.spaces import Space
 from ryecore.policy import CallContext
-from ryecore.policy.limits import read_limits
-from ryecore.runs.request import GraphOptions, RunRequest, ThreadOptions
+from ryecore.runs.portable import (
+    portable,
+    read_context,
+    read_request,
+    write_context,
+    write_json,
+    write_request,
+)
+from ryecore.runs.request import RunRequest
 
 __all__ = ["Payload"]
 
-_VERSION: Final = 8
-_CONTEXT: Final = ("budget_account", "depth", "deadline", "call_id", "parent", "caller")
-
-
-def _portable(ctx: CallContext) -> CallContext:
-    return evolve(ctx, cancellation=None, event_sink=None, budget=None, execution=None)
+_VERSION: Final = 9
 
 
 @frozen
@@ -46,7 +46,7 @@ class Payload:
     settings: Settings
     run_id: str
     request: RunRequest
-    ctx: CallContext = field(converter=_portable)
+    ctx: CallContext = field(converter=portable)
     token: str | None = field(default=None, repr=False)
 
     @property
@@ -61,36 +61,15 @@ class Payload:
 
     def to_bytes(self) -> bytes:
         """Return the payload as one JSON document."""
-        request, ctx = self.request, self.ctx
         document = {
             "version": _VERSION,
             "settings": asdict(self.settings, value_serializer=_plain),
             "run_id": self.run_id,
             "token": self.token,
-            "request": {
-                "ref": str(request.ref),
-                "inputs": dict(request.inputs),
-                "limits": request.limits.to_dict(),
-                "model": request.model,
-                "timeout_s": request.timeout_s,
-                "muted_hooks": sorted(request.thread.muted_hooks),
-                "digest": request.graph.digest,
-                "target": request.target,
-                "collect": request.collect,
-            },
-            "ctx": {
-                "capabilities": None if ctx.capabilities is None else sorted(ctx.capabilities),
-                **{name: getattr(ctx, name) for name in _CONTEXT},
-                "labels": dict(ctx.labels),
-            },
+            "request": write_request(self.request),
+            "ctx": write_context(self.ctx),
         }
-        try:
-            return json.dumps(document, allow_nan=False).encode()
-        except (TypeError, ValueError, RecursionError) as problem:
-            raise InputError(
-                f"What runs in another process is sent as JSON, and this can't be: {problem}.",
-                next_step="Pass text, numbers, booleans, null, lists and mappings with text keys.",
-            ) from None
+        return write_json(document).encode()
 
     @classmethod
     def from_bytes(cls, document: bytes) -> Self:
@@ -102,15 +81,11 @@ class Payload:
                 f"This is a payload of version {version}, not {_VERSION}.",
                 next_step="Start it again: another ryecore was installed meanwhile.",
             )
-        ctx = values["ctx"]
-        capabilities = ctx.pop("capabilities")
         return cls(
             _read_settings(values["settings"]),
             values["run_id"],
-            _read_request(values["request"]),
-            CallContext(
-                capabilities=None if capabilities is None else frozenset(capabilities), **ctx
-            ),
+            read_request(values["request"]),
+            read_context(values["ctx"]),
             values["token"],
         )
 
@@ -121,20 +96,6 @@ def _read_settings(values: dict[str, Any]) -> Settings:
     )
     keys, allowed = tuple(values.pop("trusted_keys")), tuple(values.pop("allow_env"))
     return Settings(system_spaces=spaces, trusted_keys=keys, allow_env=allowed, **values)
-
-
-def _read_request(values: Mapping[str, Any]) -> RunRequest:
-    return RunRequest(
-        ItemRef.parse(values["ref"]),
-        values["inputs"],
-        read_limits(values["limits"]),
-        values["model"],
-        values["timeout_s"],
-        target=values["target"],
-        collect=values["collect"],
-        thread=ThreadOptions(frozenset(values["muted_hooks"])),
-        graph=GraphOptions(values["digest"]),
-    )
 
 
 def _plain(_instance: object, _attribute: object, value: object) -> object:

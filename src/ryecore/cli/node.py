@@ -22,6 +22,7 @@ from ryecore.cli.keys import read_public_key
 from ryecore.cli.opening import deps_option, models_of, serve_until_signalled
 from ryecore.cli.options import json_option
 from ryecore.cli.output import errors_shown, show, show_done, show_json
+from ryecore.cli.work import work
 from ryecore.convert.money import read_usd, write_usd
 from ryecore.display.text import StyledText, byte_size, counted, exact_dollars
 from ryecore.errors import InputError
@@ -54,6 +55,9 @@ def node() -> None:
     A caller pushes a signed project and runs its items here, as your user: allow only those whom
     you would let log in. Start with: rye node init
     """
+
+
+node.add_command(work)
 
 
 @node.command()

@@ -457,7 +457,7 @@ async def fetch_identity(url: str, *, timeout_s: float = 30.0) -> tuple[Identity
         RemoteUnavailable: It can't be reached.
         RemoteUntrusted: It isn't signed by the key that it names, or can't be read.
     """
-    entry = RemoteEntry(url, PublicKey(bytes(32)), timeout_s, plain_http=True)
+    entry = RemoteEntry(url, PublicKey(bytes(32)), timeout_s=timeout_s, plain_http=True)
     client = NodeClient(Remote("", entry), SigningKey.generate)
     try:
         return await client.identity()

@@ -1,6 +1,6 @@
-"""remotes.yaml: the nodes that a project knows, with their keys.
+"""remotes.yaml: the nodes that a project knows, with their keys, and the queues.
 
-Source: docs/design/remote.md#at-home; decision 64.
+Source: docs/design/remote.md#at-home; docs/design/queues.md; decision 64.
 """
 
 import re
@@ -19,6 +19,7 @@ from ryecore.frozen import frozen
 from ryecore.items.spaces import Space
 from ryecore.lillux.keys import PublicKey
 from ryecore.lillux.witness import Evidence
+from ryecore.remote.queue_address import QueueAddress
 from ryecore.remote.rules import why_no_pattern
 
 __all__ = [
@@ -39,6 +40,7 @@ _SPEC: Final = ConfigSpec(REMOTES_PATH, signed=True)
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}", re.ASCII)
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _MAX_URL_CHARS: Final = 2048
+MAX_PRIORITY: Final = 2**31 - 1
 
 
 def is_remote_name(text: str) -> bool:
@@ -98,6 +100,10 @@ def _read_pattern(value: object) -> str:
     return value
 
 
+def _read_queue(value: object) -> QueueAddress:
+    return QueueAddress.parse(value)
+
+
 _VariableName = Annotated[str, Check("the name of a variable", _VARIABLE.fullmatch)]
 
 
@@ -113,16 +119,20 @@ class RemoteEntry:
     """A remote as remotes.yaml has it.
 
     Attributes:
-        url: Where the node answers.
-        node_key: The node's public key.
+        url: Where the node answers; "" for a queue.
+        node_key: The node's public key; None for a queue.
+        queue: The queue whose workers run what is sent there; None for a node.
+        priority: The place of its runs in the queue: a lower number runs earlier.
         timeout_s: How long one request may take, in seconds.
         plain_http: Whether http:// may be used beyond this machine, as in a private network.
         push: What is pushed besides items and configuration.
         secrets: The secrets that may travel, where a signed element asks for them.
     """
 
-    url: Annotated[str, Reader(read_url)]
-    node_key: Annotated[PublicKey, Reader(_read_key)]
+    url: Annotated[str, Reader(read_url)] = ""
+    node_key: Annotated[PublicKey, Reader(_read_key)] | None = None
+    queue: Annotated[QueueAddress, Reader(_read_queue)] | None = None
+    priority: Annotated[int, between(1, MAX_PRIORITY)] = 1
     timeout_s: Annotated[float, between(1, 3600)] = 30.0
     plain_http: bool = False
     push: PushRules = PushRules()
@@ -131,7 +141,7 @@ class RemoteEntry:
 
 @frozen
 class Remote:
-    """A node as a project knows it, by its name."""
+    """A node, or a queue, as a project knows it, by its name."""
 
     name: str
     settings: RemoteEntry
@@ -143,7 +153,16 @@ class Remote:
 
     @property
     def key(self) -> PublicKey:
-        """The node's public key."""
+        """The node's public key.
+
+        Raises:
+            InputError: It is a queue, which has none.
+        """
+        if self.settings.node_key is None:
+            raise InputError(
+                f"The remote {self.name} is a queue, which runs directives' threads alone.",
+                next_step="Execute a directive with --thread fork, or name a node.",
+            )
         return self.settings.node_key
 
 
@@ -235,6 +254,10 @@ def _problems(found: RemotesConfig) -> Iterator[tuple[Place, str]]:
         place = ("remotes", name)
         if not is_remote_name(name):
             yield place, "must be named with letters, digits, _ and -"
+        if entry.queue is None and (not entry.url or entry.node_key is None):
+            yield place, "must have a url and a node_key, as a node, or else a queue"
+        if entry.queue is not None and (entry.url or entry.node_key is not None):
+            yield place, "is a queue, which has no url and no node_key"
         is_plain = entry.url.startswith("http:")
         if is_plain and not entry.plain_http and not is_loopback(entry.url):
             yield (

@@ -89,7 +89,7 @@ class ConnectedNode:
     @property
     def key(self) -> PublicKey:
         """The node's public key, from the signed configuration."""
-        return self.settings.node_key
+        return self.client.remote.key
 
     @property
     def caller(self) -> str:
@@ -373,10 +373,11 @@ class NodePool:
         """Return the node of a target, `remote` or `remote:NAME`. Nothing is sent.
 
         Raises:
-            InputError: There is no such remote.
+            InputError: There is no such remote, or it is a queue.
             RyeError: A remotes.yaml isn't signed by a trusted key, or has problems.
         """
         remote = self._read().find(target)
+        _ = remote.key  # a queue, which has none, is refused
         loop, node = self._nodes.get(remote, (None, None))
         if node is None or loop != current_token():  # connections belong to an event loop
             node = ConnectedNode(remote, self._load_key, self._planner, self._secrets)

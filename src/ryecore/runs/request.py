@@ -147,7 +147,8 @@ class RunRequest:
     The inputs are those of a directive or graph, or a tool's parameters. The model is the caller's
     choice, before the directive's own. A tool may have a timeout in seconds. `registered` is the
     run, where another process has registered it already. `target` is `local`, `remote` or
-    `remote:NAME`; with `collect` the node keeps the project files that the run changed.
+    `remote:NAME`; with `collect` the node keeps the project files that the run changed. `queue` is
+    the queue whose workers run it.
     """
 
     ref: ItemRef
@@ -159,6 +160,7 @@ class RunRequest:
     registered: Registered | None = None
     target: str = "local"
     collect: bool = False
+    queue: str | None = None
     thread: ThreadOptions = ThreadOptions()
     graph: GraphOptions = GraphOptions()
 
@@ -241,6 +243,7 @@ async def register_run(
             start=start,
             spawns=spawns,
             labels=labels,
+            queue=request.queue,
         )
 
     item_id = request.ref.id

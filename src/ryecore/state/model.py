@@ -255,6 +255,7 @@ class ThreadRecord(Rendered):
             that the registry knows of.
         place: The node that runs it, while its owner here follows it; None for a local thread.
         labels: Its labels, such as its tenant and user.
+        queue: The queue whose workers run it; None for a run that its caller's process runs.
         approvals: The calls of its tools that wait for a person's approval.
     """
 
@@ -284,6 +285,7 @@ class ThreadRecord(Rendered):
     lease_machine_s: float = 0.0
     place: RemotePlace | None = None
     labels: Mapping[str, str] = field(factory=dict)
+    queue: str | None = None
     approvals: "tuple[ThreadApproval, ...]" = ()
 
     @property
@@ -300,7 +302,7 @@ class ThreadRecord(Rendered):
         """Return the record as a JSON-ready object.
 
         It has `estimated` only if a part of its cost is an estimate, `remote` and `node` only if
-        a node runs it, `labels` and `approvals` only if it has some.
+        a node runs it, `queue` only if workers do, `labels` and `approvals` only if it has some.
 
         Source: docs/design/threads.md#registry.
         """
@@ -321,6 +323,7 @@ class ThreadRecord(Rendered):
             "continuation_thread_id": self.continuation_thread_id,
             "chain_root_id": self.chain_root_id,
             **({} if self.place is None else asdict(self.place)),
+            **({} if self.queue is None else {"queue": self.queue}),
             **({"labels": dict(self.labels)} if self.labels else {}),
             **({"approvals": [one.to_dict() for one in self.approvals]} if self.approvals else {}),
         }

@@ -10,6 +10,7 @@ Source: decisions 35 and 46; ADR 024; SECURITY.md#what-is-promised.
 import os
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache, partial
 from typing import TYPE_CHECKING, Final, Self
 
@@ -21,7 +22,7 @@ from ryecore.frozen import frozen
 from ryecore.lillux.processes import ProcessId, current_process, kill_processes, process_status
 from ryecore.policy.context import THREAD_MARK, thread_mark
 from ryecore.state.model import ThreadRecord
-from ryecore.state.waiting import pause, run_in_thread
+from ryecore.state.waiting import ChangeWatcher, pause, run_in_thread
 
 if TYPE_CHECKING:
     from ryecore.state.model import ThreadRecord
@@ -34,8 +35,11 @@ __all__ = [
     "can_be_looked_at",
     "ended_if_abandoned",
     "is_abandoned",
+    "is_lost",
     "lacks_follower",
+    "lacks_worker",
     "moment",
+    "next_sign",
     "wait_for_owner_end",
 ]
 
@@ -83,9 +87,26 @@ def can_be_looked_at(owner: ProcessId, here: ProcessId) -> bool:
 def is_abandoned(record: ThreadRecord, now: Moment | None = None) -> bool:
     """Return whether a thread has not ended according to its row, but has no living owner.
 
-    One that a node runs isn't abandoned: it continues there; see `lacks_follower`.
+    One that a node runs isn't abandoned: it continues there; see `lacks_follower`. Nor is one that
+    waits in a queue, or that another worker of its queue takes over, unless it is to stop.
     """
-    return record.place is None and _lacks_owner(record, now)
+    if record.place is not None:
+        return False
+    if record.queue is not None:
+        is_to_stop = record.cancel_requested or record.kill_requested
+        is_for_workers = record.status == "running" and not is_to_stop
+        if is_for_workers or _waits_in_queue(record):
+            return False
+    return _lacks_owner(record, now)
+
+
+def lacks_worker(record: ThreadRecord, now: Moment | None = None) -> bool:
+    """Return whether the worker that ran a thread of a queue is dead, so another may take over."""
+    return record.queue is not None and record.status == "running" and _lacks_owner(record, now)
+
+
+def _waits_in_queue(record: ThreadRecord) -> bool:
+    return record.status == "created" and record.continuation_of is None
 
 
 def lacks_follower(record: ThreadRecord, now: Moment | None = None) -> bool:
@@ -99,18 +120,28 @@ def lacks_follower(record: ThreadRecord, now: Moment | None = None) -> bool:
 def _lacks_owner(record: ThreadRecord, now: Moment | None) -> bool:
     if record.ended:
         return False
+    return is_lost(record.owner, record.lease_until, record.lease_machine_s, now)
+
+
+def is_lost(
+    owner: ProcessId | None,
+    lease_until: float,
+    lease_machine_s: float,
+    now: Moment | None = None,
+) -> bool:
+    """Return whether a process is dead, or its lease is out where it can't be looked at."""
     now = now or moment()
-    owner, here = record.owner, current_process()
     if owner is None:
-        return now.unix_s > record.lease_until
+        return now.unix_s > lease_until
+    here = current_process()
     if can_be_looked_at(owner, here):
         lives = _lives(owner)
         if lives is not None:
             return not lives
-    if owner.boot_id == here.boot_id and record.lease_machine_s:
-        return now.machine_s > record.lease_machine_s
+    if owner.boot_id == here.boot_id and lease_machine_s:
+        return now.machine_s > lease_machine_s
     # A lease with an impossibly late end was taken before the clock was set back.
-    return not record.lease_until - LEASE_S - _TOLERANCE_S <= now.unix_s <= record.lease_until
+    return not lease_until - LEASE_S - _TOLERANCE_S <= now.unix_s <= lease_until
 
 
 def ended_if_abandoned(record: ThreadRecord) -> ThreadRecord:
@@ -167,6 +198,9 @@ _LEASE_GRAIN_S: Final = 0.1
 async def wait_for_owner_end(record: ThreadRecord) -> None:
     """Wait for the end of a thread's process, or of its lease if the process can't be checked."""
     owner = record.owner
+    if record.queue is not None and (_waits_in_queue(record) or lacks_worker(record)):
+        await anyio.sleep(LEASE_S)  # a worker's claim is told
+        return
     if owner is None or not can_be_looked_at(owner, current_process()):
         await _wait_for_lease(record)
         return
@@ -195,6 +229,23 @@ async def _wait_for_lease(record: ThreadRecord) -> None:
     if owner is not None and owner.boot_id == current_process().boot_id:
         left_s = record.lease_machine_s - now.machine_s
     await anyio.sleep(min(max(left_s, 0), LEASE_S) + _LEASE_GRAIN_S)
+
+
+async def next_sign(watched: ChangeWatcher, record: ThreadRecord) -> None:
+    """Wait until something of a thread changes, or its process or its lease ends."""
+    async with anyio.create_task_group() as signs:
+
+        async def changed() -> None:
+            await watched.changed(LEASE_S)
+            signs.cancel_scope.cancel()
+
+        async def died() -> None:
+            with suppress(StateError):  # the next check reports it
+                await wait_for_owner_end(record)
+            signs.cancel_scope.cancel()
+
+        signs.start_soon(changed)
+        signs.start_soon(died)
 
 
 _LOOK_EVERY_S: Final = 0.02

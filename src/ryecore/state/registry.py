@@ -50,6 +50,7 @@ class ThreadRegistry(Transactions, Protocol):
         start: IdempotencyKey | None = None,
         spawns: SpawnLimit | None = None,
         labels: Mapping[str, str] | None = None,
+        queue: str | None = None,
     ) -> ThreadRecord:
         """Create a thread's row, with the status `created`.
 
@@ -68,6 +69,8 @@ class ThreadRegistry(Transactions, Protocol):
             spawns: The parent's limit of spawns, checked in the same transaction; None if
                 `count_spawn` checks it.
             labels: Labels besides those that it inherits.
+            queue: The queue whose workers run it; unless it continues a thread, it has no owner
+                until one of them claims it.
 
         Raises:
             AlreadyStarted: The same request was started with this key. It isn't counted again.

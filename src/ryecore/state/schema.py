@@ -263,5 +263,7 @@ MIGRATIONS: Final[Sequence[Migration]] = (
         ) STRICT""",
         "CREATE INDEX approvals_by_thread ON approvals (thread_id)",
     ),
+    # The queue whose workers run a thread, where machines share the state.
+    ("ALTER TABLE threads ADD COLUMN queue TEXT",),
 )
 """The statements that upgrade each version of the file's schema to the next."""

@@ -111,6 +111,7 @@ class SqlRegistry(ThreadRegistry):
         start: IdempotencyKey | None = None,
         spawns: SpawnLimit | None = None,
         labels: Mapping[str, str] | None = None,
+        queue: str | None = None,
     ) -> ThreadRecord:
         async with self._database.writing() as run:
             refuse_another(run, follows)
@@ -132,12 +133,13 @@ class SqlRegistry(ThreadRegistry):
                 item_id,
                 parent_id,
                 root_id=root_id,
-                owner=owner or current_process(),
+                owner=None if queue and follows is None else owner or current_process(),
                 requests=(cancelled, killed),
                 model=model,
                 limits=limits,
                 follows=follows,
                 labels={**(labels or {}), **inherited},
+                queue=queue,
             )
             keep_start_key(run, thread_id, start, parent_id)
             return record

@@ -9,6 +9,7 @@ from ryecore.frozen import frozen
 from ryecore.state.approvals import ApprovalStore
 from ryecore.state.ledger import BudgetLedger
 from ryecore.state.registry import ThreadRegistry
+from ryecore.state.run_queue import RunQueue
 from ryecore.state.sql_approvals import SqlApprovals
 from ryecore.state.sql_ledger import SqlLedger
 from ryecore.state.sql_registry import SqlRegistry
@@ -30,6 +31,7 @@ class SqlTables:
         ledger: Their budgets.
         approvals: Their calls that wait for an approval.
         notices: The notices of changes on other machines, if some share the database.
+        queue: The runs that wait for workers, if machines share the database.
     """
 
     database: SqlDatabase
@@ -37,6 +39,7 @@ class SqlTables:
     ledger: BudgetLedger
     approvals: ApprovalStore
     notices: "Notices | None" = None
+    queue: RunQueue | None = None
 
     @classmethod
     def of(cls, database: SqlDatabase) -> Self:

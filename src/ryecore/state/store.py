@@ -36,15 +36,15 @@ from ryecore.state.model import (
 )
 from ryecore.state.objects import Objects
 from ryecore.state.owners import (
-    LEASE_S,
     KillPlan,
     ended_if_abandoned,
     is_abandoned,
-    wait_for_owner_end,
+    next_sign,
 )
 from ryecore.state.pruning import ThreadPruning
 from ryecore.state.record_log import RecordStore
 from ryecore.state.registry import ThreadRegistry
+from ryecore.state.run_queue import RunQueue
 from ryecore.state.schema import MIGRATIONS
 from ryecore.state.sql_tables import SqlTables
 from ryecore.state.thread_file import THREAD_FILE, end_thread_file, recover_orphan
@@ -106,6 +106,7 @@ class ThreadStore(ThreadFolders):
         self.registry: ThreadRegistry = tables.registry
         self.ledger: BudgetLedger = tables.ledger
         self.approvals: ApprovalStore = tables.approvals
+        self.queue: RunQueue | None = tables.queue
         ahead = None
         if isinstance(tables.database, Database):
             ahead = WriteAhead(tables.database, str(self.folder), self._folder_to_write)
@@ -377,24 +378,8 @@ class ThreadStore(ThreadFolders):
                     if follow is not None and record.place is not None:
                         await follow(record)
                         record = await self.look(thread_id)
-                    await self._next_sign(watched, record)
+                    await next_sign(watched, record)
         return await self.look(thread_id)
-
-    async def _next_sign(self, watched: ChangeWatcher, record: ThreadRecord) -> None:
-        """Wait until a file changes, or the owner's process or its lease ends."""
-        async with anyio.create_task_group() as signs:
-
-            async def changed() -> None:
-                await watched.changed(LEASE_S)
-                signs.cancel_scope.cancel()
-
-            async def died() -> None:
-                with suppress(StateError):  # the next check reports it
-                    await wait_for_owner_end(record)
-                signs.cancel_scope.cancel()
-
-            signs.start_soon(changed)
-            signs.start_soon(died)
 
     async def cancel(self, thread_id: str) -> ThreadRecord:
         """Ask a thread and its subtree to stop; each owner ends its running work and the thread.

@@ -142,6 +142,7 @@ def _record_of(row: Row) -> ThreadRecord:
         transcript_head=None if digest is None else (row["transcript_length"], digest),
         place=None if node is None else RemotePlace(row["remote"], node),
         labels=labels,
+        queue=row["queue"],
     )
 
 
@@ -265,7 +266,9 @@ def ask_to_stop(run: Statements, thread_id: str, column: str, *, and_after: bool
     found = BELOW_AND_AFTER if and_after else below("threads")
     run.execute(
         f"{found} UPDATE threads SET {column} = TRUE, updated_at = {NOW}"
-        f" WHERE thread_id IN (SELECT thread_id FROM below) AND status NOT IN ({ENDED})",
+        f" WHERE thread_id IN (SELECT thread_id FROM below) AND (status NOT IN ({ENDED})"
+        # A worker is about to resume it: it passes the request on.
+        " OR status = 'continued' AND continuation_thread_id IS NULL)",
         (thread_id,),
     )
 
@@ -337,10 +340,14 @@ def take_over(run: Statements, record: ThreadRecord, owner: ProcessId) -> int:
 
 _INSERT: Final = (
     "INSERT INTO threads (thread_id, item_id, parent_id, root_id, model, limits, chain_root_id,"
-    " continuation_of, cancel_requested, kill_requested, labels, created_at, updated_at,"
-    f" {OWNERSHIP}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {NOW}, {NOW}, ?, ?, ?, ?, ?, ?, ?)"
+    " continuation_of, cancel_requested, kill_requested, labels, queue, created_at, updated_at,"
+    f" {OWNERSHIP}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {NOW}, {NOW},"
+    " ?, ?, ?, ?, ?, ?, ?)"
     " ON CONFLICT (thread_id) DO NOTHING RETURNING created_at"
 )
+
+
+_NO_OWNER: Final = (None, None, None, None, 0)
 
 
 def insert_row(
@@ -350,14 +357,18 @@ def insert_row(
     parent_id: str | None,
     *,
     root_id: str,
-    owner: ProcessId,
+    owner: ProcessId | None,
     requests: tuple[bool, bool],
     model: str | None,
     limits: Mapping[str, object] | None,
     follows: Predecessor | None,
     labels: Mapping[str, str],
+    queue: str | None = None,
 ) -> ThreadRecord:
-    """Create a thread's row. The requests are those to cancel and to kill it."""
+    """Create a thread's row. The requests are those to cancel and to kill it.
+
+    One that waits in a queue has no owner.
+    """
     written = None if limits is None else as_json(limits)
     chain_root_id = None if follows is None else follows.chain_root_id
     continued = None if follows is None else follows.thread_id
@@ -366,8 +377,9 @@ def insert_row(
         _INSERT,
         (
             *(thread_id, item_id, parent_id, root_id, model, written, chain_root_id),
-            *(continued, *requests, as_json(dict(labels)) if labels else None),
-            *(*columns(owner), *lease),
+            *(continued, *requests, as_json(dict(labels)) if labels else None, queue),
+            *(_NO_OWNER if owner is None else columns(owner)),
+            *lease,
         ),
     ).fetchone()
     if inserted is None:
@@ -393,6 +405,7 @@ def insert_row(
         root_id=root_id,
         limits=None if limits is None else dict(limits),
         labels=dict(labels),
+        queue=queue,
     )
 
 

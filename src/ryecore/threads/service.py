@@ -5,15 +5,18 @@ Source: docs/design/execute.md#fork; docs/design/threads.md#steps; decisions 45 
 
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, TypeAlias
+from contextlib import suppress
+from typing import Any, Protocol, TypeAlias
 
+import anyio
 from attrs import evolve
 
-from ryecore.errors import AlreadyStarted, ThreadConflict
+from ryecore.errors import AlreadyStarted, RyeError, ThreadConflict
 from ryecore.frozen import frozen
 from ryecore.items.refs import ItemRef
 from ryecore.lillux.processes import current_process
 from ryecore.policy import CallContext
+from ryecore.policy.cancelling import bounded_by, run_to_end
 from ryecore.policy.limits import Limits
 from ryecore.runs.elsewhere import Continuing, refuse_elsewhere
 from ryecore.runs.handle import run_to_result, start_run, wait_for_earlier
@@ -45,12 +48,31 @@ MakeLife: TypeAlias = Callable[
 """Makes the lifecycle of a thread that another machine runs."""
 
 
+class Queues(Protocol):
+    """The queues that threads can be put into, for workers of other processes."""
+
+    def is_queue(self, target: str) -> bool:
+        """Return whether a target is a queue."""
+        ...
+
+    async def enqueue(self, request: RunRequest, ctx: CallContext) -> str:
+        """Put a thread into the queue of the request's target, and return its id."""
+        ...
+
+
 class ThreadService:
     """The service for the threads of one open Rye."""
 
-    def __init__(self, host: RunHost, planner: DirectivePlanner, make_remote: MakeLife) -> None:
+    def __init__(
+        self,
+        host: RunHost,
+        planner: DirectivePlanner,
+        make_remote: MakeLife,
+        queues: Callable[[], Queues],
+    ) -> None:
         self._host = host
         self._make_remote = make_remote
+        self._queues = queues
         self._planner = planner
         self.orchestrator = Orchestrator(lambda: host.store, self)
         own_tool = orchestrator_tool(lambda: host.store, self)
@@ -71,9 +93,27 @@ class ThreadService:
 
     async def _run(self, request: RunRequest, ctx: CallContext) -> ThreadResult:
         try:
+            if self.is_queued(request):
+                return await self._wait_for_worker(await self._start(request, ctx), ctx)
             return await run_to_result(self._host, await self._life(request, ctx))
         except AlreadyStarted as found:
             return await wait_for_earlier(await self.thread(found.thread_id), ctx)
+
+    def is_queued(self, request: RunRequest) -> bool:
+        """Return whether a thread goes into a queue, for the workers of that queue."""
+        return request.target != "local" and self._queues().is_queue(request.target)
+
+    async def _wait_for_worker(self, thread: Thread, ctx: CallContext) -> ThreadResult:
+        """Wait for a thread that a worker runs, which is asked to stop with its caller."""
+        try:
+            with bounded_by(ctx.cancellation):
+                return await thread.result()
+        except anyio.get_cancelled_exc_class():
+            with suppress(RyeError):  # a failure here must not replace the cancellation
+                await run_to_end(thread.cancel)
+            raise
+        await thread.cancel()
+        return await thread.result()
 
     async def start(self, request: RunRequest, ctx: CallContext) -> Thread:
         """Start a thread, and return as soon as it runs, or find the one that its key started."""
@@ -86,13 +126,16 @@ class ThreadService:
             return await self.thread(found.thread_id)
 
     async def _start(self, request: RunRequest, ctx: CallContext) -> Thread:
+        if self.is_queued(request):
+            run_id = await self._queues().enqueue(request, ctx)
+            return Thread(self._host, run_id, str(request.ref))
         life, item_id = await self._life(request, ctx), str(request.ref)
         return await start_run(
             self._host, life, lambda begun: Thread(self._host, begun.run_id, item_id, begun)
         )
 
     async def launch(self, request: RunRequest, ctx: CallContext) -> StartedThread:
-        """Start a thread as a task of this Rye; see `start`."""
+        """Start a thread as a task of this Rye, or in a queue; see `start`."""
         began = time.perf_counter()
         # The caller's event sink listens only for the length of this call.
         earlier: EarlierStart | None = None
@@ -101,7 +144,9 @@ class ThreadService:
         except AlreadyStarted as found:
             thread = await self.thread(found.thread_id)
             earlier = await EarlierStart.find(self._host.store, thread.thread_id)
-        pid = current_process().pid if earlier is None else earlier.pid
+        pid = 0 if self.is_queued(request) else current_process().pid
+        if earlier is not None:
+            pid = earlier.pid
         return StartedThread.of(thread.item_id, thread.thread_id, pid, began, earlier)
 
     async def thread(self, thread_id: str) -> Thread:
@@ -114,6 +159,24 @@ class ThreadService:
     async def resume(self, thread_id: str, message: str, ctx: CallContext) -> ThreadResult:
         """Resume a thread that has ended, with a message, and wait for its end."""
         return await self.run(await self.resume_request(thread_id, message, Limits()), ctx)
+
+    async def take_over(self, thread_id: str, queue: str, ctx: CallContext) -> Thread:
+        """Resume a thread of a queue whose worker died, as a task of this Rye.
+
+        Of all workers that do this, exactly one succeeds.
+
+        Raises:
+            ThreadConflict: Another worker has resumed it.
+            RyeError: It can't be resumed.
+        """
+        request = evolve(await self.resume_request(thread_id, "", Limits()), queue=queue)
+        thread = await self._host.observed(self._start, request, ctx, "start")
+        await self._host.registry.link_continuation(thread_id, thread.thread_id)
+        self._host.store.announce(thread_id)
+        before = await self._host.registry.get_thread(thread_id)
+        if before.cancel_requested or before.kill_requested:  # while nobody ran it
+            await thread.cancel()
+        return thread
 
     async def resume_request(
         self, thread_id: str, message: str, limits: Limits, *, again: bool = False

@@ -17,6 +17,7 @@ __all__ = ["PostgresAddress", "address_refused"]
 _SCHEMES: Final = ("postgresql", "postgres")
 _SCHEMA: Final = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 _DEFAULT_SCHEMA: Final = "ryecore"
+_PORT: Final = 5432
 
 
 @frozen
@@ -32,6 +33,13 @@ class PostgresAddress:
     url: str = field(repr=False)
     schema: str
     shown: str
+
+    @property
+    def place(self) -> tuple[object, ...]:
+        """What is the same of all addresses of one schema, whoever uses it and however."""
+        parts = urlsplit(self.url)
+        host = parts.hostname or dict(parse_qsl(parts.query)).get("host", "")
+        return (host, parts.port or _PORT, parts.path, self.schema)
 
     @classmethod
     def parse(cls, url: str) -> Self:

@@ -49,6 +49,9 @@ _CONNECTION_CODES: Final = ("", "08", "3D", "53", "57")
 _CLOCK: Final = "SELECT CAST(extract(epoch FROM clock_timestamp()) AS double precision)"
 _WORKERS: Final = Workers("ryecore_postgres_workers", _MOST_CONNECTIONS)
 _CLOCK_EVERY_S: Final = 30.0
+_TIMES: Final = ("lease_until", "deadline")
+"""The columns with times by the server's clock."""
+
 _CLOCK_TOLERANCE_S: Final = 1.0
 """How far clocks may be apart unnoticed, which a lease's tolerance covers."""
 
@@ -114,12 +117,14 @@ class _Session:
 
     def _rows(self, cursor: "psycopg.Cursor[Any]") -> Callable[[Sequence[Any]], NamedRow]:
         names = {column.name: place for place, column in enumerate(cursor.description or ())}
-        lease = names.get("lease_until")
+        times = [names[one] for one in _TIMES if one in names]
 
         def make(values: Sequence[Any]) -> NamedRow:
-            if lease is not None:
+            if times:
                 values = [*values]
-                values[lease] -= self._clock.ahead_s
+                for one in times:
+                    if values[one] is not None:
+                        values[one] -= self._clock.ahead_s
             return NamedRow(names, tuple(values))
 
         return make

@@ -187,5 +187,34 @@ MIGRATIONS: Final[Sequence[str]] = (
         FOR EACH ROW WHEN (OLD.approved IS DISTINCT FROM NEW.approved)
         EXECUTE FUNCTION tell('changed');
     """,
+    # Runs that wait in a queue, and the workers of queues.
+    """
+    ALTER TABLE threads ADD COLUMN queue text;
+    CREATE INDEX threads_queued ON threads (queue, rowid)
+        WHERE queue IS NOT NULL AND completed_at IS NULL;
+    CREATE TABLE requests (
+        thread_id text PRIMARY KEY REFERENCES threads (thread_id) ON DELETE CASCADE,
+        body text NOT NULL,
+        priority bigint NOT NULL,
+        deadline double precision,
+        takeovers bigint NOT NULL DEFAULT 0
+    );
+    CREATE TABLE workers (
+        worker_id text PRIMARY KEY,
+        queue text NOT NULL,
+        concurrency bigint NOT NULL,
+        host text NOT NULL,
+        project text NOT NULL,
+        started_at text NOT NULL,
+        boot_id text NOT NULL, pid_namespace bigint NOT NULL, pid bigint NOT NULL,
+        start_ticks bigint NOT NULL, time_namespace bigint NOT NULL,
+        lease_until double precision NOT NULL,
+        lease_machine_s double precision NOT NULL
+    );
+    CREATE TRIGGER tell_of_continuation AFTER UPDATE OF continuation_thread_id ON threads
+        FOR EACH ROW WHEN (NEW.queue IS NOT NULL
+            AND OLD.continuation_thread_id IS DISTINCT FROM NEW.continuation_thread_id)
+        EXECUTE FUNCTION tell('changed');
+    """,
 )
 """The statements that upgrade each version of the schema to the next."""

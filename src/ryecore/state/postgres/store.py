@@ -4,6 +4,7 @@ from ryecore.state.postgres.address import PostgresAddress
 from ryecore.state.postgres.database import PostgresDatabase, in_workers
 from ryecore.state.postgres.ledger import PostgresLedger
 from ryecore.state.postgres.notices import Notices
+from ryecore.state.postgres.run_queue import PostgresRunQueue
 from ryecore.state.sql_approvals import SqlApprovals
 from ryecore.state.sql_registry import SqlRegistry
 from ryecore.state.sql_tables import SqlTables
@@ -31,4 +32,5 @@ def open_tables(address: str, place: str) -> SqlTables:
         in_workers(PostgresLedger(database)),
         in_workers(SqlApprovals(database)),
         Notices(database),
+        in_workers(PostgresRunQueue(database)),
     )

@@ -1,0 +1,155 @@
+"""The runs of a queue as one of its workers carries them out: begun, taken over, or left alone.
+
+The registry says who runs what. However often a run is taken from the queue, and by however many
+workers, one of them begins it, and one resumes it after that one's death.
+
+Source: docs/design/queues.md; ADR 041.
+"""
+
+import json
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final
+
+from attrs import evolve
+
+from ryecore.errors import ProcessError, RyeError, StateError, ThreadConflict
+from ryecore.lillux.processes import kill_processes
+from ryecore.policy import CallContext
+from ryecore.policy.context import THREAD_MARK, thread_mark
+from ryecore.runs.portable import read_context, read_request
+from ryecore.runs.request import Registered
+from ryecore.state.model import ThreadRecord
+from ryecore.state.owners import lacks_worker
+from ryecore.state.queue_waits import wait_for_worker
+from ryecore.state.run_queue import QueuedRequest, RunQueue
+from ryecore.state.store import ThreadStore
+from ryecore.state.waiting import run_in_thread
+from ryecore.threads.service import ThreadService
+
+__all__ = ["MAX_TAKEOVERS", "QueueRuns", "queue_of"]
+
+MAX_TAKEOVERS: Final = 5
+"""How often a run may be taken over: one that ends each of its workers must end itself."""
+
+
+class QueueRuns:
+    """Carries out runs of queues in this process.
+
+    Args:
+        store: Returns the threads.
+        threads: Returns the service that runs them.
+    """
+
+    def __init__(
+        self, store: Callable[[], ThreadStore], threads: Callable[[], ThreadService]
+    ) -> None:
+        self._open = store
+        self._threads = threads
+
+    async def carry_out(self, run_id: str) -> None:
+        """Bring a run to its end: begin it, resume it where its worker is dead, else wait for it.
+
+        Raises:
+            StateError: The registry can't be read or written.
+        """
+        store = await run_in_thread(self._open)
+        while True:
+            record = await store.look(await store.registry.last_of(run_id))
+            if record.status == "created" and record.continuation_of is None:
+                await self._begin(store, record)
+            elif record.status == "continued":
+                await self._resume(store, record)
+            elif record.ended:
+                return
+            elif lacks_worker(record):
+                await self._end_dead(store, record)
+            else:
+                await wait_for_worker(store, record.thread_id)
+
+    async def _begin(self, store: ThreadStore, record: ThreadRecord) -> None:
+        """Claim a run that nobody has begun, and run it to its end."""
+        run_id = record.thread_id
+        kept = await queue_of(store).request_of(run_id)
+        if kept is None:
+            raise StateError(
+                f"{run_id} is in a queue, and its request is missing.",
+                next_step=f"Stop it, and start it anew: rye threads cancel {run_id}",
+                thread_id=run_id,
+            )
+        try:
+            fence = await store.registry.claim(run_id)
+        except ThreadConflict:
+            return  # stopped meanwhile, or begun by another worker
+        store.announce(run_id)
+        values: dict[str, Any] = json.loads(kept.body)
+        request = evolve(read_request(values["request"]), registered=Registered(run_id, fence))
+        with suppress(RyeError):  # its row says so
+            await self._threads().run(request, _context(values, kept))
+
+    async def _end_dead(self, store: ThreadStore, record: ThreadRecord) -> None:
+        """End a run whose worker is dead, so that it can be resumed, with what it had started."""
+        run_id, queue = record.thread_id, queue_of(store)
+        if await store.records.exists(run_id):
+            if await queue.end_dead(record):
+                below = await store.registry.list_tree(run_id)
+                marks = [(THREAD_MARK, thread_mark(store.project, one.thread_id)) for one in below]
+                with suppress(ProcessError):  # what can't be ended is as a local kill leaves it
+                    await run_in_thread(partial(kill_processes, (), 0.0, marks=marks))
+        else:
+            await queue.begin_anew(record)
+        store.announce(run_id)
+
+    async def _resume(self, store: ThreadStore, record: ThreadRecord) -> None:
+        """Resume a run whose worker is dead, unless another worker does, and wait for its end."""
+        run_id, queue = record.thread_id, queue_of(store)
+        kept = await queue.request_of(run_id)
+        try:
+            if kept is None or await queue.count_takeover(run_id) > MAX_TAKEOVERS:
+                raise StateError(
+                    f"{run_id} was taken over {MAX_TAKEOVERS} times, and each worker died.",
+                    next_step=f"See what it does, and resume it: rye threads resume {run_id}",
+                    thread_id=run_id,
+                )
+            ctx = _context(json.loads(kept.body), kept)
+            thread = await self._threads().take_over(run_id, record.queue or "", ctx)
+        except ThreadConflict:
+            await self._follow(store, run_id)
+        except RyeError as error:
+            await queue.give_up(run_id, error.during(record.item_id).to_dict())
+            store.announce(run_id)
+        else:
+            with suppress(RyeError):  # its row says so
+                await thread.result()
+
+    async def _follow(self, store: ThreadStore, run_id: str) -> None:
+        """Wait for the run that resumes another one, by another worker."""
+        following = await store.registry.list_following(run_id)
+        resumed = [one for one in following if one.chain_root_id is not None]
+        if not resumed:
+            return
+        record = resumed[-1]
+        if record.status != "created":  # its worker may have died before it linked both
+            await store.registry.link_continuation(run_id, record.thread_id)
+            store.announce(run_id)
+        await wait_for_worker(store, record.thread_id)
+
+
+def queue_of(store: ThreadStore) -> RunQueue:
+    """Return the queues of a state that is on a server."""
+    if store.queue is None:
+        raise StateError(
+            "The state is in the project's folder, which has no queues.",
+            next_step="Name a state that machines share: --state, or RYE_STATE.",
+        )
+    return store.queue
+
+
+def _context(values: dict[str, Any], kept: QueuedRequest) -> CallContext:
+    """Return the caller of a run, with its deadline by this process's clock."""
+    ctx = read_context(values["ctx"])
+    if kept.deadline is None:
+        return ctx
+    return evolve(ctx, deadline=time.monotonic() + kept.deadline - time.time())

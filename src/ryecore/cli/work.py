@@ -1,0 +1,137 @@
+"""The command `rye node work`: a worker of a queue.
+
+Source: docs/design/queues.md.
+"""
+
+import os
+import re
+import signal
+import sys
+from contextlib import suppress
+from typing import Final
+
+import anyio
+import click
+
+from ryecore.actions.settings import STATE, OpenOptions, check_state
+from ryecore.cli.opening import deps_option, missing_models, models_of, serve_until_signalled
+from ryecore.cli.options import project_option
+from ryecore.cli.output import errors_shown
+from ryecore.display.text import counted
+from ryecore.errors import ConfigError, InputError
+from ryecore.rye import Rye
+
+__all__ = ["read_rate", "work"]
+
+_RATE: Final = re.compile(r"([1-9][0-9]{0,8})/([0-9]+(?:\.[0-9]+)?)s", re.ASCII)
+
+
+@click.command(short_help="Run what a queue holds, until a signal comes.")
+@click.option("--queue", default="default", show_default=True, help="The queue's name.")
+@click.option(
+    "--concurrency", default=8, show_default=True, type=click.IntRange(1, 10_000),
+    help="The most runs of one worker at once.",
+)  # fmt: skip
+@click.option("--total", type=click.IntRange(1), help="The most runs of all workers at once.")
+@click.option(
+    "--rate", metavar="RUNS/TIME", help="The most runs that begin in a time, such as 100/60s."
+)
+@click.option(
+    "--grace", "grace_s", default=30.0, show_default=True, metavar="SECONDS",
+    help="How long runs may take to end at a signal; other workers resume the rest.",
+)  # fmt: skip
+@click.option("--state", metavar="ADDRESS", help=f"The shared state; by default {STATE}.")
+@deps_option
+@project_option
+def work(
+    queue: str,
+    concurrency: int,
+    total: int | None,
+    rate: str | None,
+    grace_s: float,
+    state: str | None,
+    deps: str | None,
+    project_path: str,
+) -> None:
+    """Run what callers put into a queue of the shared state, with the project's folder here.
+
+    The bounds are those of the queue: the worker that began last sets them for all. At a signal
+    the worker takes no more runs, and those that it has may end; a second signal ends it at once.
+
+    Models come from --deps, or from the API keys in the environment.
+    """
+    with errors_shown(as_json=False):
+        address = check_state(state, os.environ)
+        if address is None:
+            raise ConfigError(
+                "A worker needs the state that its callers share, and none is named.",
+                next_step=f"Pass --state postgresql://USER@HOST/DATABASE, or set {STATE}.",
+            )
+        bound, period_s = read_rate(rate)
+        models = models_of(deps, are_wanted=True)
+        if not models:
+            raise missing_models()
+        from ryecore.remote.queued import missing_dbos  # noqa: PLC0415 - its package is an extra
+
+        try:
+            from ryecore.node.work import QueueBounds, QueueWorker  # noqa: PLC0415
+        except ModuleNotFoundError as problem:
+            raise missing_dbos(problem) from None
+        from ryecore.state.postgres.address import PostgresAddress  # noqa: PLC0415
+
+        bounds = QueueBounds(concurrency, total, bound, period_s)
+        options: OpenOptions = {**models, "state": address}
+
+        async def run() -> None:
+            stop = anyio.Event()
+
+            async def serve() -> None:
+                async with Rye.open(project_path, **options) as rye:
+                    worker = QueueWorker(rye, PostgresAddress.parse(address), queue, bounds)
+                    left = await worker.serve(stop, grace_s=grace_s, announce=_announce)
+                    if left:
+                        _end_now(left)
+
+            async def end(number: signal.Signals) -> bool:
+                if stop.is_set():
+                    _end_now(0)
+                _say(f"ryecore ends the worker: {number.name} came")
+                stop.set()
+                return False
+
+            await serve_until_signalled(serve, end)
+
+        anyio.run(run)
+
+
+def read_rate(text: str | None) -> tuple[int | None, float]:
+    """Return a rate such as `100/60s` as a number of runs and a period in seconds.
+
+    Raises:
+        InputError: It isn't one.
+    """
+    if text is None:
+        return None, 1.0
+    found = _RATE.fullmatch(text)
+    if found is None or not float(found[2]):
+        raise InputError(
+            f"--rate {text[:40]!r} isn't a rate.", next_step="Write such as 100/60s, or 5/1s."
+        )
+    return int(found[1]), float(found[2])
+
+
+def _end_now(left: int) -> None:
+    """End this process as it is, so that what it runs isn't ended but resumed elsewhere."""
+    if left:
+        _say(f"ryecore leaves {counted(left, 'run')} to other workers")
+    os._exit(0)
+
+
+def _announce(worker_id: str) -> None:
+    _say(f"ryecore works as {worker_id}")
+
+
+def _say(line: str) -> None:
+    with suppress(OSError):  # who would read it may have gone
+        sys.stderr.write(line + "\n")
+        sys.stderr.flush()

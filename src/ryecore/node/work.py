@@ -1,0 +1,243 @@
+"""A worker of a queue: it takes runs from DBOS, and carries them out in one open Rye.
+
+DBOS keeps the order of the queue, its priorities, its bounds and its rate, and says which worker
+gets a run. The lease of a run, and its fence, are in the registry; so DBOS may give a run to two
+workers, and one of them waits.
+
+Source: docs/design/queues.md; ADR 041.
+"""
+
+import math
+import os
+import socket
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Final
+
+import anyio
+from dbos import DBOS, DBOSConfig
+
+from ryecore.caches import BoundedDict
+from ryecore.errors import RyeError, StateUnreachable
+from ryecore.frozen import frozen
+from ryecore.lillux.processes import current_process
+from ryecore.remote.dbos_queue import (
+    APPLICATION,
+    RUN,
+    VERSION,
+    IdSerializer,
+    schema_of,
+    set_up,
+    url_of,
+)
+from ryecore.rye import Rye
+from ryecore.state.owners import LEASE_S, is_lost
+from ryecore.state.postgres.address import PostgresAddress
+from ryecore.state.run_queue import RunQueue, WorkerRecord
+
+__all__ = ["QueueBounds", "QueueWorker"]
+
+_POLL_S: Final = 0.05
+"""How often a worker with room asks for runs, in seconds."""
+
+_LOOK_EVERY_S: Final = 1.0
+"""How often a worker looks whether another one has died, in seconds."""
+
+_SWEEP_EVERY_S: Final = 20.0
+_LEAST_AGE_S: Final = 10.0
+"""How old a run is that its caller should have put into the queue by now, in seconds."""
+
+_MAX_KNOWN: Final = 100_000
+_RETRY_S: Final = 1.0
+
+
+@frozen
+class QueueBounds:
+    """The bounds of a queue, which the worker that began last sets for all.
+
+    Attributes:
+        concurrency: The most runs of one worker at once, from 1.
+        total: The most runs of all workers at once; None for no bound.
+        rate: The most runs that begin within `period_s`; None for no bound.
+        period_s: The period of the rate, in seconds.
+    """
+
+    concurrency: int
+    total: int | None = None
+    rate: int | None = None
+    period_s: float = 1.0
+
+
+class QueueWorker:
+    """A worker of a queue. A process has one, as DBOS is one of a process.
+
+    Args:
+        rye: The open Rye, whose state is at `state`.
+        state: The address of the state.
+        queue: The queue.
+        bounds: The bounds that the queue has from now on.
+    """
+
+    def __init__(self, rye: Rye, state: PostgresAddress, queue: str, bounds: QueueBounds) -> None:
+        self._rye = rye
+        self._state = state
+        self._queue = queue
+        self._bounds = bounds
+        host = socket.gethostname()
+        self._record = WorkerRecord(
+            worker_id=f"{host}-{os.getpid()}-{os.urandom(4).hex()}",
+            queue=queue,
+            concurrency=bounds.concurrency,
+            host=host,
+            project=str(rye.project),
+            process=current_process(),
+        )
+        self._known: BoundedDict[str, bool] = BoundedDict(_MAX_KNOWN)
+        self._running = 0
+
+    async def serve(
+        self,
+        stop: anyio.Event,
+        *,
+        grace_s: float = 30.0,
+        announce: Callable[[str], None] = lambda _: None,
+    ) -> int:
+        """Take runs and carry them out until `stop` is set.
+
+        Args:
+            stop: Ends the taking; runs may end for `grace_s` then.
+            grace_s: How long runs may take to end by themselves, in seconds.
+            announce: Called with the worker's id once it takes runs.
+
+        Returns:
+            How many runs had not ended: with the end of this process, other workers resume them.
+
+        Raises:
+            StateError: The state can't be reached as it begins.
+        """
+        queues = await self._rye.cluster.queue()
+        await anyio.to_thread.run_sync(set_up, self._state)
+        await queues.enter(self._record)
+        self._launch()
+        await self._register()
+        announce(self._record.worker_id)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._renew, queues)
+            tasks.start_soon(self._look, queues)
+            tasks.start_soon(self._sweep, queues)
+            await stop.wait()
+            await self._end_taking(grace_s)
+            tasks.cancel_scope.cancel()
+        if not self._running:
+            with suppress(RyeError):
+                await queues.leave(self._record.worker_id)
+        return self._running
+
+    def _launch(self) -> None:
+        """Launch DBOS on this event loop, which runs its workflows from now on."""
+        config: DBOSConfig = {
+            "name": APPLICATION,
+            "system_database_url": url_of(self._state),
+            "dbos_system_schema": schema_of(self._state),
+            "executor_id": self._record.worker_id,
+            "application_version": VERSION,
+            "serializer": IdSerializer(),
+            "run_migrations": False,
+            "log_level": "ERROR",
+        }
+        DBOS(config=config)
+
+        @DBOS.workflow(name=RUN, max_recovery_attempts=None)
+        async def run(run_id: str) -> None:
+            await self._run(run_id)
+
+        DBOS.listen_queues([self._queue])
+        DBOS.launch()
+
+    async def _register(self) -> None:
+        bounds = self._bounds
+        await DBOS.register_queue_async(
+            self._queue,
+            worker_concurrency=min(bounds.concurrency, bounds.total or bounds.concurrency),
+            global_concurrency=bounds.total,
+            limiter=None
+            if bounds.rate is None
+            else {"limit": bounds.rate, "period": bounds.period_s},
+            polling_interval_sec=_POLL_S,
+            on_conflict="always_update",
+        )
+
+    async def _run(self, run_id: str) -> None:
+        """Carry a run out, as DBOS's workflow."""
+        self._running += 1
+        try:
+            while True:
+                try:
+                    await self._rye.cluster.carry_out(run_id)
+                except StateUnreachable:
+                    await anyio.sleep(_RETRY_S)
+                else:
+                    return
+        finally:
+            self._running -= 1
+
+    async def _end_taking(self, grace_s: float) -> None:
+        """Take no more runs, and wait for those that are running."""
+        waits_s = math.ceil(grace_s) if self._running else 0
+        end = partial(DBOS.destroy, workflow_completion_timeout_sec=waits_s)
+        await anyio.to_thread.run_sync(end, abandon_on_cancel=True)
+
+    # What workers do for each other
+
+    async def _renew(self, queues: RunQueue) -> None:
+        while True:
+            await anyio.sleep(LEASE_S / 3)
+            with suppress(RyeError):
+                await queues.enter(self._record)
+
+    async def _look(self, queues: RunQueue) -> None:
+        """Put what dead workers were running back into the queue."""
+        while True:
+            await anyio.sleep(_LOOK_EVERY_S)
+            with suppress(RyeError):
+                for one in await queues.workers():
+                    if is_lost(one.process, one.lease_until, one.lease_machine_s):
+                        await self._bury(queues, one)
+
+    async def _bury(self, queues: RunQueue, dead: WorkerRecord) -> None:
+        left = await DBOS.list_workflows_async(
+            status="PENDING",
+            executor_id=dead.worker_id,
+            load_input=False,
+            load_output=False,
+        )
+        if left:
+            ids = [one.workflow_id for one in left]
+            await DBOS.resume_workflows_async(ids, queue_name=dead.queue)
+        await queues.leave(dead.worker_id)
+
+    async def _sweep(self, queues: RunQueue) -> None:
+        """Put runs into the queue whose callers died before they did."""
+        while True:
+            await anyio.sleep(_SWEEP_EVERY_S)
+            with suppress(RyeError):
+                waiting = await queues.waiting(self._queue, least_age_s=_LEAST_AGE_S)
+                ids = [one.thread_id for one in waiting if one.thread_id not in self._known]
+                await self._put_missing(queues, ids)
+
+    async def _put_missing(self, queues: RunQueue, ids: Sequence[str]) -> None:
+        for run_id in ids:
+            kept = await queues.request_of(run_id)
+            if kept is not None:
+                await DBOS.enqueue_workflow_with_options_async(
+                    {
+                        "workflow_name": RUN,
+                        "queue_name": self._queue,
+                        "workflow_id": run_id,
+                        "app_version": VERSION,
+                        "priority": kept.priority,
+                    },
+                    run_id,
+                )
+            self._known[run_id] = True

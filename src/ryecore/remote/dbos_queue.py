@@ -1,0 +1,134 @@
+"""What callers and workers tell DBOS, which keeps the order of queues. Needs the extra dbos.
+
+DBOS's tables are in a schema beside the state's. A workflow there holds the id of a run and nothing
+else of it.
+
+Source: docs/design/queues.md; ADR 041.
+"""
+
+import json
+from typing import Any, Final
+from urllib.parse import urlsplit, urlunsplit
+
+import sqlalchemy
+from dbos import DBOS, DBOSClient, Serializer
+from typing_extensions import override
+
+from ryecore.errors import RyeError, StateUnreachable
+from ryecore.state.postgres.address import PostgresAddress
+
+__all__ = [
+    "APPLICATION",
+    "RUN",
+    "VERSION",
+    "IdSerializer",
+    "QueueClient",
+    "schema_of",
+    "set_up",
+    "unreachable",
+    "url_of",
+]
+
+APPLICATION: Final = "ryecore"
+VERSION: Final = "ryecore-1"
+"""The version of what workers take from a queue; a worker takes only that of its own."""
+
+RUN: Final = "ryecore.run"
+"""The name of the one workflow: it runs what has an id."""
+
+_MOST_SCHEMA_CHARS: Final = 63
+
+
+class IdSerializer(Serializer):
+    """Writes the ids of workflows as JSON, and of an error its type alone."""
+
+    @override
+    def serialize(self, data: Any) -> str:
+        return json.dumps(type(data).__name__ if isinstance(data, BaseException) else data)
+
+    @override
+    def deserialize(cls, serialized_data: str) -> Any:  # noqa: N805 - as DBOS names it
+        return json.loads(serialized_data)
+
+    @override
+    def name(self) -> str:
+        return "ryecore_json"
+
+
+def schema_of(state: PostgresAddress) -> str:
+    """Return the schema of DBOS's tables for a state."""
+    return f"{state.schema[: _MOST_SCHEMA_CHARS - 5]}_dbos"
+
+
+def url_of(state: PostgresAddress) -> str:
+    """Return the address of a state as SQLAlchemy reads it."""
+    return urlunsplit(urlsplit(state.url)._replace(scheme="postgresql+psycopg"))
+
+
+def set_up(state: PostgresAddress) -> None:
+    """Make or upgrade DBOS's tables, if need be.
+
+    Raises:
+        StateUnreachable: The server can't be reached.
+    """
+    try:
+        DBOS.migrate(url_of(state), schema=schema_of(state))
+    except sqlalchemy.exc.OperationalError as problem:
+        raise unreachable(state, problem) from None
+
+
+def unreachable(state: PostgresAddress, problem: Exception) -> RyeError:
+    """Return the error for a server that DBOS can't reach, without what the driver says of it."""
+    return StateUnreachable(
+        f"{state.shown} can't be reached: {type(problem).__name__}.",
+        next_step="See that the server runs, and can be reached from here with psql.",
+    )
+
+
+class QueueClient:
+    """The caller's end of the queues of one state. Its methods block."""
+
+    def __init__(self, state: PostgresAddress) -> None:
+        self._state = state
+        set_up(state)
+        try:
+            self._client = DBOSClient(
+                system_database_url=url_of(state),
+                dbos_system_schema=schema_of(state),
+                serializer=IdSerializer(),
+                application_name=APPLICATION,
+                retry_connection_errors=False,
+            )
+        except sqlalchemy.exc.OperationalError as problem:
+            raise unreachable(state, problem) from None
+
+    def enqueue(self, run_id: str, queue: str, priority: int) -> None:
+        """Put a run in a queue, unless it is there.
+
+        Raises:
+            StateUnreachable: The server can't be reached.
+        """
+        try:
+            self._client.enqueue(
+                {
+                    "workflow_name": RUN,
+                    "queue_name": queue,
+                    "workflow_id": run_id,
+                    "app_version": VERSION,
+                    "priority": priority,
+                },
+                run_id,
+            )
+        except sqlalchemy.exc.DBAPIError as problem:
+            raise unreachable(self._state, problem) from None
+
+    def cancel(self, run_id: str) -> None:
+        """Take a run out of its queue. One that a worker runs is stopped by its row."""
+        try:
+            self._client.cancel_workflow(run_id)
+        except sqlalchemy.exc.DBAPIError as problem:
+            raise unreachable(self._state, problem) from None
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.destroy()

@@ -1,0 +1,195 @@
+"""Runs that a caller puts into a queue, for workers that share its state.
+
+The run is a row of the state, with its request; DBOS has its place in the queue. The row is written
+first: a worker puts a row that never got there into the queue.
+
+Source: docs/design/queues.md; ADR 041.
+"""
+
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from attrs import evolve
+
+from ryecore.chain.trace import Trace
+from ryecore.errors import ConfigError, InputError, MissingExtra, RyeError
+from ryecore.policy import CallContext
+from ryecore.remote.config import Remote, RemotesConfig
+from ryecore.runs.bounds import refuse_unproved_parent, spawn_limit
+from ryecore.runs.host import RunHost
+from ryecore.runs.portable import portable, write_context, write_json, write_request
+from ryecore.runs.request import RunRequest, register_run
+from ryecore.state.model import ThreadRecord
+from ryecore.state.postgres.address import PostgresAddress
+from ryecore.state.run_queue import QueuedRequest, RunQueue
+from ryecore.state.store import ThreadStore
+from ryecore.state.waiting import run_in_thread
+from ryecore.threads.planner.planning import DirectivePlanner
+
+if TYPE_CHECKING:
+    from ryecore.remote.dbos_queue import QueueClient
+
+__all__ = ["QueuedRuns", "missing_dbos"]
+
+_DISTRIBUTIONS: Final = ("dbos", "sqlalchemy")
+
+
+class QueuedRuns:
+    """The runs that one open Rye puts into queues.
+
+    Args:
+        host: The host of runs.
+        planner: The planner of directives.
+        remotes: Reads the remotes.
+        state: The address of the Rye's state; None where it is in the project's folder.
+    """
+
+    def __init__(
+        self,
+        host: RunHost,
+        planner: DirectivePlanner,
+        remotes: Callable[[], RemotesConfig],
+        state: str | None,
+    ) -> None:
+        self._host = host
+        self._planner = planner
+        self._remotes = remotes
+        self._state = state
+        self._client: QueueClient | None = None
+
+    def is_queue(self, target: str) -> bool:
+        """Return whether a target is a queue.
+
+        Raises:
+            RyeError: There is no such remote.
+        """
+        return target != "local" and self._remotes().find(target).settings.queue is not None
+
+    async def enqueue(self, request: RunRequest, ctx: CallContext) -> str:
+        """Put a directive's thread into the queue of the request's target, and return its id.
+
+        Raises:
+            AlreadyStarted: The same request was started with its idempotency key.
+            ConfigError: This Rye's state is another one.
+            RyeError: The directive, its inputs or the queue can't be used; nothing is in the queue.
+        """
+        remote = self._remotes().find(request.target)
+        state, name = self._place(remote)
+        if request.ref.kind != "directive" or request.collect:
+            raise InputError(
+                "A queue runs directives' threads, in the project as its workers have it.",
+                next_step="Execute it here, on a node, or by a directive's thread."
+                if request.ref.kind != "directive"
+                else "Leave pull out: a worker's project is its own.",
+            )
+        client = await run_in_thread(self._connect, state)
+        store = await self._host.open_store()
+        if store.queue is None:
+            raise RuntimeError("A state on a server has queues.")
+        await store.registry.check_start(request.start_key, ctx.budget_account)
+        refuse_unproved_parent(self._host.environ, ctx.budget_account)
+        await run_in_thread(self._check_inputs, request, ctx)
+        record = await self._register(store, store.queue, remote, name, request, ctx)
+        if ctx.execution is not None:
+            await ctx.execution.begins(record.thread_id)
+        try:
+            await run_in_thread(client.enqueue, record.thread_id, name, remote.settings.priority)
+        except BaseException as problem:
+            with_why = {"status": "error", "error": str(problem), "item_id": str(request.ref)}
+            await store.free_start_key(record.thread_id)
+            await store.settle(record.thread_id, "error", with_why, record.fence)
+            raise
+        if ctx.execution is not None:
+            ctx.execution.moves()
+        return record.thread_id
+
+    def _place(self, remote: Remote) -> tuple[PostgresAddress, str]:
+        """Return the state and the queue of a remote, which must be this Rye's own state."""
+        queue = remote.settings.queue
+        if queue is None:
+            raise RuntimeError("Ask is_queue first.")
+        own = None if self._state is None else PostgresAddress.parse(self._state)
+        if own is None or own.place != queue.state.place:
+            here = "in the project's folder" if own is None else own.shown
+            raise ConfigError(
+                f"The queue of {remote.name} is in {queue.state.shown}, and this Rye's state is "
+                f"{here}.",
+                next_step="Open it with the same state: RYE_STATE, or Rye.open(state=...).",
+            )
+        return own, queue.name
+
+    def _connect(self, state: PostgresAddress) -> "QueueClient":
+        if self._client is None:
+            try:
+                from ryecore.remote.dbos_queue import QueueClient  # noqa: PLC0415 - an extra
+            except ModuleNotFoundError as problem:
+                raise missing_dbos(problem) from None
+            self._client = QueueClient(state)
+        return self._client
+
+    def _check_inputs(self, request: RunRequest, ctx: CallContext) -> None:
+        """Check the directive and its inputs here, so that a wrong call is refused at once."""
+        trace = Trace(ctx.event_sink)
+        loaded = self._planner.load(request.ref, trace)
+        if ctx.execution is not None:
+            ctx.execution.item = loaded.item
+        self._planner.inputs(loaded, request.inputs, trace)
+
+    async def _register(
+        self,
+        store: ThreadStore,
+        queue: RunQueue,
+        remote: Remote,
+        name: str,
+        request: RunRequest,
+        ctx: CallContext,
+    ) -> ThreadRecord:
+        """Register the run and keep its request, in one transaction."""
+        queued = evolve(request, queue=name, target="local")
+        spawns = await spawn_limit(store, ctx.budget_account)
+        body = write_json(
+            {
+                "request": write_request(evolve(queued, start_key=None)),
+                "ctx": write_context(evolve(portable(ctx), deadline=None)),
+            }
+        )
+        deadline = None
+        if ctx.deadline is not None:
+            deadline = time.time() + ctx.deadline - time.monotonic()
+        kept = QueuedRequest(body, remote.settings.priority, deadline)
+
+        async def register() -> ThreadRecord:
+            record = await register_run(
+                store.registry,
+                queued,
+                ctx.budget_account,
+                spawns=spawns,
+                labels=ctx.labels,
+            )
+            await queue.put(record.thread_id, kept)
+            return record
+
+        return await store.registry.together(register)
+
+    async def cancel(self, run_id: str) -> None:
+        """Take a run out of DBOS's queue, where this Rye has put runs into one."""
+        if self._client is not None:
+            await run_in_thread(partial(self._client.cancel, run_id))
+
+    def close(self) -> None:
+        """Close the connections."""
+        if self._client is not None:
+            self._client.close()
+
+
+def missing_dbos(problem: ModuleNotFoundError) -> RyeError | ModuleNotFoundError:
+    """Return the error for the missing extra; the same one where another module is missing."""
+    if (problem.name or "").partition(".")[0] not in _DISTRIBUTIONS:
+        return problem
+    return MissingExtra(
+        f"A queue needs the package {problem.name}, which is not installed.",
+        next_step="pip install 'ryecore[dbos]'",
+        extra="dbos",
+    )

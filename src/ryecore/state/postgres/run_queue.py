@@ -1,0 +1,189 @@
+"""Runs that wait in queues, and their workers, in tables of the server.
+
+Source: docs/design/queues.md; ADR 041.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from typing_extensions import override
+
+from ryecore.lillux.processes import ProcessId
+from ryecore.state.accounts import release
+from ryecore.state.model import ThreadRecord
+from ryecore.state.owners import lacks_worker
+from ryecore.state.postgres.database import PostgresDatabase
+from ryecore.state.run_queue import QueuedRequest, RunQueue, WorkerRecord
+from ryecore.state.schema import NOW
+from ryecore.state.statements import DatabaseTime, Row, Statements
+from ryecore.state.thread_rows import (
+    SET_LEASE,
+    as_json,
+    ask_to_stop,
+    columns,
+    crash_result,
+    end_row,
+    new_lease,
+    ownership_of,
+    record_of,
+)
+
+__all__ = ["PostgresRunQueue"]
+
+# ruff: noqa: S608 - what is spliced into statements is this package's own constants
+
+_OF_CHAIN: Final = """WITH RECURSIVE earlier (thread_id) AS (
+        VALUES (?) UNION SELECT threads.continuation_of FROM threads JOIN earlier USING (thread_id)
+        WHERE threads.continuation_of IS NOT NULL
+    ) SELECT requests.* FROM requests JOIN earlier USING (thread_id) LIMIT 1"""
+_COUNT: Final = """WITH RECURSIVE earlier (thread_id) AS (
+        VALUES (?) UNION SELECT threads.continuation_of FROM threads JOIN earlier USING (thread_id)
+        WHERE threads.continuation_of IS NOT NULL
+    ) UPDATE requests SET takeovers = takeovers + 1
+    WHERE thread_id IN (SELECT thread_id FROM earlier) RETURNING takeovers"""
+_WAITING: Final = (
+    "SELECT * FROM threads WHERE queue = ? AND completed_at IS NULL AND status = 'created'"
+    " AND continuation_of IS NULL AND created_at::timestamptz"
+    " <= statement_timestamp() - make_interval(secs => ?) ORDER BY rowid"
+)
+_RUNNING: Final = (
+    "SELECT * FROM threads WHERE queue = ? AND completed_at IS NULL AND status = 'running'"
+    " ORDER BY rowid"
+)
+_ENTER: Final = (
+    "INSERT INTO workers (worker_id, queue, concurrency, host, project, boot_id, pid_namespace,"
+    " pid, start_ticks, time_namespace, lease_until, lease_machine_s, started_at)"
+    f" VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {NOW})"
+    f" ON CONFLICT (worker_id) DO UPDATE SET {SET_LEASE}"
+)
+
+
+class PostgresRunQueue(RunQueue):
+    """The requests of runs in queues, and the workers, on the server."""
+
+    def __init__(self, database: PostgresDatabase) -> None:
+        self._database = database
+
+    @override
+    async def put(self, thread_id: str, request: QueuedRequest) -> None:
+        deadline = None if request.deadline is None else DatabaseTime(request.deadline)
+        async with self._database.writing() as run:
+            run.execute(
+                "INSERT INTO requests (thread_id, body, priority, deadline) VALUES (?, ?, ?, ?)",
+                (thread_id, request.body, request.priority, deadline),
+            )
+
+    @override
+    async def request_of(self, thread_id: str) -> QueuedRequest | None:
+        rows = await self._database.fetch(_OF_CHAIN, (thread_id,))
+        if not rows:
+            return None
+        row = rows[0]
+        return QueuedRequest(row["body"], row["priority"], row["deadline"], row["takeovers"])
+
+    @override
+    async def waiting(self, queue: str, *, least_age_s: float = 0.0) -> tuple[ThreadRecord, ...]:
+        return await self._find(_WAITING, (queue, least_age_s))
+
+    @override
+    async def running(self, queue: str) -> tuple[ThreadRecord, ...]:
+        return await self._find(_RUNNING, (queue,))
+
+    @override
+    async def end_dead(self, record: ThreadRecord) -> bool:
+        thread_id = record.thread_id
+        async with self._database.writing() as run:
+            if not _is_dead(run, record):
+                return False
+            end_row(run, thread_id, "continued", as_json(crash_result(record, "error")))
+            children = "SELECT thread_id FROM threads WHERE parent_id = ?"
+            for (child,) in run.execute(children, (thread_id,)).fetchall():
+                ask_to_stop(run, child, "cancel_requested")
+            return True
+
+    @override
+    async def begin_anew(self, record: ThreadRecord) -> bool:
+        thread_id = record.thread_id
+        async with self._database.writing() as run:
+            if not _is_dead(run, record) or record.continuation_of is not None:
+                return False
+            release(run, thread_id, "cancelled")  # what its parent has reserved for it
+            run.execute("DELETE FROM charges WHERE thread_id = ?", (thread_id,))
+            run.execute("DELETE FROM accounts WHERE thread_id = ?", (thread_id,))
+            run.execute(
+                "UPDATE threads SET status = 'created', fence = fence + 1, boot_id = NULL,"
+                " pid_namespace = NULL, pid = NULL, start_ticks = NULL WHERE thread_id = ?",
+                (thread_id,),
+            )
+            return True
+
+    @override
+    async def give_up(self, thread_id: str, result: object) -> None:
+        async with self._database.writing() as run:
+            given_up = run.execute(
+                f"UPDATE threads SET status = 'error', updated_at = {NOW} WHERE thread_id = ?"
+                " AND status = 'continued' AND continuation_thread_id IS NULL",
+                (thread_id,),
+            )
+            if given_up.rowcount:
+                run.execute(
+                    "UPDATE results SET body = ? WHERE thread_id = ?", (as_json(result), thread_id)
+                )
+
+    @override
+    async def count_takeover(self, thread_id: str) -> int:
+        async with self._database.writing() as run:
+            row = run.execute(_COUNT, (thread_id,)).fetchone()
+            return 0 if row is None else int(row[0])
+
+    # Workers
+
+    @override
+    async def enter(self, worker: WorkerRecord) -> None:
+        lease = new_lease()
+        about = (worker.worker_id, worker.queue, worker.concurrency, worker.host, worker.project)
+        async with self._database.writing() as run:
+            run.execute(_ENTER, (*about, *columns(worker.process), *lease, *lease))
+
+    @override
+    async def leave(self, worker_id: str) -> None:
+        async with self._database.writing() as run:
+            run.execute("DELETE FROM workers WHERE worker_id = ?", (worker_id,))
+
+    @override
+    async def workers(self) -> tuple[WorkerRecord, ...]:
+        rows = await self._database.fetch("SELECT * FROM workers ORDER BY started_at, worker_id")
+        return tuple(map(_worker, rows))
+
+    async def _find(self, query: str, values: Sequence[object]) -> tuple[ThreadRecord, ...]:
+        return tuple(map(record_of, await self._database.fetch(query, values)))
+
+
+def _is_dead(run: Statements, record: ThreadRecord) -> bool:
+    """Return whether a run still has the owner that it had, and that one is dead."""
+    row = run.execute("SELECT * FROM threads WHERE thread_id = ?", (record.thread_id,)).fetchone()
+    if row is None:
+        return False
+    found = record_of(row)
+    return ownership_of(found) == ownership_of(record) and lacks_worker(found)
+
+
+def _worker(row: Row) -> WorkerRecord:
+    process = ProcessId(
+        row["boot_id"],
+        row["pid_namespace"],
+        row["pid"],
+        row["start_ticks"],
+        row["time_namespace"],
+    )
+    return WorkerRecord(
+        row["worker_id"],
+        row["queue"],
+        row["concurrency"],
+        row["host"],
+        row["project"],
+        process,
+        row["started_at"],
+        row["lease_until"],
+        row["lease_machine_s"],
+    )

@@ -1,0 +1,117 @@
+"""Runs that wait in queues, and the workers that run them, on a server that machines share.
+
+Source: docs/design/queues.md; ADR 041.
+"""
+
+from typing import Protocol
+
+from attrs import field
+
+from ryecore.frozen import frozen
+from ryecore.lillux.processes import ProcessId
+from ryecore.state.model import ThreadRecord
+
+__all__ = ["QueuedRequest", "RunQueue", "WorkerRecord"]
+
+
+@frozen
+class QueuedRequest:
+    """The request of a run in a queue.
+
+    Attributes:
+        body: The request and its caller, as `runs/portable.py` writes them.
+        priority: Its place in the queue: a lower number runs earlier.
+        deadline: The Unix time in seconds when the run must have ended; None without one.
+        takeovers: How often another worker has taken the run over.
+    """
+
+    body: str = field(repr=False)
+    priority: int = 0
+    deadline: float | None = None
+    takeovers: int = 0
+
+
+@frozen
+class WorkerRecord:
+    """A worker of a queue.
+
+    Attributes:
+        worker_id: Its unique id, which is that of its executor in DBOS.
+        queue: The queue.
+        concurrency: How many runs it runs at once.
+        host: The name of its machine.
+        project: The project's folder there.
+        process: The process.
+        started_at: When it began, in UTC.
+        lease_until: The Unix time in seconds until which it counts as alive elsewhere.
+        lease_machine_s: The same within one boot, in seconds that the machine has been awake.
+    """
+
+    worker_id: str
+    queue: str
+    concurrency: int
+    host: str
+    project: str
+    process: ProcessId
+    started_at: str = ""
+    lease_until: float = 0.0
+    lease_machine_s: float = 0.0
+
+
+class RunQueue(Protocol):
+    """The requests of runs in queues, and the workers."""
+
+    async def put(self, thread_id: str, request: QueuedRequest) -> None:
+        """Keep the request of a run, in the transaction that registers it."""
+        ...
+
+    async def request_of(self, thread_id: str) -> QueuedRequest | None:
+        """Return the request of a run, or of the first one of its chain; None without one."""
+        ...
+
+    async def waiting(self, queue: str, *, least_age_s: float = 0.0) -> tuple[ThreadRecord, ...]:
+        """Return the runs that no worker has begun, in the order in which they were registered.
+
+        Args:
+            queue: The queue.
+            least_age_s: How long ago they were registered at least, in seconds.
+        """
+        ...
+
+    async def running(self, queue: str) -> tuple[ThreadRecord, ...]:
+        """Return the runs that a worker has begun and that have not ended, oldest first."""
+        ...
+
+    async def end_dead(self, record: ThreadRecord) -> bool:
+        """End a run whose worker is dead as `continued`, for another worker to resume it.
+
+        What it held is charged in full, and its subtree is asked to stop.
+
+        Returns:
+            Whether it did: not if the row has changed since it was read.
+        """
+        ...
+
+    async def begin_anew(self, record: ThreadRecord) -> bool:
+        """Let a run whose worker died before its log began wait again, as if never begun."""
+        ...
+
+    async def give_up(self, thread_id: str, result: object) -> None:
+        """End a run that `end_dead` has ended and that can't be resumed, as an error."""
+        ...
+
+    async def count_takeover(self, thread_id: str) -> int:
+        """Count that another worker takes a run over, and return how often that was."""
+        ...
+
+    async def enter(self, worker: WorkerRecord) -> None:
+        """Note a worker, with a new lease; also one that was removed meanwhile."""
+        ...
+
+    async def leave(self, worker_id: str) -> None:
+        """Remove a worker."""
+        ...
+
+    async def workers(self) -> tuple[WorkerRecord, ...]:
+        """Return the workers of all queues, oldest first."""
+        ...
