@@ -63,7 +63,7 @@ class _Scripted(FakeProvider):
         return super().stream(request, key=key, media=media)
 
 
-class _Threads:
+class Threads:
     """Governed threads of so many turns and an answer, in a project of their own."""
 
     def __init__(self, folder: Path, turns: int) -> None:
@@ -75,8 +75,9 @@ class _Threads:
         self._ref = self._stage.write("acme/add", "Add.", limits=limits, **allowed)
         self.project = self._stage.workspace.project / ".ai"
 
-    def open(self, durability: Durability) -> Rye:
-        return self._stage.open(durability=durability)
+    def open(self, durability: Durability = "process", **options: Any) -> Rye:
+        """Open the project."""
+        return self._stage.open(durability=durability, **options)
 
     async def run(self, rye: Rye) -> Any:
         """Run one to its end."""
@@ -99,7 +100,7 @@ def _folder(parent: Path, name: str) -> Path:
 
 
 async def _turn(folder: Path, durability: Durability) -> None:
-    threads = _Threads(_folder(folder, "ours"), _TURNS)
+    threads = Threads(_folder(folder, "ours"), _TURNS)
     now = threads.model.now = _CLOCKS[durability]
     kept = floor.Kept(folder, is_synced=durability == "machine")
     asked: list[float] = []
@@ -138,7 +139,7 @@ async def _turn(folder: Path, durability: Durability) -> None:
 
 
 async def _whole(folder: Path, durability: Durability) -> None:
-    threads = _Threads(_folder(folder, "ours"), 0)
+    threads = Threads(_folder(folder, "ours"), 0)
     now = _CLOCKS[durability]
     ours, base = [], []
     async with threads.open(durability) as rye:
@@ -165,7 +166,7 @@ async def _whole(folder: Path, durability: Durability) -> None:
 
 async def _rates(folder: Path, who: str, durability: Durability) -> dict[str, dict[str, float]]:
     """Threads a second: ten at once, and each number of `_AT_ONCE`."""
-    threads = _Threads(_folder(folder, "ours"), _RUN_TURNS - 1)
+    threads = Threads(_folder(folder, "ours"), _RUN_TURNS - 1)
     async with threads.open(durability) as rye:
         left = await threads.floor(rye, _folder(folder, "floor"), durability)
 

@@ -4,18 +4,22 @@
 
 A framework is run by the first of the Pythons that has it, ryecore by this one. Each figure has a
 process of its own. Runs that are kept are measured in several passes, in which the frameworks take
-turns, and reported beside ryecore in process durability, in the same passes.
+turns, and reported beside ryecore in process durability, in the same passes. Those that are kept on
+PostgreSQL each have a durable server of their own.
 """
 
 import argparse
 import json
+import os
 import statistics
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.benchmarks.harness import report
+from tests.benchmarks.peers.script import SERVER
+from tests.postgres import serving_postgres
 
 PEERS = {
     "ryecore": "ryecore_agents",
@@ -35,6 +39,11 @@ KEPT = {
     "langchain, AsyncSqliteSaver": "langchain_saver",
     "pydantic-ai, DBOS": "pydantic_dbos",
 }
+SHARED = {
+    "ryecore, PostgreSQL": "ryecore_postgres",
+    "DBOS on PostgreSQL, an empty workflow": "dbos_empty",
+    "pydantic-ai, DBOS on PostgreSQL": "pydantic_postgres",
+}
 WALKERS = {"ryecore, a graph": "ryecore_steps", "langgraph, a graph": "langgraph_steps"}
 _STEPS = {"step": "one step of a graph", "kept_step": "one step and its checkpoint"}
 _FIGURES = {"turn": "one turn", "delta": "one streamed delta", "runs": "1,000 concurrent runs"}
@@ -42,7 +51,7 @@ _KEPT_FIGURES = {
     "kept_turn": "one turn of a kept run of 10",
     "kept_runs": "200 kept runs of 3 turns at once",
 }
-_OURS = "ryecore, process durability"
+_OURS, _OURS_SHARED = "ryecore, process durability", "ryecore, PostgreSQL"
 _PASSES = 3
 _ROOT = Path(__file__).parents[3]
 
@@ -51,9 +60,19 @@ Figure = dict[str, float | str]
 
 def measured(python: str, peer: str, figure: str) -> Figure:
     """One figure of one framework; `missing` where this Python lacks it."""
-    module = (PEERS | KEPT | WALKERS)[peer]
+    if peer not in SHARED:
+        return _measured(python, peer, figure, {})
+    with serving_postgres(is_durable=True) as address:
+        return _measured(python, peer, figure, {SERVER: address})
+
+
+def _measured(python: str, peer: str, figure: str, more: Mapping[str, str]) -> Figure:
+    module = (PEERS | KEPT | SHARED | WALKERS)[peer]
     command = [python, "-m", "tests.benchmarks.peers.script", module, figure]
-    done = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, check=False)
+    environ = {**os.environ, **more}
+    done = subprocess.run(
+        command, cwd=_ROOT, capture_output=True, text=True, check=False, env=environ
+    )
     if done.returncode != 0:
         raise RuntimeError(f"{peer}, {figure}: {done.stderr.strip()[-2_000:]}")
     result: Figure = json.loads(done.stdout.splitlines()[-1])
@@ -87,9 +106,9 @@ def run(pythons: Sequence[str], peers: Sequence[str]) -> None:
             _report(what, peer, got)
 
 
-def run_kept(pythons: Sequence[str], peers: Sequence[str]) -> None:
-    """Report the figures of runs that are kept, beside ryecore, or who isn't installed."""
-    present = [_OURS, *(peer for peer in peers if peer != _OURS)]
+def run_kept(pythons: Sequence[str], peers: Sequence[str], ours: str) -> None:
+    """Report the figures of runs that are kept, beside ours, or who isn't installed."""
+    present = [ours, *(peer for peer in peers if peer != ours)]
     for figure, what in _KEPT_FIGURES.items():
         passes: list[dict[str, dict[str, float]]] = []
         for _ in range(_PASSES):
@@ -102,10 +121,10 @@ def run_kept(pythons: Sequence[str], peers: Sequence[str]) -> None:
                 key: statistics.median(one[peer][key] for one in passes) for key in passes[0][peer]
             }
             ratios = {
-                name: statistics.median(one[peer][key] / one[_OURS][key] for one in passes)
+                name: statistics.median(one[peer][key] / one[ours][key] for one in passes)
                 for name, key in (("ratio", main), ("cpu_ratio", "cpu_us"))
             }
-            _report(what, peer, got, **ratios, goal=f"beside {_OURS}")
+            _report(what, peer, got, **ratios, goal=f"beside {ours}")
 
 
 def _numbers(got: Figure) -> dict[str, float]:
@@ -115,12 +134,13 @@ def _numbers(got: Figure) -> dict[str, float]:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.peers", description=__doc__)
     parser.add_argument("--python", action="append", help="a Python that has frameworks")
-    parser.add_argument(
-        "peer", nargs="*", choices=[*PEERS, *KEPT, *WALKERS, []], help="all by default"
-    )
+    every = [*PEERS, *KEPT, *SHARED, *WALKERS, []]
+    parser.add_argument("peer", nargs="*", choices=every, help="all by default, on no server")
     asked = parser.parse_args()
     chosen = asked.peer or [*PEERS, *KEPT]
     pythons = [sys.executable, *(asked.python or ())]
-    run(pythons, [peer for peer in chosen if peer not in KEPT])
+    run(pythons, [peer for peer in chosen if peer not in {*KEPT, *SHARED}])
     if kept := [peer for peer in chosen if peer in KEPT]:
-        run_kept(pythons, kept)
+        run_kept(pythons, kept, _OURS)
+    if shared := [peer for peer in chosen if peer in SHARED]:
+        run_kept(pythons, shared, _OURS_SHARED)

@@ -13,17 +13,22 @@ from tests.benchmarks.peers.script import PROMPT, Run
 
 
 @asynccontextmanager
+async def kept_in(database: str, turns: int) -> AsyncIterator[Run]:
+    DBOS(config=DBOSConfig(name="peer", system_database_url=database, run_admin_server=False))
+    agent = DBOSAgent(make_agent(turns), name="adder")
+    DBOS.launch()
+
+    async def run() -> str:
+        return (await agent.run(PROMPT, usage_limits=LIMITS)).output
+
+    try:
+        yield run
+    finally:
+        DBOS.destroy()
+
+
+@asynccontextmanager
 async def kept_runner(turns: int) -> AsyncIterator[Run]:
     with tempfile.TemporaryDirectory() as folder:
-        database = f"sqlite:///{Path(folder) / 'kept.sqlite'}"
-        DBOS(config=DBOSConfig(name="peer", system_database_url=database, run_admin_server=False))
-        agent = DBOSAgent(make_agent(turns), name="adder")
-        DBOS.launch()
-
-        async def run() -> str:
-            return (await agent.run(PROMPT, usage_limits=LIMITS)).output
-
-        try:
+        async with kept_in(f"sqlite:///{Path(folder) / 'kept.sqlite'}", turns) as run:
             yield run
-        finally:
-            DBOS.destroy()

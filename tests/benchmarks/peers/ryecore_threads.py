@@ -14,10 +14,17 @@ from tests.benchmarks.peers.script import PIECE, PROMPT, Run, add
 from tests.scripted_host import ScriptedHost
 
 
-class _Threads:
+class Threads:
     """Threads in a project of their own, which is opened with the first one, and stays open."""
 
-    def __init__(self, model: Fake, *, has_tools: bool, durability: Durability = "process") -> None:
+    def __init__(
+        self,
+        model: Fake,
+        *,
+        has_tools: bool,
+        durability: Durability = "process",
+        state: str | None = None,
+    ) -> None:
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # each thread holds a file open
         self.stack = AsyncExitStack()
@@ -25,14 +32,14 @@ class _Threads:
         folder = self.stack.enter_context(tempfile.TemporaryDirectory())
         model.provider_id = "scripted"
         self._stage = ScriptedHost(Path(folder), model=model)
-        self._durability: Durability = durability
+        self._options = {"durability": durability, "state": state}
         granted = {} if has_tools else {"permissions": ""}
         limits = f'turns="{model.turns + 2}"'
         self.ref = self._stage.write("acme/adder", PROMPT, limits=limits, **granted)
 
     async def rye(self) -> Rye:
         if self._rye is None:
-            opened = self._stage.open(durability=self._durability)
+            opened = self._stage.open(**self._options)
             self._rye = await self.stack.enter_async_context(opened)
         return self._rye
 
@@ -44,18 +51,18 @@ class _Threads:
 
 def runner(turns: int) -> Run:
     assert add(1, 1) == 2  # the host's own `add` does the same
-    return _Threads(Fake(turns), has_tools=True).run
+    return Threads(Fake(turns), has_tools=True).run
 
 
 @asynccontextmanager
 async def kept_runner(turns: int, durability: Durability = "process") -> AsyncIterator[Run]:
-    threads = _Threads(Fake(turns), has_tools=True, durability=durability)
+    threads = Threads(Fake(turns), has_tools=True, durability=durability)
     async with threads.stack:
         yield threads.run
 
 
 def streamer(deltas: int) -> Run:
-    threads = _Threads(Fake(0, deltas), has_tools=False)
+    threads = Threads(Fake(0, deltas), has_tools=False)
 
     async def run() -> int:
         thread = await (await threads.rye()).start(threads.ref)

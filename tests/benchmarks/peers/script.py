@@ -19,7 +19,14 @@ PIECE = "word "
 TURNS, RUN_TURNS, DELTAS, STEPS, KEPT_RUNS = 10, 3, 1_000, 2_000, 200
 ROUNDS = 15
 
+SERVER = "RYE_BENCHMARK_POSTGRESQL"
+
 Run = Callable[[], Awaitable[Any]]
+
+
+def server_address() -> str:
+    """The address of a PostgreSQL server with a database of this process's own."""
+    return os.environ[SERVER]
 
 
 def add(a: int, b: int) -> int:

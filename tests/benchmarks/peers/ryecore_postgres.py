@@ -1,0 +1,15 @@
+"""ryecore's managed threads with their state on PostgreSQL."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from tests.benchmarks.peers.ryecore_agents import Fake
+from tests.benchmarks.peers.ryecore_threads import Threads
+from tests.benchmarks.peers.script import Run, server_address
+
+
+@asynccontextmanager
+async def kept_runner(turns: int) -> AsyncIterator[Run]:
+    threads = Threads(Fake(turns), has_tools=True, state=server_address())
+    async with threads.stack:
+        yield threads.run
