@@ -2,12 +2,16 @@
 
 import os
 import pwd
+import select
 import shutil
 import signal
+import socket
+import socketserver
 import subprocess
 import tempfile
+import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -81,3 +85,35 @@ def serving_postgres(*, is_durable: bool = False, options: Sequence[str] = ()) -
         server.send_signal(signal.SIGINT)
         server.wait()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def losing_answers(server: Path, folder: Path) -> Iterator[Callable[[bool], None]]:
+    """Stand between clients and a server's socket, in another folder.
+
+    What is yielded sets whether the connections break as the server answers: it has done what it
+    was asked to, and the client doesn't learn of it.
+    """
+    folder.mkdir()
+    losing = threading.Event()
+    name = ".s.PGSQL.5432"
+
+    class Between(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            with socket.socket(socket.AF_UNIX) as answering:
+                answering.connect(str(server / name))
+                while True:
+                    ready, _, _ = select.select([self.request, answering], [], [])
+                    for one in ready:
+                        data = one.recv(65536)
+                        if not data or (one is answering and losing.is_set()):
+                            return
+                        (answering if one is self.request else self.request).sendall(data)
+
+    class Server(socketserver.ThreadingUnixStreamServer):
+        daemon_threads = True
+
+    with Server(str(folder / name), Between) as between:
+        threading.Thread(target=between.serve_forever, daemon=True).start()
+        yield lambda loses: losing.set() if loses else losing.clear()
+        between.shutdown()

@@ -220,7 +220,7 @@ async def test_machine_durability_is_refused_with_a_server(
         await workspace.open(state=state, durability="machine").threads.list()
 
 
-async def test_another_machine_sees_a_thread_and_ends_it_but_lacks_its_files(
+async def test_another_machine_sees_a_thread_and_ends_it_but_lacks_its_run_key(
     planned: PlannedWorkspace, state: str, tmp_path: Path
 ) -> None:
     host = planned.fork(HOST, str(planned.root))

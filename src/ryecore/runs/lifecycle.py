@@ -461,7 +461,7 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
                 await unwritten.write(store.ledger)
             await store.settle(run_id, status, result, fence, head=head, snapshot=cost)
             if is_closed:
-                await store.end_file(run_id)
+                await store.end_file(await store.registry.get_thread(run_id))
         except ThreadConflict:
             pass  # it has ended otherwise
         except StateError:

@@ -150,11 +150,10 @@ class PrunePlan:
 class ThreadPruning:
     """Removes ended threads of one project."""
 
-    def __init__(
-        self, database: SqlDatabase, place: AttestedFolder, *, has_write_ahead: bool
-    ) -> None:
+    def __init__(self, database: SqlDatabase, place: AttestedFolder, *, is_shared: bool) -> None:
         self._database = database
-        self._tables = (*(("write_ahead",) if has_write_ahead else ()), *_TABLES)
+        more = ("records", "logs", "thread_files") if is_shared else ("write_ahead",)
+        self._tables = (*more, *_TABLES)
         self._folder = place.path
         # A clone can bring a link of any known name. This folder's name is secret.
         self._trash = place.private / _TRASH

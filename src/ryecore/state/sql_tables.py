@@ -16,7 +16,11 @@ from ryecore.state.sql_registry import SqlRegistry
 from ryecore.state.statements import SqlDatabase
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ryecore.state.postgres.notices import Notices
+    from ryecore.state.postgres.records import LoadKey, PostgresRecordStore, Watch
+    from ryecore.state.postgres.thread_files import PostgresThreadFiles
 
 __all__ = ["SqlTables"]
 
@@ -32,6 +36,9 @@ class SqlTables:
         approvals: Their calls that wait for an approval.
         notices: The notices of changes on other machines, if some share the database.
         queue: The runs that wait for workers, if machines share the database.
+        open_records: Opens the records of threads that are there, too, with what loads the run key
+            and what watches a thread; None where records are files.
+        thread_files: The signed files of threads that are there, too; else they are in folders.
     """
 
     database: SqlDatabase
@@ -40,6 +47,8 @@ class SqlTables:
     approvals: ApprovalStore
     notices: "Notices | None" = None
     queue: RunQueue | None = None
+    open_records: "Callable[[LoadKey, Watch], PostgresRecordStore] | None" = None
+    thread_files: "PostgresThreadFiles | None" = None
 
     @classmethod
     def of(cls, database: SqlDatabase) -> Self:

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import anyio
 from typing_extensions import override
@@ -47,7 +47,7 @@ from ryecore.state.registry import ThreadRegistry
 from ryecore.state.run_queue import RunQueue
 from ryecore.state.schema import MIGRATIONS
 from ryecore.state.sql_tables import SqlTables
-from ryecore.state.thread_file import THREAD_FILE, end_thread_file, recover_orphan
+from ryecore.state.thread_file import THREAD_FILE, recover_orphan
 from ryecore.state.thread_folders import ThreadFolders
 from ryecore.state.transcript_store import FileRecordStore
 from ryecore.state.waiting import (
@@ -57,6 +57,9 @@ from ryecore.state.waiting import (
     signal_change,
 )
 from ryecore.state.write_ahead import WriteAhead
+
+if TYPE_CHECKING:
+    from ryecore.state.postgres.records import PostgresRecordStore
 
 __all__ = ["ThreadStore"]
 
@@ -112,14 +115,18 @@ class ThreadStore(ThreadFolders):
             ahead = WriteAhead(tables.database, str(self.folder), self._folder_to_write)
             ahead.restore()
         self._ahead = ahead if durability == "machine" else None
-        self.records: RecordStore = FileRecordStore(
+        self._shared_files = tables.thread_files
+        self._shared: PostgresRecordStore | None = None
+        if tables.open_records is not None:
+            self._shared = tables.open_records(self._load_key, self.watch)
+        self.records: RecordStore = self._shared or FileRecordStore(
             self.folder_of,
             self._folder_to_write,
             self._load_key,
             self._ahead,
             *(() if ahead is None else (ahead.check_restored,)),
         )
-        self.pruning = ThreadPruning(tables.database, place, has_write_ahead=ahead is not None)
+        self.pruning = ThreadPruning(tables.database, place, is_shared=self._shared is not None)
 
     @classmethod
     def open(
@@ -301,9 +308,15 @@ class ThreadStore(ThreadFolders):
         if not record.ended or self._user_root is None:
             return record
         with suppress(StateError):  # it is missing or was altered, which other checks report
-            if (await self.read_file(thread_id)).get("status") == "running":
+            if await self._is_left_open(thread_id):
                 await self.close_files(thread_id)
         return await self.registry.get_thread(thread_id)
+
+    async def _is_left_open(self, thread_id: str) -> bool:
+        """Return whether nobody has closed the files of a thread that has ended."""
+        if self._shared is not None and await self._shared.is_open(thread_id):
+            return True
+        return (await self.read_file(thread_id)).get("status") == "running"
 
     async def look_at_all(
         self, find: Callable[[ThreadRegistry], Awaitable[tuple[ThreadRecord, ...]]]
@@ -326,29 +339,25 @@ class ThreadStore(ThreadFolders):
         if ended:
             self._notify_owners()  # to stop threads that still run below them
 
-    async def end_file(self, thread_id: str) -> None:
-        """Write the end of a thread into its file, if its owner could not."""
-        path = self.folder_of(thread_id) / THREAD_FILE
-        if self._user_root is not None and path.exists():
-            record = await self.registry.get_thread(thread_id)
-            end_thread_file(path, record, self._load_key())
-
     async def close_files(
         self, thread_id: str, overspent: Sequence[Mapping[str, object]] = ()
     ) -> None:
         """Close the transcript and the file of a thread that has ended, if its owner could not.
 
         Records that no checkpoint covers are marked unattested. If that can't be written, the file
-        still shows a running thread, so that `look_closed` tries again. Requests that cost more
-        than was held are recorded as `recover_orphan` does.
+        still shows a running thread, or the log on the server a writer, so that `look_closed` tries
+        again. Requests that cost more than was held are recorded as `recover_orphan` does.
 
         Source: decision 47.
         """
         if self._user_root is None:
             return
-        record = await self.registry.get_thread(thread_id)
-        folder, key = self.folder_of(thread_id), self._load_key()
-        head = await run_in_thread(recover_orphan, folder, record, key, self._durability, overspent)
+        record, has_log = await self.registry.get_thread(thread_id), False
+        if self._shared is not None or (self.folder_of(thread_id) / THREAD_FILE).exists():
+            has_log = await self.records.exists(thread_id)  # else it never ran
+        head = await recover_orphan(self.records, record, overspent) if has_log else None
+        if head is not None or not has_log:
+            await self.end_file(record)
         if head is not None:
             with suppress(StateError):  # a head that lags behind isn't wrong
                 await self.registry.set_head(thread_id, (head.offset, head.digest))

@@ -21,20 +21,23 @@ from ryecore.frozen import frozen
 from ryecore.items.files import replace_and_keep, write_atomically
 from ryecore.lillux.digests import read_digest
 from ryecore.lillux.keys import PublicKey, SigningKey
-from ryecore.state.model import Cost, Durability, ThreadRecord
+from ryecore.state.model import Cost, ThreadRecord
+from ryecore.state.record_log import RecordStore
 from ryecore.state.records import holds, sign_record
 from ryecore.state.refusals import advice
 from ryecore.state.thread_rows import describe_death
-from ryecore.state.transcript import Transcript
 from ryecore.state.transcript_format import Head
 
 __all__ = [
     "THREAD_FILE",
     "TRANSCRIPT",
     "ThreadFile",
+    "encode_thread_file",
     "end_thread_file",
+    "prove_thread_file",
     "read_thread_file",
     "recover_orphan",
+    "with_end",
     "write_thread_file",
 ]
 
@@ -96,6 +99,16 @@ class ThreadFile:
         return document
 
 
+def encode_thread_file(thread: ThreadFile, key: SigningKey) -> bytes:
+    """Sign a thread's file, and return its content."""
+    return _encode(thread.to_dict(), key)
+
+
+def _encode(document: Mapping[str, Any], key: SigningKey) -> bytes:
+    signed = sign_record(_KIND, document, key)
+    return f"{indented_json(signed, ascii_only=True)}\n".encode()
+
+
 def write_thread_file(
     path: str | Path, thread: ThreadFile, key: SigningKey, *, keep: bool = False
 ) -> str | None:
@@ -103,8 +116,7 @@ def write_thread_file(
 
     With `keep`, a file that it replaces stays, under the path that is returned.
     """
-    signed = sign_record(_KIND, thread.to_dict(), key)
-    content = f"{indented_json(signed, ascii_only=True)}\n".encode()
+    content = encode_thread_file(thread, key)
     try:
         if keep:
             return replace_and_keep(os.fspath(path), content)
@@ -120,16 +132,21 @@ def write_thread_file(
 def end_thread_file(path: Path, record: ThreadRecord, key: SigningKey) -> None:
     """Write a thread's end into its file, if its owner could not and the file is unaltered."""
     with suppress(StateError, OSError):
-        document = dict(read_thread_file(path, key.public, record.thread_id))
-        if document.get("status") == record.status:
-            return
-        document |= {
-            "status": record.status,
-            "updated_at": record.updated_at,
-            "cost": record.cost.to_dict(),
-        }
-        text = indented_json(sign_record(_KIND, document, key), ascii_only=True) + "\n"
-        write_atomically(path, text.encode(), mode=0o600, durable=False)
+        ended = with_end(read_thread_file(path, key.public, record.thread_id), record, key)
+        if ended is not None:
+            write_atomically(path, ended, mode=0o600, durable=False)
+
+
+def with_end(document: Mapping[str, Any], record: ThreadRecord, key: SigningKey) -> bytes | None:
+    """Return the content of a thread's file with its end; None if the file has it already."""
+    if document.get("status") == record.status:
+        return None
+    end = {
+        "status": record.status,
+        "updated_at": record.updated_at,
+        "cost": record.cost.to_dict(),
+    }
+    return _encode({**document, **end}, key)
 
 
 def read_thread_file(path: Path, public_key: PublicKey, thread_id: str) -> Mapping[str, Any]:
@@ -137,28 +154,40 @@ def read_thread_file(path: Path, public_key: PublicKey, thread_id: str) -> Mappi
 
     A file that was altered, or is another thread's, is a StateError.
     """
-    next_step = (
-        f"Trust the registry: rye threads show {thread_id}; then move the file away. The "
-        f"transcript is proved by: rye threads verify {thread_id}"
-    )
     try:
-        document = json.loads(read_digest(path, max_bytes=_MAX_BYTES)[0])
+        content = read_digest(path, max_bytes=_MAX_BYTES)[0]
     except OSError as problem:
         raise StateError(
             f"{path} can't be read: {problem.strerror or problem}.",
             next_step="See which threads there are: rye threads list --all",
         ) from problem
+    return prove_thread_file(content, str(path), public_key, thread_id)
+
+
+def prove_thread_file(
+    content: bytes, name: str, public_key: PublicKey, thread_id: str
+) -> Mapping[str, Any]:
+    """Verify the content of a thread's file, and return it without its signature.
+
+    Content that was altered, or is another thread's, is a StateError that says its `name`.
+    """
+    next_step = (
+        f"Trust the registry: rye threads show {thread_id}; then move the file away. The "
+        f"transcript is proved by: rye threads verify {thread_id}"
+    )
+    try:
+        document = json.loads(content)
     except (ValueError, RecursionError):
-        raise StateError(f"{path} isn't JSON any more.", next_step=next_step) from None
+        raise StateError(f"{name} isn't JSON any more.", next_step=next_step) from None
     if not isinstance(document, dict) or not holds(_KIND, document, public_key):
         raise StateError(
-            f"{path} was altered after it was written, or was written by somebody else; by whom "
+            f"{name} was altered after it was written, or was written by somebody else; by whom "
             "can't be known.",
             next_step=next_step,
         )
     if document.get("thread_id") != thread_id:
         raise StateError(
-            f"{path} is the file of another thread, {document.get('thread_id')!r}.",
+            f"{name} is the file of another thread, {document.get('thread_id')!r}.",
             next_step=next_step,
         )
     return {name: value for name, value in document.items() if name != _FIELD}
@@ -168,40 +197,32 @@ TRANSCRIPT: Final = "transcript.jsonl"
 """The name of a transcript in its thread's folder."""
 
 
-def recover_orphan(
-    folder: Path,
+async def recover_orphan(
+    records: RecordStore,
     record: ThreadRecord,
-    key: SigningKey,
-    durability: Durability,
     overspent: Sequence[Mapping[str, object]] = (),
 ) -> Head | None:
-    """Write the end of a dead thread into its files.
+    """Close the log of a dead thread.
 
-    A torn line of its transcript is dropped. Records that no checkpoint covers stay, and the signed
-    closing checkpoint has their number. Requests that cost more than was held are recorded before
-    it. Altered files and closed ones are left unchanged.
+    A torn line is dropped. Records that no checkpoint covers stay, and the signed closing
+    checkpoint has their number. Requests that cost more than was held are recorded before it. An
+    altered log and a closed one are left unchanged.
 
-    Returns the head of the transcript's chain; None if it can't be closed. The file is unchanged
-    then, and the next caller tries again.
+    Returns the head of the log's chain; None if it can't be closed. It is unchanged then, and the
+    next caller tries again.
     """
-    if not (folder / THREAD_FILE).exists():  # it never ran
-        return None
-    head = None
     kind = "thread" if record.item_id.startswith("directive:") else "run"
     end = f"{kind}_{record.status}"
     with suppress(StateError):
-        transcript, found = Transcript.resume(
-            folder / TRANSCRIPT, record.thread_id, key, head=record.transcript_head
-        )
-        with transcript:
-            head = found.head
+        log, found = await records.resume(record.thread_id, record.transcript_head)
+        head = found.head
+        try:
             if found.tail_records or found.last_type != end:
                 for one in overspent:
-                    transcript.append("budget_overspent", one)
-                transcript.append(end, {"error": describe_death(record.pid)})
-                head = transcript.checkpoint(found.turn + bool(found.tail_records))
-            if durability == "machine":
-                transcript.sync()
-    if head is not None or not os.path.lexists(folder / TRANSCRIPT):
-        end_thread_file(folder / THREAD_FILE, record, key)
-    return head
+                    log.append("budget_overspent", one)
+                log.append(end, {"error": describe_death(record.pid)})
+                head = await log.checkpoint(found.turn + bool(found.tail_records))
+        finally:
+            await log.close()
+        return head
+    return None

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ryecore.caches import BoundedDict
 from ryecore.convert.json_text import indented_json
@@ -31,7 +31,7 @@ from ryecore.state.exports import (
     export_path,
     write_capabilities,
 )
-from ryecore.state.model import THREADS_FOLDER, Durability, thread_not_found
+from ryecore.state.model import THREADS_FOLDER, Durability, ThreadRecord, thread_not_found
 from ryecore.state.node_files import NodeFiles
 from ryecore.state.records import RunKey, load_run_key
 from ryecore.state.refusals import advice
@@ -39,7 +39,11 @@ from ryecore.state.thread_file import (
     THREAD_FILE,
     TRANSCRIPT,
     ThreadFile,
+    encode_thread_file,
+    end_thread_file,
+    prove_thread_file,
     read_thread_file,
+    with_end,
     write_thread_file,
 )
 from ryecore.state.waiting import (
@@ -49,6 +53,9 @@ from ryecore.state.waiting import (
     signal_change,
 )
 from ryecore.state.write_ahead import WriteAhead
+
+if TYPE_CHECKING:
+    from ryecore.state.postgres.thread_files import PostgresThreadFiles
 
 __all__ = ["ThreadFolders", "find_thread_files"]
 
@@ -80,6 +87,7 @@ class ThreadFolders:
         self._key: RunKey | None = None
         self._durability: Durability = durability
         self._ahead: WriteAhead | None = None
+        self._shared_files: PostgresThreadFiles | None = None
 
     def _load_key(self) -> RunKey:
         if self._user_root is None:
@@ -166,13 +174,18 @@ class ThreadFolders:
 
     async def write_file(self, thread: ThreadFile) -> None:
         """Write and sign a thread's file, atomically."""
+        if self._shared_files is not None:
+            content = encode_thread_file(thread, self._load_key())
+            await self._shared_files.put(thread.thread_id, content)
+            return
         path = f"{self._folder_to_write(thread.thread_id)}/{THREAD_FILE}"
         write_thread_file(path, thread, self._load_key())
         await self._add_ahead(thread.thread_id, THREAD_FILE)
 
     async def leave_files(self, thread: ThreadFile, export: str) -> None:
         """Write and sign the file of a thread that ends, and its export as `export` does."""
-        if self._durability == "machine":  # a file that is written anew could be lost as it was
+        # With machine durability, a file that is written anew could be lost as it was.
+        if self._shared_files is not None or self._durability == "machine":
             await self.write_file(thread)
             await self.export(thread.thread_id, export)
             return
@@ -192,8 +205,25 @@ class ThreadFolders:
 
     async def read_file(self, thread_id: str) -> Mapping[str, Any]:
         """Read a thread's file as `ThreadFile.to_dict`, and prove it."""
+        if self._shared_files is not None:
+            content, name = await self._shared_files.get(thread_id), self._shared_files.name_of
+            return prove_thread_file(content, name(thread_id), self._load_key().public, thread_id)
         path = self.folder_of(thread_id) / THREAD_FILE
         return read_thread_file(path, self._load_key().public, thread_id)
+
+    async def end_file(self, record: ThreadRecord) -> None:
+        """Write a thread's end into its file, if its owner could not and the file is unaltered."""
+        if self._user_root is None:
+            return
+        key, files = self._load_key(), self._shared_files
+        if files is None:
+            path = self.folder_of(record.thread_id) / THREAD_FILE
+            await run_in_thread(end_thread_file, path, record, key)
+            return
+        with suppress(StateError):
+            ended = with_end(await self.read_file(record.thread_id), record, key)
+            if ended is not None:
+                await files.end(record.thread_id, ended)
 
     async def write_capabilities(self, thread_id: str, text: str) -> None:
         """Sign and write the capabilities of a thread, as markdown for people."""
@@ -245,12 +275,12 @@ class ThreadFolders:
         return self.folder_of(thread_id) / "artifacts"
 
     async def _copy_result(self, thread_id: str, result: object) -> None:
-        """Write a copy of the result of a tool's run, for people.
+        """Write a copy of the result of a tool's run, for people, unless it is on a server.
 
         A thread or the run of a graph has a signed file and a log instead.
         """
         folder = self._path_of(thread_id)
-        if _has_thread_file(folder) or not _exists(folder):
+        if self._shared_files is not None or _has_thread_file(folder) or not _exists(folder):
             return
         body = indented_json(result).encode(
             errors="backslashreplace"

@@ -8,49 +8,26 @@ Source: docs/design/threads.md#storage; decisions 38 and 47.
 """
 
 import os
-import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypeAlias
+from typing import Any, NoReturn, Self
 
-from ryecore.convert.json_text import quoted
 from ryecore.errors import StateError, StateLocked
 from ryecore.lillux.keys import SigningKey
 from ryecore.lillux.locks import describe_holders, find_lock_holders, release_advice
+from ryecore.state.record_buffer import Chain, RecordBuffer
 from ryecore.state.record_log import Recovery
 from ryecore.state.refusals import advice
-from ryecore.state.transcript_check import RecordChain
-from ryecore.state.transcript_format import (
-    CHECKPOINT,
-    Checkpoint,
-    CheckpointLines,
-    Head,
-    encode_payload,
-    head_of,
-    lines_of,
-    open_plain,
-    segment,
-    stamp,
-)
+from ryecore.state.transcript_check import read_chain
+from ryecore.state.transcript_format import Head, open_plain
 from ryecore.state.waiting import try_flock
-
-if TYPE_CHECKING:
-    from hashlib import _Hash
 
 __all__ = ["Transcript"]
 
-_ChainState: TypeAlias = tuple["_Hash", str, int]
-"""The running digest of a segment, the digest before it, and the number of its records that were
-unattested at a recovery."""
 
-_KEPT_NS: Final = 50_000_000
-_KEPT_CHARS: Final = 4096
-_DELTA: Final = "token_delta"
-
-
-class Transcript:
+class Transcript(RecordBuffer):
     """The writer of one thread's transcript, made by `create` or `resume`.
 
     Attributes:
@@ -59,17 +36,8 @@ class Transcript:
     """
 
     def __init__(self, descriptor: int, thread_id: str, key: SigningKey) -> None:
+        super().__init__(thread_id, key)
         self._descriptor = descriptor
-        self._thread_id = thread_id
-        self._key = key
-        self._checkpoints = CheckpointLines(thread_id)
-        self._head = head_of(thread_id)
-        self._lines: list[str] = []
-        self._pieces: list[str] = []
-        self._kept_chars = 0
-        self._kept_since_ns = 0
-        self._offset = 0
-        self._chain: _ChainState = (segment(""), "", 0)
         self._is_ragged = False  # a write broke off, and a part of it may be in the file
         self._failure = ""
         self.unsynced: list[bytes] | None = None
@@ -110,41 +78,21 @@ class Transcript:
             raise _unusable(path, problem) from problem
         try:
             _lock(descriptor, path)
-            chain, last_type = RecordChain(thread_id, key.public, head), ""
             with open(descriptor, "rb", closefd=False) as file:
-                for line in lines_of(file, 0, os.fstat(descriptor).st_size):
-                    record = chain.feed(line)
-                    if record is not None and record.type != CHECKPOINT:
-                        last_type = record.type
+                size = os.fstat(descriptor).st_size
+                chain, last_type = read_chain(file, size, thread_id, key.public, head)
             chain.check(path)
-            tail = chain.tail()
-            if chain.dropped():
-                os.ftruncate(descriptor, tail.end)
+            made = cls(descriptor, thread_id, key)
+            recovery = made._continue(chain, last_type)
+            if recovery.is_torn:
+                os.ftruncate(descriptor, made._offset)
         except OSError as problem:
             os.close(descriptor)
             raise _unusable(path, problem) from problem
         except BaseException:
             os.close(descriptor)
             raise
-        made = cls(descriptor, thread_id, key)
-        turn, previous = (0, "") if chain.last is None else (chain.last.turn, chain.last.digest)
-        made._offset, made._chain = tail.end, (tail.digest, previous, tail.records)
-        return made, Recovery(chain.head, turn, last_type, tail.records, chain.dropped())
-
-    @property
-    def offset(self) -> int:
-        """The number of written bytes."""
-        return self._offset
-
-    def append(self, event_type: str, payload: Mapping[str, Any]) -> None:
-        """Buffer a record for the next commit. Its payload, JSON-ready, is read now."""
-        if self._pieces:
-            self._keep_delta()
-        at_us = time.time_ns() // 1000
-        self._lines.append(
-            f'{{"timestamp":{stamp(at_us)}{self._head}{quoted(event_type)},'
-            f'"payload":{encode_payload(payload)}}}\n'
-        )
+        return made, recovery
 
     def commit(self) -> None:
         """Write the buffered records. Once this returns, they survive the death of the process.
@@ -166,20 +114,9 @@ class Transcript:
 
         Source: decision 47.
         """
-        pieces = self._pieces
-        if not pieces:
-            self._kept_since_ns = time.monotonic_ns()
-            self._kept_chars = 0
-        pieces.append(text)
-        self._kept_chars += len(text)
-        if self._kept_chars >= _KEPT_CHARS or time.monotonic_ns() - self._kept_since_ns >= _KEPT_NS:
+        if self._add_delta(text):
             self._keep_delta()
             self._write_kept()
-
-    def _keep_delta(self) -> None:
-        text = "".join(self._pieces)
-        self._pieces.clear()
-        self.append(_DELTA, {"text": text})
 
     def checkpoint(self, turn: int) -> Head:
         """Close a turn: write the buffered records, and a signed checkpoint after them.
@@ -189,27 +126,15 @@ class Transcript:
         if self._pieces:
             self._keep_delta()
         data = "".join(self._lines).encode("ascii")
-        running, previous, unattested = self._chain
-        digest = running.copy()
-        digest.update(data)
-        checkpoint = Checkpoint(
-            turn, self._offset + len(data), digest.hexdigest(), previous, unattested
-        )
-        at_us = time.time_ns() // 1000
-        line = self._checkpoints.write(checkpoint, at_us, self._key)
-        following = segment(checkpoint.digest)
-        following.update(line)
-        self._write(data + line, (following, checkpoint.digest, 0))
-        return Head(checkpoint.offset, checkpoint.digest)
+        line, chain, head = self._closed_by(data, turn)
+        self._write(data + line, chain)
+        return head
 
     def _write_kept(self) -> None:
         data = "".join(self._lines).encode("ascii")
-        running, previous, unattested = self._chain
-        digest = running.copy()
-        digest.update(data)
-        self._write(data, (digest, previous, unattested))
+        self._write(data, self._chain_after(data))
 
-    def _write(self, data: bytes, chain: _ChainState) -> None:
+    def _write(self, data: bytes, chain: Chain) -> None:
         """Write all buffered records, or leave none of them in the file."""
         if self._failure:
             self._refuse(self._failure)

@@ -8,7 +8,7 @@ Source: decision 47.
 
 from collections.abc import Generator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, BinaryIO, Final, Protocol
 
 from attrs import define
 
@@ -36,8 +36,10 @@ if TYPE_CHECKING:
 __all__ = [
     "Record",
     "RecordChain",
+    "RecordSource",
     "Tail",
     "proved_records",
+    "read_chain",
     "read_records",
     "verify_transcript",
 ]
@@ -47,8 +49,39 @@ _MAX_NAMED: Final = 100  # turns that a gap may list
 _MAX_BROKEN: Final = 1000  # reports for a forged file
 
 
+class RecordSource(Protocol):
+    """The bytes of a log that isn't a file. As text, it is named for people."""
+
+    def open(self) -> BinaryIO:
+        """Open them for reading, with a seekable position.
+
+        Raises:
+            OSError: They are missing, or can't be read.
+        """
+        ...
+
+
+def _open(source: "Path | RecordSource") -> BinaryIO:
+    return open(open_plain(source), "rb") if isinstance(source, Path) else source.open()
+
+
+def read_chain(
+    file: BinaryIO, size: int, thread_id: str, key: PublicKey, head: tuple[int, str] | None
+) -> "tuple[RecordChain, str]":
+    """Check all lines of a log to continue; return its chain, and the type of its last record.
+
+    A checkpoint isn't counted as a record here.
+    """
+    chain, last_type = RecordChain(thread_id, key, head), ""
+    for line in lines_of(file, 0, size):
+        record = chain.feed(line)
+        if record is not None and record.type != CHECKPOINT:
+            last_type = record.type
+    return chain, last_type
+
+
 def verify_transcript(
-    path: Path,
+    path: "Path | RecordSource",
     thread_id: str,
     public_key: PublicKey,
     head: tuple[int, str] | None,
@@ -64,14 +97,14 @@ def verify_transcript(
     Source: decision 47.
     """
     try:
-        descriptor = open_plain(path)
+        opened = _open(path)
     except OSError as problem:
         reason = f"{path} can't be read: {problem.strerror or problem}."
         if isinstance(problem, FileNotFoundError):
             reason = f"There is no transcript {path}."
         return TranscriptReport(False, (), (reason,), 0, 0)
     chain = RecordChain(thread_id, public_key, head)
-    with open(descriptor, "rb") as file:
+    with opened as file:
         size = file.seek(0, 2)
         file.seek(0)
         try:
@@ -85,7 +118,7 @@ def verify_transcript(
 
 
 def read_records(
-    path: Path, *, from_offset: int = 0, to_offset: int | None = None
+    path: "Path | RecordSource", *, from_offset: int = 0, to_offset: int | None = None
 ) -> Generator[Record, None, None]:
     """Read a transcript's records one at a time, without the check of `verify_transcript`.
 
@@ -93,7 +126,7 @@ def read_records(
     the first line that isn't a record or has no line end.
     """
     try:
-        with open(open_plain(path), "rb") as file:
+        with _open(path) as file:
             size = file.seek(0, 2)
             file.seek(from_offset)
             for line in lines_of(file, from_offset, size if to_offset is None else to_offset):
@@ -106,7 +139,12 @@ def read_records(
 
 
 def proved_records(
-    path: Path, thread_id: str, key: PublicKey, head: tuple[int, str] | None, *, ended: bool
+    path: "Path | RecordSource",
+    thread_id: str,
+    key: PublicKey,
+    head: tuple[int, str] | None,
+    *,
+    ended: bool,
 ) -> Generator[Record, None, None]:
     """Read a transcript's records, and check its whole chain after the last one.
 
@@ -117,7 +155,7 @@ def proved_records(
     """
     chain, has_end, is_over = RecordChain(thread_id, key, head), False, False
     try:
-        with open(open_plain(path), "rb") as file:
+        with _open(path) as file:
             size = file.seek(0, 2)
             file.seek(0)
             for line in lines_of(file, 0, size):
@@ -298,7 +336,7 @@ class RecordChain:
         """Return whether there are bytes after the last whole record."""
         return bool(self._open.bad) or self._open.is_torn
 
-    def check(self, path: Path, *, ended: bool = False) -> None:
+    def check(self, path: "Path | RecordSource", *, ended: bool = False) -> None:
         """Refuse an invalid transcript; the tail of a thread that hasn't ended isn't checked."""
         problems = self.report(0, ended=ended, unit="turn").problems
         if self.is_broken or not self._has_head or (ended and problems):
@@ -345,7 +383,7 @@ class RecordChain:
         )
 
 
-def _unreadable(path: Path, problem: OSError) -> StateError:
+def _unreadable(path: "Path | RecordSource", problem: OSError) -> StateError:
     return StateError(
         f"The transcript {path} can't be read: {problem.strerror or problem}.",
         next_step="See which threads there are: rye threads list --all",

@@ -25,12 +25,13 @@ from ryecore.state.waiting import (
     INLINE_BYTES,
     SYNC_WORKERS,
     ChangeWatcher,
+    Workers,
     is_blocking,
     run_in_thread,
 )
 from ryecore.state.write_ahead import WriteAhead
 
-__all__ = ["FileRecordStore"]
+__all__ = ["FileRecordStore", "streamed"]
 
 _LOOK_AGAIN_S: Final = 0.2
 _PIECE_BYTES: Final = 512 * 1024
@@ -149,7 +150,7 @@ class FileRecordStore(RecordStore):
     ) -> AsyncGenerator[Record, None]:
         path = self._path(thread_id)
         records = read_records(path, from_offset=from_offset, to_offset=to_offset)
-        return _streamed(records, _size_of(path, to_offset) - from_offset)
+        return streamed(records, _workers_for(_size_of(path, to_offset) - from_offset))
 
     @override
     def read_proved(
@@ -157,7 +158,7 @@ class FileRecordStore(RecordStore):
     ) -> AsyncGenerator[Record, None]:
         path, key = self._path(thread_id), self._load_key().public
         records = proved_records(path, thread_id, key, head, ended=ended)
-        return _streamed(records, _size_of(path))
+        return streamed(records, _workers_for(_size_of(path)))
 
     @override
     async def follow(
@@ -207,18 +208,23 @@ class FileRecordStore(RecordStore):
         return self._folder_of(thread_id) / TRANSCRIPT
 
 
-async def _streamed(
-    records: Generator[Record, None, None], size_bytes: int
+async def streamed(
+    records: Generator[Record, None, None], workers: Workers | None
 ) -> AsyncGenerator[Record, None]:
-    """Yield records; those of a long file are read in pieces, in a worker thread."""
+    """Yield records, which worker threads read in pieces if any are given."""
     with closing(records):
-        if size_bytes <= INLINE_BYTES or is_blocking():
+        if workers is None or is_blocking():
             for record in records:
                 yield record
             return
-        while piece := await SYNC_WORKERS.run(_next_piece, records):
+        while piece := await workers.run(_next_piece, records):
             for record in piece:
                 yield record
+
+
+def _workers_for(size_bytes: int) -> Workers | None:
+    """Return who reads a file: a long one isn't read on an event loop."""
+    return None if size_bytes <= INLINE_BYTES else SYNC_WORKERS
 
 
 def _is_there(path: Path) -> bool:

@@ -258,10 +258,10 @@ async def test_a_thread_whose_process_died_says_so_in_its_file_once_somebody_loo
     key = load_run_key(host.workspace.user / ".ai")
     running = {**read_thread_file(path, key.public, done.thread_id), "status": "running"}
     path.write_text(json.dumps(sign_record("thread", running, key)))
-    await store.end_file(done.thread_id)
+    await store.end_file(await store.registry.get_thread(done.thread_id))
     ended = read_thread_file(path, key.public, done.thread_id)
     assert (ended["status"], ended["cost"]["turns"]) == ("completed", 1)
     path.write_text(path.read_text().replace("completed", "error"))
     altered = path.read_text()
-    await store.end_file(done.thread_id)
+    await store.end_file(await store.registry.get_thread(done.thread_id))
     assert path.read_text() == altered  # what was altered is left to be found

@@ -31,7 +31,7 @@ from ryecore.state.postgres.schema import MIGRATIONS
 from ryecore.state.statements import DatabaseTime, Rows, Statements
 from ryecore.state.waiting import Workers, is_blocking, run_blocking
 
-__all__ = ["PostgresDatabase", "in_workers"]
+__all__ = ["WORKERS", "PostgresDatabase", "in_worker", "in_workers"]
 
 T = TypeVar("T")
 
@@ -47,7 +47,7 @@ _WRITING: Final = crc32(b"ryecore writers") & 0x7FFFFFFF
 _CONNECTION_CODES: Final = ("", "08", "3D", "53", "57")
 """What begins the codes of a server that is away, full or stopping; "" where none answered."""
 _CLOCK: Final = "SELECT CAST(extract(epoch FROM clock_timestamp()) AS double precision)"
-_WORKERS: Final = Workers("ryecore_postgres_workers", _MOST_CONNECTIONS)
+WORKERS: Final = Workers("ryecore_postgres_workers", _MOST_CONNECTIONS)
 _CLOCK_EVERY_S: Final = 30.0
 _TIMES: Final = ("lease_until", "deadline")
 """The columns with times by the server's clock."""
@@ -146,6 +146,7 @@ class PostgresDatabase:
     def __init__(self, address: PostgresAddress, place: str = "") -> None:
         self._address = address
         self.schema = address.schema
+        self.shown = address.shown
         self.place = place
         """What tells this place's changes from those of others."""
 
@@ -228,6 +229,16 @@ class PostgresDatabase:
             return self._current.session.execute(query, parameters).fetchall()
         with self._failing("read"), self._session() as session:
             return session.execute(query, parameters).fetchall()
+
+    def change(self, statement: str, parameters: Sequence[Any] = ()) -> int:
+        """Run one statement that needs no rules of others, and return how many rows it changed.
+
+        It takes no lock but those of its rows, and is a transaction of its own.
+        """
+        if self._current.session is not None:
+            return self._current.session.execute(statement, parameters).rowcount
+        with self._failing("written"), self._session() as session:
+            return session.execute(statement, parameters).rowcount
 
     async def fetch(self, query: str, parameters: Sequence[Any] = ()) -> list[Any]:
         """Return the same to an operation."""
@@ -349,6 +360,11 @@ def in_workers(part: T) -> T:
     return cast("T", _InWorkers(part))
 
 
+async def in_worker(work: Callable[[], T]) -> T:
+    """Run a function that uses the database in a worker thread, or here without an event loop."""
+    return work() if is_blocking() else await WORKERS.run(work)
+
+
 class _InWorkers:
     def __init__(self, part: object) -> None:
         self._part = part
@@ -359,7 +375,7 @@ class _InWorkers:
         async def run(*values: Any, **named: Any) -> Any:
             if is_blocking():
                 return await operation(*values, **named)
-            return await _WORKERS.run(lambda: run_blocking(operation(*values, **named)))
+            return await WORKERS.run(lambda: run_blocking(operation(*values, **named)))
 
         self.__dict__[name] = run
         return run

@@ -216,5 +216,24 @@ MIGRATIONS: Final[Sequence[str]] = (
             AND OLD.continuation_thread_id IS DISTINCT FROM NEW.continuation_thread_id)
         EXECUTE FUNCTION tell('changed');
     """,
+    # Transcripts: each log with its writer, its lines, a row for each write, and signed files.
+    """
+    CREATE TABLE logs (
+        thread_id text PRIMARY KEY,
+        length bigint NOT NULL DEFAULT 0,
+        fence bigint NOT NULL DEFAULT 1,
+        owner_fence bigint,
+        boot_id text, pid_namespace bigint, pid bigint, start_ticks bigint,
+        time_namespace bigint NOT NULL DEFAULT 0,
+        lease_until double precision NOT NULL DEFAULT 0
+    ) WITH (fillfactor = 50);
+    CREATE TABLE records (
+        thread_id text NOT NULL,
+        start bigint NOT NULL,
+        body text NOT NULL,
+        PRIMARY KEY (thread_id, start)
+    );
+    CREATE TABLE thread_files (thread_id text PRIMARY KEY, body text NOT NULL);
+    """,
 )
 """The statements that upgrade each version of the schema to the next."""

@@ -1,10 +1,14 @@
 """The tables of a project's threads on a PostgreSQL server."""
 
+from functools import partial
+
 from ryecore.state.postgres.address import PostgresAddress
 from ryecore.state.postgres.database import PostgresDatabase, in_workers
 from ryecore.state.postgres.ledger import PostgresLedger
 from ryecore.state.postgres.notices import Notices
+from ryecore.state.postgres.records import PostgresRecordStore
 from ryecore.state.postgres.run_queue import PostgresRunQueue
+from ryecore.state.postgres.thread_files import PostgresThreadFiles
 from ryecore.state.sql_approvals import SqlApprovals
 from ryecore.state.sql_registry import SqlRegistry
 from ryecore.state.sql_tables import SqlTables
@@ -33,4 +37,6 @@ def open_tables(address: str, place: str) -> SqlTables:
         in_workers(SqlApprovals(database)),
         Notices(database),
         in_workers(PostgresRunQueue(database)),
+        partial(PostgresRecordStore, database),
+        PostgresThreadFiles(database),
     )
