@@ -42,49 +42,85 @@ needs_server = pytest.mark.skipif(
 needs_dbos = pytest.mark.skipif(find_spec("dbos") is None, reason="needs the extra dbos")
 
 
+class PostgresServer:
+    """A server in a temporary folder, which takes connections on a socket in that folder.
+
+    The user `guarded` needs a password.
+    """
+
+    def __init__(self, *, is_durable: bool, options: Sequence[str]) -> None:
+        binaries = find_binaries()
+        assert binaries is not None
+        self._binaries = binaries
+        in_memory = not (is_durable or IS_SOAK) and os.access("/dev/shm", os.W_OK)
+        memory = "/dev/shm" if in_memory else None
+        self.folder = Path(tempfile.mkdtemp(prefix="rye-pg-", dir=memory))
+        user = None
+        if os.getuid() == 0:  # the server refuses to run as root
+            nobody = pwd.getpwnam("nobody")
+            os.chown(self.folder, nobody.pw_uid, nobody.pw_gid)
+            user = nobody.pw_name
+        data = self.folder / "data"
+        self._quiet = {"stdout": subprocess.DEVNULL, "cwd": self.folder, "user": user}
+        initdb = (binaries / "initdb", "-D", data, "-U", "tester", "-A", "trust", "--no-sync")
+        subprocess.run(initdb, check=True, stderr=subprocess.PIPE, **self._quiet)  # type: ignore[call-overload]
+        (data / "pg_hba.conf").write_text(HBA)
+        settings = (*OPTIONS, *(() if is_durable else NOT_DURABLE), *options)
+        said = [part for one in settings for part in ("-c", one)]
+        command = (binaries / "postgres", "-D", data, "-k", self.folder, "-h", "", *said)
+        # It ends with this process, even if that is killed.
+        follows = ("setpriv", "--pdeathsig", "INT") if shutil.which("setpriv") else ()
+        self._command = (*follows, *command)
+
+    @property
+    def address(self) -> str:
+        """The address of its database."""
+        return f"postgresql://tester@/postgres?host={self.folder}"
+
+    def start(self) -> None:
+        """Start it, and wait until it takes connections."""
+        log = self.folder / "log"
+        with log.open("ab") as told:
+            self._server = subprocess.Popen(self._command, stderr=told, **self._quiet)  # type: ignore[call-overload]
+        ready = (self._binaries / "pg_isready", "-q", "-h", self.folder)
+        while subprocess.run(ready, check=False).returncode:
+            assert self._server.poll() is None, log.read_text()
+            time.sleep(0.05)
+
+    def stop(self) -> None:
+        """End it, and with it every connection."""
+        self._server.send_signal(signal.SIGINT)
+        self._server.wait()
+
+    def remove(self) -> None:
+        """Remove its folder."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+@contextmanager
+def running_postgres(
+    *, is_durable: bool = False, options: Sequence[str] = ()
+) -> Iterator[PostgresServer]:
+    """Run a server of one's own until the block ends; see `serving_postgres`."""
+    server = PostgresServer(is_durable=is_durable, options=options)
+    try:
+        server.start()
+        yield server
+    finally:
+        server.stop()
+        server.remove()
+
+
 @contextmanager
 def serving_postgres(*, is_durable: bool = False, options: Sequence[str] = ()) -> Iterator[str]:
     """Run a server until the block ends, and yield the address of its database.
-
-    It takes connections on a socket in its folder. The user `guarded` needs a password.
 
     Args:
         is_durable: Whether its commits are on a disk, as they are on a real server.
         options: More settings, such as `work_mem=8MB`.
     """
-    binaries = find_binaries()
-    assert binaries is not None
-    in_memory = not (is_durable or IS_SOAK) and os.access("/dev/shm", os.W_OK)
-    memory = "/dev/shm" if in_memory else None
-    folder = Path(tempfile.mkdtemp(prefix="rye-pg-", dir=memory))
-    user = None
-    if os.getuid() == 0:  # the server refuses to run as root
-        nobody = pwd.getpwnam("nobody")
-        os.chown(folder, nobody.pw_uid, nobody.pw_gid)
-        user = nobody.pw_name
-    data = folder / "data"
-    quiet = {"stdout": subprocess.DEVNULL, "cwd": folder, "user": user}
-    initdb = (binaries / "initdb", "-D", data, "-U", "tester", "-A", "trust", "--no-sync")
-    subprocess.run(initdb, check=True, stderr=subprocess.PIPE, **quiet)  # type: ignore[call-overload]
-    (data / "pg_hba.conf").write_text(HBA)
-    settings = (*OPTIONS, *(() if is_durable else NOT_DURABLE), *options)
-    said = [part for one in settings for part in ("-c", one)]
-    command = (binaries / "postgres", "-D", data, "-k", folder, "-h", "", *said)
-    # It ends with this process, even if that is killed.
-    follows = ("setpriv", "--pdeathsig", "INT") if shutil.which("setpriv") else ()
-    log = folder / "log"
-    with log.open("wb") as told:
-        server = subprocess.Popen((*follows, *command), stderr=told, **quiet)  # type: ignore[call-overload]
-    try:
-        ready = (binaries / "pg_isready", "-q", "-h", folder)
-        while subprocess.run(ready, check=False).returncode:
-            assert server.poll() is None, log.read_text()
-            time.sleep(0.05)
-        yield f"postgresql://tester@/postgres?host={folder}"
-    finally:
-        server.send_signal(signal.SIGINT)
-        server.wait()
-        shutil.rmtree(folder, ignore_errors=True)
+    with running_postgres(is_durable=is_durable, options=options) as server:
+        yield server.address
 
 
 @contextmanager

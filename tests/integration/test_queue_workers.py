@@ -4,16 +4,20 @@ import json
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import anyio
+import anyio.to_thread
 import pytest
 
+from ryecore.lillux import watch
 from ryecore.policy import CallContext
+from ryecore.threads.thread import Thread
 from tests.forking import Forked
-from tests.postgres import needs_dbos, needs_server
+from tests.matrix import IS_SOAK
+from tests.postgres import needs_dbos, needs_server, running_postgres
 from tests.thread_host import COST, FACTORY, PlannedWorkspace
 from tests.workspace import Workspace
 
@@ -35,10 +39,19 @@ def planned(workspace: Workspace, state: str) -> PlannedWorkspace:
     planned = PlannedWorkspace(workspace)
     planned.write("work", ["mark", {"text": "once"}], ["gate", {"name": "work"}])
     planned.write("short", ["mark", {"text": "short"}])
+    write_remotes(workspace, state)
+    return planned
+
+
+def write_remotes(workspace: Workspace, state: str) -> None:
+    """Make the queue `default` of a state the remotes `queue` and `urgent`."""
     queue = {"queue": f"{state}&queue=default", "priority": 5}
     remotes = {"remotes": {"queue": queue, "urgent": {**queue, "priority": 1}}}
     workspace.write("config/remotes/remotes.yaml", json.dumps(remotes))
-    return planned
+
+
+MANY = 1_000 if IS_SOAK else 30
+"""How many runs a test puts into a queue at once."""
 
 
 class Workers:
@@ -157,3 +170,77 @@ async def test_a_run_is_cancelled_while_it_waits_and_while_it_runs(
             await runs.cancel()
             assert (await runs.result()).ended == "cancelled"
     assert (planned.root / "marks").read_text() == "once\n"
+
+
+async def test_many_runs_over_three_workers_one_of_which_is_killed(
+    planned: PlannedWorkspace, state: str, workers: Workers
+) -> None:
+    killed, *_ = [workers.start() for _ in range(3)]
+    await run_many(planned, state, MANY, lambda: killed.send_signal(signal.SIGKILL))
+
+
+async def test_many_runs_while_the_server_is_restarted(
+    planned: PlannedWorkspace, tmp_path: Path
+) -> None:
+    with running_postgres() as server:
+        state = f"{server.address}&schema=restarted"
+        planned.workspace.environ["RYE_STATE"] = state
+        write_remotes(planned.workspace, state)
+        with closing(Workers(planned)) as workers:
+            workers.start()
+            workers.start()
+
+            def restart() -> None:
+                server.stop()
+                server.start()
+
+            await run_many(planned, state, MANY, restart)
+
+
+async def run_many(
+    planned: PlannedWorkspace, state: str, many: int, disturb: Callable[[], None]
+) -> None:
+    """Put many runs into the queue, disturb them, and see that each had its effect and cost once.
+
+    Whether a call that was under way had its effect is unknown, so it isn't made again.
+    """
+    text = '<input name="x" type="string" required="true">A text.</input>'
+    planned.write("each", ["mark", {"text": "{input:x}"}], inputs=text)
+    marks = planned.root / "marks"
+    threads: list[Thread] = []
+    async with planned.open(state=state) as rye:
+
+        async def start(number: int) -> None:
+            inputs = {"x": str(number)}
+            threads.append(await rye.start("directive:acme/each", inputs, target="remote:queue"))
+
+        async with anyio.create_task_group() as group:
+            for number in range(many):
+                group.start_soon(start, number)
+        async with watch(marks) as watcher:
+            while not marks.exists() or len(marks.read_text().split()) < many // 3:
+                await watcher.changed()
+        await anyio.to_thread.run_sync(disturb)
+        with anyio.fail_after(30 + many / 5):
+            results = [await one.result() for one in threads]
+        assert [one.error for one in results if not one.success] == []
+        spent = sum([(await one.cost()).spend_microcents for one in threads])
+    marked = marks.read_text().split()
+    assert len(marked) == len(set(marked))
+    assert len(marked) >= many - 3 * 8
+    address, _, schema = state.rpartition("&schema=")
+    with psycopg.connect(address, options=f"-c search_path={schema}") as opened:
+        [(rows, open_rows, cost)] = opened.execute(
+            "SELECT count(*), count(*) FILTER (WHERE completed_at IS NULL), sum(spend_microcents)"
+            " FROM threads"
+        ).fetchall()
+        [(charged, held)] = opened.execute(
+            "SELECT sum(spend), count(*) FILTER (WHERE mark = 'held') FROM charges"
+        ).fetchall()
+        [(own, still_held)] = opened.execute(
+            "SELECT sum(spend_own), sum(spend_held + spend_reserved) FROM accounts"
+        ).fetchall()
+    assert (open_rows, held, still_held) == (0, 0, 0)
+    assert spent == cost == charged == own
+    assert many <= rows <= many + 3 * 8
+    assert spent >= 2 * COST * many

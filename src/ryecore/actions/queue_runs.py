@@ -16,7 +16,7 @@ from typing import Any, Final
 from attrs import evolve
 
 from ryecore.errors import ProcessError, RyeError, StateError, ThreadConflict
-from ryecore.lillux.processes import kill_processes
+from ryecore.lillux.processes import current_process, kill_processes
 from ryecore.policy import CallContext
 from ryecore.policy.context import THREAD_MARK, thread_mark
 from ryecore.runs.portable import read_context, read_request
@@ -64,10 +64,15 @@ class QueueRuns:
                 await self._resume(store, record)
             elif record.ended:
                 return
-            elif lacks_worker(record):
+            elif lacks_worker(record) or self._is_left(record):
                 await self._end_dead(store, record)
             else:
                 await wait_for_worker(store, record.thread_id)
+
+    def _is_left(self, record: ThreadRecord) -> bool:
+        """Return whether this process has left a run of its own, as the state was away."""
+        is_own = record.status == "running" and record.owner == current_process()
+        return is_own and not self._threads().is_running(record.thread_id)
 
     async def _begin(self, store: ThreadStore, record: ThreadRecord) -> None:
         """Claim a run that nobody has begun, and run it to its end."""

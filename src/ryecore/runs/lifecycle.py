@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from contextlib import suppress
 from decimal import Decimal
 from functools import partial
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 import anyio
 from attrs import evolve
@@ -19,7 +19,13 @@ from attrs import evolve
 from ryecore.agent.settlements import Unwritten
 from ryecore.agent.spending import OVERSPENT
 from ryecore.chain.model import ExecutionResult
-from ryecore.errors import LinkLeavesSpace, RyeError, StateError, ThreadConflict
+from ryecore.errors import (
+    LinkLeavesSpace,
+    RyeError,
+    StateError,
+    StateUnreachable,
+    ThreadConflict,
+)
 from ryecore.items.signature import utc_now
 from ryecore.policy import CallContext, CancelToken
 from ryecore.policy.budget import Amount
@@ -28,43 +34,19 @@ from ryecore.policy.limits import LayeredLimits, Limits
 from ryecore.runs.bounds import RunBounds, find_parent
 from ryecore.runs.children import running_children, stop_children, wait_for_children
 from ryecore.runs.host import RunHost
+from ryecore.runs.ports import RunSpending
 from ryecore.runs.request import RunRequest, register_run
 from ryecore.runs.supervisor import pass_on_requests
 from ryecore.state.events import Recorder
 from ryecore.state.model import Cost, Predecessor, SpawnLimit, Status, ThreadRecord
+from ryecore.state.refusals import lease_lost
 from ryecore.state.store import ThreadStore
 from ryecore.state.thread_file import ThreadFile
 
-__all__ = ["RunLifecycle", "RunSpending"]
+__all__ = ["RunLifecycle"]
 
 EndingT = TypeVar("EndingT")
 ResultT = TypeVar("ResultT", bound=ExecutionResult)
-
-
-class RunSpending(Protocol):
-    """The spending of a run, as its lifecycle settles it."""
-
-    @property
-    def cost(self) -> Cost:
-        """What it has cost so far, without its children."""
-        ...
-
-    @property
-    def has_overspent(self) -> bool:
-        """Whether what isn't settled yet cost more than was held for it."""
-        ...
-
-    async def settle_unwritten(self) -> None:
-        """Settle what the ledger doesn't have yet."""
-        ...
-
-    def unwritten(self) -> Unwritten:
-        """Return the costs to write before the account closes, an interrupted request included."""
-        ...
-
-    def waiting(self) -> Unwritten:
-        """Return the costs that the account has to settle yet."""
-        ...
 
 
 class RunLifecycle(ABC, Generic[EndingT, ResultT]):
@@ -86,6 +68,7 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
         self.execution = ctx.execution
         self._started = time.monotonic()
         self._may_have_children = True
+        self._has_lost_lease = False
         self._parent: RunBounds | None = None
         self._fence = request.registered.fence if request.registered else None
         self.run_id = request.registered.run_id if request.registered else ""
@@ -221,7 +204,7 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
             host.running[self.run_id] = self
         except BaseException as error:
             if self.run_id:
-                await self._give_up(error, is_begun=False)
+                await self._end_unfinished(error, is_begun=False)
             raise
 
     async def _register(self) -> ThreadRecord:
@@ -319,6 +302,8 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
         """
         try:
             ending = await self._run()
+            if self._has_lost_lease:
+                raise lease_lost(self.run_id)
             if self._status_of(ending) == "completed":
                 ending = await self._wait_for_children(ending)
         except anyio.get_cancelled_exc_class():
@@ -326,6 +311,9 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
                 await run_to_end(self._finalize_stopped)
             raise
         except Exception as error:
+            if self._is_for_workers(error):
+                await self._forget()
+                raise
             ending = self._failed(error)
         except BaseException as error:  # such as KeyboardInterrupt
             await self._give_up(error)
@@ -369,7 +357,7 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
         try:
             result = await self._settle(ending)
         except BaseException as error:
-            await self._give_up(error)
+            await self._end_unfinished(error)
             raise
         await self._forget()
         return result
@@ -416,6 +404,26 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
         return Unwritten(self.run_id, Cost(), ()) if spending is None else spending.waiting()
 
     # End without a result
+
+    def lose_lease(self) -> None:
+        """Stop a run of a queue without an end, as its lease is out: a worker resumes it."""
+        if self._request.queue is not None:
+            self._has_lost_lease = True
+            self.cancellation.cancel()
+
+    def _is_for_workers(self, error: BaseException) -> bool:
+        """Return whether a run is left as it is, for a worker of its queue to resume it.
+
+        Nothing of it can be written: its state can't be reached.
+        """
+        return self._request.queue is not None and isinstance(error, StateUnreachable)
+
+    async def _end_unfinished(self, error: BaseException, *, is_begun: bool = True) -> None:
+        """End the run with an error, or leave it to the workers of its queue."""
+        if self._is_for_workers(error):
+            await self._forget()
+        else:
+            await self._give_up(error, is_begun=is_begun)
 
     async def _give_up(self, error: BaseException, *, is_begun: bool = True) -> None:
         """End the run with the error that stopped it, though its caller is cancelled meanwhile."""

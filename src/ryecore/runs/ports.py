@@ -9,10 +9,20 @@ from ryecore.items.refs import ItemRef
 from ryecore.policy import CallContext
 
 if TYPE_CHECKING:
+    from ryecore.agent.settlements import Unwritten
     from ryecore.search.model import SearchResults
-    from ryecore.state.model import ThreadRecord
+    from ryecore.state.model import Cost, ThreadRecord
 
-__all__ = ["CallOptions", "Dispatcher", "Fetched", "Follow", "Planned", "Shown", "Tell"]
+__all__ = [
+    "CallOptions",
+    "Dispatcher",
+    "Fetched",
+    "Follow",
+    "Planned",
+    "RunSpending",
+    "Shown",
+    "Tell",
+]
 
 Tell: TypeAlias = Callable[[str, Mapping[str, Any]], Awaitable[None]]
 """Records an event: its type and its payload."""
@@ -163,4 +173,30 @@ class Dispatcher(Protocol):
 
     async def request_signing(self, pattern: str, *, ctx: CallContext) -> Shown:
         """Sign the items that a glob matches, once the host has approved."""
+        ...
+
+
+class RunSpending(Protocol):
+    """The spending of a run, as its lifecycle settles it."""
+
+    @property
+    def cost(self) -> "Cost":
+        """What it has cost so far, without its children."""
+        ...
+
+    @property
+    def has_overspent(self) -> bool:
+        """Whether what isn't settled yet cost more than was held for it."""
+        ...
+
+    async def settle_unwritten(self) -> None:
+        """Settle what the ledger doesn't have yet."""
+        ...
+
+    def unwritten(self) -> "Unwritten":
+        """Return the costs to write before the account closes, an interrupted request included."""
+        ...
+
+    def waiting(self) -> "Unwritten":
+        """Return the costs that the account has to settle yet."""
         ...

@@ -5,6 +5,7 @@ A run is a thread or the run of a graph. One watcher and one timer serve all run
 Source: decisions 35 and 46.
 """
 
+import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Final, Protocol, TypeVar
@@ -27,6 +28,8 @@ T = TypeVar("T")
 
 _RENEW_EVERY_S: Final = LEASE_S / 3
 _OPEN_AGAIN_S: Final = 1.0
+_LOST_AFTER_S: Final = LEASE_S - 10.0
+"""How long after the last renewal a lease counts as lost here: before it does elsewhere."""
 
 
 class Supervised(Protocol):
@@ -41,6 +44,10 @@ class Supervised(Protocol):
 
     async def settle_spending(self) -> None:
         """Settle what the run has spent so far."""
+        ...
+
+    def lose_lease(self) -> None:
+        """Stop the run, where others may take it over because its lease is out."""
         ...
 
 
@@ -61,6 +68,7 @@ class Supervisor:
     def __init__(self, store: Callable[[], ThreadStore]) -> None:
         self._store = store
         self._supervised: dict[str, tuple[int, Supervised]] = {}
+        self._renewed: dict[str, float] = {}
         self._deferred: dict[str, _DeferredEnd] = {}
         self._is_running = False
 
@@ -89,6 +97,7 @@ class Supervisor:
     def add(self, thread_id: str, fence: int, run: Supervised) -> None:
         """Supervise a run, which receives requests to stop or to hand off."""
         self._supervised[thread_id] = (fence, run)
+        self._renewed[thread_id] = time.monotonic()
 
     def defer(
         self,
@@ -128,12 +137,14 @@ class Supervisor:
     def remove(self, thread_id: str) -> None:
         """Stop supervising a run."""
         self._supervised.pop(thread_id, None)
+        self._renewed.pop(thread_id, None)
 
     async def run(self) -> None:
         """Supervise until cancelled."""
         try:
             async with anyio.create_task_group() as group:
                 group.start_soon(self._renew)
+                group.start_soon(self._watch_leases)
                 group.start_soon(self._listen)
         finally:
             with anyio.CancelScope(shield=True):
@@ -165,14 +176,25 @@ class Supervisor:
                 await self.flush()
             for thread_id, (fence, run) in tuple(self._supervised.items()):
                 try:
-                    registry = self._store().registry
+                    registry, began_s = self._store().registry, time.monotonic()
                     await registry.renew(thread_id, fence)
+                    if thread_id in self._renewed:
+                        self._renewed[thread_id] = began_s
                 except RyeError:
                     with suppress(StateError):
                         registry = self._store().registry
                         found = await registry.get_thread(thread_id)
                         if found.fence != fence and thread_id in self._supervised:
                             run.cancellation.cancel()  # declared dead, so it must stop
+
+    async def _watch_leases(self) -> None:
+        """Stop runs that couldn't renew their lease, however long an attempt to do so takes."""
+        while True:
+            await anyio.sleep(LEASE_S - _LOST_AFTER_S)
+            lost_before_s = time.monotonic() - _LOST_AFTER_S
+            for thread_id, (_, run) in tuple(self._supervised.items()):
+                if self._renewed[thread_id] < lost_before_s:
+                    run.lose_lease()
 
 
 def pass_on_requests(record: ThreadRecord, run: Supervised) -> None:

@@ -6,7 +6,13 @@ from collections.abc import Mapping
 from typing import Final
 
 from ryecore.display.text import exact_dollars
-from ryecore.errors import BudgetNotRegistered, InsufficientBudget, StateError, ThreadConflict
+from ryecore.errors import (
+    BudgetNotRegistered,
+    InsufficientBudget,
+    StateError,
+    StateUnreachable,
+    ThreadConflict,
+)
 from ryecore.lillux.os_errors import failure_of
 from ryecore.policy.budget import NOTHING, Amount, Dimension
 from ryecore.state.model import Predecessor, Status, has_ended, thread_not_found
@@ -18,6 +24,7 @@ __all__ = [
     "already_continued",
     "id_taken",
     "insufficient",
+    "lease_lost",
     "not_registered",
     "refuse_another",
     "refuse_closed",
@@ -120,6 +127,15 @@ def refuse_another(run: Statements, follows: Predecessor | None) -> None:
     for other, status in run.execute(query, (follows.thread_id,)):
         if other not in follows.beside:
             raise already_continued(follows.thread_id, other, status)
+
+
+def lease_lost(thread_id: str) -> StateUnreachable:
+    """Return the error of a run whose lease couldn't be renewed in time."""
+    return StateUnreachable(
+        f"The state of {thread_id} couldn't be reached for so long that its lease is out.",
+        next_step="Another worker resumes it, or this one once it can be reached again.",
+        thread_id=thread_id,
+    )
 
 
 def already_continued(thread_id: str, other: str, status: Status) -> ThreadConflict:

@@ -279,6 +279,8 @@ class ThreadLifecycle(RunLifecycle[ThreadEnding, ThreadResult]):
                 if not is_cancelled(*tokens):
                     ending = await loop.run()
         except Exception as error:
+            if self._is_for_workers(error):
+                raise
             if not is_cancelled(*tokens, deadline=deadline):
                 return ending_of_error(error)
         if is_cancelled(*tokens):

@@ -99,6 +99,10 @@ class ThreadService:
         except AlreadyStarted as found:
             return await wait_for_earlier(await self.thread(found.thread_id), ctx)
 
+    def is_running(self, thread_id: str) -> bool:
+        """Return whether a task of this Rye runs a thread."""
+        return thread_id in self._host.running
+
     def is_queued(self, request: RunRequest) -> bool:
         """Return whether a thread goes into a queue, for the workers of that queue."""
         return request.target != "local" and self._queues().is_queue(request.target)

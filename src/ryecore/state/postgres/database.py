@@ -37,6 +37,15 @@ T = TypeVar("T")
 
 _MOST_CONNECTIONS: Final = 8
 _CONNECT_S: Final = 10
+_AWAY_S: Final = 20.0
+_TRY_AGAIN_S: Final = 0.1
+_KEEPALIVES: Final = {
+    # A connection that the network has cut is noticed within half a minute.
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 20_000,
+}
 _SETTINGS: Final = {
     "lock_timeout": "30s",
     # A process that was stopped within a transaction would else keep all others from writing.
@@ -158,6 +167,7 @@ class PostgresDatabase:
         self._abandoned: list[object] = []
         self._clock = _Clock()
         self._is_closed = False
+        self._was_there = False
         self._current = _Current()
 
     # Transactions
@@ -259,9 +269,8 @@ class PostgresDatabase:
     @contextmanager
     def _session(self) -> Iterator[_Session]:
         """Yield a connection that nobody else uses; a broken one isn't kept."""
-        session = self._idle_session() or _Session(self.connect(), self._clock)
+        session = self._working_session()
         try:
-            session.read_clock()
             yield session
         finally:
             status = session.connection.info.transaction_status
@@ -269,6 +278,24 @@ class PostgresDatabase:
                 session.connection.close()
             else:
                 self._idle.append(session)
+
+    def _working_session(self) -> _Session:
+        """Return a connection on which nothing was sent yet.
+
+        A server that was there, and is away, is waited for: most often it is restarted.
+        """
+        until_s = time.monotonic() + _AWAY_S
+        while True:
+            try:
+                session = self._idle_session() or _Session(self.connect(), self._clock)
+                session.read_clock()
+            except psycopg.OperationalError:
+                if not self._was_there or time.monotonic() > until_s:
+                    raise
+                time.sleep(_TRY_AGAIN_S)
+            else:
+                self._was_there = True
+                return session
 
     def _idle_session(self) -> _Session | None:
         if self._is_closed:
@@ -295,6 +322,7 @@ class PostgresDatabase:
         named: dict[str, Any] = {
             "connect_timeout": _CONNECT_S,
             "fallback_application_name": "ryecore",
+            **_KEEPALIVES,
             **given,
             "options": f"{given.get('options') or ''} {options}".strip(),
         }

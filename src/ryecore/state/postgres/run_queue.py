@@ -8,7 +8,7 @@ from typing import Final
 
 from typing_extensions import override
 
-from ryecore.lillux.processes import ProcessId
+from ryecore.lillux.processes import ProcessId, current_process
 from ryecore.state.accounts import release
 from ryecore.state.model import ThreadRecord
 from ryecore.state.owners import lacks_worker
@@ -160,12 +160,16 @@ class PostgresRunQueue(RunQueue):
 
 
 def _is_dead(run: Statements, record: ThreadRecord) -> bool:
-    """Return whether a run still has the owner that it had, and that one is dead."""
+    """Return whether a run still has the owner that it had, and that one is dead or this process.
+
+    A process calls it for a run of its own that it has left.
+    """
     row = run.execute("SELECT * FROM threads WHERE thread_id = ?", (record.thread_id,)).fetchone()
     if row is None:
         return False
     found = record_of(row)
-    return ownership_of(found) == ownership_of(record) and lacks_worker(found)
+    is_own = found.status == "running" and found.owner == current_process()
+    return ownership_of(found) == ownership_of(record) and (is_own or lacks_worker(found))
 
 
 def _worker(row: Row) -> WorkerRecord:
