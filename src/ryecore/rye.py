@@ -112,6 +112,7 @@ class Rye:
         durability: "Durability" = "process", warm_memory_mib: int = WARM_MEMORY_MIB,
         recover: bool = False, observer: "Observer | None" = None,
         audit: "str | os.PathLike[str] | Audit | None" = None, state: str | None = None,
+        objects: str | None = None,
     ) -> Self:  # fmt: skip
         """Open a project.
 
@@ -146,6 +147,9 @@ class Rye:
             state: The address of a PostgreSQL server that holds the rows of threads, such as
                 `postgresql://user@host/database`; by default that of `RYE_STATE`, else they are in
                 the project's `.ai/state`.
+            objects: Where threads keep large results, for every machine that runs the project: the
+                address of a PostgreSQL server, the absolute path of a folder, or `folder`, which
+                is the project's own; by default that of `RYE_OBJECTS`, else where the rows are.
 
         Returns:
             The open Rye, an asynchronous context manager.
@@ -159,7 +163,7 @@ class Rye:
             inherit_env=inherit_env, allow_env=allow_env, trusted_keys=trusted_keys,
             trust_project_interpreters=trust_project_interpreters, config=config,
             cache_dir=cache_dir, deps_factory=deps_factory, durability=durability,
-            warm_memory_mib=warm_memory_mib, audit=audit, state=state,
+            warm_memory_mib=warm_memory_mib, audit=audit, state=state, objects=objects,
         )  # fmt: skip
         return cls(Parts(settings, environ, approve, agent, observer, audit), recover=recover)
 

@@ -37,6 +37,7 @@ from ryecore.lillux.keys import PublicKey
 from ryecore.policy import CallContext
 from ryecore.runs.tasks import Running, Tasks
 from ryecore.state.lazy_store import LazyThreadStore
+from ryecore.state.object_places import ObjectPlace
 
 if TYPE_CHECKING:
     from ryecore.actions.cluster import Cluster
@@ -110,7 +111,11 @@ class Parts:
         host_keys = [PublicKey.from_pem(pem) for pem in settings.trusted_keys]
         self.trust = TrustStore(self.spaces, host_keys)
         self.store = LazyThreadStore(
-            self.spaces.project.root, user.root, settings.durability, settings.state
+            self.spaces.project.root,
+            user.root,
+            settings.durability,
+            settings.state,
+            ObjectPlace(settings.objects, environ),
         )
         file_types = FileTypes(self.spaces, self.trust)
         self._forms = file_types.comment_forms

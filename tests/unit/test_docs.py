@@ -38,6 +38,7 @@ import ryecore.results
 import ryecore.testing
 import ryecore.testing.conformance
 import ryecore.testing.node
+import ryecore.testing.objects
 import ryecore.testing.state
 import ryecore.tools
 from ryecore.cli.commands import rye as rye_command
@@ -330,6 +331,7 @@ def _directives(page: str) -> set[str]:
         ("reference/testing.md", ryecore.testing),
         ("reference/conformance.md", ryecore.testing.conformance),
         ("reference/testing-state.md", ryecore.testing.state),
+        ("reference/testing-objects.md", ryecore.testing.objects),
         ("reference/testing-node.md", ryecore.testing.node),
         ("reference/tools.md", ryecore.tools),
     ],

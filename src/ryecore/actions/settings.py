@@ -15,6 +15,7 @@ from ryecore.items.paths import existing_folder, folder_to_be, user_space_in
 from ryecore.items.spaces import Space, discover_bundles
 from ryecore.lillux.keys import PublicKey
 from ryecore.policy.environment import InheritEnv, may_set_from_dotenv
+from ryecore.state.object_places import IN_FOLDER, check_address
 
 if TYPE_CHECKING:
     from ryecore.agent.deps import AgentRunnerDeps
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AUDIT",
+    "OBJECTS",
     "STATE",
     "WARM_MEMORY_MIB",
     "OpenOptions",
@@ -32,6 +34,7 @@ __all__ = [
     "check_allowed",
     "check_durability",
     "check_factory",
+    "check_objects",
     "check_options",
     "check_state",
     "check_warm_memory",
@@ -48,6 +51,9 @@ AUDIT: Final = "RYE_AUDIT"
 
 STATE: Final = "RYE_STATE"
 """The variable that names the address of the state."""
+
+OBJECTS: Final = "RYE_OBJECTS"
+"""The variable that names the address of the objects."""
 
 _FACTORY: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 
@@ -73,6 +79,7 @@ class OpenOptions(TypedDict, total=False):
     observer: "Observer | None"
     audit: "str | PathLike[str] | Audit | None"
     state: str | None
+    objects: str | None
 
 
 def check_factory(deps_factory: str | None) -> str | None:
@@ -140,6 +147,7 @@ class Settings:
     audit: str | None = None
     must_audit: bool = False
     state: str | None = field(default=None, repr=False)  # it may hold a password
+    objects: str | None = field(default=None, repr=False)
 
     @property
     def user_root(self) -> Path:
@@ -162,6 +170,7 @@ class Settings:
             "allow_env": self.allow_env,
             "audit": self.audit,
             "state": self.state,
+            "objects": self.objects or IN_FOLDER,
         }
 
 
@@ -182,6 +191,7 @@ def check_options(
     warm_memory_mib: int,
     audit: "str | PathLike[str] | Audit | None",
     state: str | None,
+    objects: str | None,
 ) -> Settings:
     """Check the options of `Rye.open`, and return them as settings.
 
@@ -189,6 +199,7 @@ def check_options(
         ConfigError: A path, a bundle or another option can't be used.
     """
     user = user_space_in(environ, user_space)
+    address = check_state(state, environ)
     cache = folder_to_be(cache_dir, "cache") if cache_dir else user / ".ai/cache/sealed"
     return Settings(
         project_path=str(existing_folder(project_path)),
@@ -205,7 +216,8 @@ def check_options(
         warm_memory_mib=warm_memory_mib,
         audit=_check_audit(audit, environ),
         must_audit=callable(audit),
-        state=check_state(state, environ),
+        state=address,
+        objects=check_objects(objects, address, environ),
     )
 
 
@@ -239,6 +251,19 @@ def check_state(state: str | None, environ: Mapping[str, str]) -> str | None:
 
     PostgresAddress.parse(found)
     return found
+
+
+def check_objects(objects: str | None, state: str | None, environ: Mapping[str, str]) -> str | None:
+    """Return the address of the objects: the given one, that of `RYE_OBJECTS`, or the state's.
+
+    None where they are in the project's folder.
+    """
+    found = objects or environ.get(OBJECTS)
+    if not found:
+        return state
+    if not isinstance(found, str):
+        raise ConfigError("objects isn't text.", next_step="Pass the address of a store.")
+    return check_address(found)
 
 
 def missing_audit() -> ConfigError:

@@ -4,6 +4,8 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
 
+from ryecore.state.object_places import IN_PROJECT, ObjectPlace
+
 if TYPE_CHECKING:
     from ryecore.state.model import Durability
     from ryecore.state.store import ThreadStore
@@ -20,11 +22,13 @@ class LazyThreadStore:
         user_root: Path,
         durability: "Durability",
         state: str | None = None,
+        objects: ObjectPlace = IN_PROJECT,
     ) -> None:
         self._project_root = project_root
         self._user_root = user_root
         self._durability: Durability = durability
         self._state = state
+        self._objects = objects
         self._lock = Lock()
         self._store: ThreadStore | None = None
         self._removed: list[ThreadStore] = []
@@ -47,7 +51,7 @@ class LazyThreadStore:
             from ryecore.state.store import ThreadStore  # noqa: PLC0415 - SQLite comes with it
 
             self._store = ThreadStore.open(
-                self._project_root, self._user_root, self._durability, self._state
+                self._project_root, self._user_root, self._durability, self._state, self._objects
             )
             self._store.begin_log()
         return self._store
@@ -74,7 +78,9 @@ class LazyThreadStore:
                 return self._store
             if self._store is not None:
                 self._removed.append(self._store)
-            self._store = ThreadStore(found, self._durability, self._user_root)
+            self._store = ThreadStore(
+                found, self._durability, self._user_root, objects=self._objects
+            )
             return self._store
 
     @property

@@ -16,7 +16,7 @@ import re
 import secrets
 import shutil
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -30,6 +30,7 @@ from ryecore.lillux.digests import read_digest
 from ryecore.state.attestation import AttestedFolder
 from ryecore.state.exports import export_path
 from ryecore.state.model import Status, check_status, has_ended
+from ryecore.state.object_store import ObjectStore
 from ryecore.state.refusals import advice
 from ryecore.state.schema import ENDED
 from ryecore.state.statements import Row, SqlDatabase
@@ -150,11 +151,19 @@ class PrunePlan:
 class ThreadPruning:
     """Removes ended threads of one project."""
 
-    def __init__(self, database: SqlDatabase, place: AttestedFolder, *, is_shared: bool) -> None:
+    def __init__(
+        self,
+        database: SqlDatabase,
+        place: AttestedFolder,
+        shared_artifacts: Callable[[str], ObjectStore | None],
+        *,
+        is_shared: bool,
+    ) -> None:
         self._database = database
         more = ("records", "logs", "thread_files") if is_shared else ("write_ahead",)
         self._tables = (*more, *_TABLES)
         self._folder = place.path
+        self._shared_artifacts = shared_artifacts
         # A clone can bring a link of any known name. This folder's name is secret.
         self._trash = place.private / _TRASH
         self._mark = place.private / _MARK
@@ -269,6 +278,10 @@ class ThreadPruning:
         return len(ids)
 
     def _remove_files(self, thread_ids: Sequence[str]) -> None:
+        for thread_id in thread_ids:
+            shared = self._shared_artifacts(thread_id)
+            if shared is not None:
+                shared.delete([one.sha256 for one in shared.list()])
         aside = self._trash / secrets.token_hex(8)
         try:
             aside.mkdir(parents=True, mode=0o700)

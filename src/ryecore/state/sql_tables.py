@@ -18,6 +18,7 @@ from ryecore.state.statements import SqlDatabase
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ryecore.state.object_store import ObjectStore
     from ryecore.state.postgres.notices import Notices
     from ryecore.state.postgres.records import LoadKey, PostgresRecordStore, Watch
     from ryecore.state.postgres.thread_files import PostgresThreadFiles
@@ -39,6 +40,7 @@ class SqlTables:
         open_records: Opens the records of threads that are there, too, with what loads the run key
             and what watches a thread; None where records are files.
         thread_files: The signed files of threads that are there, too; else they are in folders.
+        objects: The objects in the database, if machines share it.
     """
 
     database: SqlDatabase
@@ -49,6 +51,7 @@ class SqlTables:
     queue: RunQueue | None = None
     open_records: "Callable[[LoadKey, Watch], PostgresRecordStore] | None" = None
     thread_files: "PostgresThreadFiles | None" = None
+    objects: "ObjectStore | None" = None
 
     @classmethod
     def of(cls, database: SqlDatabase) -> Self:

@@ -34,6 +34,8 @@ from ryecore.state.model import (
     ThreadRecord,
     thread_not_found,
 )
+from ryecore.state.object_places import IN_PROJECT, ObjectPlace, SharedObjects
+from ryecore.state.object_store import ObjectStore
 from ryecore.state.objects import Objects
 from ryecore.state.owners import (
     KillPlan,
@@ -101,11 +103,13 @@ class ThreadStore(ThreadFolders):
         durability: Durability = "process",
         user_root: Path | None = None,
         state: str | None = None,
+        objects: ObjectPlace = IN_PROJECT,
     ) -> None:
         super().__init__(place, durability, user_root)
         tables = _open_tables(place, durability, state)
         self._database = tables.database
         self._notices = tables.notices
+        self._objects = SharedObjects(objects, (state, tables.objects))
         self.registry: ThreadRegistry = tables.registry
         self.ledger: BudgetLedger = tables.ledger
         self.approvals: ApprovalStore = tables.approvals
@@ -126,7 +130,9 @@ class ThreadStore(ThreadFolders):
             self._ahead,
             *(() if ahead is None else (ahead.check_restored,)),
         )
-        self.pruning = ThreadPruning(tables.database, place, is_shared=self._shared is not None)
+        self.pruning = ThreadPruning(
+            tables.database, place, self._shared_artifacts, is_shared=self._shared is not None
+        )
 
     @classmethod
     def open(
@@ -135,6 +141,7 @@ class ThreadStore(ThreadFolders):
         user_root: Path,
         durability: Durability = "process",
         state: str | None = None,
+        objects: ObjectPlace = IN_PROJECT,
     ) -> Self:
         """Open the threads of a project's `.ai` folder, which is made if it is missing.
 
@@ -143,9 +150,10 @@ class ThreadStore(ThreadFolders):
             user_root: The user's.
             durability: What changes survive.
             state: The address of a server that holds the rows; by default they are in the folder.
+            objects: Where the objects are that other machines read; by default in the folder.
         """
         place = attested_folder(project_root / "state", THREADS_FOLDER, user_root)
-        return cls(place, durability, user_root, state)
+        return cls(place, durability, user_root, state, objects)
 
     def begin_log(self) -> None:
         """Make the first commit of a new log now, so that no run waits for the disk for it."""
@@ -172,6 +180,7 @@ class ThreadStore(ThreadFolders):
         """Close the registry."""
         if self._notices is not None:
             self._notices.close()
+        self._objects.close()
         self._database.close()
 
     @override
@@ -229,6 +238,14 @@ class ThreadStore(ThreadFolders):
         Each process watches the one folder of all threads, however many it runs.
         """
         signal_change(self._place)
+
+    @override
+    def artifacts(self, thread_id: str) -> ObjectStore:
+        return self._shared_artifacts(thread_id) or super().artifacts(thread_id)
+
+    def _shared_artifacts(self, thread_id: str) -> ObjectStore | None:
+        shared = self._objects.open()
+        return None if shared is None else shared.below(f"{THREADS_FOLDER}/{thread_id}")
 
     def objects(self) -> Objects:
         """Return the project's objects, for one run."""

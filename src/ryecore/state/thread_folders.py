@@ -23,7 +23,6 @@ from ryecore.items.files import (
     remove_replaced,
     write_atomically,
 )
-from ryecore.lillux.digests import ContentStore
 from ryecore.state.attestation import AttestedFolder
 from ryecore.state.exports import (
     CAPABILITIES_FILE,
@@ -31,8 +30,10 @@ from ryecore.state.exports import (
     export_path,
     write_capabilities,
 )
+from ryecore.state.folder_objects import FolderObjects
 from ryecore.state.model import THREADS_FOLDER, Durability, ThreadRecord, thread_not_found
 from ryecore.state.node_files import NodeFiles
+from ryecore.state.object_store import ObjectStore
 from ryecore.state.records import RunKey, load_run_key
 from ryecore.state.refusals import advice
 from ryecore.state.thread_file import (
@@ -262,17 +263,18 @@ class ThreadFolders:
 
     def put_artifact(self, thread_id: str, content: bytes) -> str:
         """Store a large result of a thread, and return its SHA-256 in hex. Called by any thread."""
-        return ContentStore(self._artifacts(thread_id), durable=False).put(content)
+        return self.artifacts(thread_id).put(content)
 
     def get_artifact(self, thread_id: str, digest: str) -> bytes:
         """Return a result of a thread by its digest. Called by any thread."""
-        folder = self._artifacts(thread_id)
-        if not folder.is_dir():
+        artifacts = self.artifacts(thread_id)
+        if artifacts.missing([digest]):
             raise StoreError("No result has this handle.")
-        return ContentStore(folder, durable=False).get(digest)
+        return artifacts.get(digest)
 
-    def _artifacts(self, thread_id: str) -> Path:
-        return self.folder_of(thread_id) / "artifacts"
+    def artifacts(self, thread_id: str) -> ObjectStore:
+        """Return the store of a thread's large results."""
+        return FolderObjects(self.folder_of(thread_id) / "artifacts")
 
     async def _copy_result(self, thread_id: str, result: object) -> None:
         """Write a copy of the result of a tool's run, for people, unless it is on a server.

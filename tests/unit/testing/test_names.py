@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from ryecore.testing.objects import ObjectStore
 from ryecore.testing.state import (
     ApprovalStore,
     BudgetLedger,
@@ -15,7 +16,13 @@ from ryecore.testing.state import (
     ThreadRegistry,
 )
 
-PUBLIC = ("ryecore", "ryecore.errors", "ryecore.results", "ryecore.testing.state")
+PUBLIC = (
+    "ryecore",
+    "ryecore.errors",
+    "ryecore.results",
+    "ryecore.testing.state",
+    "ryecore.testing.objects",
+)
 
 
 def test_fakes_need_no_sdk() -> None:
@@ -33,7 +40,7 @@ def test_fakes_need_no_sdk() -> None:
 
 
 @pytest.mark.parametrize(
-    "protocol", [ThreadRegistry, BudgetLedger, ApprovalStore, RecordStore, RecordLog]
+    "protocol", [ThreadRegistry, BudgetLedger, ApprovalStore, RecordStore, RecordLog, ObjectStore]
 )
 def test_a_store_is_written_with_public_names_alone(protocol: type) -> None:
     public = {

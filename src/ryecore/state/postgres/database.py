@@ -108,9 +108,11 @@ class _Session:
         rows: Rows = cursor
         return rows
 
-    def run(self, sql: str, values: Sequence[Any] = ()) -> "psycopg.Cursor[Any]":
-        """Run a statement in PostgreSQL's words."""
-        return self.connection.execute(sql.encode(), values or None)
+    def run(
+        self, sql: str, values: Sequence[Any] = (), *, binary: bool = False
+    ) -> "psycopg.Cursor[Any]":
+        """Run a statement in PostgreSQL's words; its rows come as text, unless they are binary."""
+        return self.connection.execute(sql.encode(), values or None, binary=binary)
 
     def begin(self, lock: str) -> None:
         """Begin a transaction that holds a lock, in one round trip."""
@@ -188,6 +190,24 @@ class PostgresDatabase:
                 _roll_back(session)
                 raise
             session.run("COMMIT")
+
+    @contextmanager
+    def transaction(self) -> Iterator[_Session]:
+        """Yield a transaction that writers of other rows don't wait for; see `write`."""
+        with self._failing("written"), self._session() as session:
+            session.run("BEGIN")
+            try:
+                yield session
+            except BaseException:
+                _roll_back(session)
+                raise
+            session.run("COMMIT")
+
+    @contextmanager
+    def statements(self, done: str) -> Iterator[_Session]:
+        """Yield a connection each of whose statements is a transaction of its own."""
+        with self._failing(done), self._session() as session:
+            yield session
 
     @asynccontextmanager
     async def writing(self) -> AsyncIterator[Statements]:

@@ -235,5 +235,24 @@ MIGRATIONS: Final[Sequence[str]] = (
     );
     CREATE TABLE thread_files (thread_id text PRIMARY KEY, body text NOT NULL);
     """,
+    # Objects. A row of `objects` comes with all chunks of its content, in one transaction.
+    """
+    CREATE TABLE objects (
+        space text COLLATE "C" NOT NULL,
+        sha256 text COLLATE "C" NOT NULL,
+        content_id bigint NOT NULL,
+        size_bytes bigint NOT NULL CHECK (size_bytes >= 0),
+        stored_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+        PRIMARY KEY (space, sha256)
+    );
+    CREATE TABLE object_chunks (
+        content_id bigint NOT NULL,
+        number bigint NOT NULL,
+        chunk bytea NOT NULL,
+        PRIMARY KEY (content_id, number)
+    );
+    ALTER TABLE object_chunks ALTER COLUMN chunk SET STORAGE EXTERNAL;
+    CREATE SEQUENCE object_contents;
+    """,
 )
 """The statements that upgrade each version of the schema to the next."""

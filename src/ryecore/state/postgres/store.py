@@ -6,6 +6,7 @@ from ryecore.state.postgres.address import PostgresAddress
 from ryecore.state.postgres.database import PostgresDatabase, in_workers
 from ryecore.state.postgres.ledger import PostgresLedger
 from ryecore.state.postgres.notices import Notices
+from ryecore.state.postgres.objects import PostgresObjects
 from ryecore.state.postgres.records import PostgresRecordStore
 from ryecore.state.postgres.run_queue import PostgresRunQueue
 from ryecore.state.postgres.thread_files import PostgresThreadFiles
@@ -39,4 +40,5 @@ def open_tables(address: str, place: str) -> SqlTables:
         in_workers(PostgresRunQueue(database)),
         partial(PostgresRecordStore, database),
         PostgresThreadFiles(database),
+        PostgresObjects(database),
     )

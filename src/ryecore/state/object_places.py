@@ -1,0 +1,118 @@
+"""Where the objects of a project are that other machines have to read, by an address.
+
+Source: docs/how-to/keep-objects.md; ADR 043.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Final
+
+from attrs import field
+
+from ryecore.errors import ConfigError, MissingExtra
+from ryecore.frozen import frozen
+
+if TYPE_CHECKING:
+    from ryecore.state.object_store import ObjectStore
+
+__all__ = ["IN_FOLDER", "IN_PROJECT", "ObjectPlace", "SharedObjects", "check_address"]
+
+IN_FOLDER: Final = "folder"
+"""The address that leaves the objects in the project's folder."""
+
+_POSTGRES: Final = ("postgresql:", "postgres:")
+
+
+@frozen
+class ObjectPlace:
+    """Where objects are.
+
+    Attributes:
+        address: The address; None for the project's folder.
+        environ: The environment, which holds the keys of a bucket.
+    """
+
+    address: str | None = field(default=None, repr=False)  # it may hold a password
+    environ: Mapping[str, str] = field(factory=dict, repr=False)
+
+
+IN_PROJECT: Final = ObjectPlace()
+"""The place of objects that stay in the project's folder."""
+
+
+class SharedObjects:
+    """The store of objects at a place, opened when it is first needed.
+
+    Args:
+        place: The place.
+        known: A store that is open already, and its address.
+    """
+
+    def __init__(
+        self, place: ObjectPlace, known: "tuple[str | None, ObjectStore | None]" = (None, None)
+    ) -> None:
+        self._place = place
+        self._lock = Lock()
+        address, store = known
+        self._is_ours = address is None or address != place.address or store is None
+        self._store: ObjectStore | None = None if self._is_ours else store
+
+    def open(self) -> "ObjectStore | None":
+        """Return the store; None where objects are in the project's folder.
+
+        Raises:
+            StateUnreachable: The server can't be reached, or refuses the user.
+            MissingExtra: The extra of the address isn't installed.
+        """
+        if self._place.address is None:
+            return None
+        with self._lock:
+            if self._store is None:
+                self._store = _open(self._place.address)
+            return self._store
+
+    def close(self) -> None:
+        """Close the store, if it was opened here."""
+        with self._lock:
+            if self._store is not None and self._is_ours:
+                self._store.close()
+
+
+def check_address(address: str) -> str | None:
+    """Check the address of objects, and return it; None for the project's folder.
+
+    Raises:
+        ConfigError: It can't be used. The message doesn't repeat it.
+    """
+    if address == IN_FOLDER:
+        return None
+    if address.startswith(_POSTGRES):
+        from ryecore.state.postgres.address import PostgresAddress  # noqa: PLC0415 - with one alone
+
+        PostgresAddress.parse(address)
+    elif not Path(address).is_absolute():
+        raise ConfigError(
+            "The address of the objects can't be used: it begins with no known scheme.",
+            next_step="Write postgresql://USER@HOST/DATABASE, the absolute path of a folder, or "
+            f"{IN_FOLDER} for the project's own.",
+        )
+    return address
+
+
+def _open(address: str) -> "ObjectStore":
+    if not address.startswith(_POSTGRES):
+        from ryecore.state.folder_objects import FolderObjects  # noqa: PLC0415
+
+        return FolderObjects(address, durable=True)
+    try:
+        from ryecore.state.postgres.objects import PostgresObjects  # noqa: PLC0415 - an extra
+    except ModuleNotFoundError as problem:
+        if (problem.name or "").partition(".")[0] != "psycopg":
+            raise
+        raise MissingExtra(
+            "Objects on PostgreSQL need the package psycopg, which is not installed.",
+            next_step="pip install 'ryecore[postgres]'",
+            extra="postgres",
+        ) from None
+    return PostgresObjects.open(address)
