@@ -40,6 +40,7 @@ test: build ## every test
 	@cd native && cargo test --quiet --workspace --exclude ryecore-py
 	@$(BIN)/python -m pytest --numprocesses=$(WORKERS) --dist=worksteal
 	@$(BIN)/python -c 'from tests.postgres import find_binaries as find; find() or print("Left out: tests of state on PostgreSQL, which need its server (apt-get install postgresql).")'
+	@$(BIN)/python -c 'from importlib.util import find_spec as find; find("ray") or print("Left out: tests of runs on Ray, which need its package (pip install ray[client]).")'
 
 check: build ## format, lint, types, layers, table of rooms, clippy, stubs
 	@$(BIN)/ruff format --check .

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from ryecore.actions.launch import LaunchAction
     from ryecore.actions.maps import Map
     from ryecore.actions.pruning import AutomaticPruning
+    from ryecore.actions.ray_calls import RayCalls
     from ryecore.actions.remotes import Remotes
     from ryecore.actions.search import SearchAction
     from ryecore.actions.sign import SignAction
@@ -145,6 +146,7 @@ class Parts:
             lambda: self.threads,
             self._connect,
             self._executions,
+            lambda: self._rays,
         )
 
     def _make_interpreters(self) -> Interpreters:
@@ -325,6 +327,13 @@ class Parts:
         from ryecore.remote.service import RemoteRuns  # noqa: PLC0415
 
         return RemoteRuns(self._host, self.planner, self._connect)
+
+    @cached_property
+    def _rays(self) -> "RayCalls":
+        """The calls of this Rye on Ray clusters."""
+        from ryecore.actions.ray_calls import RayCalls  # noqa: PLC0415 - for remote targets alone
+
+        return RayCalls(self._settings, self._read_remotes)
 
     async def _follow(self, records: "Iterable[ThreadRecord]", *, must: bool) -> None:
         await self.remote_runs.look(records, must=must)

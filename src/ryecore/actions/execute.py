@@ -35,8 +35,10 @@ from ryecore.policy import CallContext
 if TYPE_CHECKING:
     from ryecore.actions.directive import DirectiveAction
     from ryecore.actions.launch import LaunchAction
+    from ryecore.actions.ray_calls import RayCalls
     from ryecore.policy.execution import Executions, Operation
     from ryecore.policy.limits import Limits
+    from ryecore.remote.config import Remote
     from ryecore.remote.connection import ConnectedNode
     from ryecore.runs.ports import Planned
     from ryecore.runs.request import RunRequest
@@ -85,7 +87,9 @@ class ExecuteAction:
         threads: "Callable[[], ThreadService]",
         connect: "Callable[[str], Awaitable[ConnectedNode]]",
         executions: "Executions | None" = None,
+        rays: "Callable[[], RayCalls] | None" = None,
     ) -> None:
+        self._rays = rays
         self._spaces = spaces
         self._executor = executor
         self._launch = launch
@@ -169,8 +173,11 @@ class ExecuteAction:
         request: ExecuteRequest,
         ctx: CallContext,
     ) -> ExecutionResult:
-        """Run a tool on a node, which verifies it, and wait for its result."""
+        """Run a tool on a node or a Ray cluster, which verifies it, and wait for its result."""
         try:
+            cluster = None if self._rays is None else self._rays().find(request.target)
+            if cluster is not None:
+                return await self._call_ray(cluster, ref, request, ctx)
             for name in ("trace", "output_log"):
                 if getattr(request, name):
                     raise InputError(
@@ -194,6 +201,27 @@ class ExecuteAction:
         except RyeError as error:
             error.during(str(ref))
             raise
+
+    async def _call_ray(
+        self, cluster: "Remote", ref: ItemRef, request: ExecuteRequest, ctx: CallContext
+    ) -> ExecutionResult:
+        """Run a tool on a Ray cluster. A wrong call is refused here, before anything is sent."""
+        if request.pull:
+            raise InputError(
+                "pull is for nodes, which have copies of the project's files.",
+                next_step="Leave it out: a worker of Ray works in the project's own folder.",
+            )
+        chain = await self._executor.chain(ref, evolve(ctx, event_sink=None))  # the worker's count
+        if ctx.execution is not None:
+            ctx.execution.item = chain.head.item
+        if _limits_of(request) is not None:
+            chain.check_takes_limits(str(ref))
+        if self._rays is None:
+            raise RuntimeError("Only who has clusters has found one.")
+        run = _run_request(ref, request, ctx)
+        return await self._rays().call(
+            cluster, run, ctx, chain, trace=request.trace, output_log=request.output_log
+        )
 
     async def _run_remote(self, run: "RunRequest", ctx: CallContext) -> ExecutionResult:
         """Run a tool, or a graph, on a node as a run at home, and wait for its result."""

@@ -39,7 +39,7 @@ def remote() -> None:
 @project_option
 @json_option
 def list_remotes(project_path: str, as_json: bool) -> None:
-    """List the remotes, with their URLs and the fingerprints of their keys."""
+    """List the remotes, with their URLs and the fingerprints of the keys of nodes."""
 
     async def read(rye: Rye) -> tuple[Remote, ...]:
         return rye.remotes.list()
@@ -51,8 +51,11 @@ def list_remotes(project_path: str, as_json: bool) -> None:
     text = StyledText()
     width = max((len(one.name) for one in found), default=0)
     for one in found:
+        key = one.settings.node_key
         text.line(
-            (f"{one.name:<{width}}", "strong"), f"  {one.url}", (f"  {one.key.fingerprint}", "id")
+            (f"{one.name:<{width}}", "strong"),
+            f"  {one.place}",
+            ("" if key is None else f"  {key.fingerprint}", "id"),
         )
     if not found:
         text.line("no remote is known yet; add one with: rye remote add NAME URL")
@@ -60,6 +63,11 @@ def list_remotes(project_path: str, as_json: bool) -> None:
 
 
 def _remote_fields(one: Remote) -> dict[str, object]:
+    queue, cluster = one.settings.queue, one.settings.ray
+    if queue is not None:
+        return {"name": one.name, "queue": str(queue), "priority": one.settings.priority}
+    if cluster is not None:
+        return {"name": one.name, "ray": cluster, "resources": dict(one.settings.resources)}
     return {
         "name": one.name,
         "url": one.url,

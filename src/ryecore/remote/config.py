@@ -1,6 +1,6 @@
-"""remotes.yaml: the nodes that a project knows, with their keys, and the queues.
+"""remotes.yaml: what a project knows of other machines: nodes, queues and Ray clusters.
 
-Source: docs/design/remote.md#at-home; docs/design/queues.md; decision 64.
+Source: docs/design/remote.md#at-home; docs/design/queues.md; docs/design/ray.md; decision 64.
 """
 
 import re
@@ -20,6 +20,7 @@ from ryecore.items.spaces import Space
 from ryecore.lillux.keys import PublicKey
 from ryecore.lillux.witness import Evidence
 from ryecore.remote.queue_address import QueueAddress
+from ryecore.remote.ray_rules import AUTO, Resources, read_ray_address, read_resources
 from ryecore.remote.rules import why_no_pattern
 
 __all__ = [
@@ -119,10 +120,12 @@ class RemoteEntry:
     """A remote as remotes.yaml has it.
 
     Attributes:
-        url: Where the node answers; "" for a queue.
-        node_key: The node's public key; None for a queue.
-        queue: The queue whose workers run what is sent there; None for a node.
+        url: Where the node answers; "" for a queue or a cluster.
+        node_key: The node's public key; None for a queue or a cluster.
+        queue: The queue whose workers run what is sent there.
         priority: The place of its runs in the queue: a lower number runs earlier.
+        ray: The address of the Ray cluster whose workers run what is sent there.
+        resources: What each run takes of the cluster, by the names that `ray status` shows.
         timeout_s: How long one request may take, in seconds.
         plain_http: Whether http:// may be used beyond this machine, as in a private network.
         push: What is pushed besides items and configuration.
@@ -133,6 +136,8 @@ class RemoteEntry:
     node_key: Annotated[PublicKey, Reader(_read_key)] | None = None
     queue: Annotated[QueueAddress, Reader(_read_queue)] | None = None
     priority: Annotated[int, between(1, MAX_PRIORITY)] = 1
+    ray: Annotated[str, Reader(read_ray_address)] | None = None
+    resources: Annotated[Resources, Reader(read_resources)] = ()
     timeout_s: Annotated[float, between(1, 3600)] = 30.0
     plain_http: bool = False
     push: PushRules = PushRules()
@@ -141,7 +146,7 @@ class RemoteEntry:
 
 @frozen
 class Remote:
-    """A node, or a queue, as a project knows it, by its name."""
+    """A node, a queue or a Ray cluster, as a project knows it, by its name."""
 
     name: str
     settings: RemoteEntry
@@ -152,15 +157,26 @@ class Remote:
         return self.settings.url
 
     @property
+    def place(self) -> str:
+        """Where it is, for people: the URL of a node, the address of a queue or a cluster."""
+        queue, cluster = self.settings.queue, self.settings.ray
+        if cluster is not None:
+            return "the Ray cluster of this machine" if cluster == AUTO else cluster
+        return self.url if queue is None else str(queue)
+
+    @property
     def key(self) -> PublicKey:
         """The node's public key.
 
         Raises:
-            InputError: It is a queue, which has none.
+            InputError: It is a queue or a cluster, which has none.
         """
         if self.settings.node_key is None:
+            is_queue = self.settings.queue is not None
             raise InputError(
-                f"The remote {self.name} is a queue, which runs directives' threads alone.",
+                f"The remote {self.name} is a queue, which runs directives' threads alone."
+                if is_queue
+                else f"The remote {self.name} is a Ray cluster, and this is for nodes alone.",
                 next_step="Execute a directive with --thread fork, or name a node.",
             )
         return self.settings.node_key
@@ -254,10 +270,18 @@ def _problems(found: RemotesConfig) -> Iterator[tuple[Place, str]]:
         place = ("remotes", name)
         if not is_remote_name(name):
             yield place, "must be named with letters, digits, _ and -"
-        if entry.queue is None and (not entry.url or entry.node_key is None):
-            yield place, "must have a url and a node_key, as a node, or else a queue"
-        if entry.queue is not None and (entry.url or entry.node_key is not None):
-            yield place, "is a queue, which has no url and no node_key"
+        is_node = bool(entry.url) and entry.node_key is not None
+        other = "a queue" if entry.queue is not None else "a Ray cluster"
+        if entry.queue is None and entry.ray is None and not is_node:
+            yield place, "must have a url and a node_key, as a node, or else a queue, or ray"
+        elif entry.queue is not None and entry.ray is not None:
+            yield place, "is a queue and a Ray cluster: it must be one of them"
+        elif (entry.url or entry.node_key is not None) and not (
+            entry.queue is None and entry.ray is None
+        ):
+            yield place, f"is {other}, which has no url and no node_key"
+        if entry.ray is None and entry.resources:
+            yield (*place, "resources"), "is for Ray clusters alone"
         is_plain = entry.url.startswith("http:")
         if is_plain and not entry.plain_http and not is_loopback(entry.url):
             yield (

@@ -373,11 +373,11 @@ class NodePool:
         """Return the node of a target, `remote` or `remote:NAME`. Nothing is sent.
 
         Raises:
-            InputError: There is no such remote, or it is a queue.
+            InputError: There is no such remote, or it is not a node.
             RyeError: A remotes.yaml isn't signed by a trusted key, or has problems.
         """
         remote = self._read().find(target)
-        _ = remote.key  # a queue, which has none, is refused
+        _ = remote.key  # what is no node has none, and is refused
         loop, node = self._nodes.get(remote, (None, None))
         if node is None or loop != current_token():  # connections belong to an event loop
             node = ConnectedNode(remote, self._load_key, self._planner, self._secrets)

@@ -18,7 +18,7 @@ from ryecore.remote.ports import Node
 from ryecore.remote.protocol.error_documents import map_errors, read_error
 from ryecore.remote.protocol.reports import RunReport
 
-__all__ = ["RemoteResult", "errors_at_home", "read_result"]
+__all__ = ["RemoteResult", "errors_at_home", "read_result", "result_of"]
 
 _NO_CHAIN: Final = ValidChain(())
 _IN_SPACE: Final = re.compile(
@@ -116,12 +116,35 @@ def read_result(report: RunReport, node: Node, duration_ms: float) -> RemoteResu
         RyeError: The tool didn't run: the error is of the same class as locally.
         RemoteUntrusted: The result can't be read.
     """
-    document, remote = errors_at_home(report.result, node.spaces), node.remote
+    return result_of(report.result, node.remote, report.item_id, node.spaces, duration_ms)
+
+
+def result_of(
+    result: Mapping[str, Any],
+    remote: str,
+    item_id: str,
+    spaces: Mapping[str, Path],
+    duration_ms: float,
+) -> RemoteResult:
+    """Return the result of a tool as the remote that ran it wrote it.
+
+    Args:
+        result: The response object, or that of an error.
+        remote: The name of the remote.
+        item_id: The tool.
+        spaces: The folders at home that the remote has copies of.
+        duration_ms: How long the call took here, in milliseconds.
+
+    Raises:
+        RyeError: The tool didn't run: the error is of the same class as locally.
+        RemoteUntrusted: The result can't be read.
+    """
+    document = errors_at_home(result, spaces)
     try:
         if "error_type" in document:
             error = read_error(document)
             error.message, error.remote_name = f"On {remote}: {error.message}", remote
-            raise error.during(report.item_id, duration_ms=duration_ms)
+            raise error.during(item_id, duration_ms=duration_ms)
         found = RECORDS.read(document, _Result)
     except ConversionError as problem:
         raise RemoteUntrusted(
@@ -132,15 +155,15 @@ def read_result(report: RunReport, node: Node, duration_ms: float) -> RemoteResu
     metadata = {name: value for name, value in found.metadata.items() if name != "duration_ms"}
     return RemoteResult(
         status=found.status,
-        item_id=report.item_id,
+        item_id=item_id,
         data=found.data,
         error=found.error,
         chain=_NO_CHAIN,
         duration_ms=duration_ms,
         metadata=metadata | {"remote": remote},
         remote=remote,
-        elements=tuple(one.to_dict(node.spaces) for one in found.chain_elements),
-        links=tuple(one.to_dict(node.spaces) for one in found.linked_items),
+        elements=tuple(one.to_dict(spaces) for one in found.chain_elements),
+        links=tuple(one.to_dict(spaces) for one in found.linked_items),
     )
 
 

@@ -86,6 +86,18 @@ def test_a_node_is_added_checked_pushed_to_used_and_removed(
     assert (gone.code, "rye remote add gpu URL" in gone.err) == (2, True)
 
 
+def test_a_list_has_clusters_and_queues_besides_nodes(workspace: Workspace, run: Run) -> None:
+    clusters = "  big: {ray: auto, resources: {GPU: 2}}\n"
+    queue = "  batch: {queue: 'postgresql://db.example/rye?queue=batch'}\n"
+    workspace.write("config/remotes/remotes.yaml", f"{GPU}{clusters}{queue}")
+    listed = {one["name"]: one for one in run("remote", "list", "--json").json["remotes"]}
+    assert listed["big"] == {"name": "big", "ray": "auto", "resources": {"GPU": 2.0}}
+    assert "batch" in listed["batch"]["queue"]
+    shown = run("remote", "list").out
+    assert "the Ray cluster of this machine" in shown
+    assert "db.example" in shown
+
+
 def test_comments_and_other_remotes_stay_when_one_is_added_or_removed(
     workspace: Workspace, run: Run, node: ServedNode
 ) -> None:

@@ -52,6 +52,12 @@ def test_an_unsigned_file_is_refused_and_so_is_a_key_that_only_the_project_trust
         (GPU + '    push: {include: ["../x"]}\n', 8, "remotes.gpu.push.include[0]"),
         (GPU + "    secrets: [A B]\n", 8, "remotes.gpu.secrets[0]"),
         (GPU + "default: gpx\n", 8, "default"),
+        (GPU + "    ray: auto\n", 2, "remotes.gpu"),
+        (GPU + "    resources: {GPU: 1}\n", 8, "remotes.gpu.resources"),
+        ("remotes: {gpu: {timeout_s: 9}}\n", 1, "remotes.gpu"),
+        ("remotes: {gpu: {ray: 'head:10001'}}\n", 1, "remotes.gpu.ray"),
+        ("remotes: {gpu: {ray: auto, resources: {GPU: -1}}}\n", 1, "remotes.gpu.resources"),
+        ("remotes: {gpu: {ray: auto, resources: {GPU: 1.5}}}\n", 1, "remotes.gpu.resources"),
     ],
 )
 def test_a_problem_is_located(workspace: Workspace, text: str, line: int, place: str) -> None:

@@ -1,0 +1,287 @@
+"""Tools on Ray clusters: each in a process that Ray starts on a worker, which opens the project.
+
+The tool is verified there, like a local one. A resource that the cluster lacks is refused before
+anything is sent.
+
+Source: docs/design/ray.md.
+"""
+
+import json
+import math
+import os
+import time
+from base64 import b64decode
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+
+import anyio
+from anyio import to_thread
+from attrs import evolve
+
+from ryecore.actions.payload import Payload
+from ryecore.actions.settings import Settings
+from ryecore.chain.model import ExecutionResult, ValidChain
+from ryecore.errors import CallCancelled, ConfigError, MissingExtra, RemoteError, RyeError
+from ryecore.frozen import frozen
+from ryecore.policy import CallContext
+from ryecore.policy.cancelling import cancelled_by, is_cancelled
+from ryecore.remote.results import result_of
+from ryecore.runs.request import RunRequest
+
+if TYPE_CHECKING:
+    from ryecore.remote.config import Remote, RemotesConfig
+    from ryecore.remote.ray_cluster import RayActor, RayCluster
+
+__all__ = ["RayCalls", "RayPayload"]
+
+T = TypeVar("T")
+
+_POLL_S: Final = 10.0
+_LOG_POLL_S: Final = 1.0
+_LOOK_EVERY_S: Final = 5.0
+"""How often a run that waits for room is checked for resources that a dead node took along."""
+
+_STOPPED_WITHIN_S: Final = 10.0
+_HOMEWARD_S: Final = 5.0
+"""How long after its deadline a run's result may still come home, in seconds."""
+
+
+@frozen
+class RayPayload:
+    """A run for a process of Ray's.
+
+    Attributes:
+        payload: The run and its caller.
+        left_s: The seconds that the caller has left; None without a deadline. Machines have
+            monotonic clocks of their own.
+        wants_events: Whether the caller takes events.
+        wants_log: Whether the caller takes the tool's output as it comes.
+    """
+
+    payload: Payload
+    left_s: float | None = None
+    wants_events: bool = False
+    wants_log: bool = False
+
+    def to_bytes(self) -> bytes:
+        """Return it as one JSON document."""
+        document = {
+            "payload": json.loads(self.payload.to_bytes()),
+            "left_s": self.left_s,
+            "wants_events": self.wants_events,
+            "wants_log": self.wants_log,
+        }
+        return json.dumps(document).encode()
+
+    @classmethod
+    def from_bytes(cls, document: bytes) -> Self:
+        """Read what `to_bytes` wrote."""
+        values: dict[str, Any] = json.loads(document)
+        return cls(Payload.from_bytes(json.dumps(values.pop("payload")).encode()), **values)
+
+
+class RayCalls:
+    """The calls of one open Rye on Ray clusters.
+
+    Args:
+        settings: The settings with which a worker opens the Rye.
+        remotes: Reads the remotes.
+    """
+
+    def __init__(self, settings: Settings, remotes: "Callable[[], RemotesConfig]") -> None:
+        self._settings = settings
+        self._remotes = remotes
+
+    def find(self, target: str) -> "Remote | None":
+        """Return the remote of a target, if it is a Ray cluster.
+
+        Raises:
+            RyeError: There is no such remote, or remotes.yaml can't be read.
+        """
+        remote = self._remotes().find(target)
+        return None if remote.settings.ray is None else remote
+
+    async def call(
+        self,
+        remote: "Remote",
+        request: RunRequest,
+        ctx: CallContext,
+        chain: ValidChain,
+        *,
+        trace: bool = False,
+        output_log: str | None = None,
+    ) -> ExecutionResult:
+        """Run a tool on a cluster, and wait for its result.
+
+        Args:
+            remote: The cluster.
+            request: The tool and its parameters.
+            ctx: The caller.
+            chain: The tool's chain, as it is verified here.
+            trace: Whether the result has the events.
+            output_log: A file that the tool's output is also written to.
+
+        Raises:
+            RemoteUnavailable: The cluster can't be reached.
+            RemoteError: It lacks a resource, or the worker died, so that the effect is unknown.
+            RyeError: The tool didn't run; the error is the same as locally.
+        """
+        if chain.is_own_process and self._settings.state is None:
+            raise ConfigError(
+                f"{request.ref} is a graph, and its state is in the project's folder, which a "
+                "worker of Ray can't share.",
+                next_step="Name a state that machines share: RYE_STATE, or Rye.open(state=...).",
+            )
+        call = _Call(self._settings, remote, request, ctx, trace=trace, output_log=output_log)
+        if ctx.cancellation is None:
+            return await call.run()
+        with cancelled_by(ctx.cancellation):
+            return await call.run()
+        raise CallCancelled(f"{request.ref} was cancelled by its caller.")
+
+
+class _Call:
+    def __init__(
+        self,
+        settings: Settings,
+        remote: "Remote",
+        request: RunRequest,
+        ctx: CallContext,
+        *,
+        trace: bool,
+        output_log: str | None,
+    ) -> None:
+        self._settings = settings
+        self._remote = remote
+        self._request = request
+        self._ctx = ctx
+        self._wants_events = trace or ctx.event_sink is not None
+        self._trace: list[Mapping[str, object]] | None = [] if trace else None
+        self._seen = 0
+        self._output_log = output_log
+        self._log_bytes = 0
+        self._began_s = time.monotonic()
+        self._limiter = anyio.CapacityLimiter(math.inf)  # others wait for processes and files
+
+    async def run(self) -> ExecutionResult:
+        cluster = await self._in_thread(self._connect)
+        await self._in_thread(cluster.refuse_lacking)
+        actor = await self._in_thread(cluster.start_actor)
+        try:
+            return await self._follow(cluster, actor)
+        except anyio.get_cancelled_exc_class():
+            await self._stop(actor)
+            raise
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self._in_thread(actor.end)
+
+    def _connect(self) -> "RayCluster":
+        try:
+            from ryecore.remote.ray_cluster import RayCluster  # noqa: PLC0415 - an extra
+        except ModuleNotFoundError as problem:
+            if (problem.name or "").partition(".")[0] not in ("ray", "grpc"):
+                raise
+            raise MissingExtra(
+                f"A Ray cluster needs the package {problem.name}, which is not installed.",
+                next_step="pip install 'ryecore[ray]'",
+                extra="ray",
+            ) from None
+        return RayCluster(self._remote)
+
+    async def _in_thread(self, call: Callable[[], T]) -> T:
+        return await to_thread.run_sync(call, abandon_on_cancel=True, limiter=self._limiter)
+
+    async def _follow(self, cluster: "RayCluster", actor: "RayActor") -> ExecutionResult:
+        """Wait for room, begin the run there, and wait for its result."""
+        with anyio.move_on_after(self._left_s()) as waiting:
+            while not await self._in_thread(partial(actor.is_ready, _LOOK_EVERY_S)):
+                await self._in_thread(cluster.refuse_lacking)
+        if waiting.cancelled_caught:
+            raise RemoteError(
+                f"The Ray cluster {self._remote.name} had no room within the time that the caller "
+                f"of {self._request.ref} has. Nothing ran.",
+                next_step="See what takes its resources, and give it more time: ray status",
+                remote=self._remote.name,
+                problem="busy",
+            )
+        if self._ctx.execution is not None:
+            await self._ctx.execution.begins()
+        await self._in_thread(partial(actor.begin, self._payload().to_bytes()))
+        left_s = self._left_s()
+        with anyio.move_on_after(None if left_s is None else left_s + _HOMEWARD_S):
+            return await self._result(actor)
+        await self._stop(actor)
+        raise RemoteError(
+            f"The Ray cluster {self._remote.name} sent no result of {self._request.ref} in the "
+            "time that its caller has; whether it had its effect is unknown.",
+            next_step="Look at its effect before you execute it again.",
+            remote=self._remote.name,
+            problem="late",
+        )
+
+    def _payload(self) -> RayPayload:
+        ctx = evolve(self._ctx, deadline=None)
+        return RayPayload(
+            Payload(self._settings, "", evolve(self._request, target="local"), ctx),
+            self._left_s(),
+            self._wants_events,
+            self._output_log is not None,
+        )
+
+    def _left_s(self) -> float | None:
+        deadline = self._ctx.deadline
+        return None if deadline is None else max(deadline - time.monotonic(), 0.0)
+
+    async def _result(self, actor: "RayActor") -> ExecutionResult:
+        """Poll until the run has ended, and pass on what it sends."""
+        wait_s = _POLL_S if self._output_log is None else _LOG_POLL_S
+        while True:
+            asked = partial(actor.poll, self._seen, self._log_bytes, wait_s)
+            found = await self._in_thread(asked)
+            self._pass_on(found["events"])
+            log = b64decode(found["log"])
+            if log:
+                await anyio.to_thread.run_sync(self._append_log, log)
+            elif found["result"] is not None:
+                return self._read(found["result"])
+
+    def _pass_on(self, events: list[Mapping[str, object]]) -> None:
+        self._seen += len(events)
+        if self._trace is not None:
+            self._trace.extend(events)
+        if self._ctx.event_sink is not None:
+            for event in events:
+                self._ctx.event_sink(event)
+
+    def _append_log(self, content: bytes) -> None:
+        self._log_bytes += len(content)
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+        with open(os.open(self._output_log or "", flags, 0o600), "ab") as file:
+            file.write(content)
+
+    def _read(self, found: Mapping[str, Any]) -> ExecutionResult:
+        remote, item_id = self._remote.name, str(self._request.ref)
+        duration_ms = (time.monotonic() - self._began_s) * 1000
+        try:
+            done = result_of(found["document"], remote, item_id, {}, duration_ms)
+        except CallCancelled:
+            if is_cancelled(self._ctx.cancellation):
+                raise CallCancelled(f"{item_id} was cancelled by its caller.") from None
+            raise
+        except RyeError as error:
+            error.during(item_id, trace=self._trace or ())
+            raise
+        trace = None if self._trace is None else tuple(self._trace)
+        is_unknown = bool(found.get("effect_unknown"))
+        return evolve(done, trace=trace, effect_unknown=is_unknown)
+
+    async def _stop(self, actor: "RayActor") -> None:
+        """Ask the run to stop, and wait for its end for a bounded time."""
+        with anyio.move_on_after(_STOPPED_WITHIN_S, shield=True):
+            try:
+                await self._in_thread(actor.stop)
+                await self._result(actor)
+            except RyeError:
+                return  # it has stopped, or what is left of it is ended by its process's end

@@ -1,0 +1,136 @@
+"""A run in the process that Ray has started for it on a worker, in a Rye that is opened here.
+
+The process that asked for it polls its events, the output of its tool, and its result. All of them
+are JSON.
+
+Source: docs/design/ray.md.
+"""
+
+import asyncio
+import json
+import os
+import tempfile
+import time
+from base64 import b64encode
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from attrs import evolve
+
+from ryecore.actions.ray_calls import RayPayload
+from ryecore.errors import RyeError
+from ryecore.policy import CancelToken
+from ryecore.remote.protocol.error_documents import write_error
+from ryecore.worker import environ_without, open_rye
+
+__all__ = ["RayRun"]
+
+_MAX_EVENTS: Final = 100_000
+_MAX_LOG_BYTES: Final = 1024 * 1024
+_LOG_EVERY_S: Final = 0.2
+
+
+class RayRun:
+    """The one run of this process."""
+
+    def __init__(self) -> None:
+        self._events: list[Mapping[str, object]] = []
+        self._result: Mapping[str, object] | None = None
+        self._changed = asyncio.Event()
+        self._stop = CancelToken()
+        self._log: BinaryIO | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def begin(self, payload: bytes) -> None:
+        """Begin the run, unless that was asked for already."""
+        if self._task is None:
+            self._loop = asyncio.get_running_loop()
+            self._task = asyncio.create_task(self._run(RayPayload.from_bytes(payload)))
+
+    def stop(self) -> None:
+        """Ask the run to stop; its result says that it was."""
+        self._stop.cancel()
+
+    async def poll(self, after: int, log_after: int, wait_s: float) -> bytes:
+        """Return what has happened since, as soon as something has, or after `wait_s` seconds.
+
+        Args:
+            after: How many events the caller has.
+            log_after: How many bytes of the output it has.
+            wait_s: The longest wait, in seconds.
+
+        Returns:
+            `events`, `log` in base64, and `result`, which is null until the run has ended.
+        """
+        until = time.monotonic() + wait_s
+        while True:
+            self._changed.clear()
+            result, events = self._result, self._events[after:]
+            log = self._read_log(log_after)
+            left_s = until - time.monotonic()
+            if result is not None or events or log or left_s <= 0:
+                break
+            try:
+                within_s = left_s if self._log is None else min(left_s, _LOG_EVERY_S)
+                await asyncio.wait_for(self._changed.wait(), within_s)
+            except TimeoutError:
+                continue
+        found = {"events": events, "log": b64encode(log).decode(), "result": result}
+        return json.dumps(found, default=str).encode()
+
+    def _read_log(self, after: int) -> bytes:
+        if self._log is None:
+            return b""
+        return os.pread(self._log.fileno(), _MAX_LOG_BYTES, after)
+
+    def _sink(self, event: Mapping[str, object]) -> None:
+        """Keep an event; a chain is made ready in another thread than the loop's."""
+        if len(self._events) < _MAX_EVENTS:
+            self._events.append(event)
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._changed.set)
+
+    async def _run(self, sent: RayPayload) -> None:
+        try:
+            with ExitStack() as opened:
+                path = self._open_log(opened) if sent.wants_log else None
+                self._result = await self._execute(sent, path)
+        except RyeError as error:
+            self._result = {"document": write_error(error.during(sent.payload.item_id))}
+        except Exception as error:
+            text = f"ryecore itself failed: {type(error).__name__}: {error}"
+            self._result = {"document": write_error(RyeError(text))}
+        self._changed.set()
+
+    def _open_log(self, opened: ExitStack) -> Path:
+        """Make the file of the tool's output; what it holds can be read until this process ends."""
+        folder = tempfile.TemporaryDirectory(prefix="rye-ray-", ignore_cleanup_errors=True)
+        path = Path(opened.enter_context(folder)) / "log"
+        path.touch(0o600)
+        self._log = path.open("rb")
+        return path
+
+    async def _execute(self, sent: RayPayload, log: Path | None) -> Mapping[str, object]:
+        payload = sent.payload
+        deadline = None if sent.left_s is None else time.monotonic() + sent.left_s
+        ctx = evolve(
+            payload.ctx,
+            cancellation=self._stop,
+            deadline=deadline,
+            event_sink=self._sink if sent.wants_events else None,
+        )
+        request = payload.request
+        limits = request.limits if request.limits.to_dict() else None
+        async with open_rye(payload.settings, environ_without()) as rye:
+            done = await rye.execute(
+                request.ref,
+                request.inputs,
+                timeout_s=request.timeout_s,
+                limits=limits,
+                output_log=log,
+                ctx=ctx,
+            )
+        return {"document": done.to_dict(), "effect_unknown": done.effect_unknown}

@@ -1,0 +1,42 @@
+"""The rules of Ray clusters: what is short, and what Ray is asked for."""
+
+import pytest
+
+from ryecore.remote.ray_rules import lacking, ray_options, read_ray_address, read_resources
+
+
+@pytest.mark.parametrize(
+    ("wanted", "nodes", "short"),
+    [
+        ({}, [{"CPU": 2}], None),
+        ({}, [{"CPU": 0}], {"CPU": 0}),
+        ({}, [], {"CPU": 0}),
+        ({"GPU": 1}, [{"CPU": 8}, {"CPU": 1, "GPU": 1}], None),
+        ({"GPU": 4}, [{"CPU": 8}, {"CPU": 1, "GPU": 1}], {"GPU": 0}),
+        # Each is on some node, and no node has both.
+        ({"GPU": 1, "disk": 1}, [{"CPU": 1, "GPU": 1}, {"CPU": 1, "disk": 1}], {"disk": 0}),
+        ({"CPU": 0, "disk": 0.5}, [{"disk": 1}], None),
+    ],
+)
+def test_what_no_node_has_is_short(
+    wanted: dict[str, float], nodes: list[dict[str, float]], short: dict[str, float] | None
+) -> None:
+    assert lacking(read_resources(wanted), nodes) == short
+
+
+def test_resources_become_the_options_that_ray_has_for_them() -> None:
+    asked = read_resources({"GPU": 0.5, "memory": 1000, "a100": 1})
+    assert ray_options(asked) == {
+        "num_cpus": 1.0, "num_gpus": 0.5, "memory": 1000.0, "resources": {"a100": 1.0}
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ["auto", "ray://head:10001", "ray://[::1]:10001"])
+def test_an_address_is_auto_or_that_of_rays_client(text: str) -> None:
+    assert read_ray_address(text) == text
+
+
+@pytest.mark.parametrize("text", ["", "head:6379", "ray://head", "ray://a b:1", "local", None])
+def test_anything_else_is_refused(text: object) -> None:
+    with pytest.raises(ValueError, match="auto"):
+        read_ray_address(text)
