@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING
 from ryecore._lazy import lazy_names
 
 if TYPE_CHECKING:
+    from ryecore.actions.cluster import ClusterStatus as ClusterStatus
+    from ryecore.actions.cluster import QueueStatus as QueueStatus
+    from ryecore.actions.cluster import WorkerStatus as WorkerStatus
     from ryecore.actions.costs import CostRow as CostRow
     from ryecore.actions.costs import CostRows as CostRows
     from ryecore.actions.directive import DirectiveResult as DirectiveResult

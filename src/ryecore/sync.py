@@ -25,6 +25,7 @@ from typing import (
 )
 from weakref import finalize
 
+from ryecore.actions.cluster import Cluster
 from ryecore.actions.graphs import Graphs
 from ryecore.actions.maps import Map, MapResult, Progress
 from ryecore.actions.remotes import Remotes
@@ -337,6 +338,12 @@ class SyncRemotes(_Runs[Remotes]):
     metrics = blocking(Remotes.metrics)
 
 
+class SyncCluster(_Runs[Cluster]):
+    """The workers of a shared state, with calls that block: `rye.cluster` of a `SyncRye`."""
+
+    status = blocking(Cluster.status)
+
+
 class SyncRye:
     """A Rye whose calls block. Its event loop has a thread of its own, so any thread may call it.
 
@@ -400,6 +407,11 @@ class SyncRye:
     def map(self) -> SyncMap:
         """Calls of one item for each of many rows: `rye.map("directive:ID", rows)`."""
         return SyncMap(lambda: self._target.map, self._call)
+
+    @property
+    def cluster(self) -> "SyncCluster":
+        """The workers of a state that machines share, and the runs in its queues."""
+        return SyncCluster(lambda: self._target.cluster, self._call)
 
     @property
     def remotes(self) -> "SyncRemotes":

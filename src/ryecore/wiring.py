@@ -288,7 +288,7 @@ class Parts:
         """Make the interface to workers and queues, for the calls of one Rye."""
         from ryecore.actions.cluster import Cluster  # noqa: PLC0415
 
-        return Cluster(self.store.open, lambda: self.threads, running)
+        return Cluster(self.store.open, lambda: self.threads, lambda: self._queued, running)
 
     def make_remotes(self, running: Running) -> "Remotes":
         """Make the interface to the nodes that the project knows, for the calls of one Rye."""

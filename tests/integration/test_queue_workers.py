@@ -244,3 +244,38 @@ async def run_many(
     assert spent == cost == charged == own
     assert many <= rows <= many + 3 * 8
     assert spent >= 2 * COST * many
+
+
+async def test_the_status_shows_queues_workers_leases_and_rates(
+    planned: PlannedWorkspace, state: str, workers: Workers
+) -> None:
+    workers.start("--concurrency", "1", "--rate", "3/600s")
+    async with planned.open(state=state) as rye:
+        first, _ = [await rye.start("directive:acme/work", target="remote:queue") for _ in range(2)]
+        with anyio.fail_after(30):
+            await planned.begun("work")
+        found = await rye.cluster.status()
+        shown = await anyio.to_thread.run_sync(rye_command, planned, "cluster", "status")
+        metrics = await anyio.to_thread.run_sync(rye_command, planned, "cluster", "metrics")
+        planned.allow("work")
+        assert (await first.result()).success
+    [queue], [worker] = found.queues, found.workers
+    assert (queue.name, queue.waiting, queue.running, queue.workers) == ("default", 1, 1, 1)
+    assert (queue.concurrency, queue.rate, queue.period_s, queue.begun) == (1, 3, 600, 1)
+    assert (worker.running, worker.is_alive) == (1, True)
+    assert 0 < worker.lease_s <= 60
+    assert worker.run_lease_s is not None
+    assert 0 < worker.run_lease_s <= 60
+    assert worker.worker_id in shown
+    assert "1 of 3 begun in 600 s" in shown
+    assert 'ryecore_queue_waiting_runs{queue="default"} 1\n' in metrics
+    assert f'ryecore_worker_up{{worker="{worker.worker_id}",queue="default"' in metrics
+
+
+def rye_command(planned: PlannedWorkspace, *arguments: str) -> str:
+    """What a command of `rye` in the project prints."""
+    command = ["ryecore.cli", *arguments, "--project", str(planned.workspace.project)]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    with planned.fork(*command, **pipes) as process:
+        printed, _ = process.communicate()
+    return printed.decode()

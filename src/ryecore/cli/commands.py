@@ -11,6 +11,9 @@ from ryecore.cli.groups import LazyCommand, LazyGroup
 __all__ = ["rye"]
 
 _COMMANDS: Final = {
+    "cluster": LazyCommand(
+        "ryecore.cli.cluster", "See the queues of shared state, and their workers."
+    ),
     "costs": LazyCommand("ryecore.cli.costs", "Show what threads have cost."),
     "doctor": LazyCommand(
         "ryecore.cli.projects", "Examine a project's state, keys, locks and disk."

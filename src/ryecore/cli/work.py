@@ -74,7 +74,8 @@ def work(
         from ryecore.remote.queued import missing_dbos  # noqa: PLC0415 - its package is an extra
 
         try:
-            from ryecore.node.work import QueueBounds, QueueWorker  # noqa: PLC0415
+            from ryecore.node.work import QueueWorker  # noqa: PLC0415
+            from ryecore.remote.dbos_queue import QueueBounds  # noqa: PLC0415
         except ModuleNotFoundError as problem:
             raise missing_dbos(problem) from None
         from ryecore.state.postgres.address import PostgresAddress  # noqa: PLC0415

@@ -21,11 +21,12 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from ryecore.convert.json_text import make_encoder
+from ryecore.convert.prometheus import render_metrics
 from ryecore.convert.strict import WIRE, ConversionError
 from ryecore.frozen import frozen
 from ryecore.node.callers import METRICS_SCOPE, Caller
 from ryecore.node.gate import Admission, RequestHead, read_head
-from ryecore.node.metrics import RequestMetrics, render_metrics
+from ryecore.node.metrics import HELP, RequestMetrics
 from ryecore.node.problems import NodeProblem, refusal, refusal_of
 from ryecore.node.responses import EventStream, ObjectResponse, read_range
 from ryecore.node.service import NodeService, open_node
@@ -188,7 +189,7 @@ class _NodeApp:
             ("ryecore_node_body_bytes", (), self._held_bytes),
             *self._requests.samples(),
         ]
-        return Response(render_metrics(samples), media_type="text/plain; version=0.0.4")
+        return Response(render_metrics(samples, HELP), media_type="text/plain; version=0.0.4")
 
     def _route(self, method: str, path: str, handle: _Handler, max_bytes: int = 0) -> Route:
         """Return a route for proved callers alone, whose answers are signed.

@@ -1,7 +1,6 @@
-"""Metrics of a node, in the text format of Prometheus.
+"""Metrics of a node.
 
-Source: docs/design/remote.md#requests;
-https://prometheus.io/docs/instrumenting/exposition_formats/.
+Source: docs/design/remote.md#requests.
 """
 
 import time
@@ -10,12 +9,11 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-__all__ = ["RequestMetrics", "Sample", "render_metrics"]
+from ryecore.convert.prometheus import Sample
+
+__all__ = ["HELP", "RequestMetrics"]
 
 _BUCKETS_S: Final = (0.002, 0.005, 0.01, 0.025, 0.1, 0.5, 1.0, 5.0, 30.0)
-Labels = tuple[tuple[str, str], ...]
-Sample = tuple[str, Labels, float]
-"""A metric's name, its labels and its value."""
 
 
 class RequestMetrics:
@@ -62,7 +60,7 @@ class RequestMetrics:
             yield f"{name}_count", (("route", route),), below
 
 
-_HELP: Final[Mapping[str, tuple[str, str]]] = {
+HELP: Final[Mapping[str, tuple[str, str]]] = {
     "ryecore_node_info": ("gauge", "The version of ryecore, and the fingerprint of the node."),
     "ryecore_node_start_time_seconds": ("gauge", "When the node started."),
     "ryecore_node_requests_total": ("counter", "Requests answered."),
@@ -75,29 +73,4 @@ _HELP: Final[Mapping[str, tuple[str, str]]] = {
     "ryecore_node_free_bytes": ("gauge", "Free bytes of the disk that holds the node's folder."),
     "ryecore_node_body_bytes": ("gauge", "Bytes of the bodies that are held in memory."),
 }
-
-
-def render_metrics(samples: Iterable[Sample]) -> str:
-    """Return samples as text, those of one metric together."""
-    found: defaultdict[str, list[str]] = defaultdict(list)
-    for name, labels, value in samples:
-        family = name
-        for suffix in ("_bucket", "_sum", "_count"):
-            if name.removesuffix(suffix) in _HELP:
-                family = name.removesuffix(suffix)
-        listed = ",".join(f'{label}="{_escape(text)}"' for label, text in labels)
-        shown = f"{{{listed}}}" if listed else ""
-        found[family].append(f"{name}{shown} {_number(value)}")
-    lines: list[str] = []
-    for family, written in found.items():
-        kind, text = _HELP[family]
-        lines += [f"# HELP {family} {text}", f"# TYPE {family} {kind}", *written]
-    return "\n".join(lines) + "\n"
-
-
-def _number(value: float) -> str:
-    return str(int(value)) if value == int(value) else repr(float(value))
-
-
-def _escape(text: str) -> str:
-    return text.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
+"""The kind and the meaning of each metric."""

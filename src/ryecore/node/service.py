@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from attrs import define
 
 from ryecore.convert.money import write_usd
+from ryecore.convert.prometheus import Sample
 from ryecore.errors import ConfigError
 from ryecore.lillux.keys import PublicKey
 from ryecore.lillux.locks import find_lock_holders
@@ -22,7 +23,6 @@ from ryecore.node.database import open_node_database
 from ryecore.node.gate import Gate
 from ryecore.node.hosts import HostOptions
 from ryecore.node.identity import NodeIdentity, load_node
-from ryecore.node.metrics import Sample
 from ryecore.node.run_table import RunTable
 from ryecore.node.runs import NodeRuns
 from ryecore.node.upkeep import keep_up

@@ -20,13 +20,13 @@ from dbos import DBOS, DBOSConfig
 
 from ryecore.caches import BoundedDict
 from ryecore.errors import RyeError, StateUnreachable
-from ryecore.frozen import frozen
 from ryecore.lillux.processes import current_process
 from ryecore.remote.dbos_queue import (
     APPLICATION,
     RUN,
     VERSION,
     IdSerializer,
+    QueueBounds,
     schema_of,
     set_up,
     url_of,
@@ -36,7 +36,7 @@ from ryecore.state.owners import LEASE_S, is_lost
 from ryecore.state.postgres.address import PostgresAddress
 from ryecore.state.run_queue import RunQueue, WorkerRecord
 
-__all__ = ["QueueBounds", "QueueWorker"]
+__all__ = ["QueueWorker"]
 
 _POLL_S: Final = 0.05
 """How often a worker with room asks for runs, in seconds."""
@@ -50,23 +50,6 @@ _LEAST_AGE_S: Final = 10.0
 
 _MAX_KNOWN: Final = 100_000
 _RETRY_S: Final = 1.0
-
-
-@frozen
-class QueueBounds:
-    """The bounds of a queue, which the worker that began last sets for all.
-
-    Attributes:
-        concurrency: The most runs of one worker at once, from 1.
-        total: The most runs of all workers at once; None for no bound.
-        rate: The most runs that begin within `period_s`; None for no bound.
-        period_s: The period of the rate, in seconds.
-    """
-
-    concurrency: int
-    total: int | None = None
-    rate: int | None = None
-    period_s: float = 1.0
 
 
 class QueueWorker:

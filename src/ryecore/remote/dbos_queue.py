@@ -7,14 +7,17 @@ Source: docs/design/queues.md; ADR 041.
 """
 
 import json
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 from urllib.parse import urlsplit, urlunsplit
 
 import sqlalchemy
-from dbos import DBOS, DBOSClient, Serializer
+from attrs import evolve
+from dbos import DBOS, DBOSClient, Queue, Serializer
 from typing_extensions import override
 
 from ryecore.errors import RyeError, StateUnreachable
+from ryecore.frozen import frozen
 from ryecore.state.postgres.address import PostgresAddress
 
 __all__ = [
@@ -22,6 +25,7 @@ __all__ = [
     "RUN",
     "VERSION",
     "IdSerializer",
+    "QueueBounds",
     "QueueClient",
     "schema_of",
     "set_up",
@@ -37,6 +41,25 @@ RUN: Final = "ryecore.run"
 """The name of the one workflow: it runs what has an id."""
 
 _MOST_SCHEMA_CHARS: Final = 63
+
+
+@frozen
+class QueueBounds:
+    """The bounds of a queue, which the worker that began last sets for all.
+
+    Attributes:
+        concurrency: The most runs of one worker at once, from 1.
+        total: The most runs of all workers at once; None for no bound.
+        rate: The most runs that begin within `period_s`; None for no bound.
+        period_s: The period of the rate, in seconds.
+        begun: How many have begun in the last period, where there is a rate.
+    """
+
+    concurrency: int
+    total: int | None = None
+    rate: int | None = None
+    period_s: float = 1.0
+    begun: int = 0
 
 
 class IdSerializer(Serializer):
@@ -128,6 +151,32 @@ class QueueClient:
             self._client.cancel_workflow(run_id)
         except sqlalchemy.exc.DBAPIError as problem:
             raise unreachable(self._state, problem) from None
+
+    def bounds(self) -> dict[str, QueueBounds]:
+        """Return the bounds of each queue, and how many runs have begun in its rate's period.
+
+        Raises:
+            StateUnreachable: The server can't be reached.
+        """
+        try:
+            return {one.name: self._bounds(one) for one in self._client.list_queues()}
+        except sqlalchemy.exc.DBAPIError as problem:
+            raise unreachable(self._state, problem) from None
+
+    def _bounds(self, queue: Queue) -> QueueBounds:
+        concurrency, limiter = queue.worker_concurrency, queue.limiter
+        found = QueueBounds(concurrency or 0, queue.global_concurrency)
+        if limiter is None:
+            return found
+        period_s = float(limiter["period"])
+        since = datetime.now(UTC) - timedelta(seconds=period_s)
+        begun = self._client.list_workflows(
+            queue_name=queue.name,
+            dequeued_after=since.isoformat(),
+            load_input=False,
+            load_output=False,
+        )
+        return evolve(found, rate=limiter["limit"], period_s=period_s, begun=len(begun))
 
     def close(self) -> None:
         """Close the connections."""

@@ -7,7 +7,7 @@ Source: docs/design/queues.md; ADR 041.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -29,7 +29,7 @@ from ryecore.state.waiting import run_in_thread
 from ryecore.threads.planner.planning import DirectivePlanner
 
 if TYPE_CHECKING:
-    from ryecore.remote.dbos_queue import QueueClient
+    from ryecore.remote.dbos_queue import QueueBounds, QueueClient
 
 __all__ = ["QueuedRuns", "missing_dbos"]
 
@@ -128,6 +128,17 @@ class QueuedRuns:
                 raise missing_dbos(problem) from None
             self._client = QueueClient(state)
         return self._client
+
+    def bounds(self) -> "Mapping[str, QueueBounds]":
+        """Return the bounds of the queues of this Rye's state.
+
+        Raises:
+            MissingExtra: The extra dbos isn't installed.
+            StateUnreachable: The server can't be reached.
+        """
+        if self._state is None:
+            return {}
+        return self._connect(PostgresAddress.parse(self._state)).bounds()
 
     def _check_inputs(self, request: RunRequest, ctx: CallContext) -> None:
         """Check the directive and its inputs here, so that a wrong call is refused at once."""

@@ -11,7 +11,7 @@ from ryecore.frozen import frozen
 from ryecore.lillux.processes import ProcessId
 from ryecore.state.model import ThreadRecord
 
-__all__ = ["QueuedRequest", "RunQueue", "WorkerRecord"]
+__all__ = ["QueueLoad", "QueuedRequest", "RunQueue", "WorkerRecord"]
 
 
 @frozen
@@ -58,6 +58,26 @@ class WorkerRecord:
     lease_machine_s: float = 0.0
 
 
+@frozen
+class QueueLoad:
+    """How many runs of a queue wait, or run in one process.
+
+    Attributes:
+        queue: The queue.
+        process: The process that runs them; None where they wait.
+        runs: How many.
+        oldest_at: When the oldest of them was registered, in UTC.
+        lease_until: The Unix time in seconds of the lease among them that ends first; 0 where they
+            wait.
+    """
+
+    queue: str
+    process: ProcessId | None
+    runs: int
+    oldest_at: str
+    lease_until: float = 0.0
+
+
 class RunQueue(Protocol):
     """The requests of runs in queues, and the workers."""
 
@@ -76,10 +96,6 @@ class RunQueue(Protocol):
             queue: The queue.
             least_age_s: How long ago they were registered at least, in seconds.
         """
-        ...
-
-    async def running(self, queue: str) -> tuple[ThreadRecord, ...]:
-        """Return the runs that a worker has begun and that have not ended, oldest first."""
         ...
 
     async def end_dead(self, record: ThreadRecord) -> bool:
@@ -110,6 +126,10 @@ class RunQueue(Protocol):
 
     async def leave(self, worker_id: str) -> None:
         """Remove a worker."""
+        ...
+
+    async def load(self) -> tuple[QueueLoad, ...]:
+        """Return how many runs wait in each queue, and run in each process."""
         ...
 
     async def workers(self) -> tuple[WorkerRecord, ...]:

@@ -13,7 +13,7 @@ from ryecore.state.accounts import release
 from ryecore.state.model import ThreadRecord
 from ryecore.state.owners import lacks_worker
 from ryecore.state.postgres.database import PostgresDatabase
-from ryecore.state.run_queue import QueuedRequest, RunQueue, WorkerRecord
+from ryecore.state.run_queue import QueuedRequest, QueueLoad, RunQueue, WorkerRecord
 from ryecore.state.schema import NOW
 from ryecore.state.statements import DatabaseTime, Row, Statements
 from ryecore.state.thread_rows import (
@@ -46,9 +46,13 @@ _WAITING: Final = (
     " AND continuation_of IS NULL AND created_at::timestamptz"
     " <= statement_timestamp() - make_interval(secs => ?) ORDER BY rowid"
 )
-_RUNNING: Final = (
-    "SELECT * FROM threads WHERE queue = ? AND completed_at IS NULL AND status = 'running'"
-    " ORDER BY rowid"
+# "min (" is the aggregate; "min(" would become PostgreSQL's "least(".
+_LOAD: Final = (
+    "SELECT queue, status, boot_id, pid_namespace, pid, start_ticks, time_namespace,"
+    " count(*) AS runs, min (created_at) AS oldest_at, min (lease_until) AS lease_until"
+    " FROM threads WHERE queue IS NOT NULL AND completed_at IS NULL"
+    " GROUP BY queue, status, boot_id, pid_namespace, pid, start_ticks, time_namespace"
+    " ORDER BY queue, oldest_at"
 )
 _ENTER: Final = (
     "INSERT INTO workers (worker_id, queue, concurrency, host, project, boot_id, pid_namespace,"
@@ -84,10 +88,6 @@ class PostgresRunQueue(RunQueue):
     @override
     async def waiting(self, queue: str, *, least_age_s: float = 0.0) -> tuple[ThreadRecord, ...]:
         return await self._find(_WAITING, (queue, least_age_s))
-
-    @override
-    async def running(self, queue: str) -> tuple[ThreadRecord, ...]:
-        return await self._find(_RUNNING, (queue,))
 
     @override
     async def end_dead(self, record: ThreadRecord) -> bool:
@@ -151,6 +151,10 @@ class PostgresRunQueue(RunQueue):
             run.execute("DELETE FROM workers WHERE worker_id = ?", (worker_id,))
 
     @override
+    async def load(self) -> tuple[QueueLoad, ...]:
+        return tuple(map(_load, await self._database.fetch(_LOAD)))
+
+    @override
     async def workers(self) -> tuple[WorkerRecord, ...]:
         rows = await self._database.fetch("SELECT * FROM workers ORDER BY started_at, worker_id")
         return tuple(map(_worker, rows))
@@ -172,21 +176,30 @@ def _is_dead(run: Statements, record: ThreadRecord) -> bool:
     return ownership_of(found) == ownership_of(record) and (is_own or lacks_worker(found))
 
 
-def _worker(row: Row) -> WorkerRecord:
-    process = ProcessId(
+def _process(row: Row) -> ProcessId:
+    return ProcessId(
         row["boot_id"],
         row["pid_namespace"],
         row["pid"],
         row["start_ticks"],
         row["time_namespace"],
     )
+
+
+def _load(row: Row) -> QueueLoad:
+    if row["pid"] is None or row["status"] == "created":
+        return QueueLoad(row["queue"], None, row["runs"], row["oldest_at"])
+    return QueueLoad(row["queue"], _process(row), row["runs"], row["oldest_at"], row["lease_until"])
+
+
+def _worker(row: Row) -> WorkerRecord:
     return WorkerRecord(
         row["worker_id"],
         row["queue"],
         row["concurrency"],
         row["host"],
         row["project"],
-        process,
+        _process(row),
         row["started_at"],
         row["lease_until"],
         row["lease_machine_s"],
