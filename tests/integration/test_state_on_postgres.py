@@ -15,7 +15,7 @@ import pytest
 
 from ryecore.errors import ConfigError, InputError, StateError, StateUnreachable
 from ryecore.policy.budget import Amount, Settlement
-from ryecore.state.model import Cost
+from ryecore.state.model import Cost, Predecessor
 from ryecore.state.owners import moment
 from ryecore.state.postgres.schema import MIGRATIONS
 from ryecore.state.store import ThreadStore
@@ -143,6 +143,36 @@ async def test_a_turn_waits_for_no_other_turn(store: ThreadStore, other: Any) ->
     assert (account.own, account.held) == (Amount(4, 5), Amount(20, 20))
     row = await store.registry.get_thread("a")
     assert (row.cost, row.transcript_head) == (Cost(turns=1), (2, "y"))
+
+
+async def test_trees_are_written_beside_each_other_and_one_by_one_each(
+    store: ThreadStore, state: str
+) -> None:
+    registry, ledger = store.registry, store.ledger
+    for root in ("a", "b"):
+        await registry.register(root, "directive:acme/x")
+        await ledger.register(root, Amount(1000, 1000))
+    await registry.register("a-child", "directive:acme/x", "a")
+    await registry.register("a-after", "directive:acme/x", follows=Predecessor("a", "a"))
+    address, _, schema = state.partition("&schema=")
+    numbers = store._database.tree_lock  # type: ignore[attr-defined]
+    waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+    with psycopg.connect(address, options=f"-c search_path={schema}") as writer:
+        writer.execute("SELECT lock_tree(%s, %s, %s, 'a', FALSE)", numbers)  # as a writer of it
+        with anyio.fail_after(10):
+            await ledger.hold("b", 1, 1, Amount(10, 10))
+            await registry.register("c", "directive:acme/x")
+        async with anyio.create_task_group() as group:
+            group.start_soon(ledger.hold, "a", 1, 1, Amount(10, 10))
+            group.start_soon(registry.mint_token, "a-child")
+            group.start_soon(registry.set_head, "a-after", (1, "x"))
+            with psycopg.connect(address, autocommit=True) as watching, anyio.fail_after(10):
+                while watching.execute(waiting).fetchone() != (3,):
+                    await anyio.sleep(0.01)
+            writer.commit()
+    assert (await ledger.account("a")).held == Amount(10, 10)
+    with pytest.raises(RuntimeError, match="beyond the tree"):
+        await registry.together(lambda: registry.request_cancel("a"), tree="a")
 
 
 async def test_a_lease_follows_the_clock_of_the_server(

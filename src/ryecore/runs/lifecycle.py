@@ -192,7 +192,7 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
             parent = host.running.get(self._parent.run_id) if self._parent else None
             if parent is not None:  # so that its child can have all that is left
                 await parent.settle_spending()
-            claim = partial(store.registry.together, self._claim)
+            claim = partial(store.registry.together, self._claim, tree=self.run_id)
             above = self._parent.run_id if self._parent else None
             self._fence = await host.budget_waits.claim(self.run_id, above, claim)
             host.supervisor.add(self.run_id, self._fence, self)

@@ -161,11 +161,11 @@ class Database:
                 self._roll_back()
                 raise
 
-    def write(self) -> "_Transaction":
+    def write(self, tree: str | None = None) -> "_Transaction":
         """Return a writing transaction: committed at its end, rolled back by an exception."""
         return self._transaction
 
-    def writing(self) -> "_AwaitedTransaction | _Part":
+    def writing(self, tree: str | None = None) -> "_AwaitedTransaction | _Part":
         """Return a writing transaction, awaited until no other process writes.
 
         Nothing is awaited within it: it is committed before another task runs. Within `together`
@@ -173,7 +173,9 @@ class Database:
         """
         return self._part if self._together_in == get_ident() else self._awaited
 
-    async def together(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    async def together(
+        self, work: Callable[[], Coroutine[Any, Any, T]], tree: str | None = None
+    ) -> T:
         """Run operations that await nothing but this database as one transaction.
 
         One that raises after it has changed something undoes all, though its error is caught.

@@ -19,11 +19,15 @@ __all__ = [
     "NOW",
     "OPEN_ACCOUNT",
     "SET_COST",
+    "SET_HEAD",
     "below",
 ]
 
 NOW: Final = "strftime('%Y-%m-%dT%H:%M:%fZ', 'now')"
 """The current time in the format of the rows."""
+
+SET_HEAD: Final = "transcript_length = ?, transcript_digest = ?"
+"""The columns of the last checkpoint, as assignments for UPDATE."""
 
 SET_COST: Final = (
     "turns = ?, input_tokens = ?, output_tokens = ?, spend_microcents = ?, cost_estimated = ?,"

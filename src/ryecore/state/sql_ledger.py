@@ -8,8 +8,8 @@ Source: docs/design/threads.md#budget; docs/design/threads.md#the-end; decisions
 
 # ruff: noqa: S608 - what is spliced into statements is this module's own constants
 
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Final, Literal, TypeVar
+from collections.abc import Sequence
+from typing import Final, Literal, TypeVar
 
 from typing_extensions import override
 
@@ -47,9 +47,10 @@ from ryecore.state.accounts import (
 from ryecore.state.ledger import BudgetLedger
 from ryecore.state.model import Cost
 from ryecore.state.refusals import insufficient, not_registered, refuse_closed, refuse_opening
-from ryecore.state.schema import OPEN_ACCOUNT, SET_COST, below
+from ryecore.state.schema import OPEN_ACCOUNT, SET_COST, SET_HEAD, below
 from ryecore.state.statements import Row, SqlDatabase, Statements
 from ryecore.state.thread_rows import SET_LEASE, cost_values, new_lease
+from ryecore.state.transactions import Work
 
 __all__ = ["AS_HELD", "SqlLedger", "whole_numbers"]
 
@@ -60,10 +61,7 @@ _HOLD: Final = (
     " WHERE thread_id = ?"
 )
 _LEASE: Final = f"UPDATE threads SET {SET_LEASE} WHERE thread_id = ?"
-_HEAD: Final = (
-    f"UPDATE threads SET {SET_LEASE}, transcript_length = ?, transcript_digest = ?"
-    " WHERE thread_id = ?"
-)
+_HEAD: Final = f"UPDATE threads SET {SET_LEASE}, {SET_HEAD} WHERE thread_id = ?"
 _REQUESTS: Final = (
     "SELECT cancel_requested OR kill_requested OR completed_at IS NOT NULL, handoff_requested"
     " FROM threads WHERE thread_id = ?"
@@ -88,8 +86,7 @@ _CHARGE_AND_HOLD: Final = (
     " tokens_held = tokens_held + ?, tokens_own = tokens_own + ? WHERE thread_id = ?"
 )
 _SNAPSHOT_AND_HEAD: Final = (
-    f"UPDATE threads SET {SET_LEASE}, {SET_COST}, transcript_length = ?, transcript_digest = ?"
-    " WHERE thread_id = ?"
+    f"UPDATE threads SET {SET_LEASE}, {SET_COST}, {SET_HEAD} WHERE thread_id = ?"
 )
 AS_HELD: Final = Settled(overspent=False, cancel_requested=False, stopped=False)
 """What came of a request that cost no more than was held for it."""
@@ -119,13 +116,13 @@ class SqlLedger(BudgetLedger):
         await self._database.synced()
 
     @override
-    async def together(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        return await self._database.together(work)
+    async def together(self, work: Work[T], *, tree: str | None = None) -> T:
+        return await self._database.together(work, tree)
 
     @override
     async def register(self, thread_id: str, ceiling: Amount) -> None:
         spend, tokens = whole_numbers(ceiling)
-        async with self._database.writing() as run:
+        async with self._database.writing(thread_id) as run:
             if not _is_open(run, thread_id, None):
                 _open(run, thread_id, (None, True, True, spend, tokens))
 
@@ -140,7 +137,7 @@ class SqlLedger(BudgetLedger):
         reserves_tokens: bool,
     ) -> Amount:
         spend, tokens = whole_numbers(wanted)
-        async with self._database.writing() as run:
+        async with self._database.writing(parent_id) as run:
             found = _is_open(run, thread_id, parent_id)
             if found:
                 return Amount(found["spend_ceiling"], found["tokens_ceiling"])
@@ -200,7 +197,7 @@ class SqlLedger(BudgetLedger):
         *,
         head: tuple[int, str] | None = None,
     ) -> None:
-        async with self._database.writing() as run:
+        async with self._database.writing(thread_id) as run:
             _hold(run, thread_id, turn, attempt, amount, head)
 
     @override
@@ -214,7 +211,7 @@ class SqlLedger(BudgetLedger):
         mark: Mark = "counted",
         snapshot: Cost | None = None,
     ) -> Settled:
-        async with self._database.writing() as run:
+        async with self._database.writing(thread_id) as run:
             return _settle(run, thread_id, (turn, attempt), actual, mark, snapshot)
 
     @override
@@ -230,7 +227,7 @@ class SqlLedger(BudgetLedger):
         head: tuple[int, str] | None = None,
         hands_off: bool = False,
     ) -> tuple[tuple[Settled, ...], InsufficientBudget | Literal["stopped"] | None]:
-        async with self._database.writing() as run:
+        async with self._database.writing(thread_id) as run:
             if len(settlements) == 1 and head is not None:
                 hold = (turn, attempt, amount)
                 if _exchange_hold(run, thread_id, settlements[0], hold, snapshot, head):
@@ -251,7 +248,7 @@ class SqlLedger(BudgetLedger):
 
     @override
     async def transfer(self, thread_id: str, continuation_thread_id: str) -> Amount:
-        async with self._database.writing() as run:
+        async with self._database.writing(thread_id) as run:
             return transfer_account(run, thread_id, continuation_thread_id)
 
     # The end
@@ -259,7 +256,7 @@ class SqlLedger(BudgetLedger):
     @override
     async def report_actual(self, thread_id: str, actual: Amount) -> None:
         spend, tokens = whole_numbers(actual)
-        async with self._database.writing() as run:
+        async with self._database.writing(thread_id) as run:
             own = run.execute(
                 "SELECT spend_own, tokens_own FROM accounts WHERE thread_id = ?", (thread_id,)
             ).fetchone()
@@ -271,7 +268,7 @@ class SqlLedger(BudgetLedger):
 
     @override
     async def cascade_spend(self, thread_id: str) -> None:
-        async with self._database.writing() as run:
+        async with self._database.writing(thread_id) as run:
             cascade(run, thread_id)
 
     # Queries

@@ -5,10 +5,10 @@ Source: docs/design/threads.md#registry; decisions 35 to 38 and 46.
 
 # ruff: noqa: S608 - what is spliced into statements is this module's own constants
 
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from secrets import token_urlsafe
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from typing_extensions import override
 
@@ -41,6 +41,7 @@ from ryecore.state.schema import (
     LIST_DIED,
     NOW,
     SET_COST,
+    SET_HEAD,
     below,
 )
 from ryecore.state.start_keys import free_start_key, keep_start_key, refuse_started
@@ -66,6 +67,7 @@ from ryecore.state.thread_rows import (
     take_over,
     tells_of_death,
 )
+from ryecore.state.transactions import Work
 
 __all__ = ["SqlRegistry"]
 
@@ -73,9 +75,7 @@ T = TypeVar("T")
 
 _PROCESS: Final = "boot_id, pid_namespace, pid, start_ticks, time_namespace"
 
-_SET_HEAD: Final = (
-    "UPDATE threads SET transcript_length = ?, transcript_digest = ? WHERE thread_id = ?"
-)
+_SET_HEAD: Final = f"UPDATE threads SET {SET_HEAD} WHERE thread_id = ?"
 
 _SET_COST: Final = f"UPDATE threads SET {SET_COST} WHERE thread_id = ?"
 _SET_LEASE: Final = f"UPDATE threads SET {SET_LEASE} WHERE thread_id = ?"
@@ -92,8 +92,8 @@ class SqlRegistry(ThreadRegistry):
         await self._database.synced()
 
     @override
-    async def together(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        return await self._database.together(work)
+    async def together(self, work: Work[T], *, tree: str | None = None) -> T:
+        return await self._database.together(work, tree)
 
     # A thread's life
 
@@ -113,7 +113,8 @@ class SqlRegistry(ThreadRegistry):
         labels: Mapping[str, str] | None = None,
         queue: str | None = None,
     ) -> ThreadRecord:
-        async with self._database.writing() as run:
+        is_alone = follows is None and start is None
+        async with self._database.writing((parent_id or thread_id) if is_alone else None) as run:
             refuse_another(run, follows)
             refuse_started(run, start, parent_id)
             root_id, cancelled, killed = thread_id, False, False
@@ -157,13 +158,13 @@ class SqlRegistry(ThreadRegistry):
 
     @override
     async def count_spawn(self, parent_id: str, most: int | None) -> int:
-        async with self._database.writing() as run:
+        async with self._database.writing(parent_id) as run:
             return count_spawn(run, parent_id, SpawnLimit(most))
 
     @override
     async def mint_token(self, thread_id: str) -> str:
         token = token_urlsafe()
-        async with self._database.writing() as run:
+        async with self._database.writing(thread_id) as run:
             found = self._row(run, thread_id)
             if found.status != "created":
                 raise conflict(found, "be given a token")
@@ -187,7 +188,7 @@ class SqlRegistry(ThreadRegistry):
         written = None if limits is None else as_json(limits)
         # Only hashes are compared, so the time that it takes tells nothing of the token.
         hashed = None if token is None else sha256(token.encode()).hexdigest()
-        async with self._database.writing() as run:
+        async with self._database.writing(thread_id) as run:
             values = (*ownership(owner or current_process()), owns_process, written, model)
             claimed = run.execute(CLAIM, (*values, thread_id, hashed)).fetchone()
             if claimed is None:
@@ -205,24 +206,24 @@ class SqlRegistry(ThreadRegistry):
 
     @override
     async def set_place(self, thread_id: str, place: RemotePlace, *, fence: int) -> None:
-        async with self._database.writing() as run:
+        async with self._database.writing(thread_id) as run:
             self._owned(run, thread_id, fence)
             set_place(run, thread_id, place)
 
     @override
     async def take_over(self, thread_id: str, owner: ProcessId | None = None) -> int:
-        async with self._database.writing() as run:
+        async with self._database.writing(thread_id) as run:
             return take_over(run, self._row(run, thread_id), owner or current_process())
 
     @override
     async def renew(self, thread_id: str, fence: int) -> None:
-        async with self._database.writing() as run:
+        async with self._database.writing(thread_id) as run:
             self._owned(run, thread_id, fence)
             run.execute(_SET_LEASE, (*new_lease(), thread_id))
 
     @override
     async def assign_process(self, thread_id: str, process: ProcessId) -> None:
-        async with self._database.writing() as run:
+        async with self._database.writing(thread_id) as run:
             self._row(run, thread_id)
             run.execute(
                 "UPDATE threads SET boot_id = ?, pid_namespace = ?, pid = ?, start_ticks = ?,"
@@ -243,13 +244,13 @@ class SqlRegistry(ThreadRegistry):
         snapshot: Cost | None = None,
     ) -> None:
         body = as_json(result)
-        async with self._database.writing() as run:
+        async with self._database.writing(thread_id) as run:
             if not end_row(run, thread_id, status, body, fence=fence, head=head, snapshot=snapshot):
                 raise conflict(self._owned(run, thread_id, fence), f"become {status}")
 
     @override
     async def set_cost(self, thread_id: str, cost: Cost, *, fence: int | None = None) -> None:
-        async with self._database.writing() as run:
+        async with self._database.writing(thread_id) as run:
             self._owned(run, thread_id, fence)
             run.execute(_SET_COST, (*cost_values(cost), thread_id))
 
@@ -263,7 +264,7 @@ class SqlRegistry(ThreadRegistry):
         fence: int | None = None,
     ) -> None:
         written = as_json(limits)
-        async with self._database.writing() as run:
+        async with self._database.writing(thread_id) as run:
             self._owned(run, thread_id, fence)
             run.execute(
                 "UPDATE threads SET limits = ?, model = coalesce(?, model),"
@@ -281,7 +282,7 @@ class SqlRegistry(ThreadRegistry):
 
     @override
     async def request_handoff(self, thread_id: str) -> ThreadRecord:
-        async with self._database.writing() as run:
+        async with self._database.writing(thread_id) as run:
             run.execute(
                 f"UPDATE threads SET handoff_requested = TRUE, updated_at = {NOW}"
                 f" WHERE thread_id = ? AND status NOT IN ({ENDED})",
@@ -295,10 +296,9 @@ class SqlRegistry(ThreadRegistry):
         for record in records:
             if not is_abandoned(record):
                 continue
-            async with self._database.writing() as run:
+            async with self._database.writing(record.thread_id) as run:
                 found = self._row(run, record.thread_id)
-                # Since the row was read, another process may have claimed the thread, or its
-                # owner renewed the lease.
+                # Since then another process may have claimed it, or its owner renewed the lease.
                 if found.ended or ownership_of(found) != ownership_of(record):
                     continue
                 end_abandoned(run, found)
@@ -309,12 +309,12 @@ class SqlRegistry(ThreadRegistry):
 
     @override
     async def set_head(self, thread_id: str, head: tuple[int, str]) -> None:
-        async with self._database.writing() as run:
+        async with self._database.writing(thread_id) as run:
             run.execute(_SET_HEAD, (*head, thread_id))
 
     @override
     async def link_continuation(self, thread_id: str, continuation_thread_id: str) -> None:
-        async with self._database.writing() as run:
+        async with self._database.writing(thread_id) as run:
             self._row(run, thread_id)
             run.execute(
                 "UPDATE threads SET continuation_thread_id = ? WHERE thread_id = ?",

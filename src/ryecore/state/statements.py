@@ -73,14 +73,19 @@ class Statements(Protocol):
 class SqlDatabase(Protocol):
     """A database of a store."""
 
-    def writing(self) -> AbstractAsyncContextManager[Statements]:
+    def writing(self, tree: str | None = None, /) -> AbstractAsyncContextManager[Statements]:
         """Return an awaited writing transaction, which no other one interrupts.
 
         Nothing else is awaited within it. Within `together` it is a part of that transaction.
+
+        Args:
+            tree: A thread, whose tree is all that the transaction reads for its decisions and
+                writes: its root, all below, and what these hand their work on to. Others may then
+                write other trees meanwhile.
         """
         ...
 
-    def write(self) -> AbstractContextManager[Statements]:
+    def write(self, tree: str | None = None, /) -> AbstractContextManager[Statements]:
         """Return the same, for code in a worker thread."""
         ...
 
@@ -96,7 +101,9 @@ class SqlDatabase(Protocol):
         """Return the rows that a query finds, to code in a worker thread."""
         ...
 
-    async def together(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    async def together(
+        self, work: Callable[[], Coroutine[Any, Any, T]], tree: str | None = None, /
+    ) -> T:
         """Run operations as one transaction; see `Transactions.together`."""
         ...
 

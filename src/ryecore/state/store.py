@@ -287,7 +287,7 @@ class ThreadStore(ThreadFolders):
         # First, so that the copy exists when the end is visible.
         await self._copy_result(thread_id, result)
         try:
-            await self.registry.together(end)
+            await self.registry.together(end, tree=thread_id)
         except ThreadConflict:
             kept = await self.registry.get_result(thread_id)
             if kept is not None:  # it has ended in another way, which the copy shows

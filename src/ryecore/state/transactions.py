@@ -4,11 +4,14 @@ Source: decisions 37 and 77.
 """
 
 from collections.abc import Callable, Coroutine
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
-__all__ = ["Transactions"]
+__all__ = ["Transactions", "Work"]
 
 T = TypeVar("T")
+
+Work: TypeAlias = Callable[[], Coroutine[Any, Any, T]]
+"""Awaits operations of the store, in order, and nothing else."""
 
 
 class Transactions(Protocol):
@@ -22,7 +25,7 @@ class Transactions(Protocol):
         """
         ...
 
-    async def together(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    async def together(self, work: Work[T], *, tree: str | None = None) -> T:
         """Run several operations of the registry and the ledger as one transaction.
 
         All of them happen, or none. `work` may catch a `BudgetError`: the operation that raised it
@@ -31,6 +34,8 @@ class Transactions(Protocol):
 
         Args:
             work: Awaits the operations, in order, and nothing else.
+            tree: A thread to whose tree they all belong, if they do: its root, all below, and what
+                these hand their work on to. A store may let others write other trees meanwhile.
 
         Returns:
             What `work` returns.

@@ -3,11 +3,11 @@
 psycopg's plain connections are used in worker threads, so that the store works on every event loop
 and in code that has none, and a started operation is finished though its caller is cancelled.
 
-A writing transaction first takes the schema's advisory lock, as one of SQLite takes its file's. So
-what it has read stays true until it commits, and both databases keep the rules with the same
-statements.
+A writing transaction first takes an advisory lock: that of the schema, as one of SQLite takes its
+file's, or that of one tree of threads beside a share of the schema's. So what it has read stays
+true until it commits, and both databases keep the rules with the same statements.
 
-Source: decisions 35, 37, 38 and 77; ADR 039.
+Source: decisions 35, 37, 38 and 77; ADR 039; ADR 044.
 """
 
 import os
@@ -23,6 +23,7 @@ from typing import Any, Final, TypeVar, cast
 import psycopg
 from psycopg import errors
 from psycopg.conninfo import conninfo_to_dict
+from psycopg.sql import Literal
 
 from ryecore.errors import InputError, RyeError, StateError, StateUnreachable
 from ryecore.state.postgres.address import PostgresAddress, address_refused
@@ -53,6 +54,7 @@ _SETTINGS: Final = {
 }
 _MIGRATING: Final = crc32(b"ryecore migrations") & 0x7FFFFFFF
 _WRITING: Final = crc32(b"ryecore writers") & 0x7FFFFFFF
+_IN_TREE: Final = crc32(b"ryecore trees") & 0x7FFFFFFF
 _CONNECTION_CODES: Final = ("", "08", "3D", "53", "57")
 """What begins the codes of a server that is away, full or stopping; "" where none answered."""
 _CLOCK: Final = "SELECT CAST(extract(epoch FROM clock_timestamp()) AS double precision)"
@@ -145,6 +147,7 @@ class _Current(local):
     """What the thread's operations belong to: a transaction of several operations, or none."""
 
     session: _Session | None = None
+    tree: str | None = None
     undone: BaseException | None = None
 
 
@@ -161,8 +164,12 @@ class PostgresDatabase:
         self.place = place
         """What tells this place's changes from those of others."""
 
-        self.lock = (_WRITING, crc32(address.schema.encode()) >> 1)
-        """The numbers of the advisory lock that writing transactions hold."""
+        number = crc32(address.schema.encode()) >> 1
+        self.lock = (_WRITING, number)
+        """The numbers of the schema's advisory lock, which writing transactions hold or share."""
+
+        self.tree_lock = (*self.lock, _IN_TREE ^ number)
+        """The same, and the first number of the locks of its trees."""
 
         self._pid = os.getpid()
         self._idle: deque[_Session] = deque()
@@ -175,15 +182,17 @@ class PostgresDatabase:
     # Transactions
 
     @contextmanager
-    def write(self) -> Iterator[Statements]:
+    def write(self, tree: str | None = None) -> Iterator[Statements]:
         """Yield a writing transaction: committed at its end, rolled back by an exception."""
         session = self._current.session
         if session is not None:
+            if tree is None and self._current.tree is not None:
+                raise RuntimeError("This operation reaches beyond the tree of its transaction.")
             with self._part(session):
                 yield session
             return
         with self._failing("written"), self._session() as session:
-            session.begin(f"pg_advisory_xact_lock{self.lock}")
+            session.begin(self._lock_for(session, tree))
             try:
                 yield session
             except BaseException:
@@ -209,23 +218,33 @@ class PostgresDatabase:
         with self._failing(done), self._session() as session:
             yield session
 
+    def _lock_for(self, session: _Session, tree: str | None) -> str:
+        """Return the call that takes the lock of a thread's tree, or that of the schema."""
+        if tree is None:
+            return f"pg_advisory_xact_lock{self.lock}"
+        group, number, trees = self.tree_lock
+        thread_id = Literal(tree).as_string(session.connection)
+        return f"lock_tree({group}, {number}, {trees}, {thread_id}, FALSE)"
+
     @asynccontextmanager
-    async def writing(self) -> AsyncIterator[Statements]:
+    async def writing(self, tree: str | None = None) -> AsyncIterator[Statements]:
         """Yield the same to an operation, which awaits nothing else within it."""
-        with self.write() as run:
+        with self.write(tree) as run:
             yield run
 
-    async def together(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    async def together(
+        self, work: Callable[[], Coroutine[Any, Any, T]], tree: str | None = None
+    ) -> T:
         """Run operations as one transaction; see `Transactions.together`."""
         current = self._current
-        with self.write() as run:
-            current.session, current.undone = cast("_Session", run), None
+        with self.write(tree) as run:
+            current.session, current.tree, current.undone = cast("_Session", run), tree, None
             try:
                 result = run_blocking(work())
                 if current.undone is not None:
                     raise current.undone
             finally:
-                current.session = None
+                current.session = current.tree = None
         return result
 
     @contextmanager

@@ -17,7 +17,10 @@ from ryecore.state.thread_rows import new_lease
 
 __all__ = ["PostgresLedger"]
 
-_EXCHANGE: Final = f"SELECT exchange_hold({', '.join('?' * 20)})"
+_EXCHANGE: Final = (  # turns of one tree go beside each other, and never beside its sums
+    f"SELECT exchange_hold({', '.join('?' * 20)})"  # noqa: S608 - places for values alone
+    " FROM lock_tree(?, ?, ?, ?, TRUE)"
+)
 
 
 class PostgresLedger(SqlLedger):
@@ -52,6 +55,7 @@ class PostgresLedger(SqlLedger):
                     *(*whole_numbers(one.held), *whole_numbers(one.actual)),
                     *(turn, attempt, *whole_numbers(amount), *new_lease()),
                     *(cost, is_estimated, *head),
+                    *(*self._server.tree_lock, thread_id),
                 ),
             )
             if is_done:

@@ -254,5 +254,28 @@ MIGRATIONS: Final[Sequence[str]] = (
     ALTER TABLE object_chunks ALTER COLUMN chunk SET STORAGE EXTERNAL;
     CREATE SEQUENCE object_contents;
     """,
+    # A lock for each tree of threads, beside the lock of the schema. Threads that hand their work
+    # on share one.
+    """
+    CREATE FUNCTION lock_tree(
+        lock_group int, lock_id int, tree_group int, of_thread text, is_shared boolean
+    ) RETURNS boolean LANGUAGE plpgsql AS $$
+    DECLARE
+        tree int;
+    BEGIN
+        PERFORM pg_advisory_xact_lock_shared(lock_group, lock_id);
+        SELECT hashtext(coalesce(root.chain_root_id, it.root_id)) INTO tree
+            FROM threads AS it LEFT JOIN threads AS root ON root.thread_id = it.root_id
+            WHERE it.thread_id = of_thread;
+        IF tree IS NULL THEN
+            NULL;
+        ELSIF is_shared THEN
+            PERFORM pg_advisory_xact_lock_shared(tree_group, tree);
+        ELSE
+            PERFORM pg_advisory_xact_lock(tree_group, tree);
+        END IF;
+        RETURN TRUE;
+    END $$;
+    """,
 )
 """The statements that upgrade each version of the schema to the next."""

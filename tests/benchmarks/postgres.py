@@ -1,0 +1,329 @@
+"""State on PostgreSQL beside SQL by hand on the same server, in one run.
+
+`python -m tests.benchmarks postgres`. The floor is psycopg with the statements that a hold, a
+settle and a thread need at least, in transactions that it commits, without what makes them safe:
+no fences, no leases of other clocks, no tree of budgets, no signatures.
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from ryecore.items.signature import utc_now
+from ryecore.policy.budget import Amount, Settlement
+from ryecore.state.model import Cost
+from ryecore.state.store import ThreadStore
+from ryecore.state.thread_file import ThreadFile
+from ryecore.state.waiting import run_blocking
+from tests.benchmarks.harness import compare, report
+from tests.postgres import serving_postgres
+
+_PROCESSES = 8
+_SECONDS = 4.0
+_GOAL = "at most 2 times the SQL by hand"
+_ITEM = "directive:acme/research"
+_CEILING = Amount(2**52, 2**52)
+_HELD, _SPENT = Amount(50, 20), Amount(30, 10)
+_HEAD = (4096, "a" * 64)
+_LIMITS = {"turns": 8, "tokens": 100_000, "depth": 5, "duration_seconds": 3600}
+_RESULT = {"status": "success", "text": "x" * 300}
+_TURN = {"turn": 1, "role": "assistant", "text": "x" * 300}
+_LINES = "\n".join([json.dumps({"timestamp": 1.5, "thread_id": "t", "payload": _TURN})] * 2) + "\n"
+
+_BARE = """
+    CREATE TABLE threads (thread_id text PRIMARY KEY, item text, status text, lease float8,
+        limits text, cost bigint, fence bigint DEFAULT 0);
+    CREATE TABLE accounts (thread_id text PRIMARY KEY, held bigint DEFAULT 0,
+        spent bigint DEFAULT 0, held_tokens bigint DEFAULT 0, spent_tokens bigint DEFAULT 0,
+        ceiling bigint);
+    CREATE TABLE charges (thread_id text, turn bigint, held bigint, spent bigint,
+        PRIMARY KEY (thread_id, turn));
+    CREATE TABLE results (thread_id text PRIMARY KEY, body text);
+    CREATE TABLE records (thread_id text, start bigint, body text, PRIMARY KEY (thread_id, start));
+    CREATE TABLE files (thread_id text PRIMARY KEY, body text);
+"""
+
+
+class _Bare:
+    """The same rows, written by hand."""
+
+    def __init__(self, address: str, schema: str) -> None:
+        self._connection: psycopg.Connection[Any] = psycopg.connect(
+            address, autocommit=True, options=f"-c search_path={schema}"
+        )
+
+    def set_up(self, schema: str) -> None:
+        self._connection.execute(f"CREATE SCHEMA {schema}; {_BARE}".encode())
+
+    def open(self, thread_id: str) -> None:
+        self._write(
+            ("INSERT INTO accounts (thread_id, ceiling) VALUES (%s, %s)", (thread_id, 2**52))
+        )
+        self._write(("INSERT INTO threads (thread_id) VALUES (%s)", (thread_id,)))
+
+    def _write(self, *statements: tuple[str, tuple[object, ...]]) -> None:
+        if len(statements) == 1:
+            self._connection.execute(statements[0][0].encode(), statements[0][1])
+            return
+        with self._connection.transaction():
+            for statement, values in statements:
+                self._connection.execute(statement.encode(), values)
+
+    def hold(self, thread_id: str, turn: int) -> None:
+        self._write(
+            (
+                "UPDATE accounts SET held = held + 50, held_tokens = held_tokens + 20"
+                " WHERE thread_id = %s AND held + spent + 50 <= ceiling",
+                (thread_id,),
+            ),
+            ("INSERT INTO charges VALUES (%s, %s, 50, 0)", (thread_id, turn)),
+            ("UPDATE threads SET lease = %s WHERE thread_id = %s", (time.time(), thread_id)),
+        )
+
+    def settle(self, thread_id: str, turn: int) -> None:
+        self._write(
+            ("UPDATE charges SET spent = 30 WHERE thread_id = %s AND turn = %s", (thread_id, turn)),
+            (
+                "UPDATE accounts SET held = held - 50, spent = spent + 30, held_tokens ="
+                " held_tokens - 20, spent_tokens = spent_tokens + 10 WHERE thread_id = %s",
+                (thread_id,),
+            ),
+            ("UPDATE threads SET cost = 30 WHERE thread_id = %s", (thread_id,)),
+        )
+
+    def thread(self, thread_id: str) -> None:
+        """Write what a thread of one turn leaves."""
+        write = self._write
+        write(
+            (
+                "INSERT INTO threads (thread_id, item, status) VALUES (%s, %s, 'created')",
+                (thread_id, _ITEM),
+            )
+        )
+        write(
+            ("INSERT INTO accounts (thread_id, ceiling) VALUES (%s, %s)", (thread_id, 2**40)),
+            (
+                "UPDATE threads SET status = 'running', lease = %s, limits = %s,"
+                " fence = fence + 1 WHERE thread_id = %s",
+                (time.time(), json.dumps(_LIMITS), thread_id),
+            ),
+        )
+        write(("INSERT INTO files VALUES (%s, %s)", (thread_id, "x" * 800)))
+        write(("INSERT INTO records VALUES (%s, 0, %s)", (thread_id, _LINES)))
+        self.hold(thread_id, 1)
+        write(("INSERT INTO records VALUES (%s, 1000, %s)", (thread_id, _LINES)))
+        write(("INSERT INTO records VALUES (%s, 2000, %s)", (thread_id, _LINES)))
+        write(("UPDATE files SET body = %s WHERE thread_id = %s", ("y" * 800, thread_id)))
+        write(
+            ("UPDATE charges SET spent = 30 WHERE thread_id = %s AND turn = 1", (thread_id,)),
+            (
+                "UPDATE accounts SET held = held - 50, spent = spent + 30, held_tokens ="
+                " held_tokens - 20, spent_tokens = spent_tokens + 10 WHERE thread_id = %s",
+                (thread_id,),
+            ),
+            ("UPDATE threads SET status = 'completed', cost = 30 WHERE thread_id = %s",
+             (thread_id,)),
+            ("INSERT INTO results VALUES (%s, %s)", (thread_id, json.dumps(_RESULT))),
+        )  # fmt: skip
+
+
+class _Ours:
+    """A store on the server, without what plans and runs threads."""
+
+    def __init__(self, folder: Path, state: str) -> None:
+        self.store = ThreadStore.open(folder / "project/.ai", folder / "user/.ai", state=state)
+        now = utc_now()
+        self._file = (_ITEM, "acme/research", "a" * 64, "running", now, now, "fake/m", _LIMITS, ())
+
+    async def open(self, thread_id: str, parent: str | None = None) -> None:
+        registry, ledger = self.store.registry, self.store.ledger
+        await registry.register(thread_id, _ITEM, parent)
+        if parent is None:
+            await ledger.register(thread_id, _CEILING)
+        else:
+            await ledger.reserve(
+                thread_id, parent, Amount(2**40, 2**40), reserves_spend=True, reserves_tokens=True
+            )
+        await registry.claim(thread_id)
+
+    async def hold(self, thread_id: str, turn: int) -> None:
+        await self.store.ledger.hold(thread_id, turn, 1, _HELD, head=_HEAD)
+
+    async def settle(self, thread_id: str, turn: int) -> None:
+        cost = Cost(turn, 5, 5, 30)
+        await self.store.ledger.settle(thread_id, turn, 1, _SPENT, snapshot=cost)
+
+    async def turn(self, thread_id: str, turn: int) -> None:
+        """Settle a turn and hold for the next, as an agent's loop does."""
+        settled = Settlement(turn, 1, _HELD, _SPENT, "counted")
+        _, refused = await self.store.ledger.settle_and_hold(
+            thread_id, [settled], turn + 1, 1, _HELD, snapshot=Cost(turn, 5, 5, 30), head=_HEAD
+        )
+        assert refused is None
+
+    async def thread(self, thread_id: str, parent: str | None = None) -> None:
+        """Write what a thread of one turn leaves, as its lifecycle does."""
+        store = self.store
+        registry, ledger = store.registry, store.ledger
+
+        async def claim() -> int:
+            if parent is None:
+                await ledger.register(thread_id, Amount(2**40, 2**40))
+            else:
+                await ledger.reserve(
+                    thread_id, parent, Amount(10**6, 10**6), reserves_spend=True,
+                    reserves_tokens=True,
+                )  # fmt: skip
+            return await registry.claim(thread_id, limits=_LIMITS, model="fake/m")
+
+        await registry.register(thread_id, _ITEM, parent)
+        fence = await registry.together(claim, tree=thread_id)
+        file = ThreadFile(thread_id, *self._file)
+        await store.write_file(file)
+        log = await store.records.create(thread_id)
+        log.append("thread_started", file.to_dict())
+        log.append("cognition_in", _TURN)
+        await log.write_ahead()
+        await ledger.hold(thread_id, 1, 1, _HELD, head=None)
+        log.append("model_call_end", _TURN)
+        log.append("cognition_out", _TURN)
+        await log.checkpoint(1)
+        log.append("thread_completed", {})
+        head = await log.checkpoint(1)
+        await store.write_file(file.ended("completed", Cost(1, 5, 5, 30), utc_now()))
+
+        async def charge() -> None:
+            await ledger.settle(thread_id, 1, 1, _SPENT)
+
+        await store.settle(
+            thread_id, "completed", _RESULT, fence, head=(head.offset, head.digest),
+            snapshot=Cost(1, 5, 5, 30), charge=charge,
+        )  # fmt: skip
+        await log.close()
+
+
+def _alone(folder: Path, address: str) -> None:
+    ours, bare = _Ours(folder, f"{address}&schema=ours"), _Bare(address, "bare")
+    bare.set_up("bare")
+    run_blocking(ours.open("root"))
+    bare.open("root")
+    done = {"ours": 0, "bare": 0, "turn": 0}
+    run_blocking(ours.open("turns"))
+    run_blocking(ours.hold("turns", 1))
+
+    def next_of(name: str) -> int:
+        done[name] += 1
+        return done[name]
+
+    def our_pair() -> None:
+        number = next_of("ours")
+        run_blocking(ours.hold("root", number))
+        run_blocking(ours.settle("root", number))
+
+    def bare_pair() -> None:
+        number = next_of("bare")
+        bare.hold("root", number)
+        bare.settle("root", number)
+
+    compare("postgres: hold and settle", our_pair, bare_pair, goal=_GOAL, calls=20)
+    compare(
+        "postgres: a turn, which settles and holds", lambda: run_blocking(
+            ours.turn("turns", next_of("turn"))), bare_pair, goal=_GOAL, calls=20,
+    )  # fmt: skip
+    compare(
+        "postgres: a thread of one turn, from start to end",
+        lambda: run_blocking(ours.thread(f"t{next_of('ours')}")),
+        lambda: bare.thread(f"t{next_of('bare')}"),
+        goal=_GOAL,
+        calls=10,
+    )
+    ours.store.close()
+
+
+def _at_once(folder: Path, address: str) -> None:
+    """Threads from start to end, by eight processes at once."""
+    ours = _Ours(folder, f"{address}&schema=ours")
+    run_blocking(ours.open("parent"))
+    rates: dict[str, float] = {}
+    for kind in ("bare", "trees", "parent"):
+        command = [sys.executable, "-m", __spec__.name, kind, str(folder), address]
+        workers = [
+            subprocess.Popen(
+                [*command, str(number)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            for number in range(_PROCESSES)
+        ]
+        for worker in workers:
+            assert worker.stdout is not None
+            worker.stdout.readline()  # it is ready
+        for worker in workers:
+            assert worker.stdin is not None
+            worker.stdin.write("go\n")
+            worker.stdin.flush()
+        told = [json.loads(worker.communicate(timeout=120)[0]) for worker in workers]
+        counts = [one["count"] for one in told]
+        rates[kind] = sum(counts) / _SECONDS
+        report(
+            f"postgres: threads of eight processes, {kind}",
+            rates[kind],
+            "threads/s",
+            worst_ms=max(one["worst_ms"] for one in told),
+            ratio=rates["bare"] / rates[kind],
+            goal=_GOAL,
+        )
+        if kind == "parent":
+            account = run_blocking(ours.store.ledger.account("parent"))
+            threads = sum(counts) + _PROCESSES  # each process has warmed up with one
+            assert account.children == Amount(30 * threads, 10 * threads), "not exact"
+            assert (account.held, account.reserved) == (Amount(), Amount())
+    ours.store.close()
+
+
+def _work(kind: str, folder: Path, address: str, number: int) -> None:
+    """One of the eight: as many threads as it gets through."""
+    thread: Callable[[str], object]
+    if kind == "bare":
+        thread = _Bare(address, "bare").thread
+    else:
+        ours = _Ours(folder, f"{address}&schema=ours")
+        parent = "parent" if kind == "parent" else None
+
+        def thread(thread_id: str) -> object:
+            return run_blocking(ours.thread(thread_id, parent))
+
+    thread(f"{kind}-{number}-first")
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
+    sys.stdin.readline()
+    count, worst, begun = 0, 0.0, time.perf_counter()
+    before = begun
+    while before - begun < _SECONDS:
+        count += 1
+        thread(f"{kind}-{number}-{count}")
+        now = time.perf_counter()
+        worst, before = max(worst, now - before), now
+    sys.stdout.write(json.dumps({"count": count, "worst_ms": worst * 1e3}))
+
+
+def run() -> None:
+    """Print the figures."""
+    with serving_postgres() as address, tempfile.TemporaryDirectory() as folder:
+        _alone(Path(folder), address)
+        _at_once(Path(folder), address)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        _work(sys.argv[1], Path(sys.argv[2]), sys.argv[3], int(sys.argv[4]))
+    else:
+        run()
