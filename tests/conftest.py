@@ -6,7 +6,6 @@ import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -15,7 +14,7 @@ from tests.forking import forking_python
 from tests.loops import choose_loops, spare_loops
 from tests.matrix import IS_SOAK
 from tests.postgres import serving_postgres
-from tests.rays import serving_ray
+from tests.rays import ServedRay, serving_ray
 from tests.small_disk import mount_small_disk
 from tests.workspace import Workspace
 
@@ -117,7 +116,7 @@ def postgres_address() -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def ray_cluster() -> Iterator[Any]:
+def ray_cluster() -> Iterator[ServedRay]:
     """A Ray cluster, which runs until the last test of this process."""
     with serving_ray() as cluster:
         yield cluster

@@ -1,13 +1,24 @@
-"""A Ray cluster of the tests' own: its nodes are processes of this machine."""
+"""A Ray cluster of the tests' own: its nodes are processes of this machine.
 
+`python -m tests.rays` runs one, and does what the lines on its standard input say; with their end
+it ends. The process of the tests itself only connects to it.
+"""
+
+import json
 import os
-from collections.abc import Iterator
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.forking import ROOT
 from tests.workspace import Workspace
 
 needs_ray = pytest.mark.skipif(
@@ -18,37 +29,115 @@ needs_ray = pytest.mark.skipif(
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 os.environ.setdefault("RAY_AUTH_MODE", "disabled")
 
+ROOT_FILE = "RYE_TESTS_RAY_ROOT"
+"""The variable that names the file with the folder of the workspace whose threads run."""
+
+FACTORY = "tests.rays:deps"
 STORE_BYTES = 80 * 2**20
+SYSTEM = {
+    # A node that dies is noticed within seconds, which takes half a minute by default.
+    "health_check_initial_delay_ms": 0,
+    "health_check_period_ms": 500,
+    "health_check_timeout_ms": 1000,
+    "health_check_failure_threshold": 2,
+}
+
+
+class ServedRay:
+    """A cluster in a process of its own: one node with two CPUs and a resource `disk`.
+
+    Attributes:
+        address: Where its head is.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.root_file = folder / "root"
+        environ = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]),  # the workers inherit it
+            ROOT_FILE: str(self.root_file),
+        }
+        command = [sys.executable, "-m", "tests.rays"]
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            text=True, env=environ, cwd=ROOT,
+        )  # fmt: skip
+        self.address = self._answer()
+
+    def add_node(self, **resources: float) -> None:
+        """Add a node with one CPU and these resources."""
+        self._say({"add": resources})
+
+    def kill_node(self) -> None:
+        """Kill the first node that was added and lives, with its workers."""
+        self._say({"kill": True})
+
+    def close(self) -> None:
+        """End all nodes."""
+        self._process.communicate()
+
+    def _say(self, command: Mapping[str, Any]) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(command) + "\n")
+        self._process.stdin.flush()
+        self._answer()
+
+    def _answer(self) -> str:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            if line.startswith("answer "):
+                return line.removeprefix("answer ").strip()
+        raise AssertionError(self._process.communicate()[1])
 
 
 @contextmanager
-def serving_ray() -> Iterator[Any]:
-    """Run a cluster until the block ends: one node with two CPUs and a resource `disk`.
-
-    `ray: auto` means it, here and in processes that inherit the environment.
-    """
+def serving_ray() -> Iterator[ServedRay]:
+    """Run a cluster until the block ends. `ray: auto` means it."""
     import ray
-    from ray.cluster_utils import Cluster
 
-    cluster = Cluster(
-        initialize_head=True,
-        head_node_args={
-            "num_cpus": 2,
-            "resources": {"disk": 1},
-            "object_store_memory": STORE_BYTES,
-            "include_dashboard": False,
-        },
-    )
+    folder = Path(tempfile.mkdtemp(prefix="rye-ray-"))
+    cluster = ServedRay(folder)
     os.environ["RAY_ADDRESS"] = cluster.address
     try:
         yield cluster
     finally:
         del os.environ["RAY_ADDRESS"]
         ray.shutdown()
-        cluster.shutdown()
+        cluster.close()
+        shutil.rmtree(folder)
 
 
 def name_cluster(workspace: Workspace, name: str = "gpu", **more: object) -> None:
     """Write a remotes.yaml with the cluster of this machine, and sign it."""
     entry = {"ray": "auto", **more}
     workspace.write("config/remotes/remotes.yaml", {"remotes": {name: entry}})
+
+
+def deps() -> Mapping[str, Any]:
+    """What a worker gives to `Rye.open`: the models of the workspace whose threads run."""
+    from tests.thread_host import _deps
+
+    return _deps(Path(Path(os.environ[ROOT_FILE]).read_text()))
+
+
+def main() -> None:
+    """Run a cluster, and do what standard input says."""
+    from ray.cluster_utils import Cluster
+
+    common = {"include_dashboard": False, "object_store_memory": STORE_BYTES}
+    head = {"num_cpus": 2, "resources": {"disk": 1}, "_system_config": SYSTEM, **common}
+    cluster = Cluster(initialize_head=True, head_node_args=head)
+    added: list[Any] = []
+    print("answer", cluster.address, flush=True)
+    for line in sys.stdin:
+        command = json.loads(line)
+        if "add" in command:
+            added.append(cluster.add_node(num_cpus=1, resources=command["add"], **common))
+        else:
+            cluster.remove_node(added.pop(0), allow_graceful=False)
+        print("answer done", flush=True)
+    cluster.shutdown()
+
+
+if __name__ == "__main__":
+    main()

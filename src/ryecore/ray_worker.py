@@ -10,26 +10,33 @@ import asyncio
 import json
 import os
 import tempfile
+import threading
 import time
+import traceback
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import BinaryIO, Final
 
+import anyio
 from attrs import evolve
 
-from ryecore.actions.ray_calls import RayPayload
-from ryecore.errors import RyeError
+from ryecore.actions.ray_calls import RayPayload, RayThread
+from ryecore.actions.settings import STATE, Settings
+from ryecore.errors import RyeError, StateUnreachable
+from ryecore.host_factory import ENVIRONMENT_FACTORY
 from ryecore.policy import CancelToken
 from ryecore.remote.protocol.error_documents import write_error
+from ryecore.state.postgres.address import PostgresAddress
 from ryecore.worker import environ_without, open_rye
 
-__all__ = ["RayRun"]
+__all__ = ["RayRun", "begin_thread"]
 
 _MAX_EVENTS: Final = 100_000
 _MAX_LOG_BYTES: Final = 1024 * 1024
 _LOG_EVERY_S: Final = 0.2
+_RETRY_S: Final = 1.0
 
 
 class RayRun:
@@ -124,7 +131,7 @@ class RayRun:
         )
         request = payload.request
         limits = request.limits if request.limits.to_dict() else None
-        async with open_rye(payload.settings, environ_without()) as rye:
+        async with open_rye(_as_here(payload.settings), environ_without()) as rye:
             done = await rye.execute(
                 request.ref,
                 request.inputs,
@@ -134,3 +141,46 @@ class RayRun:
                 ctx=ctx,
             )
         return {"document": done.to_dict(), "effect_unknown": done.effect_unknown}
+
+
+def begin_thread(payload: bytes, ended: Callable[[], None]) -> None:
+    """Bring a thread's run to its end, in a thread of this process: begin it, or resume it.
+
+    Args:
+        payload: A `RayThread`.
+        ended: Called after the run's end, or where nothing here can bring it about.
+    """
+    sent = RayThread.from_bytes(payload)
+
+    def carry_out() -> None:
+        try:
+            anyio.run(_carry_out, sent)
+        except Exception:
+            traceback.print_exc()  # into Ray's log of this process
+        finally:
+            ended()
+
+    threading.Thread(target=carry_out, name="ryecore").start()
+
+
+async def _carry_out(sent: RayThread) -> None:
+    async with open_rye(_as_here(sent.settings), environ_without()) as rye:
+        while True:
+            try:
+                await rye.cluster.carry_out(sent.run_id)
+            except StateUnreachable:
+                await anyio.sleep(_RETRY_S)
+            else:
+                return
+
+
+def _as_here(settings: Settings) -> Settings:
+    """Return settings with what only this machine has: its password, and its models."""
+    here, state = os.environ.get(STATE), settings.state
+    if here and state and _place(here) == _place(state):
+        settings = evolve(settings, state=here)
+    return evolve(settings, deps_factory=settings.deps_factory or ENVIRONMENT_FACTORY)
+
+
+def _place(state: str) -> object:
+    return PostgresAddress.parse(state).place

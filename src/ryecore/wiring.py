@@ -319,7 +319,8 @@ class Parts:
         from ryecore.remote.queued import QueuedRuns  # noqa: PLC0415 - for remote targets alone
 
         remotes = self._read_remotes
-        return QueuedRuns(self._host, self.planner, remotes, self._settings.state)
+        state, ray = self._settings.state, self._rays.sender
+        return QueuedRuns(self._host, self.planner, remotes, state, ray)
 
     @cached_property
     def remote_runs(self) -> "RemoteRuns":

@@ -25,7 +25,7 @@ from ryecore.runs.portable import (
 )
 from ryecore.runs.request import RunRequest
 
-__all__ = ["Payload"]
+__all__ = ["Payload", "read_settings", "write_settings"]
 
 _VERSION: Final = 9
 
@@ -63,7 +63,7 @@ class Payload:
         """Return the payload as one JSON document."""
         document = {
             "version": _VERSION,
-            "settings": asdict(self.settings, value_serializer=_plain),
+            "settings": write_settings(self.settings),
             "run_id": self.run_id,
             "token": self.token,
             "request": write_request(self.request),
@@ -82,7 +82,7 @@ class Payload:
                 next_step="Start it again: another ryecore was installed meanwhile.",
             )
         return cls(
-            _read_settings(values["settings"]),
+            read_settings(values["settings"]),
             values["run_id"],
             read_request(values["request"]),
             read_context(values["ctx"]),
@@ -90,7 +90,13 @@ class Payload:
         )
 
 
-def _read_settings(values: dict[str, Any]) -> Settings:
+def write_settings(settings: Settings) -> dict[str, Any]:
+    """Return settings as JSON types."""
+    return asdict(settings, value_serializer=_plain)
+
+
+def read_settings(values: dict[str, Any]) -> Settings:
+    """Return the settings that `write_settings` wrote."""
     spaces = tuple(
         Space(one["name"], Path(one["root"]), one["bundle"]) for one in values.pop("system_spaces")
     )

@@ -1,7 +1,8 @@
-"""Tools on Ray clusters: each in a process that Ray starts on a worker, which opens the project.
+"""Runs on Ray clusters: each in a process that Ray starts on a worker, which opens the project.
 
-The tool is verified there, like a local one. A resource that the cluster lacks is refused before
-anything is sent.
+A tool is verified there, like a local one, and its result comes back through Ray. A thread is a run
+of a shared state: its worker takes it from there, and its result is there. A resource that the
+cluster lacks is refused before anything is sent.
 
 Source: docs/design/ray.md.
 """
@@ -19,21 +20,24 @@ import anyio
 from anyio import to_thread
 from attrs import evolve
 
-from ryecore.actions.payload import Payload
+from ryecore.actions.payload import Payload, read_settings, write_settings
 from ryecore.actions.settings import Settings
 from ryecore.chain.model import ExecutionResult, ValidChain
 from ryecore.errors import CallCancelled, ConfigError, MissingExtra, RemoteError, RyeError
 from ryecore.frozen import frozen
 from ryecore.policy import CallContext
 from ryecore.policy.cancelling import cancelled_by, is_cancelled
+from ryecore.policy.context import place_id
+from ryecore.remote.ports import RunSender
 from ryecore.remote.results import result_of
 from ryecore.runs.request import RunRequest
+from ryecore.state.postgres.address import PostgresAddress
 
 if TYPE_CHECKING:
     from ryecore.remote.config import Remote, RemotesConfig
     from ryecore.remote.ray_cluster import RayActor, RayCluster
 
-__all__ = ["RayCalls", "RayPayload"]
+__all__ = ["RayCalls", "RayPayload", "RayThread"]
 
 T = TypeVar("T")
 
@@ -81,6 +85,46 @@ class RayPayload:
         return cls(Payload.from_bytes(json.dumps(values.pop("payload")).encode()), **values)
 
 
+@frozen
+class RayThread:
+    """The run of a thread for a process of Ray's; the rest of it is in the shared state.
+
+    Attributes:
+        settings: The settings with which to open the Rye.
+        run_id: The run.
+    """
+
+    settings: Settings
+    run_id: str
+
+    def to_bytes(self) -> bytes:
+        """Return it as one JSON document."""
+        document = {"settings": write_settings(self.settings), "run_id": self.run_id}
+        return json.dumps(document).encode()
+
+    @classmethod
+    def from_bytes(cls, document: bytes) -> Self:
+        """Read what `to_bytes` wrote."""
+        values = json.loads(document)
+        return cls(read_settings(values["settings"]), values["run_id"])
+
+
+class _Sender:
+    """What gives threads' runs to the workers of a cluster."""
+
+    def __init__(self, cluster: "RayCluster", settings: Settings) -> None:
+        self._cluster = cluster
+        self._settings = settings
+
+    def enqueue(self, run_id: str, queue: str, priority: int) -> None:
+        state = PostgresAddress.parse(self._settings.state or "").place
+        payload = RayThread(self._settings, run_id).to_bytes()
+        self._cluster.start_runner(place_id(*map(str, state), run_id), payload)
+
+    def close(self) -> None:
+        pass
+
+
 class RayCalls:
     """The calls of one open Rye on Ray clusters.
 
@@ -90,6 +134,9 @@ class RayCalls:
     """
 
     def __init__(self, settings: Settings, remotes: "Callable[[], RemotesConfig]") -> None:
+        if settings.state is not None:
+            state = PostgresAddress.parse(settings.state).without_password
+            settings = evolve(settings, state=state)
         self._settings = settings
         self._remotes = remotes
 
@@ -101,6 +148,17 @@ class RayCalls:
         """
         remote = self._remotes().find(target)
         return None if remote.settings.ray is None else remote
+
+    def sender(self, remote: "Remote") -> RunSender:
+        """Return what gives threads' runs to the workers of a cluster. It blocks.
+
+        Raises:
+            RemoteUnavailable: The cluster can't be reached.
+            RemoteError: It lacks a resource.
+        """
+        cluster = _connect(remote)
+        cluster.refuse_lacking()
+        return _Sender(cluster, self._settings)
 
     async def call(
         self,
@@ -165,7 +223,7 @@ class _Call:
         self._limiter = anyio.CapacityLimiter(math.inf)  # others wait for processes and files
 
     async def run(self) -> ExecutionResult:
-        cluster = await self._in_thread(self._connect)
+        cluster = await self._in_thread(partial(_connect, self._remote))
         await self._in_thread(cluster.refuse_lacking)
         actor = await self._in_thread(cluster.start_actor)
         try:
@@ -176,19 +234,6 @@ class _Call:
         finally:
             with anyio.CancelScope(shield=True):
                 await self._in_thread(actor.end)
-
-    def _connect(self) -> "RayCluster":
-        try:
-            from ryecore.remote.ray_cluster import RayCluster  # noqa: PLC0415 - an extra
-        except ModuleNotFoundError as problem:
-            if (problem.name or "").partition(".")[0] not in ("ray", "grpc"):
-                raise
-            raise MissingExtra(
-                f"A Ray cluster needs the package {problem.name}, which is not installed.",
-                next_step="pip install 'ryecore[ray]'",
-                extra="ray",
-            ) from None
-        return RayCluster(self._remote)
 
     async def _in_thread(self, call: Callable[[], T]) -> T:
         return await to_thread.run_sync(call, abandon_on_cancel=True, limiter=self._limiter)
@@ -285,3 +330,17 @@ class _Call:
                 await self._result(actor)
             except RyeError:
                 return  # it has stopped, or what is left of it is ended by its process's end
+
+
+def _connect(remote: "Remote") -> "RayCluster":
+    try:
+        from ryecore.remote.ray_cluster import RayCluster  # noqa: PLC0415 - an extra
+    except ModuleNotFoundError as problem:
+        if (problem.name or "").partition(".")[0] not in ("ray", "grpc"):
+            raise
+        raise MissingExtra(
+            f"A Ray cluster needs the package {problem.name}, which is not installed.",
+            next_step="pip install 'ryecore[ray]'",
+            extra="ray",
+        ) from None
+    return RayCluster(remote)

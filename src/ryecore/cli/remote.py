@@ -39,7 +39,7 @@ def remote() -> None:
 @project_option
 @json_option
 def list_remotes(project_path: str, as_json: bool) -> None:
-    """List the remotes, with their URLs and the fingerprints of the keys of nodes."""
+    """List the remotes, with their URLs and the fingerprints of their keys."""
 
     async def read(rye: Rye) -> tuple[Remote, ...]:
         return rye.remotes.list()

@@ -1,4 +1,4 @@
-"""What the runs of this room need of a node, whichever way it is reached."""
+"""What the runs of this room need of other machines, whichever way they are reached."""
 
 from collections.abc import AsyncGenerator, Mapping
 from pathlib import Path
@@ -11,7 +11,7 @@ from ryecore.items.refs import ItemRef
 from ryecore.lillux.keys import PublicKey
 from ryecore.remote.protocol.models import CancelBody, ExecuteBody, RunState
 
-__all__ = ["Delivery", "Node", "NodeEvent"]
+__all__ = ["Delivery", "Node", "NodeEvent", "RunSender"]
 
 
 @frozen
@@ -136,4 +136,23 @@ class Node(Protocol):
             RemoteUntrusted: It isn't what its hash says. The file is removed.
             OSError: The file can't be written. It is removed.
         """
+        ...
+
+
+class RunSender(Protocol):
+    """What gives a run to a worker, and to another one after that one's death: DBOS, or Ray.
+
+    The run is a row of a state that both ends share. Its methods block.
+    """
+
+    def enqueue(self, run_id: str, queue: str, priority: int) -> None:
+        """Give a run to a worker of a queue, unless it was given to one already.
+
+        Raises:
+            RyeError: It can't be given to any; nothing runs.
+        """
+        ...
+
+    def close(self) -> None:
+        """Close the connections. Runs continue."""
         ...

@@ -17,6 +17,7 @@ from ryecore.chain.trace import Trace
 from ryecore.errors import ConfigError, InputError, MissingExtra, RyeError
 from ryecore.policy import CallContext
 from ryecore.remote.config import Remote, RemotesConfig
+from ryecore.remote.ports import RunSender
 from ryecore.runs.bounds import refuse_unproved_parent, spawn_limit
 from ryecore.runs.host import RunHost
 from ryecore.runs.portable import portable, write_context, write_json, write_request
@@ -31,7 +32,10 @@ from ryecore.threads.planner.planning import DirectivePlanner
 if TYPE_CHECKING:
     from ryecore.remote.dbos_queue import QueueBounds, QueueClient
 
-__all__ = ["QueuedRuns", "missing_dbos"]
+__all__ = ["RAY_QUEUE", "QueuedRuns", "missing_dbos"]
+
+RAY_QUEUE: Final = "ray:"
+"""What the queue of a Ray cluster begins with in the rows of its runs; its name follows."""
 
 _DISTRIBUTIONS: Final = ("dbos", "sqlalchemy")
 
@@ -44,6 +48,7 @@ class QueuedRuns:
         planner: The planner of directives.
         remotes: Reads the remotes.
         state: The address of the Rye's state; None where it is in the project's folder.
+        ray: Returns what gives runs to the workers of a Ray cluster.
     """
 
     def __init__(
@@ -52,7 +57,9 @@ class QueuedRuns:
         planner: DirectivePlanner,
         remotes: Callable[[], RemotesConfig],
         state: str | None,
+        ray: Callable[[Remote], RunSender],
     ) -> None:
+        self._ray = ray
         self._host = host
         self._planner = planner
         self._remotes = remotes
@@ -60,12 +67,15 @@ class QueuedRuns:
         self._client: QueueClient | None = None
 
     def is_queue(self, target: str) -> bool:
-        """Return whether a target is a queue.
+        """Return whether a target is a queue, or a Ray cluster, which is one for threads.
 
         Raises:
             RyeError: There is no such remote.
         """
-        return target != "local" and self._remotes().find(target).settings.queue is not None
+        if target == "local":
+            return False
+        settings = self._remotes().find(target).settings
+        return settings.queue is not None or settings.ray is not None
 
     async def enqueue(self, request: RunRequest, ctx: CallContext) -> str:
         """Put a directive's thread into the queue of the request's target, and return its id.
@@ -84,7 +94,7 @@ class QueuedRuns:
                 if request.ref.kind != "directive"
                 else "Leave pull out: a worker's project is its own.",
             )
-        client = await run_in_thread(self._connect, state)
+        client = await run_in_thread(self._sender, remote, state)
         store = await self._host.open_store()
         if store.queue is None:
             raise RuntimeError("A state on a server has queues.")
@@ -108,6 +118,14 @@ class QueuedRuns:
     def _place(self, remote: Remote) -> tuple[PostgresAddress, str]:
         """Return the state and the queue of a remote, which must be this Rye's own state."""
         queue = remote.settings.queue
+        if remote.settings.ray is not None:
+            if self._state is None:
+                raise ConfigError(
+                    f"The Ray cluster {remote.name} runs threads of a state that machines share, "
+                    "and this Rye's is in the project's folder.",
+                    next_step="Name one: RYE_STATE, or Rye.open(state=...).",
+                )
+            return PostgresAddress.parse(self._state), f"{RAY_QUEUE}{remote.name}"
         if queue is None:
             raise RuntimeError("Ask is_queue first.")
         own = None if self._state is None else PostgresAddress.parse(self._state)
@@ -119,6 +137,9 @@ class QueuedRuns:
                 next_step="Open it with the same state: RYE_STATE, or Rye.open(state=...).",
             )
         return own, queue.name
+
+    def _sender(self, remote: Remote, state: PostgresAddress) -> RunSender:
+        return self._connect(state) if remote.settings.ray is None else self._ray(remote)
 
     def _connect(self, state: PostgresAddress) -> "QueueClient":
         if self._client is None:

@@ -27,9 +27,13 @@ from ryecore.remote.ray_rules import AUTO, lacking, ray_options, with_default
 
 __all__ = ["RayActor", "RayCluster"]
 
+_REMOTE: Final[Any] = ray.remote
 NAMESPACE: Final = "ryecore"
 _WORKER: Final = "ryecore.ray_worker"
 _ANSWER_S: Final = 60.0
+_BROKEN_WITHIN_S: Final = 2.0
+"""How long a sender waits for a worker to say that it can't run anything, in seconds."""
+
 _connecting: Final = threading.Lock()
 _connected: Final[set[str]] = set()
 """The address that this process was connected to: Ray has one connection for each process."""
@@ -56,6 +60,21 @@ class _Actor:
     async def stop(self) -> None:
         """Ask the run to stop."""
         self._run.stop()
+
+
+class _Runner:
+    """The process of a thread's run. Ray starts it again on another worker where it died."""
+
+    def __init__(self, payload: bytes) -> None:
+        import_module(_WORKER).begin_thread(payload, _end_own_process)
+
+    def ready(self) -> None:
+        """Return as soon as the process runs."""
+
+
+def _end_own_process() -> None:
+    """End the process of a run that has ended, for good."""
+    ray.kill(ray.get_runtime_context().current_actor, no_restart=True)
 
 
 class RayCluster:
@@ -94,8 +113,32 @@ class RayCluster:
         """Ask for the process of a run. It starts as soon as a worker has room for it."""
         options = ray_options(self._resources)
         with self._failures("didn't start a process"):
-            actor = ray.remote(_Actor).options(**options, max_restarts=0).remote()
+            actor = _REMOTE(_Actor).options(**options, max_restarts=0).remote()
         return RayActor(self, actor)
+
+    def start_runner(self, name: str, payload: bytes) -> None:
+        """Start the process of a thread's run, which outlives this one, unless there is one.
+
+        Args:
+            name: The name of its actor: unique among all states that use the cluster.
+            payload: What it is begun with, also when it is started again.
+
+        Raises:
+            RemoteError: A worker has room for it, but can't start it.
+        """
+        options = ray_options(self._resources)
+        with self._failures("didn't start a process"):
+            actor = _REMOTE(_Runner).options(
+                **options,
+                name=name,
+                namespace=NAMESPACE,
+                lifetime="detached",
+                get_if_exists=True,
+                max_restarts=-1,  # the registry counts, and ends a run that ends its workers
+            )
+            begun = actor.remote(payload).ready.remote()
+            with suppress(GetTimeoutError):  # no worker has room yet
+                ray.get(begun, timeout=_BROKEN_WITHIN_S)
 
     @contextmanager
     def _failures(self, what: str) -> Iterator[None]:

@@ -41,6 +41,16 @@ class PostgresAddress:
         host = parts.hostname or dict(parse_qsl(parts.query)).get("host", "")
         return (host, parts.port or _PORT, parts.path, self.schema)
 
+    @property
+    def without_password(self) -> str:
+        """The whole address without the password, for `parse` in another process."""
+        parts = urlsplit(self.url)
+        user, _, host = parts.netloc.rpartition("@")
+        netloc = f"{user.partition(':')[0]}@{host}" if user else host
+        kept = [one for one in parse_qsl(parts.query) if one[0] != "password"]
+        query = urlencode([*kept, ("schema", self.schema)])
+        return urlunsplit((parts.scheme, netloc, parts.path, query, ""))
+
     @classmethod
     def parse(cls, url: str) -> Self:
         """Parse a URL such as `postgresql://user@host/database?schema=acme`.
