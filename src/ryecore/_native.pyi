@@ -20,6 +20,7 @@ __all__ = [
     "Pool",
     "SchemaValidator",
     "Signer",
+    "SyncMailbox",
     "TextPattern",
     "Watcher",
     "Witness",
@@ -200,6 +201,16 @@ class ContentStore:
     def get(self, digest: str, /) -> bytes: ...
     def has(self, digest: str, /) -> bool: ...
     def verify(self, digest: str, /) -> bool: ...
+
+# syncs
+
+@final
+class SyncMailbox:
+    def __new__(cls) -> SyncMailbox: ...
+    @property
+    def fd(self) -> int: ...
+    def start(self, log: _Path, mark: _Path, /) -> int: ...
+    def drain(self) -> list[tuple[int, bool | OSError]]: ...
 
 # watch
 

@@ -1,5 +1,5 @@
-//! The native part of ryecore: processes, witnesses, trees, content store, watching, schemas, signing,
-//! time.
+//! The native part of ryecore: processes, witnesses, trees, content store, syncs, watching, schemas,
+//! signing, time.
 //!
 //! Without Python; the bindings are in `ryecore-py`.
 
@@ -14,12 +14,15 @@ compile_error!(
 mod absent;
 pub mod clock;
 pub mod digest;
+pub mod disk;
 pub mod error;
+pub mod mailbox;
 mod path;
 pub mod process;
 pub mod schema;
 pub mod signing;
 pub mod store;
+pub mod sync;
 pub mod text_pattern;
 pub mod tree;
 pub mod watch;

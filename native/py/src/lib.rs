@@ -14,6 +14,7 @@ mod runs;
 mod schema;
 mod signing;
 mod store;
+mod syncs;
 mod text_pattern;
 mod warm;
 mod watch;
@@ -43,6 +44,7 @@ fn native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     schema::register(module)?;
     signing::register(module)?;
     store::register(module)?;
+    syncs::register(module)?;
     text_pattern::register(module)?;
     warm::register(module)?;
     watch::register(module)?;

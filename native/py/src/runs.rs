@@ -9,9 +9,9 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyInt, PyList, PyString, PyTuple};
 use ryecore_core::OsFailure;
-use ryecore_core::process::{
-    self, Ending, Inbox, Limits, Outcome, Program, Report, RunRequest, Token, Waiter,
-};
+use ryecore_core::mailbox::{self, Token};
+use ryecore_core::process::{self, Ending, Inbox, Limits, Outcome, Program, Report, RunRequest};
+use ryecore_core::sync::Waiter;
 
 use crate::convert::{duration, os_pairs, os_text, os_texts, raise, raise_os, size};
 use crate::warm::WarmStart;
@@ -136,13 +136,13 @@ fn failure_object(py: Python<'_>, failure: OsFailure) -> Bound<'_, PyAny> {
 }
 
 #[pyclass(frozen, module = "ryecore._native")]
-struct Mailbox(Arc<process::Mailbox<Outcome>>);
+struct Mailbox(Arc<mailbox::Mailbox<Outcome>>);
 
 #[pymethods]
 impl Mailbox {
     #[new]
     fn new() -> PyResult<Self> {
-        let made = process::Mailbox::new();
+        let made = mailbox::Mailbox::new();
         let failed = |errno| raise_os(OsFailure::new("make", "a mailbox", errno));
         Ok(Self(Arc::new(made.map_err(failed)?)))
     }

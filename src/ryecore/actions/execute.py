@@ -276,8 +276,8 @@ class ExecuteAction:
             return await self._executor.execute(ref, parameters, ctx)
         if ctx.execution is not None:
             ctx.execution.item = item
-            await ctx.execution.begins()
-            ctx = evolve(ctx, execution=None)  # what it starts is an execute by itself
+        await ctx.begins()
+        ctx = evolve(ctx, execution=None, intent=None)  # what it starts is an execute by itself
         try:
             document = await self._threads().orchestrator.perform(parameters, ctx)
         except RyeError as error:

@@ -251,8 +251,7 @@ class _Call:
                 remote=self._remote.name,
                 problem="busy",
             )
-        if self._ctx.execution is not None:
-            await self._ctx.execution.begins()
+        await self._ctx.begins()
         await self._in_thread(partial(actor.begin, self._payload().to_bytes()))
         left_s = self._left_s()
         with anyio.move_on_after(None if left_s is None else left_s + _HOMEWARD_S):

@@ -321,16 +321,16 @@ class PrimitiveExecutor:
             need_loop()
             if self._own is None:
                 raise ConfigError("This executor starts no process of ryecore's own.")
-            await _begins(ctx)
+            await ctx.begins()
             return await self._own().run(plan, ref, ctx)
         if plan.keep is None or self._keeper is None:
-            await _begins(ctx)
+            await ctx.begins()
             pool = self._warm_pool() if plan.warm is not None else None
             return await PRIMITIVE_MAP[chain.elements[-1].item_id](pool).run(plan)
         need_loop()
         if self._kept is None:
             self._kept = self._keeper()
-        await _begins(ctx)
+        await ctx.begins()
         return await self._kept.run(process_spec(plan), plan.keep)
 
     def _warm_pool(self) -> WarmPool | None:
@@ -402,12 +402,6 @@ def _with_interpreter(outcome: Outcome, command: str) -> Outcome:
             else f"If a package has it, install that there: {command} -m pip install {module}"
         )
     return evolve(outcome, error=f"{outcome.error}\n{hint}", notes=notes)
-
-
-async def _begins(ctx: CallContext) -> None:
-    """Record that the call begins; see `Execution.begins`."""
-    if ctx.execution is not None:
-        await ctx.execution.begins()
 
 
 async def _close(pool: WarmPool) -> None:

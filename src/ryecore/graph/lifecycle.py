@@ -311,6 +311,7 @@ class GraphLifecycle(RunLifecycle[Position, GraphResult]):
             budget=None,
             caller="",
             execution=None,
+            intent=None,
         )
         caller = ItemCaller(host.dispatcher, self._deps.cache)
         vertices = Vertices(graph, caller, journal, self._run_member, self._begun.known)

@@ -153,9 +153,8 @@ class Execution:
         ctx = _context_of(live)
         if row.space != host.space.folder.name:
             await self._table.place(row.caller, row.thread_id, host.space.folder.name)
-        is_thread = await has_thread(host, row.body.item_id, ctx)
-        await self._table.synced()  # no effect before the row is durable
-        if is_thread:
+        if await has_thread(host, row.body.item_id, ctx):
+            await self._table.synced()  # no effect before the row is durable
             if row.body.thread == "inline" and row.body.timeout_s is not None:
                 until = time.monotonic() + row.body.timeout_s
                 ctx = evolve(ctx, deadline=min(until, ctx.deadline or until))
@@ -166,7 +165,7 @@ class Execution:
         if is_left:
             await _kill_what_it_started(row)
             return Outcome("error", _effect_unknown(row.body.item_id))
-        return await _run_tool(live, host, ctx)
+        return await _run_tool(live, host, evolve(ctx, intent=self._table.synced))
 
     async def _run_thread(
         self, live: LiveRun, host: Host, ctx: CallContext, *, is_left: bool

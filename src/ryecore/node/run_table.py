@@ -173,6 +173,10 @@ class RunTable:
         change = "UPDATE runs SET stop = CASE stop WHEN 'kill' THEN stop ELSE ? END"
         await self._update(change, caller, thread_id, "kill" if kill else "cancel")
 
+    def begin_sync(self) -> None:
+        """Begin what `synced` waits for."""
+        self._database.begin_sync()
+
     async def synced(self) -> None:
         """Wait until what was written so far survives a power cut."""
         await self._database.synced()

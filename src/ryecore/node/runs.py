@@ -162,8 +162,7 @@ class NodeRuns:
         known = await self._table.find(caller.fingerprint, body.thread_id)
         if known is None:
             known = await self._start(caller, body, request_sha256, admission)
-            with suppress(RyeError, OSError):  # the run waits for it too, and tells of a failure
-                await self._table.synced()  # while the run is prepared
+            self._table.begin_sync()  # while the run is prepared, which waits for it
         if admission is not None:
             await admission.remember()  # unless it was with the run
         if known.request_sha256 != request_sha256:
@@ -172,7 +171,11 @@ class NodeRuns:
                 "Another request was made under this id.",
                 next_step="Send this one under an id of its own.",
             )
-        return await self._state(known, body.wait_s)
+        state = await self._state(known, body.wait_s)
+        if state.report is None:  # who is told that a run has begun doesn't request it again
+            with suppress(RyeError, OSError):  # the run waits for it too, and tells of a failure
+                await self._table.synced()
+        return state
 
     async def state(self, caller: Caller, thread_id: str, wait_s: float = 0.0) -> RunState:
         """Return the state of a caller's run, once it has ended or the time has passed.

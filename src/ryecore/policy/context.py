@@ -8,7 +8,7 @@ Source: docs/concepts/recovery.md#once-and-no-more-than-once.
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from threading import RLock
 from types import MappingProxyType
@@ -162,6 +162,7 @@ class CallContext:
             `mcp` or `agent:NAME`.
         execution: The execute that this call is, for the observer and the audit log; ryecore sets
             it.
+        intent: Waits until the intent of this call is durable; ryecore sets it.
 
     Raises:
         InputError: The labels are not a mapping of names to texts.
@@ -179,6 +180,18 @@ class CallContext:
     budget: "CallBudget | None" = None
     caller: str = ""
     execution: "Execution | None" = field(default=None, repr=False, eq=False)
+    intent: Callable[[], Awaitable[None]] | None = field(default=None, repr=False, eq=False)
+
+    async def begins(self) -> None:
+        """Wait until its intent is durable, and record that it begins, before its first effect.
+
+        Raises:
+            RyeError: It may not begin: one of both failed.
+        """
+        if self.intent is not None:
+            await self.intent()
+        if self.execution is not None:
+            await self.execution.begins()
 
     def labelled(self, labels: Mapping[str, str] | None) -> Self:
         """Return the same context with more labels; of those that it has already, none changes.
@@ -197,7 +210,13 @@ class CallContext:
         Args:
             call_id: Its id; by default one that no other call has.
         """
-        return evolve(self, call_id=call_id or _new_call_id(), parent=self.call_id, execution=None)
+        return evolve(
+            self,
+            call_id=call_id or _new_call_id(),
+            parent=self.call_id,
+            execution=None,
+            intent=None,
+        )
 
     def for_host(self) -> "CallContext":
         """Return the same context with the capabilities of the host, which may do everything."""

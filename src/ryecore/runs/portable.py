@@ -30,7 +30,7 @@ _CONTEXT: Final = ("budget_account", "depth", "deadline", "call_id", "parent", "
 
 def portable(ctx: CallContext) -> CallContext:
     """Return a context without what has no meaning in another process."""
-    return evolve(ctx, cancellation=None, event_sink=None, budget=None, execution=None)
+    return evolve(ctx, cancellation=None, event_sink=None, budget=None, execution=None, intent=None)
 
 
 def write_request(request: RunRequest) -> dict[str, object]:

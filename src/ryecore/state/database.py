@@ -122,7 +122,7 @@ class Database:
     def _renew_keepers(self) -> None:
         """Make new keepers of the log; a forked child needs its own, with their own threads."""
         self._log = LogKeeper(self._path)
-        self._sync = GroupSync(self._log.sync)
+        self._sync = GroupSync(self._log.sync, self._log.begin_sync)
 
     def _configure(self) -> None:
         run = self._connection.execute
@@ -260,6 +260,12 @@ class Database:
         if is_empty:
             with self.write() as run:
                 commit_nothing(run)
+
+    def begin_sync(self) -> None:
+        """Begin what `synced` waits for, on an event loop, which works on meanwhile."""
+        if self._durability == "machine":
+            with self._failing("synced"):
+                self._sync.begin()
 
     async def synced(self) -> None:
         """Wait until all commits so far have the promised durability."""

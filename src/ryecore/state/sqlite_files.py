@@ -22,11 +22,12 @@ from typing import Final, Protocol
 from urllib.parse import quote
 from weakref import WeakSet
 
-from ryecore.state.waiting import try_flock
+from ryecore.state.waiting import SYNC_WORKERS, try_flock
 
 __all__ = [
     "FORKS",
     "LogKeeper",
+    "RunningSync",
     "commit_nothing",
     "connect_read_only",
     "file_system_of",
@@ -131,6 +132,7 @@ class LogKeeper:
 
     def __init__(self, database: Path) -> None:
         self._database = database
+        self._path = f"{database}-wal"
         self._gate = f"{database}.gate"
         self._is_unsure = False  # a sync has failed, and the log was not written again since
         self._commits = 0
@@ -154,7 +156,7 @@ class LogKeeper:
         of the gate's file, which needs no room, tells them all.
         """
         try:
-            log = os.open(f"{self._database}-wal", os.O_RDONLY | os.O_CLOEXEC)
+            log = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
             return  # the last connection has synced it, moved it into the database, and removed it
         try:
@@ -171,6 +173,15 @@ class LogKeeper:
         finally:
             os.close(log)
 
+    def begin_sync(self) -> "RunningSync":
+        """Begin a sync on an event loop, in which no thread of Python takes part."""
+        return RunningSync(self, self._path, self._gate)
+
+    async def sync_again(self) -> None:
+        """Sync the log, which has to be written again before, in a worker thread."""
+        self._is_unsure = True
+        await SYNC_WORKERS.run(self.sync)
+
     def _write_again(self, log: int) -> None:
         """Write the log's content again, and sync it, while nobody else writes to it."""
         if not self._working.acquire(timeout=_GATE_WAIT_S):
@@ -183,7 +194,7 @@ class LogKeeper:
                 own.execute("PRAGMA trusted_schema = OFF")
                 own.execute("PRAGMA wal_autocheckpoint = 0")
                 own.execute("BEGIN IMMEDIATE")
-                writing = os.open(f"{self._database}-wal", os.O_WRONLY | os.O_CLOEXEC)
+                writing = os.open(self._path, os.O_WRONLY | os.O_CLOEXEC)
                 try:
                     offset = 0
                     while piece := os.pread(log, _PIECE_BYTES, offset):
@@ -246,6 +257,29 @@ class LogKeeper:
             own.execute("BEGIN IMMEDIATE")
             commit_nothing(own)
             own.execute("COMMIT")
+
+
+class RunningSync:
+    """A sync of a database's log, while an event loop runs."""
+
+    __slots__ = ("_keeper", "_sync")
+
+    def __init__(self, keeper: LogKeeper, log: str, gate: str) -> None:
+        # Imported where a loop runs: a short command has none.
+        from ryecore.lillux.log_sync import LogSync  # noqa: PLC0415
+
+        self._keeper = keeper
+        self._sync: LogSync | None = LogSync(log, gate)
+
+    async def finish(self) -> None:
+        """Wait until the log is on the disk. A cancelled wait can be made again.
+
+        Raises:
+            OSError: It can't be synced.
+        """
+        if self._sync is None or not await self._sync.is_on_disk():
+            self._sync = None
+            await self._keeper.sync_again()
 
 
 _BUSY: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL)

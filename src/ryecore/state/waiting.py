@@ -25,7 +25,7 @@ from functools import partial
 from pathlib import Path
 from threading import Event, Lock
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar, TypeVarTuple
+from typing import Any, Final, Protocol, Self, TypeVar, TypeVarTuple
 
 import anyio
 import anyio.lowlevel
@@ -116,11 +116,21 @@ async def run_off_loop(
     return await SYNC_WORKERS.run(work, *values)
 
 
-class _Sync:
-    """A sync that tasks of an event loop wait for."""
+class _Running(Protocol):
+    """A sync that was begun."""
 
-    def __init__(self) -> None:
-        self.ended = anyio.Event()
+    async def finish(self) -> None: ...
+
+
+class _Sync:
+    """A sync of an event loop, which finishes it in the first task that waits for it."""
+
+    __slots__ = ("covered", "ended", "failure", "running")
+
+    def __init__(self, running: _Running, covered: int) -> None:
+        self.running = running
+        self.covered = covered  # the number of writes before it
+        self.ended: anyio.Event | None = None  # while a task finishes it
         self.failure: Exception | None = None
 
 
@@ -128,11 +138,25 @@ _running: Final[RunVar[dict["GroupSync", _Sync]]] = RunVar("ryecore_running_sync
 """The current syncs of an event loop."""
 
 
-class GroupSync:
-    """Syncs one file, in a worker thread if an event loop runs. Writers that wait share a sync."""
+def _running_syncs() -> "dict[GroupSync, _Sync]":
+    running = _running.get(None)
+    if running is None:
+        running = {}
+        _running.set(running)
+    return running
 
-    def __init__(self, sync: Callable[[], None]) -> None:
+
+class GroupSync:
+    """Syncs one file, beside the event loop if one runs. Writers that wait share a sync.
+
+    Args:
+        sync: Syncs it, and returns once that is done.
+        begin: Begins a sync on an event loop.
+    """
+
+    def __init__(self, sync: Callable[[], None], begin: Callable[[], _Running]) -> None:
         self._sync = sync
+        self._begin = begin
         self._lock = Lock()
         self._written = 0
         self._synced = 0
@@ -148,6 +172,19 @@ class GroupSync:
         if not is_event_loop():
             self._sync_until(self._written)
 
+    def begin(self) -> None:
+        """Begin on an event loop to sync what was written so far, unless a sync is running.
+
+        The caller works on meanwhile, and awaits `synced` before the effect.
+        """
+        running = _running_syncs()
+        if self.is_behind and self not in running:
+            running[self] = self._begun()
+
+    def _begun(self) -> _Sync:
+        covered = self._written
+        return _Sync(self._begin(), covered)
+
     async def synced(self) -> None:
         """Wait until all writes so far are synced. A failed sync is raised to all who wait for it.
 
@@ -160,31 +197,36 @@ class GroupSync:
         if _is_blocking.get():
             self._sync_until(until)
             return
-        running = _running.get(None)
-        if running is None:
-            running = {}
-            _running.set(running)
+        running = _running_syncs()
         while self._synced < until:
             current = running.get(self)
             if current is None:
-                await self._sync_in_worker(running)
+                current = running[self] = self._begun()
+            if current.ended is None:
+                await self._finish(current, running)
                 continue
             await current.ended.wait()
             if current.failure is not None:
                 raise current.failure
         await anyio.lowlevel.checkpoint_if_cancelled()
 
-    async def _sync_in_worker(self, running: "dict[GroupSync, _Sync]") -> None:
-        """Take a worker thread for one sync, which all tasks of this loop share."""
-        current = running[self] = _Sync()
+    async def _finish(self, current: _Sync, running: "dict[GroupSync, _Sync]") -> None:
+        """Wait for one sync, which all tasks of this loop share."""
+        ended = current.ended = anyio.Event()
         try:
-            await SYNC_WORKERS.run(self._sync_until, self._written)
+            with anyio.CancelScope(shield=True):
+                await current.running.finish()
+            self._synced = max(self._synced, current.covered)
         except Exception as problem:
             current.failure = problem
             raise
+        except BaseException:  # asyncio's own cancel() passes a shield: another task finishes it
+            current.ended = None
+            raise
         finally:
-            del running[self]
-            current.ended.set()
+            if current.ended is not None:
+                del running[self]
+            ended.set()
 
     def _sync_until(self, until: int) -> None:
         with self._lock:
@@ -192,7 +234,7 @@ class GroupSync:
                 return  # by the sync of another writer that waited
             covered = self._written
             self._sync()
-            self._synced = covered
+            self._synced = max(self._synced, covered)
 
 
 LOCK_WAIT_S: Final = 10.0

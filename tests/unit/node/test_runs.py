@@ -1,6 +1,7 @@
 """Tests of runs on a node: one run for each request, with a signed report."""
 
 import os
+import threading
 from base64 import b64encode
 from hashlib import sha256
 from pathlib import Path
@@ -26,6 +27,7 @@ from ryecore.remote.protocol.models import (
 from ryecore.remote.protocol.pieces import Piece
 from ryecore.remote.protocol.reports import Change
 from tests.audited import read_log
+from tests.disk import replace_syncs
 from tests.graphs import adding
 from tests.node_host import direct_node
 from tests.workspace import Workspace
@@ -406,3 +408,40 @@ async def test_a_run_that_was_killed_before_it_began_is_reported_as_killed(
         report = node.report(await node.runs.state(node.caller, "one", 30))
 
     assert (report.status, report.cost.spend_microcents) == ("killed", 0)
+
+
+async def test_neither_a_tool_begins_nor_an_answer_comes_before_the_run_is_on_the_disk(
+    workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began, may_end = threading.Event(), threading.Event()
+    ran = tmp_path / "ran"
+    tool = workspace.shell("acme/touch", f"touch {ran}")
+    states: list[RunState] = []
+
+    def sync(descriptor: int) -> None:
+        began.set()
+        assert may_end.wait(30)
+
+    async with direct_node(workspace, tmp_path / "node") as node, workspace.open() as rye:
+        await node.send(node.body(tool, "warm"))
+        body = node.body(tool)
+        replace_syncs(monkeypatch, sync)
+
+        async def send(wait_s: float) -> None:
+            states.append(await node.send(evolve(body, wait_s=wait_s)))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(send, 30.0)
+            await anyio.to_thread.run_sync(began.wait, 30)
+            tasks.start_soon(send, 0.0)  # it is found
+            ran.unlink()
+            for _ in range(3):  # meanwhile a tool that waits for nothing begins and ends
+                await rye.execute(tool)
+                ran.unlink()
+            await anyio.wait_all_tasks_blocked()
+            assert states == []
+            assert not ran.exists()
+            may_end.set()
+    assert ran.exists()
+    assert {one.thread_id for one in states} == {"one"}
+    assert states[-1].status == "completed"

@@ -13,9 +13,24 @@ import pytest
 
 from ryecore.errors import StateError
 from ryecore.state.database import Database
-from ryecore.state.waiting import GroupSync, run_off_loop
+from ryecore.state.waiting import SYNC_WORKERS, GroupSync, run_off_loop
+from tests.disk import replace_syncs
 
 WRITERS = 20
+
+
+class InWorker:
+    """A sync of an event loop that takes a worker thread."""
+
+    def __init__(self, sync: Callable[[], None]) -> None:
+        self._sync = sync
+
+    async def finish(self) -> None:
+        await SYNC_WORKERS.run(self._sync)
+
+
+def group_of(sync: Callable[[], None]) -> GroupSync:
+    return GroupSync(sync, lambda: InWorker(sync))
 
 
 class SlowSync:
@@ -41,7 +56,7 @@ class SlowSync:
 @pytest.mark.both_loops
 async def test_writers_that_wait_at_once_share_a_sync() -> None:
     sync = SlowSync()
-    group = GroupSync(sync)
+    group = group_of(sync)
     done: list[int] = []
 
     async def write(number: int) -> None:
@@ -69,7 +84,7 @@ async def test_writers_that_wait_at_once_share_a_sync() -> None:
 @pytest.mark.both_loops
 async def test_who_is_cancelled_during_a_sync_is_so_behind_it() -> None:
     sync = SlowSync()
-    group = GroupSync(sync)
+    group = group_of(sync)
     effects: list[str] = []
     group.after_write()
     with anyio.CancelScope() as scope:
@@ -93,7 +108,7 @@ async def test_who_is_cancelled_during_a_sync_is_so_behind_it() -> None:
 async def test_a_sync_that_fails_is_raised_to_all_who_wait_and_tried_again_by_the_next() -> None:
     sync = SlowSync()
     sync.failure = OSError(errno.EIO, "Input/output error")
-    group = GroupSync(sync)
+    group = group_of(sync)
     refused: list[int] = []
 
     async def write(number: int) -> None:
@@ -121,7 +136,7 @@ async def test_a_sync_that_fails_is_raised_to_all_who_wait_and_tried_again_by_th
 @pytest.mark.both_loops
 async def test_who_is_cancelled_while_another_syncs_leaves_at_once_and_causes_nothing() -> None:
     sync = SlowSync()
-    group = GroupSync(sync)
+    group = group_of(sync)
     effects: list[str] = []
 
     async def cause(name: str) -> None:
@@ -149,7 +164,7 @@ def test_loops_of_several_threads_share_syncs() -> None:
         nonlocal count
         count += 1
 
-    group = GroupSync(sync)
+    group = group_of(sync)
 
     async def write() -> None:
         async with anyio.create_task_group() as tasks:
@@ -188,7 +203,7 @@ async def test_after_a_failed_sync_no_other_trusts_its_own_until_the_log_is_writ
     with failed.write() as run:
         run.execute("INSERT INTO one VALUES ('lost?')")
     with monkeypatch.context() as patched:
-        patched.setattr(os, "fdatasync", fail)
+        replace_syncs(patched, fail)
         with pytest.raises(StateError, match=os.strerror(number)):
             await failed.synced()
     if is_closed:
@@ -204,6 +219,70 @@ async def test_after_a_failed_sync_no_other_trusts_its_own_until_the_log_is_writ
     monkeypatch.undo()
     for database in (failed, other, third):
         database.close()
+
+
+@pytest.mark.anyio
+@pytest.mark.both_loops
+async def test_what_is_written_behind_the_begin_of_a_sync_waits_for_another_one() -> None:
+    sync = SlowSync()
+    sync.may_end.set()
+    group = group_of(sync)
+    group.begin()
+    assert sync.count == 0  # nothing to sync
+    group.after_write()
+    group.begin()
+    group.begin()
+    group.after_write()
+    await group.synced()
+    assert sync.count == 2
+    assert not group.is_behind
+
+
+@pytest.mark.anyio
+async def test_a_sync_that_asyncio_cancels_is_finished_by_another_who_waits() -> None:
+    import asyncio
+
+    ends: list[asyncio.Event] = []
+
+    class Held:
+        def __init__(self) -> None:
+            self._may_end = asyncio.Event()
+            ends.append(self._may_end)
+
+        async def finish(self) -> None:
+            await self._may_end.wait()
+
+    group = GroupSync(lambda: None, Held)
+    group.after_write()
+    first, second = (asyncio.create_task(group.synced()) for _ in range(2))
+    await anyio.wait_all_tasks_blocked()
+    first.cancel()
+    await anyio.wait_all_tasks_blocked()
+    assert (first.done(), second.done(), len(ends)) == (True, False, 1)
+    ends[0].set()
+    await second
+    assert not group.is_behind
+
+
+@pytest.mark.anyio
+@pytest.mark.both_loops
+async def test_a_begun_sync_that_failed_is_told_to_who_waits_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = Database(tmp_path / "some.db", [["CREATE TABLE one (x)"]], durability="machine")
+    async with database.writing() as run:
+        run.execute("INSERT INTO one VALUES (1)")
+
+    def fail(_: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as patched:
+        replace_syncs(patched, fail)
+        database.begin_sync()
+        with pytest.raises(StateError, match=os.strerror(errno.EIO)):
+            await database.synced()
+    await database.synced()
+    database.close()
 
 
 @pytest.mark.anyio

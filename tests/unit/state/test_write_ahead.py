@@ -17,6 +17,7 @@ from ryecore.state.store import ThreadStore
 from ryecore.state.thread_file import TRANSCRIPT
 from ryecore.state.waiting import run_blocking
 from ryecore.state.write_ahead import WriteAhead
+from tests.disk import replace_syncs
 
 ROWS = "SELECT thread_id, offset, data FROM write_ahead ORDER BY seq"
 
@@ -199,7 +200,7 @@ async def test_threads_that_commit_at_once_share_syncs(
 
     async with opened(ai) as (store, database):
         logs = [await begin(store, f"acme/{number}") for number in range(50)]
-        monkeypatch.setattr(os, "fdatasync", note)
+        replace_syncs(monkeypatch, note)
         async with anyio.create_task_group() as tasks:
             for log in logs:
                 log.append("late", {})

@@ -14,6 +14,7 @@ from ryecore import Agent
 from ryecore.llm import Price, Usage
 from ryecore.policy.budget import NOTHING, Amount
 from ryecore.testing import call, say
+from tests.disk import replace_syncs
 from tests.scripted_host import ScriptedHost
 
 pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
@@ -71,7 +72,7 @@ async def test_a_hold_that_is_cancelled_while_it_is_synced_is_given_back(
     host = ScriptedHost(tmp_path, say("never said"))
     ref = host.write("acme/x")
     sync = HeldSync(host)
-    monkeypatch.setattr(os, "fdatasync", sync)
+    replace_syncs(monkeypatch, sync)
     async with host.open(durability="machine") as rye:
 
         async def run() -> None:
@@ -102,7 +103,7 @@ async def test_the_hold_of_a_called_agent_is_given_back_as_well(
     )
     ref = host.write("acme/x")
     sync = HeldSync(host, '"provider":"agent"')
-    monkeypatch.setattr(os, "fdatasync", sync)
+    replace_syncs(monkeypatch, sync)
     async with host.open(durability="machine") as rye:
 
         async def run() -> None:

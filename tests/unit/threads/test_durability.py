@@ -13,6 +13,7 @@ import pytest
 from ryecore.errors import StateError
 from ryecore.testing import call, say
 from ryecore.tools import ToolApprovalRequest, tool
+from tests.disk import replace_syncs
 from tests.scripted_host import ScriptedHost
 
 pytestmark = pytest.mark.anyio
@@ -56,7 +57,7 @@ async def test_a_thread_waits_for_the_disk_where_its_project_says_so(
     async with host.open(durability=durability) as rye:
         await rye.execute(ref, thread="fork")  # a key and folders are made: that always waits
         monkeypatch.setattr(os, "fsync", disk.sync)
-        monkeypatch.setattr(os, "fdatasync", disk.sync)
+        replace_syncs(monkeypatch, disk.sync)
         done: Any = await rye.execute(ref, thread="fork")
         monkeypatch.undo()
         folder = host.workspace.project / ".ai/state/threads" / done.thread_id
@@ -84,7 +85,7 @@ async def test_a_disk_that_fails_to_sync_ends_a_run_and_none_of_the_same_rye_onc
     async with host.open(durability="machine") as rye:
         await rye.execute(ref, thread="fork")
         with monkeypatch.context() as patched:
-            patched.setattr(os, "fdatasync", fail)
+            replace_syncs(patched, fail)
             with pytest.raises(StateError, match=os.strerror(number)):
                 await rye.execute(ref, thread="fork")
         done = await rye.execute(ref, thread="fork")

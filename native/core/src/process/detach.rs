@@ -9,13 +9,13 @@ use rustix::fs::{MemfdFlags, SeekFrom, fcntl_add_seals, memfd_create, seek};
 use rustix::io::{Errno, write};
 use rustix::process::{Signal, WaitId, WaitIdOptions, pidfd_send_signal, waitid};
 
-use super::job::{Token, next_token};
 use super::launch::{Kit, Launched, SignalsBlocked, Stdio, launch};
 use super::procfs::ProcessId;
 use super::spec::Program;
 use super::streams::{above_stdio, open_log};
-use super::sync::Waiter;
 use crate::error::{Error, OsFailure, Result};
+use crate::mailbox::{Token, next_token};
+use crate::sync::Waiter;
 
 type Answer = Arc<Waiter<Result<ProcessId>>>;
 

@@ -8,7 +8,7 @@ use rustix::fd::AsRawFd;
 
 use super::reactor::{Reactor, forget, running};
 use super::serving::Serving;
-use super::sync::lock;
+use crate::sync::lock;
 
 type LockedReactor = (&'static Reactor, MutexGuard<'static, Option<Serving>>);
 

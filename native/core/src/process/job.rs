@@ -3,22 +3,14 @@
 use std::ffi::CString;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use super::spec::{Limits, Program};
 use super::streams::Log;
 use super::warm::{ColdReason, ColdSlot, Warm, longest_wait};
 use crate::error::OsFailure;
-
-/// Identifies a run, and whatever else the reactor watches, for the life of the host.
-pub type Token = u64;
-
-static LAST_TOKEN: AtomicU64 = AtomicU64::new(0);
-
-pub(super) fn next_token() -> Token {
-    LAST_TOKEN.fetch_add(1, Ordering::Relaxed) + 1
-}
+use crate::mailbox::{Mailbox, Token, next_token};
+use crate::sync::Waiter;
 
 /// How a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,6 +69,18 @@ pub type Outcome = std::result::Result<Report, OsFailure>;
 /// The recipient of a run's outcome.
 pub trait Inbox: Send + Sync {
     fn deliver(&self, token: Token, outcome: Outcome);
+}
+
+impl Inbox for Mailbox<Outcome> {
+    fn deliver(&self, token: Token, outcome: Outcome) {
+        self.put(token, outcome);
+    }
+}
+
+impl Inbox for Waiter<Outcome> {
+    fn deliver(&self, _token: Token, outcome: Outcome) {
+        self.put(outcome);
+    }
 }
 
 /// A run as its host requests it.

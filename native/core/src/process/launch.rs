@@ -38,7 +38,7 @@ impl SignalsBlocked {
 }
 
 /// Blocks every signal on the calling thread, and gives the mask that was.
-pub(super) fn block_signals() -> libc::sigset_t {
+pub(crate) fn block_signals() -> libc::sigset_t {
     // SAFETY: both sets are plain memory of this frame, filled by the calls.
     unsafe {
         let mut all: libc::sigset_t = std::mem::zeroed();
@@ -49,7 +49,7 @@ pub(super) fn block_signals() -> libc::sigset_t {
     }
 }
 
-pub(super) fn restore_signals(mask: &libc::sigset_t) {
+pub(crate) fn restore_signals(mask: &libc::sigset_t) {
     // SAFETY: `mask` is a valid set; no old mask is asked for.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, mask, ptr::null_mut()) };
 }

@@ -17,13 +17,14 @@ use rustix::io::{Errno, write};
 use rustix::process::{Pid, getpid};
 
 use super::detach::Detachment;
-use super::job::{Inbox, Job, RunRequest, Token};
+use super::job::{Inbox, Job, RunRequest};
 use super::launch::{SignalsBlocked, block_signals, restore_signals, without_signals};
 use super::procfs::ProcessId;
 use super::serving::{BELL, Command, Serving, Turn};
 use super::spec::Program;
-use super::sync::{Waiter, lock};
 use crate::error::{OsFailure, Result as CoreResult};
+use crate::mailbox::Token;
+use crate::sync::{Waiter, lock};
 
 const NAME: &str = "ryecore-reactor";
 const EVENTS_A_TURN: usize = 256;

@@ -10,7 +10,7 @@ use rustix::process::{
 };
 
 use super::child::{Cause, Phase};
-use super::job::{Ending, Inbox, Job, Report, Token};
+use super::job::{Ending, Inbox, Job, Report};
 use super::launch::{Kit, Launched, SignalsBlocked, Stdio, launch};
 use super::procfs::Snapshot;
 use super::signal::{reap, signal_group};
@@ -18,6 +18,7 @@ use super::spec::Limits;
 use super::streams::{Capture, Feed, input_pipe, output_pipe};
 use super::warm::{Child, ColdReason, ColdSlot, Key, Spare, StartPipe};
 use crate::error::OsFailure;
+use crate::mailbox::Token;
 
 pub(super) struct Run {
     pub(super) pid: Pid,

@@ -12,16 +12,17 @@ use rustix::process::Signal;
 
 use super::child::{Action, Cause, Event, Phase};
 use super::detach::Detachment;
-use super::job::{Job, Token};
+use super::job::Job;
 use super::launch::{Kit, SignalsBlocked};
 use super::procfs::Snapshot;
 use super::room::{DESCRIPTORS_A_RUN, FEWEST_RUNS, allowed, is_shortage};
 use super::run::Run;
 use super::signal::reap;
 use super::streams::{Capture, Feed};
-use super::sync::Waiter;
 use super::warm::{Handovers, Key, Spare, Start, TemplateStats, Templates, TurnContext};
 use crate::error::OsFailure;
+use crate::mailbox::Token;
+use crate::sync::Waiter;
 
 const SCRATCH_BYTES: usize = 256 * 1024;
 

@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::process::reactor;
 use crate::process::serving::Command;
 use crate::process::spec::Program;
-use crate::process::sync::{Waiter, lock};
+use crate::sync::{Waiter, lock};
 
 /// Templates within one bound of memory; two pools share nothing. Dropping it closes it.
 #[derive(Debug)]

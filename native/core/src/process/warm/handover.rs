@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use crate::process::job::Token;
+use crate::mailbox::Token;
 
 /// A child that has not begun by then is stopped or starved, and its call starts cold.
 const BEGUN_WITHIN: Duration = Duration::from_secs(1);

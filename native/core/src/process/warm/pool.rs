@@ -15,10 +15,11 @@ use super::reaper::Reaper;
 use super::spare::{Child, Spare, hold, kill_and_reap, watch};
 use super::start::{ColdReason, ColdSlot, Key, RESTS, TemplateStats, Warm};
 use super::template::{CONTROL, LEADER, Message, reason_of, receive};
-use crate::process::job::{Job, Token, next_token};
+use crate::mailbox::{Token, next_token};
+use crate::process::job::Job;
 use crate::process::launch::{Kit, SignalsBlocked};
 use crate::process::spec::Program;
-use crate::process::sync::Waiter;
+use crate::sync::Waiter;
 
 /// The descriptors of a template, of a spare (forked or requested), and of a lease beside those of
 /// a run.

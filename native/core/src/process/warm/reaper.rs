@@ -11,10 +11,10 @@ use rustix::process::{Pid, Signal};
 
 use super::spare::{Child, hold, is_own_child, kill, kill_and_reap, watch};
 use super::template::{LEADER, Message, PendingFork, Template, receive};
-use crate::process::job::{Token, next_token};
+use crate::mailbox::{Token, next_token};
 use crate::process::procfs::forked_children;
 use crate::process::signal::{reap, signal_group};
-use crate::process::sync::Waiter;
+use crate::sync::Waiter;
 
 /// A process that was killed.
 struct Dying {

@@ -10,7 +10,7 @@ use rustix::process::{
     Pid, PidfdFlags, Signal, WaitOptions, kill_process, pidfd_open, pidfd_send_signal, waitpid,
 };
 
-use crate::process::job::Token;
+use crate::mailbox::Token;
 use crate::process::streams::{input_pipe, output_pipe, pipe};
 
 /// The host's ends of a spare's pipes.

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use crate::error::{Error, Result};
 use crate::process::spec::Program;
-use crate::process::sync::lock;
+use crate::sync::lock;
 use crate::witness::Witness;
 
 /// How many recipes a pool recognises.

@@ -20,7 +20,7 @@ use super::conditions::{LaunchConditions, Surroundings};
 use super::policy::{self, Demand};
 use super::spare::{ChildEnds, Spare, SparePipes, open_pipes, watch};
 use super::start::Origin;
-use crate::process::job::Token;
+use crate::mailbox::Token;
 use crate::process::launch::{Kit, Launched, SignalsBlocked, Stdio, launch};
 use crate::process::spec::Program;
 use crate::process::streams::{above_stdio, output_pipe};

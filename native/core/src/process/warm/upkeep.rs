@@ -9,7 +9,7 @@ use super::pool::{OF_A_SPARE, Templates, TurnContext};
 use super::spare::kill_and_reap;
 use super::start::Key;
 use super::template::{ForkRefusal, Template};
-use crate::process::job::next_token;
+use crate::mailbox::next_token;
 
 const MAKES_WAY: &str = "another template took its memory";
 /// The descriptors of a fork while it is requested.

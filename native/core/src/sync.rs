@@ -4,7 +4,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Takes a lock, a poisoned one too: its content is consistent after each statement.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -35,7 +35,7 @@ impl<T> Waiter<T> {
         result.take()
     }
 
-    pub(super) fn put(&self, result: T) {
+    pub(crate) fn put(&self, result: T) {
         *lock(&self.result) = Some(result);
         self.arrived.notify_one();
     }

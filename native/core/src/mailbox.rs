@@ -1,13 +1,22 @@
-//! Inboxes for results: a mailbox with a descriptor for an event loop, or a waiting thread.
+//! Results for an event loop, in a mailbox with a descriptor, each by the token of what it is for.
 
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::{Errno, read, write};
 
-use super::job::{Inbox, Outcome, Token};
-use super::sync::{Waiter, lock};
+use crate::sync::lock;
+
+/// Identifies a run, a sync, and whatever else the reactor watches, for the life of the host.
+pub type Token = u64;
+
+static LAST_TOKEN: AtomicU64 = AtomicU64::new(0);
+
+pub(crate) fn next_token() -> Token {
+    LAST_TOKEN.fetch_add(1, Ordering::Relaxed) + 1
+}
 
 /// Results for one event loop. Its descriptor is readable while results wait.
 #[derive(Debug)]
@@ -35,25 +44,13 @@ impl<T> Mailbox<T> {
         std::mem::take(&mut *lock(&self.arrived))
     }
 
-    pub(super) fn put(&self, token: Token, content: T) {
+    pub(crate) fn put(&self, token: Token, content: T) {
         let mut arrived = lock(&self.arrived);
         arrived.push((token, content));
         // It rings already for earlier arrivals: many are one wake-up.
         if arrived.len() == 1 {
             let _ = write(&self.bell, &1_u64.to_ne_bytes());
         }
-    }
-}
-
-impl Inbox for Mailbox<Outcome> {
-    fn deliver(&self, token: Token, outcome: Outcome) {
-        self.put(token, outcome);
-    }
-}
-
-impl Inbox for Waiter<Outcome> {
-    fn deliver(&self, _token: Token, outcome: Outcome) {
-        self.put(outcome);
     }
 }
 
