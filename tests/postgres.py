@@ -153,3 +153,35 @@ def losing_answers(server: Path, folder: Path) -> Iterator[Callable[[bool], None
         threading.Thread(target=between.serve_forever, daemon=True).start()
         yield lambda loses: losing.set() if loses else losing.clear()
         between.shutdown()
+
+
+@contextmanager
+def cutting(server: Path, folder: Path) -> Iterator[threading.Event]:
+    """Stand between clients and a server's socket, in another folder.
+
+    While what is yielded is set, nothing comes through in either direction, as where a network
+    drops everything; no connection ends.
+    """
+    folder.mkdir()
+    cut = threading.Event()
+    name = ".s.PGSQL.5432"
+
+    class Between(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            with socket.socket(socket.AF_UNIX) as answering:
+                answering.connect(str(server / name))
+                while True:
+                    ready, _, _ = select.select([self.request, answering], [], [], 0.1)
+                    for one in () if cut.is_set() else ready:
+                        data = one.recv(65536)
+                        if not data:
+                            return
+                        (answering if one is self.request else self.request).sendall(data)
+
+    class Server(socketserver.ThreadingUnixStreamServer):
+        daemon_threads = True
+
+    with Server(str(folder / name), Between) as between:
+        threading.Thread(target=between.serve_forever, daemon=True).start()
+        yield cut
+        between.shutdown()

@@ -1,12 +1,15 @@
 """Threads that callers put into a queue, and workers in processes of their own that run them."""
 
 import json
+import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
+from typing import Any
 
 import anyio
 import anyio.to_thread
@@ -14,10 +17,11 @@ import pytest
 
 from ryecore.lillux import watch
 from ryecore.policy import CallContext
+from ryecore.state.records import load_run_key
 from ryecore.threads.thread import Thread
 from tests.forking import Forked
 from tests.matrix import IS_SOAK
-from tests.postgres import needs_dbos, needs_server, running_postgres
+from tests.postgres import cutting, needs_dbos, needs_server, running_postgres
 from tests.thread_host import COST, FACTORY, PlannedWorkspace
 from tests.workspace import Workspace
 
@@ -61,13 +65,11 @@ class Workers:
         self._planned = planned
         self._ended = ExitStack()
 
-    def start(self, *options: str) -> Forked:
+    def start(self, *options: str, project: Path | None = None, **more: Any) -> Forked:
         """Start a worker, and wait until it takes runs."""
-        arguments = ("node", "work", "--deps", FACTORY, *options)
-        project = str(self._planned.workspace.project)
-        worker = self._planned.fork(
-            "ryecore.cli", *arguments, "--project", project, stderr=subprocess.PIPE
-        )
+        folder = project or self._planned.workspace.project
+        arguments = ("node", "work", "--deps", FACTORY, "--project", str(folder), *options)
+        worker = self._planned.fork("ryecore.cli", *arguments, stderr=subprocess.PIPE, **more)
         self._ended.enter_context(worker)
         self._ended.callback(worker.kill)
         assert worker.stderr is not None
@@ -279,3 +281,68 @@ def rye_command(planned: PlannedWorkspace, *arguments: str) -> str:
     with planned.fork(*command, **pipes) as process:
         printed, _ = process.communicate()
     return printed.decode()
+
+
+async def test_a_worker_elsewhere_resumes_what_one_here_began(
+    planned: PlannedWorkspace, state: str, workers: Workers
+) -> None:
+    load_run_key(planned.workspace.path("", "user"))  # which both machines have
+    elsewhere = planned.root.with_name("elsewhere")
+    shutil.copytree(planned.root, elsewhere)
+    environ = {
+        name: text.replace(str(planned.root), str(elsewhere))
+        for name, text in planned.environ.items()
+    }
+    here = workers.start()
+    async with planned.open(state=state) as rye:
+        thread = await rye.start("directive:acme/work", target="remote:queue")
+        with anyio.fail_after(30):
+            await planned.begun("work")
+        workers.start(project=elsewhere / "project", env=environ)
+        here.send_signal(signal.SIGKILL)
+        with anyio.fail_after(30):
+            done = await thread.result()
+        assert done.success, done.error
+        assert "is not known" in str(done.text)  # what the tool did that was being called
+        assert (await rye.threads.verify(done.thread_id)).ok
+
+
+@pytest.mark.skipif(not IS_SOAK, reason="a lease lasts a minute; make soak")
+async def test_a_worker_that_the_network_cuts_off_stops_before_another_takes_over(
+    planned: PlannedWorkspace, state: str, workers: Workers, tmp_path: Path
+) -> None:
+    planned.write(
+        "cut", ["mark", {"text": "before"}], ["gate", {"name": "cut"}], ["mark", {"text": "after"}]
+    )
+    server = Path(state.partition("host=")[2].partition("&")[0])
+    with cutting(server, tmp_path / "between") as cut:
+        away = state.replace(str(server), str(tmp_path / "between"))
+        # Nobody may look at its process, as on another machine.
+        command = ("unshare", "--pid", "--fork", "--kill-child", sys.executable, "-m")
+        log = tmp_path / "log"
+        arguments = ("ryecore.cli", "node", "work", "--deps", FACTORY, "--state", away)
+        project = ("--project", str(planned.workspace.project))
+        with (
+            log.open("wb") as told,
+            subprocess.Popen(
+                (*command, *arguments, *project), stderr=told, env=planned.environ
+            ) as lone,
+        ):
+            async with planned.open(state=state) as rye, watch(log) as watcher:
+                while "works as" not in log.read_text():
+                    await watcher.changed()
+                thread = await rye.start("directive:acme/cut", target="remote:queue")
+                with anyio.fail_after(30):
+                    await planned.begun("cut")
+                cut.set()
+                workers.start("--concurrency", "1")
+                with anyio.fail_after(120):
+                    done = await thread.result()
+                assert done.success, done.error
+                planned.allow("cut")
+                cut.clear()
+                another = await rye.start("directive:acme/short", target="remote:queue")
+                assert (await another.result()).success
+            assert lone.poll() is None
+            lone.terminate()
+    assert (planned.root / "marks").read_text().split() == ["before", "after", "short"]
