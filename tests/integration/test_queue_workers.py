@@ -307,6 +307,7 @@ async def test_a_worker_elsewhere_resumes_what_one_here_began(
         assert (await rye.threads.verify(done.thread_id)).ok
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.skipif(not IS_SOAK, reason="a lease lasts a minute; make soak")
 async def test_a_worker_that_the_network_cuts_off_stops_before_another_takes_over(
     planned: PlannedWorkspace, state: str, workers: Workers, tmp_path: Path
@@ -327,7 +328,9 @@ async def test_a_worker_that_the_network_cuts_off_stops_before_another_takes_ove
             subprocess.Popen(
                 (*command, *arguments, *project), stderr=told, env=planned.environ
             ) as lone,
+            ExitStack() as ended,
         ):
+            ended.callback(lone.kill)
             async with planned.open(state=state) as rye, watch(log) as watcher:
                 while "works as" not in log.read_text():
                     await watcher.changed()
@@ -344,5 +347,4 @@ async def test_a_worker_that_the_network_cuts_off_stops_before_another_takes_ove
                 another = await rye.start("directive:acme/short", target="remote:queue")
                 assert (await another.result()).success
             assert lone.poll() is None
-            lone.terminate()
     assert (planned.root / "marks").read_text().split() == ["before", "after", "short"]

@@ -1,0 +1,63 @@
+"""A worker of a queue, in a process of its own, that does nothing: in SQL, or with DBOS alone.
+
+    python -m tests.benchmarks.floor.queue_workers sql|dbos ADDRESS
+
+It says `ready` once it takes jobs, and runs until it is killed.
+"""
+
+import asyncio
+import os
+import sys
+import time
+
+import psycopg
+from dbos import DBOS, DBOSConfig
+
+POLL_S, CONCURRENCY = 0.05, 8
+TAKE = (
+    "UPDATE jobs SET status = 'taken', worker = %s WHERE id IN (SELECT id FROM jobs"
+    " WHERE status = 'waiting' ORDER BY id LIMIT %s FOR UPDATE SKIP LOCKED) RETURNING id"
+)
+END = "UPDATE jobs SET status = 'ended', ended_at = clock_timestamp() WHERE id = %s"
+
+
+def by_hand(address: str) -> None:
+    """Take jobs from a table, and end each."""
+    with psycopg.connect(address, autocommit=True) as server:
+        print("ready", flush=True)
+        while True:
+            taken = server.execute(TAKE, (os.getpid(), CONCURRENCY)).fetchall()
+            for (job,) in taken:
+                server.execute(END, (job,))
+            if not taken:
+                time.sleep(POLL_S)
+
+
+async def with_dbos(address: str) -> None:
+    """Run empty workflows."""
+    DBOS(
+        config=DBOSConfig(
+            name="floor", system_database_url=address, executor_id=str(os.getpid()),
+            application_version="1", log_level="ERROR",
+        )
+    )  # fmt: skip
+
+    @DBOS.workflow(name="empty")
+    async def empty(job: str) -> None:
+        pass
+
+    DBOS.launch()
+    await DBOS.register_queue_async(
+        "floor", worker_concurrency=CONCURRENCY, polling_interval_sec=POLL_S,
+        on_conflict="always_update",
+    )  # fmt: skip
+    await asyncio.sleep(1.1)  # it looks for new queues once a second
+    print("ready", flush=True)
+    await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "sql":
+        by_hand(sys.argv[2])
+    else:
+        asyncio.run(with_dbos(sys.argv[2]))

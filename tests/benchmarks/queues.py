@@ -1,0 +1,181 @@
+"""Threads over one, two and four workers of a queue, beside the same jobs without any work in them.
+
+A thread is of two turns, with a call of a tool between them, on a model that answers at once. The
+floors are a worker by hand, in SQL with SKIP LOCKED, and DBOS with an empty workflow. All run at
+most 8 at once and ask for more after 50 ms, on a durable server, in the same run.
+"""
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import anyio
+import psycopg
+from dbos import DBOS, DBOSClient
+
+from tests.benchmarks.harness import report
+from tests.postgres import find_binaries, serving_postgres
+from tests.thread_host import FACTORY, PlannedWorkspace
+from tests.workspace import Workspace
+
+__all__ = ["run"]
+
+_WORKERS = (1, 2, 4)
+_MANY = {"ryecore": 200, "DBOS": 1_000, "SQL": 2_000}
+_ONE_BY_ONE = 20
+_CALLS_AT_ONCE = 16
+_JOBS = (
+    "CREATE TABLE jobs (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, worker bigint,"
+    " status text NOT NULL DEFAULT 'waiting', ended_at timestamptz);"
+    " CREATE INDEX waiting ON jobs (id) WHERE status = 'waiting'"
+)
+
+
+def run() -> None:
+    """Measure all three; say so where there is no server."""
+    if find_binaries() is None:
+        print("queues: left out, as PostgreSQL's server is missing (apt-get install postgresql).")
+        return
+    for workers in _WORKERS:
+        for name, measure in (("SQL", _by_hand), ("DBOS", _with_dbos), ("ryecore", _ours)):
+            with serving_postgres(is_durable=True) as address:
+                latency_ms, a_second = measure(address, workers)
+            report(
+                f"{name}: a job from start to end, {workers} workers",
+                statistics.median(latency_ms),
+                "ms",
+                goal="as little as can be",
+            )
+            report(
+                f"{name}: jobs a second, {workers} workers",
+                a_second,
+                "a second",
+                jobs=_MANY[name],
+                goal="as many as can be",
+            )
+
+
+@contextmanager
+def _processes(
+    command: Sequence[str], count: int, ready: str, environ: dict[str, str] | None = None
+) -> Iterator[None]:
+    """Run workers, each of which has said that it is ready."""
+    with ExitStack() as ended:
+        for _ in range(count):
+            pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+            worker = ended.enter_context(
+                subprocess.Popen(command, env=environ, text=True, **pipes)  # type: ignore[call-overload]
+            )
+            ended.callback(worker.kill)
+            line = worker.stdout.readline()
+            assert ready in line, line + worker.stdout.read()
+        yield
+
+
+def _floor(kind: str, address: str) -> list[str]:
+    return [sys.executable, "-m", "tests.benchmarks.floor.queue_workers", kind, address]
+
+
+def _by_hand(address: str, workers: int) -> tuple[list[float], float]:
+    with psycopg.connect(address, autocommit=True) as server:
+        server.execute(_JOBS)
+
+        def put(count: int) -> None:
+            for _ in range(count):
+                server.execute("INSERT INTO jobs DEFAULT VALUES")
+
+        def wait() -> None:
+            left = "SELECT count(*) FROM jobs WHERE status <> 'ended'"
+            while server.execute(left).fetchone() != (0,):
+                time.sleep(0.001)
+
+        with _processes(_floor("sql", address), workers, "ready"):
+            latency_ms = [_timed(lambda: (put(1), wait())) * 1000 for _ in range(_ONE_BY_ONE)]
+            many = _MANY["SQL"]
+            return latency_ms, many / _timed(lambda: (put(many), wait()))
+
+
+def _with_dbos(address: str, workers: int) -> tuple[list[float], float]:
+    DBOS.migrate(address)
+    with _processes(_floor("dbos", address), workers, "ready"):
+        client = DBOSClient(system_database_url=address, application_name="floor")
+        with psycopg.connect(address, autocommit=True) as server:
+
+            def put(count: int) -> None:
+                for _ in range(count):
+                    client.enqueue(
+                        {"workflow_name": "empty", "queue_name": "floor", "app_version": "1"}, "x"
+                    )
+
+            def wait() -> None:
+                left = "SELECT count(*) FROM dbos.workflow_status WHERE status <> 'SUCCESS'"
+                while server.execute(left).fetchone() != (0,):
+                    time.sleep(0.001)
+
+            latency_ms = [_timed(lambda: (put(1), wait())) * 1000 for _ in range(_ONE_BY_ONE)]
+            many = _MANY["DBOS"]
+            a_second = many / _timed(lambda: (put(many), wait()))
+        client.destroy()
+        return latency_ms, a_second
+
+
+def _timed(work: object) -> float:
+    began = time.perf_counter()
+    work()  # type: ignore[operator]
+    return time.perf_counter() - began
+
+
+def _ours(address: str, workers: int) -> tuple[list[float], float]:
+    with tempfile.TemporaryDirectory() as folder:
+        state = f"{address}&schema=shop"
+        planned = PlannedWorkspace(Workspace(Path(folder)))
+        planned.write("short", ["mark", {"text": "short"}])
+        remotes = {"remotes": {"queue": {"queue": state}}}
+        planned.workspace.write("config/remotes/remotes.yaml", json.dumps(remotes))
+        environ = {**planned.environ, "RYE_STATE": state, "PYTHONWARNINGS": "ignore"}
+        project = str(planned.workspace.project)
+        arguments = ("node", "work", "--deps", FACTORY, "--project", project)
+        command = [sys.executable, "-m", "ryecore.cli", *arguments]
+        with _processes(command, workers, "ryecore works as", environ):
+            return anyio.run(_threads, planned, state)
+
+
+async def _threads(planned: PlannedWorkspace, state: str) -> tuple[list[float], float]:
+    async with planned.open(state=state) as rye:
+
+        async def one() -> None:
+            done = await rye.execute("directive:acme/short", thread="fork", target="remote:queue")
+            assert done.success, done
+
+        await one()  # connects
+        latency_ms = []
+        for _ in range(_ONE_BY_ONE):
+            began = time.perf_counter()
+            await one()
+            latency_ms.append((time.perf_counter() - began) * 1000)
+        left, many = anyio.Semaphore(_CALLS_AT_ONCE), _MANY["ryecore"]
+        started = []
+
+        async def start() -> None:
+            async with left:
+                started.append(await rye.start("directive:acme/short", target="remote:queue"))
+
+        began = time.perf_counter()
+        async with anyio.create_task_group() as group:
+            for _ in range(many):
+                group.start_soon(start)
+        for thread in started:
+            assert (await thread.result()).success
+        return latency_ms, many / (time.perf_counter() - began)
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("PYTHONWARNINGS", "ignore")
+    run()
