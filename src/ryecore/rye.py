@@ -148,8 +148,9 @@ class Rye:
                 `postgresql://user@host/database`; by default that of `RYE_STATE`, else they are in
                 the project's `.ai/state`.
             objects: Where threads keep large results, for every machine that runs the project: the
-                address of a PostgreSQL server, the absolute path of a folder, or `folder`, which
-                is the project's own; by default that of `RYE_OBJECTS`, else where the rows are.
+                address of a bucket, `s3://bucket/prefix`, or of a PostgreSQL server, the absolute
+                path of a folder, or `folder`, the project's own; by default that of `RYE_OBJECTS`,
+                else where the rows are.
 
         Returns:
             The open Rye, an asynchronous context manager.

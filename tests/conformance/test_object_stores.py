@@ -5,7 +5,6 @@ from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 
-import psycopg
 import pytest
 
 from ryecore.state.folder_objects import FolderObjects
@@ -62,6 +61,8 @@ class TestPostgresObjects(ObjectConformance):
             store.close()
 
     def alter(self, place: Path, sha256: str, content: bytes) -> None:
+        import psycopg
+
         schema = self._schema(place)
         change = (
             f"UPDATE {schema}.object_chunks AS part SET chunk = %s FROM {schema}.objects AS one"

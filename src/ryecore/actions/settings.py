@@ -263,7 +263,7 @@ def check_objects(objects: str | None, state: str | None, environ: Mapping[str, 
         return state
     if not isinstance(found, str):
         raise ConfigError("objects isn't text.", next_step="Pass the address of a store.")
-    return check_address(found)
+    return check_address(found, environ)
 
 
 def missing_audit() -> ConfigError:

@@ -3,7 +3,8 @@
 Source: docs/how-to/keep-objects.md; ADR 043.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Final
@@ -21,6 +22,7 @@ __all__ = ["IN_FOLDER", "IN_PROJECT", "ObjectPlace", "SharedObjects", "check_add
 IN_FOLDER: Final = "folder"
 """The address that leaves the objects in the project's folder."""
 
+_S3: Final = "s3:"
 _POSTGRES: Final = ("postgresql:", "postgres:")
 
 
@@ -69,7 +71,7 @@ class SharedObjects:
             return None
         with self._lock:
             if self._store is None:
-                self._store = _open(self._place.address)
+                self._store = _open(self._place.address, self._place.environ)
             return self._store
 
     def close(self) -> None:
@@ -79,7 +81,7 @@ class SharedObjects:
                 self._store.close()
 
 
-def check_address(address: str) -> str | None:
+def check_address(address: str, environ: Mapping[str, str]) -> str | None:
     """Check the address of objects, and return it; None for the project's folder.
 
     Raises:
@@ -91,28 +93,42 @@ def check_address(address: str) -> str | None:
         from ryecore.state.postgres.address import PostgresAddress  # noqa: PLC0415 - with one alone
 
         PostgresAddress.parse(address)
+    elif address.startswith(_S3):
+        from ryecore.state.s3.address import S3Address  # noqa: PLC0415 - with one alone
+
+        S3Address.parse(address, environ)
     elif not Path(address).is_absolute():
         raise ConfigError(
             "The address of the objects can't be used: it begins with no known scheme.",
-            next_step="Write postgresql://USER@HOST/DATABASE, the absolute path of a folder, or "
-            f"{IN_FOLDER} for the project's own.",
+            next_step="Write s3://BUCKET/PREFIX, postgresql://USER@HOST/DATABASE, the absolute "
+            f"path of a folder, or {IN_FOLDER} for the project's own.",
         )
     return address
 
 
-def _open(address: str) -> "ObjectStore":
-    if not address.startswith(_POSTGRES):
-        from ryecore.state.folder_objects import FolderObjects  # noqa: PLC0415
+def _open(address: str, environ: Mapping[str, str]) -> "ObjectStore":
+    if address.startswith(_POSTGRES):
+        with _needing("postgres", "psycopg", "Objects on PostgreSQL need"):
+            from ryecore.state.postgres.objects import PostgresObjects  # noqa: PLC0415
+        return PostgresObjects.open(address)
+    if address.startswith(_S3):
+        with _needing("s3", "obstore", "Objects in a bucket need"):
+            from ryecore.state.s3.objects import S3Objects  # noqa: PLC0415
+        return S3Objects.open(address, environ)
+    from ryecore.state.folder_objects import FolderObjects  # noqa: PLC0415
 
-        return FolderObjects(address, durable=True)
+    return FolderObjects(address, durable=True)
+
+
+@contextmanager
+def _needing(extra: str, package: str, what: str) -> Iterator[None]:
     try:
-        from ryecore.state.postgres.objects import PostgresObjects  # noqa: PLC0415 - an extra
+        yield
     except ModuleNotFoundError as problem:
-        if (problem.name or "").partition(".")[0] != "psycopg":
+        if (problem.name or "").partition(".")[0] != package:
             raise
         raise MissingExtra(
-            "Objects on PostgreSQL need the package psycopg, which is not installed.",
-            next_step="pip install 'ryecore[postgres]'",
-            extra="postgres",
+            f"{what} the package {package}, which is not installed.",
+            next_step=f"pip install 'ryecore[{extra}]'",
+            extra=extra,
         ) from None
-    return PostgresObjects.open(address)
