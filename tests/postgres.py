@@ -12,6 +12,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -71,6 +72,7 @@ class PostgresServer:
         # It ends with this process, even if that is killed.
         follows = ("setpriv", "--pdeathsig", "INT") if shutil.which("setpriv") else ()
         self._command = (*follows, *command)
+        self._parent = ThreadPoolExecutor(1)  # with the thread that starts it, to be exact
 
     @property
     def address(self) -> str:
@@ -79,6 +81,9 @@ class PostgresServer:
 
     def start(self) -> None:
         """Start it, and wait until it takes connections."""
+        self._parent.submit(self._start).result()
+
+    def _start(self) -> None:
         log = self.folder / "log"
         with log.open("ab") as told:
             self._server = subprocess.Popen(self._command, stderr=told, **self._quiet)  # type: ignore[call-overload]
@@ -87,9 +92,9 @@ class PostgresServer:
             assert self._server.poll() is None, log.read_text()
             time.sleep(0.05)
 
-    def stop(self) -> None:
-        """End it, and with it every connection."""
-        self._server.send_signal(signal.SIGINT)
+    def stop(self, *, crash: bool = False) -> None:
+        """End it, and with it every connection; or crash, so that its start has to recover."""
+        self._server.send_signal(signal.SIGQUIT if crash else signal.SIGINT)
         self._server.wait()
 
     def remove(self) -> None:

@@ -19,7 +19,6 @@ from ryecore.state.model import Cost, Predecessor
 from ryecore.state.owners import moment
 from ryecore.state.postgres.schema import MIGRATIONS
 from ryecore.state.store import ThreadStore
-from ryecore.state.waiting import run_blocking
 from tests.postgres import needs_server
 from tests.thread_host import PlannedWorkspace
 from tests.workspace import Workspace
@@ -38,6 +37,16 @@ async def main():
     async with Rye.open(root / 'project', user_space=root / 'user', **_deps(root)) as rye:
         await rye.execute('directive:acme/work', thread='fork')
 anyio.run(main)
+"""
+OPENING = """
+import sys
+from pathlib import Path
+from ryecore.state.store import ThreadStore
+from ryecore.state.waiting import run_blocking
+print('ready', flush=True)
+sys.stdin.readline()
+store = ThreadStore.open(Path(sys.argv[1]), Path(sys.argv[2]), state=sys.argv[3])
+print(run_blocking(store.registry.count_threads()))
 """
 PASSWORD = "p4ss-0f-Nobody"
 
@@ -231,8 +240,9 @@ async def test_a_newer_schema_is_left_alone(
     other: Any,
 ) -> None:  # fmt: skip
     other.execute("UPDATE ryecore_schema SET version = 99")
-    with pytest.raises(StateError, match="newer ryecore"):
+    with pytest.raises(StateError, match="newer ryecore") as refused:
         ThreadStore.open(workspace.path(""), workspace.path("", "user"), state=state)
+    assert refused.value.next_step == "Upgrade ryecore."
 
 
 async def test_text_that_the_server_cannot_hold_is_refused(store: ThreadStore) -> None:
@@ -273,25 +283,38 @@ async def test_another_machine_sees_a_thread_and_ends_it_but_lacks_its_run_key(
     host.wait()
 
 
-async def test_of_eight_that_open_an_older_schema_at_once_one_upgrades_it(
-    workspace: Workspace, state: str, other: Any
+@pytest.mark.parametrize("is_new", [True, False])
+async def test_of_eight_processes_that_open_a_schema_at_once_one_upgrades_it(
+    planned: PlannedWorkspace, state: str, other: Any, is_new: bool
 ) -> None:
+    workspace = planned.workspace
     schema = state.rpartition("=")[2]
-    other.execute(f"CREATE SCHEMA {schema}; {MIGRATIONS[0]}")
-    other.execute("CREATE TABLE ryecore_schema AS SELECT 1::bigint AS version")
-    other.execute(
-        "INSERT INTO threads (thread_id, item_id, root_id, created_at, updated_at)"
-        " VALUES ('old', 'directive:acme/x', 'old', '2026-01-01', '2026-01-01')"
-    )
-
-    def open_store(_: int) -> str:
-        store = ThreadStore.open(workspace.path(""), workspace.path("", "user"), state=state)
-        found = run_blocking(store.registry.get_thread("old")).item_id
-        store.close()
-        return found
-
+    if not is_new:
+        other.execute(f"CREATE SCHEMA {schema}; {MIGRATIONS[0]}")
+        other.execute("CREATE TABLE ryecore_schema AS SELECT 1::bigint AS version")
+        other.execute(
+            "INSERT INTO threads (thread_id, item_id, root_id, created_at, updated_at)"
+            " VALUES ('old', 'directive:acme/x', 'old', '2026-01-01', '2026-01-01')"
+        )
     workspace.path("", "user").mkdir(parents=True, exist_ok=True)
     ThreadStore.open(workspace.path(""), workspace.path("", "user")).close()  # the folder alone
-    with ThreadPoolExecutor(8) as pool:
-        assert set(pool.map(open_store, range(8))) == {"directive:acme/x"}
+    arguments = (str(workspace.path("")), str(workspace.path("", "user")), state)
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    opening = [planned.fork(OPENING, *arguments, **pipes) for _ in range(8)]
+    for one in opening:
+        assert one.stdout.readline() == b"ready\n"
+    for one in opening:
+        one.stdin.write(b"go\n")
+        one.stdin.flush()
+    found = [one.communicate()[0].decode().strip() for one in opening]
+    assert found == ["0" if is_new else "1"] * 8
     assert other.execute("SELECT version FROM ryecore_schema").fetchall() == [(len(MIGRATIONS),)]
+    with ThreadPoolExecutor(8) as pool:  # and now nobody has anything to do
+        assert {*pool.map(lambda _: _opened(workspace, state), range(8))} == {len(MIGRATIONS)}
+
+
+def _opened(workspace: Workspace, state: str) -> int:
+    store = ThreadStore.open(workspace.path(""), workspace.path("", "user"), state=state)
+    version: int = store._database.version()  # type: ignore[attr-defined]
+    store.close()
+    return version
