@@ -320,7 +320,9 @@ class Parts:
 
         remotes = self._read_remotes
         state, ray = self._settings.state, self._rays.sender
-        return QueuedRuns(self._host, self.planner, remotes, state, ray)
+        return QueuedRuns(
+            self._host, self.planner, remotes, state, ray, lambda: self._planner_of_pushes
+        )
 
     @cached_property
     def remote_runs(self) -> "RemoteRuns":

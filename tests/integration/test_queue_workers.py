@@ -348,3 +348,52 @@ async def test_a_worker_that_the_network_cuts_off_stops_before_another_takes_ove
                 assert (await another.result()).success
             assert lone.poll() is None
     assert (planned.root / "marks").read_text().split() == ["before", "after", "short"]
+
+
+async def test_a_project_travels_to_a_worker_that_has_none(
+    planned: PlannedWorkspace, state: str, workers: Workers, tmp_path: Path
+) -> None:
+    planned.workspace.shell("acme/words", "cat data/words.txt")
+    planned.write("words", ["rye_execute", {"item_id": "tool:acme/words"}])
+    words = planned.workspace.project / "data/words.txt"
+    words.parent.mkdir()
+    words.write_text("from here")
+    queue = {"queue": state, "travels": True, "push": {"include": ["data/*.txt"]}}
+    planned.workspace.write(
+        "config/remotes/remotes.yaml", json.dumps({"remotes": {"queue": queue}})
+    )
+    (tmp_path / "empty").mkdir()
+    spaces = tmp_path / "spaces"
+    workers.start("--spaces", str(spaces), project=tmp_path / "empty")
+    async with planned.open(state=state) as rye:
+        with anyio.fail_after(30):
+            first = await rye.execute("directive:acme/words", thread="fork", target="remote:queue")
+            words.write_text("changed")
+            again = await rye.execute("directive:acme/words", thread="fork", target="remote:queue")
+    assert first.success, first.error
+    assert "from here" in str(first.text), first
+    assert "changed" in str(again.text)
+    assert len(list(spaces.iterdir())) == 2
+
+
+async def test_a_run_whose_project_cannot_be_had_ends_with_the_reason(
+    planned: PlannedWorkspace, state: str, workers: Workers, tmp_path: Path
+) -> None:
+    remotes = {"remotes": {"queue": {"queue": state, "travels": True}}}
+    planned.workspace.write("config/remotes/remotes.yaml", json.dumps(remotes))
+    async with planned.open(state=state) as rye:
+        thread = await rye.start("directive:acme/short", target="remote:queue")
+        address, _, schema = state.rpartition("&schema=")
+        with psycopg.connect(address, options=f"-c search_path={schema}") as server:
+            tables = server.execute(
+                "SELECT table_name FROM information_schema.tables"
+                " WHERE table_schema = %s AND table_name LIKE 'object%%'",
+                (schema,),
+            ).fetchall()
+            assert tables
+            server.execute(f"TRUNCATE {', '.join(name for (name,) in tables)}")
+        workers.start("--spaces", str(tmp_path / "spaces"))
+        with anyio.fail_after(30):
+            done = await thread.result()
+    assert not done.success
+    assert "There is no object" in str(done.error)

@@ -21,7 +21,9 @@ from ryecore.state.waiting import run_in_thread
 
 if TYPE_CHECKING:
     from ryecore.actions.queue_runs import QueueRuns
+    from ryecore.errors import RyeError
     from ryecore.remote.queued import QueuedRuns
+    from ryecore.state.object_store import ObjectStore
     from ryecore.state.store import ThreadStore
     from ryecore.threads.service import ThreadService
 
@@ -231,6 +233,14 @@ class Cluster:
 
         return queue_of(await run_in_thread(self._store))
 
+    def travelling(self) -> "ObjectStore":
+        """Return the objects by which projects travel to workers. It waits for their server.
+
+        Raises:
+            ConfigError: They are in the project's folder.
+        """
+        return self._store().travelling()
+
     @cached_property
     def _runs(self) -> "QueueRuns":
         from ryecore.actions.queue_runs import QueueRuns  # noqa: PLC0415 - the store comes with it
@@ -251,6 +261,18 @@ class Cluster:
             await self._runs.carry_out(run_id)
 
         await self._running.run(run_id, carry_out)
+
+    async def fail(self, run_id: str, error: "RyeError") -> None:
+        """End a run of a queue that this process can't carry out, with the reason.
+
+        Args:
+            run_id: The run, or the first one of its chain.
+            error: Why.
+
+        Raises:
+            StateError: The state can't be reached, or has no such run.
+        """
+        await self._runs.fail(run_id, error)
 
 
 def _worker_status(record: WorkerRecord, loads: Iterable[QueueLoad], now: float) -> WorkerStatus:

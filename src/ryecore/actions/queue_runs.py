@@ -69,6 +69,24 @@ class QueueRuns:
             else:
                 await wait_for_worker(store, record.thread_id)
 
+    async def fail(self, run_id: str, error: RyeError) -> None:
+        """End a run that this process can't carry out, unless another worker runs it.
+
+        Raises:
+            StateError: The registry can't be read or written.
+        """
+        store = await run_in_thread(self._open)
+        record = await store.look(await store.registry.last_of(run_id))
+        result = error.during(record.item_id).to_dict()
+        if record.status == "created" and record.continuation_of is None:
+            with suppress(ThreadConflict):  # stopped meanwhile, or begun by another worker
+                await store.settle(record.thread_id, "error", result, record.fence)
+            return
+        if lacks_worker(record):
+            await self._end_dead(store, record)
+        await queue_of(store).give_up(record.thread_id, result)
+        store.announce(record.thread_id)
+
     def _is_left(self, record: ThreadRecord) -> bool:
         """Return whether this process has left a run of its own, as the state was away."""
         is_own = record.status == "running" and record.owner == current_process()

@@ -8,6 +8,7 @@ import re
 import signal
 import sys
 from contextlib import suppress
+from pathlib import Path
 from typing import Final
 
 import anyio
@@ -40,6 +41,10 @@ _RATE: Final = re.compile(r"([1-9][0-9]{0,8})/([0-9]+(?:\.[0-9]+)?)s", re.ASCII)
     "--grace", "grace_s", default=30.0, show_default=True, metavar="SECONDS",
     help="How long runs may take to end at a signal; other workers resume the rest.",
 )  # fmt: skip
+@click.option(
+    "--spaces", type=click.Path(file_okay=False), metavar="PATH",
+    help="Where projects that travel are put; by default .ai/cache/travelled of your user space.",
+)  # fmt: skip
 @click.option("--state", metavar="ADDRESS", help=f"The shared state; by default {STATE}.")
 @deps_option
 @project_option
@@ -49,6 +54,7 @@ def work(
     total: int | None,
     rate: str | None,
     grace_s: float,
+    spaces: str | None,
     state: str | None,
     deps: str | None,
     project_path: str,
@@ -87,8 +93,14 @@ def work(
             stop = anyio.Event()
 
             async def serve() -> None:
-                async with Rye.open(project_path, **options) as rye:
-                    worker = QueueWorker(rye, PostgresAddress.parse(address), queue, bounds)
+                def open_rye(project: Path) -> Rye:
+                    return Rye.open(project, **options)
+
+                async with open_rye(Path(project_path)) as rye:
+                    folder = Path(spaces or rye.spaces.user.root / "cache/travelled")
+                    worker = QueueWorker(
+                        rye, open_rye, folder, PostgresAddress.parse(address), queue, bounds
+                    )
                     left = await worker.serve(stop, grace_s=grace_s, announce=_announce)
                     if left:
                         _end_now(left)

@@ -13,6 +13,7 @@ import socket
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 import anyio
@@ -21,6 +22,7 @@ from dbos import DBOS, DBOSConfig
 from ryecore.caches import BoundedDict
 from ryecore.errors import RyeError, StateUnreachable
 from ryecore.lillux.processes import current_process
+from ryecore.node.work_projects import WorkerProjects
 from ryecore.remote.dbos_queue import (
     APPLICATION,
     RUN,
@@ -57,13 +59,25 @@ class QueueWorker:
 
     Args:
         rye: The open Rye, whose state is at `state`.
+        open_rye: Opens a Rye of the same state and models in another project.
+        folder: Where projects that travel become folders.
         state: The address of the state.
         queue: The queue.
         bounds: The bounds that the queue has from now on.
     """
 
-    def __init__(self, rye: Rye, state: PostgresAddress, queue: str, bounds: QueueBounds) -> None:
+    def __init__(
+        self,
+        rye: Rye,
+        open_rye: Callable[[Path], Rye],
+        folder: Path,
+        state: PostgresAddress,
+        queue: str,
+        bounds: QueueBounds,
+    ) -> None:
         self._rye = rye
+        self._open_rye = open_rye
+        self._folder = folder
         self._state = state
         self._queue = queue
         self._bounds = bounds
@@ -99,13 +113,17 @@ class QueueWorker:
         Raises:
             StateError: The state can't be reached as it begins.
         """
-        queues = await self._rye.cluster.queue()
+        cluster = self._rye.cluster
+        queues = await cluster.queue()
         await anyio.to_thread.run_sync(set_up, self._state)
         await queues.enter(self._record)
-        self._launch()
-        await self._register()
-        announce(self._record.worker_id)
         async with anyio.create_task_group() as tasks:
+            self._projects = WorkerProjects(
+                self._rye, self._open_rye, self._folder, queues, cluster.travelling, tasks
+            )
+            self._launch()
+            await self._register()
+            announce(self._record.worker_id)
             tasks.start_soon(self._renew, queues)
             tasks.start_soon(self._look, queues)
             tasks.start_soon(self._sweep, queues)
@@ -157,11 +175,16 @@ class QueueWorker:
         try:
             while True:
                 try:
-                    await self._rye.cluster.carry_out(run_id)
-                except StateUnreachable:
-                    await anyio.sleep(_RETRY_S)
-                else:
+                    async with self._projects.borrow(run_id) as rye:
+                        await rye.cluster.carry_out(run_id)
                     return
+                except StateUnreachable:
+                    pass
+                except RyeError as error:
+                    with suppress(StateUnreachable):
+                        await self._rye.cluster.fail(run_id, error)
+                        return
+                await anyio.sleep(_RETRY_S)
         finally:
             self._running -= 1
 

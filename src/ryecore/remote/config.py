@@ -124,6 +124,7 @@ class RemoteEntry:
         node_key: The node's public key; None for a queue or a cluster.
         queue: The queue whose workers run what is sent there.
         priority: The place of its runs in the queue: a lower number runs earlier.
+        travels: Whether the project travels to the queue's workers with its runs.
         ray: The address of the Ray cluster whose workers run what is sent there.
         resources: What each run takes of the cluster, by the names that `ray status` shows.
         timeout_s: How long one request may take, in seconds.
@@ -136,6 +137,7 @@ class RemoteEntry:
     node_key: Annotated[PublicKey, Reader(_read_key)] | None = None
     queue: Annotated[QueueAddress, Reader(_read_queue)] | None = None
     priority: Annotated[int, between(1, MAX_PRIORITY)] = 1
+    travels: bool = False
     ray: Annotated[str, Reader(read_ray_address)] | None = None
     resources: Annotated[Resources, Reader(read_resources)] = ()
     timeout_s: Annotated[float, between(1, 3600)] = 30.0

@@ -145,13 +145,6 @@ class QueueClient:
         except sqlalchemy.exc.DBAPIError as problem:
             raise unreachable(self._state, problem) from None
 
-    def cancel(self, run_id: str) -> None:
-        """Take a run out of its queue. One that a worker runs is stopped by its row."""
-        try:
-            self._client.cancel_workflow(run_id)
-        except sqlalchemy.exc.DBAPIError as problem:
-            raise unreachable(self._state, problem) from None
-
     def bounds(self) -> dict[str, QueueBounds]:
         """Return the bounds of each queue, and how many runs have begun in its rate's period.
 

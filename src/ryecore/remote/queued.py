@@ -8,7 +8,6 @@ Source: docs/design/queues.md; ADR 041.
 
 import time
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from attrs import evolve
@@ -17,7 +16,9 @@ from ryecore.chain.trace import Trace
 from ryecore.errors import ConfigError, InputError, MissingExtra, RyeError
 from ryecore.policy import CallContext
 from ryecore.remote.config import Remote, RemotesConfig
+from ryecore.remote.plan import PushPlanner, make_plan
 from ryecore.remote.ports import RunSender
+from ryecore.remote.travelling import put_project
 from ryecore.runs.bounds import refuse_unproved_parent, spawn_limit
 from ryecore.runs.host import RunHost
 from ryecore.runs.portable import portable, write_context, write_json, write_request
@@ -49,6 +50,7 @@ class QueuedRuns:
         remotes: Reads the remotes.
         state: The address of the Rye's state; None where it is in the project's folder.
         ray: Returns what gives runs to the workers of a Ray cluster.
+        pushes: Returns what plans what of the project travels.
     """
 
     def __init__(
@@ -58,8 +60,10 @@ class QueuedRuns:
         remotes: Callable[[], RemotesConfig],
         state: str | None,
         ray: Callable[[Remote], RunSender],
+        pushes: Callable[[], PushPlanner],
     ) -> None:
         self._ray = ray
+        self._pushes = pushes
         self._host = host
         self._planner = planner
         self._remotes = remotes
@@ -101,7 +105,14 @@ class QueuedRuns:
         await store.registry.check_start(request.start_key, ctx.budget_account)
         refuse_unproved_parent(self._host.environ, ctx.budget_account)
         await run_in_thread(self._check_inputs, request, ctx)
-        record = await self._register(store, store.queue, remote, name, request, ctx)
+        snapshot = None
+        if remote.settings.travels:
+            plan = await make_plan(self._pushes(), remote.settings.push.include)
+            objects = await run_in_thread(store.travelling)
+            snapshot = await run_in_thread(put_project, plan, objects)
+        record = await self._register(
+            store, store.queue, remote, name, request, ctx, snapshot=snapshot
+        )
         if ctx.execution is not None:
             await ctx.execution.begins(record.thread_id)
         try:
@@ -177,6 +188,8 @@ class QueuedRuns:
         name: str,
         request: RunRequest,
         ctx: CallContext,
+        *,
+        snapshot: str | None,
     ) -> ThreadRecord:
         """Register the run and keep its request, in one transaction."""
         queued = evolve(request, queue=name, target="local")
@@ -185,6 +198,7 @@ class QueuedRuns:
             {
                 "request": write_request(evolve(queued, start_key=None)),
                 "ctx": write_context(evolve(portable(ctx), deadline=None)),
+                "snapshot": snapshot,
             }
         )
         deadline = None
@@ -204,11 +218,6 @@ class QueuedRuns:
             return record
 
         return await store.registry.together(register)
-
-    async def cancel(self, run_id: str) -> None:
-        """Take a run out of DBOS's queue, where this Rye has put runs into one."""
-        if self._client is not None:
-            await run_in_thread(partial(self._client.cancel, run_id))
 
     def close(self) -> None:
         """Close the connections."""

@@ -74,6 +74,21 @@ class SharedObjects:
                 self._store = _open(self._place.address, self._place.environ)
             return self._store
 
+    def need(self) -> "ObjectStore":
+        """Return the store, which other machines read.
+
+        Raises:
+            ConfigError: The objects are in the project's folder.
+            RyeError: The store can't be opened.
+        """
+        found = self.open()
+        if found is None:
+            raise ConfigError(
+                "A project travels by objects that machines share, and these are in its folder.",
+                next_step="Leave RYE_OBJECTS out, so that they are where the state is.",
+            )
+        return found
+
     def close(self) -> None:
         """Close the store, if it was opened here."""
         with self._lock:

@@ -247,6 +247,10 @@ class ThreadStore(ThreadFolders):
         shared = self._objects.open()
         return None if shared is None else shared.below(f"{THREADS_FOLDER}/{thread_id}")
 
+    def travelling(self) -> ObjectStore:
+        """Return the objects by which projects travel to workers; see `SharedObjects.need`."""
+        return self._objects.need().below("travelling")
+
     def objects(self) -> Objects:
         """Return the project's objects, for one run."""
         return Objects(self.folder.parent, self._durability)

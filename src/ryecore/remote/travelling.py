@@ -1,0 +1,101 @@
+"""Projects that travel to workers by the objects that machines share: a snapshot, and its files.
+
+Source: docs/design/queues.md; ADR 043.
+"""
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from attrs import evolve
+
+from ryecore.convert.strict import RECORDS, ConversionError
+from ryecore.errors import StoreError
+from ryecore.remote.plan import PushPlan, open_selected
+from ryecore.remote.protocol.snapshots import Snapshot, check_snapshot
+from ryecore.remote.selection import SelectedFile
+from ryecore.state.object_store import CHUNK_BYTES, ObjectStore
+
+__all__ = ["put_project", "take_project"]
+
+_OWN: Final = (".ai/state", ".ai/cache", ".ai/config/keys/signing")
+"""What no snapshot may bring: ryecore's own, and private keys."""
+
+
+def put_project(plan: PushPlan, objects: ObjectStore) -> str:
+    """Store the project's files that travel, and their list; return the list's name.
+
+    What is there already isn't read again. User space doesn't travel: a worker has its own.
+
+    Raises:
+        StoreError: An object can't be stored, or a file has changed meanwhile.
+        InputError: A file can't be read.
+    """
+    files = tuple(one for one in plan.snapshot.files if one.space == "project")
+    snapshot = evolve(plan.snapshot, files=files)
+    for digest in objects.missing({one.sha256 for one in files}):
+        objects.put(_chunks(plan.sources[digest]), sha256=digest)
+    return objects.put(snapshot.to_bytes(), sha256=snapshot.id)
+
+
+def _chunks(source: SelectedFile) -> Iterator[bytes]:
+    with open(open_selected(source), "rb") as file:
+        while chunk := file.read(CHUNK_BYTES):
+            yield chunk
+
+
+def take_project(objects: ObjectStore, snapshot_id: str, folder: Path) -> Path:
+    """Return the folder of a snapshot's project below `folder`, made if it isn't there.
+
+    Raises:
+        StoreError: An object is missing or was altered, or the snapshot isn't one.
+        OSError: The files can't be written.
+    """
+    made = folder / snapshot_id
+    if made.is_dir():
+        return made
+    snapshot = _read(objects.get(snapshot_id), snapshot_id)
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    half = Path(tempfile.mkdtemp(prefix=".making-", dir=folder))
+    try:
+        for one in snapshot.files:
+            path = half / one.path
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("xb") as file:
+                for chunk in objects.read(one.sha256):
+                    file.write(chunk)
+            path.chmod(0o755 if one.executable else 0o644)
+        try:
+            half.rename(made)
+        except OSError:
+            if not made.is_dir():  # else another process was faster
+                raise
+    finally:
+        if os.path.lexists(half):
+            shutil.rmtree(half)
+    return made
+
+
+def _read(content: bytes, snapshot_id: str) -> Snapshot:
+    try:
+        snapshot = RECORDS.read(json.loads(content), Snapshot)
+        why = check_snapshot(snapshot)
+    except (ValueError, ConversionError):
+        why, snapshot = "It isn't a list of files.", Snapshot(())
+    strays = [one.path for one in snapshot.files if one.space != "project" or _is_own(one.path)]
+    if why is None and strays:
+        why = f"It has {strays[0]!r}, which never travels."
+    if why is not None:
+        raise StoreError(
+            f"The snapshot {snapshot_id} can't be used: {why}",
+            next_step="Start the run again, with a ryecore of the same version.",
+        )
+    return snapshot
+
+
+def _is_own(path: str) -> bool:
+    return any(path == one or path.startswith(f"{one}/") for one in _OWN)
