@@ -106,10 +106,10 @@ class RayRun:
                 path = self._open_log(opened) if sent.wants_log else None
                 self._result = await self._execute(sent, path)
         except RyeError as error:
-            self._result = {"document": write_error(error.during(sent.payload.item_id))}
+            self._result = write_error(error.during(sent.payload.item_id))
         except Exception as error:
             text = f"ryecore itself failed: {type(error).__name__}: {error}"
-            self._result = {"document": write_error(RyeError(text))}
+            self._result = write_error(RyeError(text))
         self._changed.set()
 
     def _open_log(self, opened: ExitStack) -> Path:
@@ -140,7 +140,7 @@ class RayRun:
                 output_log=log,
                 ctx=ctx,
             )
-        return {"document": done.to_dict(), "effect_unknown": done.effect_unknown}
+        return {**done.to_dict(), "effect_unknown": done.effect_unknown}
 
 
 def begin_thread(payload: bytes, ended: Callable[[], None]) -> None:

@@ -53,16 +53,6 @@ async def test_a_thread_runs_on_the_cluster_and_its_cost_is_here(
     assert (planned.root / "marks").read_text() == "short\n"
 
 
-async def test_a_thread_is_cancelled_there(planned: PlannedWorkspace, state: str) -> None:
-    async with planned.open(state=state, deps_factory=FACTORY) as rye:
-        thread = await rye.start("directive:acme/work", target="remote:gpu")
-        with anyio.fail_after(30):
-            await planned.begun("work")
-            await thread.cancel()
-            assert (await thread.result()).ended == "cancelled"
-    assert (planned.root / "marks").read_text() == "once\n"
-
-
 async def worker_of(rye: Rye, thread: Thread) -> int:
     """The number of the process that runs a thread."""
     owner = (await rye.threads.show(thread.thread_id)).record.owner

@@ -309,7 +309,7 @@ class _Call:
         remote, item_id = self._remote.name, str(self._request.ref)
         duration_ms = (time.monotonic() - self._began_s) * 1000
         try:
-            done = result_of(found["document"], remote, item_id, {}, duration_ms)
+            done = result_of(found, remote, item_id, {}, duration_ms)
         except CallCancelled:
             if is_cancelled(self._ctx.cancellation):
                 raise CallCancelled(f"{item_id} was cancelled by its caller.") from None
@@ -317,9 +317,7 @@ class _Call:
         except RyeError as error:
             error.during(item_id, trace=self._trace or ())
             raise
-        trace = None if self._trace is None else tuple(self._trace)
-        is_unknown = bool(found.get("effect_unknown"))
-        return evolve(done, trace=trace, effect_unknown=is_unknown)
+        return evolve(done, trace=None if self._trace is None else tuple(self._trace))
 
     async def _stop(self, actor: "RayActor") -> None:
         """Ask the run to stop, and wait for its end for a bounded time."""

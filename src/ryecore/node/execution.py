@@ -280,7 +280,8 @@ async def _run_tool(live: LiveRun, host: Host, ctx: CallContext) -> Outcome:
         if live.row.stop == "kill":
             await _kill_what_it_started(live.row)
         return Outcome(_stopped_status(live.row), write_error(cancelled.during(body.item_id)))
-    return Outcome("completed" if done.status == "success" else "error", done.to_dict())
+    unknown = {"effect_unknown": True} if done.effect_unknown else {}
+    return Outcome("completed" if done.success else "error", {**done.to_dict(), **unknown})
 
 
 def _call_id_of(row: RunRow) -> str:

@@ -102,6 +102,7 @@ class _Result:
     chain_elements: tuple[_Element, ...] = ()
     linked_items: tuple[_Element, ...] = ()
     metadata: Mapping[str, Any] = {}
+    effect_unknown: bool = False
 
 
 def read_result(report: RunReport, node: Node, duration_ms: float) -> RemoteResult:
@@ -161,6 +162,7 @@ def result_of(
         chain=_NO_CHAIN,
         duration_ms=duration_ms,
         metadata=metadata | {"remote": remote},
+        effect_unknown=found.effect_unknown,
         remote=remote,
         elements=tuple(one.to_dict(spaces) for one in found.chain_elements),
         links=tuple(one.to_dict(spaces) for one in found.linked_items),

@@ -253,7 +253,8 @@ def kept_result(record: ThreadRecord, kept: object, total: Amount) -> ThreadResu
     text = said.get("result")
     text = text if isinstance(text, str) else ""
     outputs = outputs if isinstance(outputs, Mapping) else {}
-    took = metadata.get("duration_ms") if isinstance(metadata, Mapping) else None
+    metadata = dict(metadata) if isinstance(metadata, Mapping) else {}
+    took = metadata.pop("duration_ms", None)
     return ThreadResult(
         status="success" if error is None else "error",
         item_id=record.item_id,
@@ -269,6 +270,7 @@ def kept_result(record: ThreadRecord, kept: object, total: Amount) -> ThreadResu
         code=str(said.get("error_code") or ""),
         next_step=str(said.get("next_step") or ""),
         continuation_thread_id=record.continuation_thread_id,
+        metadata=metadata,
     )
 
 
