@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import anyio
 import anyio.to_thread
@@ -73,9 +74,14 @@ class Workers:
         self._ended.enter_context(worker)
         self._ended.callback(worker.kill)
         assert worker.stderr is not None
-        line = worker.stderr.readline().decode()
-        if not line.startswith("ryecore works as "):
-            raise AssertionError(line + worker.stderr.read().decode())
+        awaited = {"ryecore works as", *(["ryecore serves"] if "--metrics" in options else ())}
+        self.said: list[str] = []
+        while awaited:
+            line = worker.stderr.readline().decode()
+            if not line.startswith("ryecore "):
+                raise AssertionError(line + worker.stderr.read().decode())
+            self.said.append(line)
+            awaited = {one for one in awaited if not line.startswith(one)}
         return worker
 
     def close(self) -> None:
@@ -251,7 +257,8 @@ async def run_many(
 async def test_the_status_shows_queues_workers_leases_and_rates(
     planned: PlannedWorkspace, state: str, workers: Workers
 ) -> None:
-    workers.start("--concurrency", "1", "--rate", "3/600s")
+    workers.start("--concurrency", "1", "--rate", "3/600s", "--metrics", "127.0.0.1:0")
+    url = next(line.split()[-1] for line in workers.said if "serves" in line)
     async with planned.open(state=state) as rye:
         first, _ = [await rye.start("directive:acme/work", target="remote:queue") for _ in range(2)]
         with anyio.fail_after(30):
@@ -259,6 +266,8 @@ async def test_the_status_shows_queues_workers_leases_and_rates(
         found = await rye.cluster.status()
         shown = await anyio.to_thread.run_sync(rye_command, planned, "cluster", "status")
         metrics = await anyio.to_thread.run_sync(rye_command, planned, "cluster", "metrics")
+        with await anyio.to_thread.run_sync(urlopen, url) as answer:
+            served = answer.read().decode()
         planned.allow("work")
         assert (await first.result()).success
     [queue], [worker] = found.queues, found.workers
@@ -270,7 +279,8 @@ async def test_the_status_shows_queues_workers_leases_and_rates(
     assert 0 < worker.run_lease_s <= 60
     assert worker.worker_id in shown
     assert "1 of 3 begun in 600 s" in shown
-    assert 'ryecore_queue_waiting_runs{queue="default"} 1\n' in metrics
+    for text in (metrics, served):
+        assert 'ryecore_queue_waiting_runs{queue="default"} 1\n' in text
     assert f'ryecore_worker_up{{worker="{worker.worker_id}",queue="default"' in metrics
 
 
@@ -397,3 +407,29 @@ async def test_a_run_whose_project_cannot_be_had_ends_with_the_reason(
             done = await thread.result()
     assert not done.success
     assert "There is no object" in str(done.error)
+
+
+async def test_a_worker_finds_runs_that_never_got_into_the_queue_and_forgets_old_workflows(
+    planned: PlannedWorkspace, state: str, workers: Workers
+) -> None:
+    address, _, schema = state.rpartition("&schema=")
+    kept = f"SELECT workflow_uuid FROM {schema}_dbos.workflow_status"
+    async with planned.open(state=state) as rye:
+        lost = await rye.start("directive:acme/short", target="remote:queue")
+        old = await rye.start("directive:acme/short", target="remote:queue")
+        await old.cancel()
+        with psycopg.connect(address, autocommit=True) as server:
+            # As if its caller had died before it told DBOS, a while ago.
+            server.execute(
+                f"DELETE FROM {schema}_dbos.workflow_status WHERE workflow_uuid = %s",
+                (lost.thread_id,),
+            )
+            server.execute(f"UPDATE {schema}.threads SET created_at = '2026-01-01T00:00:00.000Z'")
+            server.execute(
+                f"UPDATE {schema}_dbos.workflow_status SET status = 'SUCCESS', completed_at = 1"
+            )
+            workers.start()
+            with anyio.fail_after(30):
+                assert (await lost.result()).success
+            assert [row for (row,) in server.execute(kept).fetchall()] == [lost.thread_id]
+    assert (planned.root / "marks").read_text() == "short\n"

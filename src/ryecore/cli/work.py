@@ -7,9 +7,10 @@ import os
 import re
 import signal
 import sys
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeAlias
 
 import anyio
 import click
@@ -19,11 +20,12 @@ from ryecore.cli.opening import deps_option, missing_models, models_of, serve_un
 from ryecore.cli.options import project_option
 from ryecore.cli.output import errors_shown
 from ryecore.display.text import counted
-from ryecore.errors import ConfigError, InputError
+from ryecore.errors import ConfigError, InputError, MissingExtra
 from ryecore.rye import Rye
 
-__all__ = ["read_rate", "work"]
+__all__ = ["read_place", "read_rate", "work"]
 
+_MAX_PORT: Final = 65_535
 _RATE: Final = re.compile(r"([1-9][0-9]{0,8})/([0-9]+(?:\.[0-9]+)?)s", re.ASCII)
 
 
@@ -45,6 +47,10 @@ _RATE: Final = re.compile(r"([1-9][0-9]{0,8})/([0-9]+(?:\.[0-9]+)?)s", re.ASCII)
     "--spaces", type=click.Path(file_okay=False), metavar="PATH",
     help="Where projects that travel are put; by default .ai/cache/travelled of your user space.",
 )  # fmt: skip
+@click.option(
+    "--metrics", metavar="HOST:PORT",
+    help="Serve the metrics of queues and workers for Prometheus, such as 127.0.0.1:9464.",
+)  # fmt: skip
 @click.option("--state", metavar="ADDRESS", help=f"The shared state; by default {STATE}.")
 @deps_option
 @project_option
@@ -55,6 +61,7 @@ def work(
     rate: str | None,
     grace_s: float,
     spaces: str | None,
+    metrics: str | None,
     state: str | None,
     deps: str | None,
     project_path: str,
@@ -86,6 +93,8 @@ def work(
             raise missing_dbos(problem) from None
         from ryecore.state.postgres.address import PostgresAddress  # noqa: PLC0415
 
+        place = read_place(metrics)
+        serve_metrics = _metrics_server() if metrics is not None else None
         bounds = QueueBounds(concurrency, total, bound, period_s)
         options: OpenOptions = {**models, "state": address}
 
@@ -101,9 +110,13 @@ def work(
                     worker = QueueWorker(
                         rye, open_rye, folder, PostgresAddress.parse(address), queue, bounds
                     )
-                    left = await worker.serve(stop, grace_s=grace_s, announce=_announce)
-                    if left:
-                        _end_now(left)
+                    async with anyio.create_task_group() as tasks:
+                        if serve_metrics is not None:
+                            tasks.start_soon(serve_metrics, rye, *place, _say_metrics)
+                        left = await worker.serve(stop, grace_s=grace_s, announce=_announce)
+                        if left:
+                            _end_now(left)
+                        tasks.cancel_scope.cancel()
 
             async def end(number: signal.Signals) -> bool:
                 if stop.is_set():
@@ -133,11 +146,50 @@ def read_rate(text: str | None) -> tuple[int | None, float]:
     return int(found[1]), float(found[2])
 
 
+def read_place(text: str | None) -> tuple[str, int]:
+    """Return an address to listen at, such as `127.0.0.1:9464`, as a host and a port.
+
+    Raises:
+        InputError: It isn't one.
+    """
+    host, _, port = (text or "127.0.0.1:0").rpartition(":")
+    if not host or not port.isascii() or not port.isdecimal() or int(port) > _MAX_PORT:
+        raise InputError(
+            f"--metrics {(text or '')[:80]!r} isn't an address to listen at.",
+            next_step="Write such as 127.0.0.1:9464, or 0.0.0.0:9464 for other machines.",
+        )
+    return host.strip("[]"), int(port)
+
+
+_ServeMetrics: TypeAlias = Callable[
+    [Rye, str, int, Callable[[str], None]], Coroutine[Any, Any, None]
+]
+
+
+def _metrics_server() -> _ServeMetrics:
+    """Return what serves metrics; without its extra, that is an error."""
+    try:
+        from ryecore.node.work_metrics import serve_metrics  # noqa: PLC0415 - an extra
+    except ModuleNotFoundError as problem:
+        if (problem.name or "").partition(".")[0] not in ("starlette", "uvicorn", "httptools"):
+            raise
+        raise MissingExtra(
+            f"--metrics needs the package {problem.name}, which is not installed.",
+            next_step="pip install 'ryecore[server]'",
+            extra="server",
+        ) from None
+    return serve_metrics
+
+
 def _end_now(left: int) -> None:
     """End this process as it is, so that what it runs isn't ended but resumed elsewhere."""
     if left:
         _say(f"ryecore leaves {counted(left, 'run')} to other workers")
     os._exit(0)
+
+
+def _say_metrics(url: str) -> None:
+    _say(f"ryecore serves metrics at {url}")
 
 
 def _announce(worker_id: str) -> None:

@@ -7,11 +7,13 @@ workers, and one of them waits.
 Source: docs/design/queues.md; ADR 041.
 """
 
+import logging
 import math
 import os
 import socket
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -50,8 +52,26 @@ _SWEEP_EVERY_S: Final = 20.0
 _LEAST_AGE_S: Final = 10.0
 """How old a run is that its caller should have put into the queue by now, in seconds."""
 
+_KEPT_S: Final = 24 * 3600.0
+"""How long DBOS's rows of workflows that have ended are kept, in seconds."""
+
+_MOST_FORGOTTEN: Final = 1_000
 _MAX_KNOWN: Final = 100_000
 _RETRY_S: Final = 1.0
+
+
+_log: Final = logging.getLogger("ryecore.node")
+
+
+@contextmanager
+def _tried_again(what: str) -> Iterator[None]:
+    """Log a failure of any kind, such as of DBOS's own: the next round tries again."""
+    try:
+        yield
+    except RyeError as error:
+        _log.warning("The worker can't %s now: %s", what, error)
+    except Exception:
+        _log.warning("The worker can't %s now.", what, exc_info=True)
 
 
 class QueueWorker:
@@ -206,7 +226,7 @@ class QueueWorker:
         """Put what dead workers were running back into the queue."""
         while True:
             await anyio.sleep(_LOOK_EVERY_S)
-            with suppress(RyeError):
+            with _tried_again("look for dead workers"):
                 for one in await queues.workers():
                     if is_lost(one.process, one.lease_until, one.lease_machine_s):
                         await self._bury(queues, one)
@@ -224,13 +244,29 @@ class QueueWorker:
         await queues.leave(dead.worker_id)
 
     async def _sweep(self, queues: RunQueue) -> None:
-        """Put runs into the queue whose callers died before they did."""
+        """Put runs into the queue whose callers died before they did, and forget old workflows."""
         while True:
-            await anyio.sleep(_SWEEP_EVERY_S)
-            with suppress(RyeError):
+            with _tried_again("forget old workflows"):
+                await self._forget_old()
+            with _tried_again("look for runs that are not in the queue"):
                 waiting = await queues.waiting(self._queue, least_age_s=_LEAST_AGE_S)
                 ids = [one.thread_id for one in waiting if one.thread_id not in self._known]
                 await self._put_missing(queues, ids)
+            await anyio.sleep(_SWEEP_EVERY_S)
+
+    async def _forget_old(self) -> None:
+        """Remove workflows that ended long ago from DBOS's tables. What they ran is kept here."""
+        kept_s = max(_KEPT_S, self._bounds.period_s)
+        before = datetime.now(UTC) - timedelta(seconds=kept_s)
+        old = await DBOS.list_workflows_async(
+            queue_name=self._queue,
+            completed_before=before.isoformat(),
+            limit=_MOST_FORGOTTEN,
+            load_input=False,
+            load_output=False,
+        )
+        if old:
+            await DBOS.delete_workflows_async([one.workflow_id for one in old])
 
     async def _put_missing(self, queues: RunQueue, ids: Sequence[str]) -> None:
         for run_id in ids:
