@@ -48,14 +48,18 @@ class ServedRay:
 
     Attributes:
         address: Where its head is.
+        root_file: The file that holds the folder of the workspace whose threads run.
+        user: The user space of the workers.
     """
 
     def __init__(self, folder: Path) -> None:
-        self.root_file = folder / "root"
+        self.root_file, self.user = folder / "root", folder / "user"
+        self.user.mkdir()
         environ = {
             **os.environ,
             "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]),  # the workers inherit it
             ROOT_FILE: str(self.root_file),
+            "USER_SPACE": str(self.user),  # that of the workers, for projects that travel
         }
         command = [sys.executable, "-m", "tests.rays"]
         self._process = subprocess.Popen(

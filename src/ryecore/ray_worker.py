@@ -14,20 +14,27 @@ import threading
 import time
 import traceback
 from base64 import b64encode
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import ExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import Any, BinaryIO, Final
 
 import anyio
+import anyio.to_thread
 from attrs import evolve
 
 from ryecore.actions.ray_calls import RayPayload, RayThread
 from ryecore.actions.settings import STATE, Settings
 from ryecore.errors import RyeError, StateUnreachable
 from ryecore.host_factory import ENVIRONMENT_FACTORY
+from ryecore.items.paths import user_space_in
+from ryecore.items.spaces import discover_bundles
+from ryecore.node.work_projects import WorkerProjects
 from ryecore.policy import CancelToken
-from ryecore.remote.protocol.error_documents import write_error
+from ryecore.remote.protocol.error_documents import map_errors, write_error
+from ryecore.remote.travelling import take_project
+from ryecore.rye import Rye
 from ryecore.state.postgres.address import PostgresAddress
 from ryecore.worker import environ_without, open_rye
 
@@ -47,6 +54,7 @@ class RayRun:
         self._result: Mapping[str, object] | None = None
         self._changed = asyncio.Event()
         self._stop = CancelToken()
+        self._deadline: float | None = None
         self._log: BinaryIO | None = None
         self._task: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -54,8 +62,11 @@ class RayRun:
     def begin(self, payload: bytes) -> None:
         """Begin the run, unless that was asked for already."""
         if self._task is None:
+            sent = RayPayload.from_bytes(payload)
+            if sent.left_s is not None:
+                self._deadline = time.monotonic() + sent.left_s
             self._loop = asyncio.get_running_loop()
-            self._task = asyncio.create_task(self._run(RayPayload.from_bytes(payload)))
+            self._task = asyncio.create_task(self._run(sent))
 
     def stop(self) -> None:
         """Ask the run to stop; its result says that it was."""
@@ -121,25 +132,42 @@ class RayRun:
         return path
 
     async def _execute(self, sent: RayPayload, log: Path | None) -> Mapping[str, object]:
+        """Execute the tool in the project, here or as it travelled, and return its result."""
         payload = sent.payload
-        deadline = None if sent.left_s is None else time.monotonic() + sent.left_s
-        ctx = evolve(
-            payload.ctx,
-            cancellation=self._stop,
-            deadline=deadline,
-            event_sink=self._sink if sent.wants_events else None,
+        if sent.snapshot is None:
+            settings = _as_here(payload.settings)
+            async with open_rye(settings, environ_without()) as rye:
+                return await self._execute_in(rye, sent, log)
+        settings = _as_own(payload.settings)
+        async with _open_without_project(settings) as own:
+            objects = await anyio.to_thread.run_sync(own.cluster.travelling)
+            taken = partial(take_project, objects, sent.snapshot, _folder(settings))
+            project = await anyio.to_thread.run_sync(taken)
+        settings = evolve(settings, project_path=str(project))
+        async with open_rye(settings, environ_without()) as rye:
+            try:
+                found = await self._execute_in(rye, sent, log)
+            except RyeError as error:
+                found = write_error(error.during(payload.item_id))
+        return _at_home(found, str(project), payload.settings.project_path)
+
+    async def _execute_in(
+        self, rye: Rye, sent: RayPayload, log: Path | None
+    ) -> Mapping[str, object]:
+        request = sent.payload.request
+        done = await rye.execute(
+            request.ref,
+            request.inputs,
+            timeout_s=request.timeout_s,
+            limits=request.limits if request.limits.to_dict() else None,
+            output_log=log,
+            ctx=evolve(
+                sent.payload.ctx,
+                cancellation=self._stop,
+                deadline=self._deadline,
+                event_sink=self._sink if sent.wants_events else None,
+            ),
         )
-        request = payload.request
-        limits = request.limits if request.limits.to_dict() else None
-        async with open_rye(_as_here(payload.settings), environ_without()) as rye:
-            done = await rye.execute(
-                request.ref,
-                request.inputs,
-                timeout_s=request.timeout_s,
-                limits=limits,
-                output_log=log,
-                ctx=ctx,
-            )
         return {**done.to_dict(), "effect_unknown": done.effect_unknown}
 
 
@@ -164,14 +192,41 @@ def begin_thread(payload: bytes, ended: Callable[[], None]) -> None:
 
 
 async def _carry_out(sent: RayThread) -> None:
-    async with open_rye(_as_here(sent.settings), environ_without()) as rye:
+    try:
+        if sent.travels:
+            settings = _as_own(sent.settings)
+            async with _open_without_project(settings) as rye:
+                await _carry_out_in(rye, settings, sent.run_id)
+        else:
+            settings = _as_here(sent.settings)
+            async with open_rye(settings, environ_without()) as rye:
+                await _carry_out_in(rye, settings, sent.run_id)
+    except RyeError as error:  # such as a folder or a factory that is missing here
+        settings = evolve(_as_own(sent.settings), deps_factory=None)
+        async with _open_without_project(settings) as rye:
+            await rye.cluster.fail(sent.run_id, error)
+
+
+async def _carry_out_in(own: Rye, settings: Settings, run_id: str) -> None:
+    """Bring a run to its end in its project: the worker's, or the one that travelled with it."""
+
+    def open_there(project: Path) -> Rye:
+        return open_rye(evolve(settings, project_path=str(project)), environ_without())
+
+    async with anyio.create_task_group() as tasks:
         while True:
             try:
-                await rye.cluster.carry_out(sent.run_id)
+                cluster, folder = own.cluster, _folder(settings)
+                queues = await cluster.queue()
+                projects = WorkerProjects(
+                    own, open_there, folder, queues, cluster.travelling, tasks
+                )
+                async with projects.borrow(run_id) as rye:
+                    await rye.cluster.carry_out(run_id)
+                break
             except StateUnreachable:
                 await anyio.sleep(_RETRY_S)
-            else:
-                return
+        tasks.cancel_scope.cancel()
 
 
 def _as_here(settings: Settings) -> Settings:
@@ -180,6 +235,44 @@ def _as_here(settings: Settings) -> Settings:
     if here and state and _place(here) == _place(state):
         settings = evolve(settings, state=here)
     return evolve(settings, deps_factory=settings.deps_factory or ENVIRONMENT_FACTORY)
+
+
+def _as_own(settings: Settings) -> Settings:
+    """Return settings for a project that travels: user space and bundles are this machine's."""
+    user = user_space_in(os.environ)
+    return evolve(
+        _as_here(settings),
+        user_space=str(user),
+        cache_dir=str(user / ".ai/cache/sealed"),
+        system_spaces=discover_bundles(),
+    )
+
+
+@asynccontextmanager
+async def _open_without_project(settings: Settings) -> AsyncIterator[Rye]:
+    """Open a Rye in an empty project, for what the state has."""
+    with tempfile.TemporaryDirectory(prefix="rye-ray-", ignore_cleanup_errors=True) as folder:
+        async with open_rye(evolve(settings, project_path=folder), environ_without()) as rye:
+            yield rye
+
+
+def _folder(settings: Settings) -> Path:
+    """Return where projects that travel become folders."""
+    return settings.user_root / "cache/travelled"
+
+
+def _at_home(found: Mapping[str, Any], project: str, at_home: str) -> Mapping[str, object]:
+    """Return a result whose errors and chain name the caller's own files."""
+
+    def renamed(text: str) -> str:
+        return text.replace(project, at_home)
+
+    found = map_errors(found, renamed)
+    elements = found.get("chain_elements")
+    if not isinstance(elements, list):
+        return found
+    named = [{**one, "path": one.get("path") and renamed(str(one["path"]))} for one in elements]
+    return {**found, "chain_elements": named}
 
 
 def _place(state: str) -> object:

@@ -336,7 +336,12 @@ class Parts:
         """The calls of this Rye on Ray clusters."""
         from ryecore.actions.ray_calls import RayCalls  # noqa: PLC0415 - for remote targets alone
 
-        return RayCalls(self._settings, self._read_remotes)
+        return RayCalls(
+            self._settings,
+            self._read_remotes,
+            lambda: self.store.open().travelling(),
+            lambda: self._planner_of_pushes,
+        )
 
     async def _follow(self, records: "Iterable[ThreadRecord]", *, must: bool) -> None:
         await self.remote_runs.look(records, must=must)

@@ -143,3 +143,35 @@ async def test_a_thread_that_no_node_can_run_is_refused_and_leaves_no_run(
         with pytest.raises(RemoteError, match="has 8 GPU"):
             await rye.start("directive:acme/short", target="remote:gpu")
         assert await rye.threads.list(all=True) == ()
+
+
+async def test_a_project_travels_to_workers_that_have_none(
+    planned: PlannedWorkspace, state: str, ray_cluster: ServedRay
+) -> None:
+    workspace = planned.workspace
+    ref = workspace.shell("acme/words", "cat data/words.txt; pwd")
+    planned.write("words", ["rye_execute", {"item_id": ref}])
+    words = workspace.project / "data/words.txt"
+    words.parent.mkdir()
+    words.write_text("from here\n")
+    name_cluster(workspace, travels=True, push={"include": ["data/*.txt"]})
+    keys = [workspace.key.public]  # the workers' user space trusts nobody
+    async with planned.open(state=state, deps_factory=FACTORY, trusted_keys=keys) as rye:
+        with anyio.fail_after(60):
+            here = await rye.execute(ref)
+            tool = await rye.execute(ref, target="remote:gpu")
+            words.write_text("changed\n")
+            thread = await rye.execute("directive:acme/words", thread="fork", target="remote:gpu")
+    assert tool.data["stdout"].startswith("from here\n"), tool
+    assert str(ray_cluster.user) in tool.data["stdout"]  # where the worker has the project
+    assert tool.to_dict()["chain_elements"] == here.to_dict()["chain_elements"]
+    assert "changed" in str(thread.text), thread
+
+
+async def test_a_run_that_a_worker_cannot_open_ends_with_the_reason(
+    planned: PlannedWorkspace, state: str
+) -> None:
+    async with planned.open(state=state, deps_factory="tests.missing:deps") as rye:
+        with anyio.fail_after(30):
+            done = await rye.execute("directive:acme/short", thread="fork", target="remote:gpu")
+    assert "tests.missing:deps can't be imported" in str(done.error)

@@ -35,7 +35,9 @@ from ryecore.state.postgres.address import PostgresAddress
 
 if TYPE_CHECKING:
     from ryecore.remote.config import Remote, RemotesConfig
+    from ryecore.remote.plan import PushPlanner
     from ryecore.remote.ray_cluster import RayActor, RayCluster
+    from ryecore.state.object_store import ObjectStore
 
 __all__ = ["RayCalls", "RayPayload", "RayThread"]
 
@@ -61,12 +63,14 @@ class RayPayload:
             monotonic clocks of their own.
         wants_events: Whether the caller takes events.
         wants_log: Whether the caller takes the tool's output as it comes.
+        snapshot: The snapshot in which the project travels; None where the worker has its folder.
     """
 
     payload: Payload
     left_s: float | None = None
     wants_events: bool = False
     wants_log: bool = False
+    snapshot: str | None = None
 
     def to_bytes(self) -> bytes:
         """Return it as one JSON document."""
@@ -75,6 +79,7 @@ class RayPayload:
             "left_s": self.left_s,
             "wants_events": self.wants_events,
             "wants_log": self.wants_log,
+            "snapshot": self.snapshot,
         }
         return json.dumps(document).encode()
 
@@ -92,33 +97,40 @@ class RayThread:
     Attributes:
         settings: The settings with which to open the Rye.
         run_id: The run.
+        travels: Whether its project travels, so that the worker's own user space counts.
     """
 
     settings: Settings
     run_id: str
+    travels: bool = False
 
     def to_bytes(self) -> bytes:
         """Return it as one JSON document."""
-        document = {"settings": write_settings(self.settings), "run_id": self.run_id}
+        document = {
+            "settings": write_settings(self.settings),
+            "run_id": self.run_id,
+            "travels": self.travels,
+        }
         return json.dumps(document).encode()
 
     @classmethod
     def from_bytes(cls, document: bytes) -> Self:
         """Read what `to_bytes` wrote."""
         values = json.loads(document)
-        return cls(read_settings(values["settings"]), values["run_id"])
+        return cls(read_settings(values["settings"]), values["run_id"], values["travels"])
 
 
 class _Sender:
     """What gives threads' runs to the workers of a cluster."""
 
-    def __init__(self, cluster: "RayCluster", settings: Settings) -> None:
+    def __init__(self, cluster: "RayCluster", settings: Settings, *, travels: bool) -> None:
         self._cluster = cluster
         self._settings = settings
+        self._travels = travels
 
     def enqueue(self, run_id: str, queue: str, priority: int) -> None:
         state = PostgresAddress.parse(self._settings.state or "").place
-        payload = RayThread(self._settings, run_id).to_bytes()
+        payload = RayThread(self._settings, run_id, self._travels).to_bytes()
         self._cluster.start_runner(place_id(*map(str, state), run_id), payload)
 
     def close(self) -> None:
@@ -131,9 +143,19 @@ class RayCalls:
     Args:
         settings: The settings with which a worker opens the Rye.
         remotes: Reads the remotes.
+        objects: Returns the objects by which projects travel.
+        pushes: Returns what plans what of the project travels.
     """
 
-    def __init__(self, settings: Settings, remotes: "Callable[[], RemotesConfig]") -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        remotes: "Callable[[], RemotesConfig]",
+        objects: "Callable[[], ObjectStore]",
+        pushes: "Callable[[], PushPlanner]",
+    ) -> None:
+        self._objects = objects
+        self._pushes = pushes
         if settings.state is not None:
             state = PostgresAddress.parse(settings.state).without_password
             settings = evolve(settings, state=state)
@@ -158,7 +180,7 @@ class RayCalls:
         """
         cluster = _connect(remote)
         cluster.refuse_lacking()
-        return _Sender(cluster, self._settings)
+        return _Sender(cluster, self._settings, travels=remote.settings.travels)
 
     async def call(
         self,
@@ -191,12 +213,24 @@ class RayCalls:
                 "worker of Ray can't share.",
                 next_step="Name a state that machines share: RYE_STATE, or Rye.open(state=...).",
             )
-        call = _Call(self._settings, remote, request, ctx, trace=trace, output_log=output_log)
+        snapshot = await self._put_project(remote) if remote.settings.travels else None
+        call = _Call(
+            self._settings, remote, request, ctx, snapshot, trace=trace, output_log=output_log
+        )
         if ctx.cancellation is None:
             return await call.run()
         with cancelled_by(ctx.cancellation):
             return await call.run()
         raise CallCancelled(f"{request.ref} was cancelled by its caller.")
+
+    async def _put_project(self, remote: "Remote") -> str:
+        """Store what travels of the project, and return its snapshot."""
+        from ryecore.remote.plan import make_plan  # noqa: PLC0415 - for projects that travel
+        from ryecore.remote.travelling import put_project  # noqa: PLC0415
+
+        plan = await make_plan(self._pushes(), remote.settings.push.include)
+        objects = await to_thread.run_sync(self._objects)
+        return await to_thread.run_sync(put_project, plan, objects)
 
 
 class _Call:
@@ -206,11 +240,13 @@ class _Call:
         remote: "Remote",
         request: RunRequest,
         ctx: CallContext,
+        snapshot: str | None,
         *,
         trace: bool,
         output_log: str | None,
     ) -> None:
         self._settings = settings
+        self._snapshot = snapshot
         self._remote = remote
         self._request = request
         self._ctx = ctx
@@ -272,6 +308,7 @@ class _Call:
             self._left_s(),
             self._wants_events,
             self._output_log is not None,
+            self._snapshot,
         )
 
     def _left_s(self) -> float | None:

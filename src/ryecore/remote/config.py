@@ -124,7 +124,7 @@ class RemoteEntry:
         node_key: The node's public key; None for a queue or a cluster.
         queue: The queue whose workers run what is sent there.
         priority: The place of its runs in the queue: a lower number runs earlier.
-        travels: Whether the project travels to the queue's workers with its runs.
+        travels: Whether the project travels to the workers of the queue or cluster with its runs.
         ray: The address of the Ray cluster whose workers run what is sent there.
         resources: What each run takes of the cluster, by the names that `ray status` shows.
         timeout_s: How long one request may take, in seconds.
