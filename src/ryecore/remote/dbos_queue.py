@@ -11,9 +11,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 from urllib.parse import urlsplit, urlunsplit
 
-import sqlalchemy
 from attrs import evolve
 from dbos import DBOS, DBOSClient, Queue, Serializer
+from sqlalchemy import exc
 from typing_extensions import override
 
 from ryecore.errors import RyeError, StateUnreachable
@@ -96,7 +96,7 @@ def set_up(state: PostgresAddress) -> None:
     """
     try:
         DBOS.migrate(url_of(state), schema=schema_of(state))
-    except sqlalchemy.exc.OperationalError as problem:
+    except exc.OperationalError as problem:
         raise unreachable(state, problem) from None
 
 
@@ -122,7 +122,7 @@ class QueueClient:
                 application_name=APPLICATION,
                 retry_connection_errors=False,
             )
-        except sqlalchemy.exc.OperationalError as problem:
+        except exc.OperationalError as problem:
             raise unreachable(state, problem) from None
 
     def enqueue(self, run_id: str, queue: str, priority: int) -> None:
@@ -142,7 +142,7 @@ class QueueClient:
                 },
                 run_id,
             )
-        except sqlalchemy.exc.DBAPIError as problem:
+        except exc.DBAPIError as problem:
             raise unreachable(self._state, problem) from None
 
     def bounds(self) -> dict[str, QueueBounds]:
@@ -153,7 +153,7 @@ class QueueClient:
         """
         try:
             return {one.name: self._bounds(one) for one in self._client.list_queues()}
-        except sqlalchemy.exc.DBAPIError as problem:
+        except exc.DBAPIError as problem:
             raise unreachable(self._state, problem) from None
 
     def _bounds(self, queue: Queue) -> QueueBounds:

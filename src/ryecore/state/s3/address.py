@@ -149,13 +149,14 @@ def _amazon(region: str) -> str:
 
 
 def _check_endpoint(endpoint: str) -> str:
+    wrong = _refused("its endpoint isn't a URL such as https://HOST:PORT")
     try:
         parts = urlsplit(endpoint)
         is_url = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
-        is_url = False
+        raise wrong from None
     if not is_url or "@" in parts.netloc or parts.query or parts.fragment:
-        raise _refused("its endpoint isn't a URL such as https://HOST:PORT")
+        raise wrong
     return endpoint.rstrip("/")
 
 
