@@ -331,6 +331,7 @@ class SyncRemotes(_Runs[Remotes]):
     list = direct(Remotes.list)
     identify = blocking(Remotes.identify)
     add = direct(Remotes.add)
+    add_queue = direct(Remotes.add_queue)
     remove = direct(Remotes.remove)
     plan = blocking(Remotes.plan)
     push = blocking(Remotes.push)

@@ -2,7 +2,8 @@
 
 A thread is of two turns, with a call of a tool between them, on a model that answers at once. The
 floors are a worker by hand, in SQL with SKIP LOCKED, and DBOS with an empty workflow. All run at
-most 8 at once and ask for more after 50 ms, on a durable server, in the same run.
+most 8 at once and ask for more after 50 ms, on a durable server, in the same run. With a Python
+that has pydantic-ai in `RYE_PEERS`, an agent of it on DBOS does the same work, too.
 """
 
 import json
@@ -28,7 +29,8 @@ from tests.workspace import Workspace
 __all__ = ["run"]
 
 _WORKERS = (1, 2, 4)
-_MANY = {"ryecore": 200, "DBOS": 1_000, "SQL": 2_000}
+_MANY = {"ryecore": 200, "pydantic-ai on DBOS": 200, "DBOS": 1_000, "SQL": 2_000}
+_PEERS = "RYE_PEERS"
 _ONE_BY_ONE = 20
 _CALLS_AT_ONCE = 16
 _JOBS = (
@@ -44,7 +46,9 @@ def run() -> None:
         print("queues: left out, as PostgreSQL's server is missing (apt-get install postgresql).")
         return
     for workers in _WORKERS:
-        for name, measure in (("SQL", _by_hand), ("DBOS", _with_dbos), ("ryecore", _ours)):
+        for name, measure in _WAYS.items():
+            if name == "pydantic-ai on DBOS" and _PEERS not in os.environ:
+                continue
             with serving_postgres(is_durable=True) as address:
                 latency_ms, a_second = measure(address, workers)
             report(
@@ -74,13 +78,16 @@ def _processes(
                 subprocess.Popen(command, env=environ, text=True, **pipes)  # type: ignore[call-overload]
             )
             ended.callback(worker.kill)
-            line = worker.stdout.readline()
-            assert ready in line, line + worker.stdout.read()
+            said = ""
+            while ready not in said:  # warnings may come first
+                line = worker.stdout.readline()
+                assert line, said
+                said += line
         yield
 
 
-def _floor(kind: str, address: str) -> list[str]:
-    return [sys.executable, "-m", "tests.benchmarks.floor.queue_workers", kind, address]
+def _floor(kind: str, address: str, python: str = sys.executable) -> list[str]:
+    return [python, "-m", "tests.benchmarks.floor.queue_workers", kind, address]
 
 
 def _by_hand(address: str, workers: int) -> tuple[list[float], float]:
@@ -102,9 +109,16 @@ def _by_hand(address: str, workers: int) -> tuple[list[float], float]:
             return latency_ms, many / _timed(lambda: (put(many), wait()))
 
 
-def _with_dbos(address: str, workers: int) -> tuple[list[float], float]:
+def _with_peer(address: str, workers: int) -> tuple[list[float], float]:
+    command = _floor("pydantic", address, os.environ[_PEERS])
+    return _with_dbos(address, workers, command, _MANY["pydantic-ai on DBOS"])
+
+
+def _with_dbos(
+    address: str, workers: int, command: list[str] | None = None, many: int = _MANY["DBOS"]
+) -> tuple[list[float], float]:
     DBOS.migrate(address)
-    with _processes(_floor("dbos", address), workers, "ready"):
+    with _processes(command or _floor("dbos", address), workers, "ready"):
         client = DBOSClient(system_database_url=address, application_name="floor")
         with psycopg.connect(address, autocommit=True) as server:
 
@@ -120,7 +134,6 @@ def _with_dbos(address: str, workers: int) -> tuple[list[float], float]:
                     time.sleep(0.001)
 
             latency_ms = [_timed(lambda: (put(1), wait())) * 1000 for _ in range(_ONE_BY_ONE)]
-            many = _MANY["DBOS"]
             a_second = many / _timed(lambda: (put(many), wait()))
         client.destroy()
         return latency_ms, a_second
@@ -174,6 +187,14 @@ async def _threads(planned: PlannedWorkspace, state: str) -> tuple[list[float], 
         for thread in started:
             assert (await thread.result()).success
         return latency_ms, many / (time.perf_counter() - began)
+
+
+_WAYS = {
+    "SQL": _by_hand,
+    "DBOS": _with_dbos,
+    "pydantic-ai on DBOS": _with_peer,
+    "ryecore": _ours,
+}
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from ryecore.lillux import watch
 from ryecore.policy import CallContext
 from ryecore.state.records import load_run_key
 from ryecore.threads.thread import Thread
+from ryecore.threads.tree_node import TreeNode
 from tests.forking import Forked
 from tests.matrix import IS_SOAK
 from tests.postgres import cutting, needs_dbos, needs_server, running_postgres
@@ -119,13 +120,21 @@ async def test_a_run_of_a_killed_worker_is_resumed_by_another(
     first = workers.start()
     async with planned.open(state=state) as rye:
         thread = await rye.start("directive:acme/work", target="remote:queue")
+        watched: list[TreeNode] = []
+
+        async def look() -> None:
+            watched.append(await rye.threads.watch(thread.thread_id, lambda _: None))
+
         with anyio.fail_after(30):
             await planned.begun("work")
         other = workers.start()
-        first.send_signal(signal.SIGKILL)
-        planned.allow("work")
-        with anyio.fail_after(30):
-            done = await thread.result()
+        async with anyio.create_task_group() as group:
+            group.start_soon(look)
+            first.send_signal(signal.SIGKILL)
+            planned.allow("work")
+            with anyio.fail_after(30):
+                done = await thread.result()
+        assert [one.status for one in watched[0].walk()] == ["continued", "completed"]
         assert done.success, done.error
         assert (planned.root / "marks").read_text() == "once\n"
         chain = await rye.threads.list(all=True)

@@ -112,6 +112,41 @@ class Remotes:
         space = self._space(in_project)
         return self._write(space, with_remote(self._read.content_in(space), new))
 
+    def add_queue(
+        self,
+        name: str,
+        address: str,
+        *,
+        priority: int | None = None,
+        travels: bool = False,
+        is_default: bool = False,
+        in_project: bool = False,
+    ) -> Path:
+        """Add a queue as a remote, and sign remotes.yaml.
+
+        Args:
+            name: Its name.
+            address: Such as `postgresql://user@host/database?schema=shop&queue=batch`.
+            priority: The place of its runs in the queue, from 1: a lower number runs earlier.
+            travels: Whether the project travels to its workers with each run.
+            is_default: Whether it becomes the remote of the target `remote`.
+            in_project: Whether it is added to the project, and not to user space.
+
+        Returns:
+            The file.
+
+        Raises:
+            InputError: There is a remote of this name, or an argument can't be one's.
+            RyeError: The file as it is isn't signed by a trusted key, or there is no key to sign
+                with.
+        """
+        from ryecore.remote.authoring import NewQueue, check_queue, with_queue  # noqa: PLC0415
+
+        check_queue(name, address)
+        new = NewQueue(name, address, priority, travels, is_default)
+        space = self._space(in_project)
+        return self._write(space, with_queue(self._read.content_in(space), new))
+
     def remove(self, name: str, *, in_project: bool = False) -> Path:
         """Remove a remote, and sign remotes.yaml.
 

@@ -17,7 +17,7 @@ from ryecore.display.text import StyledText, brief, byte_size, counted, dollars,
 from ryecore.errors import InputError, RemoteUntrusted
 from ryecore.lillux.keys import PublicKey
 from ryecore.remote.authoring import check_new
-from ryecore.remote.config import Remote
+from ryecore.remote.config import MAX_PRIORITY, Remote
 from ryecore.remote.plan import PushPlan
 from ryecore.rye import Rye
 
@@ -153,6 +153,46 @@ def _confirm_key(
             "The key was not confirmed; nothing was written.",
             next_step="Ask the node's operator for the fingerprint of its key.",
         )
+
+
+@remote.command("add-queue")
+@click.argument("name")
+@click.argument("address")
+@click.option(
+    "--priority", type=click.IntRange(1, MAX_PRIORITY), help="A lower number runs earlier; else 1."
+)
+@click.option("--travels", is_flag=True, help="Let the project travel to its workers.")
+@click.option(
+    "--default", "is_default", is_flag=True, help="Make it the remote of --target remote."
+)
+@click.option("--in-project", is_flag=True, help="Add it to the project, not to your user space.")
+@project_option
+@json_option
+def add_queue(
+    name: str,
+    address: str,
+    priority: int | None,
+    travels: bool,
+    is_default: bool,
+    in_project: bool,
+    project_path: str,
+    as_json: bool,
+) -> None:
+    """Name a queue of the state that machines share, and sign remotes.yaml.
+
+    ADDRESS is that of the state, with the queue's name, such as
+    postgresql://rye@db.example.com/agents?schema=shop&queue=batch
+    """
+    path = Rye.open(project_path).remotes.add_queue(
+        name, address, priority=priority, travels=travels, is_default=is_default,
+        in_project=in_project,
+    )  # fmt: skip
+    show_done(
+        f"remote {name} is a queue: {path}",
+        {"name": name, "path": str(path)},
+        steps=["rye cluster status"],
+        as_json=as_json,
+    )
 
 
 @remote.command("remove")

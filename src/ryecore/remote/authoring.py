@@ -11,9 +11,13 @@ from ryecore.errors import InputError
 from ryecore.frozen import frozen
 from ryecore.lillux.keys import PublicKey
 from ryecore.remote.config import is_loopback, is_remote_name, read_url
+from ryecore.remote.queue_address import QueueAddress
 from ryecore.remote.rules import why_no_pattern
 
-__all__ = ["NewRemote", "check_new", "with_remote", "without_remote"]
+__all__ = [
+    "NewQueue", "NewRemote", "check_new", "check_queue", "with_queue", "with_remote",
+    "without_remote",
+]  # fmt: skip
 
 
 @frozen
@@ -37,6 +41,49 @@ class NewRemote:
     is_default: bool = False
 
 
+@frozen
+class NewQueue:
+    """A queue to add as a remote.
+
+    Attributes:
+        name: Its name.
+        address: The address of its state and queue.
+        priority: The place of its runs in the queue, from 1: a lower number runs earlier.
+        travels: Whether the project travels to its workers.
+        is_default: Whether it becomes the remote of the target `remote`.
+    """
+
+    name: str
+    address: str
+    priority: int | None = None
+    travels: bool = False
+    is_default: bool = False
+
+
+def check_queue(name: str, address: str) -> None:
+    """Check what a person writes of a new remote that is a queue.
+
+    Raises:
+        InputError: It can't be one. The message doesn't repeat the address.
+    """
+    _check_name(name)
+    try:
+        QueueAddress.parse(address)
+    except ValueError as problem:
+        raise InputError(
+            f"The address of the queue {problem}.",
+            next_step="Write postgresql://USER@HOST/DATABASE?schema=SCHEMA&queue=QUEUE",
+        ) from None
+
+
+def _check_name(name: str) -> None:
+    if not is_remote_name(name):
+        raise InputError(
+            f"{name[:80]!r} can't be the name of a remote.",
+            next_step="Write letters, digits, _ and -, such as gpu.",
+        )
+
+
 def check_new(name: str, url: str, *, include: Sequence[str] = (), plain_http: bool = False) -> str:
     """Check what a person writes of a new remote, before anything is sent.
 
@@ -46,11 +93,7 @@ def check_new(name: str, url: str, *, include: Sequence[str] = (), plain_http: b
     Raises:
         InputError: It can't be a remote.
     """
-    if not is_remote_name(name):
-        raise InputError(
-            f"{name[:80]!r} can't be the name of a remote.",
-            next_step="Write letters, digits, _ and -, such as gpu.",
-        )
+    _check_name(name)
     try:
         url = read_url(url)
     except ValueError as problem:
@@ -80,14 +123,6 @@ def with_remote(content: bytes | None, new: NewRemote) -> bytes:
     Raises:
         InputError: There is a remote of this name.
     """
-    yaml = _round_trip()
-    document: Any = (yaml.load(content) if content else None) or {}
-    remotes = document.setdefault("remotes", {})
-    if new.name in remotes:
-        raise InputError(
-            f"There is a remote {new.name!r} already: {remotes[new.name].get('url')}.",
-            next_step=f"Remove it first (rye remote remove {new.name}), or choose another name.",
-        )
     from ruamel.yaml.scalarstring import LiteralScalarString  # noqa: PLC0415
 
     entry: dict[str, Any] = {
@@ -98,9 +133,33 @@ def with_remote(content: bytes | None, new: NewRemote) -> bytes:
         entry["plain_http"] = True
     if new.include:
         entry["push"] = {"include": list(new.include)}
-    remotes[new.name] = entry
-    if new.is_default:
-        document["default"] = new.name
+    return _with_entry(content, new.name, entry, is_default=new.is_default)
+
+
+def with_queue(content: bytes | None, new: NewQueue) -> bytes:
+    """Return a remotes.yaml with one more remote that is a queue; see `with_remote`."""
+    entry: dict[str, Any] = {"queue": new.address}
+    if new.priority is not None:
+        entry["priority"] = new.priority
+    if new.travels:
+        entry["travels"] = True
+    return _with_entry(content, new.name, entry, is_default=new.is_default)
+
+
+def _with_entry(
+    content: bytes | None, name: str, entry: dict[str, Any], *, is_default: bool
+) -> bytes:
+    yaml = _round_trip()
+    document: Any = (yaml.load(content) if content else None) or {}
+    remotes = document.setdefault("remotes", {})
+    if name in remotes:
+        raise InputError(
+            f"There is a remote {name!r} already.",
+            next_step=f"Remove it first (rye remote remove {name}), or choose another name.",
+        )
+    remotes[name] = entry
+    if is_default:
+        document["default"] = name
     return _dumped(yaml, document)
 
 

@@ -24,6 +24,7 @@ from ryecore.remote.ray_rules import AUTO, Resources, read_ray_address, read_res
 from ryecore.remote.rules import why_no_pattern
 
 __all__ = [
+    "MAX_PRIORITY",
     "REMOTES_PATH",
     "PushRules",
     "Remote",

@@ -181,7 +181,7 @@ class RunHandle(ABC, Generic[ResultT]):
         while record.status == "continued":
             if record.continuation_thread_id is not None:
                 record = await store.wait(record.continuation_thread_id, follow=follow)
-            elif record.queue is not None:
+            elif record.awaits_worker:
                 record = await wait_for_continuation(store, record.thread_id)
             else:
                 break

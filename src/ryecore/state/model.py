@@ -294,6 +294,12 @@ class ThreadRecord(Rendered):
         return has_ended(self.status)
 
     @property
+    def awaits_worker(self) -> bool:
+        """Whether its worker died, and another one of its queue is about to resume it."""
+        is_unlinked = self.queue is not None and self.continuation_thread_id is None
+        return is_unlinked and self.status == "continued"
+
+    @property
     def pid(self) -> int | None:
         """The number of the process that runs it."""
         return self.owner.pid if self.owner else None

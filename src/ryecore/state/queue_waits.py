@@ -23,7 +23,7 @@ async def wait_for_continuation(store: ThreadStore, thread_id: str) -> ThreadRec
     async with store.watch(thread_id) as watched:
         while True:
             record = await store.registry.get_thread(thread_id)
-            if record.status != "continued" or record.continuation_thread_id is not None:
+            if not record.awaits_worker:
                 return record
             await watched.changed(_LOOK_EVERY_S)
 

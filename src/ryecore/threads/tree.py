@@ -82,7 +82,9 @@ async def watch_tree(
             tree = await load_tree(store, root_id)
             draw(tree)
             if all(one.ended for one in tree.walk()):
-                return tree
+                last = await store.registry.get_thread(await store.registry.last_of(root_id))
+                if not last.awaits_worker:
+                    return tree
             await changes.changed(every_s)
             await anyio.sleep(min(_LEAST_S, every_s))
 

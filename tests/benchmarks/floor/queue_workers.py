@@ -1,6 +1,8 @@
 """A worker of a queue, in a process of its own, that does nothing: in SQL, or with DBOS alone.
 
-    python -m tests.benchmarks.floor.queue_workers sql|dbos ADDRESS
+    python -m tests.benchmarks.floor.queue_workers sql|dbos|pydantic ADDRESS
+
+`pydantic` runs an agent of pydantic-ai on DBOS instead: two turns with a call of a tool between.
 
 It says `ready` once it takes jobs, and runs until it is killed.
 """
@@ -9,6 +11,7 @@ import asyncio
 import os
 import sys
 import time
+from collections.abc import Awaitable, Callable
 
 import psycopg
 from dbos import DBOS, DBOSConfig
@@ -33,8 +36,8 @@ def by_hand(address: str) -> None:
                 time.sleep(POLL_S)
 
 
-async def with_dbos(address: str) -> None:
-    """Run empty workflows."""
+async def with_dbos(address: str, *, is_agent: bool = False) -> None:
+    """Run empty workflows, or agents."""
     DBOS(
         config=DBOSConfig(
             name="floor", system_database_url=address, executor_id=str(os.getpid()),
@@ -42,9 +45,12 @@ async def with_dbos(address: str) -> None:
         )
     )  # fmt: skip
 
+    run = _make_agent() if is_agent else None
+
     @DBOS.workflow(name="empty")
     async def empty(job: str) -> None:
-        pass
+        if run is not None:
+            await run()
 
     DBOS.launch()
     await DBOS.register_queue_async(
@@ -56,8 +62,18 @@ async def with_dbos(address: str) -> None:
     await asyncio.Event().wait()
 
 
+def _make_agent() -> Callable[[], Awaitable[object]]:
+    from pydantic_ai.durable_exec.dbos import DBOSAgent
+
+    from tests.benchmarks.peers.pydantic_agents import LIMITS, make_agent
+    from tests.benchmarks.peers.script import PROMPT
+
+    agent = DBOSAgent(make_agent(1), name="adder")
+    return lambda: agent.run(PROMPT, usage_limits=LIMITS)
+
+
 if __name__ == "__main__":
     if sys.argv[1] == "sql":
         by_hand(sys.argv[2])
     else:
-        asyncio.run(with_dbos(sys.argv[2]))
+        asyncio.run(with_dbos(sys.argv[2], is_agent=sys.argv[1] == "pydantic"))

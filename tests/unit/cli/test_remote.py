@@ -98,6 +98,26 @@ def test_a_list_has_clusters_and_queues_besides_nodes(workspace: Workspace, run:
     assert "db.example" in shown
 
 
+def test_a_queue_is_added_without_a_password_and_removed(workspace: Workspace, run: Run) -> None:
+    address = "postgresql://rye@db.example/agents?schema=shop&queue=batch"
+    added = run("remote", "add-queue", "batch", address, "--priority", "7", "--travels", "--json")
+    assert added.json["status"] == "success"
+    text = workspace.path("config/remotes/remotes.yaml", "user").read_text()
+    assert f"queue: {address}" in text
+    assert "db.example" in run("remote", "list").out
+    [found] = workspace.open().remotes.list()
+    queue = found.settings.queue
+    assert queue is not None
+    assert (queue.name, found.settings.priority, found.settings.travels) == ("batch", 7, True)
+    again = run("remote", "add-queue", "batch", address)
+    assert "already" in again.err
+    told = run("remote", "add-queue", "other", "postgresql://rye:s3cret@db.example/agents")
+    assert "password" in told.err
+    assert "s3cret" not in told.err
+    assert run("remote", "remove", "batch", "--json").json["status"] == "success"
+    assert workspace.open().remotes.list() == ()
+
+
 def test_comments_and_other_remotes_stay_when_one_is_added_or_removed(
     workspace: Workspace, run: Run, node: ServedNode
 ) -> None:
