@@ -184,6 +184,29 @@ async def test_trees_are_written_beside_each_other_and_one_by_one_each(
         await registry.together(lambda: registry.request_cancel("a"), tree="a")
 
 
+async def test_a_statement_that_fails_unlooked_at_undoes_its_transaction(
+    store: ThreadStore,
+) -> None:
+    await store.registry.register("a", "directive:acme/x")
+    await store.ledger.register("a", Amount(1000, 1000))
+    database = store._database
+
+    def fail() -> None:
+        with database.write("a") as run:
+            run.execute("UPDATE threads SET turns = ? WHERE thread_id = ?", (7, "a"))
+            run.execute("UPDATE accounts SET spend_held = ? WHERE thread_id = ?", (-1, "a"))
+            run.execute("UPDATE threads SET turns = ? WHERE thread_id = ?", (8, "a"))
+
+    with pytest.raises(StateError, match="violates check"):
+        fail()
+    assert (await store.registry.get_thread("a")).cost.turns == 0
+    with database.write("a") as run:
+        changed = run.execute("UPDATE threads SET turns = ? WHERE thread_id = ?", (9, "a"))
+        missed = run.execute("UPDATE threads SET turns = ? WHERE thread_id = ?", (9, "b"))
+        assert (changed.rowcount, missed.rowcount) == (1, 0)
+    assert (await store.registry.get_thread("a")).cost.turns == 9
+
+
 async def test_a_lease_follows_the_clock_of_the_server(
     store: ThreadStore,
     other: Any,

@@ -123,8 +123,9 @@ class SqlLedger(BudgetLedger):
     async def register(self, thread_id: str, ceiling: Amount) -> None:
         spend, tokens = whole_numbers(ceiling)
         async with self._database.writing(thread_id) as run:
-            if not _is_open(run, thread_id, None):
-                _open(run, thread_id, (None, True, True, spend, tokens))
+            opened = run.execute(OPEN_ACCOUNT, (None, True, True, spend, tokens, thread_id))
+            if not opened.rowcount and not _is_open(run, thread_id, None):
+                raise refuse_opening(run, thread_id)
 
     @override
     async def reserve(

@@ -11,7 +11,6 @@ Source: decisions 35, 37, 38 and 77; ADR 039; ADR 044.
 """
 
 import os
-import select
 import time
 from binascii import crc32
 from collections import deque
@@ -23,13 +22,12 @@ from typing import Any, Final, TypeVar, cast
 import psycopg
 from psycopg import errors
 from psycopg.conninfo import conninfo_to_dict
-from psycopg.sql import Literal
 
 from ryecore.errors import InputError, RyeError, StateError, StateUnreachable
 from ryecore.state.postgres.address import PostgresAddress, address_refused
-from ryecore.state.postgres.dialect import NamedRow, in_postgres
 from ryecore.state.postgres.schema import MIGRATIONS
-from ryecore.state.statements import DatabaseTime, Rows, Statements
+from ryecore.state.postgres.session import ServerClock, Session, value_of
+from ryecore.state.statements import Statements
 from ryecore.state.waiting import Workers, is_blocking, run_blocking
 
 __all__ = ["WORKERS", "PostgresDatabase", "in_worker", "in_workers"]
@@ -57,96 +55,13 @@ _WRITING: Final = crc32(b"ryecore writers") & 0x7FFFFFFF
 _IN_TREE: Final = crc32(b"ryecore trees") & 0x7FFFFFFF
 _CONNECTION_CODES: Final = ("", "08", "3D", "53", "57")
 """What begins the codes of a server that is away, full or stopping; "" where none answered."""
-_CLOCK: Final = "SELECT CAST(extract(epoch FROM clock_timestamp()) AS double precision)"
 WORKERS: Final = Workers("ryecore_postgres_workers", _MOST_CONNECTIONS)
-_CLOCK_EVERY_S: Final = 30.0
-_TIMES: Final = ("lease_until", "deadline")
-"""The columns with times by the server's clock."""
-
-_CLOCK_TOLERANCE_S: Final = 1.0
-"""How far clocks may be apart unnoticed, which a lease's tolerance covers."""
-
-
-class _Clock:
-    """How far a server's clock is ahead of this machine's.
-
-    It changes only when one of the clocks was set, so that a row that is read twice is the same.
-    """
-
-    def __init__(self) -> None:
-        self.ahead_s = 0.0
-        self.read_at = -_CLOCK_EVERY_S
-
-    def is_due(self) -> bool:
-        """Return whether it hasn't been read within the last seconds."""
-        return time.monotonic() - self.read_at > _CLOCK_EVERY_S
-
-    def set(self, server_s: float) -> None:
-        """Compare the clocks, now that the server has told its time."""
-        ahead_s = server_s - time.time()
-        if abs(ahead_s - self.ahead_s) > _CLOCK_TOLERANCE_S:
-            self.ahead_s = ahead_s
-        self.read_at = time.monotonic()
-
-
-class _Session:
-    """A connection that runs the store's statements."""
-
-    def __init__(self, connection: "psycopg.Connection[Any]", clock: _Clock) -> None:
-        self.connection = connection
-        connection.row_factory = self._rows
-        self.changes = 0
-        self._clock = clock
-
-    def execute(self, sql: str, parameters: Sequence[Any] = (), /) -> Rows:
-        """Run a statement of the store; ends of leases are stored by the server's clock."""
-        values = [
-            one + self._clock.ahead_s if isinstance(one, DatabaseTime) else one
-            for one in parameters
-        ]
-        cursor = self.run(in_postgres(sql), values)
-        if (cursor.statusmessage or "").startswith(("INSERT", "UPDATE", "DELETE")):
-            self.changes += cursor.rowcount
-        rows: Rows = cursor
-        return rows
-
-    def run(
-        self, sql: str, values: Sequence[Any] = (), *, binary: bool = False
-    ) -> "psycopg.Cursor[Any]":
-        """Run a statement in PostgreSQL's words; its rows come as text, unless they are binary."""
-        return self.connection.execute(sql.encode(), values or None, binary=binary)
-
-    def begin(self, lock: str) -> None:
-        """Begin a transaction that holds a lock, in one round trip."""
-        cursor = self.run(f"BEGIN; SELECT {lock}; {_CLOCK}")
-        while cursor.nextset():
-            pass
-        self._clock.set(_value(cursor))
-
-    def read_clock(self) -> None:
-        """Read the server's clock, unless that was done within the last seconds."""
-        if self._clock.is_due():
-            self._clock.set(_value(self.run(_CLOCK)))
-
-    def _rows(self, cursor: "psycopg.Cursor[Any]") -> Callable[[Sequence[Any]], NamedRow]:
-        names = {column.name: place for place, column in enumerate(cursor.description or ())}
-        times = [names[one] for one in _TIMES if one in names]
-
-        def make(values: Sequence[Any]) -> NamedRow:
-            if times:
-                values = [*values]
-                for one in times:
-                    if values[one] is not None:
-                        values[one] -= self._clock.ahead_s
-            return NamedRow(names, tuple(values))
-
-        return make
 
 
 class _Current(local):
     """What the thread's operations belong to: a transaction of several operations, or none."""
 
-    session: _Session | None = None
+    session: Session | None = None
     tree: str | None = None
     undone: BaseException | None = None
 
@@ -172,9 +87,9 @@ class PostgresDatabase:
         """The same, and the first number of the locks of its trees."""
 
         self._pid = os.getpid()
-        self._idle: deque[_Session] = deque()
+        self._idle: deque[Session] = deque()
         self._abandoned: list[object] = []
-        self._clock = _Clock()
+        self._clock = ServerClock()
         self._is_closed = False
         self._was_there = False
         self._current = _Current()
@@ -192,39 +107,40 @@ class PostgresDatabase:
                 yield session
             return
         with self._failing("written"), self._session() as session:
-            session.begin(self._lock_for(session, tree))
             try:
-                yield session
+                with session.pipelining():
+                    session.run("BEGIN")
+                    self._lock(session, tree)
+                    yield session
+                    session.run("COMMIT")
             except BaseException:
-                _roll_back(session)
+                session.roll_back()
                 raise
-            session.run("COMMIT")
 
     @contextmanager
-    def transaction(self) -> Iterator[_Session]:
+    def transaction(self) -> Iterator[Session]:
         """Yield a transaction that writers of other rows don't wait for; see `write`."""
         with self._failing("written"), self._session() as session:
             session.run("BEGIN")
             try:
                 yield session
             except BaseException:
-                _roll_back(session)
+                session.roll_back()
                 raise
             session.run("COMMIT")
 
     @contextmanager
-    def statements(self, done: str) -> Iterator[_Session]:
+    def statements(self, done: str) -> Iterator[Session]:
         """Yield a connection each of whose statements is a transaction of its own."""
         with self._failing(done), self._session() as session:
             yield session
 
-    def _lock_for(self, session: _Session, tree: str | None) -> str:
-        """Return the call that takes the lock of a thread's tree, or that of the schema."""
+    def _lock(self, session: Session, tree: str | None) -> None:
+        """Take the lock of a thread's tree, or that of the schema."""
         if tree is None:
-            return f"pg_advisory_xact_lock{self.lock}"
-        group, number, trees = self.tree_lock
-        thread_id = Literal(tree).as_string(session.connection)
-        return f"lock_tree({group}, {number}, {trees}, {thread_id}, FALSE)"
+            session.run("SELECT pg_advisory_xact_lock(%s, %s)", self.lock)
+        else:
+            session.run("SELECT lock_tree(%s, %s, %s, %s, FALSE)", (*self.tree_lock, tree))
 
     @asynccontextmanager
     async def writing(self, tree: str | None = None) -> AsyncIterator[Statements]:
@@ -238,7 +154,7 @@ class PostgresDatabase:
         """Run operations as one transaction; see `Transactions.together`."""
         current = self._current
         with self.write(tree) as run:
-            current.session, current.tree, current.undone = cast("_Session", run), tree, None
+            current.session, current.tree, current.undone = cast("Session", run), tree, None
             try:
                 result = run_blocking(work())
                 if current.undone is not None:
@@ -248,14 +164,14 @@ class PostgresDatabase:
         return result
 
     @contextmanager
-    def _part(self, session: _Session) -> Iterator[None]:
-        before = session.changes
+    def _part(self, session: Session) -> Iterator[None]:
+        before = len(session.written)
         try:
             with self._failing("written"):
                 yield
         except BaseException as problem:
             is_broken = isinstance(problem.__cause__, psycopg.Error)
-            if is_broken or session.changes != before:
+            if is_broken or session.has_changed(before):
                 self._current.undone = problem
             raise
 
@@ -270,7 +186,7 @@ class PostgresDatabase:
             try:
                 yield session
             finally:
-                _roll_back(session)
+                session.roll_back()
 
     def read(self, query: str, parameters: Sequence[Any] = ()) -> list[Any]:
         """Return the rows that a query finds."""
@@ -306,7 +222,7 @@ class PostgresDatabase:
                 self._idle.pop().connection.close()
 
     @contextmanager
-    def _session(self) -> Iterator[_Session]:
+    def _session(self) -> Iterator[Session]:
         """Yield a connection that nobody else uses; a broken one isn't kept."""
         session = self._working_session()
         try:
@@ -318,7 +234,7 @@ class PostgresDatabase:
             else:
                 self._idle.append(session)
 
-    def _working_session(self) -> _Session:
+    def _working_session(self) -> Session:
         """Return a connection on which nothing was sent yet.
 
         A server that was there, and is away, is waited for: most often it is restarted.
@@ -326,7 +242,7 @@ class PostgresDatabase:
         until_s = time.monotonic() + _AWAY_S
         while True:
             try:
-                session = self._idle_session() or _Session(self.connect(), self._clock)
+                session = self._idle_session() or Session(self.connect(), self._clock)
                 session.read_clock()
             except psycopg.OperationalError:
                 if not self._was_there or time.monotonic() > until_s:
@@ -336,7 +252,7 @@ class PostgresDatabase:
                 self._was_there = True
                 return session
 
-    def _idle_session(self) -> _Session | None:
+    def _idle_session(self) -> Session | None:
         if self._is_closed:
             raise StateError(f"{self._address.shown} was closed.", next_step="Open another Rye.")
         if self._pid != os.getpid():  # a forked child must not touch its parent's connections
@@ -345,7 +261,7 @@ class PostgresDatabase:
         while self._idle:
             with suppress(IndexError):
                 session = self._idle.pop()
-                if _is_alive(session):
+                if session.is_alive():
                     return session
                 session.connection.close()
         return None
@@ -380,9 +296,9 @@ class PostgresDatabase:
         with self._failing("opened"), self._session() as session:
             return self._version(session)
 
-    def _upgrade(self, session: _Session) -> None:
+    def _upgrade(self, session: Session) -> None:
         name = self.schema
-        session.begin(f"pg_advisory_xact_lock({_MIGRATING}, 0)")
+        session.run(f"BEGIN; SELECT pg_advisory_xact_lock({_MIGRATING}, 0)")
         try:
             found = session.run("SELECT 1 FROM pg_namespace WHERE nspname = %s", (name,))
             if found.fetchone() is None:
@@ -393,16 +309,16 @@ class PostgresDatabase:
             session.run("DELETE FROM ryecore_schema")
             session.run("INSERT INTO ryecore_schema VALUES (%s)", (len(MIGRATIONS),))
         except BaseException:
-            _roll_back(session)
+            session.roll_back()
             raise
         session.run("COMMIT")
 
-    def _version(self, session: _Session) -> int:
+    def _version(self, session: Session) -> int:
         name = (f"{self.schema}.ryecore_schema",)
-        if _value(session.run("SELECT to_regclass(%s)", name)) is None:
+        if value_of(session.run("SELECT to_regclass(%s)", name)) is None:
             return 0
         query = "SELECT coalesce(max(version), 0) FROM ryecore_schema"
-        version = int(_value(session.run(query)))
+        version = int(value_of(session.run(query)))
         if version > len(MIGRATIONS):
             raise StateError(
                 f"{self._address.shown} was written by a newer ryecore (version {version} of its "
@@ -446,27 +362,6 @@ class _InWorkers:
 
         self.__dict__[name] = run
         return run
-
-
-def _value(cursor: "psycopg.Cursor[Any]") -> Any:
-    """Return the one value of a query."""
-    ((value,),) = cursor.fetchall()
-    return value
-
-
-def _roll_back(session: _Session) -> None:
-    with suppress(psycopg.Error):  # a lost connection has rolled back already
-        session.run("ROLLBACK")
-
-
-def _is_alive(session: _Session) -> bool:
-    """Return whether the server hasn't closed an idle connection, without asking it."""
-    if session.connection.closed:
-        return False
-    # An idle connection is sent nothing but its end.
-    poll = select.poll()
-    poll.register(session.connection.fileno(), select.POLLIN)
-    return not poll.poll(0)
 
 
 def _failure(shown: str, done: str, problem: psycopg.Error) -> RyeError:

@@ -9,7 +9,7 @@ from typing import Final, Literal
 from typing_extensions import override
 
 from ryecore.errors import InsufficientBudget
-from ryecore.policy.budget import Amount, Settled, Settlement
+from ryecore.policy.budget import Amount, Mark, Settled, Settlement
 from ryecore.state.model import Cost
 from ryecore.state.postgres.database import PostgresDatabase
 from ryecore.state.sql_ledger import AS_HELD, SqlLedger, whole_numbers
@@ -21,6 +21,9 @@ _EXCHANGE: Final = (  # turns of one tree go beside each other, and never beside
     f"SELECT exchange_hold({', '.join('?' * 20)})"  # noqa: S608 - places for values alone
     " FROM lock_tree(?, ?, ?, ?, TRUE)"
 )
+_HOLD: Final = f"SELECT hold_alone({', '.join('?' * 9)}) FROM lock_tree(?, ?, ?, ?, TRUE)"  # noqa: S608
+_SETTLE: Final = f"SELECT settle_alone({', '.join('?' * 10)}) FROM lock_tree(?, ?, ?, ?, TRUE)"  # noqa: S608
+_CANCEL, _HAND_OFF = 1, 2
 
 
 class PostgresLedger(SqlLedger):
@@ -29,6 +32,61 @@ class PostgresLedger(SqlLedger):
     def __init__(self, database: PostgresDatabase) -> None:
         super().__init__(database)
         self._server = database
+
+    # Each usual case is one function of the server. It returns whether it was that; else it has
+    # changed nothing.
+
+    @override
+    async def hold(
+        self,
+        thread_id: str,
+        turn: int,
+        attempt: int,
+        amount: Amount,
+        *,
+        head: tuple[int, str] | None = None,
+    ) -> None:
+        ((is_done,),) = self._server.read(
+            _HOLD,
+            (
+                *(thread_id, turn, attempt, *whole_numbers(amount), *new_lease()),
+                *(head or (None, None)),
+                *(*self._server.tree_lock, thread_id),
+            ),
+        )
+        if not is_done:
+            await super().hold(thread_id, turn, attempt, amount, head=head)
+
+    @override
+    async def settle(
+        self,
+        thread_id: str,
+        turn: int,
+        attempt: int,
+        actual: Amount,
+        *,
+        mark: Mark = "counted",
+        snapshot: Cost | None = None,
+    ) -> Settled:
+        *cost, is_estimated = (None,) if snapshot is None else _cost_values(snapshot)
+        ((requests,),) = self._server.read(
+            _SETTLE,
+            (
+                *(thread_id, turn, attempt, mark, *whole_numbers(actual), *new_lease()),
+                *(cost or None, is_estimated),
+                *(*self._server.tree_lock, thread_id),
+            ),
+        )
+        if requests is None:
+            return await super().settle(
+                thread_id, turn, attempt, actual, mark=mark, snapshot=snapshot
+            )
+        return Settled(
+            overspent=False,
+            cancel_requested=bool(requests & _CANCEL),
+            stopped=False,
+            handoff_requested=bool(requests & _HAND_OFF),
+        )
 
     @override
     async def settle_and_hold(
@@ -44,8 +102,6 @@ class PostgresLedger(SqlLedger):
         hands_off: bool = False,
     ) -> tuple[tuple[Settled, ...], InsufficientBudget | Literal["stopped"] | None]:
         if len(settlements) == 1 and head is not None:
-            # The usual case of a turn, in one function of the server. It returns whether it was
-            # that; else it has changed nothing.
             (one,) = settlements
             *cost, is_estimated = _cost_values(snapshot)
             ((is_done,),) = self._server.read(

@@ -277,5 +277,81 @@ MIGRATIONS: Final[Sequence[str]] = (
         RETURN TRUE;
     END $$;
     """,
+    # The usual cases of a hold and of a settlement: the account reserves all that it spends, so
+    # that it is charged alone. In any other case nothing is changed.
+    """
+    CREATE FUNCTION hold_alone(
+        of_thread text, held_turn bigint, held_attempt bigint, more_spend bigint,
+        more_tokens bigint, lease double precision, lease_machine double precision,
+        head_length bigint, head_digest text
+    ) RETURNS boolean LANGUAGE plpgsql AS $$
+    BEGIN
+        UPDATE accounts SET
+            spend_held = spend_held + more_spend, tokens_held = tokens_held + more_tokens
+            WHERE accounts.thread_id = of_thread
+            AND state = 'open' AND NOT stopped AND reserves_spend AND reserves_tokens
+            AND spend_own + spend_children + spend_held + spend_reserved + more_spend
+                <= spend_ceiling
+            AND tokens_own + tokens_children + tokens_held + tokens_reserved + more_tokens
+                <= tokens_ceiling
+            AND NOT EXISTS (SELECT FROM charges AS other WHERE other.thread_id = of_thread
+                AND other.turn = held_turn AND other.attempt = held_attempt);
+        IF NOT FOUND THEN
+            RETURN FALSE;
+        END IF;
+        INSERT INTO charges (thread_id, turn, attempt, held_spend, held_tokens)
+            VALUES (of_thread, held_turn, held_attempt, more_spend, more_tokens)
+            ON CONFLICT DO NOTHING;
+        IF NOT FOUND THEN -- the same hold was placed meanwhile
+            UPDATE accounts SET
+                spend_held = spend_held - more_spend, tokens_held = tokens_held - more_tokens
+                WHERE accounts.thread_id = of_thread;
+            RETURN FALSE;
+        END IF;
+        UPDATE threads SET lease_until = lease, lease_machine_s = lease_machine,
+            transcript_length = coalesce(head_length, transcript_length),
+            transcript_digest = coalesce(head_digest, transcript_digest)
+            WHERE thread_id = of_thread;
+        RETURN TRUE;
+    END $$;
+    CREATE FUNCTION settle_alone(
+        of_thread text, settled_turn bigint, settled_attempt bigint, settled_mark text,
+        spent bigint, used bigint, lease double precision, lease_machine double precision,
+        cost bigint[], is_estimated boolean
+    ) RETURNS int LANGUAGE plpgsql AS $$
+    DECLARE
+        freed_spend bigint;
+        freed_tokens bigint;
+        requests int;
+    BEGIN
+        UPDATE charges SET spend = spent, tokens = used, mark = settled_mark
+            WHERE charges.thread_id = of_thread
+            AND turn = settled_turn AND attempt = settled_attempt AND mark = 'held'
+            AND held_spend >= spent AND held_tokens >= used
+            AND EXISTS (SELECT FROM accounts AS one WHERE one.thread_id = of_thread
+                AND state = 'open' AND NOT stopped AND reserves_spend AND reserves_tokens)
+            RETURNING held_spend, held_tokens INTO freed_spend, freed_tokens;
+        IF NOT FOUND THEN
+            RETURN NULL;
+        END IF;
+        UPDATE accounts SET
+            spend_held = spend_held - freed_spend, spend_own = spend_own + spent,
+            tokens_held = tokens_held - freed_tokens, tokens_own = tokens_own + used
+            WHERE accounts.thread_id = of_thread;
+        IF cost IS NOT NULL THEN
+            UPDATE threads SET lease_until = lease, lease_machine_s = lease_machine,
+                turns = cost[1], input_tokens = cost[2], output_tokens = cost[3],
+                spend_microcents = cost[4], cost_estimated = is_estimated,
+                cached_tokens = cost[5], unpriced = cost[6], cache_saved_microcents = cost[7],
+                updated_at = to_char(statement_timestamp() AT TIME ZONE 'UTC',
+                    'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')
+                WHERE thread_id = of_thread AND completed_at IS NULL;
+        END IF;
+        SELECT CAST(cancel_requested OR kill_requested OR completed_at IS NOT NULL AS int)
+            + 2 * CAST(handoff_requested AS int) INTO requests
+            FROM threads WHERE thread_id = of_thread;
+        RETURN requests;
+    END $$;
+    """,
 )
 """The statements that upgrade each version of the schema to the next."""

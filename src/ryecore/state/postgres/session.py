@@ -1,0 +1,170 @@
+"""One connection to a PostgreSQL server, on which the store's statements run.
+
+In a writing transaction they are pipelined: a statement is sent without waiting for the one before
+it, until somebody looks at a result. So what the rules don't look at costs no round trip.
+
+Source: decision 77; ADR 039.
+"""
+
+import select
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, Final
+
+import psycopg
+
+from ryecore.state.postgres.dialect import NamedRow, in_postgres
+from ryecore.state.statements import DatabaseTime, Rows
+
+__all__ = ["ServerClock", "Session", "value_of"]
+
+_CLOCK: Final = "SELECT CAST(extract(epoch FROM clock_timestamp()) AS double precision)"
+_CLOCK_EVERY_S: Final = 30.0
+_CLOCK_TOLERANCE_S: Final = 1.0
+"""How far clocks may be apart unnoticed, which a lease's tolerance covers."""
+_TIMES: Final = ("lease_until", "deadline")
+"""The columns with times by the server's clock."""
+
+
+class ServerClock:
+    """How far a server's clock is ahead of this machine's.
+
+    It changes only when one of the clocks was set, so that a row that is read twice is the same.
+    """
+
+    def __init__(self) -> None:
+        self.ahead_s = 0.0
+        self.read_at = -_CLOCK_EVERY_S
+        self._was_set_s = 0.0
+
+    def is_due(self) -> bool:
+        """Return whether it hasn't been read lately, or this machine's clock was set since."""
+        now_s = time.monotonic()
+        was_set = abs(time.time() - now_s - self._was_set_s) > _CLOCK_TOLERANCE_S
+        return was_set or now_s - self.read_at > _CLOCK_EVERY_S
+
+    def set(self, server_s: float) -> None:
+        """Compare the clocks, now that the server has told its time."""
+        ahead_s = server_s - time.time()
+        if abs(ahead_s - self.ahead_s) > _CLOCK_TOLERANCE_S:
+            self.ahead_s = ahead_s
+        self.read_at = time.monotonic()
+        self._was_set_s = time.time() - self.read_at
+
+
+class Session:
+    """A connection that runs the store's statements."""
+
+    def __init__(self, connection: "psycopg.Connection[Any]", clock: ServerClock) -> None:
+        self.connection = connection
+        connection.row_factory = self._rows
+        self.written: list[psycopg.Cursor[Any]] = []
+        """The statements of the current transaction that may have changed something."""
+
+        self._pipeline: psycopg.Pipeline | None = None
+        self._clock = clock
+
+    def execute(self, sql: str, parameters: Sequence[Any] = (), /) -> Rows:
+        """Run a statement of the store; ends of leases are stored by the server's clock."""
+        values = [
+            one + self._clock.ahead_s if isinstance(one, DatabaseTime) else one
+            for one in parameters
+        ]
+        cursor = self.run(in_postgres(sql), values)
+        if self._pipeline is None:
+            rows: Rows = cursor
+            return rows
+        if not sql.startswith("SELECT"):
+            self.written.append(cursor)
+        return _PipelineRows(cursor, self.sync)
+
+    def run(
+        self, sql: str, values: Sequence[Any] = (), *, binary: bool = False
+    ) -> "psycopg.Cursor[Any]":
+        """Run a statement in PostgreSQL's words; its rows come as text, unless they are binary."""
+        return self.connection.execute(sql.encode(), values or None, binary=binary)
+
+    @contextmanager
+    def pipelining(self) -> Iterator[None]:
+        """Send statements without waiting for each, until a result is looked at, or the end."""
+        if not psycopg.Pipeline.is_supported():  # an old libpq
+            yield
+            return
+        self.written = []
+        try:
+            with self.connection.pipeline() as self._pipeline:
+                yield
+        finally:
+            self._pipeline = None
+
+    def sync(self) -> None:
+        """Wait for the results of all statements so far."""
+        if self._pipeline is not None:
+            self._pipeline.sync()
+
+    def has_changed(self, before: int) -> bool:
+        """Return whether a statement of the transaction has changed rows, from a number on."""
+        try:
+            self.sync()
+        except psycopg.Error:
+            return True
+        return any(one.rowcount > 0 for one in self.written[before:])
+
+    def roll_back(self) -> None:
+        """End a transaction without its changes."""
+        with suppress(psycopg.Error):  # a lost connection has rolled back already
+            self.run("ROLLBACK")
+
+    def is_alive(self) -> bool:
+        """Return whether the server hasn't closed an idle connection, without asking it."""
+        if self.connection.closed:
+            return False
+        # An idle connection is sent nothing but its end.
+        poll = select.poll()
+        poll.register(self.connection.fileno(), select.POLLIN)
+        return not poll.poll(0)
+
+    def read_clock(self) -> None:
+        """Read the server's clock, unless that was done within the last seconds."""
+        if self._clock.is_due():
+            self._clock.set(value_of(self.run(_CLOCK)))
+
+    def _rows(self, cursor: "psycopg.Cursor[Any]") -> Callable[[Sequence[Any]], NamedRow]:
+        names = {column.name: place for place, column in enumerate(cursor.description or ())}
+        times = [names[one] for one in _TIMES if one in names]
+
+        def make(values: Sequence[Any]) -> NamedRow:
+            if times:
+                values = [*values]
+                for one in times:
+                    if values[one] is not None:
+                        values[one] -= self._clock.ahead_s
+            return NamedRow(names, tuple(values))
+
+        return make
+
+
+class _PipelineRows:
+    """The result of a statement that may not have come yet."""
+
+    def __init__(self, cursor: "psycopg.Cursor[Any]", sync: Callable[[], None]) -> None:
+        self._cursor = cursor
+        self._sync = sync
+        self.fetchone = cursor.fetchone
+        self.fetchall = cursor.fetchall
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._cursor)
+
+    @property
+    def rowcount(self) -> int:
+        if self._cursor.pgresult is None:
+            self._sync()
+        return self._cursor.rowcount
+
+
+def value_of(cursor: "psycopg.Cursor[Any]") -> Any:
+    """Return the one value of a query."""
+    ((value,),) = cursor.fetchall()
+    return value
