@@ -147,10 +147,10 @@ class Rye:
             state: The address of a PostgreSQL server that holds the rows of threads, such as
                 `postgresql://user@host/database`; by default that of `RYE_STATE`, else they are in
                 the project's `.ai/state`.
-            objects: Where threads keep large results, for every machine that runs the project: the
-                address of a bucket, `s3://bucket/prefix`, or of a PostgreSQL server, the absolute
-                path of a folder, or `folder`, the project's own; by default that of `RYE_OBJECTS`,
-                else where the rows are.
+            objects: Where threads and graphs keep large results, for every machine that runs the
+                project: the address of a bucket, `s3://bucket/prefix`, or of a PostgreSQL server,
+                the absolute path of a folder, or `folder`, the project's own; by default that of
+                `RYE_OBJECTS`, else where the rows are.
 
         Returns:
             The open Rye, an asynchronous context manager.

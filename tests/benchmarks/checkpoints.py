@@ -21,7 +21,7 @@ from ryecore.graph.journal.positions import PositionStore
 from ryecore.graph.schedule import Position
 from ryecore.state.database import Database
 from ryecore.state.model import Durability
-from ryecore.state.objects import Objects
+from ryecore.state.objects import FolderRunObjects
 from ryecore.state.schema import MIGRATIONS
 from ryecore.state.sql_registry import SqlRegistry
 from ryecore.state.transcript_format import Head
@@ -114,7 +114,7 @@ def _measure(folder: Path, durability: Durability) -> None:
         lambda: key,
         ahead if durability == "machine" else None,
     )
-    positions = PositionStore(Objects(folder, durability), _RUN)
+    positions = PositionStore(FolderRunObjects(folder, durability), _RUN)
     journal = run_blocking(Journal.create(records, positions, _RUN, set_head=set_head))
 
     async def kept(position: Position) -> None:

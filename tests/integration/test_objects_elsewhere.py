@@ -9,6 +9,9 @@ from pathlib import Path
 import anyio
 import pytest
 
+from ryecore.errors import StateUnreachable
+from ryecore.lillux import watch
+from tests.graphs import graph
 from tests.integration.test_records_on_postgres import HOST, elsewhere
 from tests.postgres import needs_server
 from tests.s3 import BUCKET, SECRET, needs_s3
@@ -85,6 +88,46 @@ async def test_a_large_result_is_read_by_a_thread_that_is_resumed_elsewhere(
                 assert SECRET.encode() not in path.read_bytes(), path
 
 
+async def test_a_graph_that_is_killed_is_resumed_elsewhere_with_its_large_values(
+    planned: PlannedWorkspace,
+) -> None:
+    workspace = planned.workspace
+    workspace.shell("acme/much", f"printf '{{\"text\": \"%s\"}}' '{LONG}'")
+    workspace.shell("acme/pay", 'touch "$1/../begun"; test -e "$1/../open" || exec sleep 300')
+    nodes = {
+        "much": {
+            "action": {"item_id": "tool:acme/much"},
+            "assign": {"much": "${result.text}"},
+            "next": "pay",
+        },
+        "pay": {"action": {"item_id": "tool:acme/pay"}, "next": "end"},
+        "end": {"type": "return", "output": "${state.much}"},
+    }
+    ref = graph(workspace, nodes, state={"much": ""})
+    command = ("ryecore.cli", "graph", "run", ref, "--quiet", "--project", str(workspace.project))
+    walker = planned.fork(*command)
+    with anyio.fail_after(60):
+        async with watch(planned.root) as watcher:
+            while not (planned.root / "begun").exists():
+                await watcher.changed()
+    walker.send_signal(signal.SIGKILL)
+    walker.wait()
+    there = elsewhere(planned)
+    there.workspace.environ |= workspace.environ
+    (there.root / "open").touch()
+
+    async with there.open() as rye:
+        (dead,) = await rye.graphs.list()
+        view = await rye.graphs.show(dead.thread_id)
+        assert (view.problem, view.state) == ("", {"much": LONG})
+        done = await rye.graphs.resume(dead.thread_id, rerun=True)
+        assert (done.status, done.output) == ("success", LONG)
+
+    for machine in (planned, there):
+        kept = machine.workspace.project / ".ai/state/objects"
+        assert not [one for one in kept.rglob("*") if one.is_file() and len(one.name) == 64]
+
+
 @needs_s3
 async def test_a_detached_thread_has_the_keys_of_its_host(
     workspace: Workspace, s3_environ: Mapping[str, str], tmp_path: Path
@@ -101,6 +144,26 @@ async def test_a_detached_thread_has_the_keys_of_its_host(
     assert ended.status == "completed"
     kept = Path(s3_environ["RYE_TEST_S3_FOLDER"], tmp_path.name, "threads", thread_id)
     assert [one.name for one in kept.iterdir()] == [HANDLE.removeprefix("result://")]
+
+
+@needs_s3
+async def test_a_bucket_that_is_away(
+    workspace: Workspace, s3_environ: Mapping[str, str], tmp_path: Path
+) -> None:
+    planned = PlannedWorkspace(workspace)
+    planned.write("work", ["mark", {"text": LONG}])
+    nodes = {"end": {"type": "return", "output": "done"}}
+    ref = graph(workspace, nodes, state={})
+    workspace.environ |= s3_environ
+    workspace.environ["AWS_ENDPOINT_URL_S3"] = "http://127.0.0.1:1"
+    async with planned.open(objects=f"s3://{BUCKET}/{tmp_path.name}") as rye:
+        done = await rye.execute("directive:acme/work", thread="fork")
+        assert done.status == "success"
+        assert "marked a long result" in str(done.data)
+        assert HANDLE not in str(done.data)
+        with pytest.raises(StateUnreachable, match="can't be written: no answer") as away:
+            await rye.graphs.run(ref)
+    assert "the service runs" in away.value.next_step
 
 
 @needs_s3

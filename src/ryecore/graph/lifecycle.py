@@ -271,7 +271,7 @@ class GraphLifecycle(RunLifecycle[Position, GraphResult]):
         async def set_head(head: Head) -> None:
             await registry.set_head(run_id, (head.offset, head.digest))
 
-        positions = PositionStore(store.objects(), run_id)
+        positions = PositionStore(store.objects(run_id), run_id)
         sink = self._ctx.event_sink
         self._journal = journal = await Journal.create(
             store.records, positions, run_id, sink=sink, set_head=set_head

@@ -160,7 +160,7 @@ async def _inputs(
 ) -> "list[Mapping[str, object]]":
     if digest is None:
         return []
-    position = await PositionStore(store.objects(), run_id).get(digest)
+    position = await PositionStore(store.objects(run_id), run_id).get(digest)
     rows = position.state.get(ROWS)
     return rows if isinstance(rows, list) else []
 
@@ -170,7 +170,7 @@ async def _row(store: "ThreadStore", index: int, inputs: Mapping[str, object], r
     if row.outcome is None:
         status: RowStatus = "interrupted" if row.has_begun else "pending"
         return MapRow(index, status, None, None, cost, row.thread_id, inputs)
-    outcome = await PositionStore(store.objects(), row.run_id).outcome_from(row.outcome)
+    outcome = await PositionStore(store.objects(row.run_id), row.run_id).outcome_from(row.outcome)
     if outcome.failure is not None:
         error = outcome.failure.message
         return MapRow(index, "failed", None, error, cost, row.thread_id, inputs)

@@ -106,7 +106,7 @@ async def _read(
     store, run_id = host.store, record.thread_id
     return await read_run(
         store.records,
-        PositionStore(store.objects(), run_id),
+        PositionStore(store.objects(run_id), run_id),
         run_id,
         record.transcript_head,
         at=at,

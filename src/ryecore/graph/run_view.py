@@ -249,7 +249,7 @@ async def load_run_view(store: "ThreadStore", run_id: str) -> tuple[RunView, Rec
                 if line.type == "state_checkpoint":
                     steps.append(_step(line.payload))
         if fold.started is not None:
-            states = PositionStore(store.objects(), run_id)
+            states = PositionStore(store.objects(run_id), run_id)
             found = await fold.found(run_id, states, store.records)
     except StateError as error:
         problem = error.message

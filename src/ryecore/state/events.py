@@ -369,7 +369,7 @@ class Recorder:
         shown = -1
         while shown != self._shown:  # otherwise an event could be in neither part
             shown = self._shown
-            await self._log.flush()
+            await self.flush()
         if self._bus is None:
             self._bus = EventBus(self._run_id)
         return self._log.offset, self._bus.subscribe()

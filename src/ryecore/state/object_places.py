@@ -89,6 +89,22 @@ class SharedObjects:
             )
         return found
 
+    def artifacts_of(self, thread_id: str) -> "ObjectStore | None":
+        """Return the space of a thread's large results."""
+        return self._below(f"threads/{thread_id}")
+
+    def values_of(self, run_id: str) -> "ObjectStore | None":
+        """Return the space of the values of a graph's run."""
+        return self._below(f"graphs/{run_id}")
+
+    def spaces_of(self, thread_id: str) -> "tuple[ObjectStore, ...]":
+        """Return all spaces of a thread, or of a run of a graph."""
+        return tuple(filter(None, (self.artifacts_of(thread_id), self.values_of(thread_id))))
+
+    def _below(self, space: str) -> "ObjectStore | None":
+        store = self.open()
+        return None if store is None else store.below(space)
+
     def close(self) -> None:
         """Close the store, if it was opened here."""
         with self._lock:

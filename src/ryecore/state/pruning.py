@@ -155,7 +155,7 @@ class ThreadPruning:
         self,
         database: SqlDatabase,
         place: AttestedFolder,
-        shared_artifacts: Callable[[str], ObjectStore | None],
+        shared_spaces: Callable[[str], Iterable[ObjectStore]],
         *,
         is_shared: bool,
     ) -> None:
@@ -163,7 +163,7 @@ class ThreadPruning:
         more = ("records", "logs", "thread_files") if is_shared else ("write_ahead",)
         self._tables = (*more, *_TABLES)
         self._folder = place.path
-        self._shared_artifacts = shared_artifacts
+        self._shared_spaces = shared_spaces
         # A clone can bring a link of any known name. This folder's name is secret.
         self._trash = place.private / _TRASH
         self._mark = place.private / _MARK
@@ -279,8 +279,7 @@ class ThreadPruning:
 
     def _remove_files(self, thread_ids: Sequence[str]) -> None:
         for thread_id in thread_ids:
-            shared = self._shared_artifacts(thread_id)
-            if shared is not None:
+            for shared in self._shared_spaces(thread_id):
                 shared.delete([one.sha256 for one in shared.list()])
         aside = self._trash / secrets.token_hex(8)
         try:

@@ -36,7 +36,7 @@ from ryecore.state.model import (
 )
 from ryecore.state.object_places import IN_PROJECT, ObjectPlace, SharedObjects
 from ryecore.state.object_store import ObjectStore
-from ryecore.state.objects import Objects
+from ryecore.state.objects import FolderRunObjects, RunObjects, SharedRunObjects
 from ryecore.state.owners import (
     KillPlan,
     ended_if_abandoned,
@@ -131,7 +131,7 @@ class ThreadStore(ThreadFolders):
             *(() if ahead is None else (ahead.check_restored,)),
         )
         self.pruning = ThreadPruning(
-            tables.database, place, self._shared_artifacts, is_shared=self._shared is not None
+            tables.database, place, self._objects.spaces_of, is_shared=self._shared is not None
         )
 
     @classmethod
@@ -241,19 +241,17 @@ class ThreadStore(ThreadFolders):
 
     @override
     def artifacts(self, thread_id: str) -> ObjectStore:
-        return self._shared_artifacts(thread_id) or super().artifacts(thread_id)
-
-    def _shared_artifacts(self, thread_id: str) -> ObjectStore | None:
-        shared = self._objects.open()
-        return None if shared is None else shared.below(f"{THREADS_FOLDER}/{thread_id}")
+        return self._objects.artifacts_of(thread_id) or super().artifacts(thread_id)
 
     def travelling(self) -> ObjectStore:
         """Return the objects by which projects travel to workers; see `SharedObjects.need`."""
         return self._objects.need().below("travelling")
 
-    def objects(self) -> Objects:
-        """Return the project's objects, for one run."""
-        return Objects(self.folder.parent, self._durability)
+    def objects(self, run_id: str) -> RunObjects:
+        """Return the objects of one run of a graph."""
+        folder = FolderRunObjects(self.folder.parent, self._durability)
+        shared = self._objects.values_of(run_id)
+        return folder if shared is None else SharedRunObjects(shared, folder)
 
     async def check_objects(self) -> None:
         """Refuse links of a clone in place of the folders that graphs write to."""

@@ -14,7 +14,7 @@ from ryecore.graph.journal.recovery import RecoveredRun, read_run
 from ryecore.graph.schedule import Ending, Position
 from ryecore.policy.context import EventSink
 from ryecore.state.model import Durability
-from ryecore.state.objects import Objects
+from ryecore.state.objects import FolderRunObjects
 from ryecore.state.transcript_format import Head
 from ryecore.state.transcript_store import FileRecordStore
 from ryecore.state.waiting import run_blocking
@@ -70,7 +70,7 @@ def create_journal(
         if set_head is not None:
             set_head(head)
 
-    positions = PositionStore(Objects(objects.parent, durability), run_id)
+    positions = PositionStore(FolderRunObjects(objects.parent, durability), run_id)
     records = _records(folder, key)
     created = Journal.create(records, positions, run_id, sink=sink, set_head=keep)
     return SyncJournal(run_blocking(created))
@@ -86,7 +86,7 @@ def read_journal(
     at: int | None = None,
 ) -> RecoveredRun:
     """Read a run from a folder."""
-    positions = PositionStore(Objects(objects.parent, "process"), run_id)
+    positions = PositionStore(FolderRunObjects(objects.parent, "process"), run_id)
     return run_blocking(read_run(_records(folder, key), positions, run_id, head, at=at))
 
 

@@ -79,7 +79,7 @@ async def test_a_dead_run_is_closed_proved_and_can_be_gone_on_from(tmp_path: Pat
     assert read_thread_file(folder / THREAD_FILE, key.public, RUN)["status"] == "error"
 
     head = (await store.registry.get_thread(RUN)).transcript_head
-    found = await read_run(store.records, PositionStore(store.objects(), RUN), RUN, head)
+    found = await read_run(store.records, PositionStore(store.objects(RUN), RUN), RUN, head)
     assert found.position == Position("send", 1, {"count": 1})
     assert found.in_flight == "send"
 

@@ -42,14 +42,36 @@ def test_results_go_with_the_thread_that_is_pruned(tmp_path: Path) -> None:
     for thread_id in ("t-1", "t-2"):
         run_blocking(store.registry.register(thread_id, "directive:acme/x"))
         store.put_artifact(thread_id, b"a large result")
+        values = store.objects(thread_id)
+        values.put(b"a large value")
+        run_blocking(values.stored())
     run_blocking(store.registry.settle("t-1", "completed", {"data": 1}))
 
     plan = run_blocking(store.pruning.plan(Retention(-60)))
     assert [run_blocking(store.pruning.prune(one)) for one in plan.families] == [True]
 
     shared = FolderObjects(tmp_path / "shared")
-    left = {one: len([*shared.below(f"threads/{one}").list()]) for one in ("t-1", "t-2")}
-    assert left == {"t-1": 0, "t-2": 1}
+    for of in ("threads", "graphs"):
+        left = {one: len([*shared.below(f"{of}/{one}").list()]) for one in ("t-1", "t-2")}
+        assert left == {"t-1": 0, "t-2": 1}
+
+
+def test_values_of_a_graph_are_sent_before_they_are_named(tmp_path: Path) -> None:
+    here, there = machine(tmp_path, "here"), machine(tmp_path, "there")
+    values = here.objects("run-1")
+    name = values.put(b"a value")
+    assert values.get(name) == b"a value"
+    with pytest.raises(StoreError, match=name):
+        there.objects("run-1").get(name)
+
+    run_blocking(values.stored())
+
+    assert there.objects("run-1").get(name) == b"a value"
+    with pytest.raises(StoreError):
+        there.objects("run-2").get(name)
+    local = ThreadStore.open(tmp_path / "here/project/.ai", tmp_path / "here/user/.ai")
+    earlier = local.objects("run-0").put(b"before objects were shared")
+    assert here.objects("run-0").get(earlier) == b"before objects were shared"
 
 
 async def test_a_thread_keeps_a_large_result_there(workspace: Workspace, tmp_path: Path) -> None:

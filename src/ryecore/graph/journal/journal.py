@@ -68,6 +68,16 @@ class Journal(Recorder):
         return cls(run_id, log, records, positions, sink, set_head)
 
     @override
+    async def flush(self) -> None:
+        await self._positions.stored()
+        await super().flush()
+
+    @override
+    async def close_turn(self, turn: int) -> Head:
+        await self._positions.stored()
+        return await super().close_turn(turn)
+
+    @override
     async def write_ahead(self) -> None:
         await self._positions.synced()
         await super().write_ahead()
@@ -92,13 +102,15 @@ class Journal(Recorder):
         """
         digest = self._positions.put(position)
         step = position.step
+        members = {index: self.outcome_of(outcome) for index, outcome in carried.items()}
+        await self._positions.stored()
         said = {"step": step, "node": position.node, "state_hash": digest}
         if position.ending is not None:
             said["ended"] = position.ending.status
         self.append(STATE_CHECKPOINT, said)
-        for index, outcome in carried.items():
+        for index, fields in members.items():
             about = {"node": position.node, "index": index, "carried": True}
-            self.append("item_completed", {**about, **self.outcome_of(outcome)})
+            self.append("item_completed", {**about, **fields})
         await self._sign(step)
 
     async def break_off(self, kind: str, payload: Mapping[str, Any]) -> None:

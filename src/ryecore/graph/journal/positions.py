@@ -15,7 +15,7 @@ from ryecore.convert.json_text import make_encoder
 from ryecore.convert.strict import ConversionError
 from ryecore.errors import StateError, StoreError
 from ryecore.graph.schedule import Position, read_failure
-from ryecore.state.objects import Objects
+from ryecore.state.objects import RunObjects
 from ryecore.state.waiting import run_in_thread
 
 __all__ = ["PositionStore"]
@@ -45,7 +45,7 @@ class PositionStore:
     again.
     """
 
-    def __init__(self, objects: Objects, run_id: str) -> None:
+    def __init__(self, objects: RunObjects, run_id: str) -> None:
         self._objects = objects
         self._run_id = run_id
         self._known: dict[str, tuple[object, str]] = {}  # by key: the value, and its stored form
@@ -60,6 +60,13 @@ class PositionStore:
         """Prepare for a run that writes; refuse a clone's link in place of the objects."""
         try:
             self._objects.prepare()
+        except StoreError as problem:
+            raise _unwritten(self._run_id, problem) from problem
+
+    async def stored(self) -> None:
+        """Wait until all states so far survive the death of the process."""
+        try:
+            await self._objects.stored()
         except StoreError as problem:
             raise _unwritten(self._run_id, problem) from problem
 

@@ -30,6 +30,9 @@ __all__ = ["PostgresObjects"]
 
 _MOST_CONNECTIONS: Final = 4
 _PAGE: Final = 1000
+_SMALL_BYTES: Final = 64 * 1024
+"""Up to so many bytes are sent without asking first whether they are there."""
+
 
 _REFRESH: Final = (
     "UPDATE objects SET stored_at = clock_timestamp()"
@@ -41,7 +44,8 @@ _ADD: Final = (
     " ON CONFLICT DO NOTHING RETURNING content_id"
 )
 _ADD_SMALL: Final = (
-    f"WITH added AS ({_ADD.format(_NEW_ID)})"  # noqa: S608 - constants of this module
+    f"WITH known AS ({_REFRESH}),"  # noqa: S608 - constants of this module
+    f" added AS ({_ADD.format(_NEW_ID)})"
     " INSERT INTO object_chunks SELECT content_id, 0, %s FROM added"
 )
 _ADD_LARGE: Final = _ADD.format("%s")
@@ -111,10 +115,10 @@ class PostgresObjects:
         with Spool.of(content, sha256) as spool, self._room.entered():
             about = (self._space, spool.sha256, spool.size_bytes)
             with self._database.statements("written") as run:
-                if run.run(_REFRESH, about).rowcount:
+                if spool.size_bytes > _SMALL_BYTES and run.run(_REFRESH, about).rowcount:
                     return spool.sha256
                 if spool.size_bytes <= CHUNK_BYTES:
-                    run.run(_ADD_SMALL, (*about, b"".join(spool.chunks())))
+                    run.run(_ADD_SMALL, (*about, *about, b"".join(spool.chunks())))
                     return spool.sha256
             try:
                 self._add_large(spool)
