@@ -7,6 +7,7 @@ it ends. The process of the tests itself only connects to it.
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -19,6 +20,7 @@ from typing import Any
 import pytest
 
 from tests.forking import ROOT
+from tests.matrix import IS_SOAK
 from tests.workspace import Workspace
 
 needs_ray = pytest.mark.skipif(
@@ -48,6 +50,7 @@ class ServedRay:
 
     Attributes:
         address: Where its head is.
+        client: The address of its client server, which there is in the soak.
         root_file: The file that holds the folder of the workspace whose threads run.
         user: The user space of the workers.
     """
@@ -61,7 +64,13 @@ class ServedRay:
             ROOT_FILE: str(self.root_file),
             "USER_SPACE": str(self.user),  # that of the workers, for projects that travel
         }
-        command = [sys.executable, "-m", "tests.rays"]
+        port = 0
+        while port in (0, 52365):  # which is Ray's own
+            with socket.socket() as free:
+                free.bind(("127.0.0.1", 0))
+                port = free.getsockname()[1]
+        self.client = f"ray://127.0.0.1:{port}"
+        command = [sys.executable, "-m", "tests.rays", *([str(port)] if IS_SOAK else [])]
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             text=True, env=environ, cwd=ROOT,
@@ -113,7 +122,7 @@ def serving_ray() -> Iterator[ServedRay]:
 
 def name_cluster(workspace: Workspace, name: str = "gpu", **more: object) -> None:
     """Write a remotes.yaml with the cluster of this machine, and sign it."""
-    entry = {"ray": "auto", **more}
+    entry = {"ray": "auto"} | more
     workspace.write("config/remotes/remotes.yaml", {"remotes": {name: entry}})
 
 
@@ -129,7 +138,14 @@ def main() -> None:
     from ray.cluster_utils import Cluster
 
     common = {"include_dashboard": False, "object_store_memory": STORE_BYTES}
-    head = {"num_cpus": 2, "resources": {"disk": 1}, "_system_config": SYSTEM, **common}
+    head: dict[str, Any] = {
+        "num_cpus": 2,
+        "resources": {"disk": 1},
+        "_system_config": SYSTEM,
+        **common,
+    }
+    if len(sys.argv) > 1:
+        head["ray_client_server_port"] = int(sys.argv[1])
     cluster = Cluster(initialize_head=True, head_node_args=head)
     added: list[Any] = []
     print("answer", cluster.address, flush=True)

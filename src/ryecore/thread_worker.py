@@ -69,7 +69,7 @@ async def _work(payload: Payload, received: Sequence[int]) -> None:
         await walk_claimed(payload, threads, fence, received)
         return
     threads.announce(payload.run_id)
-    if payload.request.ref.kind == "directive" or payload.request.target != "local":
+    if payload.request.ref.kind == "directive" or _is_on_node(payload):
         await _run_thread(payload, threads, fence, received)
         return
     try:
@@ -81,6 +81,17 @@ async def _work(payload: Payload, received: Sequence[int]) -> None:
     await threads.settle(payload.run_id, status, result, fence)
     with contextlib.suppress(RyeError):  # the thread has ended, whether pruning succeeds or not
         await _prune(payload)
+
+
+def _is_on_node(payload: Payload) -> bool:
+    """Return whether a run is on a node, which a run at home follows; a Ray cluster is polled."""
+    target = payload.request.target
+    if target == "local":
+        return False
+    try:
+        return not open_rye(payload.settings).remotes.is_cluster(target)
+    except RyeError:
+        return True  # its row says why
 
 
 async def _prune(payload: Payload) -> None:
@@ -141,6 +152,8 @@ async def _execute(
         done = await rye.execute(
             payload.item_id,
             payload.request.inputs,
+            target=payload.request.target,
+            limits=payload.request.limits if payload.request.limits.to_dict() else None,
             timeout_s=payload.request.timeout_s,
             output_log=threads.log_of(payload.run_id),
             ctx=evolve(

@@ -1,5 +1,9 @@
 """Tools on a Ray cluster of this machine. tests/conformance/test_targets.py compares results."""
 
+import json
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -8,7 +12,8 @@ import pytest
 
 from ryecore import CallContext
 from ryecore.errors import IntegrityError, RemoteError
-from tests.rays import name_cluster, needs_ray
+from tests.matrix import IS_SOAK
+from tests.rays import ServedRay, name_cluster, needs_ray
 from tests.workspace import Workspace, events
 
 pytestmark = [needs_ray, pytest.mark.usefixtures("ray_cluster")]
@@ -63,3 +68,37 @@ def test_a_worker_that_dies_says_that_the_effect_is_unknown(workspace: Workspace
 
     assert lost.value.problem == "worker_lost"
     assert counted.read_text() == "once\n"
+
+
+def test_a_tool_in_the_background_runs_there_and_its_output_is_in_the_log(
+    workspace: Workspace,
+) -> None:
+    name_cluster(workspace)
+    ref = workspace.shell("acme/tell", 'echo "{\\"pid\\": $PPID}"')
+
+    with workspace.sync() as rye:
+        started = rye.execute(ref, target="remote:gpu", async_=True).to_dict()
+        report = rye.threads.wait(str(started["thread_id"]))
+
+    assert (report.status, report.error) == ("completed", None)
+    assert report.result["data"]["pid"] != started["pid"]  # another process is its parent
+    log = workspace.project / f".ai/state/threads/{started['thread_id']}"
+    assert any('"pid"' in path.read_text() for path in log.iterdir() if path.suffix == ".log")
+
+
+@pytest.mark.skipif(not IS_SOAK, reason="starts three processes; the tests above do the same calls")
+def test_the_command_line_reaches_a_cluster_through_rays_client(
+    workspace: Workspace, ray_cluster: ServedRay
+) -> None:
+    name_cluster(workspace, ray=ray_cluster.client)
+    ref = workspace.shell("acme/tell", "echo hello")
+    command = ["execute", ref, "--target", "remote:gpu", "--json", "--project"]
+    environ = {**os.environ, **workspace.environ, "USER_SPACE": str(workspace.user)}
+
+    done = subprocess.run(
+        [sys.executable, "-m", "ryecore.cli", *command, str(workspace.project)],
+        check=False, capture_output=True, env=environ,
+    )  # fmt: skip
+
+    assert done.returncode == 0, done.stdout.decode()
+    assert json.loads(done.stdout)["data"]["stdout"] == "hello\n"

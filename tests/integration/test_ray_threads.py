@@ -129,6 +129,32 @@ async def test_a_run_continues_after_its_callers_end(planned: PlannedWorkspace, 
     assert (planned.root / "marks").read_text() == "once\n"
 
 
+async def test_a_run_that_the_cluster_has_lost_is_sent_again_with_the_next_one(
+    planned: PlannedWorkspace, state: str
+) -> None:
+    import ray
+
+    def lose_all() -> None:
+        for one in ray.util.list_named_actors(all_namespaces=True):
+            ray.kill(ray.get_actor(one["name"], namespace=one["namespace"]), no_restart=True)
+
+    async with planned.open(state=state, deps_factory=FACTORY) as rye:
+        thread = await rye.start("directive:acme/work", target="remote:gpu")
+        with anyio.fail_after(30):
+            await planned.begun("work")
+        worker = os.pidfd_open(await worker_of(rye, thread))
+        await anyio.to_thread.run_sync(lose_all)
+        with anyio.fail_after(30):
+            await anyio.wait_readable(worker)
+        os.close(worker)
+        planned.allow("work")
+        async with planned.open(state=state, deps_factory=FACTORY) as other:
+            await other.start("directive:acme/short", target="remote:gpu")
+        with anyio.fail_after(60):
+            assert (await thread.result()).success
+    assert (planned.root / "marks").read_text().count("once") == 1
+
+
 async def test_a_thread_needs_a_state_that_machines_share(planned: PlannedWorkspace) -> None:
     async with planned.open() as rye:
         with pytest.raises(ConfigError, match="a state that machines share"):

@@ -12,7 +12,7 @@ import math
 import os
 import time
 from base64 import b64decode
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
@@ -28,7 +28,7 @@ from ryecore.frozen import frozen
 from ryecore.policy import CallContext
 from ryecore.policy.cancelling import cancelled_by, is_cancelled
 from ryecore.policy.context import place_id
-from ryecore.remote.ports import RunSender
+from ryecore.remote.ports import ClusterSender
 from ryecore.remote.results import result_of
 from ryecore.runs.request import RunRequest
 from ryecore.state.postgres.address import PostgresAddress
@@ -129,9 +129,22 @@ class _Sender:
         self._travels = travels
 
     def enqueue(self, run_id: str, queue: str, priority: int) -> None:
+        self._cluster.start_runner(self._name(run_id), self._payload(run_id))
+
+    def send_again(self, run_ids: Iterable[str]) -> None:
+        known = self._cluster.runners()
+        for run_id in run_ids:
+            name = self._name(run_id)
+            if name not in known:
+                self._cluster.start_runner(name, self._payload(run_id), wait_s=0)
+
+    def _name(self, run_id: str) -> str:
+        """Return the name of a run's actor, which no other state's has."""
         state = PostgresAddress.parse(self._settings.state or "").place
-        payload = RayThread(self._settings, run_id, self._travels).to_bytes()
-        self._cluster.start_runner(place_id(*map(str, state), run_id), payload)
+        return place_id(*map(str, state), run_id)
+
+    def _payload(self, run_id: str) -> bytes:
+        return RayThread(self._settings, run_id, self._travels).to_bytes()
 
     def close(self) -> None:
         pass
@@ -171,7 +184,7 @@ class RayCalls:
         remote = self._remotes().find(target)
         return None if remote.settings.ray is None else remote
 
-    def sender(self, remote: "Remote") -> RunSender:
+    def sender(self, remote: "Remote") -> ClusterSender:
         """Return what gives threads' runs to the workers of a cluster. It blocks.
 
         Raises:

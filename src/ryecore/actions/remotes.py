@@ -61,6 +61,14 @@ class Remotes:
         """
         return tuple(self._read())
 
+    def is_cluster(self, target: str) -> bool:
+        """Return whether a target, `remote` or `remote:NAME`, is a Ray cluster.
+
+        Raises:
+            RyeError: There is no such remote, or a remotes.yaml has problems.
+        """
+        return self._read().find(target).settings.ray is not None
+
     async def identify(self, url: str) -> "tuple[Identity, PublicKey]":
         """Ask the node at a URL for its identity and its key, before it is a remote.
 

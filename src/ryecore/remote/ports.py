@@ -1,6 +1,6 @@
 """What the runs of this room need of other machines, whichever way they are reached."""
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -11,7 +11,7 @@ from ryecore.items.refs import ItemRef
 from ryecore.lillux.keys import PublicKey
 from ryecore.remote.protocol.models import CancelBody, ExecuteBody, RunState
 
-__all__ = ["Delivery", "Node", "NodeEvent", "RunSender"]
+__all__ = ["ClusterSender", "Delivery", "Node", "NodeEvent", "RunSender"]
 
 
 @frozen
@@ -155,4 +155,16 @@ class RunSender(Protocol):
 
     def close(self) -> None:
         """Close the connections. Runs continue."""
+        ...
+
+
+class ClusterSender(RunSender, Protocol):
+    """What gives a run to a worker of a cluster, where no worker looks for those that were lost."""
+
+    def send_again(self, run_ids: Iterable[str]) -> None:
+        """Give those runs to workers that none has: their sender, or the whole cluster, died.
+
+        Raises:
+            RyeError: The cluster can't be reached.
+        """
         ...

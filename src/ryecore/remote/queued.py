@@ -17,13 +17,14 @@ from ryecore.errors import ConfigError, InputError, MissingExtra, RyeError
 from ryecore.policy import CallContext
 from ryecore.remote.config import Remote, RemotesConfig
 from ryecore.remote.plan import PushPlanner, make_plan
-from ryecore.remote.ports import RunSender
+from ryecore.remote.ports import ClusterSender, RunSender
 from ryecore.remote.travelling import put_project
 from ryecore.runs.bounds import refuse_unproved_parent, spawn_limit
 from ryecore.runs.host import RunHost
 from ryecore.runs.portable import portable, write_context, write_json, write_request
 from ryecore.runs.request import RunRequest, register_run
 from ryecore.state.model import ThreadRecord
+from ryecore.state.owners import lacks_worker
 from ryecore.state.postgres.address import PostgresAddress
 from ryecore.state.run_queue import QueuedRequest, RunQueue
 from ryecore.state.store import ThreadStore
@@ -37,6 +38,12 @@ __all__ = ["RAY_QUEUE", "QueuedRuns", "missing_dbos"]
 
 RAY_QUEUE: Final = "ray:"
 """What the queue of a Ray cluster begins with in the rows of its runs; its name follows."""
+
+_LEAST_AGE_S: Final = 10.0
+"""How old a run is that its caller should have sent by now, in seconds."""
+
+_LOOK_EVERY_S: Final = 30.0
+"""How often a sender looks for runs that a cluster has lost, in seconds."""
 
 _DISTRIBUTIONS: Final = ("dbos", "sqlalchemy")
 
@@ -59,10 +66,11 @@ class QueuedRuns:
         planner: DirectivePlanner,
         remotes: Callable[[], RemotesConfig],
         state: str | None,
-        ray: Callable[[Remote], RunSender],
+        ray: Callable[[Remote], ClusterSender],
         pushes: Callable[[], PushPlanner],
     ) -> None:
         self._ray = ray
+        self._look_again_at_s: dict[str, float] = {}
         self._pushes = pushes
         self._host = host
         self._planner = planner
@@ -116,6 +124,8 @@ class QueuedRuns:
         if ctx.execution is not None:
             await ctx.execution.begins(record.thread_id)
         try:
+            if remote.settings.ray is not None:
+                await self._send_lost(store, remote, name)
             await run_in_thread(client.enqueue, record.thread_id, name, remote.settings.priority)
         except BaseException as problem:
             with_why = {"status": "error", "error": str(problem), "item_id": str(request.ref)}
@@ -125,6 +135,18 @@ class QueuedRuns:
         if ctx.execution is not None:
             ctx.execution.moves()
         return record.thread_id
+
+    async def _send_lost(self, store: ThreadStore, remote: Remote, name: str) -> None:
+        """Send runs again that the cluster should have got, or had when it was started anew."""
+        if store.queue is None or time.monotonic() < self._look_again_at_s.get(name, 0.0):
+            return
+        self._look_again_at_s[name] = time.monotonic() + _LOOK_EVERY_S
+        lost = [*await store.queue.waiting(name, least_age_s=_LEAST_AGE_S)]
+        active = await store.registry.list_active()
+        lost += [one for one in active if one.queue == name and lacks_worker(one)]
+        if lost:
+            run_ids = {one.chain_root_id or one.thread_id for one in lost}
+            await run_in_thread(self._ray(remote).send_again, run_ids)
 
     def _place(self, remote: Remote) -> tuple[PostgresAddress, str]:
         """Return the state and the queue of a remote, which must be this Rye's own state."""

@@ -116,12 +116,20 @@ class RayCluster:
             actor = _REMOTE(_Actor).options(**options, max_restarts=0).remote()
         return RayActor(self, actor)
 
-    def start_runner(self, name: str, payload: bytes) -> None:
+    def runners(self) -> frozenset[str]:
+        """Return the names of the actors of threads' runs, also of those that wait for room."""
+        with self._failures("can't be reached"):
+            list_actors: Callable[..., list[Mapping[str, str]]] = ray.util.list_named_actors
+            found = list_actors(all_namespaces=True)
+        return frozenset(one["name"] for one in found if one["namespace"] == NAMESPACE)
+
+    def start_runner(self, name: str, payload: bytes, *, wait_s: float = _BROKEN_WITHIN_S) -> None:
         """Start the process of a thread's run, which outlives this one, unless there is one.
 
         Args:
             name: The name of its actor: unique among all states that use the cluster.
             payload: What it is begun with, also when it is started again.
+            wait_s: How long to wait for an error of the worker, in seconds.
 
         Raises:
             RemoteError: A worker has room for it, but can't start it.
@@ -138,7 +146,7 @@ class RayCluster:
             )
             begun = actor.remote(payload).ready.remote()
             with suppress(GetTimeoutError):  # no worker has room yet
-                ray.get(begun, timeout=_BROKEN_WITHIN_S)
+                ray.get(begun, timeout=wait_s)
 
     @contextmanager
     def _failures(self, what: str) -> Iterator[None]:
