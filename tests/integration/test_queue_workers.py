@@ -442,3 +442,23 @@ async def test_a_worker_finds_runs_that_never_got_into_the_queue_and_forgets_old
                 assert (await lost.result()).success
             assert [row for (row,) in server.execute(kept).fetchall()] == [lost.thread_id]
     assert (planned.root / "marks").read_text() == "short\n"
+
+
+async def test_a_run_that_a_worker_was_given_without_its_knowledge_is_put_back(
+    planned: PlannedWorkspace, state: str, workers: Workers
+) -> None:
+    address, _, schema = state.rpartition("&schema=")
+    async with planned.open(state=state) as rye:
+        thread = await rye.start("directive:acme/short", target="remote:urgent")
+        with psycopg.connect(address, autocommit=True) as server:
+            # As where the answer to DBOS's claim is lost with the connection.
+            claim = f"UPDATE {schema}_dbos.workflow_status SET status = 'PENDING', executor_id = %s"
+            server.execute(claim, ("nobody",))
+            workers.start()
+            worker_id = workers.said[0].split()[-1]
+            server.execute(claim, (worker_id,))
+            with anyio.fail_after(
+                30
+            ):  # it looks every five seconds, and acts when it has seen it twice
+                assert (await thread.result()).success
+    assert (planned.root / "marks").read_text() == "short\n"

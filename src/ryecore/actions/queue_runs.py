@@ -82,7 +82,7 @@ class QueueRuns:
             with suppress(ThreadConflict):  # stopped meanwhile, or begun by another worker
                 await store.settle(record.thread_id, "error", result, record.fence)
             return
-        if lacks_worker(record):
+        if lacks_worker(record) or self._is_left(record):
             await self._end_dead(store, record)
         await queue_of(store).give_up(record.thread_id, result)
         store.announce(record.thread_id)

@@ -11,6 +11,7 @@ import logging
 import math
 import os
 import socket
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
@@ -22,7 +23,7 @@ import anyio
 from dbos import DBOS, DBOSConfig
 
 from ryecore.caches import BoundedDict
-from ryecore.errors import RyeError, StateUnreachable
+from ryecore.errors import RyeError, StateError, StateUnreachable
 from ryecore.lillux.processes import current_process
 from ryecore.node.work_projects import WorkerProjects
 from ryecore.remote.dbos_queue import (
@@ -48,7 +49,7 @@ _POLL_S: Final = 0.05
 _LOOK_EVERY_S: Final = 1.0
 """How often a worker looks whether another one has died, in seconds."""
 
-_SWEEP_EVERY_S: Final = 20.0
+_SWEEP_EVERY_S: Final = 5.0
 _LEAST_AGE_S: Final = 10.0
 """How old a run is that its caller should have put into the queue by now, in seconds."""
 
@@ -111,7 +112,8 @@ class QueueWorker:
             process=current_process(),
         )
         self._known: BoundedDict[str, bool] = BoundedDict(_MAX_KNOWN)
-        self._running = 0
+        self._running: Counter[str] = Counter()
+        self._left: set[str] = set()
 
     async def serve(
         self,
@@ -153,7 +155,7 @@ class QueueWorker:
         if not self._running:
             with suppress(RyeError):
                 await queues.leave(self._record.worker_id)
-        return self._running
+        return len(self._running)
 
     def _launch(self) -> None:
         """Launch DBOS on this event loop, which runs its workflows from now on."""
@@ -191,22 +193,40 @@ class QueueWorker:
 
     async def _run(self, run_id: str) -> None:
         """Carry a run out, as DBOS's workflow."""
-        self._running += 1
+        self._running[run_id] += 1
         try:
             while True:
-                try:
-                    async with self._projects.borrow(run_id) as rye:
-                        await rye.cluster.carry_out(run_id)
+                if await self._carry_out(run_id):
                     return
-                except StateUnreachable:
-                    pass
-                except RyeError as error:
-                    with suppress(StateUnreachable):
-                        await self._rye.cluster.fail(run_id, error)
-                        return
                 await anyio.sleep(_RETRY_S)
         finally:
-            self._running -= 1
+            self._running[run_id] -= 1
+            self._running += Counter()  # without those that are at zero
+
+    async def _carry_out(self, run_id: str) -> bool:
+        """Carry a run out; return False where the state can't be reached now."""
+        failed: RyeError
+        try:
+            async with self._projects.borrow(run_id) as rye:
+                await rye.cluster.carry_out(run_id)
+            return True
+        except StateUnreachable:
+            return False
+        except RyeError as error:
+            failed = error
+        except Exception as problem:  # of any kind: else nobody would end its row
+            _log.exception("The run %s failed in ryecore itself.", run_id)
+            failed = StateError(
+                f"ryecore itself failed: {type(problem).__name__}: {problem}",
+                next_step="See the worker's log, and report it.",
+            )
+        try:
+            await self._rye.cluster.fail(run_id, failed)
+        except StateUnreachable:
+            return False
+        except RyeError as error:
+            _log.warning("The run %s can't be ended: %s", run_id, error)
+        return True
 
     async def _end_taking(self, grace_s: float) -> None:
         """Take no more runs, and wait for those that are running."""
@@ -246,6 +266,8 @@ class QueueWorker:
     async def _sweep(self, queues: RunQueue) -> None:
         """Put runs into the queue whose callers died before they did, and forget old workflows."""
         while True:
+            with _tried_again("look for runs that it was given and doesn't know"):
+                await self._put_back()
             with _tried_again("forget old workflows"):
                 await self._forget_old()
             with _tried_again("look for runs that are not in the queue"):
@@ -253,6 +275,23 @@ class QueueWorker:
                 ids = [one.thread_id for one in waiting if one.thread_id not in self._known]
                 await self._put_missing(queues, ids)
             await anyio.sleep(_SWEEP_EVERY_S)
+
+    async def _put_back(self) -> None:
+        """Put runs back into the queue that DBOS has given to this worker without its knowledge.
+
+        That happens where the answer to DBOS's claim is lost, as when the server is restarted. They
+        are seen twice before, since a run that was just given isn't known yet.
+        """
+        given = await DBOS.list_workflows_async(
+            status="PENDING",
+            executor_id=self._record.worker_id,
+            load_input=False,
+            load_output=False,
+        )
+        left = {one.workflow_id for one in given} - set(self._running)
+        lost, self._left = left & self._left, left
+        if lost:
+            await DBOS.resume_workflows_async(sorted(lost), queue_name=self._queue)
 
     async def _forget_old(self) -> None:
         """Remove workflows that ended long ago from DBOS's tables. What they ran is kept here."""
