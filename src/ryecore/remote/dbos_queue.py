@@ -9,7 +9,7 @@ Source: docs/design/queues.md; ADR 041.
 import json
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urlsplit
 
 from attrs import evolve
 from dbos import DBOS, DBOSClient, Queue, Serializer
@@ -18,7 +18,7 @@ from typing_extensions import override
 
 from ryecore.errors import RyeError, StateUnreachable
 from ryecore.frozen import frozen
-from ryecore.state.postgres.address import PostgresAddress
+from ryecore.state.postgres.address import PostgresAddress, join_url
 
 __all__ = [
     "APPLICATION",
@@ -85,7 +85,8 @@ def schema_of(state: PostgresAddress) -> str:
 
 def url_of(state: PostgresAddress) -> str:
     """Return the address of a state as SQLAlchemy reads it."""
-    return urlunsplit(urlsplit(state.url)._replace(scheme="postgresql+psycopg"))
+    parts = urlsplit(state.url)
+    return join_url("postgresql+psycopg", parts.netloc, parts.path, parts.query)
 
 
 def set_up(state: PostgresAddress) -> None:

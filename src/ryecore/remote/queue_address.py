@@ -5,11 +5,11 @@ Source: docs/design/queues.md.
 
 import re
 from typing import Final, Self
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from ryecore.errors import RyeError
 from ryecore.frozen import frozen
-from ryecore.state.postgres.address import PostgresAddress
+from ryecore.state.postgres.address import PostgresAddress, join_url
 
 __all__ = ["DEFAULT_QUEUE", "QueueAddress", "is_queue_name"]
 
@@ -59,7 +59,7 @@ class QueueAddress:
         if not is_queue_name(name):
             raise ValueError("has a queue whose name isn't of letters, digits, _ and -")
         query = urlencode([one for one in options if one[0] != "queue"])
-        plain = urlunsplit((parts.scheme, parts.netloc, parts.path, query, ""))
+        plain = join_url(parts.scheme, parts.netloc, parts.path, query)
         return cls(PostgresAddress.parse(plain) if query != parts.query else state, name)
 
     def __str__(self) -> str:

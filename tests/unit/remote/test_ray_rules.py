@@ -1,8 +1,13 @@
 """The rules of Ray clusters: what is short, and what Ray is asked for."""
 
+import sys
+
 import pytest
 
+from ryecore.errors import ConfigError, MissingExtra
 from ryecore.remote.ray_rules import lacking, ray_options, read_ray_address, read_resources
+from tests.graphs import adding
+from tests.workspace import Workspace
 
 
 @pytest.mark.parametrize(
@@ -40,3 +45,23 @@ def test_an_address_is_auto_or_that_of_rays_client(text: str) -> None:
 def test_anything_else_is_refused(text: object) -> None:
     with pytest.raises(ValueError, match="auto"):
         read_ray_address(text)
+
+
+def test_a_cluster_needs_its_extra(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [one for one in sys.modules if one.split(".")[0] == "ray"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "ray", None)
+    monkeypatch.delitem(sys.modules, "ryecore.remote.ray_cluster", raising=False)
+    workspace.write("config/remotes/remotes.yaml", {"remotes": {"gpu": {"ray": "auto"}}})
+    ref = workspace.shell("acme/tell", "echo hello")
+
+    with pytest.raises(MissingExtra, match="package ray") as missing:
+        workspace.execute(ref, target="remote:gpu")
+
+    assert missing.value.next_step == "pip install 'ryecore[ray]'"
+
+
+def test_a_graph_needs_a_state_that_machines_share(workspace: Workspace) -> None:
+    workspace.write("config/remotes/remotes.yaml", {"remotes": {"gpu": {"ray": "auto"}}})
+    with pytest.raises(ConfigError, match="can't share"):
+        workspace.execute(adding(workspace), {"a": 1}, target="remote:gpu")

@@ -5,14 +5,14 @@ Source: docs/how-to/share-state-on-postgresql.md.
 
 import re
 from typing import Final, Self
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from attrs import field
 
 from ryecore.errors import ConfigError
 from ryecore.frozen import frozen
 
-__all__ = ["PostgresAddress", "address_refused"]
+__all__ = ["PostgresAddress", "address_refused", "join_url"]
 
 _SCHEMES: Final = ("postgresql", "postgres")
 _SCHEMA: Final = re.compile(r"[a-z_][a-z0-9_]{0,62}")
@@ -49,7 +49,7 @@ class PostgresAddress:
         netloc = f"{user.partition(':')[0]}@{host}" if user else host
         kept = [one for one in parse_qsl(parts.query) if one[0] != "password"]
         query = urlencode([*kept, ("schema", self.schema)])
-        return urlunsplit((parts.scheme, netloc, parts.path, query, ""))
+        return join_url(parts.scheme, netloc, parts.path, query)
 
     @classmethod
     def parse(cls, url: str) -> Self:
@@ -72,8 +72,13 @@ class PostgresAddress:
         query = urlencode([one for one in options if one[0] != "schema"])
         where = f"{user}@{host}" if user else host
         shown = f"postgresql://{where}{f':{port}' if port else ''}{parts.path} (schema {schema})"
-        plain = urlunsplit((parts.scheme, parts.netloc, parts.path, query, ""))
+        plain = join_url(parts.scheme, parts.netloc, parts.path, query)
         return cls(plain, schema, shown)
+
+
+def join_url(scheme: str, netloc: str, path: str, query: str) -> str:
+    """Return a URL of its parts; without a host it keeps the slashes, which `urlunsplit` drops."""
+    return f"{scheme}://{netloc}{path}{'?' if query else ''}{query}"
 
 
 def address_refused(why: str) -> ConfigError:
