@@ -4,6 +4,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -238,3 +239,32 @@ async def test_a_write_whose_answer_was_lost_is_made_once(
         told = [one.payload["n"] async for one in store.records.read("a")]
         assert told == [0, 100, 1, 2, 102, 3]
         store.close()
+
+
+async def test_streamed_text_is_followed_elsewhere_before_the_turn_ends(
+    workspace: Workspace, state: str
+) -> None:
+    writing, reading = store_of(workspace, state), store_of(workspace, state)
+    log = await writing.records.create("a")
+    told = ""
+
+    async def has_ended() -> bool:
+        return False
+
+    with anyio.fail_after(20):
+        async with aclosing(reading.records.follow("a", has_ended)) as records:
+            log.append_delta("Once ")
+            log.append_delta("upon " * 1000)  # a long piece isn't kept for the commit
+            async for one in records:
+                told += one.payload["text"]
+                if len(told) == 5005:
+                    break
+    log.append_delta("a time.")
+    log.append("cognition_out", {})
+    head = await log.checkpoint(1)
+    await log.close()
+    texts = [one.payload.get("text", "") async for one in reading.records.read("a")]
+    assert "".join(texts) == f"Once {'upon ' * 1000}a time."
+    assert (await reading.records.verify("a", (head.offset, head.digest), ended=True)).ok
+    writing.close()
+    reading.close()

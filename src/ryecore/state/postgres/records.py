@@ -8,14 +8,16 @@ write whose answer was lost is found to have happened, or not.
 Source: docs/design/threads.md#storage; decisions 38, 47 and 77; ADR 042.
 """
 
+import os
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, aclosing
-from threading import Lock
+from contextlib import AbstractAsyncContextManager, aclosing, suppress
+from queue import Empty, SimpleQueue
+from threading import Lock, Thread
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 from typing_extensions import override
 
-from ryecore.errors import StateError, StateLocked, StateUnreachable, ThreadConflict
+from ryecore.errors import RyeError, StateError, StateLocked, StateUnreachable, ThreadConflict
 from ryecore.lillux.keys import SigningKey
 from ryecore.lillux.processes import ProcessId, current_process
 from ryecore.state.owners import is_abandoned, is_lost
@@ -50,6 +52,7 @@ Watch: TypeAlias = Callable[[str], AbstractAsyncContextManager[ChangeWatcher]]
 """Returns a watcher of a thread's changes."""
 
 _LOOK_AGAIN_S: Final = 0.2
+_IDLE_S: Final = 1.0
 
 _OPEN: Final = (
     "INSERT INTO logs (thread_id, boot_id, pid_namespace, pid, start_ticks, time_namespace,"
@@ -77,6 +80,43 @@ _LENGTH: Final = f"SELECT length FROM logs{_IS_WRITERS}"  # noqa: S608 - constan
 _RELEASE: Final = "UPDATE logs SET pid = NULL WHERE thread_id = ? AND fence = ?"
 
 
+class _StreamWriter:
+    """Writes streamed text in a thread, because the loop that gets it waits for no server."""
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin without a thread, as a forked process does."""
+        self._lock = Lock()
+        self._writes: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._is_running = False
+
+    def write(self, write: Callable[[], None]) -> None:
+        """Call a function in the thread, after those before it."""
+        with self._lock:
+            if not self._is_running:
+                self._is_running = True
+                Thread(target=self._run, name="ryecore streams", daemon=True).start()
+            self._writes.put(write)
+
+    def _run(self) -> None:
+        while True:
+            try:
+                write = self._writes.get(timeout=_IDLE_S)
+            except Empty:
+                with self._lock:
+                    if self._writes.empty():
+                        self._is_running = False
+                        return
+                continue
+            write()
+
+
+_STREAMS: Final = _StreamWriter()
+os.register_at_fork(after_in_child=_STREAMS.reset)
+
+
 class PostgresRecordLog(RecordBuffer, RecordLog):
     """The log of a thread, while this process writes it."""
 
@@ -91,10 +131,20 @@ class PostgresRecordLog(RecordBuffer, RecordLog):
         """A write whose answer was lost: its lines, its bytes, the chain after it."""
 
         self._is_closed = False
+        self._is_streaming = False
 
     @override
     def append_delta(self, text: str, /) -> None:
-        self._add_delta(text)
+        if self._add_delta(text) and not self._is_streaming:
+            self._keep_delta()
+            self._is_streaming = True  # what comes until this is written waits for the next write
+            _STREAMS.write(self._stream)
+
+    def _stream(self) -> None:
+        """Write what has been streamed, for those who follow; a commit reports what fails."""
+        self._is_streaming = False
+        with suppress(RyeError):
+            self._flush()
 
     @override
     async def flush(self) -> None:
