@@ -6,9 +6,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Literal
 
-from attrs import define, evolve
+from attrs import define
 
 from ryecore import SigningKey, __version__
+from ryecore.convert.strict import WIRE
 from ryecore.lillux.keys import BoxKey
 from ryecore.node.callers import Caller
 from ryecore.node.content import NodeContent
@@ -18,6 +19,7 @@ from ryecore.node.runs import NodeRuns
 from ryecore.remote.protocol.models import ExecuteBody, RunState
 from ryecore.remote.protocol.reports import RunReport, read_report
 from ryecore.remote.protocol.snapshots import Snapshot, SnapshotFile
+from ryecore.state.records import canonical_json
 from tests.workspace import Workspace
 
 __all__ = ["DirectNode", "direct_node", "snapshot_of"]
@@ -55,9 +57,8 @@ class DirectNode:
 
     async def send(self, body: ExecuteBody, caller: Caller | None = None) -> RunState:
         """Send a request as the application does."""
-        document = repr(evolve(body, wait_s=0.0)).encode()
-        sha256 = hashlib.sha256(document).hexdigest()
-        return await self.runs.execute(caller or self.caller, body, sha256)
+        document = {name: one for name, one in WIRE.write(body).items() if name != "wait_s"}
+        return await self.runs.execute(caller or self.caller, body, canonical_json(document))
 
     def report(self, state: RunState) -> RunReport:
         """The proved report of a run that has ended."""

@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from ryecore.graph.run import GraphService
     from ryecore.policy.execution import Executions, WriteRecord
     from ryecore.policy.permissions import Approve
-    from ryecore.remote.config import RemotesReader
+    from ryecore.remote.config import Remote, RemotesReader
     from ryecore.remote.connection import ConnectedNode, NodePool
     from ryecore.remote.lifecycle import RemoteLifecycle
     from ryecore.remote.plan import PushPlanner
@@ -346,7 +346,7 @@ class Parts:
     async def _follow(self, records: "Iterable[ThreadRecord]", *, must: bool) -> None:
         await self.remote_runs.look(records, must=must)
 
-    async def _connect(self, target: str) -> "ConnectedNode":
+    async def _connect(self, target: "str | Remote") -> "ConnectedNode":
         return await self._nodes.connect(target)
 
     @cached_property

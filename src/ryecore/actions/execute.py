@@ -85,7 +85,7 @@ class ExecuteAction:
         launch: "Callable[[], LaunchAction]",
         directives: "Callable[[], DirectiveAction]",
         threads: "Callable[[], ThreadService]",
-        connect: "Callable[[str], Awaitable[ConnectedNode]]",
+        connect: "Callable[[str | Remote], Awaitable[ConnectedNode]]",
         executions: "Executions | None" = None,
         rays: "Callable[[], RayCalls] | None" = None,
     ) -> None:
@@ -175,9 +175,9 @@ class ExecuteAction:
     ) -> ExecutionResult:
         """Run a tool on a node or a Ray cluster, which verifies it, and wait for its result."""
         try:
-            cluster = None if self._rays is None else self._rays().find(request.target)
-            if cluster is not None:
-                return await self._call_ray(cluster, ref, request, ctx)
+            remote = request.target if self._rays is None else self._rays().find(request.target)
+            if not isinstance(remote, str) and remote.settings.ray is not None:
+                return await self._call_ray(remote, ref, request, ctx)
             for name in ("trace", "output_log"):
                 if getattr(request, name):
                     raise InputError(
@@ -188,7 +188,7 @@ class ExecuteAction:
                 (await self._executor.chain(ref, ctx)).check_takes_limits(str(ref))
             if request.pull:  # it needs a row
                 return await self._run_remote(_run_request(ref, request, ctx), ctx)
-            node = await self._connect(request.target)
+            node = await self._connect(remote)
             from ryecore.remote.calls import call_tool  # noqa: PLC0415 - for nodes alone
 
             done = await call_tool(

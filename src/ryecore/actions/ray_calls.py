@@ -175,14 +175,13 @@ class RayCalls:
         self._settings = settings
         self._remotes = remotes
 
-    def find(self, target: str) -> "Remote | None":
-        """Return the remote of a target, if it is a Ray cluster.
+    def find(self, target: str) -> "Remote":
+        """Return the remote of a target, a Ray cluster or not.
 
         Raises:
             RyeError: There is no such remote, or remotes.yaml can't be read.
         """
-        remote = self._remotes().find(target)
-        return None if remote.settings.ray is None else remote
+        return self._remotes().find(target)
 
     def sender(self, remote: "Remote") -> ClusterSender:
         """Return what gives threads' runs to the workers of a cluster. It blocks.

@@ -3,7 +3,6 @@
 Source: docs/design/remote.md#requests; decisions 63, 70 and 82.
 """
 
-import hashlib
 import logging
 import os
 import time
@@ -30,6 +29,7 @@ from ryecore.node.metrics import HELP, RequestMetrics
 from ryecore.node.problems import NodeProblem, refusal, refusal_of
 from ryecore.node.responses import EventStream, ObjectResponse, read_range
 from ryecore.node.service import NodeService, open_node
+from ryecore.policy.cancelling import watched
 from ryecore.remote.protocol.models import (
     MAX_BODY_BYTES,
     MAX_PARAMETER_BYTES,
@@ -304,20 +304,35 @@ async def _read_bounded(request: Request, max_bytes: int, held: _Held) -> bytes:
     elif not length and "transfer-encoding" not in request.headers:
         request.state.body_has_ended = True
         return b""
+    body = b""
+    with anyio.CancelScope() as scope:
+
+        def start_timer() -> None:
+            scope.deadline = min(scope.deadline, anyio.current_time() + _READ_TIMEOUT_S)
+
+        # A short body has come with its head, and is read without a timer.
+        body = await watched(_read_parts(request, max_bytes, held), start_timer)
+    if scope.cancelled_caught:
+        raise refusal("invalid", "The body didn't come in time.")
+    request.state.body_has_ended = True
+    return body
+
+
+async def _read_parts(request: Request, max_bytes: int, held: _Held) -> bytes:
     parts: list[bytes] = []
     size = 0
-    try:
-        with anyio.fail_after(_READ_TIMEOUT_S):
-            async for chunk in request.stream():
-                size += len(chunk)
-                if size > max_bytes:
-                    raise _too_large(max_bytes)
-                held.grow(len(chunk))
-                parts.append(chunk)
-    except TimeoutError:
-        raise refusal("invalid", "The body didn't come in time.") from None
-    request.state.body_has_ended = True
-    return b"".join(parts)
+    while True:
+        message = await request.receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        chunk = message.get("body", b"")
+        size += len(chunk)
+        if size > max_bytes:
+            raise _too_large(max_bytes)
+        held.grow(len(chunk))
+        parts.append(chunk)
+        if not message.get("more_body", False):
+            return b"".join(parts)
 
 
 async def _drain(request: Request, max_bytes: int) -> bool:
@@ -431,9 +446,8 @@ async def _execute(call: _Call) -> Response:
         )
     body, document = await _read_json(call, ExecuteBody)
     document.pop("wait_s", None)
-    sha256 = hashlib.sha256(canonical_json(document)).hexdigest()
-    runs = call.service.runs
-    return _run_state(await runs.execute(call.caller, body, sha256, call.admission))
+    runs, request = call.service.runs, canonical_json(document)
+    return _run_state(await runs.execute(call.caller, body, request, call.admission))
 
 
 async def _state(call: _Call) -> Response:

@@ -165,7 +165,8 @@ class Execution:
         if is_left:
             await _kill_what_it_started(row)
             return Outcome("error", _effect_unknown(row.body.item_id))
-        return await _run_tool(live, host, evolve(ctx, intent=self._table.synced))
+        ctx = evolve(ctx, call_id=_call_id_of(row), intent=self._table.synced)
+        return await _run_tool(live, host, ctx)
 
     async def _run_thread(
         self, live: LiveRun, host: Host, ctx: CallContext, *, is_left: bool
@@ -271,7 +272,7 @@ def _outcome_without_records(row: RunRow, done: Mapping[str, Any] | RyeError) ->
 
 
 async def _run_tool(live: LiveRun, host: Host, ctx: CallContext) -> Outcome:
-    body, ctx = live.row.body, evolve(ctx, call_id=_call_id_of(live.row))
+    body = live.row.body
     try:
         done = await host.rye.execute(
             body.item_id, body.parameters, timeout_s=body.timeout_s, ctx=ctx

@@ -5,12 +5,10 @@ Source: docs/design/remote.md#on-the-node; decision 70.
 
 import json
 from collections.abc import Callable, Collection, Mapping
-from functools import cached_property
 from sqlite3 import Connection, Row
 from typing import Any, Final, Literal, Self
 
 from ryecore.convert.json_text import make_encoder
-from ryecore.convert.strict import WIRE
 from ryecore.frozen import frozen
 from ryecore.items.signature import utc_now
 from ryecore.node.gate import Admission
@@ -70,11 +68,6 @@ class RunRow:
             None,
         )
 
-    @cached_property
-    def request(self) -> str:
-        """The request as it is stored."""
-        return _encode(WIRE.write(self.body))
-
     def to_state(self) -> RunState:
         """Return the state that its caller sees."""
         return RunState(self.thread_id, self.status, self.node_thread_id, self.report)
@@ -127,8 +120,13 @@ class RunTable:
         )
         return int((await self._database.fetch(query, (caller,)))[0][0])
 
-    async def insert(self, row: RunRow, admission: Admission | None = None) -> bool:
+    async def insert(self, row: RunRow, request: str, admission: Admission | None = None) -> bool:
         """Insert a run that is about to begin, and with it the nonce of its request.
+
+        Args:
+            row: The run.
+            request: Its request as it is stored, of which the row's `body` is read.
+            admission: The admission of its request.
 
         Returns:
             Whether its caller hadn't used its id.
@@ -148,7 +146,7 @@ class RunTable:
                 " ON CONFLICT DO NOTHING",
                 (
                     row.caller, row.thread_id, body.item_id, body.snapshot, row.request_sha256,
-                    row.request, row.space, row.max_spend_microcents, len(row.request),
+                    request, row.space, row.max_spend_microcents, len(request),
                     row.created_at,
                 ),
             )  # fmt: skip

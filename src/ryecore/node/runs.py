@@ -3,6 +3,7 @@
 Source: docs/design/remote.md#on-the-node; decisions 70 to 73.
 """
 
+import hashlib
 import json
 import logging
 from collections import Counter
@@ -142,7 +143,7 @@ class NodeRuns:
         self,
         caller: Caller,
         body: ExecuteBody,
-        request_sha256: str,
+        request: bytes,
         admission: Admission | None = None,
     ) -> RunState:
         """Start a run, or find the one that the same request started before.
@@ -150,7 +151,7 @@ class NodeRuns:
         Args:
             caller: Who asks.
             body: The request.
-            request_sha256: The SHA-256 of its canonical form, without `wait_s`.
+            request: Its canonical form, without `wait_s`.
             admission: Its admission, whose nonce is written with the run; None without a nonce.
 
         Returns:
@@ -159,13 +160,15 @@ class NodeRuns:
         Raises:
             NodeProblem: Nothing runs.
         """
+        sha256 = hashlib.sha256(request).hexdigest()
         known = await self._table.find(caller.fingerprint, body.thread_id)
         if known is None:
-            known = await self._start(caller, body, request_sha256, admission)
+            row = RunRow.of(caller.fingerprint, body, sha256)
+            known = await self._start(caller, row, request.decode("ascii"), admission)
             self._table.begin_sync()  # while the run is prepared, which waits for it
         if admission is not None:
             await admission.remember()  # unless it was with the run
-        if known.request_sha256 != request_sha256:
+        if known.request_sha256 != sha256:
             raise refusal(
                 "other_request",
                 "Another request was made under this id.",
@@ -244,8 +247,9 @@ class NodeRuns:
     # Start
 
     async def _start(
-        self, caller: Caller, body: ExecuteBody, request_sha256: str, admission: Admission | None
+        self, caller: Caller, row: RunRow, request: str, admission: Admission | None
     ) -> RunRow:
+        body = row.body
         self._check(body)
         content = self._content.of(caller)
         if self._hosts.has(caller, body.snapshot):  # then it is known, and found at once
@@ -260,7 +264,6 @@ class NodeRuns:
             if twin is not None:  # the same request came twice at once
                 return twin.row
             self._check_number(caller)
-            row = RunRow.of(caller.fingerprint, body, request_sha256)
             live = LiveRun(row, caller, self._events.begin(row.caller, row.thread_id))
             if body.thread == "fork":  # a tool spends nothing, unless it turns out to be a graph
                 await self._hold(live)
@@ -269,13 +272,13 @@ class NodeRuns:
                 max_spend_microcents=live.max_spend_microcents,
                 space=self._hosts.find_place(caller, body.snapshot, body.item_id),
             )
-            content.charge(len(row.request))
+            content.charge(len(request))
             is_new = False
             try:
-                is_new = await self._table.insert(row, admission)
+                is_new = await self._table.insert(row, request, admission)
             finally:
                 if not is_new:
-                    content.count(-len(row.request))
+                    content.count(-len(request))
             if not is_new:  # its twin has ended already
                 return await self._find(caller, body.thread_id)
             self._carry_on(live)
@@ -471,10 +474,10 @@ def _is_brief(result: object) -> bool:
         length += 1
         if isinstance(value, str):
             length += len(value)
-        elif isinstance(value, Mapping):
-            waiting += value.values()
         elif isinstance(value, list | tuple):
             waiting += value
+        elif not isinstance(value, int | float | None) and isinstance(value, Mapping):
+            waiting += value.values()
     return length < _BRIEF
 
 

@@ -12,7 +12,7 @@ from itertools import count
 from typing import Any, Final
 
 import anyio
-from attrs import evolve
+from attrs import define, evolve, field
 
 from ryecore.convert.json_text import make_encoder
 from ryecore.convert.strict import WIRE
@@ -21,7 +21,7 @@ from ryecore.items.refs import ItemRef
 from ryecore.policy import CallContext
 from ryecore.policy.cancelling import cancelled_by
 from ryecore.remote.connection import ConnectedNode
-from ryecore.remote.ports import Node
+from ryecore.remote.ports import Delivery, Node
 from ryecore.remote.protocol.models import (
     MAX_WAIT_S,
     CancelBody,
@@ -94,7 +94,7 @@ class _Call:
         self._began_s = time.monotonic()
         self._deadline = ctx.deadline
         self._patience_s = node.settings.timeout_s + (timeout_s or 0.0)
-        self._requests: list[ExecuteBody] = []
+        self._requests = _Requests()
         held = ctx.capabilities
         self._body = ExecuteBody(
             thread_id=str(uuid.uuid4()),
@@ -113,8 +113,11 @@ class _Call:
     async def run(self) -> RemoteResult | None:
         """Send the request, and wait for the node's report within the caller's time."""
         try:
-            with anyio.fail_after(None if self._deadline is None else self._left_s()):
+            if self._deadline is None:
                 found = await self._reported()
+            else:
+                with anyio.fail_after(self._left_s()):
+                    found = await self._reported()
         except TimeoutError:
             await self._stop()
             raise RemoteUnavailable(
@@ -129,7 +132,7 @@ class _Call:
         if found is None:
             return None
         report = read_report(found.report or {}, self._node.key)
-        check_report(report, self._requests, self._node)
+        self._requests.check(report, self._node)
         duration_ms = (time.monotonic() - self._began_s) * 1000
         if report.status in ("cancelled", "killed"):
             raise CallCancelled(
@@ -169,11 +172,13 @@ class _Call:
                 return None
             sealed = await self._node.seal(self._ref)
             self._body = evolve(self._body, snapshot=snapshot, envelope=sealed)
-            self._requests.append(self._body)
+            self._requests.sent.append(self._body)
             if self._execution is not None:
                 await self._execution.begins()
             try:
-                return await self._node.execute(self._body, within_s=self._within_s())
+                return await self._node.execute(
+                    self._body, within_s=self._within_s(), delivery=self._requests
+                )
             except RemoteError as refused:
                 if refused.problem == "other_request":  # an earlier one came late, and runs
                     return await self._state()
@@ -203,6 +208,32 @@ class _Call:
         return self._patience_s if self._deadline is None else self._left_s()
 
 
+@define
+class _Requests(Delivery):
+    """The requests of a call, whose digests are made while the node works.
+
+    Attributes:
+        sent: The requests.
+    """
+
+    sent: list[ExecuteBody] = field(factory=list)
+    _digests: list[str] = field(factory=list)
+
+    async def note(self, event: str, details: object) -> None:
+        """Make the digests of what was sent, while the answer is awaited."""
+        await super().note(event, details)
+        if event.endswith("receive_response_headers.started"):
+            self._make_digests()
+
+    def _make_digests(self) -> None:
+        self._digests += map(request_digest, self.sent[len(self._digests) :])
+
+    def check(self, report: RunReport, node: Node) -> None:
+        """Check that a report is that of one of the requests; see `check_report`."""
+        self._make_digests()
+        _check_report(report, dict(zip(self._digests, self.sent, strict=True)), node)
+
+
 def check_report(report: RunReport, requests: Sequence[ExecuteBody], node: Node) -> None:
     """Check that a report is that of a run, whose node signs those of other runs, too.
 
@@ -214,15 +245,22 @@ def check_report(report: RunReport, requests: Sequence[ExecuteBody], node: Node)
     Raises:
         RemoteUntrusted: It is another one's.
     """
-    by_digest = {request_digest(one): one for one in requests}
-    body = by_digest.get(report.request_sha256, requests[-1])
+    _check_report(report, {request_digest(one): one for one in requests}, node)
+
+
+def _check_report(report: RunReport, requests: Mapping[str, ExecuteBody], node: Node) -> None:
+    """Check a report with the requests by their digests."""
+    digest = report.request_sha256
+    if digest not in requests:
+        *_, digest = requests
+    body = requests[digest]
     expected = {
         "thread_id": body.thread_id,
         "item_id": body.item_id,
         "caller": node.caller,
         "node": node.key.fingerprint,
         "snapshot": body.snapshot,
-        "request_sha256": request_digest(body),
+        "request_sha256": digest,
     }
     for name, value in expected.items():
         if getattr(report, name) != value:

@@ -324,11 +324,16 @@ class NodeClient:
     def _request(
         self, method: str, url: str, body: bytes, headers: Mapping[str, str]
     ) -> httpx2.Request:
+        parsed = parse_url(url)
+        raw = [*HEADERS, (b"Host", parsed.netloc)]  # all of them: to add some takes httpx2 long
+        raw += [(name.encode("ascii"), value.encode("ascii")) for name, value in headers.items()]
+        if body or method == "POST":
+            raw.append((b"Content-Length", b"%d" % len(body)))
         return httpx2.Request(
             method,
-            parse_url(url),
-            headers={**HEADERS, **headers},
-            content=body or None,
+            parsed,
+            headers=raw,
+            stream=httpx2.ByteStream(body),
             extensions={"timeout": self._timeouts},
         )
 

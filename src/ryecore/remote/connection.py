@@ -369,14 +369,14 @@ class NodePool:
         self._secrets = secrets
         self._nodes: dict[Remote, tuple[object, ConnectedNode]] = {}
 
-    async def connect(self, target: str) -> ConnectedNode:
-        """Return the node of a target, `remote` or `remote:NAME`. Nothing is sent.
+    async def connect(self, target: str | Remote) -> ConnectedNode:
+        """Return the node of a target, `remote` or `remote:NAME`, or of a remote. Nothing is sent.
 
         Raises:
             InputError: There is no such remote, or it is not a node.
             RyeError: A remotes.yaml isn't signed by a trusted key, or has problems.
         """
-        remote = self._read().find(target)
+        remote = self._read().find(target) if isinstance(target, str) else target
         _ = remote.key  # what is no node has none, and is refused
         loop, node = self._nodes.get(remote, (None, None))
         if node is None or loop != current_token():  # connections belong to an event loop

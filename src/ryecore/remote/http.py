@@ -23,7 +23,11 @@ __all__ = [
 
 _CONNECT_TIMEOUT_S: Final = 10.0
 _MAX_QUOTED_CHARS: Final = 500
-HEADERS: Final = {"Accept": "*/*", "Accept-Encoding": "identity", "User-Agent": "ryecore"}
+HEADERS: Final = (
+    (b"Accept", b"*/*"),
+    (b"Accept-Encoding", b"identity"),
+    (b"User-Agent", b"ryecore"),
+)
 
 parse_url: Final = lru_cache(256)(httpx2.URL)
 

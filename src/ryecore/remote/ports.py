@@ -41,7 +41,7 @@ class Delivery:
     is_possible: bool = False
 
     async def note(self, event: str, _: object) -> None:
-        """Note that a request is being sent; the HTTP client calls this at each of its steps."""
+        """Note that a request is being sent; the HTTP client calls this at several of its steps."""
         if event.endswith("send_request_headers.started"):
             self.is_possible = True
 

@@ -41,7 +41,7 @@ class NodeTransport(httpx2.AsyncBaseTransport):
         """Send a request whose body is in memory; return its response once its head has come."""
         timeouts: dict[str, float | None] = request.extensions.get("timeout", {})
         trace: Any = request.extensions.get("trace")
-        body, target = request.content, request.url.raw_path
+        body, target = await request.aread(), request.url.raw_path
         head = [b"%s %s HTTP/1.1" % (request.method.encode("ascii"), target)]
         head += [b"%s: %s" % header for header in request.headers.raw]
         connection = await self._take(timeouts.get("connect"))
@@ -49,6 +49,8 @@ class NodeTransport(httpx2.AsyncBaseTransport):
             if trace is not None:
                 await trace("http11.send_request_headers.started", {})
             await connection.send(head, body, timeouts.get("write"))
+            if trace is not None:
+                await trace("http11.receive_response_headers.started", {})
             await connection.read_head(timeouts.get("read"))
         except BaseException:
             await connection.close()

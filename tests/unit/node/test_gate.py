@@ -235,14 +235,14 @@ async def test_a_nonce_is_written_with_the_run_of_its_request_or_not_at_all(
     second = Gate(other, callers, NODE.public.fingerprint, clock=clock)
     try:
         async with await gate.admit(head) as admission:
-            assert await table.insert(row, admission)
+            assert await table.insert(row, "{}", admission)
             # What a process leaves that is killed now.
             assert (await refused(second, head)).problem.type == "replayed"
         head = make_head()
         async with await gate.admit(head) as admission:
             await admit(second, head)  # by another process, meanwhile
             with pytest.raises(NodeProblem, match="made before"):
-                await table.insert(evolve(row, thread_id="t-2"), admission)
+                await table.insert(evolve(row, thread_id="t-2"), "{}", admission)
             assert await table.find(row.caller, "t-2") is None
             admission.confirm()
     finally:

@@ -1,5 +1,6 @@
 """Tests of runs on a node: one run for each request, with a signed report."""
 
+import json
 import os
 import threading
 from base64 import b64encode
@@ -11,6 +12,7 @@ import pytest
 from attrs import evolve
 
 from ryecore import SigningKey
+from ryecore.convert.strict import WIRE
 from ryecore.lillux import watch
 from ryecore.lillux.keys import BoxKey, seal_envelope
 from ryecore.node.database import open_node_database
@@ -400,7 +402,8 @@ async def test_a_run_that_was_killed_before_it_began_is_reported_as_killed(
         body, caller = node.body(ref), node.caller.fingerprint
     database = open_node_database(folder)  # of a process that died before the run had a space
     table = RunTable(database)
-    await table.insert(RunRow.of(caller, body, "0" * 64))
+    request = json.dumps(WIRE.write(body))
+    await table.insert(RunRow.of(caller, body, "0" * 64), request)
     await table.ask_to_stop(caller, "one", kill=True)
     database.close()
 

@@ -1,3 +1,4 @@
+import json
 import os
 import time
 from pathlib import Path
@@ -5,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from ryecore import SigningKey
+from ryecore.convert.strict import WIRE
 from ryecore.node.callers import Caller, Callers
 from ryecore.node.content import NodeContent
 from ryecore.node.database import open_node_database
@@ -161,7 +163,8 @@ async def test_bytes_of_runs_in_the_database_count(
     of_caller, table = content.of(caller), RunTable(database)
     before = of_caller.used_bytes
 
-    await table.insert(RunRow.of(caller.fingerprint, body, "sha"))
+    request = json.dumps(WIRE.write(body))
+    await table.insert(RunRow.of(caller.fingerprint, body, "sha"), request)
     report = {"result": "z" * 3000}
     assert await table.end(caller.fingerprint, "one", "completed", report, 0) > 3000
     await remove_unused(database, content, callers, time.time() - 30 * _DAY_S)
