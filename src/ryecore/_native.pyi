@@ -39,6 +39,7 @@ __all__ = [
     "sha256_file",
     "sha256_hex",
     "start_detached",
+    "stat_beside",
     "stat_tree",
     "verify_signature",
 ]
@@ -71,6 +72,7 @@ def stat_tree(
     recursive: bool,
     /,
 ) -> str: ...
+def stat_beside(root: _Path, left_out: Sequence[str], /) -> str: ...
 def digest_tree(
     root: _Path,
     extensions: Sequence[str] | None,

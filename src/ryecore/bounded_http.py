@@ -16,7 +16,14 @@ import httpx2
 
 from ryecore.frozen import frozen
 
-__all__ = ["BodyBounds", "BoundedTransport", "ResponseOutOfBounds", "bound_body", "out_of_bounds"]
+__all__ = [
+    "BodyBounds",
+    "BoundedTransport",
+    "ResponseOutOfBounds",
+    "bound_body",
+    "check_size",
+    "out_of_bounds",
+]
 
 MAX_ERROR_BYTES: Final = 64 * 1024
 _PIECE_BYTES: Final = 64 * 1024
@@ -152,7 +159,7 @@ class _Limit:
         """Count another piece of a body or an event."""
         bounds = self._bounds
         if size_bytes > bounds.max_bytes:
-            self.refuse(f"answered with {what}more than {_mib(bounds.max_bytes)}")
+            self.refuse(_excess(bounds.max_bytes, what))
         if bounds.max_json_values is not None:
             # What opens values and what separates them.
             self._values += piece.count(b",") + piece.count(b"[") + piece.count(b"{")
@@ -274,6 +281,20 @@ def _last_event_end(pending: bytearray, searched: int) -> int:
         if place >= 0:
             found = max(found, place + len(end))
     return found
+
+
+def check_size(size_bytes: int, max_bytes: int) -> None:
+    """Refuse a body that is read whole, if it is too large.
+
+    Raises:
+        ResponseOutOfBounds: It has more than `max_bytes`.
+    """
+    if size_bytes > max_bytes:
+        raise ResponseOutOfBounds(_excess(max_bytes))
+
+
+def _excess(max_bytes: int, what: str = "") -> str:
+    return f"answered with {what}more than {_mib(max_bytes)}"
 
 
 def _mib(size_bytes: int) -> str:

@@ -145,6 +145,57 @@ pub(crate) fn stat_and_count(root: &Path, filter: &Filter) -> Result<(Digest, us
     Ok((hasher.finalize().into(), entries.len()))
 }
 
+/// A fingerprint of the stats of all below a folder, but of some folders and those above them, whose
+/// making so doesn't show. What stands in the place of such a folder, a link say, counts.
+///
+/// `left_out` has their paths below the root. A link as the root, or above them, isn't followed.
+pub fn stat_beside(root: &Path, left_out: &BTreeSet<Vec<u8>>) -> Result<Digest> {
+    let every_file = Filter::new(None, Vec::new(), true);
+    let mut above = BTreeSet::from([Vec::new()]);
+    for rel in left_out {
+        let ends = rel.iter().enumerate().filter(|(_, byte)| **byte == b'/');
+        above.extend(ends.map(|(end, _)| rel[..end].to_vec()));
+    }
+    let mut hasher = Sha256::new();
+    for folder in &above {
+        let path = join(root, folder);
+        let failed = |errno| Error::os("read", &path, errno);
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let opened = match open(&path, flags, Mode::empty()) {
+            Ok(opened) => opened,
+            // What stands there counts among the names of the folder above.
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => continue,
+            Err(errno) => return Err(failed(errno)),
+        };
+        let mut names = Vec::new();
+        let mut buffer = vec![MaybeUninit::uninit(); LISTING_BYTES];
+        let mut listing = RawDir::new(opened.as_fd(), &mut buffer);
+        while let Some(entry) = listing.next() {
+            let name = entry.map_err(failed)?.file_name().to_owned();
+            if !matches!(name.to_bytes(), b"." | b"..") {
+                names.push(name);
+            }
+        }
+        names.sort_unstable();
+        for name in names {
+            let rel = below(folder, &name);
+            let stat = statat(&opened, &name, AtFlags::SYMLINK_NOFOLLOW).map_err(failed)?;
+            let is_folder = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
+            if is_folder && (left_out.contains(&rel) || above.contains(&rel)) {
+                continue;
+            }
+            hasher.update((rel.len() as u64).to_le_bytes());
+            hasher.update(&rel);
+            if is_folder {
+                hasher.update(stat_tree(&join(root, &rel), &every_file)?);
+            } else {
+                hasher.update(facts_of(&stat));
+            }
+        }
+    }
+    Ok(hasher.finalize().into())
+}
+
 /// When a file or folder of the tree changed last, by its change time in nanoseconds since 1970.
 pub(crate) fn newest_change_ns(root: &Path, filter: &Filter) -> Result<i64> {
     let newest = Cell::new(i64::MIN);
@@ -425,5 +476,37 @@ mod tests {
         ] {
             assert_eq!(failed, Err(Error::os("read", &missing, Errno::NOENT)));
         }
+    }
+
+    #[test]
+    fn all_but_what_is_left_out_shows_in_a_fingerprint() {
+        let scratch = Scratch::new();
+        let root = scratch.path("root");
+        let left_out = BTreeSet::from([b".ai/state".to_vec(), b".ai/cache".to_vec()]);
+        let stat = || stat_beside(&root, &left_out).unwrap();
+        let nothing = stat();
+        fs::create_dir(&root).unwrap();
+        assert_eq!(stat(), nothing);
+        scratch.write("root/.ai/state/one", b"1");
+        assert_eq!(stat(), nothing);
+        scratch.write("root/.ai/tools/t.py", b"1");
+        let before = stat();
+        assert_ne!(before, nothing);
+        scratch.write("root/.ai/state/one", b"22");
+        scratch.write("root/.ai/cache/two", b"2");
+        assert_eq!(stat(), before);
+        let mut seen = BTreeSet::from([nothing, before]);
+        scratch.write("root/.ai/tools/t.py", b"22");
+        assert!(seen.insert(stat()));
+        scratch.write("root/.ai/tools/state/one", b"1");
+        assert!(seen.insert(stat()));
+        scratch.write("root/state", b"1");
+        assert!(seen.insert(stat()));
+        symlink("nowhere", scratch.path("root/link")).unwrap();
+        assert!(seen.insert(stat()));
+        fs::remove_dir_all(scratch.path("root/.ai/cache")).unwrap();
+        assert!(!seen.insert(stat()));
+        symlink("tools", scratch.path("root/.ai/cache")).unwrap();
+        assert!(seen.insert(stat()));
     }
 }

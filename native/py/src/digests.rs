@@ -118,6 +118,17 @@ fn stat_tree(
 }
 
 #[pyfunction]
+#[pyo3(signature = (root, left_out, /))]
+fn stat_beside(py: Python<'_>, root: &Bound<'_, PyAny>, left_out: Vec<String>) -> PyResult<String> {
+    let root = path(root)?;
+    let left_out = left_out.into_iter().map(String::into_bytes).collect();
+    let digest = py
+        .detach(|| tree::stat_beside(&root, &left_out))
+        .map_err(raise)?;
+    Ok(to_hex(&digest))
+}
+
+#[pyfunction]
 #[pyo3(signature = (root, extensions, exclude_dirs, recursive, /))]
 fn digest_tree(
     py: Python<'_>,
@@ -148,5 +159,6 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(list_tree, module)?)?;
     module.add_function(wrap_pyfunction!(exchange_files, module)?)?;
     module.add_function(wrap_pyfunction!(stat_tree, module)?)?;
+    module.add_function(wrap_pyfunction!(stat_beside, module)?)?;
     module.add_function(wrap_pyfunction!(digest_tree, module)?)
 }

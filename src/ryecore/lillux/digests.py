@@ -1,6 +1,6 @@
 """SHA-256 of bytes, files and folders, without the interpreter's lock, and a store by digest."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from os import PathLike, fspath
 from typing import Final, Literal
 
@@ -19,6 +19,7 @@ __all__ = [
     "read_files",
     "sha256_file",
     "sha256_hex",
+    "stat_beside",
     "stat_tree",
 ]
 
@@ -129,6 +130,22 @@ def stat_tree(root: str | PathLike[str], filter: TreeFilter = _EVERY_FILE) -> st
         OSError: A folder can't be read, or something vanished meanwhile.
     """
     return _native.stat_tree(root, filter.extensions, filter.exclude_dirs, filter.recursive)
+
+
+def stat_beside(root: str | PathLike[str], left_out: Sequence[str]) -> str:
+    """Return a fingerprint (hex) of the stats of all below a folder, but of some folders.
+
+    It is one of `stat_tree` that doesn't show whether the folders that are left out, or those above
+    them, are made or written to. What stands in the place of such a folder, a link say, counts.
+
+    Args:
+        root: The folder; one that is missing has the fingerprint of an empty one.
+        left_out: Paths of folders below the root, with `/`.
+
+    Raises:
+        OSError: A folder can't be read, or something vanished meanwhile.
+    """
+    return _native.stat_beside(root, left_out)
 
 
 def digest_tree(

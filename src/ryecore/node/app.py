@@ -244,7 +244,7 @@ class _NodeApp:
             if handle is not _execute:  # whose nonce is in the transaction of its run
                 await admission.remember()
             with _Held(self) as held:
-                body = await _read_bounded(request, max_bytes, held)
+                body = await _read_bounded(request, head.headers, max_bytes, held)
                 service.gate.check_body(head, body)
                 return await handle(_Call(service, request, admission, body))
 
@@ -296,12 +296,14 @@ class _Held:
         self._size_bytes += size_bytes
 
 
-async def _read_bounded(request: Request, max_bytes: int, held: _Held) -> bytes:
+async def _read_bounded(
+    request: Request, headers: Mapping[str, str], max_bytes: int, held: _Held
+) -> bytes:
     """Read a body, counted and bounded as it comes."""
-    length = request.headers.get("content-length", "")
+    length = headers.get("content-length", "")
     if length.isascii() and length.isdecimal() and int(length[:20]) > max_bytes:
         raise _too_large(max_bytes)
-    elif not length and "transfer-encoding" not in request.headers:
+    elif not length and "transfer-encoding" not in headers:
         request.state.body_has_ended = True
         return b""
     body = b""

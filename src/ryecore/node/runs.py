@@ -16,6 +16,7 @@ import anyio
 from attrs import evolve
 
 from ryecore import __version__
+from ryecore.convert.json_text import make_encoder
 from ryecore.convert.money import write_usd
 from ryecore.display.text import dollars
 from ryecore.errors import RyeError, StateError
@@ -54,6 +55,7 @@ __all__ = ["NodeRuns"]
 
 T = TypeVar("T")
 
+_encode: Final = make_encoder()
 _log: Final = logging.getLogger("ryecore.node")
 _CELLS: Final = frozenset({("tool", "inline"), ("directive", "fork")})
 _RETRY_S: Final = 2
@@ -485,7 +487,7 @@ def _plain(result: Mapping[str, Any], item_id: str) -> Mapping[str, Any]:
     """Return a result as JSON has it; an error in place of one that no report can hold."""
     error: RyeError
     try:
-        text = json.dumps(result, allow_nan=False)
+        text = _encode(result)
     except (TypeError, ValueError, RecursionError) as problem:
         error = RyeError(f"The result isn't JSON: {problem}.", next_step="Return JSON's types.")
     else:

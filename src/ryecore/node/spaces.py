@@ -17,7 +17,7 @@ from typing import Final, Literal
 from ryecore.frozen import frozen
 from ryecore.items.refs import EXPORT_FOLDER, KIND_FOLDERS
 from ryecore.items.trust import TRUSTED_KEYS_PATH
-from ryecore.lillux.digests import sha256_file, stat_tree
+from ryecore.lillux.digests import sha256_file, stat_beside
 from ryecore.node.content import CallerContent
 from ryecore.node.files import cost_of, remove_tree
 from ryecore.node.problems import refusal
@@ -318,29 +318,4 @@ def _walk(root: Path) -> Iterator[tuple[str, FileStats | None]]:
 
 def _fingerprint(folder: Path) -> str:
     """Return a fingerprint of the stats of all files but ryecore's own state and caches."""
-    digest = hashlib.sha256()
-    for space in _SPACES:
-        for top in ("", ".ai"):
-            digest.update(f"{space}/{top}\n".encode())
-            where = f"{folder}/{space}/{top}"
-            for name in _listed(where):
-                path = f"{where}/{name}"
-                is_own = f".ai/{name}" in _OWN if top else name == ".ai"
-                if is_own and stat.S_ISDIR(os.lstat(path).st_mode):  # not what stands in its place
-                    continue
-                digest.update(os.fsencode(name) + b"\0" + _stats_of(path))
-    return digest.hexdigest()
-
-
-def _listed(folder: str) -> list[str]:
-    try:
-        return sorted(os.listdir(folder))
-    except FileNotFoundError:
-        return []
-
-
-def _stats_of(path: str) -> bytes:
-    status = os.lstat(path)
-    if stat.S_ISDIR(status.st_mode):
-        return stat_tree(path).encode()
-    return repr((stat.S_IFMT(status.st_mode), FileStats.of(status))).encode()
+    return "".join(stat_beside(f"{folder}/{space}", _OWN) for space in _SPACES)

@@ -219,9 +219,9 @@ class _Requests(Delivery):
     sent: list[ExecuteBody] = field(factory=list)
     _digests: list[str] = field(factory=list)
 
-    async def note(self, event: str, details: object) -> None:
+    async def note(self, event: str, _: object) -> None:
         """Make the digests of what was sent, while the answer is awaited."""
-        await super().note(event, details)
+        await super().note(event, _)
         if event.endswith("receive_response_headers.started"):
             self._make_digests()
 

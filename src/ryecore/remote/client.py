@@ -50,6 +50,7 @@ from ryecore.remote.protocol.signatures import (
     sign_request,
 )
 from ryecore.remote.protocol.snapshots import Snapshot
+from ryecore.remote.transport import NodeBody
 
 __all__ = ["NodeClient", "fetch_identity"]
 
@@ -315,6 +316,10 @@ class NodeClient:
         with self._failures():
             response = await self._http.handle_async_request(request)
             try:
+                own = response.stream if isinstance(response.stream, NodeBody) else None
+                is_plain = response.status_code < 300 and "content-encoding" not in response.headers
+                if own is not None and is_plain:
+                    return response, await own.read(max_bytes)
                 bound_body(response, BodyBounds(max_bytes))
                 stream = cast(httpx2.AsyncByteStream, response.stream)  # as it came: in no coding
                 return response, b"".join([piece async for piece in stream])

@@ -12,9 +12,10 @@ from typing import Any, Final
 
 import httpx2
 
+from ryecore.bounded_http import check_size
 from ryecore.remote.http11 import Connection, connect
 
-__all__ = ["NodeTransport"]
+__all__ = ["NodeBody", "NodeTransport"]
 
 _MAX_IDLE: Final = 100
 """The most connections that are kept for later requests."""
@@ -58,7 +59,7 @@ class NodeTransport(httpx2.AsyncBaseTransport):
         return httpx2.Response(
             connection.status,
             headers=connection.headers,
-            stream=_Body(self, connection, timeouts.get("read")),
+            stream=NodeBody(self, connection, timeouts.get("read")),
         )
 
     async def _take(self, timeout_s: float | None) -> Connection:
@@ -88,7 +89,7 @@ class NodeTransport(httpx2.AsyncBaseTransport):
             await connection.close()
 
 
-class _Body(httpx2.AsyncByteStream):
+class NodeBody(httpx2.AsyncByteStream):
     """The body of a response, whose connection is given back at its end."""
 
     def __init__(
@@ -99,11 +100,26 @@ class _Body(httpx2.AsyncByteStream):
         self._timeout_s = timeout_s
         self._is_closed = False
 
+    async def read(self, max_bytes: int) -> bytes:
+        """Read all of it, at once and not in pieces.
+
+        Raises:
+            ResponseOutOfBounds: It is larger.
+        """
+        pieces: list[bytes] = []
+        size_bytes = 0
+        while piece := await self._connection.read_piece(self._timeout_s):
+            size_bytes += len(piece)
+            check_size(size_bytes, max_bytes)
+            pieces.append(piece)
+        return b"".join(pieces)
+
     async def __aiter__(self) -> AsyncIterator[bytes]:
         while piece := await self._connection.read_piece(self._timeout_s):
             yield piece
 
     async def aclose(self) -> None:
+        """Give the connection back."""
         if not self._is_closed:
             self._is_closed = True
             await self._transport.give_back(self._connection)
