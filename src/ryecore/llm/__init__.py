@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ryecore.llm.media import FolderMediaStore as FolderMediaStore
     from ryecore.llm.media import MediaStore as MediaStore
     from ryecore.llm.media import MemoryMediaStore as MemoryMediaStore
+    from ryecore.llm.media import ObjectMediaStore as ObjectMediaStore
     from ryecore.llm.messages import SavedJson as SavedJson
     from ryecore.llm.messages import messages_from_json as messages_from_json
     from ryecore.llm.messages import messages_to_json as messages_to_json

@@ -2,13 +2,23 @@
 
 import hashlib
 from os import PathLike
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from ryecore.errors import StoreError
 from ryecore.lillux.digests import ContentStore
 from ryecore.llm.parts import MediaPart
 
-__all__ = ["UNKNOWN", "FolderMediaStore", "MediaStore", "MemoryMediaStore", "media_type_of"]
+if TYPE_CHECKING:
+    from ryecore.state.object_store import ObjectStore
+
+__all__ = [
+    "UNKNOWN",
+    "FolderMediaStore",
+    "MediaStore",
+    "MemoryMediaStore",
+    "ObjectMediaStore",
+    "media_type_of",
+]
 
 _SCHEME: Final = "media://"
 
@@ -30,7 +40,7 @@ _BRANDS: Final = ((b"avif", "image/avif"), (b"heic", "image/heic"), (b"M4A ", "a
 
 
 class MediaStore(Protocol):
-    """A store of media."""
+    """A store of media. Providers call it on worker threads."""
 
     def put(self, content: bytes, media_type: str, name: str = "") -> MediaPart:
         """Store content, and return its handle. The same content has the same handle.
@@ -69,6 +79,25 @@ class FolderMediaStore:
     def read(self, part: MediaPart) -> bytes:
         """Read the content of a handle."""
         return self._store.get(_digest(part))
+
+
+class ObjectMediaStore:
+    """Media in a store of objects, such as a bucket, for every machine that reads it.
+
+    Args:
+        objects: The store, or a space of it.
+    """
+
+    def __init__(self, objects: "ObjectStore") -> None:
+        self._objects = objects
+
+    def put(self, content: bytes, media_type: str, name: str = "") -> MediaPart:
+        """Store content, and return its handle."""
+        return MediaPart(_SCHEME + self._objects.put(content), media_type, len(content), name)
+
+    def read(self, part: MediaPart) -> bytes:
+        """Read the content of a handle."""
+        return self._objects.get(_digest(part))
 
 
 class MemoryMediaStore:

@@ -3,6 +3,7 @@
 Source: docs/how-to/keep-objects.md; ADR 043.
 """
 
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +18,14 @@ from ryecore.frozen import frozen
 if TYPE_CHECKING:
     from ryecore.state.object_store import ObjectStore
 
-__all__ = ["IN_FOLDER", "IN_PROJECT", "ObjectPlace", "SharedObjects", "check_address"]
+__all__ = [
+    "IN_FOLDER",
+    "IN_PROJECT",
+    "ObjectPlace",
+    "SharedObjects",
+    "check_address",
+    "open_objects",
+]
 
 IN_FOLDER: Final = "folder"
 """The address that leaves the objects in the project's folder."""
@@ -41,6 +49,26 @@ class ObjectPlace:
 
 IN_PROJECT: Final = ObjectPlace()
 """The place of objects that stay in the project's folder."""
+
+
+def open_objects(address: str, environ: Mapping[str, str] | None = None) -> "ObjectStore":
+    """Open a store of objects.
+
+    Args:
+        address: `s3://bucket/prefix`, `postgresql://user@host/database`, or the absolute path of
+            a folder.
+        environ: The environment with the keys of a bucket; this process's by default.
+
+    Raises:
+        ConfigError: The address can't be used.
+        StateUnreachable: The server can't be reached, or the environment has no keys.
+        MissingExtra: The extra of the address isn't installed.
+    """
+    environ = os.environ if environ is None else environ
+    checked = check_address(address, environ)
+    if checked is None:
+        raise _unknown_address()
+    return _open(checked, environ)
 
 
 class SharedObjects:
@@ -129,12 +157,16 @@ def check_address(address: str, environ: Mapping[str, str]) -> str | None:
 
         S3Address.parse(address, environ)
     elif not Path(address).is_absolute():
-        raise ConfigError(
-            "The address of the objects can't be used: it begins with no known scheme.",
-            next_step="Write s3://BUCKET/PREFIX, postgresql://USER@HOST/DATABASE, the absolute "
-            f"path of a folder, or {IN_FOLDER} for the project's own.",
-        )
+        raise _unknown_address()
     return address
+
+
+def _unknown_address() -> ConfigError:
+    return ConfigError(
+        "The address of the objects can't be used: it begins with no known scheme.",
+        next_step="Write s3://BUCKET/PREFIX, postgresql://USER@HOST/DATABASE, the absolute path of "
+        f"a folder, or, as a project's place, {IN_FOLDER} for its own.",
+    )
 
 
 def _open(address: str, environ: Mapping[str, str]) -> "ObjectStore":

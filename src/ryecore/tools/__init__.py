@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ryecore.tools.results import ToolReturned as ToolReturned
     from ryecore.tools.store import FolderResultStore as FolderResultStore
     from ryecore.tools.store import MemoryResultStore as MemoryResultStore
+    from ryecore.tools.store import ObjectResultStore as ObjectResultStore
     from ryecore.tools.store import ResultStore as ResultStore
 else:
     __getattr__, __dir__ = lazy_names(__name__)

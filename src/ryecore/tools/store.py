@@ -8,10 +8,12 @@ from typing import Final, Protocol
 
 from ryecore.errors import StoreError
 from ryecore.lillux.digests import ContentStore
+from ryecore.state.object_store import ObjectStore
 
 __all__ = [
     "FolderResultStore",
     "MemoryResultStore",
+    "ObjectResultStore",
     "ResultStore",
     "digest_of",
     "handle_of",
@@ -64,6 +66,25 @@ class FolderResultStore:
     def read(self, handle: str) -> bytes:
         """Read the content of a handle."""
         return self._store.get(digest_of(handle))
+
+
+class ObjectResultStore:
+    """Results in a store of objects, such as a bucket, for every machine that reads it.
+
+    Args:
+        objects: The store, or a space of it.
+    """
+
+    def __init__(self, objects: ObjectStore) -> None:
+        self._objects = objects
+
+    def put(self, content: bytes) -> str:
+        """Store content, and return its handle."""
+        return handle_of(self._objects.put(content))
+
+    def read(self, handle: str) -> bytes:
+        """Read the content of a handle."""
+        return self._objects.get(digest_of(handle))
 
 
 class MemoryResultStore:

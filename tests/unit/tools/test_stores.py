@@ -6,14 +6,23 @@ from pathlib import Path
 import pytest
 
 from ryecore.errors import StoreError, ToolArgsInvalidError
-from ryecore.tools import FolderResultStore, MemoryResultStore, ResultStore, read_result_tool
+from ryecore.state.object_places import open_objects
+from ryecore.tools import (
+    FolderResultStore,
+    MemoryResultStore,
+    ObjectResultStore,
+    ResultStore,
+    read_result_tool,
+)
 from tests.unit.tools.calls import called, refused
 
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture(params=["memory", "folder"])
+@pytest.fixture(params=["memory", "folder", "objects"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> ResultStore:
+    if request.param == "objects":
+        return ObjectResultStore(open_objects(str(tmp_path / "o")).below("results"))
     return MemoryResultStore() if request.param == "memory" else FolderResultStore(tmp_path / "r")
 
 

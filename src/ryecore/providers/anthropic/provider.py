@@ -12,6 +12,7 @@ from ryecore.providers.anthropic.request import capabilities_of, parameters_of
 from ryecore.providers.anthropic.response import EventReader, result_of
 from ryecore.providers.connections import MAX_TEXT_BYTES, PooledProvider
 from ryecore.providers.errors import BrokenAnswer
+from ryecore.providers.media_threads import build_request
 
 __all__ = ["AnthropicProvider"]
 
@@ -37,7 +38,7 @@ class AnthropicProvider(PooledProvider[httpx2.AsyncClient]):
         self._check(request.model, key)
         failure: Exception
         try:
-            parameters = parameters_of(request, self._provider_id, media)
+            parameters = await build_request(parameters_of, request, self._provider_id, media)
             client = await self._client(key)
             reader = EventReader()
             async with await client.messages.create(**parameters, stream=True) as events:
@@ -60,7 +61,7 @@ class AnthropicProvider(PooledProvider[httpx2.AsyncClient]):
         """Ask a model, and return its whole answer; see `LlmProvider.generate`."""
         self._check(request.model, key)
         try:
-            parameters = parameters_of(request, self._provider_id, media)
+            parameters = await build_request(parameters_of, request, self._provider_id, media)
             client = await self._client(key)
             message = await client.messages.create(**parameters, stream=False)
             return result_of(message, self._provider_id)

@@ -5,6 +5,7 @@ import base64
 import re
 from typing import Any, Final
 
+import anyio.to_thread
 from google.genai import types
 from google.genai.client import AsyncClient
 
@@ -22,7 +23,7 @@ from ryecore.llm import (
     redact,
 )
 from ryecore.providers.errors import no_media_store
-from ryecore.providers.gemini.response import ResponseReader
+from ryecore.providers.gemini.response import ResponseReader, read_response
 
 __all__ = ["make_media", "poll_video", "read_medium"]
 
@@ -45,7 +46,10 @@ async def make_media(
 ) -> MediaOutcome:
     """Make images, or start a video."""
     family = request.media_type.partition("/")[0]
-    inputs = [read_medium(one, media, provider_id, request.model) for one in request.inputs]
+    inputs = [
+        await anyio.to_thread.run_sync(read_medium, one, media, provider_id, request.model)
+        for one in request.inputs
+    ]
     if family not in ("image", "video") or request.count != 1:
         raise LlmError(
             f"{provider_id} makes one image or video in a call, not {request.count} of type "
@@ -67,7 +71,7 @@ async def make_media(
             automatic_function_calling=types.AutomaticFunctionCallingConfig(disable=True),
         ),
     )
-    return _images(response, request, provider_id, media)
+    return await _images(response, request, provider_id, media)
 
 
 async def poll_video(
@@ -95,7 +99,8 @@ async def poll_video(
         if named is None:
             raise _failed(provider_id, model, "the video's file has no name", "unavailable")
         content = await client.files.download(file=named[0])
-    part = media.put(content, str(video.mime_type or "video/mp4"))
+    media_type = str(video.mime_type or "video/mp4")
+    part = await anyio.to_thread.run_sync(media.put, content, media_type)
     return MediaResult((part,), model, _usage(made.usage))
 
 
@@ -151,7 +156,7 @@ def _usage(counted: Any) -> Usage | None:
     )
 
 
-def _images(
+async def _images(
     response: types.GenerateContentResponse,
     request: MediaRequest,
     provider_id: str,
@@ -159,7 +164,7 @@ def _images(
 ) -> MediaResult:
     reader = ResponseReader(provider_id, request.model, media)
     fold = StreamFold(provider_id, request.model)
-    for chunk in reader.read(response):
+    for chunk in await read_response(reader, response):
         fold.add(chunk)
     fold.add(reader.end())
     result = fold.result()

@@ -24,7 +24,8 @@ from ryecore.providers.connections import PooledProvider, make_transport
 from ryecore.providers.gemini.errors import error_of
 from ryecore.providers.gemini.media import make_media, poll_video
 from ryecore.providers.gemini.request import capabilities_of, config_of, contents_of
-from ryecore.providers.gemini.response import ResponseReader
+from ryecore.providers.gemini.response import ResponseReader, read_response
+from ryecore.providers.media_threads import build_request
 
 __all__ = ["Call", "GeminiProvider", "Pool"]
 
@@ -132,11 +133,11 @@ class GeminiProvider(PooledProvider[Pool]):
             reader = ResponseReader(self._provider_id, request.model, media)
             responses = await call.client.models.generate_content_stream(
                 model=request.model,
-                contents=contents_of(request, self._provider_id, media),
+                contents=await build_request(contents_of, request, self._provider_id, media),
                 config=config_of(request),
             )
             async for response in responses:
-                for chunk in reader.read(response):
+                for chunk in await read_response(reader, response):
                     yield chunk
             yield reader.end()
         except Exception as error:
@@ -158,12 +159,12 @@ class GeminiProvider(PooledProvider[Pool]):
         try:
             response = await call.client.models.generate_content(
                 model=request.model,
-                contents=contents_of(request, self._provider_id, media),
+                contents=await build_request(contents_of, request, self._provider_id, media),
                 config=config_of(request),
             )
             reader = ResponseReader(self._provider_id, request.model, media)
             fold = StreamFold(self._provider_id, request.model)
-            for chunk in reader.read(response):
+            for chunk in await read_response(reader, response):
                 fold.add(chunk)
             fold.add(reader.end())
             return fold.result()

@@ -5,6 +5,7 @@ import json
 import uuid
 from typing import Final
 
+import anyio.to_thread
 from google.genai import types
 
 from ryecore.llm import (
@@ -23,7 +24,7 @@ from ryecore.llm import (
 )
 from ryecore.providers.errors import BrokenAnswer
 
-__all__ = ["MADE", "ResponseReader"]
+__all__ = ["MADE", "ResponseReader", "read_response"]
 
 MADE: Final = "made-"
 """The prefix of an id made for a call that came without one. It isn't sent back."""
@@ -137,6 +138,19 @@ class ResponseReader:
             provider=self._provider_id,
             model=self._model,
         )
+
+
+async def read_response(
+    reader: ResponseReader, response: types.GenerateContentResponse
+) -> list[StreamChunk]:
+    """Read a response, on a worker thread if media of it have to be stored."""
+    made = any(
+        part.inline_data is not None
+        for candidate in response.candidates or ()
+        if candidate.content is not None
+        for part in candidate.content.parts or ()
+    )
+    return await anyio.to_thread.run_sync(reader.read, response) if made else reader.read(response)
 
 
 def _usage(counted: types.GenerateContentResponseUsageMetadata) -> Usage:
