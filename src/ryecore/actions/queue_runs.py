@@ -56,10 +56,12 @@ class QueueRuns:
             StateError: The registry can't be read or written.
         """
         store = await run_in_thread(self._open)
+        if await self._begin(store, run_id):
+            return
         while True:
             record = await store.look(await store.registry.last_of(run_id))
             if record.status == "created" and record.continuation_of is None:
-                await self._begin(store, record)
+                await self._begin(store, record.thread_id)
             elif record.status == "continued":
                 await self._resume(store, record)
             elif record.ended:
@@ -92,9 +94,8 @@ class QueueRuns:
         is_own = record.status == "running" and record.owner == current_process()
         return is_own and not self._threads().is_running(record.thread_id)
 
-    async def _begin(self, store: ThreadStore, record: ThreadRecord) -> None:
-        """Claim a run that nobody has begun, and run it to its end."""
-        run_id = record.thread_id
+    async def _begin(self, store: ThreadStore, run_id: str) -> bool:
+        """Claim a run, if nobody has begun it, and run it; return whether it has ended."""
         kept = await queue_of(store).request_of(run_id)
         if kept is None:
             raise StateError(
@@ -105,12 +106,15 @@ class QueueRuns:
         try:
             fence = await store.registry.claim(run_id)
         except ThreadConflict:
-            return  # stopped meanwhile, or begun by another worker
+            return False  # stopped before, or begun by another worker
         store.announce(run_id)
         values: dict[str, Any] = json.loads(kept.body)
         request = evolve(read_request(values["request"]), registered=Registered(run_id, fence))
-        with suppress(RyeError):  # its row says so
+        try:
             await self._threads().run(request, _context(values, kept))
+        except RyeError:
+            return False  # its row says so, unless that couldn't be written
+        return True
 
     async def _end_dead(self, store: ThreadStore, record: ThreadRecord) -> None:
         """End a run whose worker is dead, so that it can be resumed, with what it had started."""
