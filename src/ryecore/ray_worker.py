@@ -25,7 +25,7 @@ import anyio.to_thread
 from attrs import evolve
 
 from ryecore.actions.ray_calls import RayPayload, RayThread
-from ryecore.actions.settings import STATE, Settings
+from ryecore.actions.settings import OBJECTS, STATE, Settings
 from ryecore.errors import RyeError, StateUnreachable
 from ryecore.host_factory import ENVIRONMENT_FACTORY
 from ryecore.items.paths import user_space_in
@@ -35,6 +35,7 @@ from ryecore.policy import CancelToken
 from ryecore.remote.protocol.error_documents import map_errors, write_error
 from ryecore.remote.travelling import take_project
 from ryecore.rye import Rye
+from ryecore.state.object_places import is_on_postgres
 from ryecore.state.postgres.address import PostgresAddress
 from ryecore.worker import environ_without, open_rye
 
@@ -230,11 +231,20 @@ async def _carry_out_in(own: Rye, settings: Settings, run_id: str) -> None:
 
 
 def _as_here(settings: Settings) -> Settings:
-    """Return settings with what only this machine has: its password, and its models."""
-    here, state = os.environ.get(STATE), settings.state
-    if here and state and _place(here) == _place(state):
-        settings = evolve(settings, state=here)
-    return evolve(settings, deps_factory=settings.deps_factory or ENVIRONMENT_FACTORY)
+    """Return settings with what only this machine has: its passwords, and its models."""
+    return evolve(
+        settings,
+        state=_own_address(settings.state, STATE),
+        objects=_own_address(settings.objects, OBJECTS, STATE),
+        deps_factory=settings.deps_factory or ENVIRONMENT_FACTORY,
+    )
+
+
+def _own_address(address: str | None, *variables: str) -> str | None:
+    """Return the address of the same place that a variable of this process has, if one does."""
+    place = _place(address)
+    own = (os.environ.get(name) for name in variables)
+    return next((one for one in own if place and _place(one) == place), address)
 
 
 def _as_own(settings: Settings) -> Settings:
@@ -275,5 +285,8 @@ def _at_home(found: Mapping[str, Any], project: str, at_home: str) -> Mapping[st
     return {**found, "chain_elements": named}
 
 
-def _place(state: str) -> object:
-    return PostgresAddress.parse(state).place
+def _place(address: str | None) -> object:
+    """Return what is the same of all addresses of one schema; None where it is of another kind."""
+    if not address or not is_on_postgres(address):
+        return None
+    return PostgresAddress.parse(address).place

@@ -73,9 +73,10 @@ class RayPayload:
     snapshot: str | None = None
 
     def to_bytes(self) -> bytes:
-        """Return it as one JSON document."""
+        """Return it as one JSON document without passwords, as Ray keeps it where others read."""
+        payload = evolve(self.payload, settings=self.payload.settings.without_passwords)
         document = {
-            "payload": json.loads(self.payload.to_bytes()),
+            "payload": json.loads(payload.to_bytes()),
             "left_s": self.left_s,
             "wants_events": self.wants_events,
             "wants_log": self.wants_log,
@@ -105,9 +106,9 @@ class RayThread:
     travels: bool = False
 
     def to_bytes(self) -> bytes:
-        """Return it as one JSON document."""
+        """Return it as one JSON document without passwords, as Ray keeps it where others read."""
         document = {
-            "settings": write_settings(self.settings),
+            "settings": write_settings(self.settings.without_passwords),
             "run_id": self.run_id,
             "travels": self.travels,
         }
@@ -169,9 +170,6 @@ class RayCalls:
     ) -> None:
         self._objects = objects
         self._pushes = pushes
-        if settings.state is not None:
-            state = PostgresAddress.parse(settings.state).without_password
-            settings = evolve(settings, state=state)
         self._settings = settings
         self._remotes = remotes
 

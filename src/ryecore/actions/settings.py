@@ -4,9 +4,9 @@ import re
 from collections.abc import Iterable, Mapping
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypedDict
+from typing import TYPE_CHECKING, Any, Final, Self, TypedDict
 
-from attrs import field
+from attrs import evolve, field
 
 from ryecore.chain.config import HostConfig
 from ryecore.errors import ConfigError
@@ -15,7 +15,7 @@ from ryecore.items.paths import existing_folder, folder_to_be, user_space_in
 from ryecore.items.spaces import Space, discover_bundles
 from ryecore.lillux.keys import PublicKey
 from ryecore.policy.environment import InheritEnv, may_set_from_dotenv
-from ryecore.state.object_places import IN_FOLDER, check_address
+from ryecore.state.object_places import IN_FOLDER, check_address, is_on_postgres
 
 if TYPE_CHECKING:
     from ryecore.agent.deps import AgentRunnerDeps
@@ -154,6 +154,12 @@ class Settings:
         """The user's `.ai` folder."""
         return Path(self.user_space) / ".ai"
 
+    @property
+    def without_passwords(self) -> Self:
+        """The same settings without the passwords of addresses, where others may read them."""
+        state, objects = map(_without_password, (self.state, self.objects))
+        return evolve(self, state=state, objects=objects)
+
     def to_options(self) -> OpenOptions:
         """Return the options with which `Rye.open` opens the same project."""
         return {
@@ -264,6 +270,14 @@ def check_objects(objects: str | None, state: str | None, environ: Mapping[str, 
     if not isinstance(found, str):
         raise ConfigError("objects isn't text.", next_step="Pass the address of a store.")
     return check_address(found, environ)
+
+
+def _without_password(address: str | None) -> str | None:
+    if address is None or not is_on_postgres(address):
+        return address
+    from ryecore.state.postgres.address import PostgresAddress  # noqa: PLC0415 - with one alone
+
+    return PostgresAddress.parse(address).without_password
 
 
 def missing_audit() -> ConfigError:

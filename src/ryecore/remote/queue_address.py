@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from ryecore.errors import RyeError
 from ryecore.frozen import frozen
-from ryecore.state.postgres.address import PostgresAddress, join_url
+from ryecore.state.postgres.address import PASSWORD_OPTIONS, PostgresAddress, join_url
 
 __all__ = ["DEFAULT_QUEUE", "QueueAddress", "is_queue_name"]
 
@@ -51,7 +51,7 @@ class QueueAddress:
             raise ValueError(
                 "must be the address of a state, such as postgresql://db.example/rye?queue=batch"
             ) from None
-        if parts.password is not None:
+        if parts.password is not None or PASSWORD_OPTIONS & dict(options).keys():
             raise ValueError(
                 "has a password, which belongs in ~/.pgpass or PGPASSWORD: many may read this file"
             )

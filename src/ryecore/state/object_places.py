@@ -24,6 +24,7 @@ __all__ = [
     "ObjectPlace",
     "SharedObjects",
     "check_address",
+    "is_on_postgres",
     "open_objects",
 ]
 
@@ -140,6 +141,11 @@ class SharedObjects:
                 self._store.close()
 
 
+def is_on_postgres(address: str) -> bool:
+    """Return whether an address is that of a PostgreSQL server."""
+    return address.startswith(_POSTGRES)
+
+
 def check_address(address: str, environ: Mapping[str, str]) -> str | None:
     """Check the address of objects, and return it; None for the project's folder.
 
@@ -148,7 +154,7 @@ def check_address(address: str, environ: Mapping[str, str]) -> str | None:
     """
     if address == IN_FOLDER:
         return None
-    if address.startswith(_POSTGRES):
+    if is_on_postgres(address):
         from ryecore.state.postgres.address import PostgresAddress  # noqa: PLC0415 - with one alone
 
         PostgresAddress.parse(address)
@@ -170,7 +176,7 @@ def _unknown_address() -> ConfigError:
 
 
 def _open(address: str, environ: Mapping[str, str]) -> "ObjectStore":
-    if address.startswith(_POSTGRES):
+    if is_on_postgres(address):
         with _needing("postgres", "psycopg", "Objects on PostgreSQL need"):
             from ryecore.state.postgres.objects import PostgresObjects  # noqa: PLC0415
         return PostgresObjects.open(address)

@@ -8,9 +8,12 @@ from typing import Any, ForwardRef
 import pytest
 from attrs import asdict
 
-from ryecore import Rye
-from ryecore.actions.settings import OpenOptions, Settings, check_warm_memory
+from ryecore import CallContext, ItemRef, Rye
+from ryecore.actions.payload import Payload
+from ryecore.actions.ray_calls import RayPayload, RayThread
+from ryecore.actions.settings import OpenOptions, Settings, check_options, check_warm_memory
 from ryecore.errors import ConfigError
+from ryecore.runs.request import RunRequest
 
 # What can't travel, or is the other process's own; only the first process recovers what died.
 INJECTED = {"environ", "approve", "agent", "recover", "observer"}
@@ -22,6 +25,29 @@ def test_every_option_that_can_travel_does() -> None:
     assert set(settings.to_options()) == options
     assert settings.to_options()["warm_memory_mib"] == 7
     assert json.loads(json.dumps(asdict(settings)))["warm_memory_mib"] == 7
+
+
+@pytest.mark.parametrize("objects", [None, "postgresql://me:secret@db/objects"])
+def test_no_password_of_an_address_is_in_what_a_ray_cluster_gets(
+    tmp_path: Path, objects: str | None
+) -> None:
+    settings = _checked(tmp_path, "postgresql://me:secret@db/rye?sslpassword=secret", objects)
+    request = RunRequest(ItemRef.parse("tool:acme/train"))
+    tool = RayPayload(Payload(settings, "", request, CallContext()))
+    for sent in (tool.to_bytes(), RayThread(settings, "run").to_bytes()):
+        assert b"secret" not in sent
+    read = RayPayload.from_bytes(tool.to_bytes()).payload.settings
+    assert read.state == "postgresql://me@db/rye?schema=ryecore"
+    assert read.objects == ((objects and "postgresql://me@db/objects?schema=ryecore") or read.state)
+
+
+def _checked(folder: Path, state: str, objects: str | None) -> Settings:
+    return check_options(
+        folder, {"HOME": str(folder)}, user_space=None, system_spaces=(), inherit_env="safe",
+        allow_env=(), trusted_keys=(), trust_project_interpreters=False, config=None,
+        cache_dir=None, deps_factory=None, durability="process", warm_memory_mib=0, audit=None,
+        state=state, objects=objects,
+    )  # fmt: skip
 
 
 def test_a_dictionary_of_options_has_the_types_of_the_arguments() -> None:

@@ -55,6 +55,8 @@ def test_an_unsigned_file_is_refused_and_so_is_a_key_that_only_the_project_trust
         (GPU + "    ray: auto\n", 2, "remotes.gpu"),
         (GPU + "    resources: {GPU: 1}\n", 8, "remotes.gpu.resources"),
         ("remotes: {gpu: {timeout_s: 9}}\n", 1, "remotes.gpu"),
+        ("remotes: {gpu: {queue: 'postgresql://me:pw@db/rye'}}\n", 1, "remotes.gpu.queue"),
+        ("remotes: {gpu: {queue: 'postgresql://db/rye?password=pw'}}\n", 1, "remotes.gpu.queue"),
         ("remotes: {gpu: {ray: 'head:10001'}}\n", 1, "remotes.gpu.ray"),
         ("remotes: {gpu: {ray: auto, resources: {GPU: -1}}}\n", 1, "remotes.gpu.resources"),
         ("remotes: {gpu: {ray: auto, resources: {GPU: 1.5}}}\n", 1, "remotes.gpu.resources"),

@@ -12,12 +12,15 @@ from attrs import field
 from ryecore.errors import ConfigError
 from ryecore.frozen import frozen
 
-__all__ = ["PostgresAddress", "address_refused", "join_url"]
+__all__ = ["PASSWORD_OPTIONS", "PostgresAddress", "address_refused", "join_url"]
 
 _SCHEMES: Final = ("postgresql", "postgres")
 _SCHEMA: Final = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 _DEFAULT_SCHEMA: Final = "ryecore"
 _PORT: Final = 5432
+
+PASSWORD_OPTIONS: Final = frozenset({"password", "sslpassword"})
+"""The options behind the `?` that hold a password."""
 
 
 @frozen
@@ -47,7 +50,7 @@ class PostgresAddress:
         parts = urlsplit(self.url)
         user, _, host = parts.netloc.rpartition("@")
         netloc = f"{user.partition(':')[0]}@{host}" if user else host
-        kept = [one for one in parse_qsl(parts.query) if one[0] != "password"]
+        kept = [one for one in parse_qsl(parts.query) if one[0] not in PASSWORD_OPTIONS]
         query = urlencode([*kept, ("schema", self.schema)])
         return join_url(parts.scheme, netloc, parts.path, query)
 
