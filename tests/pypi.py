@@ -53,7 +53,7 @@ def _have(name: str) -> Path | str:
         subprocess.run(make, check=True, timeout=_TIMEOUT_S)
         pip = [sys.executable, "-m", "pip", "--python", installed / "bin/python"]
         done = subprocess.run(
-            [*pip, "install", "-q", "--no-deps", "-r", pins],
+            [*pip, "install", "-q", "--no-deps", "--no-compile", "-r", pins],
             check=False,
             capture_output=True,
             text=True,
