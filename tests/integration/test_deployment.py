@@ -14,6 +14,7 @@ from tests.postgres import needs_dbos, needs_server
 from tests.thread_host import PlannedWorkspace
 from tests.workspace import Workspace
 
+psycopg = pytest.importorskip("psycopg", reason="needs the extra postgres")
 pytestmark = [pytest.mark.anyio, needs_server, needs_dbos]
 
 PAGE = (ROOT / "docs/how-to/deploy-on-several-machines.md").read_text()
@@ -41,6 +42,15 @@ def test_the_image_has_the_extras_that_the_commands_need() -> None:
     assert "dbos" in extras
 
 
+async def polls_every(state: str, seconds: float) -> None:
+    """Wait until the workers of the queue ask for runs at an interval."""
+    query = f"SELECT polling_interval_sec FROM {state.rpartition('=')[2]}_dbos.queues"
+    with psycopg.connect(state.partition("&schema")[0], autocommit=True) as server:
+        with anyio.fail_after(15):
+            while server.execute(query).fetchall() != [(seconds,)]:
+                await anyio.sleep(0.05)
+
+
 async def test_its_workers_run_what_a_caller_puts_into_the_queue(
     workspace: Workspace, postgres_address: str
 ) -> None:
@@ -66,6 +76,7 @@ async def test_its_workers_run_what_a_caller_puts_into_the_queue(
                 )
             assert done.success, done.error
             status = (await host.cluster.status()).to_dict()
+            await polls_every(state, 0.05 * said["deploy"]["replicas"])
     [queue] = status["queues"]
     assert queue["name"] == "default"
     assert len(status["workers"]) == said["deploy"]["replicas"]

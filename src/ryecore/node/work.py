@@ -41,13 +41,19 @@ from ryecore.state.owners import LEASE_S, is_lost
 from ryecore.state.postgres.address import PostgresAddress
 from ryecore.state.run_queue import RunQueue, WorkerRecord
 
-__all__ = ["QueueWorker"]
+__all__ = ["QueueWorker", "poll_interval_s"]
 
 _POLL_S: Final = 0.05
-"""How often a worker with room asks for runs, in seconds."""
+"""How often the workers with room ask for runs together, in seconds."""
+
+_LONGEST_POLL_S: Final = 1.0
+"""How long one of many workers waits at most before it asks again, in seconds."""
 
 _LOOK_EVERY_S: Final = 1.0
-"""How often a worker looks whether another one has died, in seconds."""
+"""How often one of few workers looks whether another one has died, in seconds."""
+
+_FEW: Final = 20
+"""So many workers each look as often as one."""
 
 _SWEEP_EVERY_S: Final = 5.0
 _LEAST_AGE_S: Final = 10.0
@@ -73,6 +79,11 @@ def _tried_again(what: str) -> Iterator[None]:
         _log.warning("The worker can't %s now: %s", what, error)
     except Exception:
         _log.warning("The worker can't %s now.", what, exc_info=True)
+
+
+def poll_interval_s(workers: int) -> float:
+    """Return how often each of some workers asks its queue for runs, in seconds."""
+    return min(_POLL_S * max(workers, 1), _LONGEST_POLL_S)
 
 
 class QueueWorker:
@@ -114,6 +125,7 @@ class QueueWorker:
         self._known: BoundedDict[str, bool] = BoundedDict(_MAX_KNOWN)
         self._running: Counter[str] = Counter()
         self._left: set[str] = set()
+        self._poll_s = _POLL_S
 
     async def serve(
         self,
@@ -180,7 +192,7 @@ class QueueWorker:
 
     async def _register(self) -> None:
         bounds = self._bounds
-        await DBOS.register_queue_async(
+        self._dbos_queue = await DBOS.register_queue_async(
             self._queue,
             worker_concurrency=min(bounds.concurrency, bounds.total or bounds.concurrency),
             global_concurrency=bounds.total,
@@ -243,13 +255,24 @@ class QueueWorker:
                 await queues.enter(self._record)
 
     async def _look(self, queues: RunQueue) -> None:
-        """Put what dead workers were running back into the queue."""
+        """Put what dead workers were running back into the queue, and see how many there are."""
+        workers = 1
         while True:
-            await anyio.sleep(_LOOK_EVERY_S)
+            await anyio.sleep(_LOOK_EVERY_S * max(1.0, workers / _FEW))
             with _tried_again("look for dead workers"):
-                for one in await queues.workers():
+                known = await queues.workers()
+                for one in known:
                     if is_lost(one.process, one.lease_until, one.lease_machine_s):
                         await self._bury(queues, one)
+                workers = len(known)
+                await self._share_polling(sum(one.queue == self._queue for one in known))
+
+    async def _share_polling(self, workers: int) -> None:
+        """Let all workers of the queue ask about as often as one, so that idle ones cost little."""
+        poll_s = poll_interval_s(workers)
+        if poll_s != self._poll_s:
+            await self._dbos_queue.set_polling_interval_sec_async(poll_s)
+            self._poll_s = poll_s
 
     async def _bury(self, queues: RunQueue, dead: WorkerRecord) -> None:
         left = await DBOS.list_workflows_async(
