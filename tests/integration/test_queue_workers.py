@@ -463,3 +463,54 @@ async def test_a_run_that_a_worker_was_given_without_its_knowledge_is_put_back(
             ):  # it looks every five seconds, and acts when it has seen it twice
                 assert (await thread.result()).success
     assert (planned.root / "marks").read_text() == "short\n"
+
+
+async def test_a_key_a_parent_and_the_command_find_one_run_of_the_queue(
+    planned: PlannedWorkspace, state: str, workers: Workers
+) -> None:
+    child = {"item_id": "directive:acme/short", "thread": "fork", "target": "remote:queue"}
+    planned.write("parent", ["rye_execute", child], limits='turns="6" depth="2" spawns="3"')
+    workers.start()
+    async with planned.open(state=state) as rye:
+        with anyio.fail_after(60):
+            keyed = [
+                await rye.start(
+                    "directive:acme/short", target="remote:queue", idempotency_key="once"
+                )
+                for _ in range(2)
+            ]
+            assert keyed[0].thread_id == keyed[1].thread_id
+            assert (await keyed[1].result()).success
+            parent = await rye.execute("directive:acme/parent", thread="fork")
+            assert parent.success, parent.error
+            [below] = (await rye.threads.show(parent.thread_id)).children
+            assert (below.queue, below.status) == ("default", "completed")
+            account = await rye.threads.account(parent.thread_id)
+            assert account.children == (await rye.threads.account(below.thread_id)).own
+            options = ("--thread", "fork", "--target", "remote:queue")
+            command = ("execute", "directive:acme/short", *options, "--async", "--json")
+            started = json.loads(await anyio.to_thread.run_sync(rye_command, planned, *command))
+            assert (started["state"], started["pid"]) == ("running", 0)
+            assert (await rye.threads.wait(started["thread_id"])).record.status == "completed"
+            shown = await anyio.to_thread.run_sync(
+                rye_command, planned, "execute", "directive:acme/short", *options
+            )
+            assert "marked short" in shown
+    assert (planned.root / "marks").read_text().split() == ["short"] * 4
+
+
+async def test_a_worker_that_is_told_to_end_leaves_its_runs_to_another(
+    planned: PlannedWorkspace, state: str, workers: Workers
+) -> None:
+    first = workers.start("--grace", "0")
+    async with planned.open(state=state) as rye:
+        thread = await rye.start("directive:acme/work", target="remote:queue")
+        with anyio.fail_after(30):
+            await planned.begun("work")
+        workers.start()
+        first.send_signal(signal.SIGTERM)
+        with anyio.fail_after(60):
+            assert await anyio.to_thread.run_sync(first.wait) == 0
+            planned.allow("work")
+            assert (await thread.result()).success
+    assert (planned.root / "marks").read_text() == "once\n"
