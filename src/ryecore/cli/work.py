@@ -21,6 +21,7 @@ from ryecore.cli.options import project_option
 from ryecore.cli.output import errors_shown
 from ryecore.display.text import counted
 from ryecore.errors import ConfigError, InputError, MissingExtra
+from ryecore.remote.queue_address import is_queue_name
 from ryecore.rye import Rye
 
 __all__ = ["read_place", "read_rate", "work"]
@@ -41,6 +42,7 @@ _RATE: Final = re.compile(r"([1-9][0-9]{0,8})/([0-9]+(?:\.[0-9]+)?)s", re.ASCII)
 )
 @click.option(
     "--grace", "grace_s", default=30.0, show_default=True, metavar="SECONDS",
+    type=click.FloatRange(0, 86_400),
     help="How long runs may take to end at a signal; other workers resume the rest.",
 )  # fmt: skip
 @click.option(
@@ -79,6 +81,11 @@ def work(
             raise ConfigError(
                 "A worker needs the state that its callers share, and none is named.",
                 next_step=f"Pass --state postgresql://USER@HOST/DATABASE, or set {STATE}.",
+            )
+        if not is_queue_name(queue):
+            raise InputError(
+                f"--queue {queue[:80]!r} can't be the name of a queue.",
+                next_step="Write at most 64 letters, digits, _ and -, such as batch.",
             )
         bound, period_s = read_rate(rate)
         models = models_of(deps, are_wanted=True)

@@ -157,10 +157,26 @@ def _with_entry(
             f"There is a remote {name!r} already.",
             next_step=f"Remove it first (rye remote remove {name}), or choose another name.",
         )
-    remotes[name] = entry
+    remotes[name] = _quoted(entry) if _is_flow(document) or _is_flow(remotes) else entry
     if is_default:
         document["default"] = name
     return _dumped(yaml, document)
+
+
+def _is_flow(mapping: Any) -> bool:
+    """Return whether a mapping is written within braces, as JSON is."""
+    style = getattr(mapping, "fa", None)
+    return style is not None and bool(style.flow_style())
+
+
+def _quoted(entry: dict[str, Any]) -> dict[str, Any]:
+    """Return an entry with its texts in quotes: within braces, a colon in a plain one ends it."""
+    from ruamel.yaml.scalarstring import DoubleQuotedScalarString  # noqa: PLC0415
+
+    return {
+        name: DoubleQuotedScalarString(value) if isinstance(value, str) else value
+        for name, value in entry.items()
+    }
 
 
 def without_remote(content: bytes, name: str) -> bytes | None:

@@ -111,11 +111,25 @@ def test_a_queue_is_added_without_a_password_and_removed(workspace: Workspace, r
     assert (queue.name, found.settings.priority, found.settings.travels) == ("batch", 7, True)
     again = run("remote", "add-queue", "batch", address)
     assert "already" in again.err
-    told = run("remote", "add-queue", "other", "postgresql://rye:s3cret@db.example/agents")
-    assert "password" in told.err
-    assert "s3cret" not in told.err
+    for secret in ("rye:s3cret@db.example/agents", "db.example/agents?password=s3cret"):
+        told = run("remote", "add-queue", "other", f"postgresql://{secret}")
+        assert (told.code, "password" in told.err) == (2, True)
+        assert "s3cret" not in told.err
     assert run("remote", "remove", "batch", "--json").json["status"] == "success"
     assert workspace.open().remotes.list() == ()
+
+
+def test_a_queue_and_a_node_are_added_to_a_file_that_is_json(
+    workspace: Workspace, run: Run, node: ServedNode
+) -> None:
+    address = "postgresql://rye@db.example:5432/agents?schema=shop"
+    first = {"remotes": {"first": {"queue": address}}}
+    workspace.write("config/remotes/remotes.yaml", first)
+    assert run("remote", "add-queue", "batch", address, "--in-project").code == 0
+    lab = ("lab", node.url, "--key", node.identity.fingerprint)
+    assert run("remote", "add", *lab, "--in-project").code == 0
+    listed = run("remote", "list", "--json").json["remotes"]
+    assert [one["name"] for one in listed] == ["batch", "first", "lab"]
 
 
 def test_comments_and_other_remotes_stay_when_one_is_added_or_removed(

@@ -4,6 +4,7 @@ import pytest
 
 from ryecore.cli.work import read_place, read_rate
 from ryecore.errors import InputError
+from tests.unit.cli.conftest import Run
 
 
 @pytest.mark.parametrize(
@@ -33,3 +34,16 @@ def test_a_place_is_a_host_and_a_port(text: str, place: tuple[str, int]) -> None
 def test_what_is_no_place_is_refused(text: str) -> None:
     with pytest.raises(InputError, match="isn't an address"):
         read_place(text)
+
+
+@pytest.mark.parametrize("name", ["", "a b", "-x", "_dbos_internal_queue", "q" * 65])
+def test_a_worker_takes_no_queue_that_no_remote_can_name(name: str, run: Run) -> None:
+    told = run("node", "work", "--queue", name, RYE_STATE="postgresql://db.example/agents")
+    assert told.code == 2
+    assert "can't be the name of a queue" in told.err
+
+
+def test_a_time_to_end_is_not_negative(run: Run) -> None:
+    told = run("node", "work", "--grace", "-1", RYE_STATE="postgresql://db.example/agents")
+    assert told.code == 2
+    assert "-1" in told.err

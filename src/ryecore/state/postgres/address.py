@@ -15,7 +15,7 @@ from ryecore.frozen import frozen
 __all__ = ["PASSWORD_OPTIONS", "PostgresAddress", "address_refused", "join_url"]
 
 _SCHEMES: Final = ("postgresql", "postgres")
-_SCHEMA: Final = re.compile(r"[a-z_][a-z0-9_]{0,62}")
+_SCHEMA: Final = re.compile(r"(?!pg_)[a-z_][a-z0-9_]{0,62}")  # pg_ is the server's own
 _DEFAULT_SCHEMA: Final = "ryecore"
 _PORT: Final = 5432
 
