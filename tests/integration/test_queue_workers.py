@@ -16,6 +16,7 @@ import anyio
 import anyio.to_thread
 import pytest
 
+from ryecore.errors import StateError
 from ryecore.lillux import watch
 from ryecore.policy import CallContext
 from ryecore.state.records import load_run_key
@@ -514,3 +515,27 @@ async def test_a_worker_that_is_told_to_end_leaves_its_runs_to_another(
             planned.allow("work")
             assert (await thread.result()).success
     assert (planned.root / "marks").read_text() == "once\n"
+
+
+async def test_a_run_that_cannot_get_into_the_queue_ends_and_frees_its_key(
+    planned: PlannedWorkspace, state: str, workers: Workers
+) -> None:
+    address, _, schema = state.rpartition("&schema=")
+    table = f"{schema}_dbos.workflow_status"
+    async with planned.open(state=state) as rye:
+        await (await rye.start("directive:acme/short", target="remote:queue")).cancel()
+        with psycopg.connect(address, autocommit=True) as server:
+            server.execute(f"ALTER TABLE {table} RENAME TO moved")
+            with pytest.raises(StateError):
+                await rye.start(
+                    "directive:acme/short", target="remote:queue", idempotency_key="once"
+                )
+            assert await rye.threads.list() == ()
+            server.execute(f"ALTER TABLE {schema}_dbos.moved RENAME TO workflow_status")
+        again = await rye.start(
+            "directive:acme/short", target="remote:queue", idempotency_key="once"
+        )
+        workers.start()
+        with anyio.fail_after(30):
+            assert (await again.result()).success
+    assert (planned.root / "marks").read_text() == "short\n"

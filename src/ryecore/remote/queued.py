@@ -8,13 +8,15 @@ Source: docs/design/queues.md; ADR 041.
 
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from attrs import evolve
 
 from ryecore.chain.trace import Trace
-from ryecore.errors import ConfigError, InputError, MissingExtra, RyeError
+from ryecore.errors import ConfigError, InputError, MissingExtra, RyeError, StateError
 from ryecore.policy import CallContext
+from ryecore.policy.cancelling import run_to_end
 from ryecore.remote.config import Remote, RemotesConfig
 from ryecore.remote.plan import PushPlanner, make_plan
 from ryecore.remote.ports import ClusterSender, RunSender
@@ -128,9 +130,7 @@ class QueuedRuns:
                 await self._send_lost(store, remote, name)
             await run_in_thread(client.enqueue, record.thread_id, name, remote.settings.priority)
         except BaseException as problem:
-            with_why = {"status": "error", "error": str(problem), "item_id": str(request.ref)}
-            await store.free_start_key(record.thread_id)
-            await store.settle(record.thread_id, "error", with_why, record.fence)
+            await run_to_end(partial(_take_back, store, record, problem))
             raise
         if ctx.execution is not None:
             ctx.execution.moves()
@@ -245,6 +245,19 @@ class QueuedRuns:
         """Close the connections."""
         if self._client is not None:
             self._client.close()
+
+
+async def _take_back(store: ThreadStore, record: ThreadRecord, problem: BaseException) -> None:
+    """End a run that couldn't be put into its queue. Where that fails too, a worker may run it."""
+    run_id = record.thread_id
+    result = {"status": "error", "error": str(problem), "item_id": record.item_id}
+    try:
+        await store.free_start_key(run_id)
+        await store.settle(run_id, "error", result, record.fence)
+    except StateError:
+        if isinstance(problem, RyeError):
+            problem.facts = {**problem.facts, "thread_id": run_id}
+            problem.next_step += f" It may run all the same: rye threads show {run_id}"
 
 
 def missing_dbos(problem: ModuleNotFoundError) -> RyeError | ModuleNotFoundError:
