@@ -13,6 +13,7 @@ from sqlite3 import Connection
 from typing import Any, Final, TypeVar
 
 import anyio
+import anyio.lowlevel
 from attrs import evolve
 
 from ryecore import __version__
@@ -168,6 +169,7 @@ class NodeRuns:
             row = RunRow.of(caller.fingerprint, body, sha256)
             known = await self._start(caller, row, request.decode("ascii"), admission)
             self._table.begin_sync()  # while the run is prepared, which waits for it
+            await anyio.lowlevel.checkpoint()  # the run comes first: what follows here can wait
         if admission is not None:
             await admission.remember()  # unless it was with the run
         if known.request_sha256 != sha256:
