@@ -32,6 +32,17 @@ def test_a_resource_that_no_node_has_is_refused_at_once(workspace: Workspace) ->
     assert time.monotonic() - began < 5
 
 
+def test_a_check_shows_the_nodes_and_refuses_what_they_lack(workspace: Workspace) -> None:
+    name_cluster(workspace, resources={"disk": 1})
+    with workspace.sync() as rye:
+        found = rye.remotes.check_cluster("remote:gpu")
+    assert found.nodes[0]["disk"] == 1
+
+    name_cluster(workspace, resources={"disk": 2})
+    with workspace.sync() as rye, pytest.raises(RemoteError, match=r"has 2 disk \(1\)"):
+        rye.remotes.check_cluster("remote:gpu")
+
+
 def test_a_tool_that_was_changed_is_refused(workspace: Workspace) -> None:
     name_cluster(workspace)
     ref = workspace.shell("acme/plain", "echo well")

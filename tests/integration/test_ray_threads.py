@@ -40,17 +40,21 @@ def planned(workspace: Workspace, ray_cluster: ServedRay) -> PlannedWorkspace:
     return planned
 
 
-async def test_a_thread_runs_on_the_cluster_and_its_cost_is_here(
+async def test_a_thread_runs_on_the_cluster_and_its_events_and_cost_are_here(
     planned: PlannedWorkspace, state: str
 ) -> None:
     async with planned.open(state=state, deps_factory=FACTORY) as rye:
         with anyio.fail_after(30):
-            done = await rye.execute("directive:acme/short", thread="fork", target="remote:gpu")
+            thread = await rye.start("directive:acme/short", target="remote:gpu")
+            types = [event.type async for event in thread.events()]
+            done = await thread.result()
         assert done.success, done.error
-        found = await rye.threads.show(done.to_dict()["thread_id"])
+        found = await rye.threads.show(thread.thread_id)
         assert found.record.queue == "ray:gpu"
         assert done.cost.spend_microcents == 2 * COST
     assert (planned.root / "marks").read_text() == "short\n"
+    assert types[0] == "thread_started"
+    assert "thread_completed" in types
 
 
 async def worker_of(rye: Rye, thread: Thread) -> int:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from ryecore.remote.ray_cluster import RayActor, RayCluster
     from ryecore.state.object_store import ObjectStore
 
-__all__ = ["RayCalls", "RayPayload", "RayThread"]
+__all__ = ["RayCalls", "RayPayload", "RayThread", "look_at_cluster"]
 
 T = TypeVar("T")
 
@@ -374,6 +374,22 @@ class _Call:
                 await self._result(actor)
             except RyeError:
                 return  # it has stopped, or what is left of it is ended by its process's end
+
+
+async def look_at_cluster(remote: "Remote") -> tuple[Mapping[str, float], ...]:
+    """Return the resources of each living node of a cluster that has what a run takes.
+
+    Raises:
+        RemoteUnavailable: The cluster can't be reached.
+        RemoteError: It lacks a resource.
+    """
+
+    def look() -> tuple[Mapping[str, float], ...]:
+        cluster = _connect(remote)
+        cluster.refuse_lacking()
+        return cluster.nodes()
+
+    return await to_thread.run_sync(look)
 
 
 def _connect(remote: "Remote") -> "RayCluster":

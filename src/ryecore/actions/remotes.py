@@ -1,7 +1,7 @@
 """The interface `rye.remotes` to the nodes that a project knows."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ryecore.remote.protocol.models import Identity, NodeStatus
     from ryecore.remote.push import Progress, PushProgress
 
-__all__ = ["RemoteCheck", "Remotes"]
+__all__ = ["ClusterCheck", "RemoteCheck", "Remotes"]
 
 
 @frozen
@@ -31,6 +31,15 @@ class RemoteCheck:
     remote: "Remote"
     identity: "Identity"
     status: "NodeStatus"
+    round_trip_ms: float
+
+
+@frozen
+class ClusterCheck:
+    """What a Ray cluster answered to a check: the resources of each node, and how long it took."""
+
+    remote: "Remote"
+    nodes: "tuple[Mapping[str, float], ...]"
     round_trip_ms: float
 
 
@@ -155,6 +164,45 @@ class Remotes:
         space = self._space(in_project)
         return self._write(space, with_queue(self._read.content_in(space), new))
 
+    def add_cluster(
+        self,
+        name: str,
+        address: str = "auto",
+        *,
+        resources: "Mapping[str, float] | None" = None,
+        travels: bool = False,
+        is_default: bool = False,
+        in_project: bool = False,
+    ) -> Path:
+        """Add a Ray cluster as a remote, and sign remotes.yaml.
+
+        Args:
+            name: Its name.
+            address: `auto`, the cluster of this machine, or such as `ray://head:10001`.
+            resources: What each run takes, such as `{"GPU": 1}`; one CPU by default.
+            travels: Whether the project travels to its workers with each run.
+            is_default: Whether it becomes the remote of the target `remote`.
+            in_project: Whether it is added to the project, and not to user space.
+
+        Returns:
+            The file.
+
+        Raises:
+            InputError: There is a remote of this name, or an argument can't be one's.
+            RyeError: The file as it is isn't signed by a trusted key, or there is no key to sign
+                with.
+        """
+        from ryecore.remote.authoring import (  # noqa: PLC0415
+            NewCluster,
+            check_cluster,
+            with_cluster,
+        )
+
+        new = NewCluster(name, address, resources or {}, travels, is_default)
+        check_cluster(new)
+        space = self._space(in_project)
+        return self._write(space, with_cluster(self._read.content_in(space), new))
+
     def remove(self, name: str, *, in_project: bool = False) -> Path:
         """Remove a remote, and sign remotes.yaml.
 
@@ -251,6 +299,32 @@ class Remotes:
             RyeError: The remote is unknown.
         """
         return await self._running.run("remotes", partial(self._check, target))
+
+    async def check_cluster(self, target: str = "remote") -> ClusterCheck:
+        """Check that a Ray cluster can be reached, and has what a run takes.
+
+        Args:
+            target: `remote` or `remote:NAME`.
+
+        Raises:
+            RemoteError: It can't, or hasn't.
+            RyeError: The remote is unknown, or isn't a cluster.
+        """
+
+        async def check() -> ClusterCheck:
+            remote = self._read().find(target)
+            if remote.settings.ray is None:
+                raise InputError(
+                    f"The remote {remote.name} isn't a Ray cluster.",
+                    next_step=f"Check it as a node: rye remote check {remote.name}",
+                )
+            from ryecore.actions.ray_calls import look_at_cluster  # noqa: PLC0415
+
+            began_s = time.monotonic()
+            nodes = await look_at_cluster(remote)
+            return ClusterCheck(remote, nodes, (time.monotonic() - began_s) * 1000)
+
+        return await self._running.run("remotes", check)
 
     async def metrics(self, target: str = "remote") -> str:
         """Return a node's metrics, in the text format of Prometheus.

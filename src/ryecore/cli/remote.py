@@ -3,10 +3,12 @@
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import click
 
+from ryecore.actions.remotes import ClusterCheck, RemoteCheck
 from ryecore.cli.groups import HintedGroup
 from ryecore.cli.opening import with_project
 from ryecore.cli.options import json_option, project_option
@@ -195,6 +197,58 @@ def add_queue(
     )
 
 
+@remote.command("add-cluster")
+@click.argument("name")
+@click.argument("address", default="auto")
+@click.option(
+    "--resource", "resources", multiple=True, metavar="NAME=AMOUNT",
+    help="What each run takes, such as GPU=1.",
+)  # fmt: skip
+@click.option("--travels", is_flag=True, help="Let the project travel to its workers.")
+@click.option(
+    "--default", "is_default", is_flag=True, help="Make it the remote of --target remote."
+)
+@click.option("--in-project", is_flag=True, help="Add it to the project, not to your user space.")
+@project_option
+@json_option
+def add_cluster(
+    name: str,
+    address: str,
+    resources: tuple[str, ...],
+    travels: bool,
+    is_default: bool,
+    in_project: bool,
+    project_path: str,
+    as_json: bool,
+) -> None:
+    """Name a Ray cluster, and sign remotes.yaml.
+
+    ADDRESS is auto, the cluster of this machine, or that of a client server, such as
+    ray://head.example.com:10001.
+    """
+    path = Rye.open(project_path).remotes.add_cluster(
+        name, address, resources=_read_resources(resources), travels=travels,
+        is_default=is_default, in_project=in_project,
+    )  # fmt: skip
+    show_done(
+        f"remote {name} is a Ray cluster: {path}",
+        {"name": name, "path": str(path)},
+        steps=[f"rye remote check {name}"],
+        as_json=as_json,
+    )
+
+
+def _read_resources(written: Sequence[str]) -> dict[str, float]:
+    try:
+        pairs = [one.partition("=") for one in written]
+        return {name: float(amount) for name, _, amount in pairs}
+    except ValueError:
+        raise InputError(
+            f"--resource {' '.join(written)[:80]!r} isn't an amount of a resource.",
+            next_step="Write such as --resource GPU=1.",
+        ) from None
+
+
 @remote.command("remove")
 @click.argument("name")
 @click.option("--in-project", is_flag=True, help="Remove it from the project's own file.")
@@ -208,6 +262,28 @@ def remove(name: str, in_project: bool, project_path: str, as_json: bool) -> Non
     )
 
 
+async def _check(target: str, rye: Rye) -> RemoteCheck | ClusterCheck:
+    if rye.remotes.is_cluster(target):
+        return await rye.remotes.check_cluster(target)
+    return await rye.remotes.check(target)
+
+
+def _show_cluster(found: ClusterCheck, *, as_json: bool) -> None:
+    at, took_ms = found.remote, found.round_trip_ms
+    if as_json:
+        nodes = [dict(one) for one in found.nodes]
+        fields = {**_remote_fields(at), "nodes": nodes, "round_trip_ms": round(took_ms, 2)}
+        show_json({"status": "success", **fields})
+        return
+    text = StyledText()
+    head = (at.name, "strong"), f"  {at.place}", (f"  {took_ms:.1f} ms", "dim")
+    text.line(status_mark("ok"), *head)
+    for node in found.nodes:
+        shown = {name: has for name, has in node.items() if not name.startswith("node:")}
+        text.line(("  node  ", "dim"), "  ".join(f"{has:g} {name}" for name, has in shown.items()))
+    show(text)
+
+
 @remote.command("check")
 @click.argument("name", required=False)
 @project_option
@@ -215,9 +291,13 @@ def remove(name: str, in_project: bool, project_path: str, as_json: bool) -> Non
 def check(name: str | None, project_path: str, as_json: bool) -> None:
     """Check that a node can be reached, has its key, and accepts yours.
 
-    Without NAME, that is the default remote.
+    Without NAME, that is the default remote. A Ray cluster must have what each run takes.
     """
-    found = with_project(project_path, lambda rye: rye.remotes.check(_target(name)))
+    target = _target(name)
+    found = with_project(project_path, partial(_check, target))
+    if isinstance(found, ClusterCheck):
+        _show_cluster(found, as_json=as_json)
+        return
     status, at = found.status, found.remote
     if as_json:
         show_json({

@@ -3,7 +3,7 @@
 Source: decision 64.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from io import BytesIO
 from typing import Any
 
@@ -12,11 +12,12 @@ from ryecore.frozen import frozen
 from ryecore.lillux.keys import PublicKey
 from ryecore.remote.config import is_loopback, is_remote_name, read_url
 from ryecore.remote.queue_address import QueueAddress
+from ryecore.remote.ray_rules import read_ray_address, read_resources
 from ryecore.remote.rules import why_no_pattern
 
 __all__ = [
-    "NewQueue", "NewRemote", "check_new", "check_queue", "with_queue", "with_remote",
-    "without_remote",
+    "NewCluster", "NewQueue", "NewRemote", "check_cluster", "check_new", "check_queue",
+    "with_cluster", "with_queue", "with_remote", "without_remote",
 ]  # fmt: skip
 
 
@@ -58,6 +59,45 @@ class NewQueue:
     priority: int | None = None
     travels: bool = False
     is_default: bool = False
+
+
+@frozen
+class NewCluster:
+    """A Ray cluster to add as a remote.
+
+    Attributes:
+        name: Its name.
+        address: `auto`, or that of its client server.
+        resources: What each run takes, by the names that `ray status` shows.
+        travels: Whether the project travels to its workers.
+        is_default: Whether it becomes the remote of the target `remote`.
+    """
+
+    name: str
+    address: str
+    resources: Mapping[str, float] = {}
+    travels: bool = False
+    is_default: bool = False
+
+
+def check_cluster(new: NewCluster) -> None:
+    """Check what a person writes of a new remote that is a Ray cluster.
+
+    Raises:
+        InputError: It can't be one.
+    """
+    _check_name(new.name)
+    for what, read, value in (
+        ("address", read_ray_address, new.address),
+        ("resources", read_resources, new.resources),
+    ):
+        try:
+            read(value)
+        except ValueError as problem:
+            raise InputError(
+                f"The {what} of the cluster: {problem}.",
+                next_step="Write such as: rye remote add-cluster gpu auto --resource GPU=1",
+            ) from None
 
 
 def check_queue(name: str, address: str) -> None:
@@ -141,6 +181,16 @@ def with_queue(content: bytes | None, new: NewQueue) -> bytes:
     entry: dict[str, Any] = {"queue": new.address}
     if new.priority is not None:
         entry["priority"] = new.priority
+    if new.travels:
+        entry["travels"] = True
+    return _with_entry(content, new.name, entry, is_default=new.is_default)
+
+
+def with_cluster(content: bytes | None, new: NewCluster) -> bytes:
+    """Return a remotes.yaml with one more remote that is a Ray cluster; see `with_remote`."""
+    entry: dict[str, Any] = {"ray": new.address}
+    if new.resources:
+        entry["resources"] = dict(new.resources)
     if new.travels:
         entry["travels"] = True
     return _with_entry(content, new.name, entry, is_default=new.is_default)

@@ -87,16 +87,19 @@ class RayCluster:
         with _connecting, self._failures("can't be reached"):
             _connect(address, remote.name)
 
+    def nodes(self) -> tuple[Mapping[str, float], ...]:
+        """Return what each living node has in all, in use or not."""
+        with self._failures("can't be reached"):
+            list_nodes: Callable[[], list[Mapping[str, Any]]] = ray.nodes
+            return tuple(one["Resources"] for one in list_nodes() if one["Alive"])
+
     def refuse_lacking(self) -> None:
         """Refuse a run that takes what no node of the cluster has.
 
         Raises:
             RemoteError: The cluster lacks a resource. Ray itself would wait for ever.
         """
-        with self._failures("can't be reached"):
-            list_nodes: Callable[[], list[Mapping[str, Any]]] = ray.nodes
-            nodes = [one["Resources"] for one in list_nodes() if one["Alive"]]
-        short = lacking(self._resources, nodes)
+        short = lacking(self._resources, self.nodes())
         if short is None:
             return
         wanted = with_default(self._resources)

@@ -79,11 +79,31 @@ def test_a_node_is_added_checked_pushed_to_used_and_removed(
     assert pushed["objects"] == 2
     assert "nothing was sent" in run("remote", "push").out
     done = run("execute", ref, "--target", "remote:gpu", "--json")
-    assert (done.code, done.json["data"]) == (0, 2)
+    assert (done.code, done.json.get("data")) == (0, 2), done.out
     assert run("remote", "remove", "gpu").code == 0
     assert run("remote", "list", "--json").json["remotes"] == []
     gone = run("execute", ref, "--target", "remote:gpu")
     assert (gone.code, "rye remote add gpu URL" in gone.err) == (2, True)
+
+
+def test_a_cluster_is_added_with_its_resources(workspace: Workspace, run: Run) -> None:
+    added = run(
+        "remote", "add-cluster", "big", "ray://head:10001", "--resource", "GPU=2", "--resource",
+        "disk=0.5", "--travels", "--default", "--json",
+    )  # fmt: skip
+    assert added.code == 0, added.err
+    (entry,) = workspace.open().remotes.list()
+    assert (entry.name, entry.settings.ray) == ("big", "ray://head:10001")
+    assert dict(entry.settings.resources) == {"GPU": 2.0, "disk": 0.5}
+    assert entry.settings.travels
+    for wrong, why in (
+        (("other", "head:6379"), "must be auto"),
+        (("other", "auto", "--resource", "GPU"), "isn't an amount"),
+        (("other", "auto", "--resource", "GPU=1.5"), "whole number"),
+        (("big",), "already"),
+    ):
+        refused = run("remote", "add-cluster", *wrong)
+        assert (refused.code, why in refused.err) == (2, True), refused.err
 
 
 def test_a_list_has_clusters_and_queues_besides_nodes(workspace: Workspace, run: Run) -> None:
