@@ -160,6 +160,7 @@ class ThreadPruning:
         is_shared: bool,
     ) -> None:
         self._database = database
+        self._is_shared = is_shared
         more = ("records", "logs", "thread_files") if is_shared else ("write_ahead",)
         self._tables = (*more, *_TABLES)
         self._folder = place.path
@@ -234,10 +235,19 @@ class ThreadPruning:
                 going.append(family)
             elif ended_at < cutoff:
                 kept_resumable += len(family)
+        logs: dict[str, int] = {}
+        if measures and self._is_shared:
+            found = self._database.read("SELECT thread_id, length FROM logs")
+            logs = {row["thread_id"]: row["length"] for row in found}
         families = (
             Family(
                 tuple((row["thread_id"], row["completed_at"]) for row in family),
-                sum(self._size_bytes(row["thread_id"]) for row in family) if measures else 0,
+                sum(
+                    self._size_bytes(row["thread_id"]) + logs.get(row["thread_id"], 0)
+                    for row in family
+                )
+                if measures
+                else 0,
             )
             for family in reversed(going)
         )
