@@ -120,8 +120,12 @@ async def test_a_thread_is_listed_elsewhere_and_resumed_after_a_kill(
     assert "Threads in it: 2." in doctor
     assert "Each has a living process." in doctor
     other.execute("UPDATE threads SET completed_at = '2026-01-01T00:00:00.000Z'")
+    (written,) = other.execute("SELECT sum(length) FROM logs").fetchone()
     pruned = json.loads(rye(planned, "threads", "prune", "--older-than", "1d", "--json"))
-    assert pruned["status"] == "success"
+    assert (pruned["status"], pruned["threads"]) == ("success", 2)
+    assert pruned["size_bytes"] > written > 1000  # what is on this disk, too
+    for table in ("logs", "records", "thread_files"):
+        assert other.execute(f"SELECT count(*) FROM {table}").fetchone() == (0,)
     assert json.loads(rye(planned, "threads", "list", "--all", "--json"))["threads"] == []
 
 
@@ -300,7 +304,7 @@ async def test_another_machine_sees_a_thread_and_ends_it_but_lacks_its_run_key(
         with anyio.fail_after(20):  # by notices: a wait alone looks again after a minute
             ended = await opened.threads.wait(running.thread_id)
         assert ended.status == "cancelled"
-        with pytest.raises(StateError) as refused:
+        with pytest.raises(StateError, match=r"run key .* isn't known here") as refused:
             await opened.threads.resume(running.thread_id)
         assert refused.value.next_step
     host.wait()

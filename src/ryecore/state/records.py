@@ -31,6 +31,7 @@ __all__ = [
     "canonical_json",
     "find_run_key",
     "holds",
+    "knows",
     "load_run_key",
     "record_signature",
     "sign_record",
@@ -162,17 +163,22 @@ def record_signature(kind: str, canonical: bytes, key: SigningKey) -> str:
     return signature_payload(timestamp, digest, value, key.public.fingerprint)
 
 
+def knows(key: PublicKey, fingerprint: str) -> bool:
+    """Return whether a fingerprint is that of a key, or of one that its user adopted."""
+    adopted = key.adopted if isinstance(key, RunPublicKey) else {}
+    return fingerprint == key.fingerprint or fingerprint in adopted
+
+
 def holds(kind: str, record: Mapping[str, object], key: PublicKey) -> bool:
     """Return whether a key has signed exactly this record, for this kind."""
     line = record.get(_FIELD)
     signature = parse_payload(line) if isinstance(line, str) else None
     if signature is None or signature.provenance:
         return False
-    if signature.fingerprint != key.fingerprint:
-        adopted = key.adopted.get(signature.fingerprint) if isinstance(key, RunPublicKey) else None
-        if adopted is None:
-            return False
-        key = adopted
+    if not knows(key, signature.fingerprint):
+        return False
+    if signature.fingerprint != key.fingerprint and isinstance(key, RunPublicKey):
+        key = key.adopted[signature.fingerprint]
     body = {name: field for name, field in record.items() if name != _FIELD}
     try:
         digest = hashlib.sha256(canonical_json(body)).hexdigest()

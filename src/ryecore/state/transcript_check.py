@@ -14,8 +14,10 @@ from attrs import define
 
 from ryecore.errors import StateError
 from ryecore.frozen import frozen
+from ryecore.items.signature import parse_payload
 from ryecore.lillux.keys import PublicKey
 from ryecore.state.model import TERMINAL
+from ryecore.state.records import knows
 from ryecore.state.transcript_format import (
     CHECKPOINT,
     Checkpoint,
@@ -311,12 +313,20 @@ class RecordChain:
         guess = self._guess(now)
         if not now.turn and turn == guess + 1:  # its own turn may be what was altered
             guess += 1
-        reason = now.bad or f"the checkpoint in line {line.number} doesn't hold"
+        reason = now.bad or f"the checkpoint in line {line.number} {self._why_not(record)}"
         self._add(guess, "altered", now.first_line, line.number, reason)
         self.is_broken = True
         self._unattested += now.records
         why = "the checkpoint before it doesn't hold"
         self._open = _Segment(line.number + 1, None, why)
+
+    def _why_not(self, record: Record) -> str:
+        """Return what is wrong with a checkpoint: another's signature is told from a false one."""
+        line = record.payload.get("_signature")
+        signature = parse_payload(line) if isinstance(line, str) else None
+        if signature is None or knows(self._key, signature.fingerprint):
+            return "doesn't hold"
+        return f"is signed by the run key {signature.fingerprint}, which isn't known here"
 
     def _guess(self, now: _Segment) -> int:
         return now.turn or (self.turns[-1].turn if self.turns else 0)
