@@ -3,6 +3,7 @@
 import hashlib
 import json
 import signal
+import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -164,6 +165,26 @@ async def test_a_bucket_that_is_away(
         with pytest.raises(StateUnreachable, match="can't be written: no answer") as away:
             await rye.graphs.run(ref)
     assert "the service runs" in away.value.next_step
+
+
+@needs_s3
+def test_the_doctor_looks_at_the_bucket(
+    workspace: Workspace, s3_environ: Mapping[str, str], tmp_path: Path
+) -> None:
+    planned = PlannedWorkspace(workspace)
+    workspace.environ |= s3_environ
+    workspace.environ["RYE_OBJECTS"] = f"s3://{BUCKET}/{tmp_path.name}"
+
+    def doctor(**environ: str) -> str:
+        command = ["ryecore.cli", "doctor", "--project", str(workspace.project)]
+        options = {"env": {**planned.environ, **environ}, "stdout": subprocess.PIPE}
+        with planned.fork(*command, **options) as process:
+            return " ".join(process.communicate()[0].decode().split())
+
+    assert f"✓ objects Large results are in s3://{BUCKET}/{tmp_path.name} (at 127" in doctor()
+    refused = doctor(AWS_SECRET_ACCESS_KEY="wr0ng")
+    assert "can't be listed: SignatureDoesNotMatch. next: See AWS_ACCESS_KEY_ID" in refused
+    assert "wr0ng" not in refused
 
 
 @needs_s3

@@ -26,6 +26,7 @@ from ryecore.state.health import (
     shared_file_system,
 )
 from ryecore.state.model import ThreadRecord
+from ryecore.state.object_places import IN_PROJECT, ObjectPlace
 from ryecore.state.owners import is_abandoned
 from ryecore.state.records import find_run_key
 from ryecore.state.refusals import RESTORE_STEP, advice
@@ -60,7 +61,12 @@ class Check:
         }
 
 
-def examine(project_root: Path, user_root: Path, state: str | None = None) -> tuple[Check, ...]:
+def examine(
+    project_root: Path,
+    user_root: Path,
+    state: str | None = None,
+    objects: ObjectPlace = IN_PROJECT,
+) -> tuple[Check, ...]:
     """Examine a project's state, its disk and its keys, in a fixed order.
 
     A check that can't be made is a problem.
@@ -69,10 +75,13 @@ def examine(project_root: Path, user_root: Path, state: str | None = None) -> tu
         project_root: The project's `.ai` folder.
         user_root: The user's.
         state: The address of the server that holds the rows, if one does.
+        objects: Where large results are.
     """
     rows: tuple[_NamedCheck, ...] = (("store", _store), ("locks", _locks), ("orphans", _orphans))
     if state is not None:
         rows = (("store", partial(_server, state)), ("orphans", _left_orphans))
+    if objects.address not in (None, state):
+        rows = (*rows, ("objects", partial(_objects, objects)))
     checks: tuple[_NamedCheck, ...] = (
         ("attestation", _attestation),
         *rows,
@@ -173,6 +182,11 @@ def _server(state: str, project_root: Path, user_root: Path) -> Iterator[Check]:
         yield from _dead(found.active)
     else:
         yield Check("store", "ok", f"The first run makes or upgrades the registry on {where}.")
+
+
+def _objects(place: ObjectPlace, project_root: Path, user_root: Path) -> Iterator[Check]:
+    del project_root, user_root
+    yield Check("objects", "ok", f"Large results are in {place.examine()}.")
 
 
 def _dead(active: Sequence[ThreadRecord] | None) -> Iterator[Check]:

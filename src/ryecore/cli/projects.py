@@ -10,7 +10,7 @@ from typing import Final, cast
 
 import click
 
-from ryecore.actions.settings import check_state
+from ryecore.actions.settings import check_objects, check_state
 from ryecore.cli.opening import with_project
 from ryecore.cli.options import json_option, project_option
 from ryecore.cli.output import EXIT_FAILED, show, show_done, show_json
@@ -132,10 +132,12 @@ def doctor(project_path: str, as_json: bool) -> None:
     Exits with 1 where there is a problem.
     """
     from ryecore.actions.doctor import examine  # noqa: PLC0415 - SQLite comes with it
+    from ryecore.state.object_places import ObjectPlace  # noqa: PLC0415
 
     spaces = Rye.open(project_path).spaces
     state = check_state(None, os.environ)
-    checks = examine(spaces.project.root, spaces.user.root, state)
+    objects = ObjectPlace(check_objects(None, state, os.environ), os.environ)
+    checks = examine(spaces.project.root, spaces.user.root, state, objects)
     has_problem = any(one.verdict == "problem" for one in checks)
     if as_json:
         status = "error" if has_problem else "success"

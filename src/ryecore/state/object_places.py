@@ -47,6 +47,22 @@ class ObjectPlace:
     address: str | None = field(default=None, repr=False)  # it may hold a password
     environ: Mapping[str, str] = field(factory=dict, repr=False)
 
+    def examine(self) -> str:
+        """Look whether the store can be used, and return where it is. Nothing is made.
+
+        Raises:
+            StateUnreachable: The server can't be reached, or refuses the user.
+            RyeError: The store can't be used.
+        """
+        address = self.address or IN_FOLDER
+        if address.startswith(_POSTGRES):
+            with _needing("postgres", "psycopg", "Objects on PostgreSQL need"):
+                from ryecore.state.postgres.health import ServerHealth  # noqa: PLC0415
+            return ServerHealth.examine(address).shown
+        store = open_objects(address, self.environ)
+        next(iter(store.list()), None)
+        return store.shown
+
 
 IN_PROJECT: Final = ObjectPlace()
 """The place of objects that stay in the project's folder."""
