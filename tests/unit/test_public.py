@@ -55,7 +55,7 @@ def test_importing_the_library_imports_none_of_what_it_stands_on():
 
 
 def test_importing_rye_and_sync_rye_imports_no_database_event_loop_or_search_index():
-    heavy = ["asyncio", "sqlite3", "ssl", "subprocess", "ray", "ryecore.search.index"]
+    heavy = ["asyncio", "sqlite3", "ssl", "subprocess", "ray", "dbos", "ryecore.search.index"]
     program = (
         "from ryecore import Rye, SyncRye; import sys; "
         f"print([name for name in {heavy} if name in sys.modules])"
