@@ -149,6 +149,27 @@ async def test_a_run_of_a_killed_worker_is_resumed_by_another(
     assert other.wait() == 0
 
 
+async def test_children_on_several_workers_share_the_budget_of_their_parent(
+    planned: PlannedWorkspace, workers: Workers
+) -> None:
+    child = {"item_id": "directive:acme/short", "thread": "fork", "target": "remote:queue"}
+    planned.write("parent", [["rye_execute", child]] * 5, limits='spend="0.05"')
+    for _ in range(2):
+        workers.start("--concurrency", "2")
+    async with planned.open() as rye:
+        with anyio.fail_after(30):
+            done = await rye.execute("directive:acme/parent", thread="fork", target="remote:queue")
+        assert done.success, done.error
+        assert "already" not in str(done.text)
+        children = [one for one in await rye.threads.list(all=True) if one.parent_id]
+        account = await rye.threads.spent(done.to_dict()["thread_id"])
+    marks = (planned.root / "marks").read_text().split()
+    assert [one.status for one in children] == ["completed"] * 5
+    assert len(marks) == 5
+    assert account.spent.spend_microcents == (2 + 5 * 2) * COST
+    assert account.held.spend_microcents == 0
+
+
 async def test_the_queue_keeps_priority_and_total_and_a_deadline_ends_what_waits(
     planned: PlannedWorkspace, state: str, workers: Workers
 ) -> None:

@@ -228,18 +228,14 @@ class QueuedRuns:
             deadline = time.time() + ctx.deadline - time.monotonic()
         kept = QueuedRequest(body, remote.settings.priority, deadline)
 
-        async def register() -> ThreadRecord:
-            record = await register_run(
-                store.registry,
-                queued,
-                ctx.budget_account,
-                spawns=spawns,
-                labels=ctx.labels,
-            )
-            await queue.put(record.thread_id, kept)
-            return record
-
-        return await store.registry.together(register)
+        return await register_run(
+            store.registry,
+            queued,
+            ctx.budget_account,
+            spawns=spawns,
+            labels=ctx.labels,
+            also=lambda record: queue.put(record.thread_id, kept),
+        )
 
     def close(self) -> None:
         """Close the connections."""

@@ -5,7 +5,7 @@ It is made once, from the arguments of a caller, and evolves on its way to the p
 
 import os
 import time
-from collections.abc import Collection, Mapping, MutableMapping
+from collections.abc import Callable, Collection, Coroutine, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from attrs import evolve, field
@@ -223,28 +223,36 @@ async def register_run(
     spawns: "SpawnLimit | None" = None,
     recent: "MutableMapping[str, str] | None" = None,
     labels: Mapping[str, str] | None = None,
+    also: Callable[["ThreadRecord"], Coroutine[Any, Any, None]] | None = None,
 ) -> "ThreadRecord":
     """Register a thread, or the run of a graph.
 
     Its id is `ITEM/LEAF-EPOCH`, with a suffix where that is taken. `spawns` is the parent's limit,
     which the run is counted against; None where it was counted before. `recent` has the last id
-    without a suffix that this process has tried, by item.
+    without a suffix that this process has tried, by item. `also` writes more with the run's row, in
+    the same transaction.
 
     Source: docs/design/threads.md#thread-ids; decision 36.
     """
 
-    async def register(run_id: str) -> "ThreadRecord":
-        item_id, start = str(request.ref), request.start_key
-        return await registry.register(
+    async def write(run_id: str) -> "ThreadRecord":
+        record = await registry.register(
             run_id,
-            item_id,
+            str(request.ref),
             parent_id,
             follows=follows,
-            start=start,
+            start=request.start_key,
             spawns=spawns,
             labels=labels,
             queue=request.queue,
         )
+        if also is not None:
+            await also(record)
+        return record
+
+    async def register(run_id: str) -> "ThreadRecord":
+        # A transaction for each id: where one is taken, what was counted before is undone with it.
+        return await (write(run_id) if also is None else registry.together(lambda: write(run_id)))
 
     item_id = request.ref.id
     run_id = f"{item_id}/{item_id.rpartition('/')[2]}-{int(time.time())}"
