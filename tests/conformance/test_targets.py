@@ -93,7 +93,7 @@ async def a_tool_fails(rye: Rye, planned: PlannedWorkspace, target: str) -> obje
     return (await rye.execute("tool:acme/fail", target=target)).to_dict()
 
 
-@case()
+@case(is_quick=True)
 async def a_tool_runs_out_of_time(rye: Rye, planned: PlannedWorkspace, target: str) -> object:
     done = await rye.execute("tool:acme/wait", target=target, timeout_s=0.3)
     return {**done.to_dict(), "effect_unknown": done.effect_unknown}

@@ -20,8 +20,11 @@ pytestmark = [needs_ray, pytest.mark.usefixtures("ray_cluster")]
 
 
 def test_a_resource_that_no_node_has_is_refused_at_once(workspace: Workspace) -> None:
-    name_cluster(workspace, resources={"GPU": 4, "disk": 1})
     ref = workspace.shell("acme/train", "echo never")
+    name_cluster(workspace)
+    with workspace.sync() as rye:
+        rye.remotes.check_cluster("remote:gpu")  # to connect takes a moment, once in a process
+    name_cluster(workspace, resources={"GPU": 4, "disk": 1})
 
     began = time.monotonic()
     with pytest.raises(RemoteError, match=r"No node .* has 4 GPU \(0\)") as refused:
