@@ -149,6 +149,28 @@ async def test_a_run_of_a_killed_worker_is_resumed_by_another(
     assert other.wait() == 0
 
 
+async def test_a_queue_whose_server_is_away_is_refused_with_the_reason(
+    planned: PlannedWorkspace, tmp_path: Path
+) -> None:
+    away = f"postgresql://tester@/postgres?host={tmp_path}&schema=away"
+    planned.workspace.environ["RYE_STATE"] = away
+    write_remotes(planned.workspace, away)
+    asked = ("execute", "directive:acme/short", "--thread", "fork", "--target", "remote:queue")
+    told = await anyio.to_thread.run_sync(rye_command, planned, *asked)
+    assert told.startswith("✗ directive:acme/short  refused")  # nothing of DBOS's own is printed
+    assert "No such file" in told
+
+
+def test_a_worker_says_in_a_line_that_the_server_is_away(caplog: pytest.LogCaptureFixture) -> None:
+    exc = pytest.importorskip("sqlalchemy.exc")
+    work = pytest.importorskip("ryecore.node.work")
+    with work.trying_again("look"):
+        raise exc.OperationalError("SELECT 1", {}, psycopg.errors.AdminShutdown())
+    [said] = caplog.records
+    assert said.exc_info is None
+    assert "AdminShutdown" in said.getMessage()
+
+
 async def test_children_on_several_workers_share_the_budget_of_their_parent(
     planned: PlannedWorkspace, workers: Workers
 ) -> None:
@@ -297,6 +319,8 @@ async def test_the_status_shows_queues_workers_leases_and_rates(
         found = await rye.cluster.status()
         shown = await anyio.to_thread.run_sync(rye_command, planned, "cluster", "status")
         metrics = await anyio.to_thread.run_sync(rye_command, planned, "cluster", "metrics")
+        show = ("threads", "show", first.thread_id)
+        thread = await anyio.to_thread.run_sync(rye_command, planned, *show)
         with await anyio.to_thread.run_sync(urlopen, url) as answer:
             served = answer.read().decode()
         planned.allow("work")
@@ -309,6 +333,7 @@ async def test_the_status_shows_queues_workers_leases_and_rates(
     assert worker.run_lease_s is not None
     assert 0 < worker.run_lease_s <= 60
     assert worker.worker_id in shown
+    assert "queue   default" in thread
     assert "1 of 3 begun in 600 s" in shown
     for text in (metrics, served):
         assert 'ryecore_queue_waiting_runs{queue="default"} 1\n' in text

@@ -21,6 +21,7 @@ from typing import Final
 
 import anyio
 from dbos import DBOS, DBOSConfig
+from sqlalchemy import exc
 
 from ryecore.caches import BoundedDict
 from ryecore.errors import RyeError, StateError, StateUnreachable
@@ -41,7 +42,7 @@ from ryecore.state.owners import LEASE_S, is_lost
 from ryecore.state.postgres.address import PostgresAddress
 from ryecore.state.run_queue import RunQueue, WorkerRecord
 
-__all__ = ["QueueWorker", "poll_interval_s"]
+__all__ = ["QueueWorker", "poll_interval_s", "trying_again"]
 
 _POLL_S: Final = 0.05
 """How often the workers with room ask for runs together, in seconds."""
@@ -71,12 +72,15 @@ _log: Final = logging.getLogger("ryecore.node")
 
 
 @contextmanager
-def _tried_again(what: str) -> Iterator[None]:
+def trying_again(what: str) -> Iterator[None]:
     """Log a failure of any kind, such as of DBOS's own: the next round tries again."""
     try:
         yield
     except RyeError as error:
         _log.warning("The worker can't %s now: %s", what, error)
+    except exc.OperationalError as error:  # the server is away: a line, not its traceback
+        kind = type(error.orig).__name__
+        _log.warning("The worker can't %s now: the state's server failed with %s.", what, kind)
     except Exception:
         _log.warning("The worker can't %s now.", what, exc_info=True)
 
@@ -259,7 +263,7 @@ class QueueWorker:
         workers = 1
         while True:
             await anyio.sleep(_LOOK_EVERY_S * max(1.0, workers / _FEW))
-            with _tried_again("look for dead workers"):
+            with trying_again("look for dead workers"):
                 known = await queues.workers()
                 for one in known:
                     if is_lost(one.process, one.lease_until, one.lease_machine_s):
@@ -289,11 +293,11 @@ class QueueWorker:
     async def _sweep(self, queues: RunQueue) -> None:
         """Put runs into the queue whose callers died before they did, and forget old workflows."""
         while True:
-            with _tried_again("look for runs that it was given and doesn't know"):
+            with trying_again("look for runs that it was given and doesn't know"):
                 await self._put_back()
-            with _tried_again("forget old workflows"):
+            with trying_again("forget old workflows"):
                 await self._forget_old()
-            with _tried_again("look for runs that are not in the queue"):
+            with trying_again("look for runs that are not in the queue"):
                 waiting = await queues.waiting(self._queue, least_age_s=_LEAST_AGE_S)
                 ids = [one.thread_id for one in waiting if one.thread_id not in self._known]
                 await self._put_missing(queues, ids)

@@ -108,10 +108,10 @@ class QueuedRuns:
                 if request.ref.kind != "directive"
                 else "Leave pull out: a worker's project is its own.",
             )
-        client = await run_in_thread(self._sender, remote, state)
-        store = await self._host.open_store()
+        store = await self._host.open_store()  # which says best why a server can't be reached
         if store.queue is None:
             raise RuntimeError("A state on a server has queues.")
+        client = await run_in_thread(self._sender, remote, state)
         await store.registry.check_start(request.start_key, ctx.budget_account)
         refuse_unproved_parent(self._host.environ, ctx.budget_account)
         await run_in_thread(self._check_inputs, request, ctx)

@@ -363,6 +363,8 @@ def render_thread(
     if record.pid is not None:
         text.line(("  process ", "dim"), str(record.pid))
     text.line(("  folder  ", "dim"), folder)
+    if record.queue is not None:
+        text.line(("  queue   ", "dim"), record.queue)
     if record.labels:
         said = " ".join(f"{name}={value}" for name, value in record.labels.items())
         text.line(("  labels  ", "dim"), said)
