@@ -139,7 +139,8 @@ class RemoteError(RyeError):
 
     Attributes:
         remote: The name of the remote, or its URL where it has none.
-        problem: The name of the problem in docs/design/remote.md; empty for none of them.
+        problem: The name of the problem in docs/design/remote.md, or for a Ray cluster in
+            docs/design/ray.md; empty for none of them.
         status: The status of the node's response; 0 without one.
     """
 
