@@ -64,6 +64,8 @@ _MAX_GRACE_S: Final = 30.0
 _MAX_PAUSE_S: Final = 60.0
 _NO_END: Final = "The end of the run %s can't be written yet: %s"
 _BRIEF: Final = 10_000
+_FEW_RUNS: Final = 4
+"""Among so many runs at once each begins a sync of its own; more runs share one as they wait."""
 
 
 class NodeRuns:
@@ -168,7 +170,8 @@ class NodeRuns:
         if known is None:
             row = RunRow.of(caller.fingerprint, body, sha256)
             known = await self._start(caller, row, request.decode("ascii"), admission)
-            self._table.begin_sync()  # while the run is prepared, which waits for it
+            if len(self._live) <= _FEW_RUNS:
+                self._table.begin_sync()  # while the run is prepared, which waits for it
             await anyio.lowlevel.checkpoint()  # the run comes first: what follows here can wait
         if admission is not None:
             await admission.remember()  # unless it was with the run
