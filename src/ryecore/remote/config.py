@@ -147,6 +147,18 @@ class RemoteEntry:
     secrets: tuple[_VariableName, ...] = ()
 
 
+_DEFAULTS: Final = RemoteEntry()
+_KINDS: Final = {
+    "timeout_s": ("nodes",),
+    "plain_http": ("nodes",),
+    "secrets": ("nodes",),
+    "priority": ("queues",),
+    "resources": ("Ray clusters",),
+    "travels": ("queues", "Ray clusters"),
+}
+"""The keys that count for some kinds of remotes alone; elsewhere one would do nothing."""
+
+
 @frozen
 class Remote:
     """A node, a queue or a Ray cluster, as a project knows it, by its name."""
@@ -283,8 +295,11 @@ def _problems(found: RemotesConfig) -> Iterator[tuple[Place, str]]:
             entry.queue is None and entry.ray is None
         ):
             yield place, f"is {other}, which has no url and no node_key"
-        if entry.ray is None and entry.resources:
-            yield (*place, "resources"), "is for Ray clusters alone"
+        kind = "nodes" if entry.queue is None else "queues"
+        kind = kind if entry.ray is None else "Ray clusters"
+        for key, kinds in _KINDS.items():
+            if kind not in kinds and getattr(entry, key) != getattr(_DEFAULTS, key):
+                yield (*place, key), f"is for {' and '.join(kinds)} alone"
         is_plain = entry.url.startswith("http:")
         if is_plain and not entry.plain_http and not is_loopback(entry.url):
             yield (
