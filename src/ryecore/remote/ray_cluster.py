@@ -225,6 +225,7 @@ def _connect(address: str, remote: str) -> None:
             next_step="Use one Ray cluster in a process.",
             remote=remote,
         )
+    _connected.clear()  # its host may have ended the connection that was there
     log, level = logging.getLogger("ray"), logging.getLogger("ray").level
     log.setLevel(logging.ERROR)  # it warns that it leaves the host's signal handlers as they are
     try:
