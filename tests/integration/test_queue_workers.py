@@ -9,17 +9,19 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from urllib.request import urlopen
 
 import anyio
 import anyio.to_thread
 import pytest
 
-from ryecore.errors import StateError
+from ryecore.actions.queue_runs import QueueRuns
+from ryecore.errors import StateError, StateUnreachable
 from ryecore.lillux import watch
 from ryecore.policy import CallContext
 from ryecore.state.records import load_run_key
+from ryecore.state.store import ThreadStore
 from ryecore.threads.thread import Thread
 from ryecore.threads.tree_node import TreeNode
 from tests.forking import Forked
@@ -169,6 +171,28 @@ def test_a_worker_says_in_a_line_that_the_server_is_away(caplog: pytest.LogCaptu
     [said] = caplog.records
     assert said.exc_info is None
     assert "AdminShutdown" in said.getMessage()
+
+
+async def test_a_run_that_can_not_be_resumed_while_the_server_is_away_is_resumed_later(
+    planned: PlannedWorkspace, state: str
+) -> None:
+    class Away:
+        """What resumes threads, as the server goes away in the midst of it."""
+
+        async def take_over(self, *_: object) -> None:
+            raise StateUnreachable("The server is away.")
+
+    async with planned.open(state=state) as rye:
+        dead = await rye.start("directive:acme/short", target="remote:queue")
+        address, _, schema = state.rpartition("&schema=")
+        with psycopg.connect(address, options=f"-c search_path={schema}") as server:
+            server.execute("UPDATE threads SET status = 'continued', completed_at = created_at")
+    spaces = (planned.workspace.path(""), planned.workspace.path("", "user"))
+    store = ThreadStore.open(*spaces, state=state)
+    with closing(store):
+        with pytest.raises(StateUnreachable):
+            await QueueRuns(lambda: store, cast("Any", Away)).carry_out(dead.thread_id)
+        assert (await store.look(dead.thread_id)).status == "continued"  # not given up
 
 
 async def test_children_on_several_workers_share_the_budget_of_their_parent(

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from attrs import evolve
 
-from ryecore.errors import ProcessError, RyeError, StateError, ThreadConflict
+from ryecore.errors import ProcessError, RyeError, StateError, StateUnreachable, ThreadConflict
 from ryecore.lillux.processes import current_process, kill_processes
 from ryecore.policy import CallContext
 from ryecore.policy.context import THREAD_MARK, thread_mark
@@ -144,6 +144,8 @@ class QueueRuns:
             thread = await self._threads().take_over(run_id, record.queue or "", ctx)
         except ThreadConflict:
             await self._follow(store, run_id)
+        except StateUnreachable:
+            raise  # the run can be resumed once the state can be reached
         except RyeError as error:
             await queue.give_up(run_id, error.during(record.item_id).to_dict())
             store.announce(run_id)
