@@ -17,7 +17,7 @@ import anyio.to_thread
 import pytest
 
 from ryecore.actions.queue_runs import QueueRuns
-from ryecore.errors import StateError, StateUnreachable
+from ryecore.errors import RyeError, StateError, StateUnreachable
 from ryecore.lillux import watch
 from ryecore.policy import CallContext
 from ryecore.state.records import load_run_key
@@ -609,3 +609,19 @@ async def test_a_run_that_cannot_get_into_the_queue_ends_and_frees_its_key(
         with anyio.fail_after(30):
             assert (await again.result()).success
     assert (planned.root / "marks").read_text() == "short\n"
+
+
+async def test_a_run_that_the_audit_log_refuses_is_not_left_for_workers(
+    planned: PlannedWorkspace, state: str
+) -> None:
+    asked: list[object] = []
+
+    def refuse_first(line: object) -> None:
+        asked.append(line)
+        if len(asked) == 1:
+            raise OSError("no room")
+
+    async with planned.open(state=state, audit=refuse_first) as rye:
+        with pytest.raises(RyeError):
+            await rye.start("directive:acme/short", target="remote:queue")
+        assert [one.status for one in await rye.threads.list(all=True)] == ["error"]

@@ -123,9 +123,9 @@ class QueuedRuns:
         record = await self._register(
             store, store.queue, remote, name, request, ctx, snapshot=snapshot
         )
-        if ctx.execution is not None:
-            await ctx.execution.begins(record.thread_id)
         try:
+            if ctx.execution is not None:
+                await ctx.execution.begins(record.thread_id)
             if remote.settings.ray is not None:
                 await self._send_lost(store, remote, name)
             await run_in_thread(client.enqueue, record.thread_id, name, remote.settings.priority)
