@@ -397,6 +397,33 @@ async def test_a_worker_elsewhere_resumes_what_one_here_began(
         assert (await rye.threads.verify(done.thread_id)).ok
 
 
+async def test_a_worker_whose_folder_can_not_be_used_runs_what_it_took_once_it_can(
+    planned: PlannedWorkspace, state: str, workers: Workers
+) -> None:
+    elsewhere = planned.root.with_name("elsewhere")
+    shutil.copytree(planned.root, elsewhere)
+    environ = {
+        name: text.replace(str(planned.root), str(elsewhere))
+        for name, text in planned.environ.items()
+    }
+    worker = workers.start(project=elsewhere / "project", env=environ)
+    folder = elsewhere / "project/.ai/state/threads"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.parent.mkdir(exist_ok=True)
+    folder.write_text("in the way")
+    async with planned.open(state=state) as rye:
+        thread = await rye.start("directive:acme/short", target="remote:queue")
+        assert worker.stderr is not None
+        with anyio.fail_after(30):
+            said = await anyio.to_thread.run_sync(worker.stderr.readline)
+        assert "can't be ended now" in said.decode()
+        assert await thread.status() == "created"
+        folder.unlink()
+        with anyio.fail_after(30):
+            done = await thread.result()
+    assert done.success, done.error
+
+
 @pytest.mark.timeout(300)
 @pytest.mark.skipif(not IS_SOAK, reason="a lease lasts a minute; make soak")
 async def test_a_worker_that_the_network_cuts_off_stops_before_another_takes_over(

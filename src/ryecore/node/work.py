@@ -24,7 +24,7 @@ from dbos import DBOS, DBOSConfig
 from sqlalchemy import exc
 
 from ryecore.caches import BoundedDict
-from ryecore.errors import RyeError, StateError, StateUnreachable
+from ryecore.errors import RyeError, StateError, StateUnreachable, ThreadNotFound
 from ryecore.lillux.processes import current_process
 from ryecore.node.work_projects import WorkerProjects
 from ryecore.remote.dbos_queue import (
@@ -240,8 +240,11 @@ class QueueWorker:
             await self._rye.cluster.fail(run_id, failed)
         except StateUnreachable:
             return False
-        except RyeError as error:
-            _log.warning("The run %s can't be ended: %s", run_id, error)
+        except ThreadNotFound:
+            return True
+        except RyeError as error:  # such as a full disk: else the run would wait for ever
+            _log.warning("The run %s can't be ended now: %s", run_id, error)
+            return False
         return True
 
     async def _end_taking(self, grace_s: float) -> None:
