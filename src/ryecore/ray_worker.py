@@ -33,7 +33,7 @@ from ryecore.items.spaces import discover_bundles
 from ryecore.node.work_projects import WorkerProjects
 from ryecore.policy import CancelToken
 from ryecore.remote.protocol.error_documents import map_errors, write_error
-from ryecore.remote.travelling import take_project
+from ryecore.remote.travelling import TRAVELLED, take_project
 from ryecore.rye import Rye
 from ryecore.state.object_places import is_on_postgres
 from ryecore.state.postgres.address import PostgresAddress
@@ -268,7 +268,7 @@ async def _open_without_project(settings: Settings) -> AsyncIterator[Rye]:
 
 def _folder(settings: Settings) -> Path:
     """Return where projects that travel become folders."""
-    return settings.user_root / "cache/travelled"
+    return settings.user_root / TRAVELLED
 
 
 def _at_home(found: Mapping[str, Any], project: str, at_home: str) -> Mapping[str, object]:

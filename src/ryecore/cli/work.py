@@ -96,6 +96,7 @@ def work(
         try:
             from ryecore.node.work import QueueWorker  # noqa: PLC0415
             from ryecore.remote.dbos_queue import QueueBounds  # noqa: PLC0415
+            from ryecore.remote.travelling import TRAVELLED  # noqa: PLC0415
         except ModuleNotFoundError as problem:
             raise missing_dbos(problem) from None
         from ryecore.state.postgres.address import PostgresAddress  # noqa: PLC0415
@@ -113,7 +114,7 @@ def work(
                     return Rye.open(project, **options)
 
                 async with open_rye(Path(project_path)) as rye:
-                    folder = Path(spaces or rye.spaces.user.root / "cache/travelled")
+                    folder = Path(spaces or rye.spaces.user.root / TRAVELLED)
                     worker = QueueWorker(
                         rye, open_rye, folder, PostgresAddress.parse(address), queue, bounds
                     )

@@ -36,6 +36,7 @@ from ryecore.remote.dbos_queue import (
     schema_of,
     set_up,
     url_of,
+    workflow_of,
 )
 from ryecore.rye import Rye
 from ryecore.state.owners import LEASE_S, is_lost
@@ -341,14 +342,6 @@ class QueueWorker:
         for run_id in ids:
             kept = await queues.request_of(run_id)
             if kept is not None:
-                await DBOS.enqueue_workflow_with_options_async(
-                    {
-                        "workflow_name": RUN,
-                        "queue_name": self._queue,
-                        "workflow_id": run_id,
-                        "app_version": VERSION,
-                        "priority": kept.priority,
-                    },
-                    run_id,
-                )
+                workflow = workflow_of(run_id, self._queue, kept.priority)
+                await DBOS.enqueue_workflow_with_options_async(workflow, run_id)
             self._known[run_id] = True

@@ -12,7 +12,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from attrs import evolve
-from dbos import DBOS, DBOSClient, Queue, Serializer
+from dbos import DBOS, DBOSClient, EnqueueOptions, Queue, Serializer
 from sqlalchemy import exc
 from typing_extensions import override
 
@@ -31,6 +31,7 @@ __all__ = [
     "set_up",
     "unreachable",
     "url_of",
+    "workflow_of",
 ]
 
 APPLICATION: Final = "ryecore"
@@ -89,6 +90,17 @@ def url_of(state: PostgresAddress) -> str:
     return join_url("postgresql+psycopg", parts.netloc, parts.path, parts.query)
 
 
+def workflow_of(run_id: str, queue: str, priority: int) -> EnqueueOptions:
+    """Return what DBOS gets of a run besides its argument, whoever puts it into the queue."""
+    return {
+        "workflow_name": RUN,
+        "queue_name": queue,
+        "workflow_id": run_id,
+        "app_version": VERSION,
+        "priority": priority,
+    }
+
+
 def set_up(state: PostgresAddress) -> None:
     """Make or upgrade DBOS's tables, if need be.
 
@@ -133,16 +145,7 @@ class QueueClient:
             StateUnreachable: The server can't be reached.
         """
         try:
-            self._client.enqueue(
-                {
-                    "workflow_name": RUN,
-                    "queue_name": queue,
-                    "workflow_id": run_id,
-                    "app_version": VERSION,
-                    "priority": priority,
-                },
-                run_id,
-            )
+            self._client.enqueue(workflow_of(run_id, queue, priority), run_id)
         except exc.DBAPIError as problem:
             raise unreachable(self._state, problem) from None
 

@@ -20,7 +20,10 @@ from ryecore.remote.protocol.snapshots import Snapshot, check_snapshot
 from ryecore.remote.selection import SelectedFile
 from ryecore.state.object_store import CHUNK_BYTES, ObjectStore
 
-__all__ = ["put_project", "take_project"]
+__all__ = ["TRAVELLED", "put_project", "take_project"]
+
+TRAVELLED: Final = "cache/travelled"
+"""Where projects that travel become folders, in the `.ai` of a worker's user space."""
 
 _OWN: Final = (".ai/state", ".ai/cache", ".ai/config/keys/signing")
 """What no snapshot may bring: ryecore's own, and private keys."""
