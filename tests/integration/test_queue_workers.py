@@ -20,6 +20,7 @@ from ryecore.actions.queue_runs import QueueRuns
 from ryecore.errors import RyeError, StateError, StateUnreachable
 from ryecore.lillux import watch
 from ryecore.policy import CallContext
+from ryecore.state.postgres.address import PostgresAddress
 from ryecore.state.records import load_run_key
 from ryecore.state.store import ThreadStore
 from ryecore.threads.thread import Thread
@@ -161,6 +162,16 @@ async def test_a_queue_whose_server_is_away_is_refused_with_the_reason(
     told = await anyio.to_thread.run_sync(rye_command, planned, *asked)
     assert told.startswith("✗ directive:acme/short  refused")  # nothing of DBOS's own is printed
     assert "No such file" in told
+
+
+def test_states_with_long_names_of_schemas_do_not_share_queues() -> None:
+    dbos_queue = pytest.importorskip("ryecore.remote.dbos_queue")
+    names = ["shop", "t" * 58, *("t" * 62 + end for end in "ab")]
+    states = [PostgresAddress.parse(f"postgresql://db.example/a?schema={name}") for name in names]
+    schemas = [dbos_queue.schema_of(one) for one in states]
+    assert schemas[:2] == ["shop_dbos", "t" * 58 + "_dbos"]
+    assert len(set(schemas)) == 4
+    assert {len(one) for one in schemas[1:]} == {63}
 
 
 def test_a_worker_says_in_a_line_that_the_server_is_away(caplog: pytest.LogCaptureFixture) -> None:

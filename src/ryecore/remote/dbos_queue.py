@@ -6,6 +6,7 @@ else of it.
 Source: docs/design/queues.md; ADR 041.
 """
 
+import hashlib
 import json
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -80,8 +81,12 @@ class IdSerializer(Serializer):
 
 
 def schema_of(state: PostgresAddress) -> str:
-    """Return the schema of DBOS's tables for a state."""
-    return f"{state.schema[: _MOST_SCHEMA_CHARS - 5]}_dbos"
+    """Return the schema of DBOS's tables for a state: another one for each."""
+    name = f"{state.schema}_dbos"
+    if len(name) <= _MOST_SCHEMA_CHARS:
+        return name
+    ending = f"_{hashlib.sha256(state.schema.encode()).hexdigest()[:16]}_dbos"
+    return state.schema[: _MOST_SCHEMA_CHARS - len(ending)] + ending
 
 
 def url_of(state: PostgresAddress) -> str:
