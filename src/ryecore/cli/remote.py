@@ -41,7 +41,7 @@ def remote() -> None:
 @project_option
 @json_option
 def list_remotes(project_path: str, as_json: bool) -> None:
-    """List the remotes, with their URLs and the fingerprints of their keys."""
+    """List nodes, queues and Ray clusters, and where each of them is."""
 
     async def read(rye: Rye) -> tuple[Remote, ...]:
         return rye.remotes.list()
@@ -255,7 +255,7 @@ def _read_resources(written: Sequence[str]) -> dict[str, float]:
 @project_option
 @json_option
 def remove(name: str, in_project: bool, project_path: str, as_json: bool) -> None:
-    """Forget a node, and sign remotes.yaml. What runs there continues."""
+    """Forget a remote, and sign remotes.yaml. What runs there continues."""
     path = Rye.open(project_path).remotes.remove(name, in_project=in_project)
     show_done(
         f"remote {name} is removed: {path}", {"name": name, "path": str(path)}, as_json=as_json
