@@ -247,14 +247,16 @@ async def test_an_address_that_leads_nowhere_tells_no_password(
     other.execute("CREATE ROLE guarded LOGIN PASSWORD 'another'")
     wrong = f"postgresql://guarded:{PASSWORD}@/postgres?host={folder}"
     away = f"postgresql://someone:{PASSWORD}@127.0.0.1:1/none"
-    for address in (wrong, away):
+    missing = f"postgresql://tester:{PASSWORD}@/missing?host={folder}"
+    nexts = {wrong: "PGPASSWORD", away: "psql", missing: "createdb"}
+    for address, hint in nexts.items():
         async with workspace.open(state=address) as opened:
             assert PASSWORD not in repr(opened)
             with pytest.raises(StateUnreachable) as refused:
                 await opened.threads.list()
         told = "".join(traceback.format_exception(refused.value))
         assert PASSWORD not in told
-        assert refused.value.next_step
+        assert hint in str(refused.value.next_step)
     unreadable = f"postgresql://u:{PASSWORD}@[/d"
     for bad in (f"mysql://u:{PASSWORD}@h/d", unreadable, f"{away}?x={PASSWORD}"):
         with pytest.raises(ConfigError) as misread:

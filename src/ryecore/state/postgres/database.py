@@ -373,6 +373,8 @@ def _failure(shown: str, done: str, problem: psycopg.Error) -> RyeError:
         return StateUnreachable(
             failed, next_step="See the user and the password: in the address, PGPASSWORD, ~/.pgpass"
         )
+    if 'database "' in told and "does not exist" in told:
+        return StateUnreachable(failed, next_step="Make it (createdb), or name another one.")
     if isinstance(problem, psycopg.DataError) and not code:  # before the server saw it
         return InputError(failed, next_step="Leave out what no text in PostgreSQL may hold.")
     if isinstance(problem, errors.LockNotAvailable):
