@@ -120,8 +120,8 @@ class RayRun:
         except RyeError as error:
             self._result = write_error(error.during(sent.payload.item_id))
         except Exception as error:
-            text = f"ryecore itself failed: {type(error).__name__}: {error}"
-            self._result = write_error(RyeError(text))
+            # Its text may hold a secret, and the result may be kept where others read it.
+            self._result = write_error(RyeError(f"ryecore itself failed: {type(error).__name__}."))
         self._changed.set()
 
     def _open_log(self, opened: ExitStack) -> Path:

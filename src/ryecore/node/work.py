@@ -234,7 +234,7 @@ class QueueWorker:
         except Exception as problem:  # of any kind: else nobody would end its row
             _log.exception("The run %s failed in ryecore itself.", run_id)
             failed = StateError(
-                f"ryecore itself failed: {type(problem).__name__}: {problem}",
+                f"ryecore itself failed: {type(problem).__name__}.",  # its text may hold a secret
                 next_step="See the worker's log, and report it.",
             )
         try:

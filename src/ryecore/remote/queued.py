@@ -246,7 +246,9 @@ class QueuedRuns:
 async def _take_back(store: ThreadStore, record: ThreadRecord, problem: BaseException) -> None:
     """End a run that couldn't be put into its queue. Where that fails too, a worker may run it."""
     run_id = record.thread_id
-    result = {"status": "error", "error": str(problem), "item_id": record.item_id}
+    why = f"It wasn't put into its queue: {type(problem).__name__}."
+    text = str(problem) if isinstance(problem, RyeError) else why
+    result = {"status": "error", "error": text, "item_id": record.item_id}
     try:
         await store.free_start_key(run_id)
         await store.settle(run_id, "error", result, record.fence)
