@@ -2,11 +2,15 @@
 
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.forking import SERVERS, forking_python
+from tests.queue_workers import Workers, write_remotes
+from tests.thread_host import PlannedWorkspace
 from tests.warm_hosts import Hosts
+from tests.workspace import Workspace
 
 
 @pytest.fixture(scope="module")
@@ -35,3 +39,29 @@ def forked_connectors(
     if request.node.get_closest_marker("fresh_processes"):
         return
     monkeypatch.setattr(sys, "executable", forking_interpreter)
+
+
+@pytest.fixture
+def state(postgres_address: str, tmp_path: Path) -> str:
+    """The address of a schema of the test's own."""
+    name = "".join(one for one in tmp_path.name.lower() if one.isalnum())[-40:]
+    return f"{postgres_address}&schema=q_{name}"
+
+
+@pytest.fixture
+def planned(workspace: Workspace, state: str) -> PlannedWorkspace:
+    """A workspace whose remote `queue` is a queue of its shared state."""
+    workspace.environ["RYE_STATE"] = state
+    planned = PlannedWorkspace(workspace)
+    planned.write("work", ["mark", {"text": "once"}], ["gate", {"name": "work"}])
+    planned.write("short", ["mark", {"text": "short"}])
+    write_remotes(workspace, state)
+    return planned
+
+
+@pytest.fixture
+def workers(planned: PlannedWorkspace) -> Iterator[Workers]:
+    """Workers of the workspace's queue."""
+    made = Workers(planned)
+    yield made
+    made.close()

@@ -9,8 +9,8 @@ import pytest
 from ruamel.yaml import YAML
 
 from tests.forking import ROOT
-from tests.integration.test_queue_workers import Workers, write_remotes
 from tests.postgres import needs_dbos, needs_server
+from tests.queue_workers import Workers, write_remotes
 from tests.thread_host import PlannedWorkspace
 from tests.workspace import Workspace
 

@@ -4,7 +4,6 @@ Source: docs/design/execute.md#matrix; decision 31.
 """
 
 import json
-import re
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from attrs import evolve, field
 
 from ryecore.actions.approval import check_capability
+from ryecore.actions.matrix import check_cell, check_modes
 from ryecore.caches import BoundedDict
 from ryecore.chain.executor import PrimitiveExecutor
 from ryecore.chain.model import ExecutionResult, ValidChain
@@ -23,7 +23,6 @@ from ryecore.errors import (
     InputError,
     InvalidItemId,
     RyeError,
-    UnsupportedExecution,
 )
 from ryecore.frozen import frozen
 from ryecore.items.refs import ORCHESTRATOR, ItemRef
@@ -45,9 +44,8 @@ if TYPE_CHECKING:
     from ryecore.threads.service import ThreadService
     from ryecore.threads.thread import Thread
 
-__all__ = ["ExecuteAction", "ExecuteRequest", "check_cell", "check_modes"]
+__all__ = ["ExecuteAction", "ExecuteRequest"]
 
-_TARGET: Final = re.compile(r"local|remote|remote:[A-Za-z0-9_][A-Za-z0-9_-]*")
 _MAX_GRAPHS: Final = 1_000
 _FOREIGN_OPTIONS: Final = {
     "tool": (("model",), "for directives; a tool has no model thread"),
@@ -445,72 +443,3 @@ def _check_options(kind: str, request: ExecuteRequest) -> None:
     for name in foreign:
         if getattr(request, name) is not None:
             raise InputError(f"{name} is {why}.", next_step="Leave it out.")
-
-
-# The matrix of supported executions
-
-
-def check_modes(request: ExecuteRequest) -> None:
-    """Check the modes that don't depend on the item."""
-    target, thread = request.target, request.thread
-    async_, dry_run = request.async_, request.dry_run
-    for name, flag in (("async", async_), ("dry_run", dry_run)):
-        if not isinstance(flag, bool):
-            raise UnsupportedExecution(
-                f"{name} must be true or false, not {flag!r}.", next_step="Pass true or false."
-            )
-    if thread not in ("inline", "fork"):
-        raise UnsupportedExecution(
-            f"Unknown thread mode {thread!r}.", next_step='Write "inline" or "fork".'
-        )
-    if target == "remote:":
-        raise UnsupportedExecution(
-            'The target "remote:" has no name.',
-            next_step='Write "remote", or "remote:NAME" for a named one.',
-        )
-    if not isinstance(target, str) or _TARGET.fullmatch(target) is None:
-        raise UnsupportedExecution(
-            f"Unknown target {target!r}.",
-            next_step='Write "local", "remote" or "remote:NAME".',
-        )
-    if request.pull and target == "local":
-        raise UnsupportedExecution(
-            "pull is for remote targets: what runs here changes the project's files itself.",
-            next_step="Leave it out, or pass a remote target.",
-        )
-    if dry_run and async_:
-        raise UnsupportedExecution(
-            "dry_run with async is not supported: validation is instant, there is nothing to "
-            "detach.",
-            next_step="Leave one of them out.",
-        )
-    if dry_run and target != "local":
-        raise UnsupportedExecution(
-            "dry_run with a remote target is not supported: a dry run validates locally.",
-            next_step="Leave one of them out.",
-        )
-
-
-def check_cell(kind: str, target: str, thread: str, *, async_: bool) -> None:
-    """Check whether the matrix supports an execution of a kind of item."""
-    is_remote = target != "local"
-    if kind not in ("tool", "directive"):
-        raise UnsupportedExecution(
-            f"A {kind} item can't be executed.",
-            next_step=f"Execute a tool or a directive, or read it: rye fetch {kind}:ID",
-        )
-    if kind == "tool" and thread == "fork":
-        raise UnsupportedExecution(
-            "Tools can't be forked: fork spawns a managed thread for a directive.",
-            next_step='Leave thread at "inline".',
-        )
-    if kind == "directive" and is_remote and thread == "inline":
-        raise UnsupportedExecution(
-            "Directives need thread=fork on a remote target: nobody there follows them inline.",
-            next_step='Pass thread="fork", or --thread fork.',
-        )
-    if kind == "directive" and async_ and thread == "inline":
-        raise UnsupportedExecution(
-            "An inline directive can't be asynchronous: there is nothing to detach.",
-            next_step='Pass thread="fork", or leave async out.',
-        )

@@ -4,7 +4,6 @@ Source: docs/design/remote.md#on-the-node; decisions 70 to 73.
 """
 
 import hashlib
-import json
 import logging
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Mapping
@@ -17,7 +16,6 @@ import anyio.lowlevel
 from attrs import evolve
 
 from ryecore import __version__
-from ryecore.convert.json_text import make_encoder
 from ryecore.convert.money import write_usd
 from ryecore.display.text import dollars
 from ryecore.errors import RyeError, StateError
@@ -30,21 +28,16 @@ from ryecore.node.execution import Execution, LiveRun, failed_outcome, open_secr
 from ryecore.node.gate import Admission
 from ryecore.node.hosts import HostOptions, HostPool, snapshot_missing
 from ryecore.node.problems import refusal
+from ryecore.node.reported import is_brief, reported
 from ryecore.node.run_table import RunRow, RunTable
 from ryecore.node.spaces import remove_left_spaces
 from ryecore.node.threads import Outcome
 from ryecore.policy.budget import MOST
-from ryecore.remote.protocol.error_documents import write_error
 from ryecore.remote.protocol.models import (
-    MAX_PARAMETER_BYTES,
-    MAX_RESULT_DEPTH,
-    MAX_VALUES,
     MAX_WAIT_S,
     CancelBody,
     ExecuteBody,
     RunState,
-    has_too_many_values,
-    is_nested_too_deeply,
     is_thread_id,
 )
 from ryecore.remote.protocol.reports import RunReport, sign_report
@@ -56,14 +49,12 @@ __all__ = ["NodeRuns"]
 
 T = TypeVar("T")
 
-_encode: Final = make_encoder()
 _log: Final = logging.getLogger("ryecore.node")
 _CELLS: Final = frozenset({("tool", "inline"), ("directive", "fork")})
 _RETRY_S: Final = 2
 _MAX_GRACE_S: Final = 30.0
 _MAX_PAUSE_S: Final = 60.0
 _NO_END: Final = "The end of the run %s can't be written yet: %s"
-_BRIEF: Final = 10_000
 _FEW_RUNS: Final = 4
 """Among so many runs at once each begins a sync of its own; more runs share one as they wait."""
 
@@ -412,7 +403,7 @@ class NodeRuns:
 
     async def _end(self, row: RunRow, outcome: Outcome, log: EventLog | None = None) -> RunRow:
         """Sign the report of a run, and write its end, also to its log. Returns its row."""
-        if _is_brief(outcome.result):
+        if is_brief(outcome.result):
             report = self._sign(row, outcome)
         else:
             report = await run_in_thread(self._sign, row, outcome)
@@ -438,7 +429,7 @@ class NodeRuns:
         return ended
 
     def _sign(self, row: RunRow, outcome: Outcome) -> Mapping[str, Any]:
-        result = _plain(outcome.result, row.body.item_id)
+        result = reported(outcome.result, row.body.item_id)
         does_fit = outcome.status != "completed" or result.get("status") != "error"
         report = RunReport(
             thread_id=row.thread_id,
@@ -471,42 +462,3 @@ def _numbers_of(body: ExecuteBody) -> Mapping[str, float]:
         found["ceiling.spend_microcents"] = body.ceiling.spend_microcents
         found["ceiling.tokens"] = body.ceiling.tokens
     return {name: value for name, value in found.items() if value is not None}
-
-
-def _is_brief(result: object) -> bool:
-    """Return whether a result is signed sooner than a thread is woken for it."""
-    waiting, length = [result], 0
-    while waiting and length < _BRIEF:
-        value = waiting.pop()
-        length += 1
-        if isinstance(value, str):
-            length += len(value)
-        elif isinstance(value, list | tuple):
-            waiting += value
-        elif not isinstance(value, int | float | None) and isinstance(value, Mapping):
-            waiting += value.values()
-    return length < _BRIEF
-
-
-def _plain(result: Mapping[str, Any], item_id: str) -> Mapping[str, Any]:
-    """Return a result as JSON has it; an error in place of one that no report can hold."""
-    error: RyeError
-    try:
-        text = _encode(result)
-    except (TypeError, ValueError, RecursionError) as problem:
-        error = RyeError(f"The result isn't JSON: {problem}.", next_step="Return JSON's types.")
-    else:
-        plain: Mapping[str, Any] = json.loads(text)
-        if len(text) > MAX_PARAMETER_BYTES:
-            size = f"has {len(text):,} bytes, and a node reports {MAX_PARAMETER_BYTES:,}"
-        elif has_too_many_values(text.encode()):
-            size = f"holds more than the {MAX_VALUES:,} values that a node reports"
-        elif is_nested_too_deeply(plain, MAX_RESULT_DEPTH):
-            size = f"is nested deeper than the {MAX_RESULT_DEPTH} levels that a node reports"
-        else:
-            return plain
-        error = RyeError(
-            f"The result {size}.",
-            next_step="Write it to a file, and collect the changed files.",
-        )
-    return write_error(error.during(item_id))

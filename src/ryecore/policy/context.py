@@ -249,6 +249,7 @@ class CallContext:
             self.budget,
             caller,
             self.execution,
+            self.intent,
         )
 
     def as_call(self, call_id: str) -> "CallContext":

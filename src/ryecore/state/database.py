@@ -25,6 +25,7 @@ from ryecore.state.sqlite_files import (
     LogKeeper,
     commit_nothing,
     connect_read_only,
+    file_identity,
     file_system_of,
     is_busy,
     is_shared,
@@ -106,7 +107,7 @@ class Database:
             if not self._wait_for(self._is_set_up):  # readers need no gate
                 with self._through_the_gate():
                     self._wait_for(self._set_up)
-            self._file = _file_at(self._path)
+            self._file = file_identity(self._path)
             undo.pop_all()
         FORKS.add(self)
 
@@ -116,7 +117,7 @@ class Database:
         connection.execute("PRAGMA trusted_schema = OFF")
         self._pid, self._gate, self._connection = os.getpid(), -1, connection
         self._renew_keepers()
-        self._file = _file_at(self._path)
+        self._file = file_identity(self._path)
         FORKS.add(self)
 
     def _renew_keepers(self) -> None:
@@ -168,8 +169,7 @@ class Database:
     def writing(self, tree: str | None = None) -> "_AwaitedTransaction | _Part":
         """Return a writing transaction, awaited until no other process writes.
 
-        Nothing is awaited within it: it is committed before another task runs. Within `together`
-        it is a part of that transaction.
+        Nothing is awaited within it, so no other task runs. In `together` it is a part of that.
         """
         return self._part if self._together_in == get_ident() else self._awaited
 
@@ -276,7 +276,7 @@ class Database:
     def is_in_place(self) -> bool:
         """Return whether the open file is still at its path."""
         try:
-            return _file_at(self._path) == self._file
+            return file_identity(self._path) == self._file
         except OSError:
             return False
 
@@ -498,8 +498,3 @@ class _Part:
     ) -> None:
         if problem is not None:
             self._database._fail_part(problem)
-
-
-def _file_at(path: Path) -> tuple[int, int]:
-    status = path.stat()
-    return (status.st_dev, status.st_ino)

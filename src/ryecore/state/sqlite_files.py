@@ -30,6 +30,7 @@ __all__ = [
     "RunningSync",
     "commit_nothing",
     "connect_read_only",
+    "file_identity",
     "file_system_of",
     "is_busy",
     "is_shared",
@@ -317,3 +318,9 @@ def _after_fork() -> None:
 
 
 os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
+
+
+def file_identity(path: Path) -> tuple[int, int]:
+    """Return what tells a file from another one at the same path: its device and inode."""
+    status = path.stat()
+    return (status.st_dev, status.st_ino)

@@ -72,6 +72,7 @@ def test_a_shell_tool_is_executed_without_the_parts_for_threads_graphs_and_model
     assert {name for name in modules if name.startswith(("state.", "threads.", "runs."))} == {
         "runs.tasks",
         "state.lazy_store",
+        "state.object_places",
     }
     assert "policy.limits" not in modules
     assert len(modules) < 84
@@ -108,4 +109,4 @@ def test_a_completion_of_commands_imports_none() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
 
-    assert done.stdout == "19 []\n"
+    assert done.stdout == "20 []\n"

@@ -149,7 +149,9 @@ def test_a_changed_context_keeps_all_else() -> None:
         None,
         "mcp",
         None,
+        None,
     ]
     ctx = CallContext(**dict(zip(names, values, strict=True)))
     assert ctx.for_host() == evolve(ctx, capabilities=None)
     assert ctx.as_call("other") == evolve(ctx, call_id="other")
+    assert ctx.called_by("other") == evolve(ctx, caller="other")
