@@ -38,7 +38,15 @@ class _Mailbox(Protocol[T_co]):
 class Arrivals(Generic[T]):
     """What the tasks of one event loop wait for, each by its token."""
 
-    __slots__ = ("_arrived", "_event", "_expected", "_followers", "_is_led", "_source")
+    __slots__ = (
+        "_arrived",
+        "_event",
+        "_expected",
+        "_followers",
+        "_has_leader",
+        "_is_led",
+        "_source",
+    )
 
     def __init__(self, source: _Mailbox[T]) -> None:
         self._source = source
@@ -48,6 +56,7 @@ class Arrivals(Generic[T]):
         self._event: Callable[[], anyio.Event | asyncio.Event] = anyio.Event
         add_reader = getattr(current_token().native_token, "add_reader", None)
         self._is_led = add_reader is not None
+        self._has_leader = False
         if add_reader is not None:
             from asyncio import Event  # noqa: PLC0415 - where it runs already
 
@@ -65,8 +74,8 @@ class Arrivals(Generic[T]):
 
     async def take(self, token: int) -> T:
         """Wait for what is expected for a token, and return it, or raise it if it is an OSError."""
-        if token not in self._arrived:
-            self.sort()  # it may have arrived since the loop looked
+        if token not in self._arrived and not self._has_leader:
+            self.sort()  # it may have arrived since the loop looked; a leader looks for itself
         try:
             while token not in self._arrived:
                 if self._is_led:
@@ -86,13 +95,13 @@ class Arrivals(Generic[T]):
         return outcome
 
     async def _lead(self, token: int) -> None:
-        self._is_led = True
+        self._is_led = self._has_leader = True
         try:
             while token not in self._arrived:
                 await anyio.wait_readable(self._source.fd)
                 self.sort()
         finally:
-            self._is_led = False
+            self._is_led = self._has_leader = False
 
     def sort(self) -> None:
         """Keep what has arrived for those who expect it, and wake who waits for it."""
