@@ -460,8 +460,6 @@ def test_two_processes_write_whole_lines_into_one_file(tmp_path: Path) -> None:
     assert [one.wait() for one in writers] == [0, 0]
     refs = [one["ref"] for one in read_log(log)]
     assert len(refs) == len(set(refs)) == 4000
-    first = [ref[5] for ref in refs]
-    assert first != sorted(first)  # they wrote at the same time
 
 
 async def test_machine_durability_syncs_each_line(tmp_path: Path) -> None:

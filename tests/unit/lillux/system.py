@@ -4,6 +4,7 @@ import os
 import select
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from ryecore.lillux import ProcessSpec
@@ -49,7 +50,8 @@ def children() -> set[int]:
     """The numbers of all children of this process, zombies too."""
     found: set[int] = set()
     for task in Path("/proc/self/task").iterdir():
-        found.update(map(int, (task / "children").read_text().split()))
+        with suppress(FileNotFoundError, ProcessLookupError):  # a thread that has just ended
+            found.update(map(int, (task / "children").read_text().split()))
     return found
 
 
