@@ -12,7 +12,6 @@ from ryecore.errors import StateUnreachable
 from ryecore.policy.budget import Amount
 from ryecore.state.model import Cost
 from ryecore.state.store import ThreadStore
-from tests.matrix import IS_SOAK
 from tests.postgres import PostgresServer, needs_server, running_postgres
 from tests.thread_host import COST, PlannedWorkspace
 from tests.workspace import Workspace
@@ -89,7 +88,7 @@ class _Writer:
             await anyio.sleep(0.01)
 
 
-@pytest.mark.parametrize("crash", [False, True] if IS_SOAK else [True])
+@pytest.mark.parametrize("crash", [False, True])
 async def test_a_restart_under_load_loses_and_doubles_nothing(
     workspace: Workspace, server: PostgresServer, state: str, crash: bool
 ) -> None:

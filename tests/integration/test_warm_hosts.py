@@ -128,7 +128,7 @@ def closes(root: Path, say: Say) -> None:
         await warm_up(other)
         assert children()
         del other
-        with anyio.fail_after(20):  # what still refers to it may be a thread that ends soon
+        with anyio.fail_after(5):  # what still refers to it may be a thread that ends soon
             while children():
                 gc.collect()
                 await anyio.sleep(0.02)

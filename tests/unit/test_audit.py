@@ -448,18 +448,33 @@ def test_two_processes_write_whole_lines_into_one_file(tmp_path: Path) -> None:
         "log = AuditLog(AuditFile(sys.argv[1]))\n"
         "seen = Executions('/p', None, log.write)\n"
         "async def main():\n"
+        "    print('ready', flush=True)\n"
+        "    sys.stdin.readline()\n"
         "    for number in range(2000):\n"
         "        one = Execution(seen, f'tool:{sys.argv[2]}/{number}' + 'x' * 200, CallContext())\n"
         "        await log.write(one.record(), must=True)\n"
         "anyio.run(main)\n"
     )
     log = tmp_path / "audit.jsonl"
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     writers = [
-        subprocess.Popen([sys.executable, "-c", program, str(log), name]) for name in ("a", "b")
+        subprocess.Popen([sys.executable, "-c", program, str(log), name], **pipes)
+        for name in ("a", "b")
     ]
-    assert [one.wait() for one in writers] == [0, 0]
+    for one in writers:
+        assert one.stdout is not None
+        assert one.stdout.readline() == b"ready\n"
+    for one in writers:  # both have begun, so that both write at the same time
+        assert one.stdin is not None
+        one.stdin.write(b"go\n")
+        one.stdin.flush()
+    for one in writers:
+        one.communicate()
+    assert [one.returncode for one in writers] == [0, 0]
     refs = [one["ref"] for one in read_log(log)]
     assert len(refs) == len(set(refs)) == 4000
+    first = [ref[5] for ref in refs]
+    assert first != sorted(first)  # they wrote at the same time
 
 
 async def test_machine_durability_syncs_each_line(tmp_path: Path) -> None:
