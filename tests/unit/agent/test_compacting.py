@@ -485,3 +485,5 @@ class TestOptions:
         known = ScriptedProvider([], provider_id="openai")
         deps = AgentRunnerDeps(resolve_provider=lambda _: known, key_for=lambda _: "")
         AgentSession(agent(provider="openai", model="gpt-5"), deps, compact=Compact())
+        with pytest.raises(AgentTurnError, match="isn't known"):
+            AgentSession(agent(provider="openai", model="nobody-has-it"), deps, compact=Compact())
