@@ -1,13 +1,12 @@
 """Several processes run threads on one store at once."""
 
 import json
-import os
 import subprocess
-from pathlib import Path
 
 from ryecore.state.waiting import run_blocking
 from tests.matrix import IS_SOAK
 from tests.thread_host import COST, PlannedWorkspace
+from tests.unit.lillux.system import children
 from tests.workspace import Workspace
 
 PROCESSES = 8 if IS_SOAK else 4
@@ -18,7 +17,7 @@ CHILDREN = 3
 def test_several_processes_run_trees_of_threads_and_the_sums_are_exact(
     workspace: Workspace,
 ) -> None:
-    before = _below(os.getpid())
+    before = children()
     planned = PlannedWorkspace(workspace)
     child = planned.write("child", ["mark", {"text": "child"}], limits='spend="0.5"')
     fork = ["rye_execute", {"item_id": child, "thread": "fork"}]
@@ -50,11 +49,4 @@ def test_several_processes_run_trees_of_threads_and_the_sums_are_exact(
         assert account.held.spend_microcents == account.reserved.spend_microcents == 0
         assert len(run_blocking(store.registry.list_children(one["thread_id"]))) == CHILDREN
     store.close()
-    assert _below(os.getpid()) <= before  # other tests' processes may be ending still
-
-
-def _below(pid: int) -> set[int]:
-    found: set[int] = set()
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        found.update(map(int, (task / "children").read_text().split()))
-    return found
+    assert children() <= before  # other tests' processes may be ending still
