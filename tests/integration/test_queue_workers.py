@@ -190,6 +190,22 @@ async def test_a_run_whose_project_cannot_be_had_ends_with_the_reason(
     assert "There is no object" in str(done.error)
 
 
+async def test_a_run_that_a_newer_ryecore_put_into_the_queue_ends_and_says_what_to_do(
+    planned: PlannedWorkspace, state: str, workers: Workers
+) -> None:
+    async with planned.open(state=state) as rye:
+        thread = await rye.start("directive:acme/short", target="remote:queue")
+        address, _, schema = state.rpartition("&schema=")
+        with psycopg.connect(address, options=f"-c search_path={schema}") as server:
+            newer = """replace(body, '"version": 1', '"version": 2')"""
+            server.execute(f"UPDATE requests SET body = {newer}")
+        workers.start()
+        with anyio.fail_after(30):
+            done = await thread.result()
+    assert "has the version 2" in str(done.error)
+    assert not (planned.root / "marks").exists()
+
+
 async def test_a_key_a_parent_and_the_command_find_one_run_of_the_queue(
     planned: PlannedWorkspace, state: str, workers: Workers
 ) -> None:

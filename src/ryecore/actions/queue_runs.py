@@ -6,12 +6,11 @@ workers, one of them begins it, and one resumes it after that one's death.
 Source: docs/design/queues.md; ADR 041.
 """
 
-import json
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from attrs import evolve
 
@@ -19,7 +18,7 @@ from ryecore.errors import ProcessError, RyeError, StateError, StateUnreachable,
 from ryecore.lillux.processes import current_process, kill_processes
 from ryecore.policy import CallContext
 from ryecore.policy.context import THREAD_MARK, thread_mark
-from ryecore.runs.portable import read_context, read_request
+from ryecore.runs.queued_run import QueuedRun
 from ryecore.runs.request import Registered
 from ryecore.state.model import ThreadRecord
 from ryecore.state.owners import lacks_worker
@@ -103,15 +102,15 @@ class QueueRuns:
                 next_step=f"Stop it, and start it anew: rye threads cancel {run_id}",
                 thread_id=run_id,
             )
+        queued = QueuedRun.from_text(kept.body)
         try:
             fence = await store.registry.claim(run_id)
         except ThreadConflict:
             return False  # stopped before, or begun by another worker
         store.announce(run_id)
-        values: dict[str, Any] = json.loads(kept.body)
-        request = evolve(read_request(values["request"]), registered=Registered(run_id, fence))
+        request = evolve(queued.request, registered=Registered(run_id, fence))
         try:
-            await self._threads().run(request, _context(values, kept))
+            await self._threads().run(request, _context(queued, kept))
         except RyeError:
             return False  # its row says so, unless that couldn't be written
         return True
@@ -140,7 +139,7 @@ class QueueRuns:
                     next_step=f"See what it does, and resume it: rye threads resume {run_id}",
                     thread_id=run_id,
                 )
-            ctx = _context(json.loads(kept.body), kept)
+            ctx = _context(QueuedRun.from_text(kept.body), kept)
             thread = await self._threads().take_over(run_id, record.queue or "", ctx)
         except ThreadConflict:
             await self._follow(store, run_id)
@@ -176,9 +175,8 @@ def queue_of(store: ThreadStore) -> RunQueue:
     return store.queue
 
 
-def _context(values: dict[str, Any], kept: QueuedRequest) -> CallContext:
+def _context(queued: QueuedRun, kept: QueuedRequest) -> CallContext:
     """Return the caller of a run, with its deadline by this process's clock."""
-    ctx = read_context(values["ctx"])
     if kept.deadline is None:
-        return ctx
-    return evolve(ctx, deadline=time.monotonic() + kept.deadline - time.time())
+        return queued.ctx
+    return evolve(queued.ctx, deadline=time.monotonic() + kept.deadline - time.time())

@@ -3,7 +3,6 @@
 Source: docs/design/queues.md.
 """
 
-import json
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -17,6 +16,7 @@ from attrs import define, field
 
 from ryecore.errors import StoreError
 from ryecore.remote.travelling import take_project
+from ryecore.runs.queued_run import QueuedRun
 from ryecore.rye import Rye
 from ryecore.state.object_store import ObjectStore
 from ryecore.state.run_queue import RunQueue
@@ -76,7 +76,7 @@ class WorkerProjects:
             StoreError: The project can't be had.
         """
         kept = await self._queues.request_of(run_id)
-        snapshot = None if kept is None else json.loads(kept.body).get("snapshot")
+        snapshot = None if kept is None else QueuedRun.from_text(kept.body).snapshot
         if snapshot is None:
             yield self._own
             return

@@ -23,7 +23,7 @@ from ryecore.remote.ports import ClusterSender, RunSender
 from ryecore.remote.travelling import put_project
 from ryecore.runs.bounds import refuse_unproved_parent, spawn_limit
 from ryecore.runs.host import RunHost
-from ryecore.runs.portable import portable, write_context, write_json, write_request
+from ryecore.runs.queued_run import QueuedRun
 from ryecore.runs.request import RunRequest, register_run
 from ryecore.state.model import ThreadRecord
 from ryecore.state.owners import lacks_worker
@@ -216,13 +216,7 @@ class QueuedRuns:
         """Register the run and keep its request, in one transaction."""
         queued = evolve(request, queue=name, target="local")
         spawns = await spawn_limit(store, ctx.budget_account)
-        body = write_json(
-            {
-                "request": write_request(evolve(queued, start_key=None)),
-                "ctx": write_context(evolve(portable(ctx), deadline=None)),
-                "snapshot": snapshot,
-            }
-        )
+        body = QueuedRun(queued, ctx, snapshot).to_text()
         deadline = None
         if ctx.deadline is not None:
             deadline = time.time() + ctx.deadline - time.monotonic()

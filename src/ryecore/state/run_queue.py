@@ -19,7 +19,7 @@ class QueuedRequest:
     """The request of a run in a queue.
 
     Attributes:
-        body: The request and its caller, as `runs/portable.py` writes them.
+        body: The document of the run, as `runs/queued_run.py` writes it.
         priority: Its place in the queue: a lower number runs earlier.
         deadline: The Unix time in seconds when the run must have ended; None without one.
         takeovers: How often another worker has taken the run over.

@@ -1,0 +1,86 @@
+"""The document of a run in a queue: its request, its caller, and the project that travels with it.
+
+Whoever puts a run into a queue writes it, and the worker that runs it reads it, perhaps with
+another version of ryecore.
+
+Source: docs/design/queues.md#the-document-of-a-run.
+"""
+
+import json
+from typing import Any, Final, Self
+
+from attrs import evolve, field
+
+from ryecore.errors import StateError
+from ryecore.frozen import frozen
+from ryecore.policy import CallContext
+from ryecore.runs.portable import (
+    portable,
+    read_context,
+    read_request,
+    write_context,
+    write_json,
+    write_request,
+)
+from ryecore.runs.request import RunRequest
+
+__all__ = ["QueuedRun"]
+
+_VERSION: Final = 1
+
+
+def _without_key(request: RunRequest) -> RunRequest:
+    return evolve(request, start_key=None)
+
+
+def _without_deadline(ctx: CallContext) -> CallContext:
+    return evolve(portable(ctx), deadline=None)
+
+
+@frozen
+class QueuedRun:
+    """The document of a run in a queue.
+
+    Attributes:
+        request: What runs, without its idempotency key.
+        ctx: The caller's context. Its deadline, which is on the clock of one machine, is kept
+            beside the document.
+        snapshot: The snapshot in which the project travels; None where workers have the project.
+    """
+
+    request: RunRequest = field(converter=_without_key)
+    ctx: CallContext = field(converter=_without_deadline)
+    snapshot: str | None = None
+
+    def to_text(self) -> str:
+        """Return the document as JSON.
+
+        Raises:
+            InputError: The inputs can't be written as JSON.
+        """
+        return write_json(
+            {
+                "version": _VERSION,
+                "request": write_request(self.request),
+                "ctx": write_context(self.ctx),
+                "snapshot": self.snapshot,
+            }
+        )
+
+    @classmethod
+    def from_text(cls, text: str) -> Self:
+        """Read what `to_text` wrote.
+
+        Raises:
+            StateError: The document has another version.
+        """
+        values: dict[str, Any] = json.loads(text)
+        version = values.get("version")
+        if version != _VERSION:
+            raise StateError(
+                f"The document of this run in a queue has the version {version}, and this ryecore "
+                f"reads {_VERSION}.",
+                next_step="Install the same version of ryecore for callers and workers, and start "
+                "the run again.",
+            )
+        return cls(read_request(values["request"]), read_context(values["ctx"]), values["snapshot"])
