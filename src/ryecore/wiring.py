@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from ryecore.actions.launch import LaunchAction
     from ryecore.actions.maps import Map
     from ryecore.actions.pruning import AutomaticPruning
+    from ryecore.actions.queued_graphs import QueuedGraphs
     from ryecore.actions.ray_calls import RayCalls
     from ryecore.actions.remotes import Remotes
     from ryecore.actions.search import SearchAction
@@ -60,7 +61,7 @@ if TYPE_CHECKING:
     from ryecore.audit import Audit
     from ryecore.graph.result_cache import Entries
     from ryecore.graph.run import GraphService
-    from ryecore.policy.execution import Executions, WriteRecord
+    from ryecore.policy.execution import Executions
     from ryecore.policy.permissions import Approve
     from ryecore.remote.config import Remote, RemotesReader
     from ryecore.remote.connection import ConnectedNode, NodePool
@@ -147,6 +148,7 @@ class Parts:
             self._connect,
             self._executions,
             lambda: self._rays,
+            lambda: self._queued_graphs,
         )
 
     def _make_interpreters(self) -> Interpreters:
@@ -186,19 +188,12 @@ class Parts:
     @cached_property
     def _executions(self) -> "Executions | None":
         """The observer and the audit log, where there is one."""
-        path, observer, audit = self._settings.audit, self._observer, self._audit
-        if path is None and observer is None and audit is None:
+        settings, observer, audit = self._settings, self._observer, self._audit
+        if settings.audit is None and observer is None and audit is None:
             return None
-        from ryecore.policy.execution import Executions  # noqa: PLC0415
+        from ryecore.actions.observing import make_executions  # noqa: PLC0415
 
-        write: WriteRecord | None = None
-        if path is not None or audit is not None:
-            from ryecore.audit import AuditFile, AuditLog  # noqa: PLC0415
-
-            is_synced = self._settings.durability == "machine"
-            write = AuditLog(audit or AuditFile(path or "", is_synced=is_synced)).write
-        observe = None if observer is None else observer.execute
-        return Executions(str(self.project), observe, write)
+        return make_executions(str(self.project), settings, observer, audit)
 
     @cached_property
     def fetch(self) -> "FetchAction":
@@ -288,7 +283,8 @@ class Parts:
         """Make the interface to workers and queues, for the calls of one Rye."""
         from ryecore.actions.cluster import Cluster  # noqa: PLC0415
 
-        return Cluster(self.store.open, lambda: self.threads, lambda: self._queued, running)
+        threads, graphs, queued = lambda: self.threads, lambda: self.graphs, lambda: self._queued
+        return Cluster(self.store.open, threads, graphs, queued, running)
 
     def make_remotes(self, running: Running) -> "Remotes":
         """Make the interface to the nodes that the project knows, for the calls of one Rye."""
@@ -342,6 +338,14 @@ class Parts:
             lambda: self.store.open().travelling(),
             lambda: self._planner_of_pushes,
         )
+
+    @cached_property
+    def _queued_graphs(self) -> "QueuedGraphs":
+        """The graphs of this Rye that the workers of a Ray cluster run."""
+        from ryecore.actions.queued_graphs import QueuedGraphs  # noqa: PLC0415 - for them alone
+
+        store, enqueue = self.store.open, self._queued.enqueue
+        return QueuedGraphs(self._executor, lambda: self.graphs, store, enqueue)
 
     async def _follow(self, records: "Iterable[ThreadRecord]", *, must: bool) -> None:
         await self.remote_runs.look(records, must=must)

@@ -22,6 +22,7 @@ from ryecore.state.waiting import run_in_thread
 if TYPE_CHECKING:
     from ryecore.actions.queue_runs import QueueRuns
     from ryecore.errors import RyeError
+    from ryecore.graph.run import GraphService
     from ryecore.remote.queued import QueuedRuns
     from ryecore.state.object_store import ObjectStore
     from ryecore.state.store import ThreadStore
@@ -177,11 +178,13 @@ class Cluster:
         self,
         store: "Callable[[], ThreadStore]",
         threads: "Callable[[], ThreadService]",
+        graphs: "Callable[[], GraphService]",
         queued: "Callable[[], QueuedRuns]",
         running: Running,
     ) -> None:
         self._store = store
         self._threads = threads
+        self._graphs = graphs
         self._queued = queued
         self._running = running
 
@@ -245,7 +248,7 @@ class Cluster:
     def _runs(self) -> "QueueRuns":
         from ryecore.actions.queue_runs import QueueRuns  # noqa: PLC0415 - the store comes with it
 
-        return QueueRuns(self._store, self._threads)
+        return QueueRuns(self._store, self._threads, self._graphs)
 
     async def carry_out(self, run_id: str) -> None:
         """Bring a run of a queue to its end, as a worker does; see `rye node work`.

@@ -34,6 +34,7 @@ from ryecore.policy import CallContext
 if TYPE_CHECKING:
     from ryecore.actions.directive import DirectiveAction
     from ryecore.actions.launch import LaunchAction
+    from ryecore.actions.queued_graphs import QueuedGraphs
     from ryecore.actions.ray_calls import RayCalls
     from ryecore.policy.execution import Executions, Operation
     from ryecore.policy.limits import Limits
@@ -86,8 +87,10 @@ class ExecuteAction:
         connect: "Callable[[str | Remote], Awaitable[ConnectedNode]]",
         executions: "Executions | None" = None,
         rays: "Callable[[], RayCalls] | None" = None,
+        queued_graphs: "Callable[[], QueuedGraphs] | None" = None,
     ) -> None:
         self._rays = rays
+        self._queued_graphs = queued_graphs
         self._spaces = spaces
         self._executor = executor
         self._launch = launch
@@ -137,6 +140,8 @@ class ExecuteAction:
                 return await self._fork(run, ctx, is_async=request.async_)
             return await self._directives().execute(run, request, ctx)
         if run is not None:
+            if await self._is_queued_graph(run, ctx):
+                return await self._queued().launch(run, ctx)
             return await self._launch()(run, ctx)
         if request.target != "local":
             return await self._call_remote(ref, parameters, request, ctx)
@@ -207,7 +212,7 @@ class ExecuteAction:
         if request.pull:
             raise InputError(
                 "pull is for nodes, which have copies of the project's files.",
-                next_step="Leave it out: a worker of Ray works in the project's own folder.",
+                next_step="Leave it out: files that a tool changes there stay there.",
             )
         chain = await self._executor.chain(ref, evolve(ctx, event_sink=None))  # the worker's count
         if ctx.execution is not None:
@@ -216,10 +221,27 @@ class ExecuteAction:
             chain.check_takes_limits(str(ref))
         if self._rays is None:
             raise RuntimeError("Only who has clusters has found one.")
-        run = _run_request(ref, request, ctx)
-        return await self._rays().call(
-            cluster, run, ctx, chain, trace=request.trace, output_log=request.output_log
-        )
+        run, log = _run_request(ref, request, ctx), request.output_log
+        if chain.is_own_process:
+            return await self._queued().run(run, ctx, trace=request.trace, output_log=log)
+        return await self._rays().call(cluster, run, ctx, trace=request.trace, output_log=log)
+
+    async def _is_queued_graph(self, run: "RunRequest", ctx: CallContext) -> bool:
+        """Return whether a run is a graph's, and its target a Ray cluster."""
+        if run.target == "local" or self._rays is None:
+            return False
+        try:
+            if self._rays().find(run.target).settings.ray is None:
+                return False
+            return (await self._executor.chain(run.ref, ctx)).is_own_process
+        except RyeError as error:
+            error.during(str(run.ref))
+            raise
+
+    def _queued(self) -> "QueuedGraphs":
+        if self._queued_graphs is None:
+            raise RuntimeError("Only who has clusters has graphs for them.")
+        return self._queued_graphs()
 
     async def _run_remote(self, run: "RunRequest", ctx: CallContext) -> ExecutionResult:
         """Run a tool, or a graph, on a node as a run at home, and wait for its result."""

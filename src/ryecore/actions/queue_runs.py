@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 from attrs import evolve
 
@@ -18,8 +18,9 @@ from ryecore.errors import ProcessError, RyeError, StateError, StateUnreachable,
 from ryecore.lillux.processes import current_process, kill_processes
 from ryecore.policy import CallContext
 from ryecore.policy.context import THREAD_MARK, thread_mark
+from ryecore.runs.handle import RunHandle
 from ryecore.runs.queued_run import QueuedRun
-from ryecore.runs.request import Registered
+from ryecore.runs.request import Registered, RunRequest
 from ryecore.state.model import ThreadRecord
 from ryecore.state.owners import lacks_worker
 from ryecore.state.queue_waits import wait_for_worker
@@ -27,6 +28,9 @@ from ryecore.state.run_queue import QueuedRequest, RunQueue
 from ryecore.state.store import ThreadStore
 from ryecore.state.waiting import run_in_thread
 from ryecore.threads.service import ThreadService
+
+if TYPE_CHECKING:
+    from ryecore.graph.run import GraphService
 
 __all__ = ["MAX_TAKEOVERS", "QueueRuns", "queue_of"]
 
@@ -39,14 +43,19 @@ class QueueRuns:
 
     Args:
         store: Returns the threads.
-        threads: Returns the service that runs them.
+        threads: Returns the service that runs directives' threads.
+        graphs: Returns the service that runs graphs.
     """
 
     def __init__(
-        self, store: Callable[[], ThreadStore], threads: Callable[[], ThreadService]
+        self,
+        store: Callable[[], ThreadStore],
+        threads: Callable[[], ThreadService],
+        graphs: "Callable[[], GraphService]",
     ) -> None:
         self._open = store
         self._threads = threads
+        self._graphs = graphs
 
     async def carry_out(self, run_id: str) -> None:
         """Bring a run to its end: begin it, resume it where its worker is dead, else wait for it.
@@ -109,8 +118,12 @@ class QueueRuns:
             return False  # stopped before, or begun by another worker
         store.announce(run_id)
         request = evolve(queued.request, registered=Registered(run_id, fence))
+        ctx = _context(queued, kept)
         try:
-            await self._threads().run(request, _context(queued, kept))
+            if request.graph.digest is None:
+                await self._threads().run(request, ctx)
+            else:
+                await self._graphs().run(request, _timed(ctx, request))
         except RyeError:
             return False  # its row says so, unless that couldn't be written
         return True
@@ -139,18 +152,32 @@ class QueueRuns:
                     next_step=f"See what it does, and resume it: rye threads resume {run_id}",
                     thread_id=run_id,
                 )
-            ctx = _context(QueuedRun.from_text(kept.body), kept)
-            thread = await self._threads().take_over(run_id, record.queue or "", ctx)
+            run = await self._take_over(record, kept)
+            await store.registry.link_continuation(run_id, (await run.record()).thread_id)
+            store.announce(run_id)
+            before = await store.registry.get_thread(run_id)
+            if before.cancel_requested or before.kill_requested:  # while nobody ran it
+                await run.cancel()
         except ThreadConflict:
             await self._follow(store, run_id)
         except StateUnreachable:
             raise  # the run can be resumed once the state can be reached
         except RyeError as error:
-            await queue.give_up(run_id, error.during(record.item_id).to_dict())
+            result = error.during(record.item_id).to_dict()
+            if error.facts.get("effect_unknown") is True:  # of a graph: as after any death
+                result["died"] = True
+            await queue.give_up(run_id, result)
             store.announce(run_id)
         else:
             with suppress(RyeError):  # its row says so
-                await thread.result()
+                await run.result()
+
+    async def _take_over(self, record: ThreadRecord, kept: QueuedRequest) -> RunHandle[Any]:
+        queued, run_id = QueuedRun.from_text(kept.body), record.thread_id
+        ctx, request, queue = _context(queued, kept), queued.request, record.queue or ""
+        if request.graph.digest is None:
+            return await self._threads().take_over(run_id, queue, ctx)
+        return await self._graphs().take_over(run_id, request.ref, queue, _timed(ctx, request))
 
     async def _follow(self, store: ThreadStore, run_id: str) -> None:
         """Wait for the run that resumes another one, by another worker."""
@@ -180,3 +207,11 @@ def _context(queued: QueuedRun, kept: QueuedRequest) -> CallContext:
     if kept.deadline is None:
         return queued.ctx
     return evolve(queued.ctx, deadline=time.monotonic() + kept.deadline - time.time())
+
+
+def _timed(ctx: CallContext, request: RunRequest) -> CallContext:
+    """Return the caller of a graph's run, whose time counts from here, on each of its workers."""
+    if request.timeout_s is None:
+        return ctx
+    until = time.monotonic() + request.timeout_s
+    return evolve(ctx, deadline=until if ctx.deadline is None else min(ctx.deadline, until))

@@ -22,8 +22,8 @@ from attrs import evolve
 
 from ryecore.actions.payload import Payload, read_settings, write_settings
 from ryecore.actions.settings import Settings
-from ryecore.chain.model import ExecutionResult, ValidChain
-from ryecore.errors import CallCancelled, ConfigError, MissingExtra, RemoteError, RyeError
+from ryecore.chain.model import ExecutionResult
+from ryecore.errors import CallCancelled, MissingExtra, RemoteError, RyeError
 from ryecore.frozen import frozen
 from ryecore.policy import CallContext
 from ryecore.policy.cancelling import cancelled_by, is_cancelled
@@ -197,7 +197,6 @@ class RayCalls:
         remote: "Remote",
         request: RunRequest,
         ctx: CallContext,
-        chain: ValidChain,
         *,
         trace: bool = False,
         output_log: str | None = None,
@@ -208,7 +207,6 @@ class RayCalls:
             remote: The cluster.
             request: The tool and its parameters.
             ctx: The caller.
-            chain: The tool's chain, as it is verified here.
             trace: Whether the result has the events.
             output_log: A file that the tool's output is also written to.
 
@@ -217,12 +215,6 @@ class RayCalls:
             RemoteError: It lacks a resource, or the worker died, so that the effect is unknown.
             RyeError: The tool didn't run; the error is the same as locally.
         """
-        if chain.is_own_process and self._settings.state is None:
-            raise ConfigError(
-                f"{request.ref} is a graph, and its state is in the project's folder, which a "
-                "worker of Ray can't share.",
-                next_step="Name a state that machines share: RYE_STATE, or Rye.open(state=...).",
-            )
         snapshot = await self._put_project(remote) if remote.settings.travels else None
         call = _Call(
             self._settings, remote, request, ctx, snapshot, trace=trace, output_log=output_log

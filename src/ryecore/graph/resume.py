@@ -217,6 +217,7 @@ def _unknown(what: str, run_id: str, members: Iterable[int] = ()) -> StateError:
         f"The run {run_id} ended with {what} interrupted: whether it took effect is unknown.",
         next_step=f"Find out {found_out}. Then resume it with {outcome_options(indexes)}.",
         members=indexes,
+        effect_unknown=True,
     )
 
 

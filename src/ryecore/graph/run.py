@@ -23,7 +23,7 @@ from ryecore.policy import CallContext
 from ryecore.policy.budget import Amount
 from ryecore.runs.handle import RunHandle, run_to_result, start_run, wait_for_earlier
 from ryecore.runs.host import RunHost
-from ryecore.runs.request import RunRequest
+from ryecore.runs.request import GraphOptions, ResumeOptions, RunRequest
 from ryecore.state.model import ThreadRecord
 
 __all__ = ["GraphRun", "GraphService"]
@@ -85,8 +85,8 @@ class GraphRun(RunHandle[GraphResult]):
         return f"rye graph resume {self._run_id}"
 
     async def _read_result(self, record: ThreadRecord, total: Amount) -> GraphResult:
-        view, found = await load_run_view(self._host.store, self._run_id)
-        stored = await self._host.registry.get_result(self._run_id)
+        view, found = await load_run_view(self._host.store, record.thread_id)
+        stored = await self._host.registry.get_result(record.thread_id)
         stored = stored if isinstance(stored, Mapping) else {}
         if isinstance(self._loaded, LoadedGraph):
             view = with_graph(view, found, self._loaded.graph)
@@ -207,7 +207,7 @@ class GraphService:
         try:
             return await run_to_result(self._host, life, None if watch is None else look)
         except AlreadyStarted as found:
-            return await wait_for_earlier(await self._earlier(found.thread_id, request, ctx), ctx)
+            return await wait_for_earlier(await self.found(found.thread_id, request.ref, ctx), ctx)
 
     async def start(self, request: RunRequest, ctx: CallContext) -> GraphRun:
         """Start a run, and return as soon as it runs; or find the one that its key started."""
@@ -222,7 +222,21 @@ class GraphService:
                 lambda _: self._handle(life),
             )
         except AlreadyStarted as found:
-            return await self._earlier(found.thread_id, request, ctx)
+            return await self.found(found.thread_id, request.ref, ctx)
+
+    async def take_over(self, run_id: str, item: ItemRef, queue: str, ctx: CallContext) -> GraphRun:
+        """Resume a run of a queue whose worker died, as a task of this Rye.
+
+        Of all workers that do this, exactly one succeeds.
+
+        Raises:
+            ThreadConflict: Another worker has resumed it.
+            StateError: A node that had begun has no known end, so it isn't repeated by itself.
+            RyeError: It can't be resumed.
+        """
+        options = GraphOptions(resumes=ResumeOptions(run_id))
+        request = RunRequest(item, queue=queue, graph=options)
+        return await self._host.observed(self._start, request, ctx, "start")
 
     def _handle(self, life: GraphLifecycle) -> GraphRun:
         return GraphRun(self._host, life.run_id, life.item_id, life.loaded, life)
@@ -230,9 +244,10 @@ class GraphService:
     def _life(self, request: RunRequest, ctx: CallContext) -> GraphLifecycle:
         return GraphLifecycle(self._host, self._deps, request, ctx)
 
-    async def _earlier(self, run_id: str, request: RunRequest, ctx: CallContext) -> GraphRun:
+    async def found(self, run_id: str, ref: ItemRef, ctx: CallContext) -> GraphRun:
+        """Return the handle of a run of a graph, wherever it runs or ran."""
         try:
-            loaded: LoadedGraph | RyeError = await self._deps.load(request.ref, ctx)
+            loaded: LoadedGraph | RyeError = await self._deps.load(ref, ctx)
         except RyeError as error:  # the file's changes don't matter to an earlier run
             loaded = error
-        return GraphRun(self._host, run_id, str(request.ref), loaded)
+        return GraphRun(self._host, run_id, str(ref), loaded)

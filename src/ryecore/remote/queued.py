@@ -92,21 +92,25 @@ class QueuedRuns:
         return settings.queue is not None or settings.ray is not None
 
     async def enqueue(self, request: RunRequest, ctx: CallContext) -> str:
-        """Put a directive's thread into the queue of the request's target, and return its id.
+        """Put a run into the queue of the request's target, and return its id.
+
+        It is a directive's thread or, on a Ray cluster, a graph's run that is bound to its digest.
 
         Raises:
             AlreadyStarted: The same request was started with its idempotency key.
             ConfigError: This Rye's state is another one.
-            RyeError: The directive, its inputs or the queue can't be used; nothing is in the queue.
+            RyeError: The item, its inputs or the queue can't be used; nothing is in the queue.
         """
         remote = self._remotes().find(request.target)
         state, name = self._place(remote)
-        if request.ref.kind != "directive" or request.collect:
+        is_directive = request.ref.kind == "directive"
+        is_graph = request.graph.digest is not None and remote.settings.ray is not None
+        if request.collect or not (is_directive or is_graph):
             raise InputError(
                 "A queue runs directives' threads, in the project as its workers have it.",
-                next_step="Execute it here, on a node, or by a directive's thread."
-                if request.ref.kind != "directive"
-                else "Leave pull out: a worker's project is its own.",
+                next_step="Leave pull out: a worker's project is its own."
+                if is_directive or is_graph
+                else "Execute it here, on a node, or by a directive's thread.",
             )
         store = await self._host.open_store()  # which says best why a server can't be reached
         if store.queue is None:
@@ -114,7 +118,10 @@ class QueuedRuns:
         client = await run_in_thread(self._sender, remote, state)
         await store.registry.check_start(request.start_key, ctx.budget_account)
         refuse_unproved_parent(self._host.environ, ctx.budget_account)
-        await run_in_thread(self._check_inputs, request, ctx)
+        if is_directive:
+            await run_in_thread(self._check_inputs, request, ctx)
+        else:  # whose inputs were checked with its plan
+            await store.check_objects()
         snapshot = None
         if remote.settings.travels:
             plan = await make_plan(self._pushes(), remote.settings.push.include)
@@ -154,8 +161,8 @@ class QueuedRuns:
         if remote.settings.ray is not None:
             if self._state is None:
                 raise ConfigError(
-                    f"The Ray cluster {remote.name} runs threads of a state that machines share, "
-                    "and this Rye's is in the project's folder.",
+                    f"The Ray cluster {remote.name} runs threads and graphs of a state that "
+                    "machines share, and this Rye's is in the project's folder.",
                     next_step="Name one: RYE_STATE, or Rye.open(state=...).",
                 )
             return PostgresAddress.parse(self._state), f"{RAY_QUEUE}{remote.name}"

@@ -174,13 +174,7 @@ class ThreadService:
             RyeError: It can't be resumed.
         """
         request = evolve(await self.resume_request(thread_id, "", Limits()), queue=queue)
-        thread = await self._host.observed(self._start, request, ctx, "start")
-        await self._host.registry.link_continuation(thread_id, thread.thread_id)
-        self._host.store.announce(thread_id)
-        before = await self._host.registry.get_thread(thread_id)
-        if before.cancel_requested or before.kill_requested:  # while nobody ran it
-            await thread.cancel()
-        return thread
+        return await self._host.observed(self._start, request, ctx, "start")
 
     async def resume_request(
         self, thread_id: str, message: str, limits: Limits, *, again: bool = False

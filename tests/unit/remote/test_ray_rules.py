@@ -63,5 +63,5 @@ def test_a_cluster_needs_its_extra(workspace: Workspace, monkeypatch: pytest.Mon
 
 def test_a_graph_needs_a_state_that_machines_share(workspace: Workspace) -> None:
     workspace.write("config/remotes/remotes.yaml", {"remotes": {"gpu": {"ray": "auto"}}})
-    with pytest.raises(ConfigError, match="can't share"):
+    with pytest.raises(ConfigError, match="a state that machines share"):
         workspace.execute(adding(workspace), {"a": 1}, target="remote:gpu")
