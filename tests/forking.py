@@ -237,7 +237,7 @@ def forking_python(
 
     Args:
         folder: Where the program is written.
-        option: What the first argument is: `-PXutf8` of walkers, `-EPB` of MCP connectors, the
+        option: What the first argument is: `-PXutf8` of walkers, `-EP` of MCP connectors, the
             name of a script, or several with `|` between them.
         imported: What is imported already: `COMMAND` or `SERVERS`.
         preload: What is in LD_PRELOAD of these processes.

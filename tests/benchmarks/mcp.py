@@ -1,6 +1,7 @@
 """A tool of an MCP server through the chain, kept and not kept, against the SDK on its own."""
 
 import asyncio
+import json
 import subprocess
 import sys
 import tempfile
@@ -68,6 +69,50 @@ async def _measure_cold(workspace: Workspace) -> None:
     _report("mcp call, server not kept", fresh[1:], alone[1:], "a script with the SDK alone")
 
 
+_SDK_SERVER = """
+from mcp.server.mcpserver import MCPServer
+server = MCPServer("bench")
+@server.tool()
+def where() -> str:
+    return "here"
+server.run()
+"""
+_HELLO = {
+    "jsonrpc": "2.0", "id": 0, "method": "initialize",
+    "params": {"protocolVersion": "2025-11-25", "capabilities": {},
+               "clientInfo": {"name": "bench", "version": "1"}},
+}  # fmt: skip
+
+
+async def _measure_first(workspace: Workspace, script: Path, name: str) -> None:
+    """Measure the first call of a fresh Rye beside the time until its server answers at all."""
+    stdio_server(workspace, command=sys.executable, args=[str(script)])
+    tool = mcp_tool(workspace, "where", pinned=False)
+    first: list[float] = []
+    alone: list[float] = []
+    for _ in range(_COLD_ROUNDS + 1):
+        alone.append(await _timed_ms(lambda: asyncio.to_thread(_say_hello, script)))
+        async with workspace.open() as rye:
+            first.append(await _timed_ms(lambda: rye.execute(tool)))
+    over = sorted(ours - base for ours, base in zip(first[1:], alone[1:], strict=True))
+    mine, base = sorted(first[1:])[_COLD_ROUNDS // 2], sorted(alone[1:])[_COLD_ROUNDS // 2]
+    report(
+        name, mine, "ms", floor=base, over_ms=round(over[len(over) // 2], 1),
+        against="the server alone, until it answers initialize", goal="at most 500 ms over",
+    )  # fmt: skip
+
+
+def _say_hello(script: Path) -> None:
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, str(script)], stdin=pipe, stdout=pipe) as server:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        server.stdin.write(json.dumps(_HELLO).encode() + b"\n")
+        server.stdin.flush()
+        assert b"serverInfo" in server.stdout.readline()
+        server.kill()
+
+
 def _run_bare() -> None:
     subprocess.run([sys.executable, "-c", _BARE], check=True, capture_output=True)
 
@@ -81,6 +126,10 @@ def run() -> None:
     """Print the figures."""
     with tempfile.TemporaryDirectory() as folder:
         workspace = Workspace(Path(folder))
+        script = Path(folder) / "sdk_server.py"
+        script.write_text(_SDK_SERVER)
+        asyncio.run(_measure_first(workspace, SERVER, "mcp first call, a small server"))
+        asyncio.run(_measure_first(workspace, script, "mcp first call, a server with the SDK"))
         asyncio.run(_measure(workspace, "tells", "mcp call, server kept"))
         asyncio.run(_measure(workspace, "good", "mcp call, server kept, tools listed each time"))
         asyncio.run(_measure_cold(workspace))

@@ -24,7 +24,7 @@ def hosts(request: pytest.FixtureRequest) -> Iterator[Hosts]:
 @pytest.fixture(scope="session")
 def forking_interpreter(tmp_path_factory: pytest.TempPathFactory) -> str:
     """An interpreter that forks MCP connectors where the SDK is imported already."""
-    return forking_python(tmp_path_factory.mktemp("interpreter"), "-EPB", SERVERS)
+    return forking_python(tmp_path_factory.mktemp("interpreter"), "-EP", SERVERS)
 
 
 @pytest.fixture

@@ -87,7 +87,7 @@ def needed(example: Path) -> dict[str, str]:
 def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A `python3` that forks what ryecore starts with it, and the pages' MCP servers."""
     folder = tmp_path_factory.mktemp("python")
-    options = "-EPB|-PXutf8|-m|server.py|notes_server.py"
+    options = "-EP|-PXutf8|-m|server.py|notes_server.py"
     return Path(forking_python(folder, options, SERVERS)).rename(folder / "python3")
 
 

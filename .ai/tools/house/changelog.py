@@ -1,4 +1,4 @@
-# rye:signed:2026-11-28T07:36:49Z:919b8480c29b75bc4358edb00efb3e8d89ecc18c400de48a3b1d1cd2f82ccddc:jYjXPzxkAYz-0NO3sxFxOdIPcqogVnWhIF4gPr6M25ky9ImYvSHq_kkYw3OjAwqB6b9uro2O8QWP24mGWY_ZBA:3ee37a823c22c95d
+# rye:signed:2026-11-28T12:26:53Z:919b8480c29b75bc4358edb00efb3e8d89ecc18c400de48a3b1d1cd2f82ccddc:fElVBKkSmoOrRUlhyHCLXI7OejH3n-MWF2ZDC-Gf4nDcauTHgsDrln7UJSazcGA3a3PvRL9C6RaS8zvp-PBLBQ:5f655d4f4b2bc503
 """See that the changelog tells what a version changes, and since when there is that version."""
 
 __version__ = "1.0.0"

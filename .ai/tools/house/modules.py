@@ -1,4 +1,4 @@
-# rye:signed:2026-11-28T07:36:49Z:8efa29a9344caf0963e63838560cff4fc855f17778b233e7e9c45bd341750405:q8dL1osXIxoAuxvLKJsX8ovumDRd_o6-xIPxSbQpi-K5X9bxM5l4Df7MXAbzaOVTVeDw1JnE_2UHNy-_sVxdCA:3ee37a823c22c95d
+# rye:signed:2026-11-28T12:26:53Z:8efa29a9344caf0963e63838560cff4fc855f17778b233e7e9c45bd341750405:hd02dcjO-g1PS0A9eNSLKbIXERjiqXzcQjMi8UdBV1K14xXMyxcalA5Wwy-L-NG1P98unRvelk8ZBMxAEXOxAA:5f655d4f4b2bc503
 """List the modules that have grown too long to do one thing."""
 
 __version__ = "1.0.0"

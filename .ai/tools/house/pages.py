@@ -1,4 +1,4 @@
-# rye:signed:2026-11-28T07:36:49Z:aa12a1b6d6d9ea33dceb889fe5b8903fd52d6c8d7efb5d5da3d5fb5fdb2f4df9:YG4hd1y2mW1ZuMgp4pZPPbKCX7LV-fDCOZxvgrhVSHtUddCbaV2DzkhnJvD19erFxVJh1y7F3GCcNT2mYIqECw:3ee37a823c22c95d
+# rye:signed:2026-11-28T12:26:53Z:aa12a1b6d6d9ea33dceb889fe5b8903fd52d6c8d7efb5d5da3d5fb5fdb2f4df9:TDb22akTLzX7XQBYS9EceOdM-29ZJE1_tXMK3d2xtwUF4Rbb7ryPaz_wwbvfxlEn0XPk9L_zkEdmb9Jb7tXMCA:5f655d4f4b2bc503
 """See that no page of the documentation leads to one that isn't there."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-28T07:36:49Z:3ac7393dde9f65e726cc1671a7339a4a8e984dfe5f28552215b1145eb42ec685:S0hRGg7ddO-jMxzOqYR_EF5zb0lxOo7HhnYhb69eQvWGtWT3eDOU-cxbw0Y8IBnN3PxOWl4BAZE9gBQl5YEVAA:3ee37a823c22c95d
+# rye:signed:2026-11-28T12:26:53Z:3ac7393dde9f65e726cc1671a7339a4a8e984dfe5f28552215b1145eb42ec685:QJTIFykgPDGKEYGNoOtfTwUizR70Z3IgBYpMKzLmzCHsouQCVKFvcWfUA4mYLmpoKX1Fj3jM-T6m5d_sVYc9Aw:5f655d4f4b2bc503
 """Say what the checks of a release have found, and fail where that is anything."""
 
 __version__ = "1.0.0"

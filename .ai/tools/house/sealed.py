@@ -1,4 +1,4 @@
-# rye:signed:2026-11-28T07:36:49Z:cd646e99375c772c595c3c67d48ce60b3893780d29ed985dd84a43c4fc3da511:53F5mVxBq24VyPfNNT-DU3mk27pzAlbTEeLl3JP8QRDAEr0wR07FxXKg-x3DgNyWOZ02hqFSL-kam3VE9Fo6AQ:3ee37a823c22c95d
+# rye:signed:2026-11-28T12:26:53Z:cd646e99375c772c595c3c67d48ce60b3893780d29ed985dd84a43c4fc3da511:P-8t7Djm6thaQRFRcePZjaYPEiq_fGRdYPFmWbx8qHvDglXgWZ4ndyV6f99Rvw8zFE42ctP0YLU74Qc7WvXWCQ:5f655d4f4b2bc503
 """See that every sealed file is what it was when it was sealed."""
 
 __version__ = "1.0.0"

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-28T07:36:49Z:fb5f9411e4bcb595cc8d4b33cb3c698a8a560c948e5f28f877956db7a30edc4c:2dyAuPxLGywBoszrZmov3Ys7sKimg90cYmSVNpZyhU6MeVV9Mt46d9GFAQIkwUBR2hb3EmR45oPYFriyT2RcAQ:3ee37a823c22c95d
+# rye:signed:2026-11-28T12:26:53Z:fb5f9411e4bcb595cc8d4b33cb3c698a8a560c948e5f28f877956db7a30edc4c:Mt67vXpWTtbMmS-03heB06BgNa3fCHcYzhtFBsE4zWRIfHKk2BuTVQynJ1JBYxC5xi_N8fjsOwoDN-fhV-XcBA:5f655d4f4b2bc503
 """See that what would be released is committed, and that its tag is free."""
 
 __version__ = "1.0.0"

@@ -1,5 +1,5 @@
 """Tools of MCP servers: connections, pins, and servers that are kept running.
 
-Only the connector's own process imports the official SDK (`connector`, and what it imports for a
-call: `session`, `http`, `stdio`, `peer`); the host imports the other modules.
+Only the connector's own process imports the official SDK (`session`, and what it imports: `http`,
+`stdio`, `exchange`); the host imports the other modules.
 """

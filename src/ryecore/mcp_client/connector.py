@@ -9,8 +9,6 @@ Source: docs/design/runtimes.md#mcp; decision 30.
 """
 
 import argparse
-import gc
-import importlib
 import json
 import logging
 import os
@@ -18,10 +16,9 @@ import signal
 import socket
 import sys
 import warnings
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, contextmanager, suppress
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, suppress
 from functools import lru_cache
-from importlib.util import find_spec, module_from_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -32,8 +29,11 @@ from anyio.lowlevel import checkpoint
 from ryecore.errors import McpError, MetadataError, RyeError
 from ryecore.frozen import frozen
 from ryecore.items.metadata import parse_metadata
+from ryecore.mcp_client.peer import Peer
 from ryecore.mcp_client.pins import PinnedTool, read_tool
-from ryecore.mcp_client.servers import Server, fill_in, read_server
+from ryecore.mcp_client.program import ServerSetting, secrets_of, start_program
+from ryecore.mcp_client.sdk import import_client
+from ryecore.mcp_client.servers import Server, StdioServer, fill_in, read_server
 from ryecore.mcp_client.wire import (
     Kind,
     encode_json,
@@ -49,7 +49,6 @@ if TYPE_CHECKING:
 __all__ = [
     "Request",
     "execute_request",
-    "import_client",
     "main",
     "prepare_session",
     "read_request",
@@ -364,19 +363,21 @@ async def serve_calls(request: Request, watchdog: Watchdog) -> None:
 def prepare_session(
     request: Request, watchdog: Watchdog
 ) -> tuple[Server, "AbstractAsyncContextManager[ServerSession]"]:
-    """Read a server's item, and prepare its session."""
+    """Read a server's item, start the server where it is to run here, and prepare its session."""
     path = request.server_config
     server = fill_in(_read_server(request), os.environ, path)
-    import_client()  # after the checks that don't need it
-    from ryecore.mcp_client.session import ServerSetting, open_session  # noqa: PLC0415 - imports the SDK
-
-    place = ServerSetting(
+    peer = Peer(request.server, secrets_of(server))
+    setting = ServerSetting(
         request.project,
         request.is_project_trusted,
         watchdog.leads_group,
         _server_environ(request, os.environ),
     )
-    return server, open_session(server, request.server, place)
+    process = start_program(server, peer, setting) if isinstance(server, StdioServer) else None
+    import_client()  # while the server starts
+    from ryecore.mcp_client.session import open_session  # noqa: PLC0415 - imports the SDK
+
+    return server, open_session(server, peer, process, leads_group=setting.leads_group)
 
 
 def _read_server(request: Request) -> Server:
@@ -442,56 +443,3 @@ def _read_pinned(request: Request) -> PinnedTool:
 
 def _document_at(path: Path) -> Mapping[str, object]:
     return parse_metadata(path.read_bytes(), path)  # cached by content
-
-
-_PACKAGES: Final = ("mcp", "mcp.client")
-_NEEDED: Final = ("mcp.client.session", "mcp.client.sse", "mcp.client.streamable_http")
-
-
-def import_client() -> None:
-    """Import the SDK's client without the other imports of its packages.
-
-    For ryecore's own processes: `mcp` and `mcp.client` hold nothing but submodules there. Where the
-    SDK's modules need more, or it isn't installed, all imports are undone, and a later import of
-    the SDK imports all of it.
-    """
-    if "mcp" in sys.modules:
-        return
-    gc.disable()  # modules stay in memory
-    try:
-        for name in _PACKAGES:
-            _enter(name)
-        with _models_built_when_used():
-            for name in _NEEDED:
-                importlib.import_module(name)
-    except ImportError:
-        for name in tuple(sys.modules):
-            if name.partition(".")[0] == "mcp":
-                del sys.modules[name]
-    finally:
-        gc.enable()
-    gc.freeze()
-
-
-@contextmanager
-def _models_built_when_used() -> Iterator[None]:
-    """Defer building the validators of the SDK's 500 models, of which a call uses a few."""
-    from pydantic import BaseModel  # noqa: PLC0415 - installed with the SDK
-
-    config = BaseModel.model_config  # which its subclasses copy
-    config["defer_build"] = True
-    try:
-        yield
-    finally:
-        del config["defer_build"]
-
-
-def _enter(name: str) -> None:
-    """Enter a package in `sys.modules` without running it, so that its modules can be imported."""
-    spec = find_spec(name)
-    if spec is None:
-        raise ImportError(name)
-    sys.modules[name] = package = module_from_spec(spec)
-    above, _, last = name.rpartition(".")
-    if above:
-        setattr(sys.modules[above], last, package)

@@ -20,7 +20,8 @@ from mcp_types import JSONRPCError, JSONRPCResponse
 
 from ryecore.bounded_http import BodyBounds, bound_body
 from ryecore.frozen import frozen
-from ryecore.mcp_client.peer import MAX_MESSAGE_BYTES, Peer, TrackedStream
+from ryecore.mcp_client.exchange import TrackedStream
+from ryecore.mcp_client.peer import MAX_MESSAGE_BYTES, Peer
 from ryecore.mcp_client.servers import HttpServer
 
 __all__ = ["is_session_unknown", "number_of", "open_connection"]

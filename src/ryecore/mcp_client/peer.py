@@ -1,6 +1,6 @@
-"""The server at the other end of a connection: its version, unanswered requests, and errors.
+"""The server at the other end of a connection: its unanswered requests, and its errors.
 
-Errors quote the end of its output.
+Errors quote the end of its output. This module doesn't import the SDK: a server is started first.
 
 For each request it is tracked whether it may have reached the server: one that has not can be
 repeated. The SDK numbers requests itself and doesn't expose the numbers, so a request is identified
@@ -8,42 +8,18 @@ by the context of the task that sends it.
 """
 
 import json
-from collections.abc import Awaitable, Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from types import TracebackType
-from typing import Final, Self, TypeVar
+from typing import Final
 
 import anyio
 from attrs import define, field
-from mcp.client.session import ClientSession
-from mcp.shared._stream_protocols import WriteStream
-from mcp.shared.exceptions import MCPError
-from mcp.shared.message import SessionMessage
-from mcp_types import (
-    CONNECTION_CLOSED,
-    UNSUPPORTED_PROTOCOL_VERSION,
-    JSONRPCRequest,
-    RequestId,
-    UnsupportedProtocolVersionErrorData,
-)
-from mcp_types.version import KNOWN_PROTOCOL_VERSIONS
-from pydantic import ValidationError
 
 from ryecore.display.sanitize import shorten
 from ryecore.errors import McpError
 
-__all__ = [
-    "MALFORMED_RESPONSE",
-    "MAX_MESSAGE_BYTES",
-    "Peer",
-    "PendingRequest",
-    "PendingRequests",
-    "TrackedStream",
-    "agree_on_version",
-    "await_response",
-    "reason_of",
-]
+__all__ = ["MAX_MESSAGE_BYTES", "Peer", "PendingRequest", "PendingRequests"]
 
 
 @define(eq=False)
@@ -70,7 +46,7 @@ class PendingRequests:
     """The requests of a session that wait for a response."""
 
     def __init__(self) -> None:
-        self._by_id: dict[RequestId, PendingRequest] = {}
+        self._by_id: dict[int | str, PendingRequest] = {}
 
     @contextmanager
     def track(self) -> Iterator[PendingRequest]:
@@ -85,13 +61,13 @@ class PendingRequests:
                 if one is request:
                     del self._by_id[number]
 
-    def note_submitted(self, message: object) -> None:
-        """Note which request the running task is about to send."""
+    def note_submitted(self, number: int | str) -> None:
+        """Note the number of the request that the running task is about to send."""
         request = _current.get()
-        if request is not None and isinstance(message, JSONRPCRequest):
-            self._by_id[message.id] = request
+        if request is not None:
+            self._by_id[number] = request
 
-    def mark_sent(self, number: RequestId) -> None:
+    def mark_sent(self, number: int | str) -> None:
         """Note that the server may have received all of a request."""
         if request := self._by_id.get(number):
             request.is_sent = True
@@ -105,42 +81,6 @@ class PendingRequests:
         """Note that the server refused a request unread."""
         if isinstance(number, int | str) and (request := self._by_id.get(number)):
             request.status = status
-
-
-class TrackedStream:
-    """The stream that a session writes to, which notes each request before it is sent.
-
-    With `sends`, a message counts as sent once the stream has taken it.
-    """
-
-    def __init__(
-        self, stream: WriteStream[SessionMessage], pending: PendingRequests, *, sends: bool
-    ) -> None:
-        self._stream = stream
-        self._pending = pending
-        self._sends = sends
-
-    async def send(self, item: SessionMessage, /) -> None:
-        """Send a message."""
-        self._pending.note_submitted(item.message)
-        if self._sends and isinstance(item.message, JSONRPCRequest):
-            self._pending.mark_sent(item.message.id)  # even a cancelled send may have sent it
-        await self._stream.send(item)
-
-    async def aclose(self) -> None:
-        """Close the stream."""
-        await self._stream.aclose()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc_val: BaseException | None,
-        exc_tb: TracebackType | None,
-    ) -> None:
-        await self.aclose()
 
 
 MAX_MESSAGE_BYTES: Final = 15 * 1024 * 1024
@@ -210,106 +150,3 @@ class Peer:
             if len(secret) >= _MIN_SECRET:
                 text = text.replace(secret, "***").replace(json.dumps(secret)[1:-1], "***")
         return text
-
-
-T = TypeVar("T")
-
-MALFORMED_RESPONSE: Final = (RuntimeError, ValueError)
-"""The exceptions of the SDK for a response that is not one of the protocol."""
-
-
-async def agree_on_version(client: ClientSession, peer: Peer) -> None:
-    """Agree on a version: by `initialize`, which servers since 2024 know, else by `discover`.
-
-    A server that speaks only 2026-07-28 may refuse `initialize` with any error, or answer it with
-    its own version. `McpError` says that there is no common version, or that the connection broke
-    off.
-    """
-    try:
-        await await_response(peer, client.initialize)
-    except McpError as broke:
-        if isinstance(refused := broke.__cause__, MCPError) and not _is_closed(refused):
-            problem = f"can't be used: {_refusal_of(refused)}; then it {peer.problem}"
-            raise peer.error(problem, _versions_step(refused)) from None
-        raise
-    except (MCPError, *MALFORMED_RESPONSE) as error:
-        first = error
-    else:
-        return
-    refusal = f"can't be used: {_refusal_of(first)}"
-    if peer.next_step:  # it needs other credentials, not another version
-        raise peer.error(refusal)
-    try:
-        await await_response(peer, client.discover)
-    except (MCPError, *MALFORMED_RESPONSE) as error:
-        if _refusal_of(error) != _refusal_of(first):
-            refusal += f"; asked by server/discover: {_refusal_of(error)}"
-        raise peer.error(refusal, _versions_step(first, error)) from None
-    except McpError:
-        raise peer.error(f"{refusal}; then it {peer.problem}", _versions_step(first)) from None
-
-
-def _refusal_of(error: Exception) -> str:
-    if not isinstance(error, MCPError):
-        return reason_of(error)
-    supported = _supported_by(error)
-    return error.error.message + (f" (it speaks {', '.join(supported)})" if supported else "")
-
-
-def _supported_by(error: MCPError) -> list[str]:
-    """Return the versions of the protocol that an error names."""
-    try:
-        return UnsupportedProtocolVersionErrorData.model_validate(error.error.data).supported
-    except ValidationError:
-        return []
-
-
-def _versions_step(*errors: Exception) -> str:
-    """Return the next step for a version mismatch, for which the SDK raises RuntimeError."""
-    if any(
-        error.error.code == UNSUPPORTED_PROTOCOL_VERSION
-        if isinstance(error, MCPError)
-        else isinstance(error, RuntimeError)
-        for error in errors
-    ):
-        spoken = ", ".join(KNOWN_PROTOCOL_VERSIONS)
-        return f"Use a version of the server that speaks one of MCP's versions {spoken}."
-    return ""
-
-
-async def await_response(peer: Peer, ask: Callable[[], Awaitable[T]]) -> T:
-    """Send a request, and wait for its response as long as the server can be used."""
-    responses: list[T] = []
-    error: Exception | None = None
-    async with anyio.create_task_group() as group:
-
-        async def give_up() -> None:
-            await peer.broken.wait()
-            group.cancel_scope.cancel()
-
-        group.start_soon(give_up)
-        try:
-            responses.append(await ask())
-        except Exception as problem:  # not through the group, which would wrap it
-            error = problem
-        group.cancel_scope.cancel()
-    if responses:
-        return responses[0]
-    if isinstance(error, MCPError) and _is_closed(error):
-        peer.fail(f"broke off: {error.error.message}")
-    if peer.broken.is_set() or error is None:
-        raise peer.error(peer.problem) from error
-    raise error
-
-
-def _is_closed(error: MCPError) -> bool:
-    """Return whether the SDK reports a closed connection; servers use the same code otherwise."""
-    return error.error.code == CONNECTION_CLOSED and error.error.message == "Connection closed"
-
-
-def reason_of(problem: Exception) -> str:
-    """Return the problem of a response in a few words."""
-    if isinstance(problem, ValidationError):
-        first = problem.errors()[0]
-        return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-    return str(problem)

@@ -9,16 +9,13 @@ https://modelcontextprotocol.io/specification/2025-06-18/server/tools#structured
 
 import json
 import math
-import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import lru_cache
-from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import anyio
 import anyio.to_thread
-from attrs import field
 from mcp.client.session import ClientSession, IncomingMessage
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
@@ -35,42 +32,28 @@ from mcp_types import (
 from ryecore import __version__
 from ryecore.display.sanitize import shorten
 from ryecore.errors import McpError, RyeError
-from ryecore.frozen import frozen
-from ryecore.items.paths import find_on_path, lies_inside
 from ryecore.lillux.schema import SchemaValidator
-from ryecore.mcp_client.http import open_connection
-from ryecore.mcp_client.peer import (
+from ryecore.mcp_client.exchange import (
     MALFORMED_RESPONSE,
-    Peer,
-    PendingRequest,
     agree_on_version,
     await_response,
     reason_of,
 )
+from ryecore.mcp_client.peer import Peer, PendingRequest
 from ryecore.mcp_client.pins import PinnedTool, ToolDeclaration, check_pin
-from ryecore.mcp_client.servers import Server, StdioServer
-from ryecore.mcp_client.stdio import open_process
-from ryecore.policy.environment import is_credential
+from ryecore.mcp_client.stdio import connect_process
 
-__all__ = ["ServerSession", "ServerSetting", "check_output", "declaration_of", "open_session"]
+if TYPE_CHECKING:
+    from subprocess import Popen
+
+    from ryecore.mcp_client.servers import HttpServer, Server
+
+__all__ = ["ServerSession", "check_output", "declaration_of", "open_session"]
 
 _MAX_PAGES: Final = 100
 _MAX_TOOLS: Final = 10_000
 _PING_TIMEOUT_S: Final = 2.0
 _UNKNOWN_EFFECT: Final = "the call was sent, and may have had its effect"
-
-
-@frozen
-class ServerSetting:
-    """The surroundings of a server: whether programs inside the project may run, for example.
-
-    `leads_group` says whether this process leads a process group of its own.
-    """
-
-    project: Path
-    is_project_trusted: bool
-    leads_group: bool
-    environ: Mapping[str, str] = field(repr=False)
 
 
 class _Client(ClientSession):
@@ -252,14 +235,17 @@ def _as_json(document: dict[str, object]) -> dict[str, object]:
 
 @asynccontextmanager
 async def open_session(
-    server: Server, name: str, setting: ServerSetting
+    server: "Server", peer: Peer, process: "Popen[bytes] | None", *, leads_group: bool
 ) -> AsyncIterator[ServerSession]:
-    """Connect to a server, and agree with it on a version."""
-    peer = Peer(name, _secrets(server))
+    """Connect to a server, and agree with it on a version.
+
+    `process` is the server's own where it was started here, and `leads_group` says whether this
+    process leads a group of its own.
+    """
     starting = anyio.CancelScope(deadline=anyio.current_time() + server.startup_timeout_s)
     try:
         with starting:
-            async with _streams(server, peer, setting) as (read, write):
+            async with _streams(server, peer, process, leads_group=leads_group) as (read, write):
                 session: ServerSession | None = None
 
                 async def on_message(message: IncomingMessage) -> None:
@@ -287,49 +273,13 @@ async def open_session(
 
 
 def _streams(
-    server: Server, peer: Peer, setting: ServerSetting
+    server: "Server", peer: Peer, process: "Popen[bytes] | None", *, leads_group: bool
 ) -> AbstractAsyncContextManager[Any]:
-    if isinstance(server, StdioServer):
-        program = _program(server, peer, setting)
-        # This process was started in the working folder of a server whose item names none.
-        cwd = setting.project / server.cwd if server.cwd is not None else Path.cwd()
-        command = [program, *server.args]
-        return open_process(
-            command, str(cwd), setting.environ, peer, leads_group=setting.leads_group
-        )
-    return open_connection(server, peer)
+    if process is not None:
+        return connect_process(process, peer, leads_group=leads_group)
+    from ryecore.mcp_client.http import open_connection  # noqa: PLC0415 - imports an HTTP client
 
-
-def _program(server: StdioServer, peer: Peer, setting: ServerSetting) -> str:
-    """Find the server's program, outside an untrusted project.
-
-    Source: decision 21.
-    """
-    is_passed_over = False
-    for program in find_on_path(server.command, os.environ.get("PATH", "")):
-        if setting.is_project_trusted or not lies_inside(program, setting.project):
-            return program
-        is_passed_over = True
-    if is_passed_over:
-        raise peer.error(
-            f"is a program inside the project, which is not trusted ({server.command})",
-            "If you trust this project's own programs: rye trust-project",
-        )
-    raise peer.error(
-        f"can't be started: {server.command} is not a program"
-        + ("" if os.path.isabs(server.command) else " on the PATH"),
-        "Install it, or correct config.command and sign the item again.",
-    )
-
-
-def _secrets(server: Server) -> set[str]:
-    """Return the values that errors leave out."""
-    found = {value for name, value in os.environ.items() if is_credential(name, value)}
-    if not isinstance(server, StdioServer):
-        found |= set(server.headers.values())
-        found |= {word for value in server.headers.values() for word in value.split()}
-        found |= {server.url.partition("?")[2]}
-    return found - {""}
+    return open_connection(cast("HttpServer", server), peer)
 
 
 def _error_in(problem: BaseException, peer: Peer) -> RyeError | None:

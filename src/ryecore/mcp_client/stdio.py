@@ -9,7 +9,7 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Final
 
@@ -26,10 +26,11 @@ from mcp_types import (
     jsonrpc_message_adapter,
 )
 
-from ryecore.mcp_client.peer import MAX_MESSAGE_BYTES, Peer, TrackedStream
+from ryecore.mcp_client.exchange import TrackedStream
+from ryecore.mcp_client.peer import MAX_MESSAGE_BYTES, Peer
 from ryecore.mcp_client.wire import START_STEP
 
-__all__ = ["Streams", "open_process"]
+__all__ = ["Streams", "connect_process"]
 
 Streams = tuple[MemoryObjectReceiveStream[SessionMessage | Exception], TrackedStream]
 """The streams of a session: what it reads from, and what it writes to."""
@@ -40,27 +41,14 @@ _MAX_SHOWN_CHARS: Final = 200
 
 
 @asynccontextmanager
-async def open_process(
-    command: Sequence[str],
-    cwd: str,
-    environ: Mapping[str, str],
-    peer: Peer,
-    *,
-    leads_group: bool,
+async def connect_process(
+    process: subprocess.Popen[bytes], peer: Peer, *, leads_group: bool
 ) -> AsyncIterator[Streams]:
-    """Start a server, and connect its standard streams to a session.
+    """Connect the standard streams of a started server to a session, and end the server after it.
 
     `peer` collects its other output, and why it ended. `leads_group` says whether this process
     leads a group of its own, which may be signalled.
     """
-    pipe = subprocess.PIPE
-    try:
-        process = subprocess.Popen(  # noqa: ASYNC220 - this process does nothing else yet
-            command, stdin=pipe, stdout=pipe, stderr=pipe, cwd=cwd, env=environ, bufsize=0
-        )
-    except (OSError, ValueError) as problem:
-        reason = problem.strerror if isinstance(problem, OSError) else str(problem)
-        raise peer.error(f"can't be started ({command[0]}: {reason})", START_STEP) from None
     stdin, stdout, stderr = (_unblocked(one) for one in _pipes(process))
     to_session, from_server = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     to_server, from_session = anyio.create_memory_object_stream[SessionMessage](0)

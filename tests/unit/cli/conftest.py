@@ -47,7 +47,7 @@ def environ(workspace: Workspace) -> dict[str, str]:
 def executable(tmp_path_factory: pytest.TempPathFactory) -> str:
     """An interpreter that forks what the commands launch, and the connectors of MCP servers."""
     folder = tmp_path_factory.mktemp("interpreter")
-    return forking_python(folder, "-EPB|-PXutf8", SERVERS)
+    return forking_python(folder, "-EP|-PXutf8", SERVERS)
 
 
 @pytest.fixture

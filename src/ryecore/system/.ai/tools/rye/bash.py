@@ -1,4 +1,4 @@
-# rye:signed:2026-11-28T07:36:48Z:9bc119113acd0f4006e7c8b7f1031201cf1df9202bc5c04c982477ce4a18dde7:ZiWvSRCyzba-XM21KKp9uSjtEAES8ylI4TFEVoUMmcUM170a4VkQYVtcIOwrYTOWHewPdgyvGmRKCXHF7uWmCw:d7428a5352481d0d
+# rye:signed:2026-11-28T12:26:52Z:9bc119113acd0f4006e7c8b7f1031201cf1df9202bc5c04c982477ce4a18dde7:mbhdbip74cyjggOwJz3lSIb8AlCRLHFuJf-FmDwYPkO7GjmXnLaNnEEuL6m3edFySBDdaP3XOzWQgrtoH_8rBA:8ee98e1d7bdeffd0
 """Run one shell command in the project, bounded in time, output and memory.
 
 The process is started with posix_spawn and read with poll: a tool starts without bytecode

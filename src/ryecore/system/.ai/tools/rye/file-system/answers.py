@@ -1,4 +1,4 @@
-# rye:signed:2026-11-28T07:36:48Z:778cc8bb0670deaa1387ad683ee3ba2a406f72e72de3f59330a35ad0b4bf07f6:MFUZnPnXFOVdNbD5xqQu0E5_z-Aqmixe7eB1NeC36HPGVZzCJ5U2UpV5jdDDuYd9asIHc4p2F29sTfuV5MVbDw:d7428a5352481d0d
+# rye:signed:2026-11-28T12:26:52Z:778cc8bb0670deaa1387ad683ee3ba2a406f72e72de3f59330a35ad0b4bf07f6:s2orlfRA028jRhBf7OcYVyS87eV0DrtzlFgCM_v7IRqc9lkcPnTr0RQB0WiCz6rWkhDmO7pmvgfb2RnwxZo4BQ:8ee98e1d7bdeffd0
 """What the file tools share in reading their parameters and giving their answers."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-28T07:36:48Z:bfbc10be2bf2ac32b35add78ff243bffe9a0ade7cc70cd2a60d49ea8abc4dd9b:jeGxQ0HTGLoX6itpJkxV8PMjX9Vd4gVdz2vdVDS18O-EjtV8_DO9sxI0K6o_3G7uH5y9QLC9qnFPmlA4lSzpAA:d7428a5352481d0d
+# rye:signed:2026-11-28T12:26:52Z:bfbc10be2bf2ac32b35add78ff243bffe9a0ade7cc70cd2a60d49ea8abc4dd9b:bv4LjNWrtOeAxLLjmBk35kQEa87bZR6MqTwK9Ji3FTcFz1kIk9Wbi1nABGztvwWjcT6VVaK0boz2CPN28T-SAg:8ee98e1d7bdeffd0
 """Replace a piece of a text file."""
 
 from __future__ import annotations

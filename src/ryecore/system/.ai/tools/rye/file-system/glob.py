@@ -1,4 +1,4 @@
-# rye:signed:2026-11-28T07:36:48Z:8aa4a0540f03547b880cebc912735329250f73401f3ac22fd435b47381341293:IxPE0oOamjEEzxiLaIYEPoN75JUWasONqyZNVEKGeGNzQ3w24OmiXj9X5jvzaP-VugdVlEt2c_ndbpLthHNFDA:d7428a5352481d0d
+# rye:signed:2026-11-28T12:26:52Z:8aa4a0540f03547b880cebc912735329250f73401f3ac22fd435b47381341293:kG8KWjOlnGZ0aIdUJF6M7R0HnQR-wm9xBHwuJveshMfhaFCcEA5piG0iKKaLdKL16yVptLbIf6DPjj3JnUI1DA:8ee98e1d7bdeffd0
 """Find files by a pattern of their paths."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-28T07:36:48Z:97634e4fc9567839c2d0420a194409ac443cac3470a54551ab5d50f4203ec9db:tz4yGFPUeVTxzDIkKgCXIHXxvv4-0_WqgJrmBwPsehjqT4bhdzNCkuPMT4bu7mF64OChGi7w3fYUOOqHplBXCQ:d7428a5352481d0d
+# rye:signed:2026-11-28T12:26:52Z:97634e4fc9567839c2d0420a194409ac443cac3470a54551ab5d50f4203ec9db:ye8Z_TwSz7AaVaitViRfe788tiIF7ppoEKZrwRsDcRbF0kwYhEqkWgZi94X1ZIZbzt8bGRRDFqCti5DvXvlCAw:8ee98e1d7bdeffd0
 """Search files for lines that match a regular expression."""
 
 from __future__ import annotations

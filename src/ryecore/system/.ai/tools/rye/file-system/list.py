@@ -1,4 +1,4 @@
-# rye:signed:2026-11-28T07:36:48Z:f64718f21f3cb84a30ef86f2c4e02b004f487f3b29f7d4e52898e52565afe176:aptFPpwQ5Rw5FRsjSTat7G4tDwPUSYIymaT2ciNLpqbHj8aJVnQfSeUU-WU69kp74k1O7nmk_H9f4ewWndZcCA:d7428a5352481d0d
+# rye:signed:2026-11-28T12:26:52Z:f64718f21f3cb84a30ef86f2c4e02b004f487f3b29f7d4e52898e52565afe176:G9nApqXpWuC619AjfX_S7q0tG562i1MtSb7SpiXSi6cePsE20_J6JWTGFIDwmIStmMnOXsBSAq-pagsNWKKWAA:8ee98e1d7bdeffd0
 """List what lies in a folder."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-28T07:36:48Z:f6cfbb003e5b90c07689b88de756115ea706045a38a8028814c0625d8af9c57d:x9UemdpQZ_-7UPlChxE0qm_zgA5FogX_dS2hssTaf9Wj_Bp8gnKu8eS6rSJj5mW2woKorXqHTHPXm69idhkVDA:d7428a5352481d0d
+# rye:signed:2026-11-28T12:26:52Z:f6cfbb003e5b90c07689b88de756115ea706045a38a8028814c0625d8af9c57d:xoiS8NmsvsRl3rCyIo2vbIgXL5ajGbS-oGx16cVnCxkd8zNVMVMJKa7rF8DakuawCPv5LkNjDkjDhHKPfYONCw:8ee98e1d7bdeffd0
 """Where a text that is not in a file stands almost: what somebody needs who mistyped it."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-28T07:36:48Z:5300512ac3e66bb4c34dc044c5a64c0214176c05cba742941d219bdd43d1b037:PKNQfo0-GuWCfxSdpDTH8tvXkb-ufdEwieHZQ0R5ZEft-fJGuyl344QCwmOe_72AYcEczftNf2Y8Z2NEBau3Bg:d7428a5352481d0d
+# rye:signed:2026-11-28T12:26:52Z:5300512ac3e66bb4c34dc044c5a64c0214176c05cba742941d219bdd43d1b037:IzSqruIm2bVriB5kbzIZfEKp_Y-y6vXFwlzLd4D9ustDZA5Kp7exC_AcG8e6sogKMIaqgE6G8VT0Oc9uaO01BQ:8ee98e1d7bdeffd0
 """Read a part of a text file."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-28T07:36:48Z:076659c364374c87afb4b5d9dd6f3875c95d736c99652fe48a818fb3547d2502:7g3shlB3AF713ru7YFNwfKmllZZiqwlg_DtnSh2h2UXiuppXOFtE7WUR9D5YCrMnVxdABDcPYZTSyUxIeHIvDg:d7428a5352481d0d
+# rye:signed:2026-11-28T12:26:52Z:076659c364374c87afb4b5d9dd6f3875c95d736c99652fe48a818fb3547d2502:HmfmeDEtheWT_ZJnp1ja-1upOvkel4VsqGtboxb6y8_hOeIoaSiEYw8lBGiiiEHKrsPAdKrL9m-a4z9JY-fLAg:8ee98e1d7bdeffd0
 """Write a text file in one step."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# rye:signed:2026-11-28T07:36:48Z:daa06a0c4662769885ffe66ca10583fc84f623f2ce884e353df24faa308485d9:0tBORq-fQ84EyVNA0u8WKu7bX6L5ZTuA8CoIA8rhOWg-hTwcIiy5Iqjkp2H4ZMSfW1UHkFEmSMcS4GoSY7d7CQ:d7428a5352481d0d
+# rye:signed:2026-11-28T12:26:52Z:daa06a0c4662769885ffe66ca10583fc84f623f2ce884e353df24faa308485d9:OuERQOS8rl98lM83L3UNOjP35Q7_THEKG-U1oHpQnVTgsUW_b3qi4ngYxhVvMHaic863ImiIyghHxqCSdjCHDA:8ee98e1d7bdeffd0
 """Hold an interpreter just before a call, and fork it ahead of each.
 
 This runs inside the process of a Python runtime, at the line that the runtime's script marks with

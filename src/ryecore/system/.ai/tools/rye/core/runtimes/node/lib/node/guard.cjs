@@ -1,4 +1,4 @@
-// rye:signed:2026-11-28T07:36:48Z:6a53b866f9fa5539fe7dedc1131aadf893de80e710c7b601385127d4e3944152:Qnzq6czUROGsstnnIhYGnEVdOzFqfd3D2LIjJWJMArRubl1ifLPGYC-_W3aISmJssCh7onMYr6KvdTgtzsIIAQ:d7428a5352481d0d
+// rye:signed:2026-11-28T12:26:52Z:6a53b866f9fa5539fe7dedc1131aadf893de80e710c7b601385127d4e3944152:t1J7QR7gtZj5zxzCROGmSogYTCFUCAKdUKmLTO_ESqnDFWzb47bJuchPA4pAoakKXd3DKu82rhuEFgbLqGtvAA:8ee98e1d7bdeffd0
 // Runs in each Node process of a tool before anything else.
 //
 // Node looks for packages in `node_modules` of every folder above a module, and tsx for a

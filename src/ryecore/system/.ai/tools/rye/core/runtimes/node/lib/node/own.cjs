@@ -1,4 +1,4 @@
-// rye:signed:2026-11-28T07:36:48Z:2a1e356d6a2e07980f177fdf3d4382c20d2b9ab7f252b7514d40f21c5d6681a3:2xmixXsFMiOoMIhwdp-EUzmaO345dhIHJokea_TeF1o4iFD4cL3EmRCgDwYHnjmPzkz1iliGhQVqvEzouYtOCw:d7428a5352481d0d
+// rye:signed:2026-11-28T12:26:52Z:2a1e356d6a2e07980f177fdf3d4382c20d2b9ab7f252b7514d40f21c5d6681a3:ERe3vVuha-02Khc4FEfeKtJhKtUFTa5IJuAnFnu8veHBTjj_xYOr1htlZWjnt6piBFxcaNkWYbABufAnHEalAQ:8ee98e1d7bdeffd0
 // Which packages are a tool's own: those below its sealed copy, or below the folder linked there.
 "use strict";
 const fs = require("node:fs");
