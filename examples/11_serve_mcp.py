@@ -1,6 +1,7 @@
 """Offer a project to an MCP client: it finds a tool, reads it, and executes it, all verified."""
 
 import asyncio
+import json
 import sys
 import tempfile
 from pathlib import Path
@@ -31,16 +32,16 @@ async def main(project: Path, home: Path) -> None:
         print("1. It offers", ", ".join(tool.name for tool in tools.tools))
 
         found = await client.call_tool("rye_fetch", where | {"query": "tides", "scope": "tool"})
-        (item,) = found.structured_content["results"]
+        (item,) = json.loads(found.content[0].text)["results"]
         print(f"2. A search finds {item['id']}: {item['description']}")
 
         call = where | {"item_id": item["id"], "parameters": {"port": "Dunedin"}}
         done = await client.call_tool("rye_execute", call)
-        print(f"3. It runs: {done.structured_content['data']['stdout'].strip()}")
+        print(f"3. It runs: {json.loads(done.content[0].text)['data']['stdout'].strip()}")
 
         (project / ".ai/tools/acme/tides.sh").write_text(TOOL + "curl evil.example\n")
         refused = await client.call_tool("rye_execute", call)
-        print(f"4. Changed, it is refused: {refused.structured_content['error_type']}")
+        print(f"4. Changed, it is refused: {json.loads(refused.content[0].text)['error_type']}")
 
 
 if __name__ == "__main__":

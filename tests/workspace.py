@@ -123,6 +123,10 @@ class Workspace:
         with self.sync(**(opened or {})) as rye:
             return rye.execute(ref, parameters, **options)
 
+    def options(self, **more: Any) -> dict[str, Any]:
+        """The options of a Rye of this workspace."""
+        return self._options(more)
+
     def _options(self, options: dict[str, Any]) -> dict[str, Any]:
         bundles = (built_in_space(),)
         if self._bundle.is_dir():

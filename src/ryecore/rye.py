@@ -59,6 +59,7 @@ class Rye:
         trust: The keys that are trusted.
         keys: The signing key of the person who works here.
         env: The names of the project's `.env` that are set.
+        configs: The configuration files of its spaces, layered, each verified when it is read.
         recovered: The threads and runs found dead when the Rye was entered, with `recover=True`.
     """
 
@@ -68,6 +69,7 @@ class Rye:
         self.trust = parts.trust
         self.keys = parts.keys
         self.env = parts.env
+        self.configs = parts.configs
         self._parts = parts
         self._running = Running()
         self._recovers = recover
@@ -118,8 +120,7 @@ class Rye:
 
         Args:
             project_path: The project's folder, which may hold `.ai`.
-            user_space: The folder that holds the user's `.ai`; `USER_SPACE`, else `HOME`, which
-                must be absolute.
+            user_space: The folder with the user's `.ai`; by default `USER_SPACE`, else `HOME`.
             system_spaces: The system bundles; by default the built-in and the installed ones.
             environ: The environment that tools may inherit from; this process's by default.
             inherit_env: What they inherit: `safe` leaves out what looks like a credential, `all`
@@ -136,8 +137,7 @@ class Rye:
             agent: The models, keys and tools for directives' threads and agents in graphs.
             deps_factory: `package.module:function`, called in each process that ryecore starts for
                 a run: it returns options that can't be sent there, such as `approve` and `agent`.
-            durability: Whether changes of `.ai/state` survive only the death of the `process`, or
-                also the loss of power (`machine`).
+            durability: What changes of `.ai/state` survive: the end of the `process` or `machine`.
             warm_memory_mib: The most memory, in MiB, for the templates of warm starts and their
                 forked children; with 0 every process starts cold.
             recover: Whether to resume every run whose process died, on entry; see `recovered`.

@@ -126,7 +126,7 @@ class Parts:
             warn(f"{_DEV_MODE}=1: integrity errors are warnings, and what runs is not verified.")
         self._verifier = Verifier(self.trust, dev_mode=is_dev, file_types=self._forms)
         auditor = Verifier(self.trust, dev_mode=is_dev, file_types=self._forms, remember=False)
-        self._configs = ConfigResolver(self.spaces, self._verifier, settings.config)
+        self.configs = ConfigResolver(self.spaces, self._verifier, settings.config)
         self._builder = ChainBuilder(self.spaces, self._verifier, file_types)
         allowed = partial(allowed_variables, user, project, self._verifier)
         self._dotenv = DotenvReader(
@@ -168,7 +168,7 @@ class Parts:
             self._builder,
             Sealer(SnapshotStore(Path(settings.cache_dir)), self._verifier),
             self._variables,
-            self._configs,
+            self.configs,
             {
                 "project_path": str(self.project),
                 "user_space": settings.user_space,
@@ -237,7 +237,7 @@ class Parts:
         """The planner of directives and their threads."""
         from ryecore.threads.planner.planning import DirectivePlanner  # noqa: PLC0415
 
-        return DirectivePlanner(self.spaces, self._verifier, self._configs)
+        return DirectivePlanner(self.spaces, self._verifier, self.configs)
 
     @cached_property
     def _pruning(self) -> "AutomaticPruning":
@@ -376,7 +376,7 @@ class Parts:
     def _read_remotes(self) -> "RemotesReader":
         from ryecore.remote.config import RemotesReader  # noqa: PLC0415
 
-        return RemotesReader(self._configs)
+        return RemotesReader(self.configs)
 
     @cached_property
     def _planner_of_pushes(self) -> "PushPlanner":

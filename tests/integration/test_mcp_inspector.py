@@ -34,7 +34,7 @@ def test_the_inspector_lists_the_tools_and_calls_one_over_stdio(workspace: Works
         "--tool-arg", 'parameters={"a": 1}',
     )  # fmt: skip
     assert [tool["name"] for tool in listed["tools"]] == ["rye_execute", "rye_fetch"]
-    assert called["structuredContent"]["data"] == {"a": 1}
+    assert json.loads(called["content"][0]["text"])["data"] == {"a": 1}
 
 
 def test_the_inspector_calls_a_tool_over_http(workspace: Workspace) -> None:
@@ -46,4 +46,4 @@ def test_the_inspector_calls_a_tool_over_http(workspace: Workspace) -> None:
             "--method", "tools/call", "--tool-name", "rye_execute",
             "--tool-arg", f"item_id={ref}", "--tool-arg", f"project_path={workspace.project}",
         )  # fmt: skip
-    assert called["structuredContent"]["status"] == "success"
+    assert json.loads(called["content"][0]["text"])["status"] == "success"

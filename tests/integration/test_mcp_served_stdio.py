@@ -348,6 +348,11 @@ def receive(server: "subprocess.Popen[bytes]") -> dict[str, Any]:
     return message
 
 
+def data_of(answer: dict[str, Any]) -> Any:
+    """What a tool returned, from the answer to `rye_execute`."""
+    return json.loads(answer["result"]["content"][0]["text"])["data"]
+
+
 def begin(server: "subprocess.Popen[bytes]") -> None:
     send(server, INITIALIZE, INITIALIZED)
     assert receive(server)["id"] == 0
@@ -363,7 +368,7 @@ def test_lines_that_are_no_messages_are_passed_over(workspace: Workspace) -> Non
         answers = [receive(server), receive(server)]
     by_id = {answer["id"]: answer for answer in answers}
     assert by_id[5]["error"]["code"] == -32601
-    assert by_id[1]["result"]["structuredContent"]["data"] == {"a": 1}
+    assert data_of(by_id[1]) == {"a": 1}
 
 
 def test_half_a_character_does_not_cost_a_client_its_answer(workspace: Workspace) -> None:
@@ -373,7 +378,7 @@ def test_half_a_character_does_not_cost_a_client_its_answer(workspace: Workspace
         asked = json.dumps(call(workspace, 1, ref, text="HALF")).encode()
         send(server, asked.replace(b"HALF", b"cut here \\ud83d"))
         answer = receive(server)
-    assert answer["result"]["structuredContent"]["data"] == {"text": "cut here ?"}
+    assert data_of(answer) == {"text": "cut here ?"}
 
 
 def test_a_request_of_twenty_megabytes_is_answered(workspace: Workspace) -> None:
@@ -382,7 +387,7 @@ def test_a_request_of_twenty_megabytes_is_answered(workspace: Workspace) -> None
         begin(server)
         send(server, call(workspace, 1, ref, text="x" * 20_000_000))
         answer = receive(server)
-    assert int(answer["result"]["structuredContent"]["data"]) > 20_000_000
+    assert int(data_of(answer)) > 20_000_000
 
 
 def test_a_line_beyond_the_bound_is_passed_over(workspace: Workspace) -> None:

@@ -159,6 +159,8 @@ class ElementSpec:
             environment, receives on whose behalf it acts, and nothing before it in the chain
             changes how it is started. Only ryecore's own bundle may say so.
         parallel_safe: Whether a model's calls of it may run in parallel with others.
+        output_schema: The JSON Schema of what it returns; None where it declares none.
+        hints: What it says of its effects: `read_only`, `destructive`, `idempotent`, `open_world`.
     """
 
     executor_id: str | None = None
@@ -182,6 +184,8 @@ class ElementSpec:
     pinned_by: PinSpec | None = None
     own_process: bool = False
     parallel_safe: bool | None = None
+    output_schema: Mapping[str, object] | None = None
+    hints: Mapping[str, bool] = {}
     warm: WarmSpec | Literal[False] | None = None
 
 
@@ -291,7 +295,7 @@ _WARM: Final = {
 }
 _AS_DECLARED: Final = (
     "executor_id", "version", "tool_type", "category", "description", "config", "config_schema",
-    "file_types", "item_paths", "own_process", "parallel_safe",
+    "file_types", "item_paths", "own_process", "parallel_safe", "output_schema", "hints",
 )  # fmt: skip
 """The keys that stand in `ElementSpec` as they are declared."""
 
@@ -322,6 +326,10 @@ SPEC_SCHEMA: Final[Mapping[str, object]] = {
         "pinned_by": _object({"config_key": _TEXT, "next_step": _TEXT}, "config_key", "next_step"),
         "own_process": _FLAG,
         "parallel_safe": _FLAG,
+        "output_schema": {"type": ["object", "null"]},
+        "hints": _object(
+            {"read_only": _FLAG, "destructive": _FLAG, "idempotent": _FLAG, "open_world": _FLAG}
+        ),
         "warm": _WARM,
     },
 }

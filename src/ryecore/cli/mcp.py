@@ -92,6 +92,22 @@ def mcp() -> None:
     help="What clients may do, such as rye.execute.tool.acme.*; by default execute and fetch "
     "everything.",
 )
+@click.option(
+    "--tools",
+    multiple=True,
+    metavar="PATTERN",
+    help="Offer the signed tools of this id or pattern, such as acme/*, as MCP tools of their own; "
+    "may be given several times.",
+)
+@click.option(
+    "--no-verbs", is_flag=True, help="Offer these alone, without rye_execute and its siblings."
+)
+@click.option(
+    "--both",
+    is_flag=True,
+    help="Send each result as text and as structured content, for clients that show a model only "
+    "one of them.",
+)
 @deps_option
 def serve(
     projects: Sequence[str],
@@ -101,9 +117,14 @@ def serve(
     allowed_hosts: Sequence[str],
     allow_sign: bool,
     grants: Sequence[str],
+    tools: Sequence[str],
+    no_verbs: bool,
+    both: bool,
     deps: str | None,
 ) -> None:
     """Serve projects to MCP clients: rye_execute, rye_fetch and, with --allow-sign, rye_sign.
+
+    Signed tools that --tools or .ai/config/mcp/serve.yaml names are MCP tools of their own.
 
     A client starts this command and talks to it over standard input and output; with --http it
     finds it running. It ends when its input is closed, or by a signal, with all that it started.
@@ -116,6 +137,7 @@ def serve(
         token, is_new = (None, False) if is_open else _token(token_file)
         for grant in grants:
             _check_grant(grant, allow_sign=allow_sign)
+        offered = {"tools": [_pattern(one) for one in tools], "verbs": not no_verbs, "both": both}
         anyio.run(
             partial(
                 _serve,
@@ -126,6 +148,7 @@ def serve(
                 allowed_hosts=allowed_hosts,
                 allow_sign=allow_sign,
                 grants=grants,
+                offered=offered,
                 models=models_of(deps, are_wanted=True),
             )
         )
@@ -140,6 +163,7 @@ async def _serve(
     allowed_hosts: Sequence[str],
     allow_sign: bool,
     grants: Sequence[str],
+    offered: Mapping[str, Any],
     models: Mapping[str, Any],
 ) -> None:
     from ryecore.mcp_server import (  # noqa: PLC0415 - the SDK is large, and an extra
@@ -154,7 +178,7 @@ async def _serve(
         # The person at the client approves; what models may use is the host's own choice.
         given = {**models, "approve": approvals}
         ryes = [await opened.enter_async_context(Rye.open(path, **given)) for path in paths]
-        options = {"grants": frozenset(grants)} if grants else {}
+        options = {**offered, **({"grants": frozenset(grants)} if grants else {})}
         server = create_server(ryes, approvals=approvals, **options)
 
         async def close(_: signal.Signals) -> bool:  # which ends and answers each running call
@@ -209,6 +233,15 @@ def _check_grant(grant: str, *, allow_sign: bool) -> None:
             f"{grant!r} grants nothing: signing takes --allow-sign, and the item's full name.",
             next_step="Pass --allow-sign; the person at the client then approves each signature.",
         )
+
+
+def _pattern(text: str) -> str:
+    from ryecore.mcp_server.offer import check_pattern  # noqa: PLC0415 - for serving alone
+
+    try:
+        return check_pattern(text, "tool")
+    except ValueError as problem:
+        raise InputError(f"--tools {text!r} {problem}.", next_step="Correct it.") from None
 
 
 def _token(token_file: str | None) -> tuple[str, bool]:

@@ -17,19 +17,20 @@ from ryecore.errors import MetadataError
 from ryecore.items.bundled import find_document
 from ryecore.items.documents import DOCUMENT_EXTENSIONS, parse_document
 
-__all__ = ["parse_metadata", "parse_python"]
+__all__ = ["parse_metadata", "parse_python", "python_docstring"]
 
 _PLAIN_KEYS: Final = frozenset({
     "version", "tool_type", "executor_id", "category", "description", "config_schema",
     "env_config", "config", "config_resolve", "anchor", "verify_deps", "inputs", "outputs",
     "child_constraints", "execution_params", "execution_owner", "native_async", "native_resume",
     "file_types", "transport", "permissions", "warm",
-    "parallel_safe",
+    "parallel_safe", "title", "output_schema", "hints",
 })  # fmt: skip
 # Names that are documented without underscores. Others, such as VERSION, are the author's own.
-_CONSTANTS: Final = frozenset(
-    {"config_schema", "env_config", "config", "config_resolve", "anchor", "verify_deps"}
-)
+_CONSTANTS: Final = frozenset({
+    "config_schema", "env_config", "config", "config_resolve", "anchor", "verify_deps",
+    "output_schema",
+})  # fmt: skip
 _NAMES: Final[Mapping[str, str]] = {
     **{f"__{key}__": key for key in sorted(_PLAIN_KEYS)},
     **{key.upper(): key for key in sorted(_CONSTANTS)},
@@ -102,6 +103,14 @@ def parse_python(content: bytes, path: Path) -> dict[str, object]:
                 path, f"{name} must be a literal: it is read, never run", value.lineno
             ) from None
     return found
+
+
+def python_docstring(content: bytes, path: Path) -> str:
+    """Return the docstring of a Python tool's module; empty where it has none, or can't be read."""
+    try:
+        return ast.get_docstring(_parse_python(content, path)) or ""
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return ""
 
 
 def _assignment(statement: ast.stmt) -> tuple[str, ast.expr | None]:

@@ -26,7 +26,9 @@ from ryecore.errors import (
 )
 from ryecore.frozen import frozen
 from ryecore.items.description import describe
+from ryecore.items.metadata import python_docstring
 from ryecore.items.refs import ItemRef
+from ryecore.items.verification import VerifiedItem
 from ryecore.policy import CallContext, capability_of
 from ryecore.search.model import SearchResults
 from ryecore.tools.context import ToolContext
@@ -119,7 +121,7 @@ def shape_of(wanted: ItemRef, chain: ValidChain) -> ItemShape:
         )
     said = describe("tool", head.item.source.relative, head.item.content)
     server = head.spec.config.get("server") if chain.is_pinned else None
-    description = said.description or said.title
+    description = said.description or _docstring(head.item) or said.title
     schema = head.spec.config_schema or {"type": "object", "properties": {}}
     return ItemShape(
         wanted,
@@ -200,6 +202,12 @@ class ItemRunner:
                 f"The tool {self._name} failed: {done.error}", tool_name=self._name
             )
         return done.data
+
+
+def _docstring(item: VerifiedItem) -> str:
+    """Return the docstring of a Python tool's module; empty for any other tool."""
+    path = item.source.path
+    return python_docstring(item.content, path) if path.suffix == ".py" else ""
 
 
 def refusal(tool_name: str, error: RyeError) -> ToolCallError:

@@ -1,0 +1,209 @@
+"""Signed tools as MCP tools of their own, and the dispatch of calls to them or to the verbs.
+
+Source: docs/how-to/serve-mcp.md#tools-of-their-own.
+"""
+
+import json
+import logging
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, Final
+
+import anyio.to_thread
+from mcp.server.context import ServerRequestContext
+from mcp.shared.exceptions import MCPError
+from mcp_types import (
+    INVALID_PARAMS,
+    CallToolRequestParams,
+    CallToolResult,
+    InputRequiredResult,
+    ListToolsResult,
+    PaginatedRequestParams,
+    Tool,
+    ToolAnnotations,
+)
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+from ryecore.chain.model import ExecutionResult, ValidChain
+from ryecore.errors import RyeError
+from ryecore.items.description import describe
+from ryecore.items.refs import ItemRef
+from ryecore.lillux.schema import SchemaValidator
+from ryecore.mcp_server.approvals import InputRequired
+from ryecore.mcp_server.catalog import Catalog, Entry
+from ryecore.mcp_server.content import (
+    error_result,
+    item_result,
+    plain_json,
+    reads_structure,
+    structured_value,
+)
+from ryecore.mcp_server.paging import page_of
+from ryecore.mcp_server.running import CallRunner
+from ryecore.mcp_server.verbs import VERB_NAMES, Verbs
+from ryecore.policy import CallContext
+from ryecore.tools.items import shape_of
+
+__all__ = ["Tools", "tool_of"]
+
+_HINTS: Final = {
+    "read_only": "read_only_hint",
+    "destructive": "destructive_hint",
+    "idempotent": "idempotent_hint",
+    "open_world": "open_world_hint",
+}
+
+_logger = logging.getLogger(__name__)
+
+
+class Tools:
+    """The tools of the server: the verbs, and the signed tools that are offered."""
+
+    def __init__(self, catalog: Catalog, verbs: Verbs, runner: CallRunner) -> None:
+        self._catalog = catalog
+        self._verbs = verbs
+        self._runner = runner
+        self._seen: object = None
+        self._declared: dict[str, tuple[Entry, Tool | None]] = {}
+
+    async def list(
+        self, ctx: ServerRequestContext[Any, Any], params: PaginatedRequestParams | None
+    ) -> ListToolsResult:
+        """List a page of the tools, the verbs first. What doesn't verify is left out."""
+        cursor = params.cursor if params is not None else None
+        entries = await self._catalog.entries("tool", VERB_NAMES)
+        page, more = page_of(entries, cursor, self._catalog.page_size)
+        tools = [*self._verbs.tools] if cursor is None and self._catalog.has_verbs else []
+        await self._forget_changed()
+        for entry in page.values():
+            tool = await self._tool(entry)
+            if tool is not None:
+                tools.append(_for_protocol(tool, ctx.protocol_version))
+        return ListToolsResult(tools=tools, next_cursor=more)
+
+    def input_schema(self, name: str) -> Mapping[str, Any] | None:
+        """Return the input schema of a tool that was listed or called before.
+
+        The SDK asks for it before each call over HTTP, to compare headers with arguments.
+        """
+        tool = self._declared.get(name, (None, None))[1]
+        return None if tool is None else tool.input_schema
+
+    async def call(
+        self, ctx: ServerRequestContext[Any, Any], params: CallToolRequestParams
+    ) -> CallToolResult | InputRequiredResult:
+        """Call a tool."""
+        both = self._catalog.sends_both
+        try:
+            if params.name in self._verbs.names and self._catalog.has_verbs:
+                return await self._verbs.call(ctx, params, both=both)
+            entry = (await self._catalog.entries("tool", VERB_NAMES)).get(params.name)
+            if entry is None:
+                raise MCPError(code=INVALID_PARAMS, message=f"Unknown tool: {params.name}")
+            return await self._execute(entry, ctx, params, both=both)
+        except InputRequired as question:
+            return question.result
+        except MCPError:
+            raise
+        except RyeError as error:
+            return error_result(error)
+        except Exception:
+            _logger.exception("A call of %.200r failed", params.name)
+            return error_result("The server failed with an internal error; see its log.")
+
+    async def _execute(
+        self,
+        entry: Entry,
+        ctx: ServerRequestContext[Any, Any],
+        params: CallToolRequestParams,
+        *,
+        both: bool,
+    ) -> CallToolResult:
+        async def work(call: CallContext) -> ExecutionResult:
+            return await entry.project.rye.execute(entry.ref, params.arguments or {}, ctx=call)
+
+        done = await self._runner.run(ctx, params, work)
+        if not done.success:
+            return error_result(done.error or "The tool failed.", done.data)
+        schema = done.chain.head.spec.output_schema if done.chain.elements else None
+        if schema is not None:
+            problem = await _unfit(structured_value(done.data), schema)
+            if problem:
+                return error_result(
+                    f"What {entry.ref} returned doesn't fit its output schema: {problem}"
+                )
+        return item_result(
+            done.data,
+            is_structured=schema is not None,
+            protocol_version=ctx.protocol_version,
+            both=both,
+        )
+
+    async def _forget_changed(self) -> None:
+        seen = await anyio.to_thread.run_sync(self._catalog.fingerprint, "tool")
+        if seen is None or seen != self._seen:
+            self._declared.clear()
+            self._seen = seen
+
+    async def _tool(self, entry: Entry) -> Tool | None:
+        """Return what a tool declares; None where it doesn't verify, or can't be offered."""
+        known = self._declared.get(entry.name)
+        if known is not None and known[0].ref == entry.ref:
+            return known[1]
+        tool: Tool | None = None
+        try:
+            chain = (await entry.project.rye.trace(entry.ref)).chain
+            tool = tool_of(entry.name, entry.ref, chain)
+        except RyeError as error:
+            self._catalog.leave_out(str(entry.ref), error)
+        self._declared[entry.name] = (entry, tool)
+        return tool
+
+
+def tool_of(name: str, ref: ItemRef, chain: ValidChain) -> Tool:
+    """Return the declaration of a signed tool by its verified chain.
+
+    Raises:
+        InputError: It can't be offered to a model: an MCP tool without a pin.
+    """
+    shape = shape_of(ref, chain)
+    head = chain.head
+    title = None
+    if head.item is not None:
+        said = describe("tool", head.item.source.relative, head.item.content)
+        title = said.title if said.title != said.name else None
+    hints: dict[str, Any] = {_HINTS[hint]: value for hint, value in head.spec.hints.items()}
+    schema = head.spec.output_schema
+    return Tool(
+        name=name,
+        title=title,
+        description=shape.description,
+        input_schema={"type": "object", **shape.parameters},
+        output_schema=None if schema is None else dict(schema),
+        annotations=ToolAnnotations(**hints) if hints else None,
+    )
+
+
+def _for_protocol(tool: Tool, protocol_version: str) -> Tool:
+    """Return a tool as a version of the protocol takes it: before 2026, results are objects."""
+    schema = tool.output_schema
+    if schema is None or protocol_version in MODERN_PROTOCOL_VERSIONS:
+        return tool
+    if reads_structure(protocol_version) and schema.get("type") == "object":
+        return tool
+    return tool.model_copy(update={"output_schema": None})
+
+
+@lru_cache(maxsize=256)
+def _validator(schema_json: str) -> SchemaValidator:
+    return SchemaValidator(schema_json)
+
+
+async def _unfit(data: object, schema: Mapping[str, object]) -> str:
+    """Return how data doesn't fit a schema; empty where it fits."""
+    try:
+        validator = _validator(json.dumps(schema))
+    except ValueError as problem:
+        return f"that schema isn't valid: {problem}"
+    failures = await validator.failures_async(json.dumps(plain_json(data)))
+    return "; ".join(f"{one.path or 'it'}: {one.message}" for one in failures[:5])
