@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from tests.forking import forking_python
 from tests.loops import choose_loops, spare_loops
@@ -24,9 +24,10 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 for number in (signal.SIGQUIT, signal.SIGHUP):
     signal.signal(number, signal.SIG_DFL)
 
-# How long an example takes is the machine's affair, and no verdict.
-settings.register_profile("ordinary", deadline=None, max_examples=20)
-settings.register_profile("soak", deadline=None, max_examples=500)
+# How long an example takes, or is looked for, is the machine's affair, and no verdict.
+untimed = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("ordinary", untimed, max_examples=20)
+settings.register_profile("soak", untimed, max_examples=500)
 settings.load_profile("soak" if IS_SOAK else "ordinary")
 
 # What is collected stays until the end: nothing of it is garbage that is worth looking for.

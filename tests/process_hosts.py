@@ -7,7 +7,7 @@ import sys
 import textwrap
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ryecore.lillux import (
@@ -94,5 +94,9 @@ def threads() -> list[str]:
         for one in threading.enumerate()
         if one.name.startswith(("Trio thread", "AnyIO worker"))
     }
-    tasks = [one for one in Path("/proc/self/task").iterdir() if one.name not in workers]
-    return sorted(one.joinpath("comm").read_text() for one in tasks)
+    names = []
+    for task in Path("/proc/self/task").iterdir():
+        if task.name not in workers:
+            with suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
+                names.append((task / "comm").read_text())
+    return sorted(names)

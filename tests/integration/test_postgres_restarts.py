@@ -90,8 +90,15 @@ class _Writer:
 
 @pytest.mark.parametrize("crash", [False, True])
 async def test_a_restart_under_load_loses_and_doubles_nothing(
-    workspace: Workspace, server: PostgresServer, state: str, crash: bool
+    workspace: Workspace,
+    server: PostgresServer,
+    state: str,
+    monkeypatch: pytest.MonkeyPatch,
+    crash: bool,
 ) -> None:
+    monkeypatch.setattr(
+        "ryecore.state.postgres.database._AWAY_S", 1
+    )  # each writer hears that the server is away, and repeats itself
     store = ThreadStore.open(workspace.path(""), workspace.path("", "user"), state=state)
     writers = [_Writer(store, number) for number in range(WRITERS)]
     for one in writers:

@@ -9,6 +9,7 @@ import resource
 import signal
 import sys
 import threading
+from collections import Counter
 from pathlib import Path
 
 import anyio
@@ -409,7 +410,9 @@ async def test_five_hundred_at_once_leave_nothing() -> None:
                 group.start_soon(one, number)
         assert sorted(int(result.stdout) for result in results) == list(range(500))
         wait_for_fds(fds)
-        assert threads() == tasks
+        with anyio.fail_after(10):  # a worker that ends is a moment longer a thread
+            while Counter(threads()) - Counter(tasks):
+                await anyio.sleep(0.005)
         assert children() <= before
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -4,6 +4,7 @@ Import-linter keeps the rooms apart; this holds within a room.
 """
 
 import ast
+from collections.abc import Iterable, Iterator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -29,14 +30,22 @@ def _name(path: Path) -> str:
 
 def _needs(path: Path) -> set[str]:
     """What a file imports when it runs: type checkers alone read the rest."""
-    tree = ast.parse(path.read_bytes())
-    for node in ast.walk(tree):
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
-            node.body.clear()
     return {
         name
-        for node in ast.walk(tree)
-        if isinstance(node, ast.ImportFrom) and node.module is not None
+        for node in _imports(ast.parse(path.read_bytes()).body)
+        if node.module is not None
         for name in (node.module, *(f"{node.module}.{alias.name}" for alias in node.names))
         if name not in ("ryecore", _name(path))
     }
+
+
+def _imports(statements: Iterable[ast.AST]) -> Iterator[ast.ImportFrom]:
+    for node in statements:
+        if isinstance(node, ast.ImportFrom):
+            yield node
+        elif isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING":
+            yield from _imports(node.orelse)
+        else:  # a statement is in a statement, a handler or a case, never in an expression
+            for field in ("body", "orelse", "finalbody", "handlers", "cases"):
+                inner = getattr(node, field, ())
+                yield from _imports(inner if isinstance(inner, list) else ())

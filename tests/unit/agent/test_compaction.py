@@ -19,7 +19,7 @@ def unmarked(part: Any) -> Any:
 def test_calls_keep_their_results_and_the_user_the_last_word(
     messages: list[Message], most: int
 ) -> None:
-    cut = cut_for_summary(messages, most)
+    cut = cut_for_summary(messages, most) or cut_for_summary(messages, 0)
     assume(cut)
     shorter = with_summary(messages, cut, "Short.")
     check_order(shorter)
@@ -49,11 +49,10 @@ def test_a_second_summary_replaces_the_first(middle: list[Message], most: int, a
         *(Message(one.role, tuple(map(unmarked, one.parts))) for one in middle),
         Message.assistant("Two."),
     ]
-    cut = cut_for_summary(plain, most)
-    assume(cut)
+    cut = cut_for_summary(plain, most) or cut_for_summary(plain, 0)
     more = [*with_summary(plain, cut, "First."), Message.user("More?"), Message.assistant("!")]
-    cut_again = cut_for_summary(more, again)
-    assume(cut_again)
+    cut_again = cut_for_summary(more, again) or cut_for_summary(more, 0)
+    assert cut > 0 < cut_again
     second = with_summary(more, cut_again, "Second.")
     check_order(second)
     [summary] = [p for one in second for p in one.parts if getattr(p, "summary_of", 0)]

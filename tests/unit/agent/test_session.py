@@ -303,8 +303,11 @@ async def test_a_reply_that_failed_leaves_the_conversation_as_it_was():
 async def test_a_reply_that_was_cancelled_leaves_the_conversation_as_it_was():
     studio = Studio(say("well") + hang(), "here")
     session = studio.session()
-    with anyio.move_on_after(0.05):
-        await session.send("Are you there?")
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(session.send, "Are you there?")
+        while not studio.model.open_streams:
+            await anyio.lowlevel.checkpoint()
+        tasks.cancel_scope.cancel()
     assert session.messages == ()
 
     assert (await session.retry()).text == "here"

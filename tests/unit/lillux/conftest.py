@@ -6,8 +6,14 @@ import pytest
 
 from ryecore.lillux import WarmPool
 
-from .system import children
+from .system import children, leave_out_children
 from .warm import MIB
+
+
+@pytest.fixture(autouse=True)
+def _only_own_children() -> Iterator[None]:
+    with leave_out_children():
+        yield
 
 
 @pytest.fixture

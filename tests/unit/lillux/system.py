@@ -4,7 +4,8 @@ import os
 import select
 import threading
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ryecore.lillux import ProcessSpec
@@ -46,13 +47,30 @@ def wait_until_dead(*pids: int) -> None:
             os.close(fd)
 
 
+_others: set[int] = set()
+
+
 def children() -> set[int]:
-    """The numbers of all children of this process, zombies too."""
+    """The children of this process, zombies too, without those of `leave_out_children`."""
     found: set[int] = set()
     for task in Path("/proc/self/task").iterdir():
         with suppress(FileNotFoundError, ProcessLookupError):  # a thread that has just ended
             found.update(map(int, (task / "children").read_text().split()))
-    return found
+    return found - _others
+
+
+@contextmanager
+def leave_out_children() -> Iterator[None]:
+    """Within the block, `children` leaves out those that are there at its start.
+
+    Tests of other modules may have started servers in this process, which go on, and what they
+    have killed may still have to be reaped.
+    """
+    _others.update(children())
+    try:
+        yield
+    finally:
+        _others.clear()
 
 
 def open_fds() -> int:

@@ -8,6 +8,8 @@ import pytest
 
 from ryecore.lillux import wait_for_change, watch
 
+from .system import open_fds
+
 pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
 
 
@@ -64,10 +66,10 @@ async def test_a_closed_watcher_says_so(tmp_path: Path) -> None:
 
 
 def test_closing_gives_the_descriptor_back(tmp_path: Path) -> None:
-    before = len(os.listdir("/proc/self/fd"))
+    before = open_fds()
     for _ in range(10):
         watch(tmp_path).close()
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert open_fds() <= before  # fewer, where a run of an earlier test has closed its own
 
 
 def test_a_thread_can_wait(tmp_path: Path) -> None:

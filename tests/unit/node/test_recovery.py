@@ -237,5 +237,5 @@ def is_running(pid: int) -> bool:
     """Return whether a process runs, and isn't only waited for."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return False

@@ -402,7 +402,7 @@ def test_a_closed_index_holds_no_descriptor(workspace, index):
     assert len(os.listdir("/proc/self/fd")) < before
     left = len(os.listdir("/proc/self/fd"))
     assert found(index, "tides") == ["a"]  # a search that was under way while it was closed
-    assert len(os.listdir("/proc/self/fd")) == left
+    assert len(os.listdir("/proc/self/fd")) <= left
 
 
 def test_a_large_text_is_indexed_in_part_and_says_so(workspace, index):

@@ -230,7 +230,8 @@ def test_no_descriptor_is_left_behind(path: Path) -> None:
     for _ in read_records(path):
         break
     verify_transcript(path, THREAD, KEY.public, None, ended=True)
-    assert len(os.listdir("/proc/self/fd")) == before
+    # Fewer, where what an earlier test has left was closed meanwhile.
+    assert len(os.listdir("/proc/self/fd")) <= before
 
 
 def test_a_torn_line_is_dropped_and_the_tail_is_kept_and_stays_marked(path: Path) -> None:
