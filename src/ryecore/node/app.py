@@ -240,8 +240,9 @@ class _NodeApp:
         self, request: Request, head: RequestHead, handle: _Handler, max_bytes: int
     ) -> Response:
         service = self._open_service()
-        async with await service.gate.admit(head) as admission:
-            if handle is not _execute:  # whose nonce is in the transaction of its run
+        is_execute = handle is _execute  # whose nonce is in the transaction of its run
+        async with await service.gate.admit(head, is_looked_up=not is_execute) as admission:
+            if not is_execute:
                 await admission.remember()
             with _Held(self) as held:
                 body = await _read_bounded(request, head.headers, max_bytes, held)

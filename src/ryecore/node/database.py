@@ -59,6 +59,10 @@ _MIGRATIONS: Final[Sequence[Migration]] = (
         "CREATE INDEX runs_by_spend ON runs (caller, spend_microcents) WHERE spend_microcents > 0",
         "CREATE INDEX runs_by_end ON runs (ended_at, status, caller, size_bytes)",
     ),
+    (  # each commit writes a page of an index: `runs_by_end` finds what has not ended, too
+        "DROP INDEX runs_not_ended",
+        "DROP INDEX nonces_by_expiry",  # those of two minutes are looked through now and then
+    ),
 )
 
 

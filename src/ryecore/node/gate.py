@@ -88,16 +88,23 @@ class Gate:
         self._swept_at_s = 0
         self._open: set[tuple[str, str]] = set()  # the nonces of admissions that have not ended
 
-    async def admit(self, head: RequestHead) -> "Admission":
+    async def admit(self, head: RequestHead, *, is_looked_up: bool = True) -> "Admission":
         """Admit a request, once: as a context, whose end remembers the nonce.
+
+        Args:
+            head: The request without its body.
+            is_looked_up: Whether a nonce that was used is refused already here. It is refused in
+                any case where it is written, which is before the request has an effect.
 
         Raises:
             NodeProblem: `unauthorized`, which never says why; `clock` or `replayed` where the
                 signature is right. The reason, for the node's log, is the problem's cause.
         """
         admission = self._examine(head)
+        if admission.nonce in self._open:
+            raise _replayed()
         query = "SELECT 1 FROM nonces WHERE caller = ? AND nonce = ?"
-        if await self._database.fetch(query, admission.nonce) or admission.nonce in self._open:
+        if is_looked_up and await self._database.fetch(query, admission.nonce):
             raise _replayed()
         self._open.add(admission.nonce)
         return admission

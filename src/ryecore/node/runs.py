@@ -161,8 +161,6 @@ class NodeRuns:
         if known is None:
             row = RunRow.of(caller.fingerprint, body, sha256)
             known = await self._start(caller, row, request.decode("ascii"), admission)
-            if len(self._live) <= _FEW_RUNS:
-                self._table.begin_sync()  # while the run is prepared, which waits for it
             await anyio.lowlevel.checkpoint()  # the run comes first: what follows here can wait
         if admission is not None:
             await admission.remember()  # unless it was with the run
@@ -279,7 +277,11 @@ class NodeRuns:
                     content.count(-len(request))
             if not is_new:  # its twin has ended already
                 return await self._find(caller, body.thread_id)
-            self._carry_on(live)
+            try:
+                if len(self._live) < _FEW_RUNS:
+                    self._table.begin_sync()  # while the run is prepared, which waits for it
+            finally:
+                self._carry_on(live)
         return row
 
     def _check(self, body: ExecuteBody) -> None:

@@ -6,7 +6,7 @@ Source: docs/design/remote.md#on-the-node.
 import fcntl
 import os
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ from attrs import define
 
 from ryecore.convert.money import write_usd
 from ryecore.convert.prometheus import Sample
-from ryecore.errors import ConfigError
+from ryecore.errors import ConfigError, StateError
 from ryecore.lillux.keys import PublicKey
 from ryecore.lillux.locks import find_lock_holders
 from ryecore.node.callers import Caller, Callers
@@ -163,6 +163,7 @@ async def open_node(
             try:
                 await runs.begin()
                 tasks.start_soon(keep_up, database, content, callers, settings.unused_days)
+                tasks.start_soon(_extend_log, database)
                 yield service
             finally:
                 service.is_accepting = False
@@ -170,6 +171,11 @@ async def open_node(
                 await tasks.close()
         finally:
             database.close()
+
+
+async def _extend_log(database: Database) -> None:
+    with suppress(StateError):  # syncs take longer then
+        await run_in_thread(database.extend_log)
 
 
 def _operator_keys(folder: Path, environ: Mapping[str, str]) -> tuple[PublicKey, ...]:

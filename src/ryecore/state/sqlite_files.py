@@ -116,6 +116,10 @@ _COMMITS: Final = 256
 _LOG_BYTES: Final = 4 * 2**20
 """The size above which the log is restarted, for which writers wait a moment."""
 
+_EXTENDED_BYTES: Final = 2 * _LOG_BYTES
+"""The size of an extended log, which is seldom larger before it is restarted."""
+
+_ROOM_TO_EXTEND_BYTES: Final = 100 * _EXTENDED_BYTES
 _PIECE_BYTES: Final = 2**20
 
 _GATE_WAIT_S: Final = 1.0
@@ -173,6 +177,45 @@ class LogKeeper:
                 self._is_unsure = False
         finally:
             os.close(log)
+
+    def extend(self) -> None:
+        """Write zeros behind the log, up to the size that it reaches before it is restarted.
+
+        A sync of a log that grows writes the file system's journal, too, and waits for what other
+        programs have in it. SQLite reads a log up to the first frame that isn't of its salt. A disk
+        with little room is left to what is written.
+
+        Raises:
+            OSError: It can't be written, or other processes write all the time.
+
+        Source: https://www.sqlite.org/fileformat2.html#walformat.
+        """
+        room = os.statvfs(self._gate)
+        if room.f_bavail * room.f_frsize < _ROOM_TO_EXTEND_BYTES:
+            return
+        with self._working:  # no checkpoint, and no fork
+            self._extend()
+        self.sync()
+
+    def _extend(self) -> None:
+        with (
+            closing(sqlite3.connect(self._database, timeout=0, isolation_level=None)) as own,
+            self._gate_taken(),
+        ):
+            own.execute("PRAGMA trusted_schema = OFF")
+            own.execute("PRAGMA wal_autocheckpoint = 0")
+            own.execute("BEGIN IMMEDIATE")
+            commit_nothing(own)
+            own.execute("COMMIT")  # now there is a log, with its header
+            own.execute("BEGIN IMMEDIATE")  # nobody writes meanwhile
+            log = os.open(self._path, os.O_WRONLY | os.O_CLOEXEC)
+            try:
+                size_bytes = os.fstat(log).st_size
+                while (left := _EXTENDED_BYTES - size_bytes) > 0:
+                    zeros = bytes(min(left, _PIECE_BYTES))
+                    size_bytes += os.pwrite(log, zeros, size_bytes)
+            finally:
+                os.close(log)
 
     def begin_sync(self) -> "RunningSync":
         """Begin a sync on an event loop, in which no thread of Python takes part."""

@@ -6,6 +6,8 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -145,3 +147,32 @@ def test_threads_stand_in_the_order_they_were_made_though_the_clock_went_back(
         "alive",
         "dead",
     ]
+
+
+def test_commits_beside_an_extended_log_survive_the_end_of_the_process(tmp_path: Path) -> None:
+    database = Database(tmp_path / "some.db", [["CREATE TABLE one (x)"]], durability="machine")
+    log = tmp_path / "some.db-wal"
+
+    def write(numbers: range) -> None:
+        for number in numbers:
+            with database.write() as run:
+                run.execute("INSERT INTO one VALUES (?)", (number,))
+
+    write(range(10))
+    with ThreadPoolExecutor() as others:
+        writing = others.submit(write, range(10, 60))
+        database.extend_log()
+        writing.result()
+    size_bytes = log.stat().st_size
+    assert size_bytes == 8 * 2**20
+    write(range(60, 100))
+    database.extend_log()
+    assert log.stat().st_size == size_bytes  # the zeros are written over
+    killed = tmp_path / "killed"
+    killed.mkdir()
+    for path in (tmp_path / "some.db", log):  # as a process leaves them that is killed
+        shutil.copy(path, killed)
+    with closing(sqlite3.connect(killed / "some.db")) as found:
+        assert [x for (x,) in found.execute("SELECT x FROM one ORDER BY x")] == [*range(100)]
+        assert found.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    database.close()
