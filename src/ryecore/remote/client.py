@@ -21,10 +21,11 @@ from ryecore.lillux.keys import PublicKey, SigningKey
 from ryecore.llm.fallback_rules import backoff_s
 from ryecore.remote.config import Remote, RemoteEntry
 from ryecore.remote.http import (
-    HEADERS,
     certificate_problem,
     connect_timeout,
+    head_lines,
     make_http,
+    make_request,
     parse_url,
     quoted,
     reason_of,
@@ -50,7 +51,7 @@ from ryecore.remote.protocol.signatures import (
     sign_request,
 )
 from ryecore.remote.protocol.snapshots import Snapshot
-from ryecore.remote.transport import NodeBody
+from ryecore.remote.transport import Answer, NodeTransport
 
 __all__ = ["NodeClient", "fetch_identity"]
 
@@ -104,20 +105,20 @@ class NodeClient:
         """Return the node's identity, and the key in it that signed it, whichever that is."""
         try:
             with anyio.fail_after(self.remote.settings.timeout_s):
-                request = self._request("GET", f"{self.remote.url}/identity", b"", {})
-                response, content = await self._send(request, _SMALL_BYTES)
+                url = f"{self.remote.url}/identity"
+                answer = await self._send("GET", url, b"", {}, _SMALL_BYTES)
         except TimeoutError:
             raise self._unavailable("it didn't answer in time") from None
         except _Again as failed:
             raise failed.error from None
-        if response.status_code != 200:
+        if answer.status != 200:
             raise self._untrusted(
-                f"answered with the status {response.status_code}: it isn't a node of ryecore's"
+                f"answered with the status {answer.status}: it isn't a node of ryecore's"
             )
-        identity = self._read(content, Identity)
+        identity = self._read(answer.content, Identity)
         try:
             key = PublicKey.from_pem(identity.node_key)
-            _prove(response, key, content, None)
+            _prove(answer.status, answer.headers, key, answer.content, None)
         except (SigningError, SignatureInvalid) as problem:
             raise self._untrusted(f"has an identity that it didn't sign: {problem}") from None
         return identity, key
@@ -264,8 +265,8 @@ class NodeClient:
         """
         timeout_s = self.remote.settings.timeout_s
         timeout = httpx2.Timeout(timeout_s, read=read_timeout_s or timeout_s)
-        request = self._sign("GET", path, query, b"", dict(headers or {}))
-        request.extensions["timeout"] = timeout.as_dict()
+        url, signed = self._sign("GET", path, query, b"", dict(headers or {}))
+        request = make_request("GET", url, b"", signed, timeout.as_dict())
         try:
             with self._failures():
                 response = await self._http.handle_async_request(request)
@@ -273,9 +274,10 @@ class NodeClient:
                     bound_body(response, bounds)
                     is_refused = response.status_code >= 300
                     body = await response.aread() if is_refused else None
-                    self._prove(response, request, body)
+                    found = combine_headers(response.headers.raw)
+                    self._prove(response.status_code, found, body, signed)
                     if body is not None:
-                        raise self._refusal(response, body)
+                        raise self._refusal(Answer(response.status_code, found, body))
                     yield response
                 finally:
                     await response.aclose()
@@ -299,52 +301,50 @@ class NodeClient:
         delivery: Delivery | None,
     ) -> bytes:
         """Make a request once, and return the body of its proved answer."""
-        request = self._sign(method, path, query, body, headers)
-        may_be_there = False
-        if delivery is not None:
-            may_be_there = delivery.is_possible
-            request.extensions["trace"] = delivery.note
-        response, content = await self._send(request, max_bytes)
-        self._prove(response, request, content)
-        if response.status_code >= 300:
-            if delivery is not None and response.status_code < 500:
+        url, signed = self._sign(method, path, query, body, headers)
+        may_be_there = delivery is not None and delivery.is_possible
+        answer = await self._send(method, url, body, signed, max_bytes, delivery)
+        self._prove(answer.status, answer.headers, answer.content, signed)
+        if answer.status >= 300:
+            if delivery is not None and answer.status < 500:
                 delivery.is_possible = may_be_there  # by an attempt before this one
-            raise self._refusal(response, content)
-        return content
+            raise self._refusal(answer)
+        return answer.content
 
-    async def _send(self, request: httpx2.Request, max_bytes: int) -> tuple[httpx2.Response, bytes]:
+    async def _send(
+        self,
+        method: str,
+        url: str,
+        body: bytes,
+        headers: Mapping[str, str],
+        max_bytes: int,
+        delivery: Delivery | None = None,
+    ) -> Answer:
+        trace = None if delivery is None else delivery.note
         with self._failures():
-            response = await self._http.handle_async_request(request)
+            if isinstance(self._http, NodeTransport):
+                lines = head_lines(method, url, body, headers)
+                found = await self._http.exchange(lines, body, max_bytes, self._timeouts, trace)
+                if isinstance(found, Answer):
+                    return found
+                response = found
+            else:
+                request = make_request(method, url, body, headers, self._timeouts)
+                if trace is not None:
+                    request.extensions["trace"] = trace
+                response = await self._http.handle_async_request(request)
             try:
-                own = response.stream if isinstance(response.stream, NodeBody) else None
-                is_plain = response.status_code < 300 and "content-encoding" not in response.headers
-                if own is not None and is_plain:
-                    return response, await own.read(max_bytes)
                 bound_body(response, BodyBounds(max_bytes))
                 stream = cast(httpx2.AsyncByteStream, response.stream)  # as it came: in no coding
-                return response, b"".join([piece async for piece in stream])
+                content = b"".join([piece async for piece in stream])
             finally:
                 await response.aclose()
-
-    def _request(
-        self, method: str, url: str, body: bytes, headers: Mapping[str, str]
-    ) -> httpx2.Request:
-        parsed = parse_url(url)
-        raw = [*HEADERS, (b"Host", parsed.netloc)]  # all of them: to add some takes httpx2 long
-        raw += [(name.encode("ascii"), value.encode("ascii")) for name, value in headers.items()]
-        if body or method == "POST":
-            raw.append((b"Content-Length", b"%d" % len(body)))
-        return httpx2.Request(
-            method,
-            parsed,
-            headers=raw,
-            stream=httpx2.ByteStream(body),
-            extensions={"timeout": self._timeouts},
-        )
+        return Answer(response.status_code, combine_headers(response.headers.raw), content)
 
     def _sign(
         self, method: str, path: str, query: str, body: bytes, headers: dict[str, str]
-    ) -> httpx2.Request:
+    ) -> tuple[str, dict[str, str]]:
+        """Return the URL of a request, and its headers with those that sign it."""
         url = f"{self.remote.url}{path}{f'?{query}' if query else ''}"
         parsed = parse_url(url)
         sent_path, _, sent_query = parsed.raw_path.decode("ascii").partition("?")
@@ -358,7 +358,7 @@ class NodeClient:
             node=self.remote.key.fingerprint,
             now_s=int(time.time()),
         )
-        return self._request(method, url, body, headers | signed)
+        return url, headers | signed
 
     @property
     def caller(self) -> str:
@@ -386,22 +386,22 @@ class NodeClient:
             raise _Again(self._unavailable(reason_of(problem))) from None
 
     def _prove(
-        self, response: httpx2.Response, request: httpx2.Request, body: bytes | None
+        self, status: int, headers: Mapping[str, str], body: bytes | None, signed: Mapping[str, str]
     ) -> None:
+        """Prove that the node answered this to a request with these headers."""
         try:
-            _prove(response, self.remote.key, body, request)
+            _prove(status, headers, self.remote.key, body, signed["Signature"])
         except SignatureInvalid as problem:
-            status = response.status_code
-            if "signature" not in response.headers and status in _FROM_A_PROXY:
+            if "signature" not in headers and status in _FROM_A_PROXY:
                 reason = f"what stands before it answered with the status {status}"
-                raise _Again(self._unavailable(reason), _retry_after_s(response)) from None
+                raise _Again(self._unavailable(reason), _retry_after_s(headers)) from None
             raise self._untrusted(
                 f"answered with the status {status}, and not signed by the key "
                 f"{self.remote.key.fingerprint}: {problem.reason}"
             ) from None
 
-    def _refusal(self, response: httpx2.Response, content: bytes) -> Exception:
-        problem = self._read(content, Problem)
+    def _refusal(self, answer: Answer) -> Exception:
+        problem = self._read(answer.content, Problem)
         title, detail = quoted(problem.title), quoted(problem.detail)
         next_step = quoted(problem.next_step)
         if problem.type == "unauthorized":  # the node doesn't say which key it doesn't know
@@ -415,10 +415,10 @@ class NodeClient:
             next_step=next_step,
             remote=self.remote.name,
             problem=problem.type,
-            status=response.status_code,
+            status=answer.status,
         )
         if problem.type in _WAITING_HELPS:
-            return _Again(error, _retry_after_s(response))
+            return _Again(error, _retry_after_s(answer.headers))
         return error
 
     def _read(self, content: bytes, kind: type[T]) -> T:
@@ -476,21 +476,18 @@ async def fetch_identity(url: str, *, timeout_s: float = 30.0) -> tuple[Identity
 
 
 def _prove(
-    response: httpx2.Response,
+    status: int,
+    headers: Mapping[str, str],
     key: PublicKey,
     body: bytes | None,
-    request: httpx2.Request | None,
+    signature: str | None,
 ) -> None:
-    check_response(
-        key,
-        status=response.status_code,
-        headers=combine_headers(response.headers.raw),
-        body=body,
-        request=None if request is None else combine_headers(request.headers.raw),
-    )
+    """Prove an answer to a request that has a signature, or has none."""
+    request = None if signature is None else {"signature": signature}
+    check_response(key, status=status, headers=headers, body=body, request=request)
 
 
-def _retry_after_s(response: httpx2.Response) -> float:
-    text = response.headers.get("retry-after", "")
+def _retry_after_s(headers: Mapping[str, str]) -> float:
+    text = headers.get("retry-after", "")
     asked_s = int(text) if text.isascii() and text.isdigit() and len(text) < 6 else 0
     return min(float(asked_s), _MAX_ASKED_WAIT_S)

@@ -1,6 +1,7 @@
 """The HTTP library as the client of a node uses it, and what its failures say."""
 
 import ssl
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final
 from urllib.request import getproxies
@@ -12,10 +13,11 @@ from ryecore.remote.config import is_loopback
 from ryecore.remote.transport import NodeTransport
 
 __all__ = [
-    "HEADERS",
     "certificate_problem",
     "connect_timeout",
+    "head_lines",
     "make_http",
+    "make_request",
     "parse_url",
     "quoted",
     "reason_of",
@@ -23,7 +25,7 @@ __all__ = [
 
 _CONNECT_TIMEOUT_S: Final = 10.0
 _MAX_QUOTED_CHARS: Final = 500
-HEADERS: Final = (
+_HEADERS: Final = (
     (b"Accept", b"*/*"),
     (b"Accept-Encoding", b"identity"),
     (b"User-Agent", b"ryecore"),
@@ -63,6 +65,47 @@ class _Proxied(httpx2.AsyncBaseTransport):
 
     async def aclose(self) -> None:
         await self._client.aclose()
+
+
+def make_request(
+    method: str,
+    url: str,
+    body: bytes,
+    headers: Mapping[str, str],
+    timeouts: Mapping[str, float | None],
+) -> httpx2.Request:
+    """Return a request.
+
+    Args:
+        method: The method.
+        url: The URL, percent-encoded.
+        body: The body.
+        headers: Its headers but those that each request has.
+        timeouts: Its timeouts, as httpx2 has them.
+    """
+    return httpx2.Request(
+        method,
+        parse_url(url),
+        headers=_all_headers(method, url, body, headers),  # to add some takes httpx2 long
+        stream=httpx2.ByteStream(body),
+        extensions={"timeout": timeouts},
+    )
+
+
+def head_lines(method: str, url: str, body: bytes, headers: Mapping[str, str]) -> list[bytes]:
+    """Return the lines of the head of the request that `make_request` makes."""
+    first = b"%s %s HTTP/1.1" % (method.encode("ascii"), parse_url(url).raw_path)
+    return [first, *(b"%s: %s" % one for one in _all_headers(method, url, body, headers))]
+
+
+def _all_headers(
+    method: str, url: str, body: bytes, headers: Mapping[str, str]
+) -> list[tuple[bytes, bytes]]:
+    found = [*_HEADERS, (b"Host", parse_url(url).netloc)]
+    found += [(name.encode("ascii"), value.encode("ascii")) for name, value in headers.items()]
+    if body or method == "POST":
+        found.append((b"Content-Length", b"%d" % len(body)))
+    return found
 
 
 def connect_timeout(timeout_s: float) -> dict[str, float | None]:

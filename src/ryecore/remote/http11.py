@@ -6,20 +6,21 @@ Source: RFC 9112.
 """
 
 import select
+import socket
 import ssl
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import Final, Protocol
 
 import anyio
 import httpx2
 from anyio.abc import ByteStream, SocketAttribute
+from anyio.lowlevel import current_token
 from anyio.streams.tls import TLSStream
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 __all__ = ["Connection", "connect"]
 
-_READ_BYTES: Final = 64 * 1024
 _JOINED_BYTES: Final = 64 * 1024
 _MAX_HEAD_BYTES: Final = 100 * 1024
 """The most bytes that stand before, between and behind the parts of a body."""
@@ -42,6 +43,8 @@ async def connect(
     stream: ByteStream | None = None
     try:
         with _within(timeout_s, httpx2.ConnectTimeout):
+            if tls is None and hasattr(current_token().native_token, "add_reader"):
+                return await _connect_on_asyncio(host, port)
             stream = await anyio.connect_tcp(host, port)
             raw = stream.extra(SocketAttribute.raw_socket).fileno()  # noqa: S610 - of anyio
             if tls is not None:
@@ -58,6 +61,28 @@ async def connect(
         raise
 
 
+async def _connect_on_asyncio(host: str, port: int) -> "Connection":
+    from ryecore.remote.sockets import LoopStream  # noqa: PLC0415 - where asyncio runs
+
+    try:
+        stream = await LoopStream.connect(host, port)
+    except socket.gaierror:
+        raise
+    except OSError as problem:  # one for each address
+        raise httpx2.ConnectError("All connection attempts failed") from problem
+    return Connection(stream, stream.descriptor)
+
+
+class _Stream(Protocol):
+    """The bytes of a connection, with anyio's errors."""
+
+    async def send(self, item: bytes, /) -> None: ...
+
+    async def receive(self) -> bytes: ...
+
+    async def aclose(self) -> None: ...
+
+
 class Connection:
     """A connection, for one request at a time.
 
@@ -66,7 +91,7 @@ class Connection:
         headers: Its headers.
     """
 
-    def __init__(self, stream: ByteStream, descriptor: int) -> None:
+    def __init__(self, stream: _Stream, descriptor: int) -> None:
         self._stream = stream
         self._poll = select.poll()
         self._poll.register(descriptor, select.POLLIN)
@@ -85,7 +110,7 @@ class Connection:
     @property
     def is_quiet(self) -> bool:
         """Whether nothing has come since the answer, such as the end of the connection."""
-        return not self._poll.poll(0)
+        return getattr(self._stream, "is_quiet", True) and not self._poll.poll(0)
 
     async def send(self, head: Iterable[bytes], body: bytes, timeout_s: float | None) -> None:
         """Send a request.
@@ -125,12 +150,14 @@ class Connection:
     async def close(self) -> None:
         """Close the connection at once, also in a cancelled task."""
         self._is_complete = False
-        await anyio.aclose_forcefully(self._stream)
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            await self._stream.aclose()
 
     async def _receive(self, timeout_s: float | None) -> None:
         try:
             with _within(timeout_s, httpx2.ReadTimeout):
-                data = await self._stream.receive(_READ_BYTES)
+                data = await self._stream.receive()
         except anyio.EndOfStream:
             self._end()
             return

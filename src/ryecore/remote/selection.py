@@ -6,8 +6,11 @@ Source: docs/design/remote.md#at-home; decision 66.
 import os
 import stat
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Final, Literal
+
+from attrs import astuple
 
 from ryecore.errors import InputError, LinkLeavesSpace
 from ryecore.frozen import frozen
@@ -74,7 +77,7 @@ class LeftOut:
     reason: str
 
 
-@frozen
+@frozen(slots=False)
 class Selection:
     """What travels by its path, in the order of a snapshot, and what doesn't.
 
@@ -94,18 +97,29 @@ class Selection:
 
     def is_current(self) -> bool:
         """Return whether a new walk would find the same, as far as stats tell."""
-        return (
-            not self.has_links
-            and all(_identity_of(path) == identity for path, identity in self.folders)
-            and all(_identity_of(one.source) == one.identity for one in self.files)
-        )
+        return not self.has_links and all(_stat_of(path) == stat for path, stat in self._stats)
+
+    @cached_property
+    def _stats(self) -> Sequence[tuple[str, tuple[int, ...] | None]]:
+        """What counts of the stat of each folder and file, folders first."""
+        found = [*self.folders, *((one.source, one.identity) for one in self.files)]
+        return [(path, None if one is None else astuple(one)) for path, one in found]
 
 
 def _identity_of(path: str) -> FileIdentity | None:
+    found = _stat_of(path)
+    return None if found is None else FileIdentity(*found)
+
+
+def _stat_of(path: str) -> tuple[int, ...] | None:
+    """Return the fields of a path's `FileIdentity`; None where it is missing."""
     try:
-        return FileIdentity.of(os.stat(path, follow_symlinks=False))
+        found = os.lstat(path)
     except OSError:
         return None
+    return (
+        found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns,
+    )  # fmt: skip
 
 
 def select_files(

@@ -7,21 +7,41 @@ the caller's time of 200 calls at once. Here the one that was used last is taken
 import ssl
 import time
 from collections import deque
-from collections.abc import AsyncIterator
-from typing import Any, Final
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from typing import Final, TypeAlias
 
 import httpx2
 
 from ryecore.bounded_http import check_size
+from ryecore.frozen import frozen
 from ryecore.remote.http11 import Connection, connect
+from ryecore.remote.protocol.signatures import combine_headers
 
-__all__ = ["NodeBody", "NodeTransport"]
+__all__ = ["Answer", "NodeBody", "NodeTransport"]
+
+Timeouts: TypeAlias = Mapping[str, float | None]
+Trace: TypeAlias = Callable[[str, Mapping[str, object]], Awaitable[None]]
 
 _MAX_IDLE: Final = 100
 """The most connections that are kept for later requests."""
 
 _IDLE_S: Final = 5.0
 """How long a connection is kept that nothing uses, in seconds; a node closes it then, too."""
+
+
+@frozen(slots=False)
+class Answer:
+    """An answer that was read whole.
+
+    Attributes:
+        status: Its status.
+        headers: Its headers, by their names in lower case.
+        content: Its body.
+    """
+
+    status: int
+    headers: Mapping[str, str]
+    content: bytes
 
 
 class NodeTransport(httpx2.AsyncBaseTransport):
@@ -40,11 +60,52 @@ class NodeTransport(httpx2.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send a request whose body is in memory; return its response once its head has come."""
-        timeouts: dict[str, float | None] = request.extensions.get("timeout", {})
-        trace: Any = request.extensions.get("trace")
-        body, target = await request.aread(), request.url.raw_path
+        timeouts: Timeouts = request.extensions.get("timeout", {})
+        target, body = request.url.raw_path, await request.aread()
         head = [b"%s %s HTTP/1.1" % (request.method.encode("ascii"), target)]
         head += [b"%s: %s" % header for header in request.headers.raw]
+        connection = await self._begin(head, body, timeouts, request.extensions.get("trace"))
+        return self._response(connection, timeouts)
+
+    async def exchange(
+        self, head: Sequence[bytes], body: bytes, max_bytes: int, timeouts: Timeouts,
+        trace: Trace | None,
+    ) -> "Answer | httpx2.Response":  # fmt: skip
+        """Send a request, and read all of its answer; without the objects that httpx2 makes.
+
+        Args:
+            head: Its lines.
+            body: Its body.
+            max_bytes: The most bytes of the answer's body.
+            timeouts: Its timeouts, as httpx2 has them.
+            trace: Called at its steps, as httpx2 does.
+
+        Returns:
+            The answer; an error, or an answer in a coding, as a response that is still to be read.
+
+        Raises:
+            httpx2.TransportError: There is no answer, or one that is larger.
+        """
+        connection = await self._begin(head, body, timeouts, trace)
+        is_coded = any(name == b"content-encoding" for name, _ in connection.headers)
+        if connection.status >= 300 or is_coded:
+            return self._response(connection, timeouts)
+        pieces: list[bytes] = []
+        size_bytes = 0
+        try:
+            while piece := await connection.read_piece(timeouts.get("read")):
+                size_bytes += len(piece)
+                check_size(size_bytes, max_bytes)
+                pieces.append(piece)
+        finally:
+            await self.give_back(connection)
+        headers = combine_headers(connection.headers)
+        return Answer(connection.status, headers, b"".join(pieces))
+
+    async def _begin(
+        self, head: Sequence[bytes], body: bytes, timeouts: Timeouts, trace: Trace | None
+    ) -> Connection:
+        """Send a request, and return its connection once the head of the answer has come."""
         connection = await self._take(timeouts.get("connect"))
         try:
             if trace is not None:
@@ -56,6 +117,9 @@ class NodeTransport(httpx2.AsyncBaseTransport):
         except BaseException:
             await connection.close()
             raise
+        return connection
+
+    def _response(self, connection: Connection, timeouts: Timeouts) -> httpx2.Response:
         return httpx2.Response(
             connection.status,
             headers=connection.headers,
@@ -99,20 +163,6 @@ class NodeBody(httpx2.AsyncByteStream):
         self._connection = connection
         self._timeout_s = timeout_s
         self._is_closed = False
-
-    async def read(self, max_bytes: int) -> bytes:
-        """Read all of it, at once and not in pieces.
-
-        Raises:
-            ResponseOutOfBounds: It is larger.
-        """
-        pieces: list[bytes] = []
-        size_bytes = 0
-        while piece := await self._connection.read_piece(self._timeout_s):
-            size_bytes += len(piece)
-            check_size(size_bytes, max_bytes)
-            pieces.append(piece)
-        return b"".join(pieces)
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         while piece := await self._connection.read_piece(self._timeout_s):

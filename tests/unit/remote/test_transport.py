@@ -175,6 +175,12 @@ async def answered(answer: bytes, *, closes: bool = True) -> tuple[int, bytes, h
     return got.status_code, got.content, got.headers
 
 
+async def test_a_long_answer_is_read_whole_however_late() -> None:
+    body = bytes(range(256)) * 20_000
+    head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body)
+    assert (await answered(head + body))[:2] == (200, body)
+
+
 @pytest.mark.parametrize("closes", [True, False])
 async def test_an_answer_in_chunks_is_read_to_its_end(closes: bool) -> None:
     chunked = (
