@@ -5,14 +5,15 @@ when it is first needed.
 """
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from attrs import evolve
 
 from ryecore.actions.execute import ExecuteAction
+from ryecore.actions.remote_parts import RemoteParts
 from ryecore.actions.settings import Settings
 from ryecore.chain.builder import ChainBuilder, FileTypes
 from ryecore.chain.config import ConfigResolver
@@ -25,7 +26,6 @@ from ryecore.chain.prepared import Preparer
 from ryecore.chain.primitives import KeptProcesses
 from ryecore.chain.trace import Trace
 from ryecore.display.sanitize import warn
-from ryecore.errors import MissingExtra
 from ryecore.items.keys import AuthorKeys
 from ryecore.items.project_trust import allowed_variables, is_project_trusted
 from ryecore.items.snapshots import SnapshotStore
@@ -34,7 +34,6 @@ from ryecore.items.trust import TrustStore
 from ryecore.items.verification import Verifier
 from ryecore.lillux.event_loop import run_in_thread
 from ryecore.lillux.keys import PublicKey
-from ryecore.policy import CallContext
 from ryecore.runs.tasks import Running, Tasks
 from ryecore.state.lazy_store import LazyThreadStore
 from ryecore.state.object_places import ObjectPlace
@@ -49,8 +48,6 @@ if TYPE_CHECKING:
     from ryecore.actions.launch import LaunchAction
     from ryecore.actions.maps import Map
     from ryecore.actions.pruning import AutomaticPruning
-    from ryecore.actions.queued_graphs import QueuedGraphs
-    from ryecore.actions.ray_calls import RayCalls
     from ryecore.actions.remotes import Remotes
     from ryecore.actions.search import SearchAction
     from ryecore.actions.sign import SignAction
@@ -63,16 +60,8 @@ if TYPE_CHECKING:
     from ryecore.graph.run import GraphService
     from ryecore.policy.execution import Executions
     from ryecore.policy.permissions import Approve
-    from ryecore.remote.config import Remote, RemotesReader
-    from ryecore.remote.connection import ConnectedNode, NodePool
-    from ryecore.remote.lifecycle import RemoteLifecycle
-    from ryecore.remote.plan import PushPlanner
-    from ryecore.remote.queued import QueuedRuns
-    from ryecore.remote.service import RemoteRuns
     from ryecore.runs.host import RunHost
-    from ryecore.runs.request import RunRequest
     from ryecore.state.exports import ExportVerifier
-    from ryecore.state.model import ThreadRecord
     from ryecore.threads.planner.planning import DirectivePlanner
     from ryecore.threads.service import ThreadService
 
@@ -139,16 +128,29 @@ class Parts:
         interpreters = self._make_interpreters()
         self._variables = EnvResolver(environ, self._dotenv, interpreters, settings.inherit_env)
         self._executor = self._make_executor(interpreters, auditor)
+        self.remote = RemoteParts(
+            settings,
+            environ,
+            project,
+            self.keys,
+            self.configs,
+            self._builder,
+            self._dotenv,
+            self._executor,
+            self.store,
+            lambda: self._host,
+            lambda: self.planner,
+            lambda: self.threads,
+            lambda: self.graphs,
+        )
         self.execute = ExecuteAction(
             self.spaces,
             self._executor,
             lambda: self._launch,
             lambda: self._directives,
             lambda: self.threads,
-            self._connect,
+            self.remote,
             self._executions,
-            lambda: self._rays,
-            lambda: self._queued_graphs,
         )
 
     def _make_interpreters(self) -> Interpreters:
@@ -276,15 +278,14 @@ class Parts:
             running,
             lambda: self.threads,
             self.prune,
-            lambda: self.remote_runs,
+            self.remote,
         )
 
     def make_cluster(self, running: Running) -> "Cluster":
         """Make the interface to workers and queues, for the calls of one Rye."""
         from ryecore.actions.cluster import Cluster  # noqa: PLC0415
 
-        threads, graphs, queued = lambda: self.threads, lambda: self.graphs, lambda: self._queued
-        return Cluster(self.store.open, threads, graphs, queued, running)
+        return Cluster(self.store.open, self.remote, running)
 
     def make_remotes(self, running: Running) -> "Remotes":
         """Make the interface to the nodes that the project knows, for the calls of one Rye."""
@@ -293,9 +294,7 @@ class Parts:
         return Remotes(
             self.spaces,
             self.keys,
-            self._read_remotes,
-            self._planner_of_pushes,
-            lambda: self._nodes,
+            self.remote,
             running,
         )
 
@@ -304,85 +303,7 @@ class Parts:
         """The service that runs directives in managed threads."""
         from ryecore.threads.service import ThreadService  # noqa: PLC0415
 
-        return ThreadService(self._host, self.planner, self._remote_life, lambda: self._queued)
-
-    async def _remote_life(self, request: "RunRequest", ctx: CallContext) -> "RemoteLifecycle[Any]":
-        return await self.remote_runs.life(request, ctx)
-
-    @cached_property
-    def _queued(self) -> "QueuedRuns":
-        """The runs of this Rye that the workers of queues carry out."""
-        from ryecore.remote.queued import QueuedRuns  # noqa: PLC0415 - for remote targets alone
-
-        remotes = self._read_remotes
-        state, ray = self._settings.state, self._rays.sender
-        return QueuedRuns(
-            self._host, self.planner, remotes, state, ray, lambda: self._planner_of_pushes
-        )
-
-    @cached_property
-    def remote_runs(self) -> "RemoteRuns":
-        """The runs of this Rye that nodes carry out."""
-        from ryecore.remote.service import RemoteRuns  # noqa: PLC0415
-
-        return RemoteRuns(self._host, self.planner, self._connect)
-
-    @cached_property
-    def _rays(self) -> "RayCalls":
-        """The calls of this Rye on Ray clusters."""
-        from ryecore.actions.ray_calls import RayCalls  # noqa: PLC0415 - for remote targets alone
-
-        return RayCalls(
-            self._settings,
-            self._read_remotes,
-            lambda: self.store.open().travelling(),
-            lambda: self._planner_of_pushes,
-        )
-
-    @cached_property
-    def _queued_graphs(self) -> "QueuedGraphs":
-        """The graphs of this Rye that the workers of a Ray cluster run."""
-        from ryecore.actions.queued_graphs import QueuedGraphs  # noqa: PLC0415 - for them alone
-
-        store, enqueue = self.store.open, self._queued.enqueue
-        return QueuedGraphs(self._executor, lambda: self.graphs, store, enqueue)
-
-    async def _follow(self, records: "Iterable[ThreadRecord]", *, must: bool) -> None:
-        await self.remote_runs.look(records, must=must)
-
-    async def _connect(self, target: "str | Remote") -> "ConnectedNode":
-        return await self._nodes.connect(target)
-
-    @cached_property
-    def _nodes(self) -> "NodePool":
-        """The nodes that this Rye is connected to."""
-        try:
-            from ryecore.remote.connection import NodePool  # noqa: PLC0415
-        except ModuleNotFoundError as problem:
-            if problem.name not in ("httptools", "httpx2"):
-                raise
-            raise MissingExtra(
-                f"A remote target needs the package {problem.name}, which is not installed.",
-                next_step="Run `pip install 'ryecore[remote]'`.",
-                extra="remote",
-            ) from None
-
-        from ryecore.remote.secrets import RemoteSecrets  # noqa: PLC0415
-
-        secrets = RemoteSecrets(self._builder.build, self._dotenv, self._environ)
-        return NodePool(self._read_remotes, self.keys.load, self._planner_of_pushes, secrets)
-
-    @cached_property
-    def _read_remotes(self) -> "RemotesReader":
-        from ryecore.remote.config import RemotesReader  # noqa: PLC0415
-
-        return RemotesReader(self.configs)
-
-    @cached_property
-    def _planner_of_pushes(self) -> "PushPlanner":
-        from ryecore.remote.plan import PushPlanner  # noqa: PLC0415
-
-        return PushPlanner(self.project, self.spaces.user.root.parent)
+        return ThreadService(self._host, self.planner, self.remote.life, lambda: self.remote.queued)
 
     @cached_property
     def graph_results(self) -> "Entries":
@@ -434,7 +355,7 @@ class Parts:
             self._agent,
             self.tasks,
             self.prune,
-            self._follow,
+            self.remote.follow,
             project_root=self.spaces.project.root,
             user_root=self.spaces.user.root,
             durability=self._settings.durability,
@@ -481,10 +402,7 @@ class Parts:
     async def aclose(self) -> None:
         """End the processes that are kept, and close the store and the search index."""
         await self._executor.aclose()
-        if "_nodes" in self.__dict__:
-            await self._nodes.aclose()
-        if "_queued" in self.__dict__:
-            await run_in_thread(self._queued.close)
+        await self.remote.aclose()
         if self.store.is_open:  # who closes it last moves its log home, which waits for the disk
             await run_in_thread(self.store.close)
         if "search" in self.__dict__:  # a part that was never needed isn't made to be closed

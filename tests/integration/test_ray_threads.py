@@ -110,6 +110,42 @@ async def test_a_run_of_a_dead_node_is_resumed_on_another(
     await anyio.to_thread.run_sync(ray_cluster.kill_node)
 
 
+@pytest.mark.skipif(not IS_SOAK, reason="takes 10 s, for a node that comes and dies")
+async def test_runs_that_wait_end_once_the_cluster_lacks_what_they_take(
+    planned: PlannedWorkspace, state: str, ray_cluster: ServedRay
+) -> None:
+    name_cluster(planned.workspace, resources={"spot": 1}, patience_s=1)
+    tool = planned.workspace.shell("acme/late", f"echo late >> {planned.root}/marks")
+    await anyio.to_thread.run_sync(lambda: ray_cluster.add_node(spot=1))
+    async with planned.open(state=state, deps_factory=FACTORY) as rye:
+        lost = await rye.start("directive:acme/work", target="remote:gpu")
+        with anyio.fail_after(30):
+            await planned.begun("work")
+        waiting = await rye.start("directive:acme/short", target="remote:gpu")
+
+        async def call() -> None:
+            with pytest.raises(RemoteError, match=r"has 1 spot \(0\)"):
+                await rye.execute(tool, target="remote:gpu")
+
+        with anyio.fail_after(60):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(call)
+                await anyio.to_thread.run_sync(ray_cluster.kill_node)
+            ends = [await one.result() for one in (lost, waiting)]
+    for done in ends:
+        assert "No node of the Ray cluster gpu has 1 spot (0)" in str(done.error)
+        assert "ray status" in str(done.error)
+    assert (planned.root / "marks").read_text() == "once\n"
+    # A node that comes later isn't given what has ended.
+    await anyio.to_thread.run_sync(lambda: ray_cluster.add_node(spot=1))
+    async with planned.open(state=state, deps_factory=FACTORY) as rye:
+        with anyio.fail_after(30):
+            done = await rye.execute("directive:acme/short", thread="fork", target="remote:gpu")
+        assert done.success, done.error
+    assert (planned.root / "marks").read_text() == "once\nshort\n"
+    await anyio.to_thread.run_sync(ray_cluster.kill_node)
+
+
 async def test_a_run_continues_after_its_callers_end(planned: PlannedWorkspace, state: str) -> None:
     program = (
         "import anyio, sys\n"

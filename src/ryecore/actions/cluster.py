@@ -6,7 +6,6 @@ Source: docs/design/queues.md.
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
-from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from attrs import asdict, field
@@ -20,13 +19,10 @@ from ryecore.state.run_queue import QueueLoad, RunQueue, WorkerRecord
 from ryecore.state.waiting import run_in_thread
 
 if TYPE_CHECKING:
-    from ryecore.actions.queue_runs import QueueRuns
+    from ryecore.actions.remote_parts import RemoteParts
     from ryecore.errors import RyeError
-    from ryecore.graph.run import GraphService
-    from ryecore.remote.queued import QueuedRuns
     from ryecore.state.object_store import ObjectStore
     from ryecore.state.store import ThreadStore
-    from ryecore.threads.service import ThreadService
 
 __all__ = ["Cluster", "ClusterStatus", "QueueStatus", "WorkerStatus"]
 
@@ -177,15 +173,11 @@ class Cluster:
     def __init__(
         self,
         store: "Callable[[], ThreadStore]",
-        threads: "Callable[[], ThreadService]",
-        graphs: "Callable[[], GraphService]",
-        queued: "Callable[[], QueuedRuns]",
+        remote: "RemoteParts",
         running: Running,
     ) -> None:
         self._store = store
-        self._threads = threads
-        self._graphs = graphs
-        self._queued = queued
+        self._remote = remote
         self._running = running
 
     async def status(self) -> ClusterStatus:
@@ -199,7 +191,7 @@ class Cluster:
 
     async def _status(self) -> ClusterStatus:
         queue = await self.queue()
-        bounds = await run_in_thread(self._queued().bounds)
+        bounds = await run_in_thread(self._remote.queued.bounds)
         loads, records = await queue.load(), await queue.workers()
         now = time.time()
         workers = tuple(_worker_status(one, loads, now) for one in records)
@@ -244,12 +236,6 @@ class Cluster:
         """
         return self._store().travelling()
 
-    @cached_property
-    def _runs(self) -> "QueueRuns":
-        from ryecore.actions.queue_runs import QueueRuns  # noqa: PLC0415 - the store comes with it
-
-        return QueueRuns(self._store, self._threads, self._graphs)
-
     async def carry_out(self, run_id: str) -> None:
         """Bring a run of a queue to its end, as a worker does; see `rye node work`.
 
@@ -261,7 +247,7 @@ class Cluster:
         """
 
         async def carry_out() -> None:
-            await self._runs.carry_out(run_id)
+            await self._remote.queue_runs.carry_out(run_id)
 
         await self._running.run(run_id, carry_out)
 
@@ -275,7 +261,7 @@ class Cluster:
         Raises:
             StateError: The state can't be reached, or has no such run.
         """
-        await self._runs.fail(run_id, error)
+        await self._remote.queue_runs.fail(run_id, error)
 
 
 def _worker_status(record: WorkerRecord, loads: Iterable[QueueLoad], now: float) -> WorkerStatus:

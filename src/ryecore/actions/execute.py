@@ -34,12 +34,10 @@ from ryecore.policy import CallContext
 if TYPE_CHECKING:
     from ryecore.actions.directive import DirectiveAction
     from ryecore.actions.launch import LaunchAction
-    from ryecore.actions.queued_graphs import QueuedGraphs
-    from ryecore.actions.ray_calls import RayCalls
+    from ryecore.actions.remote_parts import RemoteParts
     from ryecore.policy.execution import Executions, Operation
     from ryecore.policy.limits import Limits
     from ryecore.remote.config import Remote
-    from ryecore.remote.connection import ConnectedNode
     from ryecore.runs.ports import Planned
     from ryecore.runs.request import RunRequest
     from ryecore.threads.service import ThreadService
@@ -84,19 +82,15 @@ class ExecuteAction:
         launch: "Callable[[], LaunchAction]",
         directives: "Callable[[], DirectiveAction]",
         threads: "Callable[[], ThreadService]",
-        connect: "Callable[[str | Remote], Awaitable[ConnectedNode]]",
+        remote: "RemoteParts",
         executions: "Executions | None" = None,
-        rays: "Callable[[], RayCalls] | None" = None,
-        queued_graphs: "Callable[[], QueuedGraphs] | None" = None,
     ) -> None:
-        self._rays = rays
-        self._queued_graphs = queued_graphs
+        self._remote = remote
         self._spaces = spaces
         self._executor = executor
         self._launch = launch
         self._directives = directives
         self._threads = threads
-        self._connect = connect
         self._executions = executions
         self._graphs: BoundedDict[tuple[ItemRef, str], bool] = BoundedDict(_MAX_GRAPHS)
 
@@ -141,7 +135,7 @@ class ExecuteAction:
             return await self._directives().execute(run, request, ctx)
         if run is not None:
             if await self._is_queued_graph(run, ctx):
-                return await self._queued().launch(run, ctx)
+                return await self._remote.queued_graphs.launch(run, ctx)
             return await self._launch()(run, ctx)
         if request.target != "local":
             return await self._call_remote(ref, parameters, request, ctx)
@@ -178,8 +172,8 @@ class ExecuteAction:
     ) -> ExecutionResult:
         """Run a tool on a node or a Ray cluster, which verifies it, and wait for its result."""
         try:
-            remote = request.target if self._rays is None else self._rays().find(request.target)
-            if not isinstance(remote, str) and remote.settings.ray is not None:
+            remote = self._remote.read().find(request.target)
+            if remote.settings.ray is not None:
                 return await self._call_ray(remote, ref, request, ctx)
             for name in ("trace", "output_log"):
                 if getattr(request, name):
@@ -191,7 +185,7 @@ class ExecuteAction:
                 (await self._executor.chain(ref, ctx)).check_takes_limits(str(ref))
             if request.pull:  # it needs a row
                 return await self._run_remote(_run_request(ref, request, ctx), ctx)
-            node = await self._connect(remote)
+            node = await self._remote.connect(remote)
             from ryecore.remote.calls import call_tool  # noqa: PLC0415 - for nodes alone
 
             done = await call_tool(
@@ -219,29 +213,24 @@ class ExecuteAction:
             ctx.execution.item = chain.head.item
         if _limits_of(request) is not None:
             chain.check_takes_limits(str(ref))
-        if self._rays is None:
-            raise RuntimeError("Only who has clusters has found one.")
         run, log = _run_request(ref, request, ctx), request.output_log
         if chain.is_own_process:
-            return await self._queued().run(run, ctx, trace=request.trace, output_log=log)
-        return await self._rays().call(cluster, run, ctx, trace=request.trace, output_log=log)
+            return await self._remote.queued_graphs.run(
+                run, ctx, trace=request.trace, output_log=log
+            )
+        return await self._remote.rays.call(cluster, run, ctx, trace=request.trace, output_log=log)
 
     async def _is_queued_graph(self, run: "RunRequest", ctx: CallContext) -> bool:
         """Return whether a run is a graph's, and its target a Ray cluster."""
-        if run.target == "local" or self._rays is None:
+        if run.target == "local":
             return False
         try:
-            if self._rays().find(run.target).settings.ray is None:
+            if self._remote.read().find(run.target).settings.ray is None:
                 return False
             return (await self._executor.chain(run.ref, ctx)).is_own_process
         except RyeError as error:
             error.during(str(run.ref))
             raise
-
-    def _queued(self) -> "QueuedGraphs":
-        if self._queued_graphs is None:
-            raise RuntimeError("Only who has clusters has graphs for them.")
-        return self._queued_graphs()
 
     async def _run_remote(self, run: "RunRequest", ctx: CallContext) -> ExecutionResult:
         """Run a tool, or a graph, on a node as a run at home, and wait for its result."""

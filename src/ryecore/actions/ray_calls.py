@@ -29,12 +29,13 @@ from ryecore.policy import CallContext
 from ryecore.policy.cancelling import cancelled_by, is_cancelled
 from ryecore.policy.context import place_id
 from ryecore.remote.ports import ClusterSender
+from ryecore.remote.ray_rules import NEVER_BEGAN, Lacked, look_interval_s
 from ryecore.remote.results import result_of
 from ryecore.runs.request import RunRequest
 from ryecore.state.postgres.address import PostgresAddress
 
 if TYPE_CHECKING:
-    from ryecore.remote.config import Remote, RemotesConfig
+    from ryecore.remote.config import Remote
     from ryecore.remote.plan import PushPlanner
     from ryecore.remote.ray_cluster import RayActor, RayCluster
     from ryecore.state.object_store import ObjectStore
@@ -45,8 +46,8 @@ T = TypeVar("T")
 
 _POLL_S: Final = 10.0
 _LOG_POLL_S: Final = 1.0
-_LOOK_EVERY_S: Final = 5.0
-"""How often a run that waits for room is checked for resources that a dead node took along."""
+_MAX_STARTS: Final = 3
+"""How often a process is started for a tool where each died before the tool could begin."""
 
 _STOPPED_WITHIN_S: Final = 10.0
 _HOMEWARD_S: Final = 5.0
@@ -132,6 +133,27 @@ class _Sender:
     def enqueue(self, run_id: str, queue: str, priority: int) -> None:
         self._cluster.start_runner(self._name(run_id), self._payload(run_id))
 
+    def refuse_lacking(self) -> None:
+        self._cluster.refuse_lacking()
+
+    def lacking(self, run_ids: Iterable[str]) -> Mapping[str, RyeError]:
+        known, nodes = self._cluster.runners(), self._cluster.nodes()
+        found: dict[str, RyeError] = {}
+        for run_id in run_ids:
+            resources = known.get(self._name(run_id))
+            if resources is None:  # it isn't here, so that this cluster says nothing of it
+                continue
+            refusal = self._cluster.refusal_of(resources, nodes)
+            if refusal is not None:
+                found[run_id] = refusal
+        return found
+
+    def forget(self, run_id: str) -> None:
+        name = self._name(run_id)
+        resources = self._cluster.runners().get(name)
+        if resources is not None:
+            self._cluster.end_runner(name, resources)
+
     def send_again(self, run_ids: Iterable[str]) -> None:
         known = self._cluster.runners()
         for run_id in run_ids:
@@ -140,7 +162,7 @@ class _Sender:
                 self._cluster.start_runner(name, self._payload(run_id), wait_s=0)
 
     def _name(self, run_id: str) -> str:
-        """Return the name of a run's actor, which no other state's has."""
+        """Return the id of a run for its actor, which no other state's has."""
         state = PostgresAddress.parse(self._settings.state or "").place
         return place_id(*map(str, state), run_id)
 
@@ -156,7 +178,6 @@ class RayCalls:
 
     Args:
         settings: The settings with which a worker opens the Rye.
-        remotes: Reads the remotes.
         objects: Returns the objects by which projects travel.
         pushes: Returns what plans what of the project travels.
     """
@@ -164,33 +185,20 @@ class RayCalls:
     def __init__(
         self,
         settings: Settings,
-        remotes: "Callable[[], RemotesConfig]",
         objects: "Callable[[], ObjectStore]",
         pushes: "Callable[[], PushPlanner]",
     ) -> None:
         self._objects = objects
         self._pushes = pushes
         self._settings = settings
-        self._remotes = remotes
-
-    def find(self, target: str) -> "Remote":
-        """Return the remote of a target, a Ray cluster or not.
-
-        Raises:
-            RyeError: There is no such remote, or remotes.yaml can't be read.
-        """
-        return self._remotes().find(target)
 
     def sender(self, remote: "Remote") -> ClusterSender:
         """Return what gives threads' runs to the workers of a cluster. It blocks.
 
         Raises:
             RemoteUnavailable: The cluster can't be reached.
-            RemoteError: It lacks a resource.
         """
-        cluster = _connect(remote)
-        cluster.refuse_lacking()
-        return _Sender(cluster, self._settings, travels=remote.settings.travels)
+        return _Sender(_connect(remote), self._settings, travels=remote.settings.travels)
 
     async def call(
         self,
@@ -263,24 +271,34 @@ class _Call:
     async def run(self) -> ExecutionResult:
         cluster = await self._in_thread(partial(_connect, self._remote))
         await self._in_thread(cluster.refuse_lacking)
-        actor = await self._in_thread(cluster.start_actor)
-        try:
-            return await self._follow(cluster, actor)
-        except anyio.get_cancelled_exc_class():
-            await self._stop(actor)
-            raise
-        finally:
-            with anyio.CancelScope(shield=True):
-                await self._in_thread(actor.end)
+        for left in reversed(range(_MAX_STARTS)):
+            actor = await self._in_thread(cluster.start_actor)
+            try:
+                return await self._follow(cluster, actor)
+            except anyio.get_cancelled_exc_class():
+                await self._stop(actor)
+                raise
+            except RemoteError as lost:  # such as a node that died as it was to begin there
+                if lost.problem != NEVER_BEGAN or not left:
+                    raise
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await self._in_thread(actor.end)
+        raise AssertionError("the last start returns or raises")
 
     async def _in_thread(self, call: Callable[[], T]) -> T:
         return await to_thread.run_sync(call, abandon_on_cancel=True, limiter=self._limiter)
 
     async def _follow(self, cluster: "RayCluster", actor: "RayActor") -> ExecutionResult:
         """Wait for room, begin the run there, and wait for its result."""
+        patience_s, lacked = self._remote.settings.patience_s, Lacked()
+        every_s = look_interval_s(patience_s)
         with anyio.move_on_after(self._left_s()) as waiting:
-            while not await self._in_thread(partial(actor.is_ready, _LOOK_EVERY_S)):
-                await self._in_thread(cluster.refuse_lacking)
+            while not await self._in_thread(partial(actor.is_ready, every_s)):
+                refusal = await self._in_thread(cluster.refusal)
+                lacks = {self._request.ref.id} if refusal is not None else ()
+                if lacked.longer_than(patience_s, lacks, time.monotonic()) and refusal:
+                    raise refusal
         if waiting.cancelled_caught:
             raise RemoteError(
                 f"The Ray cluster {self._remote.name} had no room within the time that the caller "

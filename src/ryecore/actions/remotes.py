@@ -1,7 +1,7 @@
 """The interface `rye.remotes` to the nodes that a project knows."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,10 +14,10 @@ from ryecore.items.spaces import Space, Spaces
 from ryecore.runs.tasks import Running
 
 if TYPE_CHECKING:
+    from ryecore.actions.remote_parts import RemoteParts
     from ryecore.lillux.keys import PublicKey
-    from ryecore.remote.config import Remote, RemotesReader
-    from ryecore.remote.connection import NodePool
-    from ryecore.remote.plan import PushPlan, PushPlanner
+    from ryecore.remote.config import Remote
+    from ryecore.remote.plan import PushPlan
     from ryecore.remote.protocol.models import Identity, NodeStatus
     from ryecore.remote.push import Progress, PushProgress
 
@@ -50,16 +50,12 @@ class Remotes:
         self,
         spaces: Spaces,
         keys: AuthorKeys,
-        read: "RemotesReader",
-        planner: "PushPlanner",
-        nodes: "Callable[[], NodePool]",
+        parts: "RemoteParts",
         running: Running,
     ) -> None:
         self._spaces = spaces
         self._keys = keys
-        self._read = read
-        self._planner = planner
-        self._nodes = nodes
+        self._parts = parts
         self._running = running
 
     def list(self) -> "tuple[Remote, ...]":
@@ -68,7 +64,7 @@ class Remotes:
         Raises:
             RyeError: A remotes.yaml isn't signed by a trusted key, or has problems.
         """
-        return tuple(self._read())
+        return tuple(self._parts.read())
 
     def is_cluster(self, target: str) -> bool:
         """Return whether a target, `remote` or `remote:NAME`, is a Ray cluster.
@@ -76,7 +72,7 @@ class Remotes:
         Raises:
             RyeError: There is no such remote, or a remotes.yaml has problems.
         """
-        return self._read().find(target).settings.ray is not None
+        return self._parts.read().find(target).settings.ray is not None
 
     async def identify(self, url: str) -> "tuple[Identity, PublicKey]":
         """Ask the node at a URL for its identity and its key, before it is a remote.
@@ -87,7 +83,7 @@ class Remotes:
         Raises:
             RemoteError: It can't be reached, or isn't a node.
         """
-        self._nodes()  # raises without the extra
+        _ = self._parts.nodes  # raises without the extra
         from ryecore.remote.client import fetch_identity  # noqa: PLC0415
 
         return await self._running.run("remotes", partial(fetch_identity, url))
@@ -127,7 +123,7 @@ class Remotes:
         url = check_new(name, url, include=include, plain_http=plain_http)
         new = NewRemote(name, url, key, include, plain_http, is_default)
         space = self._space(in_project)
-        return self._write(space, with_remote(self._read.content_in(space), new))
+        return self._write(space, with_remote(self._parts.read.content_in(space), new))
 
     def add_queue(
         self,
@@ -162,7 +158,7 @@ class Remotes:
         check_queue(name, address)
         new = NewQueue(name, address, priority, travels, is_default)
         space = self._space(in_project)
-        return self._write(space, with_queue(self._read.content_in(space), new))
+        return self._write(space, with_queue(self._parts.read.content_in(space), new))
 
     def add_cluster(
         self,
@@ -201,7 +197,7 @@ class Remotes:
         new = NewCluster(name, address, resources or {}, travels, is_default)
         check_cluster(new)
         space = self._space(in_project)
-        return self._write(space, with_cluster(self._read.content_in(space), new))
+        return self._write(space, with_cluster(self._parts.read.content_in(space), new))
 
     def remove(self, name: str, *, in_project: bool = False) -> Path:
         """Remove a remote, and sign remotes.yaml.
@@ -221,10 +217,10 @@ class Remotes:
         from ryecore.remote.authoring import without_remote  # noqa: PLC0415
 
         space = self._space(in_project)
-        before = self._read.content_in(space)
+        before = self._parts.read.content_in(space)
         after = None if before is None else without_remote(before, name)
         if after is None:
-            other = self._read.content_in(self._space(not in_project))
+            other = self._parts.read.content_in(self._space(not in_project))
             is_there = other is not None and without_remote(other, name) is not None
             option = "leave out --in-project" if in_project else "pass --in-project"
             raise InputError(
@@ -257,13 +253,13 @@ class Remotes:
         return await self._running.run("remotes", partial(self._plan, target))
 
     async def _plan(self, target: str | None) -> "PushPlan":
-        remotes = self._read()
+        remotes = self._parts.read()
         include: tuple[str, ...] = ()
         if target is not None or remotes.default is not None or len(remotes.remotes) == 1:
             include = remotes.find(target or "remote").settings.push.include
         from ryecore.remote.plan import make_plan  # noqa: PLC0415 - for remotes alone
 
-        return await make_plan(self._planner, include)
+        return await make_plan(self._parts.pushes, include)
 
     async def push(
         self, target: str = "remote", *, progress: "Progress | None" = None
@@ -283,7 +279,7 @@ class Remotes:
         """
 
         async def push() -> "PushProgress":
-            node = await self._nodes().connect(target)
+            node = await self._parts.nodes.connect(target)
             return await node.push(progress)
 
         return await self._running.run("remotes", push)
@@ -312,7 +308,7 @@ class Remotes:
         """
 
         async def check() -> ClusterCheck:
-            remote = self._read().find(target)
+            remote = self._parts.read().find(target)
             if remote.settings.ray is None:
                 raise InputError(
                     f"The remote {remote.name} isn't a Ray cluster.",
@@ -340,13 +336,13 @@ class Remotes:
         """
 
         async def read() -> str:
-            node = await self._nodes().connect(target)
+            node = await self._parts.nodes.connect(target)
             return await node.client.metrics()
 
         return await self._running.run("remotes", read)
 
     async def _check(self, target: str) -> RemoteCheck:
-        node = await self._nodes().connect(target)
+        node = await self._parts.nodes.connect(target)
         identity, key = await node.client.identity()
         remote = node.client.remote
         if key != node.key:

@@ -9,7 +9,7 @@ from ryecore.state.model import ThreadRecord, thread_not_found
 from ryecore.state.waiting import run_in_thread
 
 if TYPE_CHECKING:
-    from ryecore.remote.service import RemoteRuns
+    from ryecore.actions.remote_parts import RemoteParts
     from ryecore.state.store import ThreadStore
     from ryecore.threads.service import ThreadService
 
@@ -27,7 +27,7 @@ class ThreadAccess:
         running: Running,
         service: "Callable[[], ThreadService]",
         prune: Callable[[], Awaitable[None]],
-        remote: "Callable[[], RemoteRuns]",
+        remote: "RemoteParts",
     ) -> None:
         self._store = store
         self._running = running
@@ -61,13 +61,13 @@ class ThreadAccess:
         return await self._use(thread_id, follow)
 
     async def _follow_one(self, record: ThreadRecord) -> None:
-        await self._remote().look((record,), must=True)
+        await self._remote.follow((record,), must=True)
 
     async def _look(self, records: Sequence[ThreadRecord]) -> bool:
         """Follow those of some runs that are on nodes; return whether there are any."""
         placed = [one for one in records if one.place is not None]
         if placed:
-            await self._remote().look(placed)
+            await self._remote.follow(placed, must=False)
         return bool(placed)
 
     async def _use(self, thread_id: str, use: "Callable[[ThreadStore, str], Awaitable[T]]") -> T:

@@ -311,7 +311,7 @@ class Threads(ThreadAnswers):
         """
 
         async def pull(store: "ThreadStore", found: str) -> "PullReport":
-            return await self._remote().pull(await store.registry.get_thread(found))
+            return await self._remote.runs.pull(await store.registry.get_thread(found))
 
         return await self._use_followed(thread_id, pull)
 

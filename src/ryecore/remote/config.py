@@ -128,6 +128,7 @@ class RemoteEntry:
         travels: Whether the project travels to the workers of the queue or cluster with its runs.
         ray: The address of the Ray cluster whose workers run what is sent there.
         resources: What each run takes of the cluster, by the names that `ray status` shows.
+        patience_s: How long a run that waits may lack them, once a node is gone, in seconds.
         timeout_s: How long one request may take, in seconds.
         plain_http: Whether http:// may be used beyond this machine, as in a private network.
         push: What is pushed besides items and configuration.
@@ -141,6 +142,7 @@ class RemoteEntry:
     travels: bool = False
     ray: Annotated[str, Reader(read_ray_address)] | None = None
     resources: Annotated[Resources, Reader(read_resources)] = ()
+    patience_s: Annotated[float, between(0, 86_400)] = 60.0
     timeout_s: Annotated[float, between(1, 3600)] = 30.0
     plain_http: bool = False
     push: PushRules = PushRules()
@@ -154,6 +156,7 @@ _KINDS: Final = {
     "secrets": ("nodes",),
     "priority": ("queues",),
     "resources": ("Ray clusters",),
+    "patience_s": ("Ray clusters",),
     "travels": ("queues", "Ray clusters"),
 }
 """The keys that count for some kinds of remotes alone; elsewhere one would do nothing."""

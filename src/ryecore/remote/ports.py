@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 from attrs import define
 
+from ryecore.errors import RyeError
 from ryecore.frozen import frozen
 from ryecore.items.refs import ItemRef
 from ryecore.lillux.keys import PublicKey
@@ -160,6 +161,30 @@ class RunSender(Protocol):
 
 class ClusterSender(RunSender, Protocol):
     """What gives a run to a worker of a cluster, where no worker looks for those that were lost."""
+
+    def refuse_lacking(self) -> None:
+        """Refuse a run that takes what the cluster lacks.
+
+        Raises:
+            RyeError: It lacks a resource, or can't be reached.
+        """
+        ...
+
+    def lacking(self, run_ids: Iterable[str]) -> Mapping[str, RyeError]:
+        """Return those of some runs that take what the cluster lacks by now, with their refusals.
+
+        Raises:
+            RyeError: The cluster can't be reached.
+        """
+        ...
+
+    def forget(self, run_id: str) -> None:
+        """Start no worker for a run any more.
+
+        Raises:
+            RyeError: The cluster can't be reached.
+        """
+        ...
 
     def send_again(self, run_ids: Iterable[str]) -> None:
         """Give those runs to workers that none has: their sender, or the whole cluster, died.

@@ -11,9 +11,13 @@ from ryecore.errors import RyeError
 from ryecore.frozen import frozen
 from ryecore.state.postgres.address import PASSWORD_OPTIONS, PostgresAddress, join_url
 
-__all__ = ["DEFAULT_QUEUE", "QueueAddress", "is_queue_name"]
+__all__ = ["DEFAULT_QUEUE", "RAY_QUEUE", "QueueAddress", "is_queue_name"]
 
 DEFAULT_QUEUE: Final = "default"
+
+RAY_QUEUE: Final = "ray:"
+"""What the queue of a Ray cluster begins with in the rows of its runs; its name follows."""
+
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}", re.ASCII)
 
 

@@ -17,16 +17,17 @@ from ryecore.chain.trace import Trace
 from ryecore.errors import ConfigError, InputError, MissingExtra, RyeError, StateError
 from ryecore.policy import CallContext
 from ryecore.policy.cancelling import run_to_end
+from ryecore.remote.cluster_waits import ClusterWaits, waiting_of
 from ryecore.remote.config import Remote, RemotesConfig
 from ryecore.remote.plan import PushPlanner, make_plan
 from ryecore.remote.ports import ClusterSender, RunSender
+from ryecore.remote.queue_address import RAY_QUEUE
 from ryecore.remote.travelling import put_project
 from ryecore.runs.bounds import refuse_unproved_parent, spawn_limit
 from ryecore.runs.host import RunHost
 from ryecore.runs.queued_run import QueuedRun
 from ryecore.runs.request import RunRequest, register_run
 from ryecore.state.model import ThreadRecord
-from ryecore.state.owners import lacks_worker
 from ryecore.state.postgres.address import PostgresAddress
 from ryecore.state.run_queue import QueuedRequest, RunQueue
 from ryecore.state.store import ThreadStore
@@ -36,10 +37,7 @@ from ryecore.threads.planner.planning import DirectivePlanner
 if TYPE_CHECKING:
     from ryecore.remote.dbos_queue import QueueBounds, QueueClient
 
-__all__ = ["RAY_QUEUE", "QueuedRuns", "missing_dbos"]
-
-RAY_QUEUE: Final = "ray:"
-"""What the queue of a Ray cluster begins with in the rows of its runs; its name follows."""
+__all__ = ["QueuedRuns", "missing_dbos"]
 
 _LEAST_AGE_S: Final = 10.0
 """How old a run is that its caller should have sent by now, in seconds."""
@@ -60,6 +58,7 @@ class QueuedRuns:
         state: The address of the Rye's state; None where it is in the project's folder.
         ray: Returns what gives runs to the workers of a Ray cluster.
         pushes: Returns what plans what of the project travels.
+        waits: Looks after runs that wait for a Ray cluster.
     """
 
     def __init__(
@@ -70,8 +69,10 @@ class QueuedRuns:
         state: str | None,
         ray: Callable[[Remote], ClusterSender],
         pushes: Callable[[], PushPlanner],
+        waits: ClusterWaits,
     ) -> None:
         self._ray = ray
+        self._waits = waits
         self._look_again_at_s: dict[str, float] = {}
         self._pushes = pushes
         self._host = host
@@ -141,19 +142,17 @@ class QueuedRuns:
             raise
         if ctx.execution is not None:
             ctx.execution.moves()
+        self._waits.look_after(name)
         return record.thread_id
 
     async def _send_lost(self, store: ThreadStore, remote: Remote, name: str) -> None:
         """Send runs again that the cluster should have got, or had when it was started anew."""
-        if store.queue is None or time.monotonic() < self._look_again_at_s.get(name, 0.0):
+        if time.monotonic() < self._look_again_at_s.get(name, 0.0):
             return
         self._look_again_at_s[name] = time.monotonic() + _LOOK_EVERY_S
-        lost = [*await store.queue.waiting(name, least_age_s=_LEAST_AGE_S)]
-        active = await store.registry.list_active()
-        lost += [one for one in active if one.queue == name and lacks_worker(one)]
+        lost = await waiting_of(store, name, least_age_s=_LEAST_AGE_S)
         if lost:
-            run_ids = {one.chain_root_id or one.thread_id for one in lost}
-            await run_in_thread(self._ray(remote).send_again, run_ids)
+            await run_in_thread(self._ray(remote).send_again, lost)
 
     def _place(self, remote: Remote) -> tuple[PostgresAddress, str]:
         """Return the state and the queue of a remote, which must be this Rye's own state."""
@@ -179,7 +178,11 @@ class QueuedRuns:
         return own, queue.name
 
     def _sender(self, remote: Remote, state: PostgresAddress) -> RunSender:
-        return self._connect(state) if remote.settings.ray is None else self._ray(remote)
+        if remote.settings.ray is None:
+            return self._connect(state)
+        cluster = self._ray(remote)
+        cluster.refuse_lacking()
+        return cluster
 
     def _connect(self, state: PostgresAddress) -> "QueueClient":
         if self._client is None:

@@ -9,7 +9,7 @@ Source: docs/design/ray.md.
 import json
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import Any, Final
@@ -23,7 +23,16 @@ from ray.exceptions import (  # pyright: ignore[reportMissingImports]
 
 from ryecore.errors import RemoteError, RemoteUnavailable
 from ryecore.remote.config import Remote
-from ryecore.remote.ray_rules import AUTO, lacking, ray_options, with_default
+from ryecore.remote.ray_rules import (
+    AUTO,
+    NEVER_BEGAN,
+    Resources,
+    lacking,
+    ray_options,
+    read_runner_name,
+    runner_name,
+    with_default,
+)
 
 __all__ = ["RayActor", "RayCluster"]
 
@@ -63,7 +72,7 @@ class _Actor:
 
 
 class _Runner:
-    """The process of a thread's run. Ray starts it again on another worker where it died."""
+    """The process of a run of a shared state. Ray starts it again on another worker."""
 
     def __init__(self, payload: bytes) -> None:
         import_module(_WORKER).begin_thread(payload, _end_own_process)
@@ -87,6 +96,11 @@ class RayCluster:
         with _connecting, self._failures("can't be reached"):
             _connect(address, remote.name)
 
+    @property
+    def name(self) -> str:
+        """The name of its remote."""
+        return self._remote.name
+
     def nodes(self) -> tuple[Mapping[str, float], ...]:
         """Return what each living node has in all, in use or not."""
         with self._failures("can't be reached"):
@@ -99,12 +113,29 @@ class RayCluster:
         Raises:
             RemoteError: The cluster lacks a resource. Ray itself would wait for ever.
         """
-        short = lacking(self._resources, self.nodes())
+        refusal = self.refusal()
+        if refusal is not None:
+            raise refusal
+
+    def refusal(self) -> RemoteError | None:
+        """Return the refusal of a run that takes what no node of the cluster has now, if any."""
+        return self.refusal_of(self._resources, self.nodes())
+
+    def refusal_of(
+        self, resources: Resources, nodes: Iterable[Mapping[str, float]]
+    ) -> RemoteError | None:
+        """Return the refusal of a run that takes what no node has; None where one has it.
+
+        Args:
+            resources: What the run takes.
+            nodes: What each node has; see `nodes`.
+        """
+        short = lacking(resources, nodes)
         if short is None:
-            return
-        wanted = with_default(self._resources)
+            return None
+        wanted = with_default(resources)
         shown = ", ".join(f"{wanted[name]:g} {name} ({has:g})" for name, has in short.items())
-        raise RemoteError(
+        return RemoteError(
             f"No node of the Ray cluster {self._remote.name} has {shown}.",
             next_step="Add a node that has it, or change the remote's resources; see what there "
             "is: ray status",
@@ -119,18 +150,26 @@ class RayCluster:
             actor = _REMOTE(_Actor).options(**options, max_restarts=0).remote()
         return RayActor(self, actor)
 
-    def runners(self) -> frozenset[str]:
-        """Return the names of the actors of threads' runs, also of those that wait for room."""
+    def runners(self) -> dict[str, Resources]:
+        """Return what each run takes that has an actor, also one that waits for room, by its id."""
         with self._failures("can't be reached"):
             list_actors: Callable[..., list[Mapping[str, str]]] = ray.util.list_named_actors
             found = list_actors(all_namespaces=True)
-        return frozenset(one["name"] for one in found if one["namespace"] == NAMESPACE)
+        return dict(read_runner_name(one["name"]) for one in found if one["namespace"] == NAMESPACE)
 
-    def start_runner(self, name: str, payload: bytes, *, wait_s: float = _BROKEN_WITHIN_S) -> None:
-        """Start the process of a thread's run, which outlives this one, unless there is one.
+    def end_runner(self, run_id: str, resources: Resources) -> None:
+        """End the actor of a run, if there is one with these resources."""
+        name = runner_name(run_id, resources)
+        with self._failures("can't be reached"), suppress(ValueError):  # there is none
+            ray.kill(ray.get_actor(name, namespace=NAMESPACE), no_restart=True)
+
+    def start_runner(
+        self, run_id: str, payload: bytes, *, wait_s: float = _BROKEN_WITHIN_S
+    ) -> None:
+        """Start the process of a run, which outlives this one, unless there is one.
 
         Args:
-            name: The name of its actor: unique among all states that use the cluster.
+            run_id: The id of the run for its actor: unique among all states that use the cluster.
             payload: What it is begun with, also when it is started again.
             wait_s: How long to wait for an error of the worker, in seconds.
 
@@ -141,7 +180,7 @@ class RayCluster:
         with self._failures("didn't start a process"):
             actor = _REMOTE(_Runner).options(
                 **options,
-                name=name,
+                name=runner_name(run_id, self._resources),
                 namespace=NAMESPACE,
                 lifetime="detached",
                 get_if_exists=True,
@@ -182,12 +221,25 @@ class RayActor:
         self._ready = actor.ready.remote()
 
     def is_ready(self, wait_s: float) -> bool:
-        """Return whether the process runs; wait for that at most `wait_s` seconds."""
+        """Return whether the process runs; wait for that at most `wait_s` seconds.
+
+        Raises:
+            RemoteError: It died, with the problem `NEVER_BEGAN`: nothing ran.
+        """
         with self._cluster._failures("didn't start a process"):
             try:
                 ray.get(self._ready, timeout=wait_s)
             except GetTimeoutError:
                 return False
+            except RayActorError as lost:
+                name = self._cluster.name
+                raise RemoteError(
+                    f"A worker of the Ray cluster {name} died before it was given anything to "
+                    f"run: {_first_line(lost)}",
+                    next_step="See the workers: ray status",
+                    remote=name,
+                    problem=NEVER_BEGAN,
+                ) from None
         return True
 
     def begin(self, payload: bytes) -> None:

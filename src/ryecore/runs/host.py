@@ -81,7 +81,7 @@ class RunHost:
         return self._open()
 
     async def follow_one(self, record: ThreadRecord) -> None:
-        """Follow a run on a node, which nobody here follows.
+        """Follow a run on a node that nobody here follows, or look after one of a cluster.
 
         Raises:
             RyeError: Its remote isn't known any more.

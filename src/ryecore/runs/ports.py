@@ -62,7 +62,10 @@ class CallOptions(TypedDict, total=False):
 
 
 class Follow(Protocol):
-    """Follows runs on nodes whose follower is gone; see `RemoteRuns.look`."""
+    """Follows runs on nodes whose follower is gone, and looks after those that wait for a cluster.
+
+    See `RemoteRuns.look` and `ClusterWaits`.
+    """
 
     async def __call__(self, records: "Iterable[ThreadRecord]", *, must: bool) -> None:
         """Follow those of these runs that nobody follows."""

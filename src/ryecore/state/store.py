@@ -390,7 +390,7 @@ class ThreadStore(ThreadFolders):
     ) -> ThreadRecord:
         """Wait until a thread has ended, or the time is up, and return its row.
 
-        `follow` is called, again after changes, for a thread that a node runs.
+        `follow` is called, again after changes, for a thread that another machine runs.
         """
         record = await self.look(thread_id)
         if record.ended:
@@ -403,7 +403,8 @@ class ThreadStore(ThreadFolders):
                     record = await self.look(thread_id)
                     if record.ended:
                         return record
-                    if follow is not None and record.place is not None:
+                    is_elsewhere = record.place is not None or record.queue is not None
+                    if follow is not None and is_elsewhere:
                         await follow(record)
                         record = await self.look(thread_id)
                     await next_sign(watched, record)

@@ -93,7 +93,7 @@ async def test_a_transfer_that_goes_on_is_checked_whole(
 ) -> None:
     async with planned.workspace.open() as rye:
         await rye.remotes.push("remote:gpu")
-        connected = await rye.remotes._nodes().connect("remote:gpu")
+        connected = await rye.remotes._parts.nodes.connect("remote:gpu")
         (one, *_) = (await rye.remotes.plan("remote:gpu")).snapshot.files
         got = planned.root / "got"
         for begun in (b"", b"another beginning", bytes(one.size_bytes), bytes(one.size_bytes + 1)):

@@ -129,7 +129,7 @@ async def test_what_is_no_graph_here_can_spend_nothing_as_one_there(
         return False
 
     async with planned.open() as rye:
-        connected = await rye.remotes._nodes().connect("remote:gpu")
+        connected = await rye.remotes._parts.nodes.connect("remote:gpu")
         done = await call_tool(connected, ItemRef.parse(flow), {}, CallContext(), is_graph=unknown)
     assert not done.success
     assert not (planned.root / "marks").exists()

@@ -5,7 +5,16 @@ import sys
 import pytest
 
 from ryecore.errors import ConfigError, MissingExtra
-from ryecore.remote.ray_rules import lacking, ray_options, read_ray_address, read_resources
+from ryecore.remote.ray_rules import (
+    Lacked,
+    lacking,
+    look_interval_s,
+    ray_options,
+    read_ray_address,
+    read_resources,
+    read_runner_name,
+    runner_name,
+)
 from tests.graphs import adding
 from tests.workspace import Workspace
 
@@ -34,6 +43,30 @@ def test_resources_become_the_options_that_ray_has_for_them() -> None:
     assert ray_options(asked) == {
         "num_cpus": 1.0, "num_gpus": 0.5, "memory": 1000.0, "resources": {"a100": 1.0}
     }  # fmt: skip
+
+
+def test_a_run_is_hopeless_once_each_look_within_its_patience_found_it_lacking() -> None:
+    lacked = Lacked()
+    assert lacked.longer_than(60, {"a", "b"}, 100.0) == ()
+    assert lacked.longer_than(60, {"a"}, 155.0) == ()  # b's node has come back meanwhile
+    assert lacked.longer_than(60, {"a", "b"}, 160.0) == ("a",)
+    assert lacked.longer_than(60, {"b"}, 219.0) == ()
+    assert lacked.longer_than(60, {"b"}, 220.0) == ("b",)
+
+
+def test_without_patience_the_first_look_decides() -> None:
+    assert Lacked().longer_than(0, {"a"}, 1.0) == ("a",)
+
+
+@pytest.mark.parametrize(("patience_s", "every_s"), [(0, 0.5), (1, 1), (60, 5)])
+def test_the_cluster_is_looked_at_often_enough(patience_s: float, every_s: float) -> None:
+    assert look_interval_s(patience_s) == every_s
+
+
+@pytest.mark.parametrize("wanted", [{}, {"GPU": 0.5, "memory": 64_000_000_000, "a:b.c-d": 1}])
+def test_the_name_of_an_actor_tells_what_its_run_takes(wanted: dict[str, float]) -> None:
+    resources = read_resources(wanted)
+    assert read_runner_name(runner_name("id", resources)) == ("id", resources)
 
 
 @pytest.mark.parametrize("text", ["auto", "ray://head:10001", "ray://[::1]:10001"])
