@@ -73,35 +73,55 @@ MALFORMED_RESPONSE: Final = (RuntimeError, ValueError)
 """The exceptions of the SDK for a response that is not one of the protocol."""
 
 
-async def agree_on_version(client: ClientSession, peer: Peer) -> None:
-    """Agree on a version: by `initialize`, which servers since 2024 know, else by `discover`.
+async def agree_on_version(client: ClientSession, peer: Peer, *, newest_first: bool) -> None:
+    """Agree on a version, by `initialize` or by `server/discover`.
 
-    A server that speaks only 2026-07-28 may refuse `initialize` with any error, or answer it with
-    its own version. `McpError` says that there is no common version, or that the connection broke
-    off.
+    The second is tried where the first is refused, with whatever error: servers before 2026-07-28
+    don't know `server/discover`, and those of that version alone don't know `initialize`.
+    `McpError` says that there is no common version, or that the connection broke off.
+
+    Args:
+        client: The SDK's session.
+        peer: The server.
+        newest_first: Whether `server/discover` is tried first, as the specification asks of clients
+            over HTTP. A server that was started may end at a request that it doesn't know.
+
+    Source: https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning.
     """
+    ways = [client.initialize, client.discover]
+    first, second = reversed(ways) if newest_first else ways
+    refused = await _try(first, peer)
+    if refused is None:
+        return
+    if peer.next_step:  # it needs other credentials, not another version
+        raise peer.error(f"can't be used: {_refusal_of(refused)}")
     try:
-        await await_response(peer, client.initialize)
+        again = await _try(second, peer)
+    except McpError:
+        problem = f"can't be used: {_refusal_of(refused)}; then it {peer.problem}"
+        raise peer.error(problem, _versions_step(refused)) from None
+    if again is None:
+        peer.forget_output()
+        return
+    greeted, discovered = (again, refused) if newest_first else (refused, again)
+    refusal = f"can't be used: {_refusal_of(greeted)}"
+    if _refusal_of(discovered) != _refusal_of(greeted):
+        refusal += f"; asked by server/discover: {_refusal_of(discovered)}"
+    raise peer.error(refusal, _versions_step(refused, again))
+
+
+async def _try(ask: Callable[[], Awaitable[object]], peer: Peer) -> Exception | None:
+    """Return the refusal of a request; None where it went well."""
+    try:
+        await await_response(peer, ask)
+    except (MCPError, *MALFORMED_RESPONSE) as error:
+        return error
     except McpError as broke:
         if isinstance(refused := broke.__cause__, MCPError) and not _is_closed(refused):
             problem = f"can't be used: {_refusal_of(refused)}; then it {peer.problem}"
             raise peer.error(problem, _versions_step(refused)) from None
         raise
-    except (MCPError, *MALFORMED_RESPONSE) as error:
-        first = error
-    else:
-        return
-    refusal = f"can't be used: {_refusal_of(first)}"
-    if peer.next_step:  # it needs other credentials, not another version
-        raise peer.error(refusal)
-    try:
-        await await_response(peer, client.discover)
-    except (MCPError, *MALFORMED_RESPONSE) as error:
-        if _refusal_of(error) != _refusal_of(first):
-            refusal += f"; asked by server/discover: {_refusal_of(error)}"
-        raise peer.error(refusal, _versions_step(first, error)) from None
-    except McpError:
-        raise peer.error(f"{refusal}; then it {peer.problem}", _versions_step(first)) from None
+    return None
 
 
 def _refusal_of(error: Exception) -> str:

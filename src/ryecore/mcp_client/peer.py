@@ -121,6 +121,10 @@ class Peer:
         # Secrets go first: the rest of a secret that was cut in two would not be recognised.
         self._output = self.without_secrets(self._output + text)[-_MAX_OUTPUT_CHARS:]
 
+    def forget_output(self) -> None:
+        """Forget what it wrote, such as a refusal that was expected."""
+        self._output = ""
+
     def note_response(self) -> None:
         """Note that it sent a response."""
         self._unrequested = 0

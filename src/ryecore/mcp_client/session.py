@@ -257,7 +257,7 @@ async def open_session(
                     read, write, message_handler=on_message, client_info=me
                 ) as client:
                     session = ServerSession(client, peer, server.timeout_s)
-                    await agree_on_version(client, peer)
+                    await agree_on_version(client, peer, newest_first=server.transport == "http")
                     starting.deadline = math.inf
                     yield session
         if starting.cancelled_caught:

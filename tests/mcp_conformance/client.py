@@ -1,0 +1,123 @@
+"""A client for the published conformance suite of MCP: what ryecore does with a server.
+
+The suite runs `python -m tests.mcp_conformance.client URL` for each of its client scenarios, and
+observes the requests. The server becomes a signed item of a temporary project, its tools are pinned
+and signed, and each is called through its chain, as any project does.
+"""
+
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import anyio
+
+from ryecore import Rye
+from ryecore.errors import RyeError
+from ryecore.mcp_client.authoring import pin_tool, read_declarations, why_unpinnable
+from ryecore.mcp_client.pins import ToolDeclaration
+from tests.workspace import Workspace
+
+_SERVER: Final = "mcp/servers/suite"
+_EXAMPLES: Final[Mapping[str, object]] = {
+    "string": "text", "integer": 3, "number": 2.5, "boolean": True, "array": [], "object": {},
+}  # fmt: skip
+
+
+def example_of(schema: Mapping[str, Any]) -> dict[str, object]:
+    """Return arguments that fit the required properties of a schema of simple types."""
+    properties = schema.get("properties") or {}
+    return {
+        name: _EXAMPLES[str(properties.get(name, {}).get("type", "string"))]
+        for name in schema.get("required") or ()
+    }
+
+
+class SuiteClient:
+    """A project with one server, whose tools are called as a scenario wants.
+
+    Args:
+        workspace: The project.
+        url: The server's URL.
+        context: What the suite tells of the scenario.
+    """
+
+    def __init__(self, workspace: Workspace, url: str, context: Mapping[str, Any]) -> None:
+        self._workspace = workspace
+        self._context = context
+        workspace.yaml(
+            _SERVER,
+            executor_id=None,
+            tool_type="mcp_server",
+            config={"transport": "http", "url": url, "startup_timeout": 20},
+        )
+
+    async def run(self) -> None:
+        """List the tools, pin and sign them, and call them."""
+        async with self._workspace.open() as rye:
+            listed = await rye.execute(f"tool:{_SERVER}")
+            listed.raise_for_status()
+            declared = read_declarations(listed.data["tools"])  # type: ignore[index]
+            pinned = {
+                name: self._pin(tool, rye)
+                for name, tool in declared.items()
+                if not why_unpinnable(tool)
+            }
+            async with anyio.create_task_group() as calls:
+                for name, arguments in self._calls(declared):
+                    if name in pinned:
+                        calls.start_soon(self._call, rye, pinned[name], arguments)
+
+    def _pin(self, tool: ToolDeclaration, rye: Rye) -> str:
+        space = rye.spaces.project
+        item = pin_tool(tool, server=_SERVER, transport="http", folder="mcp/suite", space=space)
+        rye.sign(str(item.path))
+        return f"tool:{item.item_id}"
+
+    def _calls(
+        self, declared: Mapping[str, ToolDeclaration]
+    ) -> list[tuple[str, Mapping[str, object]]]:
+        """Return the calls that the scenario names; else one of each tool."""
+        if "toolCalls" in self._context:
+            # A schema of ours takes no null for a boolean: what is null is left out.
+            return [
+                (one["name"], {key: value for key, value in one["arguments"].items()
+                               if value is not None})
+                for one in self._context["toolCalls"]
+            ]  # fmt: skip
+        calls: list[tuple[str, Mapping[str, object]]] = []
+        for name, tool in declared.items():
+            arguments = example_of(tool.input_schema)
+            if "schema" in arguments:  # it is to get the schema of another tool, as it was read
+                others = [one for one in declared.values() if one is not tool]
+                arguments["schema"] = others[0].input_schema
+            calls.append((name, arguments))
+        return calls
+
+    async def _call(self, rye: Rye, ref: str, arguments: Mapping[str, object]) -> None:
+        try:
+            done = await rye.execute(ref, dict(arguments))
+        except RyeError as error:
+            _say(f"{ref}: {error} {error.next_step}")
+        else:
+            _say(f"{ref}: {done.status} {done.data}")
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(text + "\n")
+
+
+def main() -> None:
+    """Run the scenario that the environment names against the server at the last argument."""
+    context = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT") or "{}")
+    with tempfile.TemporaryDirectory() as folder:
+        client = SuiteClient(Workspace(Path(folder)), sys.argv[-1], context)
+        anyio.run(partial(client.run))
+
+
+if __name__ == "__main__":
+    main()
