@@ -16,8 +16,10 @@ from typing import Any
 
 import psycopg
 
+from ryecore.agent.settlements import Unwritten
 from ryecore.items.signature import utc_now
 from ryecore.policy.budget import Amount, Settlement
+from ryecore.runs.children import running_children
 from ryecore.state.model import Cost
 from ryecore.state.store import ThreadStore
 from ryecore.state.thread_file import ThreadFile
@@ -186,25 +188,30 @@ class _Ours:
         await registry.register(thread_id, _ITEM, parent)
         fence = await registry.together(claim, tree=thread_id)
         file = ThreadFile(thread_id, *self._file)
-        await store.write_file(file)
-        log = await store.records.create(thread_id)
+        log = await store.open_log(file)
         log.append("thread_started", file.to_dict())
+        await log.commit()
         log.append("cognition_in", _TURN)
+        begun = await log.sign(0)
+        log.append("model_call", _TURN)
         await log.write_ahead()
-        await ledger.hold(thread_id, 1, 1, _HELD, head=None)
+        await ledger.hold(thread_id, 1, 1, _HELD, head=(begun.offset, begun.digest))
         log.append("model_call_end", _TURN)
         log.append("cognition_out", _TURN)
-        await log.checkpoint(1)
+        await log.sign(1)
+        await running_children(store, thread_id)
+        account = await ledger.account(thread_id)
         log.append("thread_completed", {})
-        head = await log.checkpoint(1)
-        await store.write_file(file.ended("completed", Cost(1, 5, 5, 30), utc_now()))
-
-        async def charge() -> None:
-            await ledger.settle(thread_id, 1, 1, _SPENT)
-
+        head = await log.sign(1)
+        await log.write_ahead(closes=True)
+        cost = Cost(1, 5, 5, 30)
+        unwritten = Unwritten(
+            thread_id, cost, (Settlement(1, 1, _HELD, _SPENT, "counted"),), account.own
+        )
         await store.settle(
             thread_id, "completed", _RESULT, fence, head=(head.offset, head.digest),
-            snapshot=Cost(1, 5, 5, 30), charge=charge,
+            snapshot=cost, charge=lambda: unwritten.write(ledger),
+            file=file.ended("completed", cost, utc_now()),
         )  # fmt: skip
         await log.close()
 

@@ -11,8 +11,18 @@ from typing import Any
 import anyio
 import pytest
 
-from ryecore.errors import StateError, StateLocked, StateUnreachable, ThreadConflict
+from ryecore.errors import (
+    BudgetError,
+    StateError,
+    StateLocked,
+    StateUnreachable,
+    ThreadConflict,
+)
+from ryecore.items.signature import utc_now
+from ryecore.policy.budget import Amount, Settlement
+from ryecore.state.model import Cost
 from ryecore.state.store import ThreadStore
+from ryecore.state.thread_file import ThreadFile
 from tests.postgres import losing_answers, needs_server
 from tests.thread_host import PlannedWorkspace
 from tests.workspace import Workspace
@@ -20,6 +30,7 @@ from tests.workspace import Workspace
 psycopg = pytest.importorskip("psycopg", reason="needs the extra postgres")
 pytestmark = [pytest.mark.anyio, needs_server]
 
+HELD = Amount(10, 10)
 HOST = """
 import sys, anyio
 from pathlib import Path
@@ -126,7 +137,7 @@ async def test_a_stale_owner_adds_nothing_to_a_thread_that_was_taken_over(
         assert before.ok
         planned.allow("work")  # now the stale owner goes on
         printed, _ = host.communicate()
-        assert "taken" in printed.decode() or "has ended" in printed.decode()
+        assert printed.decode().startswith("ThreadConflict"), printed
         assert await rye.threads.verify(found.thread_id) == before
     assert (planned.root / "marks").read_text() == "once\n"
 
@@ -239,6 +250,78 @@ async def test_a_write_whose_answer_was_lost_is_made_once(
         told = [one.payload["n"] async for one in store.records.read("a")]
         assert told == [0, 100, 1, 2, 102, 3]
         store.close()
+
+
+async def test_records_beside_rows_whose_answer_was_lost_are_written_once(
+    workspace: Workspace, state: str
+) -> None:
+    folder = re.search("host=([^&]+)", state)
+    assert folder is not None
+    with losing_answers(Path(folder[1]), workspace.root / "between") as lose:
+        store = store_of(workspace, state.replace(folder[1], str(workspace.root / "between")))
+        await store.registry.register("a", "directive:acme/a")
+        await store.ledger.register("a", Amount(1000, 1000))
+        await store.registry.claim("a")
+        now = utc_now()
+        log = await store.open_log(
+            ThreadFile(
+                "a", "directive:acme/a", "acme/a", "f" * 64, "running", now, now, None, {}, ()
+            )
+        )
+        assert not await store.records.exists("a")
+
+        async def held(number: int) -> None:
+            await log.write_ahead()
+            await store.ledger.hold("a", 1, number, HELD)
+
+        for number in range(6):  # the first one makes file and log
+            log.append("step", {"n": number})
+            lose(number % 2 == 0)
+            if number % 2 == 0:
+                with pytest.raises(StateUnreachable):
+                    await held(number)
+                log.append("step", {"n": number + 100})
+                lose(False)
+            await held(number)
+        assert (await store.ledger.account("a")).held == Amount(60, 60)
+        assert (await store.read_file("a"))["status"] == "running"
+        head = await log.sign(1)
+        await log.write_ahead(closes=True)
+        await store.settle("a", "completed", {}, 1, head=(head.offset, head.digest))
+        told = [one.payload.get("n") async for one in store.records.read("a")]
+        assert told == [0, 100, 1, 2, 102, 3, 4, 104, 5, None]
+        assert (await store.records.verify("a", (head.offset, head.digest), ended=True)).ok
+        store.close()
+
+
+async def test_records_beside_rows_that_are_refused_are_kept_for_the_next_write(
+    workspace: Workspace, state: str, other: Any
+) -> None:
+    store = store_of(workspace, state)
+    await store.registry.register("a", "directive:acme/a")
+    await store.ledger.register("a", Amount(1000, 1000))
+    fence = await store.registry.claim("a")
+    log = await store.records.create("a")
+    log.append("step", {"n": 0})
+    await log.write_ahead()
+    with pytest.raises(BudgetError):  # its transaction is undone, and with it what went ahead
+        await store.ledger.settle_and_hold(
+            "a", [Settlement(9, 9, HELD, HELD, "counted")], 1, 1, HELD, snapshot=Cost()
+        )
+    assert other.execute("SELECT count(*) FROM records").fetchone() == (0,)
+    await store.registry.renew("a", fence)
+    assert other.execute("SELECT count(*) FROM records").fetchone() == (1,)
+    other.execute("UPDATE logs SET fence = fence + 1")  # another process has resumed it
+    log.append("step", {"n": 1})
+    await log.write_ahead()
+    with pytest.raises(ThreadConflict, match="taken it over"):
+        await store.ledger.hold("a", 1, 1, HELD)
+    await log.write_ahead()
+    with pytest.raises(ThreadConflict, match="taken it over"):
+        await store.settle("a", "completed", {}, fence)
+    assert (await store.ledger.account("a")).held == Amount()
+    assert (await store.registry.get_thread("a")).status == "running"
+    store.close()
 
 
 async def test_streamed_text_is_followed_elsewhere_before_the_turn_ends(

@@ -31,7 +31,7 @@ class Page:
     async def commit(self) -> None:
         pass
 
-    async def write_ahead(self) -> None:
+    async def write_ahead(self, *, closes: bool = False) -> None:
         pass
 
     def close(self) -> None:

@@ -30,7 +30,7 @@ class RunLog(Protocol):
         ...
 
     async def write_ahead(self) -> None:
-        """Write all records so far, before rows of the registry that depend on them."""
+        """Write all records so far, before rows that depend on them, or with them."""
         ...
 
     async def commit(self) -> None:

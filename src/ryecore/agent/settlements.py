@@ -104,6 +104,8 @@ class Unwritten:
     thread_id: str
     cost: Cost
     settlements: tuple[Settlement, ...]
+    own: Amount = NOTHING
+    """The least that its account has been charged, as far as that is known."""
 
     @property
     def overspent(self) -> tuple[Mapping[str, object], ...]:
@@ -122,6 +124,8 @@ class Unwritten:
     async def write(self, ledger: BudgetLedger) -> None:
         """Settle the requests, and report the total. A repeated call charges nothing twice.
 
+        The account knows a total that its settlements add up to.
+
         This comes before the account is closed, which charges every open hold in full.
         """
         cost = self.cost
@@ -130,4 +134,6 @@ class Unwritten:
                 await ledger.settle(
                     self.thread_id, one.turn, one.attempt, one.actual, mark=one.mark
                 )
-            await ledger.report_actual(self.thread_id, cost.amount)
+            settled = sum((one.actual for one in self.settlements), start=self.own)
+            if not settled.covers(cost.amount):
+                await ledger.report_actual(self.thread_id, cost.amount)

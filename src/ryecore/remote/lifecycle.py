@@ -171,8 +171,7 @@ class RemoteLifecycle(RunLifecycle[RemoteEnding, ResultT], Generic[ResultT]):
         self._record = record
         capabilities = tuple(sorted(self._held or ()))
         self._file = self._thread_file(record, item_hash=self._item_hash, capabilities=capabilities)
-        await store.write_file(self._file)
-        log = await store.records.create(self.run_id)
+        log = await store.open_log(self._file)
         self._recorder = RemoteRecorder(self.run_id, log, store.records, self._ctx.event_sink)
         started = {**self._file.to_dict(), "inputs": self._inputs, "remote": self._node.remote}
         self._recorder.append("thread_started", started)

@@ -163,9 +163,9 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
     def _failure_result(self, error: BaseException) -> tuple[Status, dict[str, object]]:
         """Return the status and the stored result of a run that failed."""
 
-    async def _leave_files(self, ending: EndingT, cost: Cost) -> None:
-        """Write the files for people, which stay after the run."""
-        await self._store.write_file(self._ended_file(ending, cost))
+    async def _leave_files(self, file: ThreadFile) -> None:
+        """Write the files for people, which stay after the run, with its signed file."""
+        await self._store.leave_file(file)
 
     def _ended_file(self, ending: EndingT, cost: Cost) -> ThreadFile:
         """Return the run's signed file as it ends."""
@@ -371,16 +371,18 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
         ending = await self._conclude(ending)
         log, unwritten = self.recorder, self._unwritten()
         cost = unwritten.cost
-        total = unwritten.total(await store.ledger.account(run_id))
+        account = await store.ledger.account(run_id)
+        total, unwritten = unwritten.total(account), evolve(unwritten, own=account.own)
         result = self._make_result(ending, cost, total)
         await self._log_end(ending, cost, total)
         if log is None:
             raise RuntimeError("A run that ends has a log.")
-        await log.write_ahead()  # the row names its checkpoint
+        await log.write_ahead(closes=True)  # the row names its checkpoint
+        file = self._ended_file(ending, cost)
         with suppress(
             StateError, LinkLeavesSpace
         ):  # a full disk must not cost the caller the result
-            await self._leave_files(ending, cost)
+            await self._leave_files(file)
         # Settles, releases the account, and sets status, result and head, in one transaction.
         await store.settle(
             run_id,
@@ -390,6 +392,7 @@ class RunLifecycle(ABC, Generic[EndingT, ResultT]):
             head=_position(log),
             snapshot=cost,
             charge=partial(unwritten.write, store.ledger),
+            file=file,
         )
         if self.execution is not None:
             self.execution.spends(cost.spend_microcents, cost.unpriced)

@@ -26,9 +26,11 @@ __all__ = [
     "add_to_cost",
     "cascade",
     "charge",
+    "close_account",
     "find",
     "is_placed",
     "keep_to_used",
+    "open_account",
     "path_of",
     "place",
     "release",
@@ -169,14 +171,23 @@ def cascade(run: Statements, thread_id: str) -> None:
 
 
 def release(run: Statements, thread_id: str, status: str) -> None:
+    """Close a thread's account as `close_account` does, if it has an open one."""
+    row = open_account(run, thread_id)
+    if row is not None:
+        close_account(run, thread_id, status, row)
+
+
+def open_account(run: Statements, thread_id: str) -> Row | None:
+    """Return a thread's open account, with the number of its open holds; None if it has none."""
+    found: Row | None = run.execute(_OPEN, (thread_id,)).fetchone()
+    return found
+
+
+def close_account(run: Statements, thread_id: str, status: str, row: Row) -> None:
     """Charge a thread's open holds in full, cascade, and release its reservation.
 
-    Holds and reservations below it stay reserved above it. A thread without an open account is left
-    unchanged.
+    Holds and reservations below it stay reserved above it. `row` is what `open_account` found.
     """
-    row = run.execute(_OPEN, (thread_id,)).fetchone()
-    if row is None:
-        return
     if row["open_charges"]:
         _assume(run, thread_id)
         row = _whole(run, thread_id)

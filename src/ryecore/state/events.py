@@ -347,17 +347,29 @@ class Recorder:
         """Write all records so far, so that they survive the death of the process."""
         await self._log.flush()
 
-    async def write_ahead(self) -> None:
-        """Write all records so far, before rows of the registry that depend on them."""
-        await self._log.write_ahead()
+    async def write_ahead(self, *, closes: bool = False) -> None:
+        """Write all records so far, before rows of the registry that depend on them, or with them.
+
+        `closes` says that they are the last ones.
+        """
+        await self._log.write_ahead(closes=closes)
+
+    async def write_soon(self) -> None:
+        """Write all records so far with the next ones, or within a tenth of a second."""
+        await self._log.write_soon()
 
     async def commit(self) -> None:
         """Write all records so far as safely as the durability demands, before an effect."""
         await self._log.commit()
 
-    async def close_turn(self, turn: int) -> "Head":
-        """Sign all records so far. The next commit, before an effect, makes that as durable."""
-        self.head = head = await self._log.checkpoint(turn)
+    async def close_turn(self, turn: int, *, soon: bool = False) -> "Head":
+        """Sign all records so far. The next commit, before an effect, makes that as durable.
+
+        They are written with the next ones, or within a tenth of a second, where that is `soon`
+        enough.
+        """
+        log = self._log
+        self.head = head = await (log.sign(turn) if soon else log.checkpoint(turn))
         self._shown += 1
         if self._bus is not None:
             payload = {"turn": turn, "offset": head.offset, "digest": head.digest}

@@ -45,6 +45,14 @@ class Chain(NamedTuple):
     unattested: int
 
 
+class _Signed(NamedTuple):
+    """The buffered lines up to a checkpoint among them: their number, their bytes, the chain."""
+
+    lines: int
+    size: int
+    chain: Chain
+
+
 class RecordBuffer:
     """The buffered lines of one log, and where its chain is."""
 
@@ -59,6 +67,7 @@ class RecordBuffer:
         self._kept_since_ns = 0
         self._offset = 0
         self._chain = Chain(segment(""), "", 0)
+        self._signed: _Signed | None = None
 
     @property
     def offset(self) -> int:
@@ -94,12 +103,15 @@ class RecordBuffer:
 
     def _closed_by(self, data: bytes, turn: int) -> tuple[bytes, Chain, Head]:
         """Return the signed checkpoint after some lines, the chain after it, and its head."""
-        running, previous, unattested = self._chain
+        return self._sign_after(self._offset, self._chain, data, turn)
+
+    def _sign_after(
+        self, offset: int, chain: Chain, data: bytes, turn: int
+    ) -> tuple[bytes, Chain, Head]:
+        running, previous, unattested = chain
         digest = running.copy()
         digest.update(data)
-        checkpoint = Checkpoint(
-            turn, self._offset + len(data), digest.hexdigest(), previous, unattested
-        )
+        checkpoint = Checkpoint(turn, offset + len(data), digest.hexdigest(), previous, unattested)
         line = self._checkpoints.write(checkpoint, time.time_ns() // 1000, self._key)
         following = segment(checkpoint.digest)
         following.update(line)
@@ -108,6 +120,35 @@ class RecordBuffer:
             Chain(following, checkpoint.digest, 0),
             Head(checkpoint.offset, checkpoint.digest),
         )
+
+    def _sign_kept(self, turn: int) -> Head:
+        """Add a signed checkpoint to the buffered lines; others may append meanwhile."""
+        count = len(self._lines)
+        first, size, chain = self._signed or _Signed(0, 0, self._chain)
+        data = "".join(self._lines[first:count]).encode("ascii")
+        line, following, head = self._sign_after(self._offset + size, chain, data, turn)
+        self._lines.insert(count, line.decode("ascii"))
+        self._signed = _Signed(count + 1, size + len(data) + len(line), following)
+        return head
+
+    def _chain_after_kept(self, count: int, data: bytes) -> Chain:
+        """Return the chain after so many buffered lines, whose bytes are `data`."""
+        if self._signed is None or self._signed.lines > count:
+            return self._chain_after(data)
+        running, previous, unattested = self._signed.chain
+        digest = running.copy()
+        digest.update(data[self._signed.size :])
+        return Chain(digest, previous, unattested)
+
+    def _drop_kept(self, count: int, size: int, chain: Chain) -> None:
+        """Drop buffered lines that were written, which leads to a chain."""
+        signed = self._signed
+        if signed is not None:
+            left = _Signed(signed.lines - count, signed.size - size, signed.chain)
+            self._signed = left if left.lines > 0 else None
+        del self._lines[:count]
+        self._offset += size
+        self._chain = chain
 
     def _chain_after(self, data: bytes) -> Chain:
         """Return the chain after some lines without a checkpoint."""

@@ -81,15 +81,25 @@ class RecordLog(Protocol):
         """
         ...
 
-    async def write_ahead(self) -> None:
-        """Write the buffered records, in order, before rows of the registry that depend on them.
+    async def write_ahead(self, *, closes: bool = False) -> None:
+        """Write the buffered records, in order, before rows that depend on them, or with them.
 
-        Once this returns, they survive the death of the process, and whatever a later transaction
-        of the registry survives: such as a loss of power, once the registry was awaited to be
-        `synced` after it.
+        Once a later transaction of the registry or the ledger has written rows of this thread,
+        they are written, too, and survive what the rows survive: such as a loss of power, once the
+        registry was awaited to be `synced` after it. Until then they may be buffered still.
+
+        Args:
+            closes: Whether these are the last records, so that the log may be released with them.
 
         Raises:
             StateError: They can't be written. They stay buffered, and the next commit tries again.
+        """
+        ...
+
+    async def write_soon(self) -> None:
+        """Write the buffered records, in order, with the next write, or within a tenth of a second.
+
+        It is for records that no effect follows, such as those that the next ones follow at once.
         """
         ...
 
@@ -118,6 +128,10 @@ class RecordLog(Protocol):
         Raises:
             StateError: It can't be written; the next one tries again.
         """
+        ...
+
+    async def sign(self, turn: int) -> Head:
+        """Close a turn as `checkpoint` does, but write it as `write_soon` does."""
         ...
 
     async def close(self) -> None:

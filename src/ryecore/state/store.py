@@ -6,22 +6,13 @@ time changes with the row, which wakes waiting processes.
 
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import anyio
 from typing_extensions import override
 
-from ryecore.errors import (
-    ConfigError,
-    MissingExtra,
-    StateError,
-    StateLocked,
-    ThreadConflict,
-    ThreadNotFound,
-)
-from ryecore.lillux.processes import current_process
+from ryecore.errors import StateError, StateLocked, ThreadConflict, ThreadNotFound
 from ryecore.state.approvals import ApprovalStore
 from ryecore.state.attestation import AttestedFolder, attested_folder, check_graph_folders
 from ryecore.state.database import Database
@@ -37,6 +28,7 @@ from ryecore.state.model import (
 from ryecore.state.object_places import IN_PROJECT, ObjectPlace, SharedObjects
 from ryecore.state.object_store import ObjectStore
 from ryecore.state.objects import FolderRunObjects, RunObjects, SharedRunObjects
+from ryecore.state.open_tables import open_tables
 from ryecore.state.owners import (
     KillPlan,
     ended_if_abandoned,
@@ -44,12 +36,15 @@ from ryecore.state.owners import (
     next_sign,
 )
 from ryecore.state.pruning import ThreadPruning
-from ryecore.state.record_log import RecordStore
+from ryecore.state.record_log import RecordLog, RecordStore
 from ryecore.state.registry import ThreadRegistry
 from ryecore.state.run_queue import RunQueue
-from ryecore.state.schema import MIGRATIONS
-from ryecore.state.sql_tables import SqlTables
-from ryecore.state.thread_file import THREAD_FILE, recover_orphan
+from ryecore.state.thread_file import (
+    THREAD_FILE,
+    ThreadFile,
+    encode_thread_file,
+    recover_orphan,
+)
 from ryecore.state.thread_folders import ThreadFolders
 from ryecore.state.transcript_store import FileRecordStore
 from ryecore.state.waiting import (
@@ -68,32 +63,6 @@ __all__ = ["ThreadStore"]
 T = TypeVar("T")
 
 
-def _open_tables(place: AttestedFolder, durability: Durability, state: str | None) -> SqlTables:
-    """Open the tables of a project: in its folder, or on the server of an address."""
-    if state is None:
-        return SqlTables.of(
-            Database(place.private / "threads.db", MIGRATIONS, durability=durability)
-        )
-    if durability == "machine":
-        raise ConfigError(
-            "durability is machine, and the state is on a server, which syncs its own rows only.",
-            next_step="Leave one of them out: the files of threads aren't synced with a server's "
-            "rows yet.",
-        )
-    try:
-        from ryecore.state.postgres.store import open_tables  # noqa: PLC0415 - needs an extra
-    except ModuleNotFoundError as problem:
-        if (problem.name or "").partition(".")[0] != "psycopg":
-            raise
-        raise MissingExtra(
-            "State on PostgreSQL needs the package psycopg, which is not installed.",
-            next_step="pip install 'ryecore[postgres]'",
-            extra="postgres",
-        ) from None
-    machine = f"{current_process().boot_id} {place.path}"
-    return open_tables(state, sha256(machine.encode()).hexdigest()[:16])
-
-
 class ThreadStore(ThreadFolders):
     """The threads of one project: `.ai/state/threads`, attested, signed by the user's run key."""
 
@@ -106,7 +75,7 @@ class ThreadStore(ThreadFolders):
         objects: ObjectPlace = IN_PROJECT,
     ) -> None:
         super().__init__(place, durability, user_root)
-        tables = _open_tables(place, durability, state)
+        tables = open_tables(place, durability, state)
         self._database = tables.database
         self._notices = tables.notices
         self._objects = SharedObjects(objects, (state, tables.objects))
@@ -259,6 +228,17 @@ class ThreadStore(ThreadFolders):
 
     # Operations of the owner
 
+    async def open_log(self, thread: ThreadFile) -> RecordLog:
+        """Write a thread's file, and make its log.
+
+        Where both are on a server, they are there from the first write of the log on.
+        """
+        if self._shared is not None:
+            content = encode_thread_file(thread, self._load_key())
+            return self._shared.begin(thread.thread_id, content)
+        await self.write_file(thread)
+        return await self.records.create(thread.thread_id)
+
     async def settle(
         self,
         thread_id: str,
@@ -269,14 +249,18 @@ class ThreadStore(ThreadFolders):
         head: tuple[int, str] | None = None,
         snapshot: Cost | None = None,
         charge: Callable[[], Coroutine[Any, Any, None]] | None = None,
+        file: ThreadFile | None = None,
     ) -> None:
         """End a thread, write a copy of a tool's result, and wake those who wait for it.
 
         Its account is closed with it. The head is the length in bytes and the digest of its
         transcript's last checkpoint. What is to be charged before is charged in the same
-        transaction. A thread that has ended, or was taken over by another process, is a
-        ThreadConflict.
+        transaction, and where its file is on a server, that is written in it, too. A
+        thread that has ended, or was taken over by another process, is a ThreadConflict.
         """
+        files, content = self._shared_files, b""
+        if files is not None and file is not None:
+            content = encode_thread_file(file, self._load_key())
 
         async def end() -> None:
             if charge is not None:
@@ -284,6 +268,8 @@ class ThreadStore(ThreadFolders):
             await self.registry.settle(
                 thread_id, status, result, fence=fence, head=head, snapshot=snapshot
             )
+            if files is not None and content:
+                await files.end(thread_id, content)
 
         self._checked.pop(thread_id, None)
         # First, so that the copy exists when the end is visible.

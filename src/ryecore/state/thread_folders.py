@@ -184,10 +184,13 @@ class ThreadFolders:
         await self._add_ahead(thread.thread_id, THREAD_FILE)
 
     async def leave_files(self, thread: ThreadFile, export: str) -> None:
-        """Write and sign the file of a thread that ends, and its export as `export` does."""
+        """Write and sign the file of a thread that ends, and its export as `export` does.
+
+        A file on a server is written with the end of the thread's row.
+        """
         # With machine durability, a file that is written anew could be lost as it was.
         if self._shared_files is not None or self._durability == "machine":
-            await self.write_file(thread)
+            await self.leave_file(thread)
             await self.export(thread.thread_id, export)
             return
         path, key = f"{self._folder_to_write(thread.thread_id)}/{THREAD_FILE}", self._load_key()
@@ -198,6 +201,11 @@ class ThreadFolders:
             if replaced is not None:
                 remove_replaced(replaced)
             raise
+
+    async def leave_file(self, thread: ThreadFile) -> None:
+        """Write and sign the file of a run that ends, unless that is done with its row."""
+        if self._shared_files is None:
+            await self.write_file(thread)
 
     async def _add_ahead(self, thread_id: str, name: str) -> None:
         """Make a file that was written as durable as the registry's next commit."""

@@ -10,7 +10,7 @@ from typing import Final
 from ryecore.convert.json_text import make_encoder
 from ryecore.errors import InputError, LimitReached, StateError, ThreadConflict
 from ryecore.lillux.processes import ProcessId
-from ryecore.state.accounts import release
+from ryecore.state.accounts import close_account, open_account
 from ryecore.state.model import (
     Cost,
     Predecessor,
@@ -233,9 +233,12 @@ def end_row(
     """
     cost = _SAME_COST if snapshot is None else cost_values(snapshot)
     values = (status, *(head or _SAME_HEAD), *cost, thread_id, fence)
-    if not run.execute(_END, values).rowcount:
+    ended = run.execute(_END, values)
+    account = open_account(run, thread_id)
+    if not ended.rowcount:  # known by now, as the account is
         return False
-    release(run, thread_id, status)  # any end of a thread closes its account
+    if account is not None:  # any end of a thread closes it
+        close_account(run, thread_id, status, account)
     run.execute(
         "INSERT INTO results (thread_id, body) VALUES (?, ?)"
         " ON CONFLICT (thread_id) DO UPDATE SET body = excluded.body",

@@ -71,7 +71,7 @@ class FileRecordLog(RecordLog):
         self._transcript.commit()
 
     @override
-    async def write_ahead(self) -> None:
+    async def write_ahead(self, *, closes: bool = False) -> None:
         self._transcript.commit()
         if self._ahead is not None:
             await self._ahead.add(self._thread_id, self._transcript)
@@ -84,6 +84,14 @@ class FileRecordLog(RecordLog):
 
     @override
     async def checkpoint(self, turn: int) -> Head:
+        return self._transcript.checkpoint(turn)
+
+    @override
+    async def write_soon(self) -> None:
+        self._transcript.commit()
+
+    @override
+    async def sign(self, turn: int) -> Head:
         return self._transcript.checkpoint(turn)
 
     @override

@@ -30,6 +30,7 @@ from ryecore.runs.lifecycle import RunLifecycle
 from ryecore.runs.programs import check_actions
 from ryecore.runs.request import RunRequest
 from ryecore.state.model import ContinuationLimits, Cost, Predecessor, Status, ThreadRecord
+from ryecore.state.thread_file import ThreadFile
 from ryecore.threads.calls.guard import ArtifactStore, ResultGuard, artifact_reader
 from ryecore.threads.calls.palette import PaletteBuilder
 from ryecore.threads.events import ThreadRecorder
@@ -242,9 +243,8 @@ class ThreadLifecycle(RunLifecycle[ThreadEnding, ThreadResult]):
             capabilities=tuple(sorted(self._harness.capabilities)),
             continuation_of=continues.previous_id if continues else None,
         )
-        await store.write_file(self._file)
+        log = await store.open_log(self._file)
         await write_capabilities(store, self._file, thread.palette)
-        log = await store.records.create(self.run_id)
         self._recorder = ThreadRecorder(self.run_id, log, store.records, self._ctx.event_sink)
         self._hooks.tell = self._recorder.tell
         began = started_payload(
@@ -401,10 +401,10 @@ class ThreadLifecycle(RunLifecycle[ThreadEnding, ThreadResult]):
         if ending.error:
             payload["error"] = ending.error
         recorder.append(f"thread_{ending.status}", payload)
-        await recorder.close_turn(recorder.turn)
+        await recorder.close_turn(recorder.turn, soon=True)
 
-    async def _leave_files(self, ending: ThreadEnding, cost: Cost) -> None:
-        file = self._ended_file(ending, cost)
+    @override
+    async def _leave_files(self, file: ThreadFile) -> None:
         await leave_files(self._store, file, self._opened.conversation)
 
     async def _log_failure(self, error: BaseException, cost: Cost) -> None:

@@ -222,7 +222,7 @@ class ThreadLoop:
             text = f"{text}\n\n{render_tools(tool.spec for tool in thread.palette.tools)}"
         self.messages.append(Message.user(text))
         self._recorder.append("cognition_in", message_payload(0, self.messages[-1]))
-        await self._recorder.close_turn(0)
+        await self._recorder.close_turn(0, soon=True)
         return system_text(blocks)
 
     def _agent(

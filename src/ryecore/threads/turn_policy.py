@@ -249,7 +249,9 @@ class ThreadPolicy(TurnPolicy):
             await spending.settle_unwritten()
         self._recorder.append("cognition_out", answer_payload(state.turn, asked))
         self._is_direct = len(calls) == 1 and not leaves and self._runs_at_once(calls[0])
-        if not self._is_direct:
+        if not calls:  # its turn is signed next
+            await self._recorder.write_soon()
+        elif not self._is_direct:
             await self._recorder.flush()
         return asked
 
@@ -429,7 +431,7 @@ class ThreadPolicy(TurnPolicy):
         """Run the hooks after a step, close the turn in the transcript, and check the context."""
         config = self._config
         await self._after_step()
-        await self._recorder.close_turn(state.turn)
+        await self._recorder.close_turn(state.turn, soon=True)
         if self._stopped_by or self.handoff_wanted:
             return CONTINUE  # the next turn begins with that
         is_over = self._harness.check_limits(self._spending.cost) is not None

@@ -73,14 +73,14 @@ class Journal(Recorder):
         await super().flush()
 
     @override
-    async def close_turn(self, turn: int) -> Head:
+    async def close_turn(self, turn: int, *, soon: bool = False) -> Head:
         await self._positions.stored()
-        return await super().close_turn(turn)
+        return await super().close_turn(turn, soon=soon)
 
     @override
-    async def write_ahead(self) -> None:
+    async def write_ahead(self, *, closes: bool = False) -> None:
         await self._positions.synced()
-        await super().write_ahead()
+        await super().write_ahead(closes=closes)
         if self._is_head_due and self._set_head is not None and self.head is not None:
             self._is_head_due = False
             await self._set_head(self.head)

@@ -25,9 +25,10 @@ from psycopg.conninfo import conninfo_to_dict
 
 from ryecore.errors import InputError, RyeError, StateError, StateUnreachable
 from ryecore.state.postgres.address import PostgresAddress, address_refused
+from ryecore.state.postgres.joining import Ahead, JoiningLog
 from ryecore.state.postgres.schema import MIGRATIONS
 from ryecore.state.postgres.session import ServerClock, Session, value_of
-from ryecore.state.statements import Statements
+from ryecore.state.statements import Rows, Statements
 from ryecore.state.waiting import Workers, is_blocking, run_blocking
 
 __all__ = ["WORKERS", "PostgresDatabase", "in_worker", "in_workers"]
@@ -93,12 +94,16 @@ class PostgresDatabase:
         self._is_closed = False
         self._was_there = False
         self._current = _Current()
+        self._joining: dict[str, JoiningLog] = {}
 
     # Transactions
 
     @contextmanager
     def write(self, tree: str | None = None) -> Iterator[Statements]:
-        """Yield a writing transaction: committed at its end, rolled back by an exception."""
+        """Yield a writing transaction: committed at its end, rolled back by an exception.
+
+        What the log of the thread `tree` has to write comes first in it.
+        """
         session = self._current.session
         if session is not None:
             if tree is None and self._current.tree is not None:
@@ -106,16 +111,37 @@ class PostgresDatabase:
             with self._part(session):
                 yield session
             return
-        with self._failing("written"), self._session() as session:
-            try:
-                with session.pipelining():
-                    session.run("BEGIN")
-                    self._lock(session, tree)
-                    yield session
-                    session.run("COMMIT")
-            except BaseException:
-                session.roll_back()
-                raise
+        with (
+            self.joined(tree) as ahead,
+            self._failing("written"),
+            self._session() as session,
+            session.transaction(),
+        ):
+            locked = self._lock(session, tree, ahead)
+            yield session
+            if ahead is not None and not locked.fetchone()[0]:
+                raise ahead.refused()
+
+    def join(self, thread_id: str, log: JoiningLog) -> None:
+        """Let the next transaction of a thread's rows write what its log has to write."""
+        self._joining[thread_id] = log
+
+    def leave(self, thread_id: str, log: JoiningLog) -> None:
+        """Forget a log that has nothing to write any more."""
+        if self._joining.get(thread_id) is log:
+            del self._joining[thread_id]
+
+    @contextmanager
+    def joined(self, thread_id: str | None) -> Iterator[Ahead | None]:
+        """Yield what a thread's log has to write in the transaction within the block, if any."""
+        # Within a transaction of several operations, it was written at its beginning.
+        is_first = thread_id is not None and self._current.session is None
+        log = self._joining.get(thread_id) if is_first and thread_id is not None else None
+        if log is None:
+            yield None
+            return
+        with log.joining() as ahead:
+            yield ahead
 
     @contextmanager
     def transaction(self) -> Iterator[Session]:
@@ -135,12 +161,13 @@ class PostgresDatabase:
         with self._failing(done), self._session() as session:
             yield session
 
-    def _lock(self, session: Session, tree: str | None) -> None:
-        """Take the lock of a thread's tree, or that of the schema."""
+    def _lock(self, session: Session, tree: str | None, ahead: Ahead | None) -> Rows:
+        """Take the lock of a thread's tree, or that of the schema; then write what goes ahead."""
         if tree is None:
-            session.run("SELECT pg_advisory_xact_lock(%s, %s)", self.lock)
-        else:
-            session.run("SELECT lock_tree(%s, %s, %s, %s, FALSE)", (*self.tree_lock, tree))
+            return session.execute("SELECT pg_advisory_xact_lock(?, ?)", self.lock)
+        call, values = ("TRUE", ()) if ahead is None else (ahead.call, ahead.values)
+        locked = f"SELECT {call} FROM lock_tree(?, ?, ?, ?, FALSE)"  # noqa: S608 - constants
+        return session.execute(locked, (*values, *self.tree_lock, tree))
 
     @asynccontextmanager
     async def writing(self, tree: str | None = None) -> AsyncIterator[Statements]:
@@ -204,6 +231,22 @@ class PostgresDatabase:
             return self._current.session.execute(statement, parameters).rowcount
         with self._failing("written"), self._session() as session:
             return session.execute(statement, parameters).rowcount
+
+    def put(self, statement: str, parameters: Sequence[Any] = ()) -> None:
+        """Run one statement as `change` does, whatever it changes: in a transaction, unawaited."""
+        if self._current.session is not None:
+            self._current.session.execute(statement, parameters)
+        else:
+            self.change(statement, parameters)
+
+    def call(self, query: str, parameters: Sequence[Any] = ()) -> Any:
+        """Run one statement as `change` does, and return the first value of its row, if any."""
+        if self._current.session is not None:
+            row = self._current.session.execute(query, parameters).fetchone()
+        else:
+            with self._failing("written"), self._session() as session:
+                row = session.execute(query, parameters).fetchone()
+        return None if row is None else row[0]
 
     async def fetch(self, query: str, parameters: Sequence[Any] = ()) -> list[Any]:
         """Return the same to an operation."""

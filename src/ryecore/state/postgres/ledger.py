@@ -4,7 +4,7 @@ Source: docs/design/threads.md#budget; decisions 39, 40 and 77.
 """
 
 from collections.abc import Sequence
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from typing_extensions import override
 
@@ -17,12 +17,14 @@ from ryecore.state.thread_rows import new_lease
 
 __all__ = ["PostgresLedger"]
 
-_EXCHANGE: Final = (  # turns of one tree go beside each other, and never beside its sums
-    f"SELECT exchange_hold({', '.join('?' * 20)})"  # noqa: S608 - places for values alone
-    " FROM lock_tree(?, ?, ?, ?, TRUE)"
-)
-_HOLD: Final = f"SELECT hold_alone({', '.join('?' * 9)}) FROM lock_tree(?, ?, ?, ?, TRUE)"  # noqa: S608
-_SETTLE: Final = f"SELECT settle_alone({', '.join('?' * 10)}) FROM lock_tree(?, ?, ?, ?, TRUE)"  # noqa: S608
+# ruff: noqa: S608 - what is spliced into statements is this package's own constants
+
+_EXCHANGE: Final = f"exchange_hold({', '.join('?' * 20)})"
+_HOLD: Final = f"hold_alone({', '.join('?' * 9)})"
+_SETTLE: Final = f"settle_alone({', '.join('?' * 10)})"
+_IN_TREE: Final = "lock_tree(?, ?, ?, ?, TRUE)"
+"""Turns of one tree go beside each other, and never beside its sums."""
+
 _CANCEL, _HAND_OFF = 1, 2
 
 
@@ -34,7 +36,22 @@ class PostgresLedger(SqlLedger):
         self._server = database
 
     # Each usual case is one function of the server. It returns whether it was that; else it has
-    # changed nothing.
+    # changed nothing. What the thread's log has to write is written before, in the same statement.
+
+    def _call(self, thread_id: str, function: str, values: Sequence[Any]) -> Any:
+        server = self._server
+        lock = (*server.tree_lock, thread_id)
+        with server.joined(thread_id) as ahead:
+            if ahead is None:
+                return server.call(f"SELECT {function} FROM {_IN_TREE}", (*values, *lock))
+            query = (  # without the OFFSET, both calls would be one level, and their order open
+                f"SELECT CASE WHEN written THEN ARRAY[{function}] END"
+                f" FROM (SELECT {ahead.call} AS written FROM {_IN_TREE} OFFSET 0) AS ahead"
+            )
+            result = server.call(query, (*values, *ahead.values, *lock))
+            if result is None:
+                raise ahead.refused()
+            return result[0]
 
     @override
     async def hold(
@@ -46,15 +63,11 @@ class PostgresLedger(SqlLedger):
         *,
         head: tuple[int, str] | None = None,
     ) -> None:
-        ((is_done,),) = self._server.read(
-            _HOLD,
-            (
-                *(thread_id, turn, attempt, *whole_numbers(amount), *new_lease()),
-                *(head or (None, None)),
-                *(*self._server.tree_lock, thread_id),
-            ),
+        values = (
+            *(thread_id, turn, attempt, *whole_numbers(amount), *new_lease()),
+            *(head or (None, None)),
         )
-        if not is_done:
+        if not self._call(thread_id, _HOLD, values):
             await super().hold(thread_id, turn, attempt, amount, head=head)
 
     @override
@@ -69,14 +82,11 @@ class PostgresLedger(SqlLedger):
         snapshot: Cost | None = None,
     ) -> Settled:
         *cost, is_estimated = (None,) if snapshot is None else _cost_values(snapshot)
-        ((requests,),) = self._server.read(
-            _SETTLE,
-            (
-                *(thread_id, turn, attempt, mark, *whole_numbers(actual), *new_lease()),
-                *(cost or None, is_estimated),
-                *(*self._server.tree_lock, thread_id),
-            ),
+        values = (
+            *(thread_id, turn, attempt, mark, *whole_numbers(actual), *new_lease()),
+            *(cost or None, is_estimated),
         )
+        requests = self._call(thread_id, _SETTLE, values)
         if requests is None:
             return await super().settle(
                 thread_id, turn, attempt, actual, mark=mark, snapshot=snapshot
@@ -104,17 +114,13 @@ class PostgresLedger(SqlLedger):
         if len(settlements) == 1 and head is not None:
             (one,) = settlements
             *cost, is_estimated = _cost_values(snapshot)
-            ((is_done,),) = self._server.read(
-                _EXCHANGE,
-                (
-                    *(*self._server.lock, thread_id, one.turn, one.attempt, one.mark),
-                    *(*whole_numbers(one.held), *whole_numbers(one.actual)),
-                    *(turn, attempt, *whole_numbers(amount), *new_lease()),
-                    *(cost, is_estimated, *head),
-                    *(*self._server.tree_lock, thread_id),
-                ),
+            values = (
+                *(*self._server.lock, thread_id, one.turn, one.attempt, one.mark),
+                *(*whole_numbers(one.held), *whole_numbers(one.actual)),
+                *(turn, attempt, *whole_numbers(amount), *new_lease()),
+                *(cost, is_estimated, *head),
             )
-            if is_done:
+            if self._call(thread_id, _EXCHANGE, values):
                 return (AS_HELD,), None
         return await super().settle_and_hold(
             thread_id,

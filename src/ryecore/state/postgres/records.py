@@ -1,29 +1,26 @@
 """The logs of threads on a PostgreSQL server: the lines of a transcript, a row for each write.
 
-A log's row has its length, and the fence of its writer. A write is one statement: it moves the
-length on from where this writer left it, if the fences of the log and of its thread are still the
+A log's row has its length, and the fence of its writer. A write moves the length on from where this
+writer left it, if the fences of the log and of its thread are still the
 writer's. So a process whose thread was taken over or ended elsewhere adds nothing any more, and a
 write whose answer was lost is found to have happened, or not.
 
 Source: docs/design/threads.md#storage; decisions 38, 47 and 77; ADR 042.
 """
 
-import os
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, aclosing, suppress
-from queue import Empty, SimpleQueue
-from threading import Lock, Thread
-from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
+from contextlib import AbstractAsyncContextManager, aclosing
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from typing_extensions import override
 
-from ryecore.errors import RyeError, StateError, StateLocked, StateUnreachable, ThreadConflict
+from ryecore.errors import StateError, StateLocked
 from ryecore.lillux.keys import SigningKey
 from ryecore.lillux.processes import ProcessId, current_process
 from ryecore.state.owners import is_abandoned, is_lost
 from ryecore.state.postgres.database import WORKERS, PostgresDatabase, in_worker
 from ryecore.state.postgres.log_bytes import LogSource
-from ryecore.state.record_buffer import Chain, RecordBuffer
+from ryecore.state.postgres.record_log import RELEASE, PostgresRecordLog, log_exists
 from ryecore.state.record_log import RecordLog, RecordStore, Recovery
 from ryecore.state.thread_rows import columns, new_lease, record_of
 from ryecore.state.transcript_check import (
@@ -33,7 +30,6 @@ from ryecore.state.transcript_check import (
     read_records,
     verify_transcript,
 )
-from ryecore.state.transcript_format import Head
 from ryecore.state.transcript_report import TranscriptReport, Unit
 from ryecore.state.transcript_store import streamed
 from ryecore.state.waiting import ChangeWatcher
@@ -43,8 +39,6 @@ if TYPE_CHECKING:
 
 __all__ = ["LoadKey", "PostgresRecordStore", "Watch"]
 
-T = TypeVar("T")
-
 LoadKey: TypeAlias = Callable[[], SigningKey]
 """Loads the user's run key."""
 
@@ -52,7 +46,6 @@ Watch: TypeAlias = Callable[[str], AbstractAsyncContextManager[ChangeWatcher]]
 """Returns a watcher of a thread's changes."""
 
 _LOOK_AGAIN_S: Final = 0.2
-_IDLE_S: Final = 1.0
 
 _OPEN: Final = (
     "INSERT INTO logs (thread_id, boot_id, pid_namespace, pid, start_ticks, time_namespace,"
@@ -66,179 +59,6 @@ _TAKE_OVER: Final = (
     " owner_fence = (SELECT fence FROM threads WHERE threads.thread_id = logs.thread_id)"
     " WHERE thread_id = ? AND fence = ? RETURNING fence, length"
 )
-_IS_WRITERS: Final = (
-    " WHERE logs.thread_id = ? AND logs.fence = ? AND (owner_fence IS NULL OR EXISTS"
-    " (SELECT 1 FROM threads AS it WHERE it.thread_id = logs.thread_id AND it.fence = owner_fence))"
-)
-_APPEND: Final = (
-    "WITH written AS (UPDATE logs SET length = length + ?, lease_until = ?"  # noqa: S608 - constants
-    f"{_IS_WRITERS} AND length = ? RETURNING thread_id)"
-    " INSERT INTO records (thread_id, start, body)"
-    " SELECT thread_id, CAST(? AS bigint), ? FROM written"
-)
-_LENGTH: Final = f"SELECT length FROM logs{_IS_WRITERS}"  # noqa: S608 - constants of this module
-_RELEASE: Final = "UPDATE logs SET pid = NULL WHERE thread_id = ? AND fence = ?"
-
-
-class _StreamWriter:
-    """Writes streamed text in a thread, because the loop that gets it waits for no server."""
-
-    def __init__(self) -> None:
-        self.reset()
-
-    def reset(self) -> None:
-        """Begin without a thread, as a forked process does."""
-        self._lock = Lock()
-        self._writes: SimpleQueue[Callable[[], None]] = SimpleQueue()
-        self._is_running = False
-
-    def write(self, write: Callable[[], None]) -> None:
-        """Call a function in the thread, after those before it."""
-        with self._lock:
-            if not self._is_running:
-                self._is_running = True
-                Thread(target=self._run, name="ryecore streams", daemon=True).start()
-            self._writes.put(write)
-
-    def _run(self) -> None:
-        while True:
-            try:
-                write = self._writes.get(timeout=_IDLE_S)
-            except Empty:
-                with self._lock:
-                    if self._writes.empty():
-                        self._is_running = False
-                        return
-                continue
-            write()
-
-
-_STREAMS: Final = _StreamWriter()
-os.register_at_fork(after_in_child=_STREAMS.reset)
-
-
-class PostgresRecordLog(RecordBuffer, RecordLog):
-    """The log of a thread, while this process writes it."""
-
-    def __init__(
-        self, database: PostgresDatabase, thread_id: str, key: SigningKey, fence: int
-    ) -> None:
-        super().__init__(thread_id, key)
-        self._database = database
-        self._fence = fence
-        self._writing = Lock()
-        self._in_doubt: tuple[int, int, Chain] | None = None
-        """A write whose answer was lost: its lines, its bytes, the chain after it."""
-
-        self._is_closed = False
-        self._is_streaming = False
-
-    @override
-    def append_delta(self, text: str, /) -> None:
-        if self._add_delta(text) and not self._is_streaming:
-            self._keep_delta()
-            self._is_streaming = True  # what comes until this is written waits for the next write
-            _STREAMS.write(self._stream)
-
-    def _stream(self) -> None:
-        """Write what has been streamed, for those who follow; a commit reports what fails."""
-        self._is_streaming = False
-        with suppress(RyeError):
-            self._flush()
-
-    @override
-    async def flush(self) -> None:
-        await self._in_worker(self._flush)
-
-    @override
-    async def write_ahead(self) -> None:
-        await self.flush()
-
-    @override
-    async def commit(self) -> None:
-        await self.flush()
-
-    @override
-    async def checkpoint(self, turn: int) -> Head:
-        return await self._in_worker(lambda: self._close_turn(turn))
-
-    @override
-    async def close(self) -> None:
-        if not self._is_closed:
-            try:
-                await self.flush()
-            finally:
-                self._is_closed = True
-                await self._in_worker(self._release)
-
-    async def _in_worker(self, work: Callable[[], T]) -> T:
-        if self._pieces:
-            self._keep_delta()
-        return await in_worker(work)
-
-    def _release(self) -> None:
-        self._database.change(_RELEASE, (self._thread_id, self._fence))
-
-    def _flush(self) -> None:
-        with self._writing:
-            self._resolve_doubt()
-            count = len(self._lines)  # others may append meanwhile
-            if count:
-                data = "".join(self._lines[:count]).encode("ascii")
-                self._write(count, data, self._chain_after(data))
-
-    def _close_turn(self, turn: int) -> Head:
-        with self._writing:
-            self._resolve_doubt()
-            count = len(self._lines)
-            data = "".join(self._lines[:count]).encode("ascii")
-            line, chain, head = self._closed_by(data, turn)
-            self._write(count, data + line, chain)
-            return head
-
-    def _write(self, count: int, data: bytes, chain: Chain) -> None:
-        if self._is_closed:
-            raise StateError(
-                f"The transcript of {self._thread_id} can't be written: it is closed.",
-                next_step="Resume the thread.",
-            )
-        lease, _ = new_lease()
-        place = (self._thread_id, self._fence, self._offset)
-        values = (len(data), lease, *place, self._offset, data.decode("ascii"))
-        try:
-            written = self._database.change(_APPEND, values)
-        except StateUnreachable:
-            self._in_doubt = (count, len(data), chain)
-            raise
-        if not written:
-            raise self._refused()
-        self._written(count, len(data), chain)
-
-    def _written(self, count: int, size: int, chain: Chain) -> None:
-        del self._lines[:count]
-        self._offset += size
-        self._chain = chain
-
-    def _resolve_doubt(self) -> None:
-        """Find out whether the write happened whose answer was lost, before the next one."""
-        if self._in_doubt is None:
-            return
-        rows = self._database.read(_LENGTH, (self._thread_id, self._fence))
-        if not rows:
-            raise self._refused()
-        (count, size, chain), self._in_doubt = self._in_doubt, None
-        if rows[0][0] == self._offset + size:
-            self._written(count, size, chain)
-
-    def _refused(self) -> ThreadConflict:
-        return ThreadConflict(
-            f"The transcript of {self._thread_id} can't be written: the thread has ended, or "
-            "another process has taken it over.",
-            next_step=f"Stop what runs here. See what became of it: rye threads show "
-            f"{self._thread_id}",
-            thread_id=self._thread_id,
-            state="taken over",
-        )
 
 
 class PostgresRecordStore(RecordStore):
@@ -267,6 +87,10 @@ class PostgresRecordStore(RecordStore):
                 next_step="Start a thread with another id, or resume this one.",
             )
         return log
+
+    def begin(self, thread_id: str, file: bytes) -> RecordLog:
+        """Return a new log, which begins with its first write, together with the thread's file."""
+        return PostgresRecordLog(self._database, thread_id, self._load_key(), 1, file)
 
     @override
     async def resume(
@@ -305,7 +129,7 @@ class PostgresRecordStore(RecordStore):
             if recovery.is_torn:
                 self._cut(thread_id, fence, log.offset)
         except BaseException:
-            self._database.change(_RELEASE, (thread_id, fence))
+            self._database.change(RELEASE, (thread_id, fence))
             raise
         return log, recovery
 
@@ -351,7 +175,7 @@ class PostgresRecordStore(RecordStore):
 
     @override
     async def exists(self, thread_id: str) -> bool:
-        return await in_worker(lambda: self._find(thread_id)) is not None
+        return await in_worker(lambda: log_exists(self._database, thread_id))
 
     @override
     def read(

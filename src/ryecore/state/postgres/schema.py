@@ -353,5 +353,25 @@ MIGRATIONS: Final[Sequence[str]] = (
         RETURN requests;
     END $$;
     """,
+    # What one write adds to a log, if its writer still owns it and knows its length. As a function
+    # it can come before rows in one statement, and reads what was committed until then.
+    """
+    CREATE FUNCTION append_records(
+        of_thread text, of_fence bigint, from_length bigint, size bigint, lines text,
+        lease double precision, closes boolean
+    ) RETURNS boolean LANGUAGE plpgsql AS $$
+    BEGIN
+        UPDATE logs SET length = length + size, lease_until = lease,
+            pid = CASE WHEN closes THEN NULL ELSE pid END
+            WHERE logs.thread_id = of_thread AND fence = of_fence AND length = from_length
+            AND (owner_fence IS NULL OR EXISTS (SELECT FROM threads AS it
+                WHERE it.thread_id = of_thread AND it.fence = owner_fence));
+        IF NOT FOUND THEN
+            RETURN FALSE;
+        END IF;
+        INSERT INTO records (thread_id, start, body) VALUES (of_thread, from_length, lines);
+        RETURN TRUE;
+    END $$;
+    """,
 )
 """The statements that upgrade each version of the schema to the next."""

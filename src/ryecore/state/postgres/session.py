@@ -77,7 +77,7 @@ class Session:
             return rows
         if not sql.startswith("SELECT"):
             self.written.append(cursor)
-        return _PipelineRows(cursor, self.sync)
+        return _PipelineRows(cursor)
 
     def run(
         self, sql: str, values: Sequence[Any] = (), *, binary: bool = False
@@ -86,30 +86,41 @@ class Session:
         return self.connection.execute(sql.encode(), values or None, binary=binary)
 
     @contextmanager
-    def pipelining(self) -> Iterator[None]:
-        """Send statements without waiting for each, until a result is looked at, or the end."""
-        if not psycopg.Pipeline.is_supported():  # an old libpq
-            yield
-            return
+    def transaction(self) -> Iterator[None]:
+        """Run a transaction: committed at the end of the block, rolled back by an exception.
+
+        Its statements are sent without waiting for each, until a result is looked at. The server
+        takes those between two syncs as a transaction, as its documentation of pipelining says, so
+        that nothing is sent to begin and end it.
+        """
         self.written = []
+        if not psycopg.Pipeline.is_supported():  # an old libpq
+            self.run("BEGIN")
+            try:
+                yield
+            except BaseException:
+                self.roll_back()
+                raise
+            self.run("COMMIT")
+            return
         try:
             with self.connection.pipeline() as self._pipeline:
-                yield
+                try:
+                    yield
+                except BaseException:
+                    with suppress(psycopg.Error):
+                        self.run("BEGIN")  # the transaction has an end of its own from here on
+                    self.roll_back()
+                    raise
         finally:
             self._pipeline = None
-
-    def sync(self) -> None:
-        """Wait for the results of all statements so far."""
-        if self._pipeline is not None:
-            self._pipeline.sync()
 
     def has_changed(self, before: int) -> bool:
         """Return whether a statement of the transaction has changed rows, from a number on."""
         try:
-            self.sync()
+            return any(_rowcount(one) > 0 for one in self.written[before:])
         except psycopg.Error:
             return True
-        return any(one.rowcount > 0 for one in self.written[before:])
 
     def roll_back(self) -> None:
         """End a transaction without its changes."""
@@ -131,7 +142,13 @@ class Session:
             self._clock.set(value_of(self.run(_CLOCK)))
 
     def _rows(self, cursor: "psycopg.Cursor[Any]") -> Callable[[Sequence[Any]], NamedRow]:
-        names = {column.name: place for place, column in enumerate(cursor.description or ())}
+        result = cursor.pgresult
+        count = 0 if result is None else result.nfields
+        names = {}
+        if (
+            result is not None
+        ):  # `cursor.description` has more than names, and takes ten times as long
+            names = {(result.fname(place) or b"").decode(): place for place in range(count)}
         times = [names[one] for one in _TIMES if one in names]
 
         def make(values: Sequence[Any]) -> NamedRow:
@@ -148,9 +165,8 @@ class Session:
 class _PipelineRows:
     """The result of a statement that may not have come yet."""
 
-    def __init__(self, cursor: "psycopg.Cursor[Any]", sync: Callable[[], None]) -> None:
+    def __init__(self, cursor: "psycopg.Cursor[Any]") -> None:
         self._cursor = cursor
-        self._sync = sync
         self.fetchone = cursor.fetchone
         self.fetchall = cursor.fetchall
 
@@ -159,9 +175,18 @@ class _PipelineRows:
 
     @property
     def rowcount(self) -> int:
-        if self._cursor.pgresult is None:
-            self._sync()
-        return self._cursor.rowcount
+        return _rowcount(self._cursor)
+
+
+def _rowcount(cursor: "psycopg.Cursor[Any]") -> int:
+    """Return how many rows a statement has changed, once that is known."""
+    if cursor.pgresult is None:  # in a pipeline
+        try:
+            cursor.scroll(0)  # waits for its result, and those before
+        except (psycopg.ProgrammingError, IndexError):  # it has no rows
+            if cursor.pgresult is None:
+                raise
+    return cursor.rowcount
 
 
 def value_of(cursor: "psycopg.Cursor[Any]") -> Any:

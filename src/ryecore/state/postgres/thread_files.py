@@ -41,7 +41,7 @@ class PostgresThreadFiles:
 
     async def end(self, thread_id: str, content: bytes) -> None:
         """Write the file of a thread that has ended, if it has one."""
-        await in_worker(lambda: self._database.change(_END, (content.decode(), thread_id)))
+        await in_worker(lambda: self._database.put(_END, (content.decode(), thread_id)))
 
     async def get(self, thread_id: str) -> bytes:
         """Return the file of a thread; StateError where it has none."""

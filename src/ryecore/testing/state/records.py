@@ -4,7 +4,8 @@ from contextlib import aclosing
 
 import anyio
 
-from ryecore.errors import StateError
+from ryecore.errors import InsufficientBudget, StateError
+from ryecore.policy.budget import Amount
 from ryecore.state.record_log import RecordStore
 from ryecore.state.transcript_format import Record
 from ryecore.testing.conformance.bench import check, equal
@@ -55,16 +56,68 @@ class RecordCases(StateCases):
 
     @state_case
     async def test_records_go_ahead_of_rows(self, store: StateStore, place: Place) -> None:
-        """Records that rows depend on are written before them, and once."""
+        """Records that rows depend on are written before them, or with them, and once."""
+        await store.registry.register("a", "directive:acme/a")
+        await store.ledger.register("a", Amount(1000, 1000))
+        await store.registry.claim("a")
         log = await store.records.create("a")
         await log.write_ahead()
         for number in range(3):
             log.append("step", {"n": number})
             await log.write_ahead()
+            if number % 2:
+                await store.registry.set_head("a", (number, "0" * 64))
+            else:
+                await store.ledger.hold("a", number, 1, Amount(10, 10))
             equal([one.payload["n"] for one in await _read(store)], list(range(number + 1)), "them")
+        log.append("step", {"n": 3})
+        await log.write_ahead()
+        await raises(InsufficientBudget, store.ledger.hold("a", 4, 1, Amount(5000, 10)))
+        await log.commit()
+        equal(len(await _read(store)), 4, "the records beside a hold that is refused")
+        log.append("end", {})
+        head = await log.checkpoint(1)
+        await log.write_ahead(closes=True)
+        await store.registry.settle("a", "completed", {}, head=(head.offset, head.digest))
+        equal((await _read(store))[-2].type, "end", "the last record")
+        await log.close()
+        again, _ = await store.records.resume("a", (head.offset, head.digest))
+        await again.close()
+
+    @state_case
+    async def test_records_that_can_wait(self, store: StateStore, place: Place) -> None:
+        """A turn that is signed, to be written soon, is written by itself, or with the next."""
+        log = await store.records.create("a")
+        log.append("step", {"n": 0})
+        first = await log.sign(0)
+        log.append("step", {"n": 1})
+        head = await log.sign(1)
+        log.append("step", {"n": 2})
+        await log.commit()
+        equal(len(await _read(store)), 5, "three records and two checkpoints")
+        report = await store.records.verify("a", (head.offset, head.digest), ended=False)
+        check(report.ok, f"The log isn't proved: {report.problems}")
+        check(first.offset < head.offset < log.offset, "A checkpoint covers another part.")
+        log.append("step", {"n": 3})
+        await log.write_soon()
+        with anyio.fail_after(10):
+            while len(await _read(store)) < 6:  # noqa: ASYNC110 - a store tells nobody of it
+                await anyio.sleep(0.01)
+        log.append("step", {"n": 4})
+        last = await log.sign(2)
+        await log.close()
+        report = await store.records.verify("a", (last.offset, last.digest), ended=True)
+        check(report.ok, f"The log isn't proved: {report.problems}")
+
+    @state_case
+    async def test_a_log_is_committed(self, store: StateStore, place: Place) -> None:
+        """What is committed is there, however often there was nothing to commit."""
+        log = await store.records.create("a")
+        log.append("step", {"n": 0})
+        await log.commit()
         await log.commit()
         await store.registry.synced()
-        equal(len(await _read(store)), 3, "the records after a commit")
+        equal(len(await _read(store)), 1, "the records after a commit")
         await log.close()
 
     @state_case

@@ -1,0 +1,330 @@
+"""The log of a thread on a PostgreSQL server, while this process writes it.
+
+A write is one statement, of its own, or together with rows of the registry or the ledger that
+depend on it: then all of that is one transaction. What can wait a little is written with the next
+statement, or by a thread of this process after 50 ms.
+
+Source: docs/design/threads.md#storage; decisions 38, 47 and 77; ADR 042.
+"""
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from heapq import heappop, heappush
+from itertools import count
+from threading import Condition, Lock, Thread
+from typing import Any, Final, NamedTuple, TypeVar
+
+from typing_extensions import override
+
+from ryecore.errors import RyeError, StateError, StateUnreachable, ThreadConflict
+from ryecore.lillux.keys import SigningKey
+from ryecore.lillux.processes import current_process
+from ryecore.state.postgres.database import PostgresDatabase, in_worker
+from ryecore.state.postgres.joining import Ahead
+from ryecore.state.record_buffer import Chain, RecordBuffer
+from ryecore.state.record_log import RecordLog
+from ryecore.state.thread_rows import columns, new_lease
+from ryecore.state.transcript_format import Head
+
+__all__ = ["RELEASE", "PostgresRecordLog", "log_exists"]
+
+T = TypeVar("T")
+
+_IDLE_S: Final = 1.0
+_SOON_S: Final = 0.05
+
+_APPEND: Final = "append_records(?, ?, ?, ?, ?, ?, ?)"
+_OPEN: Final = (
+    "WITH opened AS (INSERT INTO logs (thread_id, length, boot_id, pid_namespace, pid, start_ticks,"
+    " time_namespace, lease_until, owner_fence)"
+    " SELECT thread_id, CAST(? AS bigint), ?, ?, ?, ?, ?, ?, fence FROM threads"
+    " WHERE thread_id = ? AND completed_at IS NULL ON CONFLICT DO NOTHING RETURNING thread_id),"
+    " put AS (INSERT INTO thread_files (thread_id, body)"
+    " SELECT thread_id, CAST(? AS text) FROM opened"
+    " ON CONFLICT (thread_id) DO UPDATE SET body = excluded.body)"
+    " INSERT INTO records (thread_id, start, body)"
+    " SELECT thread_id, 0, CAST(? AS text) FROM opened RETURNING TRUE"
+)
+_LENGTH: Final = (
+    "SELECT length FROM logs WHERE logs.thread_id = ? AND logs.fence = ?"
+    " AND (owner_fence IS NULL OR EXISTS (SELECT 1 FROM threads AS it"
+    " WHERE it.thread_id = logs.thread_id AND it.fence = owner_fence))"
+)
+RELEASE: Final = "UPDATE logs SET pid = NULL WHERE thread_id = ? AND fence = ?"
+"""Releases a log for another writer."""
+
+
+class _LateWriter:
+    """Calls writes in a thread: the loop that they come from waits for no server."""
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin without a thread, as a forked process does."""
+        self._changed = Condition()
+        self._writes: list[tuple[float, int, Callable[[], None]]] = []
+        self._numbers = count()
+        self._is_running = False
+
+    def write(self, write: Callable[[], None], after_s: float = 0.0) -> None:
+        """Call a function in the thread, once so many seconds have passed."""
+        due_s = time.monotonic() + after_s
+        with self._changed:
+            is_first = not self._writes or due_s < self._writes[0][0]
+            heappush(self._writes, (due_s, next(self._numbers), write))
+            if not self._is_running:
+                self._is_running = True
+                Thread(target=self._run, name="ryecore streams", daemon=True).start()
+            elif is_first:
+                self._changed.notify()
+
+    def _run(self) -> None:
+        while (write := self._next()) is not None:
+            write()
+
+    def _next(self) -> Callable[[], None] | None:
+        """Wait until a write is due; None once there has been none for a while."""
+        with self._changed:
+            while True:
+                wait_s = self._writes[0][0] - time.monotonic() if self._writes else _IDLE_S
+                if self._writes and wait_s <= 0:
+                    return heappop(self._writes)[2]
+                if not self._changed.wait(wait_s) and not self._writes:
+                    self._is_running = False
+                    return None
+
+
+_LATE: Final = _LateWriter()
+os.register_at_fork(after_in_child=_LATE.reset)
+
+
+class _Write(NamedTuple):
+    """A write of all buffered lines: how many, their bytes, the chain after them, its values."""
+
+    lines: int
+    size: int
+    chain: Chain
+    values: tuple[Any, ...]
+
+
+class PostgresRecordLog(RecordBuffer, RecordLog):
+    """The log of a thread, while this process writes it.
+
+    Args:
+        database: The server.
+        thread_id: The thread.
+        key: The run key.
+        fence: The log's fence.
+        file: The thread's signed file, where file and log begin with the first write.
+    """
+
+    def __init__(
+        self,
+        database: PostgresDatabase,
+        thread_id: str,
+        key: SigningKey,
+        fence: int,
+        file: bytes | None = None,
+    ) -> None:
+        super().__init__(thread_id, key)
+        self._database = database
+        self._fence = fence
+        self._file = file
+        self._writing = Lock()
+        self._in_doubt: tuple[int, int, Chain] | None = None
+        """A write whose answer was lost: its lines, its bytes, the chain after it."""
+
+        self._closes = False
+        self._is_closed = False
+        self._is_streaming = False
+        self._is_due = False
+
+    @override
+    def append_delta(self, text: str, /) -> None:
+        if self._add_delta(text) and not self._is_streaming:
+            self._keep_delta()
+            self._is_streaming = True  # what comes until this is written waits for the next write
+            _LATE.write(self._stream)
+
+    def _stream(self) -> None:
+        """Write what has been streamed, for those who follow; a commit reports what fails."""
+        self._is_streaming = False
+        with suppress(RyeError):
+            self._flush()
+
+    def _write_late(self) -> None:
+        self._is_due = False
+        with suppress(RyeError):
+            self._flush()
+
+    @override
+    async def flush(self) -> None:
+        await self._in_worker(self._flush)
+
+    @override
+    async def write_soon(self) -> None:
+        if not self._is_due:
+            self._is_due = True
+            _LATE.write(self._write_late, _SOON_S)
+
+    @override
+    async def write_ahead(self, *, closes: bool = False) -> None:
+        if self._pieces:
+            self._keep_delta()
+        self._closes = closes
+        if self._file is not None:
+            await self.flush()
+        else:
+            self._database.join(self._thread_id, self)
+
+    @override
+    async def commit(self) -> None:
+        await self.flush()
+
+    @override
+    async def sign(self, turn: int) -> Head:
+        if self._pieces:
+            self._keep_delta()
+        if not self._writing.acquire(blocking=False):  # it may wait for the server
+            return await in_worker(lambda: self._sign(turn))
+        try:
+            head = self._sign_kept(turn)
+        finally:
+            self._writing.release()
+        await self.write_soon()
+        return head
+
+    def _sign(self, turn: int) -> Head:
+        with self._writing:
+            return self._sign_kept(turn)
+
+    @override
+    async def checkpoint(self, turn: int) -> Head:
+        return await self._in_worker(lambda: self._close_turn(turn))
+
+    @override
+    async def close(self) -> None:
+        if not self._is_closed:
+            try:
+                await self.flush()
+            finally:
+                self._is_closed = True
+                self._database.leave(self._thread_id, self)
+                await self._in_worker(self._release)
+
+    async def _in_worker(self, work: Callable[[], T]) -> T:
+        if self._pieces:
+            self._keep_delta()
+        return await in_worker(work)
+
+    def _release(self) -> None:
+        self._database.change(RELEASE, (self._thread_id, self._fence))
+
+    def _flush(self) -> None:
+        with self._writing:
+            self._write_kept()
+
+    def _close_turn(self, turn: int) -> Head:
+        with self._writing:
+            head = self._sign_kept(turn)
+            self._write_kept()
+            return head
+
+    def _write_kept(self) -> None:
+        """Write the buffered lines as a statement of their own."""
+        self._resolve_doubt()
+        write = self._next_write()
+        if write is None:
+            return
+        opens = self._file is not None
+        with self._in_doubt_unless_done(write):
+            called = _OPEN if opens else f"SELECT {_APPEND}"
+            if not self._database.call(called, write.values):
+                raise self._exists() if opens and self._is_there() else self._refused()
+
+    @contextmanager
+    def joining(self) -> Iterator[Ahead | None]:
+        """Write the buffered lines within a transaction of others; None where there are none."""
+        with self._writing:
+            self._resolve_doubt()
+            write = self._next_write(closes=self._closes)
+            if write is None:
+                yield None
+                return
+            with self._in_doubt_unless_done(write):
+                yield Ahead(_APPEND, write.values, self._refused)
+            self._is_closed = self._closes
+
+    def _next_write(self, *, closes: bool = False) -> _Write | None:
+        lines = len(self._lines)  # others may append meanwhile
+        if not lines:
+            return None
+        if self._is_closed:
+            raise StateError(
+                f"The transcript of {self._thread_id} can't be written: it is closed.",
+                next_step="Resume the thread.",
+            )
+        text = "".join(self._lines[:lines])
+        size, chain = len(text), self._chain_after_kept(lines, text.encode("ascii"))
+        lease, _ = new_lease()
+        values: tuple[Any, ...]
+        if self._file is None:
+            values = (self._thread_id, self._fence, self._offset, size, text, lease, closes)
+        else:
+            owner, file = columns(current_process()), self._file.decode()
+            values = (size, *owner, lease, self._thread_id, file, text)
+        return _Write(lines, size, chain, values)
+
+    @contextmanager
+    def _in_doubt_unless_done(self, write: _Write) -> Iterator[None]:
+        lines, size, chain, _ = write
+        try:
+            yield
+        except StateUnreachable:
+            self._in_doubt = (lines, size, chain)
+            raise
+        self._written(lines, size, chain)
+
+    def _written(self, lines: int, size: int, chain: Chain) -> None:
+        self._drop_kept(lines, size, chain)
+        self._file = None
+        if not self._lines:
+            self._database.leave(self._thread_id, self)
+
+    def _resolve_doubt(self) -> None:
+        """Find out whether the write happened whose answer was lost, before the next one."""
+        if self._in_doubt is None:
+            return
+        rows = self._database.read(_LENGTH, (self._thread_id, self._fence))
+        if not rows and (self._file is None or self._is_there()):
+            raise self._refused()
+        (lines, size, chain), self._in_doubt = self._in_doubt, None
+        if rows and rows[0][0] == self._offset + size:
+            self._written(lines, size, chain)
+
+    def _is_there(self) -> bool:
+        return log_exists(self._database, self._thread_id)
+
+    def _exists(self) -> StateError:
+        return StateError(
+            f"The transcript of {self._thread_id} can't be made: it exists.",
+            next_step="Start a thread with another id, or resume this one.",
+        )
+
+    def _refused(self) -> ThreadConflict:
+        return ThreadConflict(
+            f"The transcript of {self._thread_id} can't be written: the thread has ended, or "
+            "another process has taken it over.",
+            next_step=f"Stop what runs here. See what became of it: rye threads show "
+            f"{self._thread_id}",
+            thread_id=self._thread_id,
+            state="taken over",
+        )
+
+
+def log_exists(database: PostgresDatabase, thread_id: str) -> bool:
+    """Return whether a thread has a log."""
+    return bool(database.read("SELECT 1 FROM logs WHERE thread_id = ?", (thread_id,)))
