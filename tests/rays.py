@@ -133,6 +133,11 @@ def deps() -> Mapping[str, Any]:
     return _deps(Path(Path(os.environ[ROOT_FILE]).read_text()))
 
 
+def broken_deps() -> Mapping[str, Any]:
+    """What a worker gives to `Rye.open` that fails with it, and not with an error of ryecore's."""
+    return {"trusted_keys": 5}
+
+
 def main() -> None:
     """Run a cluster, and do what standard input says."""
     from ray.cluster_utils import Cluster

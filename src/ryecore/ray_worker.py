@@ -30,13 +30,14 @@ from ryecore.errors import RyeError, StateUnreachable
 from ryecore.host_factory import ENVIRONMENT_FACTORY
 from ryecore.items.paths import user_space_in
 from ryecore.items.spaces import discover_bundles
-from ryecore.node.work_projects import WorkerProjects
+from ryecore.node.work_projects import WorkerProjects, end_failed
 from ryecore.policy import CancelToken
 from ryecore.remote.protocol.error_documents import map_errors, write_error
 from ryecore.remote.travelling import TRAVELLED, take_project
 from ryecore.rye import Rye
 from ryecore.state.object_places import is_on_postgres
 from ryecore.state.postgres.address import PostgresAddress
+from ryecore.state.run_queue import RunQueue
 from ryecore.worker import environ_without, open_rye
 
 __all__ = ["RayRun", "begin_thread"]
@@ -193,19 +194,19 @@ def begin_thread(payload: bytes, ended: Callable[[], None]) -> None:
 
 
 async def _carry_out(sent: RayThread) -> None:
+    """Bring a run to its end, or end it with what keeps this process from opening its Rye."""
+    settings = _as_own(sent.settings) if sent.travels else _as_here(sent.settings)
+    opened = _open_without_project(settings) if sent.travels else _open(settings)
     try:
-        if sent.travels:
-            settings = _as_own(sent.settings)
-            async with _open_without_project(settings) as rye:
-                await _carry_out_in(rye, settings, sent.run_id)
-        else:
-            settings = _as_here(sent.settings)
-            async with open_rye(settings, environ_without()) as rye:
-                await _carry_out_in(rye, settings, sent.run_id)
-    except RyeError as error:  # such as a folder or a factory that is missing here
-        settings = evolve(_as_own(sent.settings), deps_factory=None)
-        async with _open_without_project(settings) as rye:
-            await rye.cluster.fail(sent.run_id, error)
+        async with opened as rye:
+            await _carry_out_in(rye, settings, sent.run_id)
+    except Exception as problem:  # such as a folder or a factory that is missing here
+        bare = evolve(_as_own(sent.settings), deps_factory=None)
+        async with _open_without_project(bare) as rye:
+            while True:
+                if await end_failed(rye.cluster, sent.run_id, problem):
+                    return
+                await anyio.sleep(_RETRY_S)
 
 
 async def _carry_out_in(own: Rye, settings: Settings, run_id: str) -> None:
@@ -214,20 +215,28 @@ async def _carry_out_in(own: Rye, settings: Settings, run_id: str) -> None:
     def open_there(project: Path) -> Rye:
         return open_rye(evolve(settings, project_path=str(project)), environ_without())
 
+    queues = await _queues(own)
     async with anyio.create_task_group() as tasks:
-        while True:
-            try:
-                cluster, folder = own.cluster, _folder(settings)
-                queues = await cluster.queue()
-                projects = WorkerProjects(
-                    own, open_there, folder, queues, cluster.travelling, tasks
-                )
-                async with projects.borrow(run_id) as rye:
-                    await rye.cluster.carry_out(run_id)
-                break
-            except StateUnreachable:
-                await anyio.sleep(_RETRY_S)
+        projects = WorkerProjects(
+            own, open_there, _folder(settings), queues, own.cluster.travelling, tasks
+        )
+        await projects.carry_out(run_id)
         tasks.cancel_scope.cancel()
+
+
+async def _queues(rye: Rye) -> RunQueue:
+    """Return the queues of the state, once it can be reached."""
+    while True:
+        try:
+            return await rye.cluster.queue()
+        except StateUnreachable:
+            await anyio.sleep(_RETRY_S)
+
+
+@asynccontextmanager
+async def _open(settings: Settings) -> AsyncIterator[Rye]:
+    async with open_rye(settings, environ_without()) as rye:
+        yield rye
 
 
 def _as_here(settings: Settings) -> Settings:

@@ -234,10 +234,17 @@ async def test_a_project_travels_to_workers_that_have_none(
     assert "changed" in str(thread.text), thread
 
 
+@pytest.mark.parametrize(
+    ("factory", "reason"),
+    [
+        ("tests.missing:deps", "tests.missing:deps can't be imported"),
+        ("tests.rays:broken_deps", "ryecore itself failed: TypeError"),
+    ],
+)
 async def test_a_run_that_a_worker_cannot_open_ends_with_the_reason(
-    planned: PlannedWorkspace, state: str
+    planned: PlannedWorkspace, state: str, factory: str, reason: str
 ) -> None:
-    async with planned.open(state=state, deps_factory="tests.missing:deps") as rye:
+    async with planned.open(state=state, deps_factory=factory) as rye:
         with anyio.fail_after(30):
             done = await rye.execute("directive:acme/short", thread="fork", target="remote:gpu")
-    assert "tests.missing:deps can't be imported" in str(done.error)
+    assert reason in str(done.error)

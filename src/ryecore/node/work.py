@@ -24,7 +24,7 @@ from dbos import DBOS, DBOSConfig
 from sqlalchemy import exc
 
 from ryecore.caches import BoundedDict
-from ryecore.errors import RyeError, StateError, StateUnreachable, ThreadNotFound
+from ryecore.errors import RyeError
 from ryecore.lillux.processes import current_process
 from ryecore.node.work_projects import WorkerProjects
 from ryecore.remote.dbos_queue import (
@@ -66,7 +66,6 @@ _KEPT_S: Final = 24 * 3600.0
 
 _MOST_FORGOTTEN: Final = 1_000
 _MAX_KNOWN: Final = 100_000
-_RETRY_S: Final = 1.0
 
 
 _log: Final = logging.getLogger("ryecore.node")
@@ -212,41 +211,10 @@ class QueueWorker:
         """Carry a run out, as DBOS's workflow."""
         self._running[run_id] += 1
         try:
-            while True:
-                if await self._carry_out(run_id):
-                    return
-                await anyio.sleep(_RETRY_S)
+            await self._projects.carry_out(run_id)
         finally:
             self._running[run_id] -= 1
             self._running += Counter()  # without those that are at zero
-
-    async def _carry_out(self, run_id: str) -> bool:
-        """Carry a run out; return False where the state can't be reached now."""
-        failed: RyeError
-        try:
-            async with self._projects.borrow(run_id) as rye:
-                await rye.cluster.carry_out(run_id)
-            return True
-        except StateUnreachable:
-            return False
-        except RyeError as error:
-            failed = error
-        except Exception as problem:  # of any kind: else nobody would end its row
-            _log.exception("The run %s failed in ryecore itself.", run_id)
-            failed = StateError(
-                f"ryecore itself failed: {type(problem).__name__}.",  # its text may hold a secret
-                next_step="See the worker's log, and report it.",
-            )
-        try:
-            await self._rye.cluster.fail(run_id, failed)
-        except StateUnreachable:
-            return False
-        except ThreadNotFound:
-            return True
-        except RyeError as error:  # such as a full disk: else the run would wait for ever
-            _log.warning("The run %s can't be ended now: %s", run_id, error)
-            return False
-        return True
 
     async def _end_taking(self, grace_s: float) -> None:
         """Take no more runs, and wait for those that are running."""

@@ -1,8 +1,9 @@
-"""The open Ryes of a worker: of its own project, and of the projects that travelled to it.
+"""The runs of a worker in its open Ryes: of its own project, and of those that travelled to it.
 
 Source: docs/design/queues.md.
 """
 
+import logging
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -14,7 +15,8 @@ import anyio
 from anyio.abc import TaskGroup
 from attrs import define, field
 
-from ryecore.errors import StoreError
+from ryecore.actions.cluster import Cluster
+from ryecore.errors import RyeError, StateError, StateUnreachable, StoreError, ThreadNotFound
 from ryecore.remote.travelling import take_project
 from ryecore.runs.queued_run import QueuedRun
 from ryecore.rye import Rye
@@ -22,8 +24,11 @@ from ryecore.state.object_store import ObjectStore
 from ryecore.state.run_queue import RunQueue
 from ryecore.state.waiting import run_in_thread
 
-__all__ = ["WorkerProjects"]
+__all__ = ["WorkerProjects", "end_failed"]
 
+_log: Final = logging.getLogger("ryecore.node")
+
+_RETRY_S: Final = 1.0
 _MAX_IDLE: Final = 4
 """The most projects that are kept open without a run."""
 
@@ -92,6 +97,23 @@ class WorkerProjects:
             found.used_at_s = time.monotonic()
             self._close_oldest()
 
+    async def carry_out(self, run_id: str) -> None:
+        """Bring a run to its end in its project, however long the state can't be reached.
+
+        A run that this process can't carry out ends with the reason.
+        """
+        while True:
+            try:
+                async with self.borrow(run_id) as rye:
+                    await rye.cluster.carry_out(run_id)
+                return
+            except StateUnreachable:
+                pass
+            except Exception as problem:  # of any kind: else nobody would end its row
+                if await end_failed(self._own.cluster, run_id, problem):
+                    return
+            await anyio.sleep(_RETRY_S)
+
     async def _enter(self, snapshot: str) -> _Open:
         objects = await run_in_thread(self._objects)
         try:
@@ -115,3 +137,34 @@ class WorkerProjects:
         idle = [(one.used_at_s, name) for name, one in self._open.items() if not one.users]
         if len(idle) > _MAX_IDLE:
             self._open.pop(min(idle)[1]).closing.set()
+
+
+async def end_failed(cluster: Cluster, run_id: str, problem: Exception) -> bool:
+    """End a run that this process can't carry out, with the reason.
+
+    Args:
+        cluster: The runs of the state.
+        run_id: The run.
+        problem: Why. Of an error that isn't ryecore's the type alone is told: its text may hold a
+            secret.
+
+    Returns:
+        Whether it has ended: not where that can't be written now, so that it is to be tried again.
+    """
+    failed = problem
+    if not isinstance(failed, RyeError):
+        _log.error("The run %s failed in ryecore itself.", run_id, exc_info=problem)
+        failed = StateError(
+            f"ryecore itself failed: {type(problem).__name__}.",
+            next_step="See the worker's log, and report it.",
+        )
+    try:
+        await cluster.fail(run_id, failed)
+    except StateUnreachable:
+        return False
+    except ThreadNotFound:
+        return True
+    except RyeError as error:  # such as a full disk: else the run would wait for ever
+        _log.warning("The run %s can't be ended now: %s", run_id, error)
+        return False
+    return True
