@@ -16,6 +16,7 @@ from tests.matrix import IS_SOAK
 from tests.postgres import serving_postgres
 from tests.rays import ServedRay, serving_ray
 from tests.s3 import serving_s3
+from tests.sharing import begin_with_servers
 from tests.small_disk import mount_small_disk
 from tests.workspace import Workspace
 
@@ -65,11 +66,13 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what `spare_loops` finds."""
+    """Leave out what `spare_loops` finds, and have each server started by one worker."""
     spare = set(spare_loops(items))
     if spare:
         config.hook.pytest_deselected(items=[one for one in items if one in spare])
         items[:] = [one for one in items if one not in spare]
+    if workers := getattr(config, "workerinput", {}).get("workercount"):
+        items[:] = begin_with_servers(items, workers)
 
 
 @pytest.fixture

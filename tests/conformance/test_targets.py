@@ -245,7 +245,7 @@ async def assert_same(place: Place, *, only_threads: bool = False, is_slow: bool
             for target in ("local", REMOTE):
                 marks.unlink(missing_ok=True)
                 (planned.root / "stopped").unlink(missing_ok=True)
-                with anyio.fail_after(30):
+                with anyio.fail_after(60):
                     found = comparable(await one.run(rye, planned, target))
                 came.append({"found": found, "marks": marks.read_text() if marks.exists() else ""})
             differ += difference(name, came[0], came[1])

@@ -1,13 +1,12 @@
 """What an item says of itself, in each kind's own form."""
 
-import time
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ryecore.items.description import ItemDescription, describe, knowledge_text
 from ryecore.items.refs import KIND_FOLDERS
+from tests.timing import at_most_cpu
 
 SIGNED = "<!-- rye:signed:whatever -->\n"
 
@@ -74,10 +73,9 @@ def test_a_number_of_more_digits_than_python_writes_is_not_shown(name, content):
     ["# a" + " " * 60_000 + "b", "```yaml\n" * 8000, "<directive><description>" * 2500],
 )
 def test_a_hostile_header_costs_no_more_than_reading_it(hostile):
-    begun = time.process_time()
-    for kind in ("directive", "knowledge"):
-        describe(kind, "a.md", hostile.encode())
-    assert time.process_time() - begun < 0.5
+    with at_most_cpu(0.5):
+        for kind in ("directive", "knowledge"):
+            describe(kind, "a.md", hostile.encode())
 
 
 FENCE = "```yaml\nname: tides\ntags: [sea]\n```\n"
