@@ -28,6 +28,7 @@ from ryecore.node.gate import Admission, RequestHead, read_head
 from ryecore.node.metrics import HELP, RequestMetrics
 from ryecore.node.problems import NodeProblem, refusal, refusal_of
 from ryecore.node.responses import EventStream, ObjectResponse, read_range
+from ryecore.node.routing import RoutedApp
 from ryecore.node.service import NodeService, open_node
 from ryecore.policy.cancelling import watched
 from ryecore.remote.protocol.models import (
@@ -126,9 +127,13 @@ class _NodeApp:
         self._held_bytes = 0
         self._requests = RequestMetrics()
         route = self._route
-        self.starlette: Final = Starlette(
-            routes=[  # the one that is asked most often first
-                route("POST", "/execute", _execute, _MAX_EXECUTE_BYTES),
+        execute = route("POST", "/execute", _execute, _MAX_EXECUTE_BYTES)
+        self.starlette: Final = RoutedApp(
+            "POST",
+            execute.path,
+            execute.endpoint,
+            routes=[
+                execute,
                 Route("/health", _health, methods=["GET"]),
                 Route("/identity", self._identity, methods=["GET"]),
                 route("GET", "/status", _status),

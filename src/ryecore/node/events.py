@@ -4,7 +4,6 @@ Source: docs/design/remote.md#requests; decision 63.
 """
 
 import json
-import sqlite3
 from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Any, Final, Literal
 
@@ -140,13 +139,6 @@ class EventLog:
     def is_empty(self) -> bool:
         """Whether the run has had no events yet."""
         return self._last_id == 0
-
-    def store_only(self, run: sqlite3.Connection, data: Mapping[str, Any]) -> None:
-        """Store the `status` of a run that has no other events, as a part of a transaction."""
-        run.execute(
-            "INSERT INTO events (caller, thread_id, id, event, data) VALUES (?, ?, 1, 'status', ?)",
-            (self._caller, self.thread_id, _encode(data)),
-        )
 
     def add_tree(self, tree: Mapping[str, Any]) -> None:
         """Add the tree of the run's threads, unless it is the same as the last one."""

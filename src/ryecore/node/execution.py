@@ -121,7 +121,7 @@ class Execution:
             async with borrowed as host:
                 outcome = await self._perform_on(live, host)
                 result = _without_folder(outcome.result, host.space)
-                return evolve(outcome, result=result)
+                return outcome if result is outcome.result else evolve(outcome, result=result)
         except (NodeProblem, RyeError, OSError) as problem:
             return failed_outcome(live.row, problem)
 

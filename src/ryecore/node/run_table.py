@@ -4,13 +4,14 @@ Source: docs/design/remote.md#on-the-node; decision 70.
 """
 
 import json
-from collections.abc import Callable, Collection, Mapping
-from sqlite3 import Connection, Row
+from collections.abc import Collection, Mapping
+from sqlite3 import Row
 from typing import Any, Final, Literal, Self
 
 from ryecore.convert.json_text import make_encoder
 from ryecore.frozen import frozen
 from ryecore.items.signature import utc_now
+from ryecore.node.events import NodeEvent
 from ryecore.node.gate import Admission
 from ryecore.remote.protocol.models import ExecuteBody, RunState, RunStatus, read_body
 from ryecore.state.database import Database
@@ -67,6 +68,16 @@ class RunRow:
             now,
             None,
         )
+
+    @property
+    def status_event(self) -> NodeEvent:
+        """Its end as the only event of a run that has no other ones."""
+        return NodeEvent(1, "status", self.end)
+
+    @property
+    def end(self) -> Mapping[str, Any]:
+        """What the event of its end holds."""
+        return {"status": self.status, "node_thread_id": self.node_thread_id}
 
     def to_state(self) -> RunState:
         """Return the state that its caller sees."""
@@ -186,9 +197,8 @@ class RunTable:
         status: RunStatus,
         report: Mapping[str, Any],
         spend_microcents: int,
-        also: Callable[[Connection], None] = lambda _: None,
     ) -> int:
-        """End a run that hasn't ended; `also` is a part of the same transaction.
+        """End a run that hasn't ended.
 
         Returns:
             The bytes of its report.
@@ -205,7 +215,6 @@ class RunTable:
             spend_microcents,
             utc_now(),
             len(text),
-            also=also,
         )
         return len(text)
 
@@ -214,20 +223,12 @@ class RunTable:
         query = "SELECT caller, sum(size_bytes) FROM runs INDEXED BY runs_by_end GROUP BY caller"
         return {row[0]: int(row[1]) for row in await self._database.fetch(query)}
 
-    async def _update(
-        self,
-        change: str,
-        caller: str,
-        thread_id: str,
-        *values: object,
-        also: Callable[[Connection], None] = lambda _: None,
-    ) -> None:
+    async def _update(self, change: str, caller: str, thread_id: str, *values: object) -> None:
         async with self._database.writing() as run:
             run.execute(
                 f"{change} WHERE caller = ? AND thread_id = ? AND ended_at IS NULL",
                 (*values, caller, thread_id),
             )
-            also(run)
 
 
 def _read(row: Row) -> RunRow:

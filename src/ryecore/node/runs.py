@@ -8,7 +8,6 @@ import logging
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing, suppress
-from sqlite3 import Connection
 from typing import Any, Final, TypeVar
 
 import anyio
@@ -194,10 +193,15 @@ class NodeRuns:
         """
         row = await self._find(caller, thread_id)
         live = self._live.get((row.caller, row.thread_id))
-        log = None if live is None else live.log
+        log, last = None if live is None else live.log, after
         async with aclosing(self._events.follow(row.caller, row.thread_id, after, log)) as events:
             async for event in events:
+                last = event.id
                 yield event
+        if last == 0:  # a tool's run has no event but its end, which is in its row
+            row = await self._find(caller, thread_id)
+            if row.report is not None:
+                yield row.status_event
 
     async def cancel(self, caller: Caller, thread_id: str, body: CancelBody) -> RunState:
         """Ask a caller's run to stop. With `kill`, return once its processes have ended.
@@ -385,8 +389,9 @@ class NodeRuns:
         except Exception:  # of any kind: the node itself runs on, and its next start tries again
             _log.exception("The end of the run %s can't be written.", row.thread_id)
         finally:
-            live.ended.set()
             self._active[row.caller] -= 1
+            live.ended.set()
+            await anyio.lowlevel.cancel_shielded_checkpoint()  # who waits for it comes first
             live.log.close()
             try:
                 await live.log.closed()
@@ -416,18 +421,10 @@ class NodeRuns:
             report=report,
             node_thread_id=outcome.node_thread_id or row.node_thread_id,
         )
-        event = {"status": ended.status, "node_thread_id": ended.node_thread_id}
-
-        def log_end(run: Connection) -> None:
-            if log is not None and log.is_empty:  # then one transaction is enough
-                log.store_only(run, event)
-
-        size_bytes = await self._table.end(
-            row.caller, row.thread_id, ended.status, report, spent, log_end
-        )
+        size_bytes = await self._table.end(row.caller, row.thread_id, ended.status, report, spent)
         self._content.of_fingerprint(row.caller).count(size_bytes)
         if log is not None and not log.is_empty:
-            log.add("status", event)
+            log.add("status", ended.end)
         return ended
 
     def _sign(self, row: RunRow, outcome: Outcome) -> Mapping[str, Any]:

@@ -20,6 +20,7 @@ import pytest
 from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse
 from starlette.routing import Mount, Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ryecore import SigningKey, __version__
 from ryecore.display.sanitize import RyeWarning
@@ -282,6 +283,28 @@ async def test_a_node_is_mounted_in_a_hosts_application(
         state = await _run_tool(client, workspace, ref, "mounted/one")
 
     assert state.status == "completed"
+
+
+async def test_a_hosts_middleware_sees_each_request_of_a_node(tmp_path: Path) -> None:
+    make_node(tmp_path)
+    node, seen = create_node_app(tmp_path), list[str]()
+
+    class Watching:
+        def __init__(self, app: ASGIApp) -> None:
+            self.app = app
+
+        async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+            seen.append(scope["path"])
+            await self.app(scope, receive, send)
+
+    node.add_middleware(Watching)
+    async with httpx2.AsyncClient(
+        transport=httpx2.ASGITransport(node), base_url="http://node"
+    ) as web:
+        answers = [await web.post(path) for path in ("/execute", "/snapshots", "/none")]
+
+    assert seen == ["/execute", "/snapshots", "/none"]
+    assert [one.status_code for one in answers] == [503, 503, 404]
 
 
 async def test_a_node_whose_lifespan_was_not_run_says_so(tmp_path: Path) -> None:

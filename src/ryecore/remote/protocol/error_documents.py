@@ -78,9 +78,12 @@ def map_errors(document: Mapping[str, Any], change: Callable[[str], str]) -> Map
             return {name: changed(one) for name, one in value.items()}
         return [changed(one) for one in value] if isinstance(value, list | tuple) else value
 
+    data = document.get("data")
+    is_of_graph = isinstance(data, Mapping) and isinstance(data.get("graph_run_id"), str)
+    if not is_of_graph and _OF_ERRORS.isdisjoint(document):
+        return document
     found = {name: changed(one) if name in _OF_ERRORS else one for name, one in document.items()}
-    data = found.get("data")
-    if isinstance(data, Mapping) and isinstance(data.get("graph_run_id"), str):
+    if is_of_graph and isinstance(data, Mapping):
         found["data"] = {
             name: changed(one) if name in _OF_ERRORS else one for name, one in data.items()
         }
