@@ -53,7 +53,8 @@ _MAX_NAME_CHARS: Final = 300
 class Declared:
     """An input or an output that a directive declares; its default, of its type, may be null.
 
-    A text may have a format of JSON Schema; empty for none.
+    A text may have a format of JSON Schema; empty for none. An input may list its values; without
+    them it takes any.
     """
 
     name: str
@@ -63,6 +64,7 @@ class Declared:
     has_default: bool = False
     default: object = field(default=None)
     format: str = ""
+    enum: tuple[str, ...] = ()
 
     @property
     def form(self) -> str:
@@ -78,6 +80,8 @@ class Declared:
         }
         if self.format:
             shown["format"] = self.format
+        if self.enum:
+            shown["enum"] = list(self.enum)
         if self.description:
             shown["description"] = self.description
         return shown | {"default": self.default} if self.has_default else shown
@@ -95,7 +99,8 @@ def read_declared(element: Element | None, tag: str) -> tuple[Declared, ...]:
     found: dict[str, Declared] = {}
     for child in element.children:
         attributes = ("name", "type", "format", "required")
-        child.check(attributes=(*attributes, "default") if tag == "input" else attributes)
+        more = ("default", "enum") if tag == "input" else ()
+        child.check(attributes=(*attributes, *more))
         one = _read_one(child)
         if one.name in found:
             raise child.problem(f"declares {one.name!r} once more")
@@ -119,11 +124,12 @@ def _read_one(element: Element) -> Declared:
         raise element.problem(f"has the unknown format {wanted[:40]!r}", _FORMATS)
     if wanted and kind != "string":
         raise element.problem(f"has the type {kind!r}, and only text has a format")
+    values = _read_values(element, kind)
     default: object = element.attributes.get("default")
     has_default = default is not None
     if has_default:
         try:
-            default = _coerce(kind, default, wanted)
+            default = _coerce(kind, default, wanted, values)
         except ValueError as problem:
             raise element.problem(f"has a default that does not fit: {problem}") from None
     return Declared(
@@ -134,7 +140,21 @@ def _read_one(element: Element) -> Declared:
         has_default=has_default,
         default=default,
         format=wanted,
+        enum=values,
     )
+
+
+def _read_values(element: Element, kind: str) -> tuple[str, ...]:
+    """Return the values that an input lists, as in `enum="warm|formal"`."""
+    listed = element.attributes.get("enum")
+    if listed is None:
+        return ()
+    if kind != "string":
+        raise element.problem(f"has the type {kind!r}, and only text lists its values")
+    values = tuple(one.strip() for one in listed.split("|"))
+    if not all(values) or len(set(values)) < len(values):
+        raise element.problem('must list different values, as in enum="warm|formal"')
+    return values
 
 
 def resolve_inputs(declared: Iterable[Declared], given: Mapping[str, object]) -> dict[str, object]:
@@ -156,7 +176,7 @@ def resolve_inputs(declared: Iterable[Declared], given: Mapping[str, object]) ->
                 missing.append(spec.name)
             continue
         try:
-            resolved[spec.name] = _coerce(spec.type, value, spec.format)
+            resolved[spec.name] = _coerce(spec.type, value, spec.format, spec.enum)
         except ValueError as problem:
             failures.append(f"{spec.name}: {problem}")
     unknown = [bounded(str(name), _MAX_NAME_CHARS) for name in given if name not in specs]
@@ -190,6 +210,7 @@ def input_schema(declared: Iterable[Declared]) -> dict[str, object]:
             one.name: {
                 **({} if one.type == "any" else {"type": one.type}),
                 **({"format": one.format} if one.format else {}),
+                **({"enum": list(one.enum)} if one.enum else {}),
                 **({"description": one.description} if one.description else {}),
                 **({"default": one.default} if one.has_default else {}),
             }
@@ -205,12 +226,14 @@ def _listed(specs: Iterable[Declared]) -> str:
     return ", ".join(shown) or "none"
 
 
-def _coerce(kind: str, value: object, wanted: str = "") -> object:
+def _coerce(kind: str, value: object, wanted: str = "", values: tuple[str, ...] = ()) -> object:
     """Convert a value to its declared type, without loss; a ValueError says why it can't be."""
     coerced = _COERCIONS[kind](value)
     if wanted:
         for failure in _format(wanted).failures(_json(coerced)):
             raise ValueError(failure.message)
+    if values and coerced not in values:
+        raise _unfit(value, f"one of {', '.join(values)}")
     return coerced
 
 

@@ -13,7 +13,7 @@ from ryecore.frozen import frozen
 from ryecore.items.documents import DOCUMENT_EXTENSIONS, parse_document
 from ryecore.items.metadata import parse_metadata
 
-__all__ = ["ItemDescription", "describe", "knowledge_text"]
+__all__ = ["ItemDescription", "describe", "knowledge_metadata", "knowledge_text"]
 
 _MAX_HEADER: Final = 64 * 1024
 # No pattern here looks ahead over more than its own line or tag: files of others are read too.
@@ -130,6 +130,14 @@ _FRONT_MATTER: Final = re.compile(r"\A---\n(.*?\n)?---[ \t]*(?:\n|\Z)", re.DOTAL
 _FENCE: Final = re.compile(r"^```ya?ml[^\n]*\n(.*?)^```[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
 _DECLARES: Final = re.compile(r"^(?:name|id|title|version|category|entry_type|tags):", re.MULTILINE)
 _MAX_METADATA: Final = 64 * 1024
+
+
+def knowledge_metadata(content: bytes, relative: str) -> Mapping[str, object]:
+    """Return what a knowledge item declares of itself; empty where that can't be read."""
+    try:
+        return _read_knowledge(content, Path(relative))
+    except MetadataError:
+        return {}
 
 
 def knowledge_text(content: str) -> str:

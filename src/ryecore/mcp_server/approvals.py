@@ -17,11 +17,11 @@ from attrs import field
 from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError, NoBackChannelError
 from mcp_types import (
-    CallToolRequestParams,
     ElicitRequest,
     ElicitRequestFormParams,
     ElicitResult,
     InputRequiredResult,
+    InputResponseRequestParams,
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
@@ -71,7 +71,7 @@ class _Call:
     """A call that may need an approval."""
 
     ctx: ServerRequestContext[Any, Any]
-    params: CallToolRequestParams
+    params: InputResponseRequestParams
     answered: _Open | None
     approved: frozenset[str] = field(factory=frozenset)
 
@@ -85,7 +85,7 @@ class Approvals:
 
     @contextmanager
     def during(
-        self, call_id: str, ctx: ServerRequestContext[Any, Any], params: CallToolRequestParams
+        self, call_id: str, ctx: ServerRequestContext[Any, Any], params: InputResponseRequestParams
     ) -> Iterator[None]:
         """Send the questions of a call to the client that made it, for the time of the block."""
         # Each question is answered once.

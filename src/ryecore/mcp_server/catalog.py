@@ -25,7 +25,7 @@ from ryecore.policy import allows, capability_of
 from ryecore.rye import Rye
 from ryecore.search.walk import places
 
-__all__ = ["Catalog", "Entry", "OfferOptions", "ServedProject", "unique_names"]
+__all__ = ["Catalog", "Entry", "OfferOptions", "OfferedKind", "ServedProject", "unique_names"]
 
 OfferedKind = Literal["tool", "directive", "knowledge"]
 
@@ -145,10 +145,7 @@ class Catalog:
         for project in self.projects:
             rye = project.rye
             extensions = project.file_types.extensions() if kind == "tool" else ()
-            for place in (
-                *places(rye.spaces, (kind, "config"), extensions),
-                *(places(rye.spaces, ("tool",), extensions) if kind != "tool" else ()),
-            ):
+            for place in places(rye.spaces, (kind, "config"), extensions):
                 if place.space.is_built_in:
                     continue
                 seen = place.fingerprint()

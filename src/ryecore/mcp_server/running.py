@@ -10,14 +10,15 @@ import anyio
 import anyio.from_thread
 from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
-from mcp_types import CallToolRequestParams
+from mcp_types import InputResponseRequestParams
 
 from ryecore.errors import RyeError
 from ryecore.mcp_server.approvals import Approvals, InputRequired
+from ryecore.mcp_server.peers import Peers, send_log, wants_level
 from ryecore.policy import CallContext
 from ryecore.policy.context import EventSink
 
-__all__ = ["CallRunner", "report_progress"]
+__all__ = ["CallRunner", "report_steps"]
 
 T = TypeVar("T")
 
@@ -28,16 +29,18 @@ class CallRunner:
     Args:
         grants: The capabilities of a client.
         approvals: Asks the person at the client; None where nothing may be asked.
+        peers: The clients, with the levels of log messages that they want.
     """
 
-    def __init__(self, grants: frozenset[str], approvals: Approvals | None) -> None:
+    def __init__(self, grants: frozenset[str], approvals: Approvals | None, peers: Peers) -> None:
         self.grants = grants
         self._approvals = approvals
+        self._peers = peers
 
     async def run(
         self,
         ctx: ServerRequestContext[Any, Any],
-        params: CallToolRequestParams,
+        params: InputResponseRequestParams,
         work: Callable[[CallContext], Awaitable[T]],
         more: frozenset[str] = frozenset(),
     ) -> T:
@@ -55,7 +58,7 @@ class CallRunner:
             MCPError: From the work.
         """
         failure: Exception | None = None
-        async with report_progress(ctx) as sink:
+        async with report_steps(ctx, self._peers) as sink:
             call = CallContext(capabilities=self.grants | more, event_sink=sink, caller="mcp")
             with self._asking(call.call_id, ctx, params):
                 try:
@@ -65,7 +68,7 @@ class CallRunner:
         raise failure
 
     def _asking(
-        self, call_id: str, ctx: ServerRequestContext[Any, Any], params: CallToolRequestParams
+        self, call_id: str, ctx: ServerRequestContext[Any, Any], params: InputResponseRequestParams
     ) -> AbstractContextManager[None]:
         if self._approvals is None:
             return nullcontext()
@@ -73,9 +76,17 @@ class CallRunner:
 
 
 @asynccontextmanager
-async def report_progress(ctx: ServerRequestContext[Any, Any]) -> AsyncIterator[EventSink | None]:
-    """Yield the sink of a call's events, for any thread; None where no progress was requested."""
-    if ctx.meta is None or ctx.meta.get("progress_token") is None:
+async def report_steps(
+    ctx: ServerRequestContext[Any, Any], peers: Peers
+) -> AsyncIterator[EventSink | None]:
+    """Yield the sink of a call's events, for any thread; None where the client wants none.
+
+    A client that asked for progress is notified of each step, and one that wants messages of the
+    level `debug` gets one for each.
+    """
+    wants_progress = ctx.meta is not None and ctx.meta.get("progress_token") is not None
+    wants_log = wants_level(ctx, peers, "debug")
+    if not wants_progress and not wants_log:
         yield None
         return
     here = threading.get_ident()
@@ -94,7 +105,10 @@ async def report_progress(ctx: ServerRequestContext[Any, Any]) -> AsyncIterator[
             count = 0
             async for message in receive:
                 count += 1
-                await ctx.session.report_progress(count, message=message)
+                if wants_progress:
+                    await ctx.session.report_progress(count, message=message)
+                if wants_log:
+                    await send_log(ctx, peers, "debug", message, "ryecore")
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(report)

@@ -1,15 +1,25 @@
 """The MCP server of some projects: what it offers, put together."""
 
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
 from typing import Any, Final
 
-from mcp.server.lowlevel import Server
+import anyio
+from mcp.server.lowlevel import NotificationOptions, Server
+from mcp.server.models import InitializationOptions
+from mcp_types import NotificationParams, SetLevelRequestParams
 
 from ryecore import __version__
 from ryecore.mcp_server.approvals import Approvals
 from ryecore.mcp_server.catalog import Catalog, OfferOptions
+from ryecore.mcp_server.changes import ChangeNotifier
+from ryecore.mcp_server.completion import Completions
+from ryecore.mcp_server.peers import Peers
+from ryecore.mcp_server.prompts import Prompts
+from ryecore.mcp_server.resources import Resources
 from ryecore.mcp_server.running import CallRunner
 from ryecore.mcp_server.schemas import INSTRUCTIONS
+from ryecore.mcp_server.subscriptions import Subscriptions
 from ryecore.mcp_server.tools import Tools
 from ryecore.mcp_server.verbs import Verbs
 from ryecore.rye import Rye
@@ -53,17 +63,64 @@ def create_server(
         RyeError: It isn't signed by a trusted key.
     """
     opened = tuple(projects)
-    runner = CallRunner(frozenset(grants), approvals)
+    peers = Peers()
+    runner = CallRunner(frozenset(grants), approvals, peers)
     options = OfferOptions(tuple(tools), verbs, both)
     catalog = Catalog(opened, runner.grants, options)
     for project in catalog.projects:
         project.offer()
     served = Tools(catalog, Verbs(opened, runner, can_sign=approvals is not None), runner)
-    return Server(
+    resources = Resources(catalog, runner)
+    prompts = Prompts(catalog, runner, resources)
+    notifier = ChangeNotifier(catalog, peers, resources.stamp)
+    subscriptions = Subscriptions(peers, notifier, resources)
+
+    @asynccontextmanager
+    async def lifespan(_: Server[Any]) -> AsyncIterator[object]:
+        transport = object()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(notifier.run)
+            yield transport
+            tasks.cancel_scope.cancel()
+        subscriptions.forget(transport)
+
+    server = _Server(
         "ryecore",
         version=__version__,
         instructions=INSTRUCTIONS,
+        lifespan=lifespan,
         get_tool_input_schema=served.input_schema,
         on_list_tools=served.list,
         on_call_tool=served.call,
+        on_list_resources=resources.list,
+        on_list_resource_templates=resources.list_templates,
+        on_read_resource=resources.read,
+        on_subscribe_resource=subscriptions.subscribe,
+        on_unsubscribe_resource=subscriptions.unsubscribe,
+        on_subscriptions_listen=subscriptions.listen,
+        on_list_prompts=prompts.list,
+        on_get_prompt=prompts.get,
+        on_completion=Completions(catalog, prompts, resources).complete,
     )
+    # As arguments these two would warn that protocols from 2026 on have no such request.
+    server.add_request_handler("logging/setLevel", SetLevelRequestParams, subscriptions.set_level)
+    server.add_notification_handler(
+        "notifications/initialized", NotificationParams, subscriptions.initialized
+    )
+    return server
+
+
+class _Server(Server[Any]):
+    """The SDK's server, which says of every transport that it tells of changed lists."""
+
+    def create_initialization_options(
+        self,
+        notification_options: NotificationOptions | None = None,
+        experimental_capabilities: dict[str, dict[str, Any]] | None = None,
+        extensions: dict[str, dict[str, Any]] | None = None,
+    ) -> InitializationOptions:
+        """Return the options with which each connection begins."""
+        told = notification_options or NotificationOptions(
+            prompts_changed=True, resources_changed=True, tools_changed=True
+        )
+        return super().create_initialization_options(told, experimental_capabilities, extensions)

@@ -62,6 +62,10 @@ def test_a_declaration_is_read_with_its_default_of_its_type():
         ('<input name="a" type="integer" default="three"/>', "default that does not fit"),
         ('<input name="a" type="number" default="NaN"/>', "default that does not fit"),
         ('<input name="a" type="array" default="a,b"/>', "default that does not fit"),
+        ('<input name="a" type="integer" enum="1|2"/>', "only text lists its values"),
+        ('<input name="a" enum="a|a"/>', "must list different values"),
+        ('<input name="a" enum="a|"/>', "must list different values"),
+        ('<input name="a" enum="a|b" default="c"/>', "default that does not fit"),
         ('<output name="a"/>', "unknown element <output>; valid are <input>"),
     ],
 )
@@ -79,6 +83,16 @@ def test_a_text_of_a_format_is_checked_and_shown_to_models():
     with pytest.raises(InvalidInputs, match=r"due: .*such as 2026-01-31") as refusal:
         resolve_inputs([due], {"due": "March"})
     assert "due (date, required)" in refusal.value.next_step
+
+
+def test_a_text_takes_only_the_values_that_it_lists():
+    (tone,) = inputs('<input name="tone" enum="warm | formal" default="warm"/>')
+    assert tone.to_dict()["enum"] == ["warm", "formal"]
+    assert input_schema([tone])["properties"]["tone"]["enum"] == ["warm", "formal"]
+    assert resolve_inputs([tone], {}) == {"tone": "warm"}
+    assert resolve_inputs([tone], {"tone": "formal"}) == {"tone": "formal"}
+    with pytest.raises(InvalidInputs, match="'cold' is not one of warm, formal"):
+        resolve_inputs([tone], {"tone": "cold"})
 
 
 @pytest.mark.parametrize(
