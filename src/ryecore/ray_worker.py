@@ -26,7 +26,7 @@ from attrs import evolve
 
 from ryecore.actions.ray_calls import RayPayload, RayThread
 from ryecore.actions.settings import OBJECTS, STATE, Settings
-from ryecore.errors import RyeError, StateUnreachable
+from ryecore.errors import InputError, RyeError, StateUnreachable
 from ryecore.host_factory import ENVIRONMENT_FACTORY
 from ryecore.items.paths import user_space_in
 from ryecore.items.spaces import discover_bundles
@@ -34,25 +34,77 @@ from ryecore.node.work_projects import WorkerProjects, end_failed
 from ryecore.policy import CancelToken
 from ryecore.remote.protocol.error_documents import map_errors, write_error
 from ryecore.remote.travelling import TRAVELLED, take_project
+from ryecore.runs.portable import write_json
 from ryecore.rye import Rye
 from ryecore.state.object_places import is_on_postgres
 from ryecore.state.postgres.address import PostgresAddress
 from ryecore.state.run_queue import RunQueue
 from ryecore.worker import environ_without, open_rye
 
-__all__ = ["RayRun", "begin_thread"]
+__all__ = ["KeptEvents", "RayRun", "begin_thread"]
 
 _MAX_EVENTS: Final = 100_000
+"""The most events that wait for the caller's poll; more are counted, and left out."""
+
 _MAX_LOG_BYTES: Final = 1024 * 1024
 _LOG_EVERY_S: Final = 0.2
 _RETRY_S: Final = 1.0
+
+
+class KeptEvents:
+    """The events of a run that its caller hasn't taken yet.
+
+    Any thread may add one: a chain is made ready in another thread than the loop's.
+
+    Args:
+        most: How many are kept. One event tells how many were left out behind them.
+    """
+
+    def __init__(self, most: int = _MAX_EVENTS) -> None:
+        self._most = most
+        self._kept: list[Mapping[str, object]] = []
+        self._taken = 0
+        self._left_out = 0
+        self._lock = threading.Lock()
+
+    def add(self, event: Mapping[str, object]) -> None:
+        """Keep an event. Of one that JSON can't hold, its step and the reason are kept."""
+        plain = _plain_event(event)
+        with self._lock:
+            if len(self._kept) < self._most:
+                self._kept.append(plain)
+            else:
+                self._left_out += 1
+
+    def after(self, taken: int, *, ended: bool = False) -> list[Mapping[str, object]]:
+        """Return the events behind the first `taken` ones, which the caller has.
+
+        Args:
+            taken: How many it has.
+            ended: Whether there will be no more.
+        """
+        with self._lock:
+            del self._kept[: taken - self._taken]
+            self._taken = taken
+            if self._left_out and (ended or len(self._kept) < self._most):
+                self._kept.append({"step": "events_left_out", "left_out": self._left_out})
+                self._left_out = 0
+            return list(self._kept)
+
+
+def _plain_event(event: Mapping[str, object]) -> Mapping[str, object]:
+    try:
+        write_json(event)
+    except InputError as refused:
+        return {"step": str(event.get("step")), "error": refused.message}
+    return event
 
 
 class RayRun:
     """The one run of this process."""
 
     def __init__(self) -> None:
-        self._events: list[Mapping[str, object]] = []
+        self._events = KeptEvents()
         self._result: Mapping[str, object] | None = None
         self._changed = asyncio.Event()
         self._stop = CancelToken()
@@ -88,7 +140,8 @@ class RayRun:
         until = time.monotonic() + wait_s
         while True:
             self._changed.clear()
-            result, events = self._result, self._events[after:]
+            result = self._result  # read first: what follows has all events before it
+            events = self._events.after(after, ended=result is not None)
             log = self._read_log(log_after)
             left_s = until - time.monotonic()
             if result is not None or events or log or left_s <= 0:
@@ -99,7 +152,7 @@ class RayRun:
             except TimeoutError:
                 continue
         found = {"events": events, "log": b64encode(log).decode(), "result": result}
-        return json.dumps(found, default=str).encode()
+        return json.dumps(found, allow_nan=False).encode()
 
     def _read_log(self, after: int) -> bytes:
         if self._log is None:
@@ -107,9 +160,7 @@ class RayRun:
         return os.pread(self._log.fileno(), _MAX_LOG_BYTES, after)
 
     def _sink(self, event: Mapping[str, object]) -> None:
-        """Keep an event; a chain is made ready in another thread than the loop's."""
-        if len(self._events) < _MAX_EVENTS:
-            self._events.append(event)
+        self._events.add(event)
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._changed.set)
 
@@ -117,7 +168,9 @@ class RayRun:
         try:
             with ExitStack() as opened:
                 path = self._open_log(opened) if sent.wants_log else None
-                self._result = await self._execute(sent, path)
+                result = await self._execute(sent, path)
+                write_json(result)  # which refuses what JSON can't hold
+                self._result = result
         except RyeError as error:
             self._result = write_error(error.during(sent.payload.item_id))
         except Exception as error:
