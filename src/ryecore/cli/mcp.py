@@ -80,6 +80,14 @@ def mcp() -> None:
     help="With --http: a further name that clients call this host by.",
 )
 @click.option(
+    "--allow-origin",
+    "allowed_origins",
+    multiple=True,
+    metavar="ORIGIN",
+    help="With --http: an origin of web pages that may call the server, such as "
+    "https://app.example; * for all.",
+)
+@click.option(
     "--allow-sign",
     is_flag=True,
     help="Let clients ask for signatures and copies; the person at the client approves each.",
@@ -115,6 +123,7 @@ def serve(
     token_file: str | None,
     no_auth: bool,
     allowed_hosts: Sequence[str],
+    allowed_origins: Sequence[str],
     allow_sign: bool,
     grants: Sequence[str],
     tools: Sequence[str],
@@ -130,7 +139,7 @@ def serve(
     finds it running. It ends when its input is closed, or by a signal, with all that it started.
     """
     with errors_shown(as_json=False):
-        if http is None and (token_file or no_auth or allowed_hosts):
+        if http is None and (token_file or no_auth or allowed_hosts or allowed_origins):
             raise InputError("These options are for --http.", next_step="Add --http PORT.")
         address = None if http is None else _address(http)
         is_open = http is None or no_auth
@@ -146,6 +155,7 @@ def serve(
                 token=token,
                 is_token_new=is_new,
                 allowed_hosts=allowed_hosts,
+                allowed_origins=[_origin(one) for one in allowed_origins],
                 allow_sign=allow_sign,
                 grants=grants,
                 offered=offered,
@@ -161,6 +171,7 @@ async def _serve(
     token: str | None,
     is_token_new: bool,
     allowed_hosts: Sequence[str],
+    allowed_origins: Sequence[str],
     allow_sign: bool,
     grants: Sequence[str],
     offered: Mapping[str, Any],
@@ -169,6 +180,7 @@ async def _serve(
     from ryecore.mcp_server import (  # noqa: PLC0415 - the SDK is large, and an extra
         Approvals,
         create_server,
+        origins_of,
         serve_http,
         serve_stdio,
     )
@@ -198,6 +210,7 @@ async def _serve(
                     host=host,
                     port=port,
                     allowed_hosts=allowed_hosts,
+                    allowed_origins={*allowed_origins, *origins_of(ryes)},
                     announce=partial(_announce, new_token=token if is_token_new else None),
                 ),
                 close,
@@ -242,6 +255,15 @@ def _pattern(text: str) -> str:
         return check_pattern(text, "tool")
     except ValueError as problem:
         raise InputError(f"--tools {text!r} {problem}.", next_step="Correct it.") from None
+
+
+def _origin(text: str) -> str:
+    from ryecore.mcp_server.offer import check_origin  # noqa: PLC0415 - for serving alone
+
+    try:
+        return check_origin(text)
+    except ValueError as problem:
+        raise InputError(f"--allow-origin {text!r} {problem}.", next_step="Correct it.") from None
 
 
 def _token(token_file: str | None) -> tuple[str, bool]:

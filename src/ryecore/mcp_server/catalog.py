@@ -106,6 +106,12 @@ class Catalog:
         return min((self.offer(one).page_size for one in self.projects), default=1)
 
     @property
+    def poll_after_s(self) -> float | None:
+        """After how many seconds a client polls for the result of a call; None for never."""
+        found = [self.offer(one).poll_after_s for one in self.projects]
+        return min((one for one in found if one is not None), default=None)
+
+    @property
     def sends_both(self) -> bool:
         """Whether results are sent as text and as structured content."""
         return any(self.offer(one).results == "both" for one in self.projects)
@@ -114,11 +120,6 @@ class Catalog:
     def has_verbs(self) -> bool:
         """Whether there are `rye_execute` and its siblings."""
         return any(self.offer(one).verbs for one in self.projects)
-
-    @property
-    def allowed_origins(self) -> frozenset[str]:
-        """The origins of web pages that may call the server."""
-        return frozenset(name for one in self.projects for name in self.offer(one).allowed_origins)
 
     async def entries(self, kind: OfferedKind, reserved: Iterable[str] = ()) -> Mapping[str, Entry]:
         """Return the offered items of a kind by name, sorted by it; no other has a reserved name.

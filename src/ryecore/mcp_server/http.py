@@ -6,12 +6,18 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from mcp.server.lowlevel import Server
+from mcp.server.streamable_http import EventStore
+from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
+from starlette.applications import Starlette
 from starlette.datastructures import Headers
+from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import JSONResponse
+from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ryecore.errors import InputError
+from ryecore.mcp_server.events import EventLog, SessionEvents
 from ryecore.serving import listen, serve_app, url_of
 
 __all__ = ["serve_http"]
@@ -19,6 +25,12 @@ __all__ = ["serve_http"]
 _LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
 _EVERYWHERE: Final = ("0.0.0.0", "::")  # noqa: S104 - only ever asked for by name
 _MAX_BODY_BYTES: Final = 32 * 1024 * 1024
+_RETRY_MS: Final = 1000
+"""After how long a client reconnects whose stream was closed so that it polls."""
+_ANY: Final = "*"
+_EXPOSED: Final = ("Mcp-Session-Id", "MCP-Protocol-Version", "WWW-Authenticate")
+"""The headers of a response that a web page may read."""
+_PREFLIGHT_S: Final = 600
 
 
 async def serve_http(
@@ -28,6 +40,7 @@ async def serve_http(
     host: str = "127.0.0.1",
     port: int = 0,
     allowed_hosts: Iterable[str] = (),
+    allowed_origins: Iterable[str] = (),
     announce: Callable[[str], None] = lambda _: None,
 ) -> None:
     """Serve until cancelled, which cancels the calls of clients too.
@@ -38,44 +51,108 @@ async def serve_http(
         host: The address to listen at.
         port: The port; 0 for any free one.
         allowed_hosts: Further names that clients may address this host by.
+        allowed_origins: The origins of web pages that may call the server, such as
+            `https://app.example`; `*` for all, which needs a token.
         announce: Called with the URL once the server listens.
 
     Raises:
-        InputError: There is no token, at an address that others can reach.
+        InputError: There is no token, at an address that others can reach, or for all web pages.
         ConfigError: The server can't listen there.
     """
+    origins = frozenset(allowed_origins)
     if token is None and host not in _LOOPBACK:
         raise InputError(
             f"Without a token, anybody who reaches {host} could run tools here.",
             next_step="Use a token, or listen at 127.0.0.1.",
         )
+    if token is None and _ANY in origins:
+        raise InputError(
+            "Without a token, any web page could run tools here.",
+            next_step="Use a token, or name the origins that may call the server.",
+        )
     listening = listen(host, port)
-    app: ASGIApp = server.streamable_http_app(
-        host=host,
-        transport_security=_security(host, allowed_hosts),
+    sessions = _Sessions(
+        server,
+        retry_interval=_RETRY_MS,
+        security_settings=_security(host, allowed_hosts, origins),
         max_request_body_size=_MAX_BODY_BYTES,
+    )
+    app: ASGIApp = Starlette(
+        routes=[Route("/mcp", endpoint=StreamableHTTPASGIApp(sessions))],
+        lifespan=lambda _: sessions.run(),
     )
     if token is not None:
         app = _BearerToken(app, token)
+    app = _TrimmedHeaders(app, without_origin=_ANY in origins)
+    if origins:  # outermost: a preflight has no token, and a page has to read a refusal
+        app = CORSMiddleware(
+            app,
+            allow_origins=sorted(origins),
+            allow_methods=("GET", "POST", "DELETE"),
+            allow_headers=(_ANY,),  # of each argument that a tool wants in a header, too
+            expose_headers=_EXPOSED,
+            max_age=_PREFLIGHT_S,
+        )
     url = f"{url_of(listening, host)}/mcp"
     await serve_app(app, listening, announce=lambda: announce(url), silenced=("mcp",))
 
 
-def _security(host: str, more: Iterable[str]) -> TransportSecuritySettings:
+def _security(host: str, more: Iterable[str], origins: Iterable[str]) -> TransportSecuritySettings:
     """Return the names that requests may address this host by, against DNS rebinding."""
     names = {*_LOOPBACK, *more}
     names |= {socket.gethostname(), socket.getfqdn()} if host in _EVERYWHERE else {host}
     shown = sorted(f"[{name}]" if ":" in name else name for name in names)
+    own = [
+        f"{scheme}://{name}{port}"
+        for scheme in ("http", "https")  # a proxy in front of it may speak TLS
+        for name in shown
+        for port in (":*", "")
+    ]
     return TransportSecuritySettings(
         enable_dns_rebinding_protection=True,
         allowed_hosts=[f"{name}{port}" for name in shown for port in (":*", "")],
-        allowed_origins=[
-            f"{scheme}://{name}{port}"
-            for scheme in ("http", "https")  # a proxy in front of it may speak TLS
-            for name in shown
-            for port in (":*", "")
-        ],
+        allowed_origins=[*own, *sorted(origins)],
     )
+
+
+class _Sessions(StreamableHTTPSessionManager):
+    """The sessions of clients before 2026, each with a store of the messages that it may miss."""
+
+    def __init__(self, server: Server[Any], **options: Any) -> None:
+        self._log = EventLog()
+        super().__init__(server, **options)
+
+    @property
+    def event_store(self) -> EventStore | None:
+        """A new store; the SDK asks for one as each session begins."""
+        return SessionEvents(self._log)
+
+    @event_store.setter
+    def event_store(self, _: EventStore | None) -> None:
+        pass  # the SDK's one store for all sessions
+
+
+class _TrimmedHeaders:
+    """A wrapper of an app that trims the values of headers, as HTTP has it.
+
+    Without the header Origin, which the layer above has judged, where every origin may call.
+
+    Source: RFC 9110, section 5.5.
+    """
+
+    def __init__(self, app: ASGIApp, *, without_origin: bool) -> None:
+        self._app = app
+        self._without_origin = without_origin
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            headers = [
+                (name, value.strip(b" \t"))
+                for name, value in scope["headers"]
+                if not (self._without_origin and name == b"origin")
+            ]
+            scope = {**scope, "headers": headers}
+        await self._app(scope, receive, send)
 
 
 class _BearerToken:

@@ -134,6 +134,8 @@ class Offer:
         allowed_origins: The origins of web pages that may call the server over HTTP.
         results: Whether a result is sent `once`, as text or structured content, or as `both`.
         page_size: The most entries of one page of a list.
+        poll_after_s: After how many seconds a call's stream over HTTP is closed, so that its client
+            polls for the result; None for never.
     """
 
     verbs: bool = True
@@ -144,6 +146,7 @@ class Offer:
     allowed_origins: tuple[_Origin, ...] = ()
     results: Literal["once", "both"] = "once"
     page_size: Annotated[int, between(1, _MAX_PAGE)] = 100
+    poll_after_s: Annotated[float, between(0.1, 3600)] | None = None
 
     def with_options(self, *, tools: Iterable[str], verbs: bool, both: bool) -> "Offer":
         """Return the offer with what the command line adds to it."""

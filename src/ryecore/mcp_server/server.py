@@ -14,6 +14,7 @@ from ryecore.mcp_server.approvals import Approvals
 from ryecore.mcp_server.catalog import Catalog, OfferOptions
 from ryecore.mcp_server.changes import ChangeNotifier
 from ryecore.mcp_server.completion import Completions
+from ryecore.mcp_server.offer import OfferReader
 from ryecore.mcp_server.peers import Peers
 from ryecore.mcp_server.prompts import Prompts
 from ryecore.mcp_server.resources import Resources
@@ -24,7 +25,7 @@ from ryecore.mcp_server.tools import Tools
 from ryecore.mcp_server.verbs import Verbs
 from ryecore.rye import Rye
 
-__all__ = ["DEFAULT_GRANTS", "create_server"]
+__all__ = ["DEFAULT_GRANTS", "create_server", "origins_of"]
 
 DEFAULT_GRANTS: Final = frozenset({"rye.execute.*", "rye.fetch.*"})
 """The capabilities of a client by default."""
@@ -108,6 +109,16 @@ def create_server(
         "notifications/initialized", NotificationParams, subscriptions.initialized
     )
     return server
+
+
+def origins_of(projects: Iterable[Rye]) -> frozenset[str]:
+    """Return the origins of web pages that the projects' `mcp/serve.yaml` allow to call a server.
+
+    Raises:
+        ConfigError: A project's `mcp/serve.yaml` has problems.
+        RyeError: It isn't signed by a trusted key.
+    """
+    return frozenset(one for rye in projects for one in OfferReader(rye.configs)().allowed_origins)
 
 
 class _Server(Server[Any]):

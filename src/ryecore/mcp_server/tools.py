@@ -39,6 +39,7 @@ from ryecore.mcp_server.content import (
     structured_value,
 )
 from ryecore.mcp_server.paging import page_of
+from ryecore.mcp_server.polling import polled
 from ryecore.mcp_server.running import CallRunner
 from ryecore.mcp_server.verbs import VERB_NAMES, Verbs
 from ryecore.policy import CallContext
@@ -93,18 +94,27 @@ class Tools:
         self, ctx: ServerRequestContext[Any, Any], params: CallToolRequestParams
     ) -> CallToolResult | InputRequiredResult:
         """Call a tool."""
+        async with polled(ctx, self._catalog.poll_after_s):
+            done = await self._call(ctx, params)
+        if isinstance(done, MCPError):
+            raise done
+        return done
+
+    async def _call(
+        self, ctx: ServerRequestContext[Any, Any], params: CallToolRequestParams
+    ) -> CallToolResult | InputRequiredResult | MCPError:
         both = self._catalog.sends_both
         try:
             if params.name in self._verbs.names and self._catalog.has_verbs:
                 return await self._verbs.call(ctx, params, both=both)
             entry = (await self._catalog.entries("tool", VERB_NAMES)).get(params.name)
             if entry is None:
-                raise MCPError(code=INVALID_PARAMS, message=f"Unknown tool: {params.name}")
+                return MCPError(code=INVALID_PARAMS, message=f"Unknown tool: {params.name}")
             return await self._execute(entry, ctx, params, both=both)
         except InputRequired as question:
             return question.result
-        except MCPError:
-            raise
+        except MCPError as error:
+            return error
         except RyeError as error:
             return error_result(error)
         except Exception:

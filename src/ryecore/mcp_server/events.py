@@ -1,0 +1,98 @@
+"""The messages that a client may ask for again, after its stream over HTTP was broken off. Bounded.
+
+The SDK names streams by the ids of requests, which are the same in each session. So each session
+has a store of its own, and all share one bound.
+"""
+
+import secrets
+from collections import OrderedDict
+from typing import Final
+
+from mcp.server.streamable_http import EventCallback, EventMessage, EventStore
+from mcp_types import JSONRPCMessage
+
+from ryecore.frozen import frozen
+
+__all__ = ["EventLog", "SessionEvents"]
+
+_MAX_EVENTS: Final = 10_000
+_MAX_BYTES: Final = 64 * 1024 * 1024
+
+
+@frozen(eq=False)
+class _Event:
+    session: object
+    stream_id: str
+    message: JSONRPCMessage | None
+    size_bytes: int
+
+
+class EventLog:
+    """The messages of all sessions; for new ones the oldest are forgotten.
+
+    Args:
+        max_events: How many are kept.
+        max_bytes: How large they may be together, as JSON.
+    """
+
+    def __init__(self, max_events: int = _MAX_EVENTS, max_bytes: int = _MAX_BYTES) -> None:
+        self._max_events, self._max_bytes = max_events, max_bytes
+        self._events: OrderedDict[str, _Event] = OrderedDict()
+        self._bytes = 0
+        self._count = 0
+        self._prefix = secrets.token_hex(4)
+
+    def add(self, session: object, stream_id: str, message: JSONRPCMessage | None) -> str:
+        """Keep a message, and return the id of its event."""
+        size = 0 if message is None else len(message.model_dump_json(by_alias=True))
+        self._count += 1
+        event_id = f"{self._prefix}-{self._count}"
+        self._events[event_id] = _Event(session, stream_id, message, size)
+        self._bytes += size
+        while self._events and (
+            len(self._events) > self._max_events or self._bytes > self._max_bytes
+        ):
+            _, oldest = self._events.popitem(last=False)
+            self._bytes -= oldest.size_bytes
+        return event_id
+
+    def after(
+        self, session: object, event_id: str
+    ) -> tuple[str, list[tuple[str, JSONRPCMessage]]] | None:
+        """Return the stream of a session's event, and the messages that came after it there.
+
+        None where the event isn't one of this session, or was forgotten.
+        """
+        last = self._events.get(event_id)
+        if last is None or last.session is not session:
+            return None
+        is_later, found = False, []
+        for key, event in self._events.items():
+            is_same = event.session is session and event.stream_id == last.stream_id
+            if is_later and is_same and event.message is not None:
+                found.append((key, event.message))
+            is_later = is_later or key == event_id
+        return last.stream_id, found
+
+
+class SessionEvents(EventStore):
+    """The messages of one session."""
+
+    def __init__(self, log: EventLog) -> None:
+        self._log = log
+
+    async def store_event(self, stream_id: str, message: JSONRPCMessage | None) -> str:
+        """Keep a message; None begins a stream."""
+        return self._log.add(self, stream_id, message)
+
+    async def replay_events_after(
+        self, last_event_id: str, send_callback: EventCallback
+    ) -> str | None:
+        """Send what came after an event in its stream, and return the stream."""
+        found = self._log.after(self, last_event_id)
+        if found is None:
+            return None
+        stream_id, messages = found
+        for event_id, message in messages:
+            await send_callback(EventMessage(message, event_id))
+        return stream_id
