@@ -257,15 +257,17 @@ class _NodeApp:
     def _sign(self, response: Response, request: Mapping[str, str] | None) -> Response:
         if self._service is not None:
             is_stream = isinstance(response, EventStream | ObjectResponse)
-            response.headers.update(
-                sign_response(
-                    self._service.identity.key,
-                    status=response.status_code,
-                    body=None if is_stream else bytes(response.body),
-                    request=request,
-                    now_s=int(time.time()),
-                )
+            signed = sign_response(
+                self._service.identity.key,
+                status=response.status_code,
+                body=None if is_stream else bytes(response.body),
+                request=request,
+                now_s=int(time.time()),
             )
+            response.raw_headers += [
+                (name.lower().encode("ascii"), value.encode("ascii"))
+                for name, value in signed.items()
+            ]
         return response
 
 

@@ -108,7 +108,8 @@ class NodeRuns:
             if caller is None:
                 error = StateError("The node's operator doesn't allow this caller any more.")
                 try:
-                    await self._end(row, failed_outcome(row, error))
+                    _, size_bytes = await self._end(row, failed_outcome(row, error))
+                    self._content.of_fingerprint(row.caller).count(size_bytes)
                 except (RyeError, OSError) as problem:  # such as a full disk
                     _log.error(_NO_END, row.thread_id, problem)
                 continue
@@ -374,14 +375,14 @@ class NodeRuns:
 
     async def _carry_out(self, live: LiveRun) -> None:
         """Execute a run to its end, and report it. The task of one run; it raises nothing."""
-        row, pause_s = live.row, 1.0
+        row, pause_s, size_bytes = live.row, 1.0, 0
         try:
             outcome = await self._perform(live)
             if not self._tasks.are_possible:  # the node ends, and the next start takes it up
                 return
             while not live.row.report:
                 try:
-                    live.row = await self._end(live.row, outcome, live.log)
+                    live.row, size_bytes = await self._end(live.row, outcome, live.log)
                 except (RyeError, OSError) as problem:  # such as a full disk
                     _log.error(_NO_END, row.thread_id, problem)
                     await anyio.sleep(pause_s)
@@ -394,6 +395,7 @@ class NodeRuns:
             await anyio.lowlevel.cancel_shielded_checkpoint()  # who waits for it comes first
             live.log.close()
             try:
+                self._content.of_fingerprint(row.caller).count(size_bytes)
                 await live.log.closed()
             finally:
                 del self._live[row.caller, row.thread_id]
@@ -408,8 +410,14 @@ class NodeRuns:
             _log.exception("The run %s failed.", row.thread_id)
             return failed_outcome(live.row, problem)
 
-    async def _end(self, row: RunRow, outcome: Outcome, log: EventLog | None = None) -> RunRow:
-        """Sign the report of a run, and write its end, also to its log. Returns its row."""
+    async def _end(
+        self, row: RunRow, outcome: Outcome, log: EventLog | None = None
+    ) -> tuple[RunRow, int]:
+        """Sign the report of a run, and write its end, also to its log.
+
+        Returns:
+            Its row, and the bytes of its report.
+        """
         if is_brief(outcome.result):
             report = self._sign(row, outcome)
         else:
@@ -422,10 +430,9 @@ class NodeRuns:
             node_thread_id=outcome.node_thread_id or row.node_thread_id,
         )
         size_bytes = await self._table.end(row.caller, row.thread_id, ended.status, report, spent)
-        self._content.of_fingerprint(row.caller).count(size_bytes)
         if log is not None and not log.is_empty:
             log.add("status", ended.end)
-        return ended
+        return ended, size_bytes
 
     def _sign(self, row: RunRow, outcome: Outcome) -> Mapping[str, Any]:
         result = reported(outcome.result, row.body.item_id)

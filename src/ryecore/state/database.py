@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from ryecore.errors import StateError
 from ryecore.lillux.os_errors import refuses_writing
 from ryecore.state.model import Durability
-from ryecore.state.refusals import advice
+from ryecore.state.refusals import Failing, raise_as_state_error
 from ryecore.state.sqlite_files import (
     FORKS,
     LogKeeper,
@@ -198,14 +198,14 @@ class Database:
         connection = self._connection
         if not connection.in_transaction:  # SQLite rolled it back, as on a full disk
             failed = sqlite3.OperationalError("the transaction was rolled back")
-            self._raise_as_state_error(failed, "written")
+            raise_as_state_error(self._path, failed, "written")
         self._changes = connection.total_changes
         return connection
 
     def _fail_part(self, problem: BaseException) -> None:
         if self._connection.total_changes != self._changes:
             self._undone = problem
-        self._raise_as_state_error(problem, "written")
+        raise_as_state_error(self._path, problem, "written")
 
     def read(self, query: str, parameters: Sequence[object] = ()) -> list[sqlite3.Row]:
         """Return the rows that a query finds."""
@@ -223,7 +223,7 @@ class Database:
                     return self._connection.execute(query, parameters).fetchall()
                 except (OSError, sqlite3.Error) as problem:
                     if not is_busy(problem):
-                        self._raise_as_state_error(problem, "read")
+                        raise_as_state_error(self._path, problem, "read")
             wait = wait or self._new_wait()
             await wait.pause_async()
 
@@ -378,7 +378,7 @@ class Database:
                 return self._connection
         except BaseException as problem:
             self._lock.release()
-            self._raise_as_state_error(problem, "written")
+            raise_as_state_error(self._path, problem, "written")
             raise
         self._lock.release()  # readers don't wait for another process's lock
         return None
@@ -415,11 +415,11 @@ class Database:
             finally:
                 fcntl.flock(self._gate, fcntl.LOCK_UN)
         except (OSError, sqlite3.Error) as failed:
-            self._raise_as_state_error(failed, "written")
+            raise_as_state_error(self._path, failed, "written")
         finally:
             self._lock.release()
         if problem is not None:
-            self._raise_as_state_error(problem, "written")
+            raise_as_state_error(self._path, problem, "written")
             return
         self._log.after_commit()
         if self._durability == "machine":
@@ -430,21 +430,8 @@ class Database:
         if self._connection.in_transaction:
             self._connection.execute("ROLLBACK")
 
-    @contextmanager
-    def _failing(self, done: str) -> Iterator[None]:
-        try:
-            yield
-        except (OSError, sqlite3.Error) as problem:
-            self._raise_as_state_error(problem, done)
-
-    def _raise_as_state_error(self, problem: BaseException, done: str) -> None:
-        if not isinstance(problem, OSError | sqlite3.Error):
-            return
-        reason = problem.strerror if isinstance(problem, OSError) else str(problem)
-        raise StateError(
-            f"{self._path} can't be {done}: {reason}.",
-            next_step=advice(problem),
-        ) from problem
+    def _failing(self, done: str) -> Failing:
+        return Failing(self._path, done)
 
 
 class _Transaction:

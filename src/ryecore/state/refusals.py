@@ -3,6 +3,8 @@
 import errno
 import sqlite3
 from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
 from typing import Final
 
 from ryecore.display.text import exact_dollars
@@ -20,12 +22,14 @@ from ryecore.state.statements import Statements
 
 __all__ = [
     "RESTORE_STEP",
+    "Failing",
     "advice",
     "already_continued",
     "id_taken",
     "insufficient",
     "lease_lost",
     "not_registered",
+    "raise_as_state_error",
     "refuse_another",
     "refuse_closed",
     "refuse_opening",
@@ -177,3 +181,37 @@ def advice(problem: BaseException) -> str:
         code = getattr(problem, "sqlite_errorcode", None)
         found = _BY_SQLITE_CODE.get(code & 0xFF) if isinstance(code, int) else None
     return (found if isinstance(found, str) else failure_of(found).next_step) or _UNKNOWN
+
+
+class Failing:
+    """A context whose errors of the system and of SQLite are raised as errors of the store.
+
+    Args:
+        path: The file that is used in it.
+        done: What is done with the file, such as "read".
+    """
+
+    __slots__ = ("_done", "_path")
+
+    def __init__(self, path: Path, done: str) -> None:
+        self._path = path
+        self._done = done
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        problem: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if problem is not None:
+            raise_as_state_error(self._path, problem, self._done)
+
+
+def raise_as_state_error(path: Path, problem: BaseException, done: str) -> None:
+    """Raise an error of the system or of SQLite as one of the store; of another one, nothing."""
+    if not isinstance(problem, OSError | sqlite3.Error):
+        return
+    reason = problem.strerror if isinstance(problem, OSError) else str(problem)
+    raise StateError(f"{path} can't be {done}: {reason}.", next_step=advice(problem)) from problem
