@@ -7,7 +7,6 @@ it ends. The process of the tests itself only connects to it.
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -21,6 +20,7 @@ import pytest
 
 from tests.forking import ROOT
 from tests.matrix import IS_SOAK
+from tests.ports import free_port
 from tests.workspace import Workspace
 
 needs_ray = pytest.mark.skipif(
@@ -64,11 +64,7 @@ class ServedRay:
             ROOT_FILE: str(self.root_file),
             "USER_SPACE": str(self.user),  # that of the workers, for projects that travel
         }
-        port = 0
-        while port in (0, 52365):  # which is Ray's own
-            with socket.socket() as free:
-                free.bind(("127.0.0.1", 0))
-                port = free.getsockname()[1]
+        port = free_port()
         self.client = f"ray://127.0.0.1:{port}"
         command = [sys.executable, "-m", "tests.rays", *([str(port)] if IS_SOAK else [])]
         self._process = subprocess.Popen(

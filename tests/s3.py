@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests.matrix import IS_SOAK
+from tests.ports import free_port
 
 ROOT = Path(__file__).parents[1]
 KEY, SECRET = "AKIATESTTESTTESTTEST", "s3cr3t-0f-Nobody-0123456789"
@@ -44,7 +45,7 @@ def serving_s3() -> Iterator[Mapping[str, str]]:
     (folder / "about").mkdir()
     # What a file system without attributes can't hold, the server keeps beside it.
     beside = () if _has_attributes(folder) else ("--sidecar", folder / "about")
-    address = f"127.0.0.1:{_free_port()}"
+    address = f"127.0.0.1:{free_port()}"
     follows = ("setpriv", "--pdeathsig", "INT") if shutil.which("setpriv") else ()
     command = (program, "-q", "--port", address, "posix", *beside)
     environ = {**os.environ, "ROOT_ACCESS_KEY_ID": KEY, "ROOT_SECRET_ACCESS_KEY": SECRET}
@@ -78,13 +79,6 @@ def _has_attributes(folder: Path) -> bool:
     except OSError:
         return False
     return True
-
-
-def _free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port: int = one.getsockname()[1]
-        return port
 
 
 def _listens(address: str) -> bool:

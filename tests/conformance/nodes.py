@@ -1,6 +1,5 @@
 """ryecore's own node as the suite runs it: as a process, and in a host's application."""
 
-import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -18,6 +17,7 @@ from ryecore.node.callers import Caller, Callers
 from ryecore.node.identity import NodeIdentity
 from ryecore.serving import listen, serve_app, url_of
 from ryecore.testing.node import Address, CallerGrant
+from tests.ports import free_port
 from tests.served_node import served_node
 
 __all__ = ["OwnNode", "mounted_node", "node_process"]
@@ -102,6 +102,5 @@ def _port_of(folder: Path) -> int:
     """A free port, the same one for each start of the node in a folder."""
     kept = folder / "port"
     if not kept.exists():
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            kept.write_text(str(free.getsockname()[1]))
+        kept.write_text(str(free_port()))
     return int(kept.read_text())

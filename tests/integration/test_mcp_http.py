@@ -16,6 +16,7 @@ from tests.forking import ROOT, SERVERS, Forked
 from tests.matrix import in_turn
 from tests.mcp_items import HTTP, mcp_tool, server_item, why
 from tests.npm import npm_set
+from tests.ports import free_port
 from tests.unit.lillux.system import children
 from tests.workspace import Workspace
 
@@ -90,11 +91,6 @@ def test_a_published_server_is_called(workspace: Workspace):
     finally:
         process.kill()
         process.communicate()
-
-
-def free_port() -> int:
-    with ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as server:
-        return server.server_port
 
 
 @pytest.mark.parametrize("warm", [True, False])
