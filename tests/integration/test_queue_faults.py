@@ -103,7 +103,9 @@ async def test_a_run_that_can_not_be_resumed_while_the_server_is_away_is_resumed
     store = ThreadStore.open(*spaces, state=state)
     with closing(store):
         with pytest.raises(StateUnreachable):
-            await QueueRuns(lambda: store, cast("Any", Away)).carry_out(dead.thread_id)
+            await QueueRuns(lambda: store, cast("Any", Away), cast("Any", None)).carry_out(
+                dead.thread_id
+            )
         assert (await store.look(dead.thread_id)).status == "continued"  # not given up
 
 

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 
@@ -190,6 +191,8 @@ def test_one_that_is_garbage_is_closed(workspace):
     rye.execute("tool:rye/bash", {"command": "true"})
     assert any(thread.name == "ryecore-loop" for thread in threading.enumerate())
     del rye
-    gc.collect()
-    assert not any(thread.name == "ryecore-loop" for thread in threading.enumerate())
+    until_s = time.monotonic() + 10
+    while any(thread.name == "ryecore-loop" for thread in threading.enumerate()):
+        assert time.monotonic() < until_s
+        gc.collect()  # the loop's thread may refer to it for a moment yet
     assert len(set(threading.enumerate()) - before) <= 1

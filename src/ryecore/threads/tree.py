@@ -81,9 +81,11 @@ async def watch_tree(
         while True:
             tree = await load_tree(store, root_id)
             draw(tree)
-            if all(one.ended for one in tree.walk()):
+            nodes = {one.thread_id: one for one in tree.walk()}
+            if all(one.ended for one in nodes.values()):
                 last = await store.registry.get_thread(await store.registry.last_of(root_id))
-                if not last.awaits_worker:
+                # One that goes on with it may have begun since the tree was read.
+                if last.thread_id in nodes and not last.awaits_worker:
                     return tree
             await changes.changed(every_s)
             await anyio.sleep(min(_LEAST_S, every_s))

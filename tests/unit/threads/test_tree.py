@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from ryecore.errors import ThreadNotFound
-from ryecore.state.model import Cost, ThreadRecords
+from ryecore.state.model import Cost, Predecessor, ThreadRecords
 from ryecore.state.waiting import run_blocking
 from ryecore.threads.tree import load_tree, watch_tree
 from ryecore.threads.tree_node import TreeNode
@@ -106,6 +106,26 @@ async def test_a_thread_that_tells_of_a_change_is_drawn_at_once(threads: ThreadT
 
     with anyio.fail_after(60):
         await watch_tree(threads.store, "root", draw, every_s=3600)
+
+
+async def test_what_goes_on_with_a_thread_after_it_was_read_is_drawn_too(
+    threads: ThreadTree,
+) -> None:
+    threads.start("root")
+    threads.end("root", "continued")
+    drawn: list[str] = []
+
+    def draw(tree: TreeNode) -> None:
+        drawn.append(" ".join(one.status for one in tree.walk()))
+        if drawn[-1] == "continued":
+            threads.start("root-2", follows=Predecessor("root", "root"))
+            run_blocking(threads.store.registry.link_continuation("root", "root-2"))
+        elif drawn[-1] == "continued running":
+            threads.end("root-2")
+
+    with anyio.fail_after(20):
+        await watch_tree(threads.store, "root", draw, every_s=0.1)
+    assert drawn[-1] == "continued completed"
 
 
 def test_a_tree_of_a_thousand_threads_is_read(threads: ThreadTree) -> None:
