@@ -83,6 +83,7 @@ if TYPE_CHECKING:
     from ryecore.policy.limits import Limits as Limits
     from ryecore.policy.permissions import ApprovalRequest as ApprovalRequest
     from ryecore.policy.permissions import Approve as Approve
+    from ryecore.policy.reports import Ask as Ask
     from ryecore.rye import Rye as Rye
     from ryecore.state.events import EventBus as EventBus
     from ryecore.sync import SyncRye as SyncRye

@@ -42,6 +42,9 @@ if TYPE_CHECKING:
     from ryecore.policy.execution import AuditRecord as AuditRecord
     from ryecore.policy.execution import Execution as Execution
     from ryecore.policy.limits import LimitHit as LimitHit
+    from ryecore.policy.reports import ToolLog as ToolLog
+    from ryecore.policy.reports import ToolProgress as ToolProgress
+    from ryecore.policy.reports import ToolQuestion as ToolQuestion
     from ryecore.remote.changes import PullReport as PullReport
     from ryecore.remote.plan import PushPlan as PushPlan
     from ryecore.remote.push import PushProgress as PushProgress

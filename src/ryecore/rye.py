@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from ryecore.audit import Audit
     from ryecore.policy.limits import Limits
     from ryecore.policy.permissions import Approve
+    from ryecore.policy.reports import Ask
     from ryecore.search.model import SearchResults
     from ryecore.state.model import Durability
     from ryecore.threads.thread import Thread
@@ -110,6 +111,7 @@ class Rye:
         allow_env: Iterable[str] = (), trusted_keys: Iterable[PublicKey | str | bytes] = (),
         trust_project_interpreters: bool = False, config: HostConfig | None = None,
         cache_dir: str | os.PathLike[str] | None = None, approve: "Approve | None" = None,
+        ask: "Ask | None" = None,
         agent: "AgentRunnerDeps | None" = None, deps_factory: str | None = None,
         durability: "Durability" = "process", warm_memory_mib: int = WARM_MEMORY_MIB,
         recover: bool = False, observer: "Observer | None" = None,
@@ -134,6 +136,8 @@ class Rye:
             cache_dir: The folder of sealed copies; `.ai/cache/sealed` in user space by default.
             approve: Decides whether a model, a tool or an MCP client may sign or copy something;
                 without it they can't.
+            ask: Answers what tools ask while they run, as far as their signed files declare it;
+                without it their questions are refused.
             agent: The models, keys and tools for directives' threads and agents in graphs.
             deps_factory: `package.module:function`, called in each process that ryecore starts for
                 a run: it returns options that can't be sent there, such as `approve` and `agent`.
@@ -166,7 +170,7 @@ class Rye:
             cache_dir=cache_dir, deps_factory=deps_factory, durability=durability,
             warm_memory_mib=warm_memory_mib, audit=audit, state=state, objects=objects,
         )  # fmt: skip
-        return cls(Parts(settings, environ, approve, agent, observer, audit), recover=recover)
+        return cls(Parts(settings, environ, approve, agent, observer, audit, ask), recover=recover)
 
     async def execute(
         self, ref: str | ItemRef, parameters: Mapping[str, Any] | None = None, *,

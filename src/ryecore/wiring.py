@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from ryecore.graph.run import GraphService
     from ryecore.policy.execution import Executions
     from ryecore.policy.permissions import Approve
+    from ryecore.policy.reports import Ask
     from ryecore.runs.host import RunHost
     from ryecore.state.exports import ExportVerifier
     from ryecore.threads.planner.planning import DirectivePlanner
@@ -85,10 +86,12 @@ class Parts:
         agent: "AgentRunnerDeps | None",
         observer: "Observer | None" = None,
         audit: "Audit | str | os.PathLike[str] | None" = None,
+        ask: "Ask | None" = None,
     ) -> None:
         self._settings = settings
         self._environ = environ
         self._approve = approve
+        self._ask = ask
         self._agent = agent
         self._observer = observer
         self._audit = audit if callable(audit) else None
@@ -185,6 +188,7 @@ class Parts:
             _keep_connectors,
             lambda: self._graph_processes,
             settings.warm_memory_mib * 1024 * 1024,
+            self._ask,
         )
 
     @cached_property
@@ -396,7 +400,13 @@ class Parts:
     def __copy__(self) -> "Parts":
         """Return the parts of another Rye with the same settings."""
         return Parts(
-            self._settings, self._environ, self._approve, self._agent, self._observer, self._audit
+            self._settings,
+            self._environ,
+            self._approve,
+            self._agent,
+            self._observer,
+            self._audit,
+            self._ask,
         )
 
     async def aclose(self) -> None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ryecore.agent.telemetry import Observer
     from ryecore.audit import Audit
     from ryecore.policy.permissions import Approve
+    from ryecore.policy.reports import Ask
     from ryecore.state.model import Durability
 
 __all__ = [
@@ -71,6 +72,7 @@ class OpenOptions(TypedDict, total=False):
     config: HostConfig | None
     cache_dir: str | PathLike[str] | None
     approve: "Approve | None"
+    ask: "Ask | None"
     agent: "AgentRunnerDeps | None"
     deps_factory: str | None
     durability: "Durability"

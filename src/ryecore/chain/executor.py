@@ -4,6 +4,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from attrs import evolve
@@ -15,6 +16,7 @@ from ryecore.chain.plan import checked_parameters
 from ryecore.chain.prepared import ChainCache, PreparedChain, Preparer
 from ryecore.chain.primitives import (
     PRIMITIVE_MAP,
+    ExecutePrimitive,
     KeptProcesses,
     Outcome,
     OwnProcesses,
@@ -36,6 +38,7 @@ from ryecore.items.refs import ItemRef
 from ryecore.items.spaces import ItemSource
 from ryecore.items.verification import Verifier
 from ryecore.lillux.event_loop import checkpoint, is_without_loop, need_loop, run_in_thread
+from ryecore.lillux.os_errors import failure_of
 from ryecore.lillux.processes import ProcessResult, WarmPool
 from ryecore.lillux.witness import Evidence
 from ryecore.policy.context import CALL_ID, CallContext, call_id_of, thread_variables
@@ -43,7 +46,9 @@ from ryecore.policy.context import CALL_ID, CallContext, call_id_of, thread_vari
 if TYPE_CHECKING:
     import anyio
 
+    from ryecore.chain.channel import ChannelFolder
     from ryecore.policy.limits import Limits
+    from ryecore.policy.reports import Ask
 
 __all__ = ["PrimitiveExecutor"]
 
@@ -66,6 +71,7 @@ class PrimitiveExecutor:
             without it, each ends with its call.
         warm_memory_bytes: What templates, and what they have forked ahead, may take; with 0 every
             process starts cold.
+        ask: Answers the questions of tools, where their caller doesn't.
     """
 
     def __init__(
@@ -77,6 +83,7 @@ class PrimitiveExecutor:
         keeper: Callable[[], KeptProcesses] | None = None,
         own: Callable[[], OwnProcesses] | None = None,
         warm_memory_bytes: int = 0,
+        ask: "Ask | None" = None,
     ) -> None:
         self._preparer = preparer
         self._interpreters = interpreters
@@ -87,6 +94,8 @@ class PrimitiveExecutor:
         self._kept: KeptProcesses | None = None
         self._warm_memory_bytes = warm_memory_bytes
         self._pool: WarmPool | None = None
+        self._ask = ask
+        self._channels: ChannelFolder | None = None
         self._cache = ChainCache()
         self._making: dict[ItemRef, anyio.Lock] = {}
         self._unremembered: set[ItemRef] = set()
@@ -311,6 +320,8 @@ class PrimitiveExecutor:
             if self._kept is not None:
                 await self._kept.aclose()
         finally:
+            if self._channels is not None:
+                self._channels.close()
             if self._pool is not None:
                 await _close(self._pool)
 
@@ -324,14 +335,44 @@ class PrimitiveExecutor:
             await ctx.begins()
             return await self._own().run(plan, ref, ctx)
         if plan.keep is None or self._keeper is None:
-            await ctx.begins()
             pool = self._warm_pool() if plan.warm is not None else None
-            return await PRIMITIVE_MAP[chain.elements[-1].item_id](pool).run(plan)
+            primitive = PRIMITIVE_MAP[chain.elements[-1].item_id](pool)
+            if chain.head.spec.has_channel:
+                return await self._with_channel(primitive, plan, chain, ref, ctx)
+            await ctx.begins()
+            return await primitive.run(plan)
         need_loop()
         if self._kept is None:
             self._kept = self._keeper()
         await ctx.begins()
         return await self._kept.run(process_spec(plan), plan.keep)
+
+    async def _with_channel(
+        self,
+        primitive: ExecutePrimitive,
+        plan: ExecutionPlan,
+        chain: Chain,
+        ref: ItemRef,
+        ctx: CallContext,
+    ) -> ProcessResult:
+        """Run a plan whose process may report and ask while it runs."""
+        need_loop()
+        from ryecore.chain.channel import CallChannel, ChannelFolder  # noqa: PLC0415 - with anyio
+
+        if self._channels is None:
+            self._channels = ChannelFolder()
+        await ctx.begins()
+        try:
+            channel = CallChannel(self._channels, ref, chain.head.spec.may_ask, ctx, self._ask)
+        except OSError as problem:
+            raise SpawnFailed(
+                f"The channel of {ref} can't be made: {problem.strerror} ({problem.filename}).",
+                next_step=failure_of(problem.errno).next_step,
+                command=plan.command,
+                errno=problem.errno,
+            ) from problem
+        plan = evolve(plan, call_env={**plan.call_env, **channel.variables})
+        return await channel.serve(partial(primitive.run, plan))
 
     def _warm_pool(self) -> WarmPool | None:
         if self._pool is None and self._warm_memory_bytes:

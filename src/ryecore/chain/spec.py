@@ -17,6 +17,7 @@ from ryecore.convert.lines import Place
 from ryecore.errors import MetadataError
 from ryecore.frozen import frozen
 from ryecore.lillux.schema import SchemaFailure, SchemaValidator
+from ryecore.policy.permissions import ASK_KINDS
 from ryecore.strict_json import find_non_json
 
 __all__ = [
@@ -161,6 +162,8 @@ class ElementSpec:
         parallel_safe: Whether a model's calls of it may run in parallel with others.
         output_schema: The JSON Schema of what it returns; None where it declares none.
         hints: What it says of its effects: `read_only`, `destructive`, `idempotent`, `open_world`.
+        reports: Whether its process gets a channel, for its progress and log messages.
+        may_ask: What it may ask its caller by that channel.
     """
 
     executor_id: str | None = None
@@ -187,6 +190,13 @@ class ElementSpec:
     output_schema: Mapping[str, object] | None = None
     hints: Mapping[str, bool] = {}
     warm: WarmSpec | Literal[False] | None = None
+    reports: bool = False
+    may_ask: tuple[str, ...] = field(default=(), converter=_strings)
+
+    @property
+    def has_channel(self) -> bool:
+        """Whether its process gets a channel to its caller."""
+        return self.reports or bool(self.may_ask)
 
 
 # The form of a declaration
@@ -296,6 +306,7 @@ _WARM: Final = {
 _AS_DECLARED: Final = (
     "executor_id", "version", "tool_type", "category", "description", "config", "config_schema",
     "file_types", "item_paths", "own_process", "parallel_safe", "output_schema", "hints",
+    "reports", "may_ask",
 )  # fmt: skip
 """The keys that stand in `ElementSpec` as they are declared."""
 
@@ -330,6 +341,8 @@ SPEC_SCHEMA: Final[Mapping[str, object]] = {
         "hints": _object(
             {"read_only": _FLAG, "destructive": _FLAG, "idempotent": _FLAG, "open_world": _FLAG}
         ),
+        "reports": _FLAG,
+        "may_ask": {"type": "array", "items": {"enum": ASK_KINDS}},
         "warm": _WARM,
     },
 }

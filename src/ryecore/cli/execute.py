@@ -30,8 +30,10 @@ from ryecore.cli.options import (
     read_pairs,
 )
 from ryecore.cli.output import EXIT_FAILED, show, show_json, show_text, tell
+from ryecore.cli.reports import reports_shown
 from ryecore.display.live import can_redraw
 from ryecore.errors import RyeError
+from ryecore.policy import CallContext
 from ryecore.rye import Rye
 
 __all__ = ["execute"]
@@ -161,7 +163,8 @@ async def _execute(
 
             with push_progress(is_shown=True) as progress:
                 await opened.remotes.push(options["target"], progress=progress)
-        return await opened.execute(ref, given, **options)
+        with reports_shown(with_progress=is_shown) as sink:
+            return await opened.execute(ref, given, **options, ctx=CallContext(report_sink=sink))
 
 
 async def _execute_and_pull(

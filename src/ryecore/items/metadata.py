@@ -24,7 +24,7 @@ _PLAIN_KEYS: Final = frozenset({
     "env_config", "config", "config_resolve", "anchor", "verify_deps", "inputs", "outputs",
     "child_constraints", "execution_params", "execution_owner", "native_async", "native_resume",
     "file_types", "transport", "permissions", "warm",
-    "parallel_safe", "title", "output_schema", "hints",
+    "parallel_safe", "title", "output_schema", "hints", "reports", "may_ask",
 })  # fmt: skip
 # Names that are documented without underscores. Others, such as VERSION, are the author's own.
 _CONSTANTS: Final = frozenset({

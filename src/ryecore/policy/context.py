@@ -25,6 +25,7 @@ from ryecore.lillux.digests import sha256_hex
 if TYPE_CHECKING:
     from ryecore.policy.budget import CallBudget
     from ryecore.policy.execution import Execution
+    from ryecore.policy.reports import Ask, ReportSink
 
 __all__ = [
     "CALL_ID",
@@ -163,6 +164,9 @@ class CallContext:
         execution: The execute that this call is, for the observer and the audit log; ryecore sets
             it.
         intent: Waits until the intent of this call is durable; ryecore sets it.
+        report_sink: Gets the progress and the log messages of tools, which `event_sink` gets as
+            events.
+        ask: Answers the questions of tools, instead of the `ask` of `Rye.open`.
 
     Raises:
         InputError: The labels are not a mapping of names to texts.
@@ -181,6 +185,8 @@ class CallContext:
     caller: str = ""
     execution: "Execution | None" = field(default=None, repr=False, eq=False)
     intent: Callable[[], Awaitable[None]] | None = field(default=None, repr=False, eq=False)
+    report_sink: "ReportSink | None" = field(default=None, repr=False, eq=False)
+    ask: "Ask | None" = field(default=None, repr=False, eq=False)
 
     async def begins(self) -> None:
         """Wait until its intent is durable, and record that it begins, before its first effect.
@@ -232,6 +238,10 @@ class CallContext:
             self.labels,
             self.budget,
             self.caller,
+            None,
+            None,
+            self.report_sink,
+            self.ask,
         )
 
     def called_by(self, caller: str) -> "CallContext":
@@ -250,6 +260,8 @@ class CallContext:
             caller,
             self.execution,
             self.intent,
+            self.report_sink,
+            self.ask,
         )
 
     def as_call(self, call_id: str) -> "CallContext":
@@ -266,6 +278,10 @@ class CallContext:
             self.labels,
             self.budget,
             self.caller,
+            None,
+            None,
+            self.report_sink,
+            self.ask,
         )
 
 

@@ -1,27 +1,37 @@
 """The permissions of a caller: its capabilities, and the actions that a person must approve.
 
-A capability is `rye.<execute|fetch|sign>.<kind>.<dotted id>`, with `*` as the wildcard.
+A capability is `rye.<execute|fetch|sign>.<kind>.<dotted id>`, with `*` as the wildcard. What a tool
+may ask its caller is `rye.ask.<elicit|sample|roots>.<dotted id of the tool>`.
 """
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Literal, Protocol, TypeAlias
+from typing import Final, Literal, Protocol, TypeAlias, get_args
 
 from ryecore.frozen import frozen
 
 __all__ = [
+    "ASK_KINDS",
     "Action",
     "ApprovalRequest",
     "Approve",
+    "AskKind",
     "FileState",
     "FileToApprove",
     "allows",
     "attenuate",
     "capability_of",
+    "capability_to_ask",
     "holds_any",
 ]
 
 Action = Literal["execute", "fetch", "sign"]
+
+AskKind: TypeAlias = Literal["elicit", "sample", "roots"]
+"""What a tool may ask: a person to fill in a form, a model to answer, or the caller's folders."""
+
+ASK_KINDS: Final[tuple[AskKind, ...]] = get_args(AskKind)
+"""The kinds of questions."""
 
 
 def capability_of(action: Action, kind: str, item_id: str) -> str:
@@ -30,6 +40,11 @@ def capability_of(action: Action, kind: str, item_id: str) -> str:
     Ids hold no dots, so the translation of slashes is one to one.
     """
     return f"rye.{action}.{kind}.{item_id.replace('/', '.')}"
+
+
+def capability_to_ask(kind: AskKind, item_id: str) -> str:
+    """Return the capability that a caller needs for a tool's question; the id is without a kind."""
+    return f"rye.ask.{kind}.{item_id.replace('/', '.')}"
 
 
 def allows(granted: Iterable[str], needed: str) -> bool:

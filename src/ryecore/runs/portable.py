@@ -30,7 +30,16 @@ _CONTEXT: Final = ("budget_account", "depth", "deadline", "call_id", "parent", "
 
 def portable(ctx: CallContext) -> CallContext:
     """Return a context without what has no meaning in another process."""
-    return evolve(ctx, cancellation=None, event_sink=None, budget=None, execution=None, intent=None)
+    return evolve(
+        ctx,
+        cancellation=None,
+        event_sink=None,
+        budget=None,
+        execution=None,
+        intent=None,
+        report_sink=None,
+        ask=None,
+    )
 
 
 def write_request(request: RunRequest) -> dict[str, object]:

@@ -150,8 +150,12 @@ def test_a_changed_context_keeps_all_else() -> None:
         "mcp",
         None,
         None,
+        [].append,
+        none,
     ]
     ctx = CallContext(**dict(zip(names, values, strict=True)))
     assert ctx.for_host() == evolve(ctx, capabilities=None)
     assert ctx.as_call("other") == evolve(ctx, call_id="other")
     assert ctx.called_by("other") == evolve(ctx, caller="other")
+    for changed in (ctx.for_host(), ctx.as_call("other"), ctx.called_by("other")):
+        assert (changed.report_sink, changed.ask) == (ctx.report_sink, ctx.ask)

@@ -1,0 +1,143 @@
+"""What a tool says while it runs: its progress, its log messages, and its questions. Pure.
+
+The kinds of questions and the levels of logs are those of MCP.
+
+Source: docs/reference/call-channel.md.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, Literal, Protocol, TypeAlias, get_args
+
+from attrs import field
+
+from ryecore.frozen import frozen
+from ryecore.policy.permissions import AskKind, allows, capability_to_ask
+
+__all__ = [
+    "LOG_LEVELS",
+    "Ask",
+    "LogLevel",
+    "ReportSink",
+    "ToolLog",
+    "ToolProgress",
+    "ToolQuestion",
+    "ToolReport",
+    "event_of",
+    "why_not_asked",
+]
+
+LogLevel: TypeAlias = Literal[
+    "debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"
+]
+"""How important a log message is, the least important first. Source: RFC 5424, section 6.2.1."""
+
+LOG_LEVELS: Final[tuple[LogLevel, ...]] = get_args(LogLevel)
+"""The levels of log messages, the least important first."""
+
+
+@frozen
+class ToolProgress:
+    """How far a tool's call is.
+
+    Attributes:
+        item_id: The tool.
+        call_id: The call, as its `CallContext` names it.
+        progress: How much is done, in the tool's own unit.
+        total: How much there is to do; None where the tool doesn't know.
+        message: What it does, for people; untrusted text.
+    """
+
+    item_id: str
+    call_id: str
+    progress: float
+    total: float | None = None
+    message: str = ""
+
+
+@frozen
+class ToolLog:
+    """A log message of a tool's call.
+
+    Attributes:
+        item_id: The tool.
+        call_id: The call, as its `CallContext` names it.
+        level: How important it is.
+        data: The message: text, or any other JSON value; untrusted.
+        logger: The part of the tool that it is from; empty for the tool itself.
+    """
+
+    item_id: str
+    call_id: str
+    level: LogLevel
+    data: object
+    logger: str = ""
+
+
+ToolReport: TypeAlias = ToolProgress | ToolLog
+
+ReportSink: TypeAlias = Callable[[ToolReport], None]
+"""Gets each report of a tool as it comes, on the event loop's thread; it must not block."""
+
+
+@frozen
+class ToolQuestion:
+    """A question of a tool to its caller.
+
+    Attributes:
+        item_id: The tool.
+        call_id: The call, as its `CallContext` names it.
+        key: The question's id, by which no other open question of the call goes.
+        kind: To whom it goes: `elicit`, `sample` or `roots`.
+        params: What is asked, with the keys that MCP has for it; untrusted, and not checked yet.
+    """
+
+    item_id: str
+    call_id: str
+    key: str
+    kind: AskKind
+    params: Mapping[str, object] = field(factory=dict, repr=False)
+
+
+class Ask(Protocol):
+    """Answers the questions of tools; the host gives it to `Rye.open`, or to one call."""
+
+    async def __call__(self, question: ToolQuestion, /) -> Mapping[str, object]:
+        """Return the answer, with the keys that MCP has for it.
+
+        It is cancelled when the call ends. A `RyeError` is a refusal, whose text the tool gets.
+        """
+        ...
+
+
+def why_not_asked(
+    kind: AskKind,
+    item_id: str,
+    declared: Iterable[str],
+    capabilities: Iterable[str] | None,
+) -> str | None:
+    """Return why a tool's question is refused, for the tool; None where it may be asked.
+
+    Args:
+        kind: The kind of the question.
+        item_id: The tool's id, without a kind.
+        declared: What its signed file says that it may ask.
+        capabilities: The caller's capabilities; None for the host itself.
+    """
+    if kind not in declared:
+        return f"The signed file of {item_id} doesn't declare {kind} in may_ask."
+    needed = capability_to_ask(kind, item_id)
+    if capabilities is not None and not allows(capabilities, needed):
+        return f"The caller lacks the capability {needed}."
+    return None
+
+
+def event_of(report: ToolReport) -> Mapping[str, object]:
+    """Return a report as a trace event."""
+    event: dict[str, object] = {"item_id": report.item_id, "call_id": report.call_id}
+    if isinstance(report, ToolLog):
+        event |= {"step": "log", "level": report.level, "data": report.data}
+        return event | ({"logger": report.logger} if report.logger else {})
+    event |= {"step": "progress", "progress": report.progress}
+    if report.total is not None:
+        event["total"] = report.total
+    return event | ({"message": report.message} if report.message else {})
