@@ -333,7 +333,7 @@ class SyncRemotes(_Runs[Remotes]):
     add = direct(Remotes.add)
     add_queue = direct(Remotes.add_queue)
     add_cluster = direct(Remotes.add_cluster)
-    is_cluster = direct(Remotes.is_cluster)
+    kind_of = direct(Remotes.kind_of)
     check_cluster = blocking(Remotes.check_cluster)
     remove = direct(Remotes.remove)
     plan = blocking(Remotes.plan)

@@ -89,7 +89,7 @@ def _is_on_node(payload: Payload) -> bool:
     if target == "local":
         return False
     try:
-        return not open_rye(payload.settings).remotes.is_cluster(target)
+        return open_rye(payload.settings).remotes.kind_of(target) != "ray"
     except RyeError:
         return True  # its row says why
 

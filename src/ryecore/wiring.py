@@ -307,7 +307,7 @@ class Parts:
         """The service that runs directives in managed threads."""
         from ryecore.threads.service import ThreadService  # noqa: PLC0415
 
-        return ThreadService(self._host, self.planner, self.remote.life, lambda: self.remote.queued)
+        return ThreadService(self._host, self.planner, self.remote)
 
     @cached_property
     def graph_results(self) -> "Entries":

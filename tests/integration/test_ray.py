@@ -116,3 +116,16 @@ def test_the_command_line_reaches_a_cluster_through_rays_client(
 
     assert done.returncode == 0, done.stdout.decode()
     assert json.loads(done.stdout)["data"]["stdout"] == "hello\n"
+
+
+def test_a_worker_of_another_version_says_so_and_runs_nothing(workspace: Workspace) -> None:
+    from ryecore.remote.config import Remote, RemoteEntry
+    from ryecore.remote.ray_cluster import RayCluster
+
+    cluster = RayCluster(Remote("gpu", RemoteEntry(ray="auto")))
+
+    with pytest.raises(RemoteError, match="has the version 99") as refused:
+        cluster.start_runner("other", b'{"version": 99}', wait_s=30)
+
+    assert refused.value.problem == "worker_refused"
+    assert "same version" in str(refused.value)

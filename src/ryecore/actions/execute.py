@@ -173,7 +173,7 @@ class ExecuteAction:
         """Run a tool on a node or a Ray cluster, which verifies it, and wait for its result."""
         try:
             remote = self._remote.read().find(request.target)
-            if remote.settings.ray is not None:
+            if remote.kind == "ray":
                 return await self._call_ray(remote, ref, request, ctx)
             for name in ("trace", "output_log"):
                 if getattr(request, name):
@@ -222,10 +222,8 @@ class ExecuteAction:
 
     async def _is_queued_graph(self, run: "RunRequest", ctx: CallContext) -> bool:
         """Return whether a run is a graph's, and its target a Ray cluster."""
-        if run.target == "local":
-            return False
         try:
-            if self._remote.read().find(run.target).settings.ray is None:
+            if self._remote.kind_of(run.target) != "ray":
                 return False
             return (await self._executor.chain(run.ref, ctx)).is_own_process
         except RyeError as error:

@@ -23,7 +23,7 @@ from attrs import evolve
 from ryecore.actions.payload import Payload, read_settings, write_settings
 from ryecore.actions.settings import Settings
 from ryecore.chain.model import ExecutionResult
-from ryecore.errors import CallCancelled, MissingExtra, RemoteError, RyeError
+from ryecore.errors import CallCancelled, InputError, MissingExtra, RemoteError, RyeError
 from ryecore.frozen import frozen
 from ryecore.policy import CallContext
 from ryecore.policy.cancelling import cancelled_by, is_cancelled
@@ -43,6 +43,9 @@ if TYPE_CHECKING:
 __all__ = ["RayCalls", "RayPayload", "RayThread", "look_at_cluster"]
 
 T = TypeVar("T")
+
+_VERSION: Final = 1
+"""The version of what is sent to the processes of Ray's, of both forms."""
 
 _POLL_S: Final = 10.0
 _LOG_POLL_S: Final = 1.0
@@ -77,6 +80,7 @@ class RayPayload:
         """Return it as one JSON document without passwords, as Ray keeps it where others read."""
         payload = evolve(self.payload, settings=self.payload.settings.without_passwords)
         document = {
+            "version": _VERSION,
             "payload": json.loads(payload.to_bytes()),
             "left_s": self.left_s,
             "wants_events": self.wants_events,
@@ -88,7 +92,7 @@ class RayPayload:
     @classmethod
     def from_bytes(cls, document: bytes) -> Self:
         """Read what `to_bytes` wrote."""
-        values: dict[str, Any] = json.loads(document)
+        values = _read(document)
         return cls(Payload.from_bytes(json.dumps(values.pop("payload")).encode()), **values)
 
 
@@ -109,6 +113,7 @@ class RayThread:
     def to_bytes(self) -> bytes:
         """Return it as one JSON document without passwords, as Ray keeps it where others read."""
         document = {
+            "version": _VERSION,
             "settings": write_settings(self.settings.without_passwords),
             "run_id": self.run_id,
             "travels": self.travels,
@@ -118,8 +123,24 @@ class RayThread:
     @classmethod
     def from_bytes(cls, document: bytes) -> Self:
         """Read what `to_bytes` wrote."""
-        values = json.loads(document)
+        values = _read(document)
         return cls(read_settings(values["settings"]), values["run_id"], values["travels"])
+
+
+def _read(document: bytes) -> dict[str, Any]:
+    """Read a document of this version, without its version.
+
+    Raises:
+        InputError: It has another one.
+    """
+    values: dict[str, Any] = json.loads(document)
+    version = values.pop("version", None)
+    if version != _VERSION:
+        raise InputError(
+            f"What came through Ray has the version {version}, and this worker reads {_VERSION}.",
+            next_step="Install the same version of ryecore for callers and workers.",
+        )
+    return values
 
 
 class _Sender:

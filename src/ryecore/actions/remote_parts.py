@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ryecore.remote.queued import QueuedRuns
     from ryecore.remote.service import RemoteRuns
     from ryecore.runs.host import RunHost
+    from ryecore.runs.ports import TargetKind
     from ryecore.runs.request import RunRequest
     from ryecore.state.model import ThreadRecord
     from ryecore.threads.planner.planning import DirectivePlanner
@@ -92,6 +93,14 @@ class RemoteParts:
         from ryecore.remote.config import RemotesReader  # noqa: PLC0415
 
         return RemotesReader(self._configs)
+
+    def kind_of(self, target: str) -> "TargetKind":
+        """Return what a target is: the one place where it is decided where a run goes.
+
+        Raises:
+            RyeError: There is no such remote, or remotes.yaml can't be read.
+        """
+        return "local" if target == "local" else self.read().find(target).kind
 
     @cached_property
     def pushes(self) -> "PushPlanner":
@@ -160,6 +169,10 @@ class RemoteParts:
             self._waits,
         )
 
+    async def enqueue(self, request: "RunRequest", ctx: CallContext) -> str:
+        """Give a run to the workers of the request's target, and return its id."""
+        return await self.queued.enqueue(request, ctx)
+
     @cached_property
     def queue_runs(self) -> "QueueRuns":
         """The runs of queues that this Rye carries out, as a worker."""
@@ -172,8 +185,7 @@ class RemoteParts:
         """The graphs that the workers of a Ray cluster run."""
         from ryecore.actions.queued_graphs import QueuedGraphs  # noqa: PLC0415
 
-        store, enqueue = self._store.open, self.queued.enqueue
-        return QueuedGraphs(self._executor, self._graphs, store, enqueue)
+        return QueuedGraphs(self._executor, self._graphs, self._store.open, self.enqueue)
 
     @cached_property
     def rays(self) -> "RayCalls":

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ryecore.remote.plan import PushPlan
     from ryecore.remote.protocol.models import Identity, NodeStatus
     from ryecore.remote.push import Progress, PushProgress
+    from ryecore.runs.ports import TargetKind
 
 __all__ = ["ClusterCheck", "RemoteCheck", "Remotes"]
 
@@ -66,13 +67,16 @@ class Remotes:
         """
         return tuple(self._parts.read())
 
-    def is_cluster(self, target: str) -> bool:
-        """Return whether a target, `remote` or `remote:NAME`, is a Ray cluster.
+    def kind_of(self, target: str) -> "TargetKind":
+        """Return what a target is: `local`, or a remote that is a `node`, a `queue` or `ray`.
+
+        Args:
+            target: `local`, `remote` or `remote:NAME`.
 
         Raises:
             RyeError: There is no such remote, or a remotes.yaml has problems.
         """
-        return self._parts.read().find(target).settings.ray is not None
+        return self._parts.kind_of(target)
 
     async def identify(self, url: str) -> "tuple[Identity, PublicKey]":
         """Ask the node at a URL for its identity and its key, before it is a remote.
@@ -309,7 +313,7 @@ class Remotes:
 
         async def check() -> ClusterCheck:
             remote = self._parts.read().find(target)
-            if remote.settings.ray is None:
+            if remote.kind != "ray":
                 raise InputError(
                     f"The remote {remote.name} isn't a Ray cluster.",
                     next_step=f"Check it as a node: rye remote check {remote.name}",

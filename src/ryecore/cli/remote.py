@@ -263,7 +263,7 @@ def remove(name: str, in_project: bool, project_path: str, as_json: bool) -> Non
 
 
 async def _check(target: str, rye: Rye) -> RemoteCheck | ClusterCheck:
-    if rye.remotes.is_cluster(target):
+    if rye.remotes.kind_of(target) == "ray":
         return await rye.remotes.check_cluster(target)
     return await rye.remotes.check(target)
 

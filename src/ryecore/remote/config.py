@@ -6,7 +6,7 @@ Source: docs/design/remote.md#at-home; docs/design/queues.md; docs/design/ray.md
 import re
 from collections.abc import Iterator, Mapping
 from ipaddress import ip_address
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal, TypeAlias
 from urllib.parse import urlsplit
 
 from ryecore.chain.config import ConfigResolver
@@ -29,6 +29,7 @@ __all__ = [
     "PushRules",
     "Remote",
     "RemoteEntry",
+    "RemoteKind",
     "RemotesConfig",
     "RemotesReader",
     "is_loopback",
@@ -43,6 +44,14 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}", re.ASCII)
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _MAX_URL_CHARS: Final = 2048
 MAX_PRIORITY: Final = 2**31 - 1
+
+RemoteKind: TypeAlias = Literal["node", "queue", "ray"]
+_A_KIND: Final[Mapping[RemoteKind, str]] = {
+    "node": "a node", "queue": "a queue", "ray": "a Ray cluster",
+}  # fmt: skip
+_MANY: Final[Mapping[RemoteKind, str]] = {
+    "node": "nodes", "queue": "queues", "ray": "Ray clusters",
+}  # fmt: skip
 
 
 def is_remote_name(text: str) -> bool:
@@ -148,16 +157,23 @@ class RemoteEntry:
     push: PushRules = PushRules()
     secrets: tuple[_VariableName, ...] = ()
 
+    @property
+    def kind(self) -> RemoteKind:
+        """What it is: whoever sends anything there asks this."""
+        if self.ray is not None:
+            return "ray"
+        return "node" if self.queue is None else "queue"
+
 
 _DEFAULTS: Final = RemoteEntry()
-_KINDS: Final = {
-    "timeout_s": ("nodes",),
-    "plain_http": ("nodes",),
-    "secrets": ("nodes",),
-    "priority": ("queues",),
-    "resources": ("Ray clusters",),
-    "patience_s": ("Ray clusters",),
-    "travels": ("queues", "Ray clusters"),
+_KINDS: Final[Mapping[str, tuple[RemoteKind, ...]]] = {
+    "timeout_s": ("node",),
+    "plain_http": ("node",),
+    "secrets": ("node",),
+    "priority": ("queue",),
+    "resources": ("ray",),
+    "patience_s": ("ray",),
+    "travels": ("queue", "ray"),
 }
 """The keys that count for some kinds of remotes alone; elsewhere one would do nothing."""
 
@@ -168,6 +184,11 @@ class Remote:
 
     name: str
     settings: RemoteEntry
+
+    @property
+    def kind(self) -> RemoteKind:
+        """What it is: a node, a queue, or a Ray cluster."""
+        return self.settings.kind
 
     @property
     def url(self) -> str:
@@ -190,10 +211,9 @@ class Remote:
             InputError: It is a queue or a cluster, which has none.
         """
         if self.settings.node_key is None:
-            is_queue = self.settings.queue is not None
             raise InputError(
                 f"The remote {self.name} is a queue, which runs directives' threads alone."
-                if is_queue
+                if self.kind == "queue"
                 else f"The remote {self.name} is a Ray cluster, and this is for nodes alone.",
                 next_step="Execute a directive with --thread fork, or name a node.",
             )
@@ -289,20 +309,15 @@ def _problems(found: RemotesConfig) -> Iterator[tuple[Place, str]]:
         if not is_remote_name(name):
             yield place, "must be named with letters, digits, _ and -"
         is_node = bool(entry.url) and entry.node_key is not None
-        other = "a queue" if entry.queue is not None else "a Ray cluster"
-        if entry.queue is None and entry.ray is None and not is_node:
+        if entry.kind == "node" and not is_node:
             yield place, "must have a url and a node_key, as a node, or else a queue, or ray"
         elif entry.queue is not None and entry.ray is not None:
             yield place, "is a queue and a Ray cluster: it must be one of them"
-        elif (entry.url or entry.node_key is not None) and not (
-            entry.queue is None and entry.ray is None
-        ):
-            yield place, f"is {other}, which has no url and no node_key"
-        kind = "nodes" if entry.queue is None else "queues"
-        kind = kind if entry.ray is None else "Ray clusters"
+        elif (entry.url or entry.node_key is not None) and entry.kind != "node":
+            yield place, f"is {_A_KIND[entry.kind]}, which has no url and no node_key"
         for key, kinds in _KINDS.items():
-            if kind not in kinds and getattr(entry, key) != getattr(_DEFAULTS, key):
-                yield (*place, key), f"is for {' and '.join(kinds)} alone"
+            if entry.kind not in kinds and getattr(entry, key) != getattr(_DEFAULTS, key):
+                yield (*place, key), f"is for {' and '.join(_MANY[one] for one in kinds)} alone"
         is_plain = entry.url.startswith("http:")
         if is_plain and not entry.plain_http and not is_loopback(entry.url):
             yield (

@@ -81,17 +81,6 @@ class QueuedRuns:
         self._state = state
         self._client: QueueClient | None = None
 
-    def is_queue(self, target: str) -> bool:
-        """Return whether a target is a queue, or a Ray cluster, which is one for threads.
-
-        Raises:
-            RyeError: There is no such remote.
-        """
-        if target == "local":
-            return False
-        settings = self._remotes().find(target).settings
-        return settings.queue is not None or settings.ray is not None
-
     async def enqueue(self, request: RunRequest, ctx: CallContext) -> str:
         """Put a run into the queue of the request's target, and return its id.
 
@@ -105,7 +94,7 @@ class QueuedRuns:
         remote = self._remotes().find(request.target)
         state, name = self._place(remote)
         is_directive = request.ref.kind == "directive"
-        is_graph = request.graph.digest is not None and remote.settings.ray is not None
+        is_graph = request.graph.digest is not None and remote.kind == "ray"
         if request.collect or not (is_directive or is_graph):
             raise InputError(
                 "A queue runs directives' threads, in the project as its workers have it.",
@@ -134,7 +123,7 @@ class QueuedRuns:
         try:
             if ctx.execution is not None:
                 await ctx.execution.begins(record.thread_id)
-            if remote.settings.ray is not None:
+            if remote.kind == "ray":
                 await self._send_lost(store, remote, name)
             await run_in_thread(client.enqueue, record.thread_id, name, remote.settings.priority)
         except BaseException as problem:
@@ -157,7 +146,7 @@ class QueuedRuns:
     def _place(self, remote: Remote) -> tuple[PostgresAddress, str]:
         """Return the state and the queue of a remote, which must be this Rye's own state."""
         queue = remote.settings.queue
-        if remote.settings.ray is not None:
+        if remote.kind == "ray":
             if self._state is None:
                 raise ConfigError(
                     f"The Ray cluster {remote.name} runs threads and graphs of a state that "
@@ -166,7 +155,7 @@ class QueuedRuns:
                 )
             return PostgresAddress.parse(self._state), f"{RAY_QUEUE}{remote.name}"
         if queue is None:
-            raise RuntimeError("Ask is_queue first.")
+            raise RuntimeError("A node has no queue: ask for the kind of the target first.")
         own = None if self._state is None else PostgresAddress.parse(self._state)
         if own is None or own.place != queue.state.place:
             here = "in the project's folder" if own is None else own.shown
@@ -178,7 +167,7 @@ class QueuedRuns:
         return own, queue.name
 
     def _sender(self, remote: Remote, state: PostgresAddress) -> RunSender:
-        if remote.settings.ray is None:
+        if remote.kind == "queue":
             return self._connect(state)
         cluster = self._ray(remote)
         cluster.refuse_lacking()

@@ -196,6 +196,14 @@ class RayCluster:
         try:
             yield
         except RayActorError as lost:
+            refusal = _refusal_of(lost)
+            if refusal is not None:
+                raise RemoteError(
+                    f"A worker of the Ray cluster {name} can't begin the run: {refusal}",
+                    next_step="See that callers and workers have the same version of ryecore.",
+                    remote=name,
+                    problem="worker_refused",
+                ) from None
             raise RemoteError(
                 f"The worker of the Ray cluster {name} that ran this died; whether it had its "
                 f"effect is unknown: {_first_line(lost)}",
@@ -232,6 +240,8 @@ class RayActor:
             except GetTimeoutError:
                 return False
             except RayActorError as lost:
+                if _refusal_of(lost) is not None:
+                    raise
                 name = self._cluster.name
                 raise RemoteError(
                     f"A worker of the Ray cluster {name} died before it was given anything to "
@@ -290,6 +300,14 @@ def _connect(address: str, remote: str) -> None:
     finally:
         log.setLevel(level)
     _connected.add(address)
+
+
+def _refusal_of(lost: BaseException) -> str | None:
+    """Return what a process raised as it was made, of Ray's text that ends with its traceback."""
+    text = str(lost)
+    if "creation task" not in text:
+        return None
+    return text.strip().splitlines()[-1].partition(": ")[2] or None
 
 
 def _first_line(problem: BaseException) -> str:

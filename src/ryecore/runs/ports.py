@@ -1,7 +1,7 @@
 """The interface through which threads and graph runs call the actions of a Rye."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypedDict
 
 from ryecore.chain.model import ChainTrace, ExecutionPlan, ExecutionResult, ValidChain
 from ryecore.frozen import frozen
@@ -21,11 +21,16 @@ __all__ = [
     "Planned",
     "RunSpending",
     "Shown",
+    "TargetKind",
     "Tell",
 ]
 
 Tell: TypeAlias = Callable[[str, Mapping[str, Any]], Awaitable[None]]
 """Records an event: its type and its payload."""
+
+
+TargetKind: TypeAlias = Literal["local", "node", "queue", "ray"]
+"""Where a target is: in this project, on a node, in a queue of workers, or on a Ray cluster."""
 
 
 class Shown(Protocol):

@@ -4,9 +4,9 @@ Source: docs/design/execute.md#fork; docs/design/threads.md#steps; decisions 45 
 """
 
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol
 
 import anyio
 from attrs import evolve
@@ -22,7 +22,7 @@ from ryecore.runs.elsewhere import Continuing, refuse_elsewhere
 from ryecore.runs.handle import run_to_result, start_run, wait_for_earlier
 from ryecore.runs.host import RunHost
 from ryecore.runs.lifecycle import RunLifecycle
-from ryecore.runs.ports import Shown
+from ryecore.runs.ports import Shown, TargetKind
 from ryecore.runs.request import RunRequest, ThreadOptions
 from ryecore.runs.resume import Continuation
 from ryecore.state.idempotency import EarlierStart
@@ -42,17 +42,19 @@ from ryecore.threads.thread import Thread
 __all__ = ["ThreadService"]
 
 
-MakeLife: TypeAlias = Callable[
-    [RunRequest, CallContext], Awaitable[RunLifecycle[Any, ThreadResult]]
-]
-"""Makes the lifecycle of a thread that another machine runs."""
+class Elsewhere(Protocol):
+    """The other machines and processes that threads can run on."""
 
+    def kind_of(self, target: str) -> TargetKind:
+        """Return what a target is.
 
-class Queues(Protocol):
-    """The queues that threads can be put into, for workers of other processes."""
+        Raises:
+            RyeError: There is no such remote.
+        """
+        ...
 
-    def is_queue(self, target: str) -> bool:
-        """Return whether a target is a queue."""
+    async def life(self, request: RunRequest, ctx: CallContext) -> RunLifecycle[Any, ThreadResult]:
+        """Return the lifecycle of a thread on the node of the request's target."""
         ...
 
     async def enqueue(self, request: RunRequest, ctx: CallContext) -> str:
@@ -67,12 +69,10 @@ class ThreadService:
         self,
         host: RunHost,
         planner: DirectivePlanner,
-        make_remote: MakeLife,
-        queues: Callable[[], Queues],
+        elsewhere: Elsewhere,
     ) -> None:
         self._host = host
-        self._make_remote = make_remote
-        self._queues = queues
+        self._elsewhere = elsewhere
         self._planner = planner
         self.orchestrator = Orchestrator(lambda: host.store, self)
         own_tool = orchestrator_tool(lambda: host.store, self)
@@ -80,7 +80,7 @@ class ThreadService:
 
     async def _life(self, request: RunRequest, ctx: CallContext) -> RunLifecycle[Any, ThreadResult]:
         if request.target != "local":
-            return await self._make_remote(request, ctx)
+            return await self._elsewhere.life(request, ctx)
         return ThreadLifecycle(self._host, self._deps, request, ctx)
 
     async def run(self, request: RunRequest, ctx: CallContext) -> ThreadResult:
@@ -104,8 +104,8 @@ class ThreadService:
         return thread_id in self._host.running
 
     def is_queued(self, request: RunRequest) -> bool:
-        """Return whether a thread goes into a queue, for the workers of that queue."""
-        return request.target != "local" and self._queues().is_queue(request.target)
+        """Return whether a thread goes to workers that share the state: of a queue, or of Ray."""
+        return self._elsewhere.kind_of(request.target) in ("queue", "ray")
 
     async def _wait_for_worker(self, thread: Thread, ctx: CallContext) -> ThreadResult:
         """Wait for a thread that a worker runs, which is asked to stop with its caller."""
@@ -131,7 +131,7 @@ class ThreadService:
 
     async def _start(self, request: RunRequest, ctx: CallContext) -> Thread:
         if self.is_queued(request):
-            run_id = await self._queues().enqueue(request, ctx)
+            run_id = await self._elsewhere.enqueue(request, ctx)
             return Thread(self._host, run_id, str(request.ref))
         life, item_id = await self._life(request, ctx), str(request.ref)
         return await start_run(

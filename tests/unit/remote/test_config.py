@@ -23,6 +23,17 @@ def test_a_remote_has_its_defaults(workspace: Workspace) -> None:
     assert found.settings.push.include == ()
 
 
+def test_a_target_is_what_its_entry_says(workspace: Workspace) -> None:
+    cluster = "  big: {ray: auto}\n"
+    queue = "  batch: {queue: 'postgresql://db.example/rye'}\n"
+    write(workspace, f"default: batch\n{GPU}{cluster}{queue}")
+    remotes = workspace.open().remotes
+    kinds = {one: remotes.kind_of(one) for one in ("local", "remote", "remote:gpu", "remote:big")}
+    assert kinds == {"local": "local", "remote": "queue", "remote:gpu": "node", "remote:big": "ray"}
+    with pytest.raises(InputError, match="no remote 'bigg'"):
+        remotes.kind_of("remote:bigg")
+
+
 def test_user_space_and_project_are_merged(workspace: Workspace) -> None:
     write(workspace, GPU, space="user")
     write(workspace, 'remotes: {gpu: {push: {include: ["src/**"]}}}')
