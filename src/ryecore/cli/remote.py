@@ -65,18 +65,27 @@ def list_remotes(project_path: str, as_json: bool) -> None:
 
 
 def _remote_fields(one: Remote) -> dict[str, object]:
-    queue, cluster = one.settings.queue, one.settings.ray
-    if queue is not None:
-        return {"name": one.name, "queue": str(queue), "priority": one.settings.priority}
-    if cluster is not None:
-        return {"name": one.name, "ray": cluster, "resources": dict(one.settings.resources)}
+    """Return a remote as a JSON-ready object, with each key that counts for its kind."""
+    settings, include = one.settings, list(one.settings.push.include)
+    if settings.kind == "node":
+        return {
+            "name": one.name,
+            "url": one.url,
+            "fingerprint": one.key.fingerprint,
+            "timeout_s": settings.timeout_s,
+            "include": include,
+            "secrets": list(settings.secrets),
+        }
+    travelling = {"travels": settings.travels, "include": include}
+    if settings.kind == "queue":
+        about = {"queue": str(settings.queue), "priority": settings.priority}
+        return {"name": one.name, **about, **travelling}
     return {
         "name": one.name,
-        "url": one.url,
-        "fingerprint": one.key.fingerprint,
-        "timeout_s": one.settings.timeout_s,
-        "include": list(one.settings.push.include),
-        "secrets": list(one.settings.secrets),
+        "ray": settings.ray,
+        "resources": dict(settings.resources),
+        "patience_s": settings.patience_s,
+        **travelling,
     }
 
 

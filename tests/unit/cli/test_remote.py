@@ -107,12 +107,16 @@ def test_a_cluster_is_added_with_its_resources(workspace: Workspace, run: Run) -
 
 
 def test_a_list_has_clusters_and_queues_besides_nodes(workspace: Workspace, run: Run) -> None:
-    clusters = "  big: {ray: auto, resources: {GPU: 2}}\n"
+    clusters = "  big: {ray: auto, resources: {GPU: 2}, travels: true, push: {include: [a/*]}}\n"
     queue = "  batch: {queue: 'postgresql://db.example/rye?queue=batch'}\n"
     workspace.write("config/remotes/remotes.yaml", f"{GPU}{clusters}{queue}")
     listed = {one["name"]: one for one in run("remote", "list", "--json").json["remotes"]}
-    assert listed["big"] == {"name": "big", "ray": "auto", "resources": {"GPU": 2.0}}
+    assert listed["big"] == {
+        "name": "big", "ray": "auto", "resources": {"GPU": 2.0}, "patience_s": 60.0,
+        "travels": True, "include": ["a/*"],
+    }  # fmt: skip
     assert "batch" in listed["batch"]["queue"]
+    assert (listed["batch"]["travels"], listed["batch"]["include"]) == (False, [])
     shown = run("remote", "list").out
     assert "the Ray cluster of this machine" in shown
     assert "db.example" in shown
