@@ -108,8 +108,8 @@ class EventLog:
         self._size_bytes = size_bytes
         self._pending: list[tuple[int, EventName, str]] = []
         self._is_ending = False
-        self._added = anyio.Event()
-        self._stored = anyio.Event()
+        self._added: anyio.Event | None = None  # once the writer is started
+        self._stored: anyio.Event | None = None  # while somebody waits for it
         self._tree: Mapping[str, Any] | None = None
         self.is_closed = False
 
@@ -133,6 +133,7 @@ class EventLog:
         if not self._is_started:
             self._is_started = True
             self._start(self)
+        self._added = self._added or anyio.Event()
         self._added.set()
 
     @property
@@ -150,8 +151,9 @@ class EventLog:
         """Store what is added, until the log is closed. Several events are one transaction."""
         try:
             while not self._is_ending or self._pending:
-                await self._added.wait()
-                self._added = anyio.Event()
+                added = self._added = self._added or anyio.Event()
+                await added.wait()
+                self._added = None
                 await self._store()
                 self._wake()
         finally:
@@ -159,8 +161,13 @@ class EventLog:
             self._wake()
 
     def _wake(self) -> None:
-        stored, self._stored = self._stored, anyio.Event()
-        stored.set()
+        stored, self._stored = self._stored, None
+        if stored is not None:
+            stored.set()
+
+    async def _wait(self) -> None:
+        stored = self._stored = self._stored or anyio.Event()
+        await stored.wait()
 
     async def _store(self) -> None:
         batch, self._pending = self._pending, []
@@ -183,7 +190,7 @@ class EventLog:
         """Close the log once all is stored."""
         self._is_ending = True
         if self._is_started:
-            self._added.set()
+            self._wake_writer()
         else:
             self.is_closed = True
             self._wake()
@@ -191,9 +198,9 @@ class EventLog:
     async def closed(self) -> None:
         """Wait until all is stored."""
         while not self.is_closed:
-            await self._stored.wait()
+            await self._wait()
 
     async def stored_behind(self, after: int) -> None:
         """Wait until an event behind an id is stored, or the log is closed."""
         while self._stored_id <= after and not self.is_closed:
-            await self._stored.wait()
+            await self._wait()

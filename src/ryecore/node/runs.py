@@ -26,7 +26,7 @@ from ryecore.node.events import EventLog, NodeEvent, RunEvents
 from ryecore.node.execution import Execution, LiveRun, failed_outcome, open_secrets, stopped_outcome
 from ryecore.node.gate import Admission
 from ryecore.node.hosts import HostOptions, HostPool, snapshot_missing
-from ryecore.node.problems import refusal
+from ryecore.node.problems import NodeProblem, refusal
 from ryecore.node.reported import is_brief, reported
 from ryecore.node.run_table import RunRow, RunTable
 from ryecore.node.spaces import remove_left_spaces
@@ -157,11 +157,15 @@ class NodeRuns:
             NodeProblem: Nothing runs.
         """
         sha256 = hashlib.sha256(request).hexdigest()
-        known = await self._table.find(caller.fingerprint, body.thread_id)
-        if known is None:
-            row = RunRow.of(caller.fingerprint, body, sha256)
+        row = RunRow.of(caller.fingerprint, body, sha256)
+        try:
             known = await self._start(caller, row, request.decode("ascii"), admission)
-            await anyio.lowlevel.checkpoint()  # the run comes first: what follows here can wait
+        except NodeProblem:
+            found = await self._table.find(caller.fingerprint, body.thread_id)
+            if found is None:
+                raise
+            known = found  # what refuses a new run doesn't refuse the answer of one that there is
+        await anyio.lowlevel.checkpoint()  # the run comes first: what follows here can wait
         if admission is not None:
             await admission.remember()  # unless it was with the run
         if known.request_sha256 != sha256:
@@ -250,6 +254,11 @@ class NodeRuns:
     async def _start(
         self, caller: Caller, row: RunRow, request: str, admission: Admission | None
     ) -> RunRow:
+        """Start a run, or find the one that has its id.
+
+        Raises:
+            NodeProblem: Nothing was started. There may be one that has its id.
+        """
         body = row.body
         self._check(body)
         content = self._content.of(caller)

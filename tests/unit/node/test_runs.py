@@ -110,6 +110,11 @@ async def test_a_repeated_request_finds_the_first_ones_run(
         with pytest.raises(NodeProblem) as refused:
             await node.send(other)
         assert refused.value.problem.type == "other_request"
+        full = evolve(node.caller, max_runs=0)  # no new run may begin
+        assert await node.send(body, full) == states[0]
+        with pytest.raises(NodeProblem) as refused:
+            await node.send(evolve(body, thread_id="other"), full)
+        assert refused.value.problem.type == "too_many_runs"
     async with direct_node(workspace, tmp_path / "node") as node:
         assert await node.send(body) == states[0]
         assert log.read_text() == "ran\n"
