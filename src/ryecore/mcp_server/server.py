@@ -19,7 +19,7 @@ from ryecore.mcp_server.peers import Peers
 from ryecore.mcp_server.prompts import Prompts
 from ryecore.mcp_server.resources import Resources
 from ryecore.mcp_server.running import CallRunner
-from ryecore.mcp_server.schemas import INSTRUCTIONS
+from ryecore.mcp_server.schemas import INSTRUCTIONS, INSTRUCTIONS_WITHOUT_VERBS
 from ryecore.mcp_server.subscriptions import Subscriptions
 from ryecore.mcp_server.tools import Tools
 from ryecore.mcp_server.verbs import Verbs
@@ -88,7 +88,7 @@ def create_server(
     server = _Server(
         "ryecore",
         version=__version__,
-        instructions=INSTRUCTIONS,
+        instructions=INSTRUCTIONS if catalog.has_verbs else INSTRUCTIONS_WITHOUT_VERBS,
         lifespan=lifespan,
         get_tool_input_schema=served.input_schema,
         on_list_tools=served.list,

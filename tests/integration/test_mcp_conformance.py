@@ -1,0 +1,45 @@
+"""The published conformance suite of MCP in front of ryecore's server: some of its scenarios.
+
+All of them, of both sides and both eras, are run by `make mcp-conformance`, and by the soak.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from tests.matrix import IS_SOAK
+from tests.mcp_conformance.node import find_node
+from tests.mcp_conformance.suite import RUNS, SuiteRun, expected_failures, run_suite, served_project
+from tests.npm import npm_set
+
+pytestmark = pytest.mark.skipif(
+    find_node() is None, reason="needs Node 22 or newer (make mcp-conformance brings one)"
+)
+
+NEWEST = next(one for one in RUNS if one.name == "server 2026-07-28")
+SOME = (
+    "tools-call-mixed-content",
+    "json-schema-2020-12",
+    "resources-templates-read",
+    "prompts-get-embedded-resource",
+    "completion-complete",
+    "caching",
+)
+"""One or two of each kind, which take half a second each."""
+
+
+@pytest.mark.parametrize("run", RUNS if IS_SOAK else [NEWEST], ids=lambda run: run.name)
+def test_the_published_suite_passes(run: SuiteRun, tmp_path: Path) -> None:
+    node = find_node()
+    assert node is not None
+    packages = npm_set("mcp-conformance")
+    if run.side == "client":
+        results = run_suite(run, node, packages)
+    else:
+        with served_project(tmp_path) as url:
+            results = run_suite(run, node, packages, url, () if IS_SOAK else SOME)
+    failed = {name: one.problems for name, one in results.items() if one.failed}
+    expected = expected_failures().get(run.name, {})
+    assert failed.keys() == expected.keys() & results.keys(), failed
+    assert sum(one.passed for one in results.values()) >= len(results) - len(failed)
+    assert len(results) >= len(SOME)
