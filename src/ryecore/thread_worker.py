@@ -8,33 +8,20 @@ folder, or as a TERM signal.
 import contextlib
 import sys
 import traceback
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Sequence
+from functools import partial
 
 import anyio
 from attrs import evolve
 
 from ryecore.actions.payload import Payload
 from ryecore.display.sanitize import escape_controls
-from ryecore.errors import (
-    AuditError,
-    CallCancelled,
-    ChainError,
-    ConfigError,
-    InputError,
-    IntegrityError,
-    ItemError,
-    RyeError,
-    SpawnFailed,
-    StateError,
-    ThreadConflict,
-)
+from ryecore.errors import RyeError, ThreadConflict
 from ryecore.policy import CancelToken
 from ryecore.policy.execution import Execution
+from ryecore.runs.claimed import End, run_claimed
 from ryecore.runs.request import Registered
 from ryecore.rye import Rye
-from ryecore.state.model import Status
-from ryecore.state.owners import LEASE_S
 from ryecore.state.store import ThreadStore
 from ryecore.worker import (
     cancel_on_signal,
@@ -45,11 +32,6 @@ from ryecore.worker import (
 )
 
 __all__ = ["main"]
-
-_NOTHING_RAN: Final = (
-    AuditError, ItemError, IntegrityError, ChainError, ConfigError, InputError, SpawnFailed,
-)  # fmt: skip
-"""Errors of a call before its process starts, after which its idempotency key is free again."""
 
 
 def main() -> None:
@@ -101,25 +83,16 @@ async def _prune(payload: Payload) -> None:
 
 async def _carry_out(
     payload: Payload, threads: ThreadStore, fence: int, received: Sequence[int]
-) -> tuple[Status, Mapping[str, object]]:
-    stop = CancelToken()
+) -> End:
+    stop, claimed = CancelToken(), Registered(payload.run_id, fence)
     async with anyio.create_task_group() as helpers:
         await helpers.start(cancel_on_signal, stop, received)
-        helpers.start_soon(_watch_stop_requests, payload.run_id, threads, stop)
-        helpers.start_soon(_keep_lease, payload.run_id, threads, fence, stop)
         try:
-            return await _execute(payload, threads, stop)
-        except CallCancelled as error:
-            wished = await threads.look(payload.run_id)
-            return "killed" if wished.kill_requested else "cancelled", error.to_dict()
-        except _NOTHING_RAN as error:
-            await threads.free_start_key(payload.run_id)
-            return "error", error.during(payload.item_id).to_dict()
-        except RyeError as error:
-            return "error", error.during(payload.item_id).to_dict()
+            execute = partial(_execute, payload, threads, stop)
+            return await run_claimed(threads, claimed, payload.item_id, stop, execute)
         finally:
             helpers.cancel_scope.cancel()
-    raise AssertionError("the task group is left by one of the returns above")
+    raise AssertionError("the task group is left by the return above")
 
 
 async def _run_thread(
@@ -145,9 +118,7 @@ async def _run_thread(
             helpers.cancel_scope.cancel()
 
 
-async def _execute(
-    payload: Payload, threads: ThreadStore, stop: CancelToken
-) -> tuple[Status, Mapping[str, object]]:
+async def _execute(payload: Payload, threads: ThreadStore, stop: CancelToken) -> End:
     async with open_rye(payload.settings) as rye:
         done = await rye.execute(
             payload.item_id,
@@ -161,30 +132,6 @@ async def _execute(
             ),
         )
     return "completed" if done.success else "error", done.to_dict()
-
-
-async def _watch_stop_requests(thread_id: str, threads: ThreadStore, stop: CancelToken) -> None:
-    async with threads.watch(thread_id) as watched:
-        while True:
-            with contextlib.suppress(StateError):  # an unreadable registry is not a request to stop
-                found = await threads.registry.get_thread(thread_id)
-                if found.cancel_requested or found.kill_requested:
-                    stop.cancel()
-                    return
-            await watched.changed(LEASE_S)
-
-
-async def _keep_lease(thread_id: str, threads: ThreadStore, fence: int, stop: CancelToken) -> None:
-    while True:
-        await anyio.sleep(LEASE_S / 3)
-        try:
-            await threads.registry.renew(thread_id, fence)
-        except RyeError:
-            with contextlib.suppress(StateError):
-                found = await threads.registry.get_thread(thread_id)
-                if found.fence != fence:
-                    stop.cancel()  # this process was declared dead, so what it runs must stop
-                    return
 
 
 if __name__ == "__main__":

@@ -145,6 +145,7 @@ class Parts:
             lambda: self.planner,
             lambda: self.threads,
             lambda: self.graphs,
+            lambda: self.execute,
         )
         self.execute = ExecuteAction(
             self.spaces,

@@ -102,10 +102,10 @@ async def test_a_run_that_can_not_be_resumed_while_the_server_is_away_is_resumed
     spaces = (planned.workspace.path(""), planned.workspace.path("", "user"))
     store = ThreadStore.open(*spaces, state=state)
     with closing(store):
+        none = cast("Any", None)
+        runs = QueueRuns(lambda: store, cast("Any", Away), none, none)
         with pytest.raises(StateUnreachable):
-            await QueueRuns(lambda: store, cast("Any", Away), cast("Any", None)).carry_out(
-                dead.thread_id
-            )
+            await runs.carry_out(dead.thread_id)
         assert (await store.look(dead.thread_id)).status == "continued"  # not given up
 
 

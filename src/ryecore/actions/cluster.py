@@ -19,12 +19,13 @@ from ryecore.state.run_queue import QueueLoad, RunQueue, WorkerRecord
 from ryecore.state.waiting import run_in_thread
 
 if TYPE_CHECKING:
+    from ryecore.actions.handed_runs import HandedRuns
     from ryecore.actions.remote_parts import RemoteParts
     from ryecore.errors import RyeError
     from ryecore.state.object_store import ObjectStore
     from ryecore.state.store import ThreadStore
 
-__all__ = ["Cluster", "ClusterStatus", "QueueStatus", "WorkerStatus"]
+__all__ = ["METRICS", "Cluster", "ClusterStatus", "QueueStatus", "WorkerStatus"]
 
 
 @frozen
@@ -126,10 +127,14 @@ class ClusterStatus(Rendered):
 
     def metrics(self) -> str:
         """Return it in the text format of Prometheus."""
-        return render_metrics(_samples(self), _METRICS)
+        return render_metrics(self.samples(), METRICS)
+
+    def samples(self) -> Iterator[Sample]:
+        """Yield it as samples of the metrics in `METRICS`."""
+        return _samples(self)
 
 
-_METRICS: Final[Mapping[str, tuple[str, str]]] = {
+METRICS: Final[Mapping[str, tuple[str, str]]] = {
     "ryecore_queue_waiting_runs": ("gauge", "Runs that wait for a worker."),
     "ryecore_queue_oldest_wait_seconds": ("gauge", "How long the first waiting run has waited."),
     "ryecore_queue_running_runs": ("gauge", "Runs that workers have begun."),
@@ -143,6 +148,7 @@ _METRICS: Final[Mapping[str, tuple[str, str]]] = {
     "ryecore_worker_lease_seconds": ("gauge", "For how long a worker's lease is valid yet."),
     "ryecore_worker_running_runs": ("gauge", "Runs that a worker has begun."),
 }
+"""The kind and the meaning of each metric of queues and workers."""
 
 
 def _samples(status: ClusterStatus) -> Iterator[Sample]:
@@ -235,6 +241,11 @@ class Cluster:
             ConfigError: They are in the project's folder.
         """
         return self._store().travelling()
+
+    @property
+    def handed(self) -> "HandedRuns":
+        """The runs that nodes hand to workers, at either end."""
+        return self._remote.handed
 
     async def carry_out(self, run_id: str) -> None:
         """Bring a run of a queue to its end, as a worker does; see `rye node work`.

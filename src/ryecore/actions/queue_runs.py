@@ -7,17 +7,20 @@ Source: docs/design/queues.md; ADR 041.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from attrs import evolve
 
+from ryecore.actions.queue_tools import QueueTools, effect_unknown, kill_call
 from ryecore.errors import ProcessError, RyeError, StateError, StateUnreachable, ThreadConflict
+from ryecore.items.refs import ItemRef
 from ryecore.lillux.processes import current_process, kill_processes
 from ryecore.policy import CallContext
 from ryecore.policy.context import THREAD_MARK, thread_mark
+from ryecore.remote.protocol.error_documents import write_error
 from ryecore.runs.handle import RunHandle
 from ryecore.runs.queued_run import QueuedRun
 from ryecore.runs.request import Registered, RunRequest
@@ -45,6 +48,7 @@ class QueueRuns:
         store: Returns the threads.
         threads: Returns the service that runs directives' threads.
         graphs: Returns the service that runs graphs.
+        tools: Runs the tools, which nodes alone put into queues; one may turn out to be a graph.
     """
 
     def __init__(
@@ -52,10 +56,12 @@ class QueueRuns:
         store: Callable[[], ThreadStore],
         threads: Callable[[], ThreadService],
         graphs: "Callable[[], GraphService]",
+        tools: QueueTools,
     ) -> None:
         self._open = store
         self._threads = threads
         self._graphs = graphs
+        self._tools = tools
 
     async def carry_out(self, run_id: str) -> None:
         """Bring a run to its end: begin it, resume it where its worker is dead, else wait for it.
@@ -87,20 +93,32 @@ class QueueRuns:
         """
         store = await run_in_thread(self._open)
         record = await store.look(await store.registry.last_of(run_id))
-        result = error.during(record.item_id).to_dict()
+        result = write_error(error.during(record.item_id))
         if record.status == "created" and record.continuation_of is None:
             with suppress(ThreadConflict):  # stopped meanwhile, or begun by another worker
                 await store.settle(record.thread_id, "error", result, record.fence)
+                await queue_of(store).put_outcome(run_id, "")
             return
         if lacks_worker(record) or self._is_left(record):
             await self._end_dead(store, record)
-        await queue_of(store).give_up(record.thread_id, result)
-        store.announce(record.thread_id)
+        await self._give_up(store, run_id, record.thread_id, result)
+
+    async def _give_up(
+        self, store: ThreadStore, run_id: str, last_id: str, result: Mapping[str, object]
+    ) -> None:
+        """End a run, the last of whose chain was left and can't be resumed, as an error."""
+        queue = queue_of(store)
+        await queue.give_up(last_id, result)
+        if (await store.registry.get_thread(last_id)).status == "error":
+            await queue.put_outcome(run_id, "")
+        store.announce(last_id)
 
     def _is_left(self, record: ThreadRecord) -> bool:
         """Return whether this process has left a run of its own, as the state was away."""
         is_own = record.status == "running" and record.owner == current_process()
-        return is_own and not self._threads().is_running(record.thread_id)
+        run_id = record.thread_id
+        is_running = self._threads().is_running(run_id) or self._tools.is_running(run_id)
+        return is_own and not is_running
 
     async def _begin(self, store: ThreadStore, run_id: str) -> bool:
         """Claim a run, if nobody has begun it, and run it; return whether it has ended."""
@@ -120,10 +138,12 @@ class QueueRuns:
         request = evolve(queued.request, registered=Registered(run_id, fence))
         ctx = _context(queued, kept)
         try:
-            if request.graph.digest is None:
+            if request.ref.kind == "directive":
                 await self._threads().run(request, ctx)
-            else:
+            elif request.graph.digest is not None or await self._tools.is_graph(request.ref, ctx):
                 await self._graphs().run(request, _timed(ctx, request))
+            else:
+                await self._tools.run(store, request, ctx)
         except RyeError:
             return False  # its row says so, unless that couldn't be written
         return True
@@ -131,7 +151,15 @@ class QueueRuns:
     async def _end_dead(self, store: ThreadStore, record: ThreadRecord) -> None:
         """End a run whose worker is dead, so that it can be resumed, with what it had started."""
         run_id, queue = record.thread_id, queue_of(store)
-        if await store.records.exists(run_id):
+        ref = ItemRef.parse(record.item_id, "tool")
+        if ref.kind == "tool" and not await self._tools.is_graph(ref, CallContext()):
+            if await queue.end_dead(record):
+                kept = await queue.request_of(run_id)
+                if kept is not None:
+                    left = QueuedRun.from_text(kept.body)
+                    await kill_call(left.ctx.call_id, ref, left.request.inputs)
+                await queue.give_up(run_id, effect_unknown(record.item_id))
+        elif await store.records.exists(run_id):
             if await queue.end_dead(record):
                 below = await store.registry.list_tree(run_id)
                 marks = [(THREAD_MARK, thread_mark(store.project, one.thread_id)) for one in below]
@@ -163,7 +191,7 @@ class QueueRuns:
         except StateUnreachable:
             raise  # the run can be resumed once the state can be reached
         except RyeError as error:
-            result = error.during(record.item_id).to_dict()
+            result = write_error(error.during(record.item_id))
             if error.facts.get("effect_unknown") is True:  # of a graph: as after any death
                 result["died"] = True
             await queue.give_up(run_id, result)
@@ -175,7 +203,7 @@ class QueueRuns:
     async def _take_over(self, record: ThreadRecord, kept: QueuedRequest) -> RunHandle[Any]:
         queued, run_id = QueuedRun.from_text(kept.body), record.thread_id
         ctx, request, queue = _context(queued, kept), queued.request, record.queue or ""
-        if request.graph.digest is None:
+        if request.ref.kind == "directive":
             return await self._threads().take_over(run_id, queue, ctx)
         return await self._graphs().take_over(run_id, request.ref, queue, _timed(ctx, request))
 

@@ -17,6 +17,8 @@ from ryecore.policy import CallContext
 from ryecore.state.lazy_store import LazyThreadStore
 
 if TYPE_CHECKING:
+    from ryecore.actions.execute import ExecuteAction
+    from ryecore.actions.handed_runs import HandedRuns
     from ryecore.actions.queue_runs import QueueRuns
     from ryecore.actions.queued_graphs import QueuedGraphs
     from ryecore.actions.ray_calls import RayCalls
@@ -55,6 +57,7 @@ class RemoteParts:
         planner: Returns the planner of directives.
         threads: Returns the service that runs directives' threads.
         graphs: Returns the service that runs graphs.
+        execute: Returns the action that executes items.
     """
 
     def __init__(
@@ -72,6 +75,7 @@ class RemoteParts:
         planner: "Callable[[], DirectivePlanner]",
         threads: "Callable[[], ThreadService]",
         graphs: "Callable[[], GraphService]",
+        execute: "Callable[[], ExecuteAction]",
     ) -> None:
         self._settings = settings
         self._environ = environ
@@ -86,6 +90,7 @@ class RemoteParts:
         self._planner = planner
         self._threads = threads
         self._graphs = graphs
+        self._execute = execute
 
     @cached_property
     def read(self) -> "RemotesReader":
@@ -177,8 +182,17 @@ class RemoteParts:
     def queue_runs(self) -> "QueueRuns":
         """The runs of queues that this Rye carries out, as a worker."""
         from ryecore.actions.queue_runs import QueueRuns  # noqa: PLC0415
+        from ryecore.actions.queue_tools import QueueTools  # noqa: PLC0415
 
-        return QueueRuns(self._store.open, self._threads, self._graphs)
+        tools = QueueTools(self._execute)
+        return QueueRuns(self._store.open, self._threads, self._graphs, tools)
+
+    @cached_property
+    def handed(self) -> "HandedRuns":
+        """The runs that a node hands to the workers of a queue, at either end."""
+        from ryecore.actions.handed_runs import HandedRuns  # noqa: PLC0415
+
+        return HandedRuns(lambda: self.queued, self._host)
 
     @cached_property
     def queued_graphs(self) -> "QueuedGraphs":

@@ -17,6 +17,7 @@ from typing import Literal
 import anyio
 import click
 
+from ryecore.actions.settings import STATE, check_state
 from ryecore.cli.groups import HintedGroup
 from ryecore.cli.keys import read_public_key
 from ryecore.cli.opening import deps_option, models_of, serve_until_signalled
@@ -25,7 +26,7 @@ from ryecore.cli.output import errors_shown, show, show_done, show_json
 from ryecore.cli.work import work
 from ryecore.convert.money import read_usd, write_usd
 from ryecore.display.text import StyledText, byte_size, counted, exact_dollars
-from ryecore.errors import InputError
+from ryecore.errors import ConfigError, InputError
 from ryecore.lillux.keys import PublicKey
 from ryecore.node.callers import DEFAULT_SCOPES, METRICS_SCOPE, Caller, Callers
 from ryecore.node.identity import (
@@ -36,6 +37,7 @@ from ryecore.node.identity import (
     load_node,
     make_node,
 )
+from ryecore.remote.queue_address import DEFAULT_QUEUE, is_queue_name
 
 __all__ = ["node"]
 
@@ -114,6 +116,16 @@ def show_node(folder: str | None, as_json: bool) -> None:
 @click.option(
     "-v", "--verbose", is_flag=True, help="Log each refused request, and why it was refused."
 )
+@click.option(
+    "--state", metavar="ADDRESS",
+    help="Hand runs to the workers of this shared state, and run none here: rye node work.",
+)  # fmt: skip
+@click.option(
+    "--queue",
+    metavar="NAME",
+    help=f"The workers' queue, with the shared state of {STATE} unless --state names one; by "
+    "default the queue is default.",
+)
 @deps_option
 def serve(
     folder: str | None,
@@ -123,11 +135,15 @@ def serve(
     tls_key: str | None,
     insecure_http: bool,
     verbose: bool,
+    state: str | None,
+    queue: str | None,
     deps: str | None,
 ) -> None:
     """Serve the node until a signal comes; the next start recovers runs that had not ended.
 
-    Running tools may end for the time that node.yaml sets; a second signal ends them at once.
+    Running tools may end for the time that node.yaml sets; a second signal ends them at once. With
+    --state or --queue the node runs nothing itself: it hands runs to workers, which go on
+    meanwhile, and the next start of the node follows them.
 
     Models come from --deps, or from the API keys in the environment: callers use them, and you pay.
     """
@@ -140,6 +156,19 @@ def serve(
         tls = None
         if tls_certificate is not None and tls_key is not None:
             tls = TlsFiles(Path(tls_certificate), Path(tls_key))
+        if queue is not None and not is_queue_name(queue):
+            raise InputError(
+                f"--queue {queue[:80]!r} can't be the name of a queue.",
+                next_step="Write at most 64 letters, digits, _ and -, such as batch.",
+            )
+        address = None
+        if state is not None or queue is not None:
+            address = check_state(state, os.environ)
+            if address is None:
+                raise ConfigError(
+                    "--queue needs the state that the node shares with its workers.",
+                    next_step=f"Pass --state postgresql://USER@HOST/DATABASE, or set {STATE}.",
+                )
         if verbose:
             _log_refusals()
         from ryecore.node import serve_node  # noqa: PLC0415 - its packages are an extra
@@ -165,6 +194,8 @@ def serve(
                     insecure_http=insecure_http,
                     announce=_announce,
                     stop=stop,
+                    state=address,
+                    queue=queue or DEFAULT_QUEUE,
                 ),
                 end,
             )

@@ -94,6 +94,7 @@ def work(
         from ryecore.remote.queued import missing_dbos  # noqa: PLC0415 - its package is an extra
 
         try:
+            from ryecore.node.hosts import HostOptions  # noqa: PLC0415
             from ryecore.node.work import QueueWorker  # noqa: PLC0415
             from ryecore.remote.dbos_queue import QueueBounds  # noqa: PLC0415
             from ryecore.remote.travelling import TRAVELLED  # noqa: PLC0415
@@ -116,7 +117,13 @@ def work(
                 async with open_rye(Path(project_path)) as rye:
                     folder = Path(spaces or rye.spaces.user.root / TRAVELLED)
                     worker = QueueWorker(
-                        rye, open_rye, folder, PostgresAddress.parse(address), queue, bounds
+                        rye,
+                        open_rye,
+                        folder,
+                        PostgresAddress.parse(address),
+                        queue,
+                        bounds,
+                        HostOptions(models.get("agent"), deps, state=address),
                     )
                     async with anyio.create_task_group() as tasks:
                         if serve_metrics is not None:

@@ -48,6 +48,7 @@ from ryecore.remote.protocol.models import (
 from ryecore.remote.protocol.pieces import read_pieces
 from ryecore.remote.protocol.signatures import sign_response
 from ryecore.remote.protocol.snapshots import Snapshot, check_snapshot
+from ryecore.remote.queue_address import DEFAULT_QUEUE
 from ryecore.state.records import canonical_json
 from ryecore.state.waiting import run_in_thread
 
@@ -92,12 +93,11 @@ _Handler = Callable[[_Call], Awaitable[Response]]
 
 
 def create_node_app(
-    folder: str | os.PathLike[str],
-    *,
-    agent: "AgentRunnerDeps | None" = None,
-    deps_factory: str | None = None,
+    folder: str | os.PathLike[str], *,
+    agent: "AgentRunnerDeps | None" = None, deps_factory: str | None = None,
     environ: Mapping[str, str] | None = None,
-) -> Starlette:
+    state: str | None = None, queue: str = DEFAULT_QUEUE,
+) -> Starlette:  # fmt: skip
     """Return a node as an ASGI application. Its lifespan opens the node, and closes it.
 
     In another application it is mounted anywhere; that application's lifespan has to run this
@@ -109,13 +109,12 @@ def create_node_app(
         agent: The models that runs may use; None for none.
         deps_factory: `package.module:function`, which gives the processes of graphs the same
             models; without it, graphs in processes of their own have none.
-        environ: The environment of the runs, of which credentials are left out; by default this
-            process's.
+        environ: The environment of the runs, without its credentials; by default this process's.
+        state: The address of a shared state, to whose workers runs are handed; None to run them.
+        queue: The name of the workers' queue.
     """
-    opener = partial(
-        open_node, Path(folder), agent=agent, deps_factory=deps_factory, environ=environ
-    )
-    return _NodeApp(opener).starlette
+    opened = partial(open_node, Path(folder), agent=agent, deps_factory=deps_factory)
+    return _NodeApp(partial(opened, environ=environ, state=state, queue=queue)).starlette
 
 
 class _NodeApp:

@@ -323,7 +323,7 @@ class CallerContent:
             tuple(stored), tuple(Missing(sha256, have) for sha256, have in partial.items())
         )
 
-    def put(self, content: bytes | Path) -> str:
+    def put(self, content: bytes | Path | Iterator[bytes]) -> str:
         """Store a result of a run, for its caller to read, and return its SHA-256.
 
         Raises:
@@ -491,9 +491,9 @@ def _cost_of_part(have_bytes: int) -> int:
     return cost_of(have_bytes) if have_bytes else 0
 
 
-def _chunks(content: bytes | Path) -> Iterator[bytes]:
-    if isinstance(content, bytes):
-        yield content
+def _chunks(content: bytes | Path | Iterator[bytes]) -> Iterator[bytes]:
+    if not isinstance(content, Path):
+        yield from (content,) if isinstance(content, bytes) else content
         return
     with content.open("rb") as file:
         while chunk := file.read(_CHUNK_BYTES):

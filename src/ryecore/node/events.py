@@ -58,12 +58,12 @@ class RunEvents:
     async def reopen(self, caller: str, thread_id: str) -> "EventLog":
         """Open the log of a run that is recovered."""
         rows = await self._database.fetch(
-            "SELECT coalesce(max(id), 0), coalesce(sum(length(data)), 0) FROM events"
+            "SELECT coalesce(max(id), 0), coalesce(sum(length(data)), 0),"
+            " count(*) FILTER (WHERE event = 'run') FROM events"
             " WHERE caller = ? AND thread_id = ?",
             (caller, thread_id),
         )
-        last_id, size_bytes = rows[0]
-        return EventLog(self._database, self._start, caller, thread_id, last_id, size_bytes)
+        return EventLog(self._database, self._start, caller, thread_id, *rows[0])
 
     async def follow(
         self, caller: str, thread_id: str, after: int, log: "EventLog | None"
@@ -97,6 +97,7 @@ class EventLog:
         thread_id: str,
         last_id: int = 0,
         size_bytes: int = 0,
+        run_events: int = 0,
     ) -> None:
         self._database = database
         self._caller = caller
@@ -106,6 +107,7 @@ class EventLog:
         self._last_id = last_id
         self._stored_id = last_id
         self._size_bytes = size_bytes
+        self.run_events = run_events
         self._pending: list[tuple[int, EventName, str]] = []
         self._is_ending = False
         self._added: anyio.Event | None = None  # once the writer is started
@@ -125,6 +127,7 @@ class EventLog:
             if self._size_bytes + len(text) > _MAX_STORED_BYTES:
                 return
             self._size_bytes += len(text)
+            self.run_events += 1
         self._last_id += 1
         self._pending.append((self._last_id, event, text))
         self._wake_writer()

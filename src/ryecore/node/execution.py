@@ -10,12 +10,12 @@ from base64 import b64decode
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from datetime import datetime
-from functools import partial
 from typing import Any, Final
 
 import anyio
 from attrs import define, evolve, field
 
+from ryecore.actions.queue_tools import kill_call
 from ryecore.actions.reports import ThreadReport
 from ryecore.errors import (
     CallCancelled,
@@ -29,7 +29,7 @@ from ryecore.items.refs import ItemRef
 from ryecore.lillux.keys import BoxKey, open_envelope
 from ryecore.lillux.processes import kill_processes
 from ryecore.node.callers import Caller
-from ryecore.node.content import NodeContent
+from ryecore.node.content import CallerContent, NodeContent
 from ryecore.node.events import EventLog
 from ryecore.node.hosts import Host, HostPool
 from ryecore.node.problems import NodeProblem, refusal
@@ -46,7 +46,7 @@ from ryecore.node.threads import (
     thread_outcome,
 )
 from ryecore.policy import CallContext, CancelToken
-from ryecore.policy.context import CALL_ID, THREAD_MARK, call_id_of, place_id, thread_mark
+from ryecore.policy.context import THREAD_MARK, place_id, thread_mark
 from ryecore.policy.environment import is_short_listed, is_variable_name, may_set_from_dotenv
 from ryecore.policy.permissions import attenuate
 from ryecore.remote.protocol.error_documents import map_errors, write_error
@@ -55,7 +55,19 @@ from ryecore.rye import Rye
 from ryecore.state.model import Cost
 from ryecore.state.waiting import run_in_thread
 
-__all__ = ["Execution", "LiveRun", "failed_outcome", "open_secrets", "stopped_outcome"]
+__all__ = [
+    "Execution",
+    "LiveRun",
+    "call_id_of_run",
+    "collect",
+    "context_of",
+    "error_of",
+    "failed_outcome",
+    "open_secrets",
+    "stopped_outcome",
+    "stopped_status",
+    "without_folder",
+]
 
 _log: Final = logging.getLogger("ryecore.node")
 _MAX_ENVELOPE: Final = 2 * 1024 * 1024
@@ -120,8 +132,7 @@ class Execution:
             )
             async with borrowed as host:
                 outcome = await self._perform_on(live, host)
-                result = _without_folder(outcome.result, host.space)
-                return outcome if result is outcome.result else evolve(outcome, result=result)
+                return without_folder(outcome, host.space)
         except (NodeProblem, RyeError, OSError) as problem:
             return failed_outcome(live.row, problem)
 
@@ -133,24 +144,16 @@ class Execution:
             outcome = await self._perform_in(live, host)
         except (NodeProblem, RyeError, OSError) as problem:
             return failed_outcome(live.row, problem)
-        return await self._collect(live, host, before, outcome) if is_collected else outcome
-
-    async def _collect(
-        self, live: LiveRun, host: Host, before: Mapping[str, FileStats], outcome: Outcome
-    ) -> Outcome:
-        """Add the changed files to an outcome; without room for them it is an error."""
-        content = self._content.of(live.caller)
-        try:
-            changes = await run_in_thread(host.space.changes, before, content)
-        except (NodeProblem, OSError) as problem:
-            failed = failed_outcome(live.row, problem)
-            return evolve(outcome, status="error", result=failed.result)
-        return evolve(outcome, changes=changes)
+        if not is_collected:
+            return outcome
+        return await collect(
+            host, before, self._content.of(live.caller), outcome, live.row.body.item_id
+        )
 
     async def _perform_in(self, live: LiveRun, host: Host) -> Outcome:
         row = live.row
         is_left = live.was_left and row.space is not None
-        ctx = _context_of(live)
+        ctx = context_of(live)
         if row.space != host.space.folder.name:
             await self._table.place(row.caller, row.thread_id, host.space.folder.name)
         if await has_thread(host, row.body.item_id, ctx):
@@ -160,12 +163,12 @@ class Execution:
                 ctx = evolve(ctx, deadline=min(until, ctx.deadline or until))
             outcome = await self._run_thread(live, host, ctx, is_left=is_left)
             if outcome.status == "cancelled":  # also by its token, before it had a thread
-                outcome = evolve(outcome, status=_stopped_status(live.row))
+                outcome = evolve(outcome, status=stopped_status(live.row))
             return outcome
         if is_left:
             await _kill_what_it_started(row)
             return Outcome("error", _effect_unknown(row.body.item_id))
-        ctx = evolve(ctx, call_id=_call_id_of(row), intent=self._table.synced)
+        ctx = evolve(ctx, call_id=call_id_of_run(row), intent=self._table.synced)
         return await _run_tool(live, host, ctx)
 
     async def _run_thread(
@@ -179,7 +182,7 @@ class Execution:
                 return stopped_outcome(row, may_have_begun=True)
             stopped = _stopped(row)
             outcome = await thread_outcome(host, row.node_thread_id, stopped, content)
-            return evolve(outcome, status=_stopped_status(row))
+            return evolve(outcome, status=stopped_status(row))
         if row.body.thread == "inline" and not is_left:  # a graph, which may spend
             await self._hold(live)
             await self._table.bound(row.caller, row.thread_id, live.max_spend_microcents)
@@ -229,28 +232,47 @@ class Execution:
         )
 
 
+async def collect(
+    host: Host,
+    before: Mapping[str, FileStats],
+    content: CallerContent,
+    outcome: Outcome,
+    item_id: str,
+) -> Outcome:
+    """Add the changed files to an outcome; without room for them it is an error."""
+    try:
+        changes = await run_in_thread(host.space.changes, before, content)
+    except (NodeProblem, OSError) as problem:
+        result = write_error(error_of(problem).during(item_id))
+        return evolve(outcome, status="error", result=result)
+    return evolve(outcome, changes=changes)
+
+
 def failed_outcome(row: RunRow, problem: Exception, *, may_have_begun: bool = False) -> Outcome:
     """Return the outcome of a run that the node couldn't bring to its end.
 
     Where its thread had begun, all that it may have spent is assumed.
     """
-    if isinstance(problem, RyeError):
-        error = problem
-    elif isinstance(problem, NodeProblem):
-        error = RyeError(problem.problem.title, next_step=problem.problem.next_step)
-    elif isinstance(problem, OSError):
-        why = problem.strerror or problem
-        _log.error("The run %s can't be executed: %s", row.thread_id, problem)
-        error = ProcessError(f"The node can't run it: {why}.", next_step=_TELL_OPERATOR)
-    else:
-        name = type(problem).__name__
-        error = RyeError(f"The node failed: {name}.", next_step=_TELL_OPERATOR)
-    outcome = Outcome("error", write_error(error.during(row.body.item_id)))
+    outcome = Outcome("error", write_error(error_of(problem).during(row.body.item_id)))
     if row.node_thread_id is None and not may_have_begun:
         return outcome
     tokens = 0 if row.body.ceiling is None else row.body.ceiling.tokens
     cost = Cost(input_tokens=tokens, spend_microcents=row.max_spend_microcents or 0)
     return evolve(outcome, cost=cost, assumed=True, node_thread_id=row.node_thread_id)
+
+
+def error_of(problem: Exception) -> RyeError:
+    """Return the error that a caller is told where a run can't be brought to its end."""
+    if isinstance(problem, RyeError):
+        return problem
+    if isinstance(problem, NodeProblem):
+        return RyeError(problem.problem.title, next_step=problem.problem.next_step)
+    if isinstance(problem, OSError):
+        _log.error("A run can't be executed: %s", problem)
+        why = problem.strerror or problem
+        return ProcessError(f"The node can't run it: {why}.", next_step=_TELL_OPERATOR)
+    name = type(problem).__name__
+    return RyeError(f"The node failed: {name}.", next_step=_TELL_OPERATOR)
 
 
 def _outcome_without_records(row: RunRow, done: Mapping[str, Any] | RyeError) -> Outcome:
@@ -280,12 +302,12 @@ async def _run_tool(live: LiveRun, host: Host, ctx: CallContext) -> Outcome:
     except CallCancelled as cancelled:
         if live.row.stop == "kill":
             await _kill_what_it_started(live.row)
-        return Outcome(_stopped_status(live.row), write_error(cancelled.during(body.item_id)))
+        return Outcome(stopped_status(live.row), write_error(cancelled.during(body.item_id)))
     unknown = {"effect_unknown": True} if done.effect_unknown else {}
     return Outcome("completed" if done.success else "error", {**done.to_dict(), **unknown})
 
 
-def _call_id_of(row: RunRow) -> str:
+def call_id_of_run(row: RunRow) -> str:
     """Return the id of a tool's call, by which a later process of the node knows it, too."""
     return place_id("remote", row.caller, row.thread_id)
 
@@ -293,10 +315,7 @@ def _call_id_of(row: RunRow) -> str:
 async def _kill_what_it_started(row: RunRow) -> None:
     """Kill what a tool has started and its end left, also in process groups of their own."""
     body = row.body
-    call_id = call_id_of(_call_id_of(row), str(ItemRef.parse(body.item_id)), body.parameters)
-    kill = partial(kill_processes, (), 0.0, marks=[(CALL_ID, call_id)])
-    with suppress(ProcessError):  # what can't be ended is as a local kill leaves it
-        await run_in_thread(kill)
+    await kill_call(call_id_of_run(row), ItemRef.parse(body.item_id), body.parameters)
 
 
 async def _kill_what_threads_started(host: Host, thread_id: str) -> None:
@@ -313,23 +332,25 @@ async def _kill_what_threads_started(host: Host, thread_id: str) -> None:
         await run_in_thread(kill)
 
 
-def _without_folder(result: Mapping[str, Any], space: RunSpace) -> Mapping[str, Any]:
-    """Return a result whose errors name no folder of the operator's before the run's space."""
+def without_folder(outcome: Outcome, space: RunSpace) -> Outcome:
+    """Return an outcome whose errors name no folder of the operator's before the run's space."""
     spaces = f"{os.path.dirname(space.folder)}/"
-    return map_errors(result, lambda text: text.replace(spaces, "/spaces/"))
+    result = map_errors(outcome.result, lambda text: text.replace(spaces, "/spaces/"))
+    return outcome if result is outcome.result else evolve(outcome, result=result)
 
 
 def stopped_outcome(row: RunRow, *, may_have_begun: bool = False) -> Outcome:
     """Return the outcome of a run that was asked to stop before it had a thread."""
     outcome = failed_outcome(row, _stopped(row), may_have_begun=may_have_begun)
-    return evolve(outcome, status=_stopped_status(row))
+    return evolve(outcome, status=stopped_status(row))
 
 
 def _stopped(row: RunRow) -> CallCancelled:
     return CallCancelled("The run was stopped.").during(row.body.item_id)
 
 
-def _stopped_status(row: RunRow) -> RunStatus:
+def stopped_status(row: RunRow) -> RunStatus:
+    """Return how a run ended that was asked to stop."""
     return "killed" if row.stop == "kill" else "cancelled"
 
 
@@ -341,7 +362,7 @@ def _effect_unknown(item_id: str) -> Mapping[str, object]:
     return write_error(error.during(item_id)) | {"effect_unknown": True}
 
 
-def _context_of(live: LiveRun) -> CallContext:
+def context_of(live: LiveRun) -> CallContext:
     """Return the context of a run's calls: within the caller's scopes, and never signing."""
     body, scopes = live.row.body, live.caller.scopes
     wanted = scopes if body.capabilities is None else body.capabilities

@@ -26,6 +26,7 @@ from ryecore.node.spaces import RunSpace, make_space, remove_space, reopen_space
 from ryecore.policy.environment import InheritEnv, is_credential
 from ryecore.runs.tasks import Tasks
 from ryecore.rye import Rye
+from ryecore.state.records import put_run_key
 from ryecore.state.waiting import run_in_thread
 
 if TYPE_CHECKING:
@@ -56,12 +57,16 @@ class HostOptions:
         deps_factory: The factory that gives the processes of graphs the same models.
         environ: The node's environment, of which credentials are left out.
         operator_keys: The keys that count where a caller's own key doesn't.
+        state: The address of the state that all of them share; None for one of each space's own.
+        run_key: The private key, in PEM, that signs records in a shared state.
     """
 
     agent: "AgentRunnerDeps | None" = None
     deps_factory: str | None = None
     environ: Mapping[str, str] = field(factory=lambda: dict(os.environ), repr=False)
     operator_keys: tuple[PublicKey, ...] = ()
+    state: str | None = field(default=None, repr=False)  # it may hold a password
+    run_key: bytes | None = field(default=None, repr=False)
 
 
 @define(eq=False)
@@ -210,6 +215,8 @@ class HostPool:
                 raise snapshot_missing()
             make = partial(make_space, snapshot, content, trust=caller.trust)
             space = await self.with_room(caller.fingerprint, make)
+            if self._options.run_key is not None:
+                await run_in_thread(put_run_key, space.user / ".ai", self._options.run_key)
         else:
             found = None
             if snapshot is not None:
@@ -311,6 +318,7 @@ class HostPool:
             ),
             warm_memory_mib=_WARM_MEMORY_MIB,
             audit=options.environ.get(AUDIT),
+            state=options.state,
         )
 
 

@@ -9,6 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from ryecore.actions.cluster import METRICS
 from ryecore.convert.prometheus import Sample
 
 __all__ = ["HELP", "RequestMetrics"]
@@ -72,5 +73,7 @@ HELP: Final[Mapping[str, tuple[str, str]]] = {
     "ryecore_node_stored_bytes": ("gauge", "Bytes that are kept for a caller."),
     "ryecore_node_free_bytes": ("gauge", "Free bytes of the disk that holds the node's folder."),
     "ryecore_node_body_bytes": ("gauge", "Bytes of the bodies that are held in memory."),
+    "ryecore_node_state_up": ("gauge", "Whether the state shared with workers can be read."),
+    **METRICS,
 }
 """The kind and the meaning of each metric."""

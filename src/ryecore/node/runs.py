@@ -25,6 +25,7 @@ from ryecore.node.content import NodeContent
 from ryecore.node.events import EventLog, NodeEvent, RunEvents
 from ryecore.node.execution import Execution, LiveRun, failed_outcome, open_secrets, stopped_outcome
 from ryecore.node.gate import Admission
+from ryecore.node.handing import HandingOver
 from ryecore.node.hosts import HostOptions, HostPool, snapshot_missing
 from ryecore.node.problems import NodeProblem, refusal
 from ryecore.node.reported import is_brief, reported
@@ -41,6 +42,7 @@ from ryecore.remote.protocol.models import (
 )
 from ryecore.remote.protocol.reports import RunReport, sign_report
 from ryecore.runs.tasks import Tasks
+from ryecore.rye import Rye
 from ryecore.state.database import Database
 from ryecore.state.waiting import run_in_thread
 
@@ -69,6 +71,8 @@ class NodeRuns:
         max_runs: The most runs at once, of all callers.
         box_key: The key that opens envelopes; without it none is taken.
         find_caller: Finds a caller by its fingerprint, for runs of an earlier process.
+        queue: An open Rye and the name of a queue of its state, whose workers run everything;
+            None where this process does.
     """
 
     def __init__(
@@ -81,6 +85,7 @@ class NodeRuns:
         max_runs: int = 64,
         box_key: BoxKey | None = None,
         find_caller: Callable[[str], Caller | None] = lambda _: None,
+        queue: tuple[Rye, str] | None = None,
     ) -> None:
         self._key = key
         self._table = RunTable(database)
@@ -90,6 +95,11 @@ class NodeRuns:
         self._box_key = box_key
         self._hosts = HostPool(content, self._tasks, options)
         self._execution = Execution(self._hosts, content, self._table, box_key, self._hold)
+        self._handing: HandingOver | None = None
+        if queue is not None:
+            self._handing = HandingOver(
+                *queue, key.public.fingerprint, content, self._table, self._hold
+            )
         self._max_runs = max_runs
         self._find_caller = find_caller
         self._live: dict[tuple[str, str], LiveRun] = {}
@@ -122,6 +132,8 @@ class NodeRuns:
 
     async def finish_tools(self, within_s: float) -> None:
         """Wait until the inline tools that run have ended, for so many seconds at most."""
+        if self._handing is not None:  # their workers go on
+            return
         with anyio.move_on_after(within_s):
             for live in tuple(self._live.values()):
                 if live.row.body.thread == "inline":
@@ -317,6 +329,8 @@ class NodeRuns:
         for name, value in _numbers_of(body).items():
             if not 0 <= value <= MOST:
                 raise refusal("invalid", f"{name} is {value}, not a number from 0 to 2^53.")
+        if self._handing is not None:
+            self._handing.refuse(body)
         open_secrets(body, self._box_key)
 
     def _check_number(self, caller: Caller) -> None:
@@ -396,6 +410,9 @@ class NodeRuns:
                     _log.error(_NO_END, row.thread_id, problem)
                     await anyio.sleep(pause_s)
                     pause_s = min(pause_s * 2, _MAX_PAUSE_S)
+            live.ended.set()
+            if self._handing is not None:
+                await self._handing.ended(live.row)
         except Exception:  # of any kind: the node itself runs on, and its next start tries again
             _log.exception("The end of the run %s can't be written.", row.thread_id)
         finally:
@@ -411,9 +428,11 @@ class NodeRuns:
 
     async def _perform(self, live: LiveRun) -> Outcome:
         row = live.row
-        if row.stop is not None and row.space is None:
-            return stopped_outcome(row)
         try:
+            if self._handing is not None:
+                return await self._handing.perform(live)
+            if row.stop is not None and row.space is None:
+                return stopped_outcome(row)
             return await self._execution.perform(live)
         except Exception as problem:  # of any kind: its caller has to learn of it
             _log.exception("The run %s failed.", row.thread_id)

@@ -10,6 +10,7 @@ import anyio
 from ryecore.errors import InputError
 from ryecore.node.app import create_node_app
 from ryecore.node.identity import TlsFiles, load_node
+from ryecore.remote.queue_address import DEFAULT_QUEUE
 from ryecore.serving import is_loopback, listen, load_tls, renew_tls, serve_app, url_of
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ async def serve_node(
     insecure_http: bool = False,
     announce: Callable[[str], None] = lambda _: None,
     stop: anyio.Event | None = None,
+    state: str | None = None,
+    queue: str = DEFAULT_QUEUE,
 ) -> None:
     """Serve until cancelled or stopped. The next start recovers runs that have not ended then.
 
@@ -45,6 +48,9 @@ async def serve_node(
         announce: Called with the URL once the node takes requests.
         stop: Once it is set, the node takes no new runs, lets running tools end for the time that
             node.yaml sets, and returns.
+        state: The address of a shared state, to whose workers runs are handed; None to run them in
+            this process.
+        queue: The name of the workers' queue.
 
     Raises:
         InputError: Others would reach the node by plain HTTP, and that isn't asked for.
@@ -60,7 +66,7 @@ async def serve_node(
             "--insecure-http where a proxy in front of the node ends TLS.",
         )
     context = None if tls is None else load_tls(tls.certificate, tls.key)
-    app = create_node_app(folder, agent=agent, deps_factory=deps_factory)
+    app = create_node_app(folder, agent=agent, deps_factory=deps_factory, state=state, queue=queue)
     with listen(host, settings.port if port is None else port) as listening:
         url = url_of(listening, host, tls=tls is not None)
         async with app.router.lifespan_context(app), anyio.create_task_group() as tasks:

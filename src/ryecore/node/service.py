@@ -6,7 +6,7 @@ Source: docs/design/remote.md#on-the-node.
 import fcntl
 import os
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ from attrs import define
 
 from ryecore.convert.money import write_usd
 from ryecore.convert.prometheus import Sample
-from ryecore.errors import ConfigError, StateError
+from ryecore.errors import ConfigError, RyeError, StateError
 from ryecore.lillux.keys import PublicKey
 from ryecore.lillux.locks import find_lock_holders
 from ryecore.node.callers import Caller, Callers
@@ -27,6 +27,7 @@ from ryecore.node.run_table import RunTable
 from ryecore.node.runs import NodeRuns
 from ryecore.node.upkeep import keep_up
 from ryecore.remote.protocol.models import NodeStatus
+from ryecore.remote.queue_address import DEFAULT_QUEUE
 from ryecore.runs.tasks import Tasks
 from ryecore.rye import Rye
 from ryecore.state.database import Database
@@ -49,6 +50,7 @@ class NodeService:
         content: What the callers have pushed.
         gate: Which caller a request comes from.
         runs: The runs.
+        shared: An open Rye of the state whose workers run everything; None without workers.
         is_accepting: Whether it takes new runs; not while it ends.
     """
 
@@ -58,6 +60,7 @@ class NodeService:
     content: NodeContent
     gate: Gate
     runs: NodeRuns
+    shared: Rye | None = None
     is_accepting: bool = True
 
     async def status_of(self, caller: Caller) -> NodeStatus:
@@ -111,7 +114,17 @@ class NodeService:
                 ("ryecore_node_spend_usd", labels, write_usd(found.spent_microcents)),
                 ("ryecore_node_stored_bytes", labels, found.stored_bytes),
             ]
+        if self.shared is not None:
+            samples += await _samples_of(self.shared)
         return samples
+
+
+async def _samples_of(shared: Rye) -> list[Sample]:
+    """Return the metrics of queues and workers; that the state can't be read is one, too."""
+    try:
+        return [("ryecore_node_state_up", (), 1), *(await shared.cluster.status()).samples()]
+    except RyeError:
+        return [("ryecore_node_state_up", (), 0)]
 
 
 @asynccontextmanager
@@ -121,6 +134,8 @@ async def open_node(
     agent: "AgentRunnerDeps | None" = None,
     deps_factory: str | None = None,
     environ: Mapping[str, str] | None = None,
+    state: str | None = None,
+    queue: str = DEFAULT_QUEUE,
 ) -> AsyncIterator[NodeService]:
     """Open a node. At its end nothing of its runs is left; the next start recovers them.
 
@@ -129,13 +144,17 @@ async def open_node(
         agent: The models that its runs may use.
         deps_factory: The factory that gives the processes of graphs the same models.
         environ: The environment of its runs, of which credentials are left out.
+        state: The address of a shared state, to whose workers runs are handed; None to run them in
+            this process.
+        queue: The name of the workers' queue.
 
     Raises:
         ConfigError: There is no node, or another process serves it.
     """
     identity = load_node(folder)
     settings = identity.settings
-    with _served_alone(folder):
+    async with AsyncExitStack() as opened:
+        opened.enter_context(_served_alone(folder))
         database = open_node_database(folder)
         try:
             callers = Callers(folder, identity.key)
@@ -147,6 +166,12 @@ async def open_node(
             own = dict(os.environ if environ is None else environ)
             keys = await run_in_thread(_operator_keys, folder, own)
             options = HostOptions(agent, deps_factory, own, keys)
+            shared = None
+            if state is not None:
+                shared = await opened.enter_async_context(
+                    Rye.open(folder, environ=own, state=state)
+                )
+                await shared.cluster.status()  # refused here where it can't be reached
             runs = NodeRuns(
                 identity.key,
                 database,
@@ -155,10 +180,11 @@ async def open_node(
                 max_runs=settings.max_runs,
                 box_key=identity.box_key,
                 find_caller=callers.find,
+                queue=None if shared is None else (shared, queue),
             )
             gate = Gate(database, callers, identity.fingerprint)
             tasks = Tasks()
-            service = NodeService(identity, database, callers, content, gate, runs)
+            service = NodeService(identity, database, callers, content, gate, runs, shared)
             await tasks.open()
             try:
                 await runs.begin()

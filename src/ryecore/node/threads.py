@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import anyio
 from attrs import evolve
 
+from ryecore.actions.handed_runs import HandedRun
 from ryecore.errors import RyeError, StateError, ThreadConflict
 from ryecore.frozen import frozen
 from ryecore.graph.run import GraphRun
@@ -47,9 +48,12 @@ if TYPE_CHECKING:
 __all__ = [
     "Outcome",
     "Run",
+    "cost_of_chain",
     "follow",
     "has_thread",
     "id_of",
+    "limits_of",
+    "outcome_of_row",
     "resume",
     "start",
     "thread_outcome",
@@ -97,8 +101,15 @@ class Outcome:
     changes: tuple[Change, ...] | None = None
     earlier: tuple[EarlierThread, ...] = ()
 
+    @property
+    def digests(self) -> frozenset[str]:
+        """The names of the objects that hold its files and changes."""
+        listed = [self.files, *(one.files for one in self.earlier)]
+        found = {one.sha256 for files in listed for one in files}
+        return frozenset(found | {one.sha256 for one in self.changes or () if one.sha256})
 
-Run = Thread | GraphRun
+
+Run = Thread | GraphRun | HandedRun
 
 
 def id_of(run: Run) -> str:
@@ -138,7 +149,7 @@ async def start(
     Raises:
         RyeError: Nothing runs.
     """
-    limits = _limits_of(body, max_spend_microcents)
+    limits = limits_of(body, max_spend_microcents)
     key = _start_key(body.thread_id, attempt)
     if body.thread == "fork":
         return await rye.start(
@@ -214,7 +225,7 @@ def _start_key(thread_id: str, attempt: int) -> str:
     return f"remote/{hashlib.sha256(key.encode()).hexdigest()}"
 
 
-def _limits_of(body: ExecuteBody, max_spend_microcents: int | None) -> Limits:
+def limits_of(body: ExecuteBody, max_spend_microcents: int | None) -> Limits:
     """Return the limits of a request within its ceiling and the caller's quota."""
     limits = parse_limits(body.limits)
     if body.ceiling is not None:
@@ -228,8 +239,16 @@ def _limits_of(body: ExecuteBody, max_spend_microcents: int | None) -> Limits:
 # Events
 
 
-async def follow(rye: Rye, run: Run, log: EventLog) -> Mapping[str, Any] | RyeError:
+async def follow(
+    rye: Rye, run: Run, log: EventLog, *, after: int = 0
+) -> Mapping[str, Any] | RyeError:
     """Wait for the end of a run, and log its events and its tree meanwhile.
+
+    Args:
+        rye: The Rye of its space, or of its state.
+        run: The run.
+        log: Where to log them.
+        after: How many of its first events are logged already.
 
     Returns:
         Its result; or the error, where its end couldn't be written.
@@ -237,7 +256,7 @@ async def follow(rye: Rye, run: Run, log: EventLog) -> Mapping[str, Any] | RyeEr
     logged = anyio.Event()
     done: Mapping[str, Any] | RyeError = {}
     async with anyio.create_task_group() as group:
-        group.start_soon(_log_events, rye, run, log, logged)
+        group.start_soon(_log_events, rye, run, log, logged, after)
         group.start_soon(_log_tree, rye, run, log)
         try:
             done = (await run.result()).to_dict()
@@ -251,16 +270,23 @@ async def follow(rye: Rye, run: Run, log: EventLog) -> Mapping[str, Any] | RyeEr
     return done
 
 
-async def _log_events(rye: Rye, run: Run, log: EventLog, logged: anyio.Event) -> None:
+async def _log_events(rye: Rye, run: Run, log: EventLog, logged: anyio.Event, after: int) -> None:
     """Log the events of a run and of those that it is handed off to; a failure isn't the run's."""
     with suppress(RyeError):
         following: str | None = id_of(run)
         while following is not None:
             async with aclosing(run.events()) as events:
                 async for event in events:
+                    if after:
+                        after -= 1
+                        continue
                     log.add("run", event.to_dict())
             following = (await run.record()).continuation_thread_id
-            if following is not None:
+            if following is None:
+                break
+            if isinstance(run, HandedRun):
+                run = rye.cluster.handed.find(following, run.item_id)
+            else:
                 run = await rye.threads.thread(following)
     logged.set()
 
@@ -292,7 +318,7 @@ async def thread_outcome(
         last_id = str(done.get("thread_id") or last_id)
     last = await rye.threads.show(last_id)
     chain = last.chain or (last_id,)
-    cost, assumed = await _cost_of(rye, chain)
+    cost, assumed = await cost_of_chain(rye, chain)
     key = await run_in_thread(find_run_key, host.space.user / ".ai")
     before = [await rye.threads.show(one) for one in chain if one != last.thread_id]
     files: tuple[ReportedFile, ...] = ()
@@ -315,12 +341,18 @@ async def thread_outcome(
     )
 
 
+def outcome_of_row(report: "ThreadReport") -> Outcome:
+    """Return the outcome of a run in a queue that has no thread, as a tool's."""
+    result = report.result if isinstance(report.result, Mapping) else {}
+    return Outcome(_STATUSES.get(report.status, "error"), result)
+
+
 def _head_of(report: "ThreadReport") -> TranscriptHead | None:
     head = report.record.transcript_head
     return None if head is None else TranscriptHead(*head)
 
 
-async def _cost_of(rye: Rye, chain: Sequence[str]) -> tuple[Cost, bool]:
+async def cost_of_chain(rye: Rye, chain: Sequence[str]) -> tuple[Cost, bool]:
     """Return the cost of a chain of threads and all below them, and whether a part is assumed.
 
     The ledger counts; the rows say how many of the tokens were read.

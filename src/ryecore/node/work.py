@@ -26,7 +26,9 @@ from sqlalchemy import exc
 from ryecore.caches import BoundedDict
 from ryecore.errors import RyeError
 from ryecore.lillux.processes import current_process
+from ryecore.node.hosts import HostOptions
 from ryecore.node.work_projects import WorkerProjects
+from ryecore.node.work_spaces import worker_spaces
 from ryecore.remote.dbos_queue import (
     APPLICATION,
     RUN,
@@ -65,6 +67,9 @@ _KEPT_S: Final = 24 * 3600.0
 """How long DBOS's rows of workflows that have ended are kept, in seconds."""
 
 _MOST_FORGOTTEN: Final = 1_000
+_OF_NODES: Final = "nodes"
+"""The folder of the spaces of runs that nodes put into the queue; no snapshot has this name."""
+
 _MAX_KNOWN: Final = 100_000
 
 
@@ -100,6 +105,7 @@ class QueueWorker:
         state: The address of the state.
         queue: The queue.
         bounds: The bounds that the queue has from now on.
+        options: What the Ryes get that are opened for runs of nodes.
     """
 
     def __init__(
@@ -110,7 +116,9 @@ class QueueWorker:
         state: PostgresAddress,
         queue: str,
         bounds: QueueBounds,
+        options: HostOptions,
     ) -> None:
+        self._options = options
         self._rye = rye
         self._open_rye = open_rye
         self._folder = folder
@@ -155,9 +163,13 @@ class QueueWorker:
         queues = await cluster.queue()
         await anyio.to_thread.run_sync(set_up, self._state)
         await queues.enter(self._record)
-        async with anyio.create_task_group() as tasks:
+        place = self._folder / _OF_NODES
+        async with (
+            worker_spaces(self._rye, place, self._options) as spaces,
+            anyio.create_task_group() as tasks,
+        ):
             self._projects = WorkerProjects(
-                self._rye, self._open_rye, self._folder, queues, cluster.travelling, tasks
+                self._rye, self._open_rye, self._folder, queues, cluster.travelling, tasks, spaces
             )
             self._launch()
             await self._register()

@@ -1,4 +1,4 @@
-"""The runs of a worker in its open Ryes: of its own project, and of those that travelled to it.
+"""The runs of a worker in its open Ryes: of its project, of those that travelled, and of spaces.
 
 Source: docs/design/queues.md.
 """
@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import anyio
 from anyio.abc import TaskGroup
@@ -23,6 +23,9 @@ from ryecore.rye import Rye
 from ryecore.state.object_store import ObjectStore
 from ryecore.state.run_queue import RunQueue
 from ryecore.state.waiting import run_in_thread
+
+if TYPE_CHECKING:
+    from ryecore.node.work_spaces import WorkerSpaces
 
 __all__ = ["WorkerProjects", "end_failed"]
 
@@ -53,6 +56,7 @@ class WorkerProjects:
         queues: The queues.
         objects: Returns the objects by which they travel.
         tasks: What holds the Ryes open.
+        spaces: The spaces of runs that nodes put into the queue; None where no node does.
     """
 
     def __init__(
@@ -63,6 +67,7 @@ class WorkerProjects:
         queues: RunQueue,
         objects: Callable[[], ObjectStore],
         tasks: TaskGroup,
+        spaces: "WorkerSpaces | None" = None,
     ) -> None:
         self._own = own
         self._open_rye = open_rye
@@ -70,6 +75,7 @@ class WorkerProjects:
         self._queues = queues
         self._objects = objects
         self._tasks = tasks
+        self._spaces = spaces
         self._lock = anyio.Lock()
         self._open: dict[str, _Open] = {}
 
@@ -81,7 +87,13 @@ class WorkerProjects:
             StoreError: The project can't be had.
         """
         kept = await self._queues.request_of(run_id)
-        snapshot = None if kept is None else QueuedRun.from_text(kept.body).snapshot
+        run = None if kept is None else QueuedRun.from_text(kept.body)
+        is_told = kept is None or kept.outcome is not None
+        if run is not None and run.space is not None and self._spaces is not None and not is_told:
+            async with self._spaces.borrow(run_id, run) as rye:
+                yield rye
+            return
+        snapshot = None if run is None or run.space is not None else run.snapshot
         if snapshot is None:
             yield self._own
             return

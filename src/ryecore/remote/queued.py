@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING, Final
 from attrs import evolve
 
 from ryecore.chain.trace import Trace
-from ryecore.errors import ConfigError, InputError, MissingExtra, RyeError, StateError
+from ryecore.errors import (
+    AlreadyStarted,
+    ConfigError,
+    InputError,
+    MissingExtra,
+    RyeError,
+    StateError,
+)
 from ryecore.policy import CallContext
 from ryecore.policy.cancelling import run_to_end
 from ryecore.remote.cluster_waits import ClusterWaits, waiting_of
@@ -25,7 +32,7 @@ from ryecore.remote.queue_address import RAY_QUEUE
 from ryecore.remote.travelling import put_project
 from ryecore.runs.bounds import refuse_unproved_parent, spawn_limit
 from ryecore.runs.host import RunHost
-from ryecore.runs.queued_run import QueuedRun
+from ryecore.runs.queued_run import QueuedRun, QueuedSpace
 from ryecore.runs.request import RunRequest, register_run
 from ryecore.state.model import ThreadRecord
 from ryecore.state.postgres.address import PostgresAddress
@@ -44,6 +51,9 @@ _LEAST_AGE_S: Final = 10.0
 
 _LOOK_EVERY_S: Final = 30.0
 """How often a sender looks for runs that a cluster has lost, in seconds."""
+
+_PRIORITY: Final = 1
+"""The place in the queue of what a node puts there; DBOS counts from 1."""
 
 _DISTRIBUTIONS: Final = ("dbos", "sqlalchemy")
 
@@ -117,15 +127,15 @@ class QueuedRuns:
             plan = await make_plan(self._pushes(), remote.settings.push.include)
             objects = await run_in_thread(store.travelling)
             snapshot = await run_in_thread(put_project, plan, objects)
-        record = await self._register(
-            store, store.queue, remote, name, request, ctx, snapshot=snapshot
-        )
+        queued = QueuedRun(evolve(request, queue=name, target="local"), ctx, snapshot)
+        priority = remote.settings.priority
+        record = await self._register(store, store.queue, queued, priority, request, ctx)
         try:
             if ctx.execution is not None:
                 await ctx.execution.begins(record.thread_id)
             if remote.kind == "ray":
                 await self._send_lost(store, remote, name)
-            await run_in_thread(client.enqueue, record.thread_id, name, remote.settings.priority)
+            await run_in_thread(client.enqueue, record.thread_id, name, priority)
         except BaseException as problem:
             await run_to_end(partial(_take_back, store, record, problem))
             raise
@@ -133,6 +143,43 @@ class QueuedRuns:
             ctx.execution.moves()
         self._waits.look_after(name)
         return record.thread_id
+
+    async def hand_over(
+        self, request: RunRequest, ctx: CallContext, snapshot: str, space: QueuedSpace
+    ) -> str:
+        """Put a run of a node's caller into the request's queue, or find the one of its key there.
+
+        Args:
+            request: The run, of any item, with its queue and its idempotency key.
+            ctx: What it may do, and its deadline.
+            snapshot: The snapshot of its project and user space, stored already.
+            space: Whose it is.
+
+        Returns:
+            Its id.
+
+        Raises:
+            RyeError: The state can't be reached, or the inputs can't be written.
+        """
+        store = await self._host.open_store()
+        name = request.queue
+        if store.queue is None or self._state is None or name is None:
+            raise RuntimeError("A node hands runs over in a state on a server.")
+        state = PostgresAddress.parse(self._state)
+        client = await run_in_thread(self._connect, state)
+        queued, record = QueuedRun(request, ctx, snapshot, space), None
+        try:
+            record = await self._register(store, store.queue, queued, _PRIORITY, request, ctx)
+            run_id = record.thread_id
+        except AlreadyStarted as found:
+            run_id = found.thread_id
+        try:  # again, too: whoever began that may have died in between
+            await run_in_thread(client.enqueue, run_id, name, _PRIORITY)
+        except BaseException as problem:
+            if record is not None:
+                await run_to_end(partial(_take_back, store, record, problem))
+            raise
+        return run_id
 
     async def _send_lost(self, store: ThreadStore, remote: Remote, name: str) -> None:
         """Send runs again that the cluster should have got, or had when it was started anew."""
@@ -205,25 +252,20 @@ class QueuedRuns:
         self,
         store: ThreadStore,
         queue: RunQueue,
-        remote: Remote,
-        name: str,
+        queued: QueuedRun,
+        priority: int,
         request: RunRequest,
         ctx: CallContext,
-        *,
-        snapshot: str | None,
     ) -> ThreadRecord:
-        """Register the run and keep its request, in one transaction."""
-        queued = evolve(request, queue=name, target="local")
+        """Register the run under its key and keep its document, in one transaction."""
         spawns = await spawn_limit(store, ctx.budget_account)
-        body = QueuedRun(queued, ctx, snapshot).to_text()
         deadline = None
         if ctx.deadline is not None:
             deadline = time.time() + ctx.deadline - time.monotonic()
-        kept = QueuedRequest(body, remote.settings.priority, deadline)
-
+        kept = QueuedRequest(queued.to_text(), priority, deadline)
         return await register_run(
             store.registry,
-            queued,
+            evolve(queued.request, start_key=request.start_key),
             ctx.budget_account,
             spawns=spawns,
             labels=ctx.labels,

@@ -7,9 +7,9 @@ Source: docs/design/queues.md#the-document-of-a-run.
 """
 
 import json
-from typing import Any, Final, Self
+from typing import Any, Final, Literal, Self
 
-from attrs import evolve, field
+from attrs import asdict, evolve, field
 
 from ryecore.errors import StateError
 from ryecore.frozen import frozen
@@ -24,7 +24,7 @@ from ryecore.runs.portable import (
 )
 from ryecore.runs.request import RunRequest
 
-__all__ = ["QueuedRun"]
+__all__ = ["QueuedRun", "QueuedSpace"]
 
 _VERSION: Final = 1
 
@@ -38,6 +38,20 @@ def _without_deadline(ctx: CallContext) -> CallContext:
 
 
 @frozen
+class QueuedSpace:
+    """For whom a node has put a run into a queue, whose folders the worker makes.
+
+    Attributes:
+        caller_key: The public key of the node's caller, in PEM.
+        trust: Whose keys count there: the caller's own too, or those alone that the operator's
+            user space trusts.
+    """
+
+    caller_key: str
+    trust: Literal["caller", "operator"]
+
+
+@frozen
 class QueuedRun:
     """The document of a run in a queue.
 
@@ -46,11 +60,13 @@ class QueuedRun:
         ctx: The caller's context. Its deadline, which is on the clock of one machine, is kept
             beside the document.
         snapshot: The snapshot in which the project travels; None where workers have the project.
+        space: For whom a node has put it there; None for a run of a project's own queue.
     """
 
     request: RunRequest = field(converter=_without_key)
     ctx: CallContext = field(converter=_without_deadline)
     snapshot: str | None = None
+    space: QueuedSpace | None = None
 
     def to_text(self) -> str:
         """Return the document as JSON.
@@ -64,6 +80,7 @@ class QueuedRun:
                 "request": write_request(self.request),
                 "ctx": write_context(self.ctx),
                 "snapshot": self.snapshot,
+                "space": None if self.space is None else asdict(self.space),
             }
         )
 
@@ -83,4 +100,10 @@ class QueuedRun:
                 next_step="Install the same version of ryecore for callers and workers, and start "
                 "the run again.",
             )
-        return cls(read_request(values["request"]), read_context(values["ctx"]), values["snapshot"])
+        space = values["space"]
+        return cls(
+            read_request(values["request"]),
+            read_context(values["ctx"]),
+            values["snapshot"],
+            None if space is None else QueuedSpace(**space),
+        )

@@ -142,9 +142,16 @@ class SharedObjects:
         """Return the space of the values of a graph's run."""
         return self._below(f"graphs/{run_id}")
 
+    def handed_of(self, run_id: str) -> "ObjectStore":
+        """Return the space of what a run's worker sends to a node; see `need`."""
+        return self.need().below(f"handed/{run_id}")
+
     def spaces_of(self, thread_id: str) -> "tuple[ObjectStore, ...]":
         """Return all spaces of a thread, or of a run of a graph."""
-        return tuple(filter(None, (self.artifacts_of(thread_id), self.values_of(thread_id))))
+        if self.open() is None:
+            return ()
+        spaces = (self.artifacts_of(thread_id), self.values_of(thread_id))
+        return tuple(filter(None, (*spaces, self.handed_of(thread_id))))
 
     def _below(self, space: str) -> "ObjectStore | None":
         store = self.open()

@@ -33,6 +33,7 @@ __all__ = [
     "holds",
     "knows",
     "load_run_key",
+    "put_run_key",
     "record_signature",
     "sign_record",
 ]
@@ -68,6 +69,13 @@ def find_run_key(user_root: Path) -> RunKey | None:
     """Find the key that signs this user's records; None if none was needed yet."""
     path = user_root / "state" / "keys" / "run_key.pem"
     return load_run_key(user_root) if os.path.lexists(path) else None
+
+
+def put_run_key(user_root: Path, pem: bytes) -> None:
+    """Make a run key that of a new user space, whose records another one's are."""
+    folder = user_root / "state" / "keys"
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    write_atomically(folder / "run_key.pem", pem, mode=0o600, durable=False)
 
 
 def adopt_run_key(user_root: Path, key: PublicKey) -> None:

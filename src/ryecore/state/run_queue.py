@@ -23,12 +23,15 @@ class QueuedRequest:
         priority: Its place in the queue: a lower number runs earlier.
         deadline: The Unix time in seconds when the run must have ended; None without one.
         takeovers: How often another worker has taken the run over.
+        outcome: What its worker tells the node that has put it into the queue, once it has ended;
+            empty where nothing but its row tells of its end.
     """
 
     body: str = field(repr=False)
     priority: int = 0
     deadline: float | None = None
     takeovers: int = 0
+    outcome: str | None = field(default=None, repr=False)
 
 
 @frozen
@@ -118,6 +121,10 @@ class RunQueue(Protocol):
 
     async def count_takeover(self, thread_id: str) -> int:
         """Count that another worker takes a run over, and return how often that was."""
+        ...
+
+    async def put_outcome(self, thread_id: str, outcome: str) -> None:
+        """Keep the outcome of a run that has ended, unless it has one; wake who waits for it."""
         ...
 
     async def enter(self, worker: WorkerRecord) -> None:

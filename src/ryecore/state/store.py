@@ -7,7 +7,7 @@ time changes with the row, which wakes waiting processes.
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import anyio
 from typing_extensions import override
@@ -55,9 +55,6 @@ from ryecore.state.waiting import (
 )
 from ryecore.state.write_ahead import WriteAhead
 
-if TYPE_CHECKING:
-    from ryecore.state.postgres.records import PostgresRecordStore
-
 __all__ = ["ThreadStore"]
 
 T = TypeVar("T")
@@ -89,7 +86,6 @@ class ThreadStore(ThreadFolders):
             ahead.restore()
         self._ahead = ahead if durability == "machine" else None
         self._shared_files = tables.thread_files
-        self._shared: PostgresRecordStore | None = None
         if tables.open_records is not None:
             self._shared = tables.open_records(self._load_key, self.watch)
         self.records: RecordStore = self._shared or FileRecordStore(
@@ -215,6 +211,10 @@ class ThreadStore(ThreadFolders):
     def travelling(self) -> ObjectStore:
         """Return the objects by which projects travel to workers; see `SharedObjects.need`."""
         return self._objects.need().below("travelling")
+
+    def handed_objects(self, run_id: str) -> ObjectStore:
+        """Return what a run's worker sends to the node that handed it over; see `travelling`."""
+        return self._objects.handed_of(run_id)
 
     def objects(self, run_id: str) -> RunObjects:
         """Return the objects of one run of a graph."""
@@ -473,5 +473,7 @@ class ThreadStore(ThreadFolders):
                     raise
                 # It was claimed in between, and its owner finds the request.
             else:
+                if self.queue is not None and record.queue is not None:
+                    await self.queue.put_outcome(thread_id, "")  # no worker will
                 return
         self.announce(thread_id)

@@ -56,6 +56,7 @@ from ryecore.state.waiting import (
 from ryecore.state.write_ahead import WriteAhead
 
 if TYPE_CHECKING:
+    from ryecore.state.postgres.records import PostgresRecordStore
     from ryecore.state.postgres.thread_files import PostgresThreadFiles
 
 __all__ = ["ThreadFolders", "find_thread_files"]
@@ -89,6 +90,7 @@ class ThreadFolders:
         self._durability: Durability = durability
         self._ahead: WriteAhead | None = None
         self._shared_files: PostgresThreadFiles | None = None
+        self._shared: PostgresRecordStore | None = None
 
     def _load_key(self) -> RunKey:
         if self._user_root is None:
@@ -283,6 +285,17 @@ class ThreadFolders:
     def artifacts(self, thread_id: str) -> ObjectStore:
         """Return the store of a thread's large results."""
         return FolderObjects(self.folder_of(thread_id) / "artifacts")
+
+    async def copy_files(self, thread_id: str) -> None:
+        """Write copies of a thread's log and signed file into its folder, if a server has them."""
+        if self._shared is None or self._shared_files is None:
+            return
+        if not await self._shared.exists(thread_id):
+            return
+        folder = await run_in_thread(self.make_folder, thread_id)
+        await run_in_thread(self._shared.copy, thread_id, folder / TRANSCRIPT)
+        content = await self._shared_files.get(thread_id)
+        await run_in_thread(write_atomically, folder / THREAD_FILE, content)
 
     async def _copy_result(self, thread_id: str, result: object) -> None:
         """Write a copy of the result of a tool's run, for people, unless it is on a server.

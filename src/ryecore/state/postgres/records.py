@@ -8,8 +8,10 @@ write whose answer was lost is found to have happened, or not.
 Source: docs/design/threads.md#storage; decisions 38, 47 and 77; ADR 042.
 """
 
+import shutil
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, aclosing
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from typing_extensions import override
@@ -172,6 +174,15 @@ class PostgresRecordStore(RecordStore):
         """Return whether a log's writer hasn't closed it, dead or alive."""
         log = await in_worker(lambda: self._find(thread_id))
         return log is not None and log["pid"] is not None
+
+    def copy(self, thread_id: str, path: Path) -> None:
+        """Write a log to a file, which is replaced. It waits for the server.
+
+        Raises:
+            OSError: There is no log, or the file can't be written.
+        """
+        with self._source(thread_id).open() as log, path.open("wb") as file:
+            shutil.copyfileobj(log, file)
 
     @override
     async def exists(self, thread_id: str) -> bool:

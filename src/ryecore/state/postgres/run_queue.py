@@ -41,6 +41,7 @@ _COUNT: Final = """WITH RECURSIVE earlier (thread_id) AS (
         WHERE threads.continuation_of IS NOT NULL
     ) UPDATE requests SET takeovers = takeovers + 1
     WHERE thread_id IN (SELECT thread_id FROM earlier) RETURNING takeovers"""
+_PUT_OUTCOME: Final = "UPDATE requests SET outcome = ? WHERE thread_id = ? AND outcome IS NULL"
 _WAITING: Final = (
     "SELECT * FROM threads WHERE queue = ? AND completed_at IS NULL AND status = 'created'"
     " AND continuation_of IS NULL AND created_at::timestamptz"
@@ -83,7 +84,9 @@ class PostgresRunQueue(RunQueue):
         if not rows:
             return None
         row = rows[0]
-        return QueuedRequest(row["body"], row["priority"], row["deadline"], row["takeovers"])
+        return QueuedRequest(
+            row["body"], row["priority"], row["deadline"], row["takeovers"], row["outcome"]
+        )
 
     @override
     async def waiting(self, queue: str, *, least_age_s: float = 0.0) -> tuple[ThreadRecord, ...]:
@@ -135,6 +138,11 @@ class PostgresRunQueue(RunQueue):
         async with self._database.writing() as run:
             row = run.execute(_COUNT, (thread_id,)).fetchone()
             return 0 if row is None else int(row[0])
+
+    @override
+    async def put_outcome(self, thread_id: str, outcome: str) -> None:
+        async with self._database.writing(thread_id) as run:
+            run.execute(_PUT_OUTCOME, (outcome, thread_id))
 
     # Workers
 

@@ -373,5 +373,11 @@ MIGRATIONS: Final[Sequence[str]] = (
         RETURN TRUE;
     END $$;
     """,
+    # What a worker tells the node that has put a run into a queue.
+    """
+    ALTER TABLE requests ADD COLUMN outcome text;
+    CREATE TRIGGER tell_of_outcome AFTER UPDATE OF outcome ON requests
+        FOR EACH ROW EXECUTE FUNCTION tell('changed');
+    """,
 )
 """The statements that upgrade each version of the schema to the next."""

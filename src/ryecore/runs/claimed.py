@@ -1,0 +1,99 @@
+"""The work of a claimed run that has no lifecycle, a tool's: its lease, its stop and its end."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from typing import Final, TypeAlias
+
+import anyio
+
+from ryecore.errors import (
+    AuditError,
+    CallCancelled,
+    ChainError,
+    ConfigError,
+    InputError,
+    IntegrityError,
+    ItemError,
+    RyeError,
+    SpawnFailed,
+    StateError,
+)
+from ryecore.policy import CancelToken
+from ryecore.runs.request import Registered
+from ryecore.state.model import Status
+from ryecore.state.owners import LEASE_S
+from ryecore.state.store import ThreadStore
+
+__all__ = ["End", "run_claimed"]
+
+End: TypeAlias = tuple[Status, Mapping[str, object]]
+"""How a run ended, and its result."""
+
+_NOTHING_RAN: Final = (
+    AuditError, ItemError, IntegrityError, ChainError, ConfigError, InputError, SpawnFailed,
+)  # fmt: skip
+"""Errors of a call before its process starts, after which its idempotency key is free again."""
+
+
+async def run_claimed(
+    store: ThreadStore,
+    claimed: Registered,
+    item_id: str,
+    stop: CancelToken,
+    execute: Callable[[], Awaitable[End]],
+    describe: Callable[[RyeError], Mapping[str, object]] = RyeError.to_dict,
+) -> End:
+    """Execute the tool of a claimed run, and return how it ended. Its row isn't ended here.
+
+    Args:
+        store: The threads.
+        claimed: The run.
+        item_id: The tool.
+        stop: What ends the execution; cancelled once the run was asked to stop, or another process
+            has taken it over. Its lease is renewed meanwhile.
+        execute: Executes the tool.
+        describe: Returns an error as a result.
+    """
+    run_id = claimed.run_id
+    async with anyio.create_task_group() as helpers:
+        helpers.start_soon(_watch_stop_requests, run_id, store, stop)
+        helpers.start_soon(_keep_lease, claimed, store, stop)
+        try:
+            return await execute()
+        except CallCancelled as error:
+            wished = await store.look(run_id)
+            return "killed" if wished.kill_requested else "cancelled", describe(
+                error.during(item_id)
+            )
+        except _NOTHING_RAN as error:
+            await store.free_start_key(run_id)
+            return "error", describe(error.during(item_id))
+        except RyeError as error:
+            return "error", describe(error.during(item_id))
+        finally:
+            helpers.cancel_scope.cancel()
+    raise AssertionError("the task group is left by one of the returns above")
+
+
+async def _watch_stop_requests(run_id: str, store: ThreadStore, stop: CancelToken) -> None:
+    async with store.watch(run_id) as watched:
+        while True:
+            with suppress(StateError):  # an unreadable registry is not a request to stop
+                found = await store.registry.get_thread(run_id)
+                if found.cancel_requested or found.kill_requested:
+                    stop.cancel()
+                    return
+            await watched.changed(LEASE_S)
+
+
+async def _keep_lease(claimed: Registered, store: ThreadStore, stop: CancelToken) -> None:
+    while True:
+        await anyio.sleep(LEASE_S / 3)
+        try:
+            await store.registry.renew(claimed.run_id, claimed.fence)
+        except RyeError:
+            with suppress(StateError):
+                found = await store.registry.get_thread(claimed.run_id)
+                if found.fence != claimed.fence:
+                    stop.cancel()  # this process was declared dead, so what it runs must stop
+                    return
