@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,8 @@ settings.load_profile("soak" if IS_SOAK else "ordinary")
 
 # What is collected stays until the end: nothing of it is garbage that is worth looking for.
 gc.disable()
+
+RAY = pytest.StashKey[tuple[ServedRay, ExitStack]]()
 
 MEMORY = "/dev/shm"
 ROOM_BYTES = 4 * 2**30
@@ -120,11 +123,23 @@ def postgres_address() -> Iterator[str]:
         yield address
 
 
-@pytest.fixture(scope="session")
-def ray_cluster() -> Iterator[ServedRay]:
-    """A Ray cluster, which runs until the last test of this process."""
-    with serving_ray() as cluster:
-        yield cluster
+@pytest.fixture
+def ray_cluster(request: pytest.FixtureRequest) -> ServedRay:
+    """A Ray cluster, which runs as long as tests that use it follow one another."""
+    stash = request.session.stash
+    if RAY not in stash:
+        running = ExitStack()
+        stash[RAY] = running.enter_context(serving_ray()), running
+    return stash[RAY][0]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """End the Ray cluster where the next test uses none: other tests count threads and files."""
+    stash = item.session.stash
+    if RAY in stash and "ray_cluster" not in getattr(nextitem, "fixturenames", ()):
+        stash[RAY][1].close()
+        del stash[RAY]
 
 
 @pytest.fixture(scope="session")
