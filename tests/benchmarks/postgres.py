@@ -1,8 +1,8 @@
 """State on PostgreSQL beside SQL by hand on the same server, in one run.
 
-`python -m tests.benchmarks postgres`. The floor is psycopg with the statements that a hold, a
-settle and a thread need at least, in transactions that it commits, without what makes them safe:
-no fences, no leases of other clocks, no tree of budgets, no signatures.
+`python -m tests.benchmarks postgres`. The floor is psycopg with the rows that the contract of a
+thread demands, in as few transactions and round trips: see `floor/postgres_threads.py`. Until
+commit 4b0ee80c it had neither fences nor notices, and waited for each of its statements.
 """
 
 import json
@@ -12,9 +12,6 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
-
-import psycopg
 
 from ryecore.agent.settlements import Unwritten
 from ryecore.items.signature import utc_now
@@ -24,6 +21,7 @@ from ryecore.state.model import Cost
 from ryecore.state.store import ThreadStore
 from ryecore.state.thread_file import ThreadFile
 from ryecore.state.waiting import run_blocking
+from tests.benchmarks.floor.postgres_threads import BareThreads
 from tests.benchmarks.harness import compare, report
 from tests.postgres import serving_postgres
 
@@ -37,103 +35,6 @@ _HEAD = (4096, "a" * 64)
 _LIMITS = {"turns": 8, "tokens": 100_000, "depth": 5, "duration_seconds": 3600}
 _RESULT = {"status": "success", "text": "x" * 300}
 _TURN = {"turn": 1, "role": "assistant", "text": "x" * 300}
-_LINES = "\n".join([json.dumps({"timestamp": 1.5, "thread_id": "t", "payload": _TURN})] * 2) + "\n"
-
-_BARE = """
-    CREATE TABLE threads (thread_id text PRIMARY KEY, item text, status text, lease float8,
-        limits text, cost bigint, fence bigint DEFAULT 0);
-    CREATE TABLE accounts (thread_id text PRIMARY KEY, held bigint DEFAULT 0,
-        spent bigint DEFAULT 0, held_tokens bigint DEFAULT 0, spent_tokens bigint DEFAULT 0,
-        ceiling bigint);
-    CREATE TABLE charges (thread_id text, turn bigint, held bigint, spent bigint,
-        PRIMARY KEY (thread_id, turn));
-    CREATE TABLE results (thread_id text PRIMARY KEY, body text);
-    CREATE TABLE records (thread_id text, start bigint, body text, PRIMARY KEY (thread_id, start));
-    CREATE TABLE files (thread_id text PRIMARY KEY, body text);
-"""
-
-
-class _Bare:
-    """The same rows, written by hand."""
-
-    def __init__(self, address: str, schema: str) -> None:
-        self._connection: psycopg.Connection[Any] = psycopg.connect(
-            address, autocommit=True, options=f"-c search_path={schema}"
-        )
-
-    def set_up(self, schema: str) -> None:
-        self._connection.execute(f"CREATE SCHEMA {schema}; {_BARE}".encode())
-
-    def open(self, thread_id: str) -> None:
-        self._write(
-            ("INSERT INTO accounts (thread_id, ceiling) VALUES (%s, %s)", (thread_id, 2**52))
-        )
-        self._write(("INSERT INTO threads (thread_id) VALUES (%s)", (thread_id,)))
-
-    def _write(self, *statements: tuple[str, tuple[object, ...]]) -> None:
-        if len(statements) == 1:
-            self._connection.execute(statements[0][0].encode(), statements[0][1])
-            return
-        with self._connection.transaction():
-            for statement, values in statements:
-                self._connection.execute(statement.encode(), values)
-
-    def hold(self, thread_id: str, turn: int) -> None:
-        self._write(
-            (
-                "UPDATE accounts SET held = held + 50, held_tokens = held_tokens + 20"
-                " WHERE thread_id = %s AND held + spent + 50 <= ceiling",
-                (thread_id,),
-            ),
-            ("INSERT INTO charges VALUES (%s, %s, 50, 0)", (thread_id, turn)),
-            ("UPDATE threads SET lease = %s WHERE thread_id = %s", (time.time(), thread_id)),
-        )
-
-    def settle(self, thread_id: str, turn: int) -> None:
-        self._write(
-            ("UPDATE charges SET spent = 30 WHERE thread_id = %s AND turn = %s", (thread_id, turn)),
-            (
-                "UPDATE accounts SET held = held - 50, spent = spent + 30, held_tokens ="
-                " held_tokens - 20, spent_tokens = spent_tokens + 10 WHERE thread_id = %s",
-                (thread_id,),
-            ),
-            ("UPDATE threads SET cost = 30 WHERE thread_id = %s", (thread_id,)),
-        )
-
-    def thread(self, thread_id: str) -> None:
-        """Write what a thread of one turn leaves."""
-        write = self._write
-        write(
-            (
-                "INSERT INTO threads (thread_id, item, status) VALUES (%s, %s, 'created')",
-                (thread_id, _ITEM),
-            )
-        )
-        write(
-            ("INSERT INTO accounts (thread_id, ceiling) VALUES (%s, %s)", (thread_id, 2**40)),
-            (
-                "UPDATE threads SET status = 'running', lease = %s, limits = %s,"
-                " fence = fence + 1 WHERE thread_id = %s",
-                (time.time(), json.dumps(_LIMITS), thread_id),
-            ),
-        )
-        write(("INSERT INTO files VALUES (%s, %s)", (thread_id, "x" * 800)))
-        write(("INSERT INTO records VALUES (%s, 0, %s)", (thread_id, _LINES)))
-        self.hold(thread_id, 1)
-        write(("INSERT INTO records VALUES (%s, 1000, %s)", (thread_id, _LINES)))
-        write(("INSERT INTO records VALUES (%s, 2000, %s)", (thread_id, _LINES)))
-        write(("UPDATE files SET body = %s WHERE thread_id = %s", ("y" * 800, thread_id)))
-        write(
-            ("UPDATE charges SET spent = 30 WHERE thread_id = %s AND turn = 1", (thread_id,)),
-            (
-                "UPDATE accounts SET held = held - 50, spent = spent + 30, held_tokens ="
-                " held_tokens - 20, spent_tokens = spent_tokens + 10 WHERE thread_id = %s",
-                (thread_id,),
-            ),
-            ("UPDATE threads SET status = 'completed', cost = 30 WHERE thread_id = %s",
-             (thread_id,)),
-            ("INSERT INTO results VALUES (%s, %s)", (thread_id, json.dumps(_RESULT))),
-        )  # fmt: skip
 
 
 class _Ours:
@@ -217,8 +118,8 @@ class _Ours:
 
 
 def _alone(folder: Path, address: str) -> None:
-    ours, bare = _Ours(folder, f"{address}&schema=ours"), _Bare(address, "bare")
-    bare.set_up("bare")
+    ours, bare = _Ours(folder, f"{address}&schema=ours"), BareThreads(address, "bare")
+    bare.set_up()
     run_blocking(ours.open("root"))
     bare.open("root")
     done = {"ours": 0, "bare": 0, "turn": 0}
@@ -300,7 +201,7 @@ def _work(kind: str, folder: Path, address: str, number: int) -> None:
     """One of the eight: as many threads as it gets through."""
     thread: Callable[[str], object]
     if kind == "bare":
-        thread = _Bare(address, "bare").thread
+        thread = BareThreads(address, "bare").thread
     else:
         ours = _Ours(folder, f"{address}&schema=ours")
         parent = "parent" if kind == "parent" else None

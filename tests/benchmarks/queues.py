@@ -1,9 +1,14 @@
 """Threads over one, two and four workers of a queue, beside the same jobs without any work in them.
 
-A thread is of two turns, with a call of a tool between them, on a model that answers at once. The
-floors are a worker by hand, in SQL with SKIP LOCKED, and DBOS with an empty workflow. All run at
-most 8 at once and ask for more after 50 ms, on a durable server, in the same run. With a Python
-that has pydantic-ai in `RYE_PEERS`, an agent of it on DBOS does the same work, too.
+A thread is of two turns, with a call of a tool between them, on a model that answers at once. It
+may call that one tool, as the agent of the peer. The floors are workers by hand, in SQL with SKIP
+LOCKED: one whose jobs are empty, and one whose jobs write what a thread of two turns leaves, in
+`floor/postgres_threads.py`; and DBOS with an empty workflow. All run at most 8 at once and ask for
+more after 50 ms, on a durable server, in the same run. With a Python that has pydantic-ai in
+`RYE_PEERS`, an agent of it on DBOS does the same work, too.
+
+The floor that writes a thread is the one to compare with: until commit 4b0ee80c there was the empty
+one alone, which keeps nothing, and threads could call all 100 tools of the bundle.
 """
 
 import json
@@ -15,12 +20,14 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from itertools import count
 from pathlib import Path
 
 import anyio
 import psycopg
 from dbos import DBOS, DBOSClient
 
+from tests.benchmarks.floor.postgres_threads import BareThreads
 from tests.benchmarks.harness import report
 from tests.postgres import find_binaries, serving_postgres
 from tests.thread_host import FACTORY, PlannedWorkspace
@@ -29,7 +36,14 @@ from tests.workspace import Workspace
 __all__ = ["run"]
 
 _WORKERS = (1, 2, 4)
-_MANY = {"ryecore": 200, "pydantic-ai on DBOS": 200, "DBOS": 1_000, "SQL": 2_000}
+_MANY = {
+    "ryecore": 200,
+    "pydantic-ai on DBOS": 200,
+    "DBOS": 1_000,
+    "SQL": 2_000,
+    "SQL, a thread": 1_000,
+}
+_PERMITS = "<execute><tool>host/mark</tool></execute>"
 _PEERS = "RYE_PEERS"
 _ONE_BY_ONE = 20
 _CALLS_AT_ONCE = 16
@@ -68,11 +82,11 @@ def run() -> None:
 
 @contextmanager
 def _processes(
-    command: Sequence[str], count: int, ready: str, environ: dict[str, str] | None = None
+    command: Sequence[str], workers: int, ready: str, environ: dict[str, str] | None = None
 ) -> Iterator[None]:
     """Run workers, each of which has said that it is ready."""
     with ExitStack() as ended:
-        for _ in range(count):
+        for _ in range(workers):
             pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
             worker = ended.enter_context(
                 subprocess.Popen(command, env=environ, text=True, **pipes)  # type: ignore[call-overload]
@@ -90,12 +104,23 @@ def _floor(kind: str, address: str, python: str = sys.executable) -> list[str]:
     return [python, "-m", "tests.benchmarks.floor.queue_workers", kind, address]
 
 
-def _by_hand(address: str, workers: int) -> tuple[list[float], float]:
+def _threads_by_hand(address: str, workers: int) -> tuple[list[float], float]:
+    bare = BareThreads(address, "bare")
+    bare.set_up()
+    return _by_hand(address, workers, "thread", bare)
+
+
+def _by_hand(
+    address: str, workers: int, kind: str = "sql", threads: BareThreads | None = None
+) -> tuple[list[float], float]:
     with psycopg.connect(address, autocommit=True) as server:
         server.execute(_JOBS)
+        numbers = count(1)
 
-        def put(count: int) -> None:
-            for _ in range(count):
+        def put(jobs: int) -> None:
+            for _ in range(jobs):
+                if threads is not None:  # its row comes first
+                    threads.register(str(next(numbers)))
                 server.execute("INSERT INTO jobs DEFAULT VALUES")
 
         def wait() -> None:
@@ -103,9 +128,9 @@ def _by_hand(address: str, workers: int) -> tuple[list[float], float]:
             while server.execute(left).fetchone() != (0,):
                 time.sleep(0.001)
 
-        with _processes(_floor("sql", address), workers, "ready"):
+        with _processes(_floor(kind, address), workers, "ready"):
             latency_ms = [_timed(lambda: (put(1), wait())) * 1000 for _ in range(_ONE_BY_ONE)]
-            many = _MANY["SQL"]
+            many = _MANY["SQL" if threads is None else "SQL, a thread"]
             return latency_ms, many / _timed(lambda: (put(many), wait()))
 
 
@@ -149,7 +174,7 @@ def _ours(address: str, workers: int) -> tuple[list[float], float]:
     with tempfile.TemporaryDirectory() as folder:
         state = f"{address}&schema=shop"
         planned = PlannedWorkspace(Workspace(Path(folder)))
-        planned.write("short", ["mark", {"text": "short"}])
+        planned.write("short", ["mark", {"text": "short"}], permissions=_PERMITS)
         remotes = {"remotes": {"queue": {"queue": state}}}
         planned.workspace.write("config/remotes/remotes.yaml", json.dumps(remotes))
         environ = {**planned.environ, "RYE_STATE": state, "PYTHONWARNINGS": "ignore"}
@@ -191,6 +216,7 @@ async def _threads(planned: PlannedWorkspace, state: str) -> tuple[list[float], 
 
 _WAYS = {
     "SQL": _by_hand,
+    "SQL, a thread": _threads_by_hand,
     "DBOS": _with_dbos,
     "pydantic-ai on DBOS": _with_peer,
     "ryecore": _ours,

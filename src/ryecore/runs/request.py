@@ -252,7 +252,11 @@ async def register_run(
 
     async def register(run_id: str) -> "ThreadRecord":
         # A transaction for each id: where one is taken, what was counted before is undone with it.
-        return await (write(run_id) if also is None else registry.together(lambda: write(run_id)))
+        if also is None:
+            return await write(run_id)
+        is_in_tree = follows is None and request.start_key is None
+        tree = (parent_id or run_id) if is_in_tree else None
+        return await registry.together(lambda: write(run_id), tree=tree)
 
     item_id = request.ref.id
     run_id = f"{item_id}/{item_id.rpartition('/')[2]}-{int(time.time())}"

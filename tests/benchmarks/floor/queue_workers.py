@@ -1,7 +1,8 @@
 """A worker of a queue, in a process of its own, that does nothing: in SQL, or with DBOS alone.
 
-    python -m tests.benchmarks.floor.queue_workers sql|dbos|pydantic ADDRESS
+    python -m tests.benchmarks.floor.queue_workers sql|thread|dbos|pydantic ADDRESS
 
+`thread` writes what a thread of two turns leaves, by hand.
 `pydantic` runs an agent of pydantic-ai on DBOS instead: two turns with a call of a tool between.
 
 It says `ready` once it takes jobs, and runs until it is killed.
@@ -16,6 +17,8 @@ from collections.abc import Awaitable, Callable
 import psycopg
 from dbos import DBOS, DBOSConfig
 
+from tests.benchmarks.floor.postgres_threads import BareThreads
+
 POLL_S, CONCURRENCY = 0.05, 8
 TAKE = (
     "UPDATE jobs SET status = 'taken', worker = %s WHERE id IN (SELECT id FROM jobs"
@@ -24,13 +27,16 @@ TAKE = (
 END = "UPDATE jobs SET status = 'ended', ended_at = clock_timestamp() WHERE id = %s"
 
 
-def by_hand(address: str) -> None:
-    """Take jobs from a table, and end each."""
+def by_hand(address: str, *, is_thread: bool = False) -> None:
+    """Take jobs from a table, and end each; perhaps with what a thread leaves."""
+    threads = BareThreads(address, "bare") if is_thread else None
     with psycopg.connect(address, autocommit=True) as server:
         print("ready", flush=True)
         while True:
             taken = server.execute(TAKE, (os.getpid(), CONCURRENCY)).fetchall()
             for (job,) in taken:
+                if threads is not None:
+                    threads.run(str(job), turns=2)
                 server.execute(END, (job,))
             if not taken:
                 time.sleep(POLL_S)
@@ -73,7 +79,7 @@ def _make_agent() -> Callable[[], Awaitable[object]]:
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "sql":
-        by_hand(sys.argv[2])
+    if sys.argv[1] in {"sql", "thread"}:
+        by_hand(sys.argv[2], is_thread=sys.argv[1] == "thread")
     else:
         asyncio.run(with_dbos(sys.argv[2], is_agent=sys.argv[1] == "pydantic"))

@@ -122,6 +122,11 @@ class PostgresDatabase:
             if ahead is not None and not locked.fetchone()[0]:
                 raise ahead.refused()
 
+    @property
+    def holds_lock(self) -> bool:
+        """Whether this thread is in a transaction of several operations, which has a lock."""
+        return self._current.session is not None
+
     def join(self, thread_id: str, log: JoiningLog) -> None:
         """Let the next transaction of a thread's rows write what its log has to write."""
         self._joining[thread_id] = log

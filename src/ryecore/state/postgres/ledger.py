@@ -40,6 +40,8 @@ class PostgresLedger(SqlLedger):
 
     def _call(self, thread_id: str, function: str, values: Sequence[Any]) -> Any:
         server = self._server
+        if server.holds_lock:  # that of the tree, or the schema's
+            return server.call(f"SELECT {function}", values)
         lock = (*server.tree_lock, thread_id)
         with server.joined(thread_id) as ahead:
             if ahead is None:

@@ -64,6 +64,8 @@ class Session:
 
         self._pipeline: psycopg.Pipeline | None = None
         self._clock = clock
+        self._poll = select.poll()
+        self._poll.register(connection.fileno(), select.POLLIN)
 
     def execute(self, sql: str, parameters: Sequence[Any] = (), /) -> Rows:
         """Run a statement of the store; ends of leases are stored by the server's clock."""
@@ -132,9 +134,7 @@ class Session:
         if self.connection.closed:
             return False
         # An idle connection is sent nothing but its end.
-        poll = select.poll()
-        poll.register(self.connection.fileno(), select.POLLIN)
-        return not poll.poll(0)
+        return not self._poll.poll(0)
 
     def read_clock(self) -> None:
         """Read the server's clock, unless that was done within the last seconds."""
