@@ -73,7 +73,11 @@ impl Watcher {
     }
 
     fn close(&self) {
-        self.lock().take();
+        let watcher = self.lock().take();
+        // The kernel lets go of a watch after all processors have passed a point at which nobody
+        // reads it any more, which takes about 10 ms: nobody waits for that. Where no thread can be
+        // made, its closure is dropped here, and with it the watcher.
+        let _ = std::thread::Builder::new().spawn(move || drop(watcher));
     }
 }
 
