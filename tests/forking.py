@@ -85,6 +85,20 @@ SERVERS = (
     "uvicorn.protocols.http.httptools_impl",
 )
 """What servers of MCP, and connectors to them, import besides."""
+WORKERS = (
+    *COMMAND,
+    "dbos._sys_db_postgres",
+    "psycopg",
+    "ryecore.actions.cluster",
+    "ryecore.cli.node",
+    "ryecore.node.work",
+    "ryecore.remote.queued",
+    "ryecore.state.postgres.store",
+    "sqlalchemy.dialects.postgresql.psycopg",
+    "sqlalchemy.dialects.sqlite",
+    "tests.thread_host",
+)
+"""What workers of queues import besides; it needs the extra dbos."""
 
 
 def can_fork(env: Mapping[str, str]) -> bool:
@@ -97,7 +111,7 @@ class Forked(subprocess.Popen[bytes]):
 
     Args:
         command: The module, or the path of a script, and its arguments.
-        imported: What is imported already: `COMMAND` or `SERVERS`.
+        imported: What is imported already: `COMMAND`, `SERVERS` or `WORKERS`.
         options: As for `subprocess.Popen`; `env` is needed. `executable` becomes `sys.executable`
             of the process, for what it starts itself.
     """

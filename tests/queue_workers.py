@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from tests.forking import Forked
+from tests.forking import WORKERS, Forked
 from tests.thread_host import FACTORY, PlannedWorkspace
 from tests.workspace import Workspace
 
@@ -32,7 +32,8 @@ class Workers:
         """Start a worker, and wait until it takes runs."""
         folder = project or self._planned.workspace.project
         arguments = ("node", "work", "--deps", FACTORY, "--project", str(folder), *options)
-        worker = self._planned.fork("ryecore.cli", *arguments, stderr=subprocess.PIPE, **more)
+        given = {"stderr": subprocess.PIPE, "imported": WORKERS, **more}
+        worker = self._planned.fork("ryecore.cli", *arguments, **given)
         self._ended.enter_context(worker)
         self._ended.callback(worker.kill)
         assert worker.stderr is not None
@@ -54,7 +55,7 @@ class Workers:
 def rye_command(planned: PlannedWorkspace, *arguments: str) -> str:
     """What a command of `rye` in the project prints."""
     command = ["ryecore.cli", *arguments, "--project", str(planned.workspace.project)]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "imported": WORKERS}
     with planned.fork(*command, **pipes) as process:
         printed, _ = process.communicate()
     return printed.decode()

@@ -20,6 +20,7 @@ from attrs import frozen
 
 from ryecore import CallContext, CancelToken, Rye
 from ryecore.errors import RyeError
+from tests.forking import WORKERS
 from tests.graphs import graph
 from tests.matrix import IS_SOAK
 from tests.postgres import needs_dbos, needs_server
@@ -282,6 +283,7 @@ async def test_a_node(planned: PlannedWorkspace) -> None:
         await assert_same(Place(planned, {}))
 
 
+@pytest.mark.timeout(300)  # each run is begun in a process that imports Ray
 @needs_server
 @needs_ray
 async def test_a_ray_cluster(
@@ -304,7 +306,8 @@ async def test_a_queue(planned: PlannedWorkspace, postgres_address: str, tmp_pat
     planned.workspace.write("config/remotes/remotes.yaml", json.dumps(remotes))
     planned.workspace.environ["RYE_STATE"] = state
     command = ("node", "work", "--deps", FACTORY, "--project", str(planned.workspace.project))
-    with planned.fork("ryecore.cli", *command, stderr=subprocess.PIPE) as worker:
+    options: Any = {"stderr": subprocess.PIPE, "imported": WORKERS}
+    with planned.fork("ryecore.cli", *command, **options) as worker:
         assert worker.stderr is not None
         line = worker.stderr.readline().decode()
         assert line.startswith("ryecore works as "), line
